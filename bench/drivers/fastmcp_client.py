@@ -1,0 +1,25 @@
+"""FastMCP's client, as its documentation shows it. The child does not outlive the session, as with the others."""
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+from fastmcp import Client
+from fastmcp.client.transports import StdioTransport
+from measure import Child, Session, drive
+
+
+@asynccontextmanager
+async def open_session(child: Child) -> AsyncIterator[Session]:
+    transport = StdioTransport(child.command, child.args, keep_alive=False)
+    async with Client(transport, mode=child.mode) as client:
+
+        async def call(text: str) -> str:
+            result = await client.call_tool("echo", {"text": text})
+            answer: str = result.content[0].text
+            return answer
+
+        yield Session(client.list_tools, call)
+
+
+if __name__ == "__main__":
+    drive(open_session)

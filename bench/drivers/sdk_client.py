@@ -1,0 +1,24 @@
+"""The official SDK's high-level client, as its documentation shows it."""
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+from mcp import Client, StdioServerParameters
+from measure import Child, Session, drive
+
+
+@asynccontextmanager
+async def open_session(child: Child) -> AsyncIterator[Session]:
+    server = StdioServerParameters(command=child.command, args=child.args)
+    async with Client(server, mode=child.mode) as client:
+
+        async def call(text: str) -> str:
+            result = await client.call_tool("echo", {"text": text})
+            answer: str = result.content[0].text
+            return answer
+
+        yield Session(client.list_tools, call)
+
+
+if __name__ == "__main__":
+    drive(open_session)

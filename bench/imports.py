@@ -1,0 +1,50 @@
+"""Import times: fresh interpreters, one import each, in turn, so that noise hits all alike."""
+
+import statistics
+import subprocess
+from dataclasses import dataclass
+
+PROGRAM = """
+from time import perf_counter
+start = perf_counter()
+{statement}
+print(perf_counter() - start)
+"""
+
+
+@dataclass(frozen=True)
+class Import:
+    name: str
+    python: str
+    statement: str
+
+
+def wanted(python: str, sdk_python: str | None) -> list[Import]:
+    imports = [
+        Import("floor", python, "import asyncio, orjson"),
+        Import("toolyard", python, "import toolyard"),
+        # Our names load lazily: what a user of the client pays is this.
+        Import("toolyard_client", python, "from toolyard import Client, StdioServer"),
+    ]
+    if sdk_python:
+        imports.append(Import("mcp", sdk_python, "import mcp"))
+        imports.append(Import("mcp_client", sdk_python, "from mcp import Client, StdioServerParameters"))
+    return imports
+
+
+def once(what: Import) -> float:
+    program = PROGRAM.format(statement=what.statement)
+    done = subprocess.run([what.python, "-c", program], check=True, capture_output=True, text=True, timeout=60)
+    return float(done.stdout)
+
+
+def measure(python: str, sdk_python: str | None, times: int) -> dict[str, float]:
+    """Seconds per import, the median of `times`; the first round only compiles and is thrown away."""
+    imports = wanted(python, sdk_python)
+    for what in imports:
+        once(what)
+    taken: dict[str, list[float]] = {what.name: [] for what in imports}
+    for _ in range(times):
+        for what in imports:
+            taken[what.name].append(once(what))
+    return {name: statistics.median(values) for name, values in taken.items()}

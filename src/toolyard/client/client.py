@@ -1,0 +1,444 @@
+"""The typed face of one server."""
+
+from __future__ import annotations
+
+import asyncio
+import difflib
+import logging
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any, NoReturn, TypeVar, Unpack
+
+from .._version import __version__
+from ..errors import AccessDenied, ConfigError, RemoteError, ResourceNotFound, ToolNotFound, ToolyardError, UsageError
+from ..events import (
+    Delivery,
+    Event,
+    Listeners,
+    ToolExecutionCompleted,
+    ToolExecutionFailed,
+    ToolExecutionStarted,
+    ToolsChanged,
+)
+from ..policy.arguments import clean, clean_for_schema
+from ..policy.filters import StaticFilter, allows, describe
+from ..policy.retry import is_repeatable
+from ..protocol import jsonrpc
+from ..protocol.eras import RESOURCE_NOT_FOUND
+from ..protocol.metadata import with_meta
+from ..transports.channel import Counters, ProgressHandler, RequestOptions
+from ..transports.opening import open_channel, target_of
+from ..types import (
+    UNSET,
+    Completion,
+    FilterContext,
+    LogMessage,
+    Prompt,
+    PromptResult,
+    Resource,
+    ResourceContents,
+    ResourceTemplate,
+    ServerInfo,
+    Status,
+    Tool,
+    ToolResult,
+    Unset,
+    Wire,
+)
+from .cache import ListCache, Use
+from .connection import Connection, ConnectionOptions, Session
+from .handlers import Handlers
+from .lists import PROMPTS, RESOURCES, TEMPLATES, TOOLS, Lister, ListOf
+from .negotiation import Identity
+from .options import ClientOptions, is_timeout, resolve
+from .subscriptions import Changes, Subscriptions
+from .telemetry import call_span, tracing
+
+log = logging.getLogger("toolyard.client")
+server_log = logging.getLogger("toolyard.server")
+
+E = TypeVar("E", bound=Event)
+T = TypeVar("T")
+Timeout = float | None | Unset
+
+
+class Client:
+    """One MCP server, as an object with methods.
+
+    `server` is a `StdioServer`, `HttpServer` or `SseServer`, a URL, a `ToolServer`, or a callable that opens a transport. Use it as
+    `async with Client(server) as c:`; without `with` the first call connects, and `close()` is yours to call. The options are those
+    of `ClientOptions`.
+    """
+
+    def __init__(self, server: Any, **options: Unpack[ClientOptions]) -> None:
+        target = target_of(server)
+        identifier = str(getattr(target, "server_identifier", None) or getattr(target, "name", None) or "custom")
+        self._settings = settings = resolve(target, identifier, options)
+        self._listeners = Listeners()
+        self._server_logs = Delivery(settings.log_handler or _log_server_message, "log handler")
+        handlers = Handlers(
+            settings.sampling_handler, settings.elicitation_handler, settings.elicitation_modes, settings.roots
+        )
+        level = settings.log_level or ("info" if settings.log_handler is not None else None)
+        self._connection = Connection(
+            lambda counters: open_channel(target, counters, settings.stderr_handler),
+            ConnectionOptions(
+                name=settings.name,
+                mode=settings.mode,
+                connect_timeout=settings.connect_timeout,
+                max_retries=settings.max_retries,
+                reconnect=settings.reconnect,
+                max_in_flight=settings.max_in_flight,
+            ),
+            identity=Identity({"name": "toolyard", "version": __version__}, handlers.capabilities(), level),
+            handlers=handlers,
+            listeners=self._listeners,
+            observer=self,
+        )
+        self._lister = Lister(self._connection, ListCache(identifier))
+        self._subscriptions = Subscriptions(self._connection, settings.discovery_timeout)
+
+    # ---- the connection --------------------------------------------------------------------------------------
+
+    async def connect(self) -> Client:
+        """Connect now; nothing if it is connected."""
+        await self._connection.ready()
+        return self
+
+    async def disconnect(self) -> None:
+        """Let go of the connection; the next call connects again."""
+        await self._connection.disconnect()
+
+    async def close(self) -> None:
+        """End the client. Its calls under way fail, its process is ended."""
+        await self._connection.close()
+
+    async def __aenter__(self) -> Client:
+        return await self.connect()
+
+    async def __aexit__(self, *exc: object) -> None:
+        await self.close()
+
+    @property
+    def name(self) -> str:
+        """What errors, events and logs call the server."""
+        return self._settings.name
+
+    @property
+    def connected(self) -> bool:
+        """Whether there is a live connection right now."""
+        return self._connection.session is not None
+
+    @property
+    def status(self) -> Status:
+        """The state of the connection, why, and since when."""
+        return self._connection.status
+
+    @property
+    def server_info(self) -> ServerInfo | None:
+        """Who answers at the other end; None before the first connection."""
+        agreement = self._connection.last_agreement
+        return agreement.server if agreement is not None else None
+
+    @property
+    def counters(self) -> Counters:
+        """What came from the server so far, the useless included."""
+        return self._connection.counters
+
+    def on(self, event: type[E], listener: Callable[[E], Awaitable[None] | None]) -> Callable[[], None]:
+        """Call `listener`, sync or async, with every such event; the function given back ends it."""
+        return self._listeners.on(event, listener)
+
+    # ---- tools -----------------------------------------------------------------------------------------------
+
+    async def list_tools(self, use_cache: bool | None = None, *, timeout: Timeout = UNSET) -> list[Tool]:
+        """The tools that the filter lets through.
+
+        `use_cache`: True takes the list from the cache if it is there, False asks the server, None does as `cache_tools_list` and
+        the server's own hints say.
+        """
+        default = Use.OURS if self._settings.cache_tools_list else Use.HINTED
+        tools = await self._list(TOOLS, use_cache, timeout, default)
+        return [tool for tool in tools if self._allowed(tool)]
+
+    async def call_tool(
+        self,
+        name: str,
+        arguments: Mapping[str, Any] | None = None,
+        *,
+        timeout: Timeout = UNSET,
+        idle_timeout: Timeout = UNSET,
+        on_progress: ProgressHandler | None = None,
+        meta: Mapping[str, Any] | None = None,
+        retry_safe: bool | None = None,
+    ) -> ToolResult:
+        """Call a tool: its answer, or one typed error.
+
+        The tool's own failure is no exception but `result.is_error`. `timeout` covers waiting, connecting, retries and the
+        execution; `idle_timeout` is the longest silence. `retry_safe` says that this call may run twice without harm.
+        """
+        settings, now = self._settings, asyncio.get_running_loop().time()
+        try:
+            if settings.tool_filter is not None:
+                await self._check_filter(name)
+            tool = self._lister.tools.get(name)
+            params: Wire = {"name": name, "arguments": self._cleaned(arguments, tool)}
+            if meta:
+                params["_meta"] = dict(meta)
+            if tool is not None:
+                _check_callable(tool)
+            options = RequestOptions(
+                _deadline(now, settings.execution_timeout if timeout is UNSET else timeout),
+                settings.idle_timeout if idle_timeout is UNSET else idle_timeout,
+                on_progress or settings.progress_handler,
+            )
+            safe = settings.retry_safe if retry_safe is None else retry_safe
+            repeatable = safe is True or is_repeatable(
+                "tools/call", tool=tool or name, retry_safe=safe, trusted=settings.trusted
+            )
+            if tracing() or self._listeners.wants(ToolExecutionStarted):
+                result = await self._observed_call(name, params, options, repeatable)
+            else:
+                result = await self._call(name, params, options, repeatable)
+        except ToolyardError as exc:
+            exc.tool = exc.tool or name
+            raise
+        return result
+
+    async def _call(self, name: str, params: Wire, options: RequestOptions, repeatable: bool) -> ToolResult:
+        clock = asyncio.get_running_loop().time
+        began = clock()
+        try:
+            raw = await self._connection.request("tools/call", params, options=options, repeatable=repeatable)
+        except RemoteError as exc:
+            if exc.code == jsonrpc.INVALID_PARAMS:
+                await self._look_for(name, exc.message, exc)
+            raise
+        tool = self._lister.tools.get(name)
+        result = ToolResult(raw, elapsed=clock() - began, wrapped=tool is not None and tool.wraps_result)
+        if tool is None and result.is_error:
+            await self._look_for(name, result.text, None)
+        return result
+
+    async def _observed_call(self, name: str, params: Wire, options: RequestOptions, repeatable: bool) -> ToolResult:
+        clock = asyncio.get_running_loop().time
+        began, server = clock(), self.name
+        self._listeners.emit(ToolExecutionStarted(server, name, params["arguments"]))
+        try:
+            with call_span(server, name) as span:
+                traced = with_meta(params, span.meta())
+                result = await self._call(name, traced, options, repeatable)
+                span.result(result)
+        except BaseException as exc:
+            self._listeners.emit(ToolExecutionFailed(server, name, clock() - began, exc))
+            raise
+        self._listeners.emit(ToolExecutionCompleted(server, name, clock() - began, result.is_error))
+        return result
+
+    def _cleaned(self, arguments: Mapping[str, Any] | None, tool: Tool | None) -> Wire:
+        given: Wire = dict(arguments) if arguments else {}
+        mode = self._settings.clean_arguments
+        if mode == "always":
+            return clean(given)
+        if mode == "schema" and tool is not None:
+            return clean_for_schema(given, tool.input_schema)
+        return given
+
+    def _allowed(self, tool: Tool) -> bool:
+        return allows(self._settings.tool_filter, tool, FilterContext(server_name=self.name))
+
+    async def _check_filter(self, name: str) -> None:
+        """A tool that is hidden is not callable. Names alone need no list; any other filter must see the whole tool."""
+        tool_filter = self._settings.tool_filter
+        if not isinstance(tool_filter, StaticFilter):
+            await self._lister.known(self._deadline(self._settings.discovery_timeout))
+        if tool_filter is not None and not self._allowed(self._lister.tools.get(name) or Tool(name)):
+            rule = describe(tool_filter)
+            raise AccessDenied(f"this tool is hidden by the {rule}", rule=rule)
+
+    async def _look_for(self, name: str, said: str, cause: RemoteError | None) -> None:
+        """A call failed: if the tool is not on a list that we know, and not on a fresh one, that is why."""
+        if not self._lister.complete or name in self._lister.tools:
+            return
+        await self._list(TOOLS, False, UNSET, Use.NEVER)
+        if name not in self._lister.tools:
+            visible = [tool.name for tool in self._lister.tools.values() if self._allowed(tool)]
+            nearest = tuple(difflib.get_close_matches(name, visible, 3))
+            hint = f"; did you mean {' or '.join(map(repr, nearest))}?" if nearest else ""
+            raise ToolNotFound(f"there is no such tool ({said}){hint}", tool=name, nearest=nearest) from cause
+
+    # ---- resources and prompts -------------------------------------------------------------------------------
+
+    async def list_resources(self, use_cache: bool | None = None, *, timeout: Timeout = UNSET) -> list[Resource]:
+        """The resources that the server lists."""
+        return await self._list(RESOURCES, use_cache, timeout)
+
+    async def list_resource_templates(
+        self, use_cache: bool | None = None, *, timeout: Timeout = UNSET
+    ) -> list[ResourceTemplate]:
+        """The families of resources that the server lists."""
+        return await self._list(TEMPLATES, use_cache, timeout)
+
+    async def read_resource(self, uri: str, *, timeout: Timeout = UNSET) -> ResourceContents:
+        """Read a resource; `ResourceNotFound` if the server has none there."""
+        try:
+            raw = await self.request("resources/read", {"uri": uri}, timeout=timeout)
+        except RemoteError as exc:
+            if exc.code in RESOURCE_NOT_FOUND:
+                raise ResourceNotFound(f"there is no resource {uri!r} ({exc.message})", server=self.name) from exc
+            raise
+        return ResourceContents.from_wire(raw)
+
+    async def list_prompts(self, use_cache: bool | None = None, *, timeout: Timeout = UNSET) -> list[Prompt]:
+        """The prompts that the server lists."""
+        return await self._list(PROMPTS, use_cache, timeout)
+
+    async def get_prompt(
+        self, name: str, arguments: Mapping[str, Any] | None = None, *, timeout: Timeout = UNSET
+    ) -> PromptResult:
+        """A prompt, filled in. Arguments are texts on the wire; other values are written as JSON."""
+        texts = {
+            key: value if isinstance(value, str) else jsonrpc.encode(value).decode()
+            for key, value in (arguments or {}).items()
+        }
+        params: Wire = {"name": name, "arguments": texts} if texts else {"name": name}
+        return PromptResult.from_wire(name, texts, await self.request("prompts/get", params, timeout=timeout))
+
+    async def complete(
+        self,
+        ref: str | Prompt | ResourceTemplate | Mapping[str, Any],
+        argument: str,
+        value: str = "",
+        *,
+        context: Mapping[str, str] | None = None,
+        timeout: Timeout = UNSET,
+    ) -> Completion:
+        """Suggestions for an argument of a prompt (its name or `Prompt`) or of a template (its URI or `ResourceTemplate`).
+
+        `context` are the arguments that are already filled in. A server that completes nothing gives an empty one.
+        """
+        session = await self._connection.ready()
+        if "completions" not in session.agreement.server.capabilities:
+            return Completion()
+        params: Wire = {"ref": _reference(ref), "argument": {"name": argument, "value": value}}
+        if context:
+            params["context"] = {"arguments": dict(context)}
+        return Completion.from_wire(await self.request("completion/complete", params, timeout=timeout))
+
+    # ---- changes ---------------------------------------------------------------------------------------------
+
+    async def subscribe(self, uri: str) -> None:
+        """Be told when this resource changes: `listen` gives the changes."""
+        await self._subscriptions.subscribe(uri)
+
+    async def unsubscribe(self, uri: str) -> None:
+        """Undo one `subscribe`."""
+        await self._subscriptions.unsubscribe(uri)
+
+    def listen(self, *uris: str, tools: bool = True, prompts: bool = True, resources: bool = True) -> Changes:
+        """The changes of the server's lists, and of the resources at `uris`.
+
+        `async with client.listen("file:///a") as changes: async for change in changes: ...`
+        """
+        wanted = {"tools": tools, "prompts": prompts, "resources": resources}
+        return Changes(self._subscriptions, frozenset(kind for kind, yes in wanted.items() if yes), uris)
+
+    # ---- raw -------------------------------------------------------------------------------------------------
+
+    async def ping(self, *, timeout: Timeout = UNSET) -> float:
+        """Ask for a sign of life; the seconds that it took."""
+        clock = asyncio.get_running_loop().time
+        session = await self._connection.ready(self._deadline(timeout))
+        began = clock()
+        await self.request(session.agreement.era.health_method, timeout=timeout)
+        return clock() - began
+
+    async def request(
+        self, /, method: str, params: Mapping[str, Any] | None = None, *, timeout: Timeout = UNSET, **options: Any
+    ) -> Wire:
+        """The raw door: any request, its result as it came. `on_progress=` and `idle_timeout=` as in `call_tool`."""
+        settings = RequestOptions(self._deadline(timeout), **options)
+        copy = dict(params) if params is not None else None
+        return await self._connection.request(method, copy, options=settings, repeatable=is_repeatable(method))
+
+    # ---- what the server sends -------------------------------------------------------------------------------
+
+    def on_notification(self, session: Session, method: str, params: Wire) -> None:
+        """Caches first, then listeners. Called by the connection."""
+        change = self._subscriptions.on_notification(method, params)
+        if change is not None and change.kind != "resource":
+            self._lister.drop(change.kind)
+            if change.kind == "tools":
+                self._listeners.emit(ToolsChanged(self.name))
+        elif method == "notifications/message":
+            self._server_logs(LogMessage(str(params.get("level", "info")), params.get("data"), params.get("logger")))
+
+    async def on_connected(self, session: Session) -> None:
+        """Restore what the server does not remember. Called by the connection."""
+        method = session.agreement.era.log_level_method
+        if self._settings.log_level and method and "logging" in session.agreement.server.capabilities:
+            try:
+                deadline = self._deadline(self._settings.discovery_timeout)
+                params = {"level": self._settings.log_level}
+                await session.channel.request(method, params, options=RequestOptions(deadline))
+            except ToolyardError as exc:
+                log.warning("%s: the log level could not be set: %s", self.name, exc)
+        await self._subscriptions.restore(session)
+
+    def on_disconnected(self) -> None:
+        """What was listed may not be there any more. Called by the connection."""
+        self._lister.drop()
+        self._subscriptions.forget()
+
+    # ---- small things ----------------------------------------------------------------------------------------
+
+    async def _list(
+        self, of: ListOf[T], use_cache: bool | None, timeout: Timeout, default: Use = Use.HINTED
+    ) -> list[T]:
+        use = default if use_cache is None else Use.ALWAYS if use_cache else Use.NEVER
+        given = self._settings.discovery_timeout if timeout is UNSET else timeout
+        return await self._lister.fetch(of, use, self._deadline(given))
+
+    def _deadline(self, timeout: Timeout) -> float | None:
+        given = self._settings.execution_timeout if timeout is UNSET else timeout
+        return _deadline(asyncio.get_running_loop().time(), given)
+
+    def __repr__(self) -> str:
+        return f"<Client {self.name} {self.status}>"
+
+    def __reduce__(self) -> NoReturn:
+        raise UsageError("a client holds a connection and cannot be pickled; pickle its server config instead")
+
+
+def _deadline(now: float, timeout: float | None) -> float | None:
+    if timeout is None:
+        return None
+    if not is_timeout(timeout):
+        raise ConfigError(
+            "timeout: expected seconds above 0, or None", key="timeout", expected="seconds above 0, or None"
+        )
+    return now + timeout
+
+
+def _check_callable(tool: Tool) -> None:
+    execution = tool.raw.get("execution")
+    if isinstance(execution, dict) and execution.get("taskSupport") == "required":
+        raise AccessDenied(
+            "this tool runs only as a task, which this client does not offer", rule="taskSupport: required"
+        )
+
+
+def _reference(ref: str | Prompt | ResourceTemplate | Mapping[str, Any]) -> Wire:
+    if isinstance(ref, Prompt):
+        return {"type": "ref/prompt", "name": ref.name}
+    if isinstance(ref, ResourceTemplate):
+        return {"type": "ref/resource", "uri": ref.uri_template}
+    if isinstance(ref, str):
+        return {"type": "ref/resource", "uri": ref} if "://" in ref else {"type": "ref/prompt", "name": ref}
+    return dict(ref)
+
+
+def _log_server_message(message: LogMessage) -> None:
+    level = getattr(logging, message.level.upper(), logging.INFO)
+    server_log.log(
+        level if isinstance(level, int) else logging.INFO, "%s: %r", message.logger or "server", message.data
+    )

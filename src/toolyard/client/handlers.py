@@ -1,0 +1,117 @@
+"""What a server may ask of us: sampling, elicitation, roots. The same answers serve both eras."""
+
+from __future__ import annotations
+
+import inspect
+import logging
+import os
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from ..errors import RemoteError
+from ..protocol.jsonrpc import INTERNAL_ERROR, INVALID_PARAMS, METHOD_NOT_FOUND
+from ..types import ElicitRequest, ElicitResult, SamplingRequest, Wire
+
+log = logging.getLogger("toolyard.client")
+
+SamplingHandler = Callable[[SamplingRequest], Awaitable[str | Wire] | str | Wire]
+"""Gives the model's answer: a text, or the whole `CreateMessageResult` as a dict."""
+
+ElicitationHandler = Callable[
+    [ElicitRequest], Awaitable[ElicitResult | Wire | bool | None] | ElicitResult | Wire | bool | None
+]
+"""Gives the person's answer: an `ElicitResult`, a dict (accepted with this content), True or False (accepted or declined),
+None (cancelled)."""
+
+Root = str | os.PathLike[str] | Wire
+Roots = Iterable[Root] | Callable[[], Awaitable[Iterable[Root]] | Iterable[Root]]
+"""Paths or URIs, or a callable that gives them when the server asks."""
+
+ASKS_A_PERSON = frozenset({"sampling/createMessage", "elicitation/create"})
+"""Requests during which no deadline passes."""
+
+
+@dataclass(frozen=True, slots=True)
+class Handlers:
+    """What the client's user offers. Only what is given is declared."""
+
+    sampling: SamplingHandler | None = None
+    elicitation: ElicitationHandler | None = None
+    elicitation_modes: tuple[str, ...] = ("form",)
+    roots: Roots | None = None
+
+    def capabilities(self) -> Wire:
+        """What we declare to the server."""
+        declared: Wire = {}
+        if self.sampling is not None:
+            declared["sampling"] = {}
+        if self.elicitation is not None:
+            declared["elicitation"] = {mode: {} for mode in self.elicitation_modes}
+        if self.roots is not None:
+            declared["roots"] = {}
+        return declared
+
+    async def answer(self, method: str, params: Wire) -> Wire:
+        """The result for the server's request; `RemoteError` if it is refused."""
+        if method == "ping":
+            return {}
+        if method == "sampling/createMessage" and self.sampling is not None:
+            return _sampled(await _called(self.sampling, SamplingRequest.from_wire(params)))
+        if method == "elicitation/create" and self.elicitation is not None:
+            request = ElicitRequest.from_wire(params)
+            if request.mode not in self.elicitation_modes:
+                raise RemoteError(INVALID_PARAMS, f"elicitation mode {request.mode!r} was not declared")
+            return _elicited(await _called(self.elicitation, request))
+        if method == "roots/list" and self.roots is not None:
+            roots = await _called(self.roots) if callable(self.roots) else self.roots
+            return {"roots": [_root(root) for root in roots]}
+        raise RemoteError(METHOD_NOT_FOUND, f"{method} is not offered by this client")
+
+
+async def _called(handler: Callable[..., Any], *args: Any) -> Any:
+    try:
+        outcome = handler(*args)
+        return await outcome if inspect.isawaitable(outcome) else outcome
+    except RemoteError:
+        raise
+    except Exception as exc:
+        log.exception("a handler raised")
+        raise RemoteError(INTERNAL_ERROR, f"{type(exc).__name__} in the client's handler") from exc
+
+
+def _sampled(said: Any) -> Wire:
+    if isinstance(said, str):
+        return {
+            "role": "assistant",
+            "content": {"type": "text", "text": said},
+            "model": "unknown",
+            "stopReason": "endTurn",
+        }
+    if isinstance(said, Mapping):
+        return dict(said)
+    raise RemoteError(INTERNAL_ERROR, f"the sampling handler gave {type(said).__name__}, not a text or a result")
+
+
+def _elicited(said: Any) -> Wire:
+    if isinstance(said, ElicitResult):
+        return said.to_wire()
+    if said is None:
+        return {"action": "cancel"}
+    if isinstance(said, bool):
+        return {"action": "accept" if said else "decline"}
+    if isinstance(said, Mapping):
+        if said.get("action") in ("accept", "decline", "cancel") and said.keys() <= {"action", "content", "_meta"}:
+            return dict(said)  # the wire's own form
+        return {"action": "accept", "content": dict(said)}
+    raise RemoteError(INTERNAL_ERROR, f"the elicitation handler gave {type(said).__name__}")
+
+
+def _root(root: Root) -> Wire:
+    if isinstance(root, Mapping):
+        return dict(root)
+    if isinstance(root, str) and "://" in root:
+        return {"uri": root}
+    path = Path(root).absolute()
+    return {"uri": path.as_uri(), "name": path.name}

@@ -1,0 +1,120 @@
+"""What a server lists: all pages of it, cached while fresh, and the tools among it by name."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Final, Generic, TypeVar
+
+from ..errors import ProtocolError, RemoteError
+from ..protocol.hints import CacheHint, cache_hint
+from ..protocol.jsonrpc import METHOD_NOT_FOUND
+from ..protocol.limits import MAX_ITEMS, MAX_PAGES
+from ..transports.channel import RequestOptions
+from ..types import Prompt, Resource, ResourceTemplate, Tool, Wire
+from .cache import ListCache, Use
+from .connection import Connection
+
+log = logging.getLogger("toolyard.client")
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class ListOf(Generic[T]):
+    """One of the protocol's lists."""
+
+    method: str
+    key: str
+    capability: str
+    parse: Callable[[Wire], T]
+
+
+TOOLS: Final = ListOf("tools/list", "tools", "tools", Tool.from_wire)
+RESOURCES: Final = ListOf("resources/list", "resources", "resources", Resource.from_wire)
+TEMPLATES: Final = ListOf("resources/templates/list", "resourceTemplates", "resources", ResourceTemplate.from_wire)
+PROMPTS: Final = ListOf("prompts/list", "prompts", "prompts", Prompt.from_wire)
+
+_STALE_WITH: Final = {"resources": ("resources", "resourceTemplates")}
+
+
+class Lister:
+    """Fetches lists over a connection. `tools` are those of the last list, by name; `complete` if there was one."""
+
+    def __init__(self, connection: Connection, cache: ListCache) -> None:
+        self.tools: dict[str, Tool] = {}
+        self.complete = False
+        self._connection = connection
+        self._cache = cache
+        self._turn = asyncio.Lock()
+
+    async def fetch(self, of: ListOf[T], use: Use, deadline: float | None) -> list[T]:
+        """The whole list; empty if the server does not have such things at all."""
+        clock = asyncio.get_running_loop().time
+        kept = self._cache.get(of.key, clock(), use)
+        if kept is not None:
+            return list(kept)
+        session = await self._connection.ready(deadline)
+        items: tuple[T, ...] = ()
+        hint = CacheHint()
+        if of.capability in session.agreement.server.capabilities:
+            raw, hint = await self._pages(of, deadline)
+            items = tuple(of.parse(item) for item in raw)
+        self._cache.put(of.key, items, hint, clock())
+        if of.key == TOOLS.key:
+            self.tools = {tool.name: tool for tool in items if isinstance(tool, Tool)}
+            self.complete = True
+        return list(items)
+
+    async def known(self, deadline: float | None) -> None:
+        """Make sure that there is a list of tools; all who need one share the asking."""
+        async with self._turn:
+            if not self.complete:
+                await self.fetch(TOOLS, Use.HINTED, deadline)
+
+    def drop(self, kind: str | None = None) -> None:
+        """Lists of this kind, or all, are stale."""
+        self._cache.drop(*(() if kind is None else _STALE_WITH.get(kind, (kind,))))
+        if kind in (None, "tools"):
+            self.complete = False
+            self.tools = {}
+
+    async def _pages(self, of: ListOf[T], deadline: float | None) -> tuple[list[Wire], CacheHint]:
+        items: list[Wire] = []
+        hint: CacheHint | None = None
+        params: Wire | None = None
+        for _ in range(MAX_PAGES):
+            try:
+                page = await self._connection.request(
+                    of.method, params, options=RequestOptions(deadline), repeatable=True
+                )
+            except RemoteError as exc:
+                if exc.code == METHOD_NOT_FOUND and not items:
+                    return [], CacheHint()  # declared, and yet not there
+                raise
+            items += _entries(page, of)
+            hint = cache_hint(page) if hint is None else hint.joined(cache_hint(page))
+            cursor = page.get("nextCursor")
+            if cursor is None or len(items) >= MAX_ITEMS:
+                break
+            params = {"cursor": cursor}
+        else:
+            cursor = ""
+        if cursor is not None or len(items) > MAX_ITEMS:
+            log.warning(
+                "%s: %s is cut at %d entries and %d pages; the server has more",
+                self._connection.options.name,
+                of.method,
+                MAX_ITEMS,
+                MAX_PAGES,
+            )
+        return items[:MAX_ITEMS], hint or CacheHint()
+
+
+def _entries(page: Wire, of: ListOf[Any]) -> list[Wire]:
+    found = page.get(of.key)
+    if not isinstance(found, list):
+        raise ProtocolError(f"{of.method} was answered without a list of {of.key}")
+    return [item for item in found if isinstance(item, dict)]

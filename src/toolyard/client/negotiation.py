@@ -1,0 +1,137 @@
+"""Which era a server speaks: asked once for a connection, remembered for the next one."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass
+
+from ..errors import ConnectError, RemoteError
+from ..protocol import eras
+from ..protocol.eras import Era
+from ..protocol.metadata import stamp, with_meta
+from ..transports.channel import Channel, RequestOptions
+from ..types import ServerInfo, Wire
+
+PROBE = 10.0
+"""Seconds after which a silent server is also asked in the older way; the first answer of either kind counts."""
+
+MODES = ("auto", "legacy", *eras.MODERN_VERSIONS)
+
+
+@dataclass(frozen=True, slots=True)
+class Identity:
+    """Who we are to a server."""
+
+    info: Wire
+    capabilities: Wire
+    log_level: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Agreement:
+    """What was found out: the version, its era, who answers, and what every request carries."""
+
+    version: str
+    era: Era
+    server: ServerInfo
+    stamp: Wire | None
+    handshake: bool
+    """Whether `initialize` was answered, so that `initialized` must follow."""
+
+
+async def negotiate(channel: Channel, identity: Identity, *, mode: str, remembered: str | None) -> Agreement:
+    """Agree with the server on a version. `remembered` is what the last connection to it used."""
+    if mode == "legacy":
+        return await _initialize(channel, identity)
+    if mode == "auto" and remembered is not None and remembered not in eras.MODERN_VERSIONS:
+        try:
+            return await _initialize(channel, identity)
+        except RemoteError:  # it is not what it was
+            return await _probe(channel, identity)
+    if mode == "auto":
+        return await _probe(channel, identity)
+    return await _discover(channel, identity, mode)
+
+
+async def _probe(channel: Channel, identity: Identity) -> Agreement:
+    discovery = asyncio.create_task(_discover(channel, identity, eras.MODERN_VERSIONS[0]))
+    try:
+        done, _ = await asyncio.wait([discovery], timeout=PROBE)
+        if not done:  # slow, or old and mute: ask both ways, and take what is answered
+            return await _whichever_answers(discovery, asyncio.create_task(_initialize(channel, identity)))
+        try:
+            return discovery.result()
+        except RemoteError:  # not the words of a modern server
+            return await _initialize(channel, identity)
+    finally:
+        await _dismiss(discovery)
+
+
+async def _whichever_answers(discovery: asyncio.Task[Agreement], handshake: asyncio.Task[Agreement]) -> Agreement:
+    # A modern server refuses `initialize`, an old one `server/discover`: a refusal is no verdict while the other one waits.
+    waiting = {discovery, handshake}
+    try:
+        while True:
+            done, waiting = await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
+            for task in done:
+                if not waiting or not isinstance(task.exception(), RemoteError):
+                    return task.result()
+    finally:
+        await _dismiss(handshake)
+
+
+async def _dismiss(task: asyncio.Task[Agreement]) -> None:
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)
+
+
+async def _discover(channel: Channel, identity: Identity, version: str) -> Agreement:
+    mark = stamp(version, identity.info, identity.capabilities, identity.log_level)
+    try:
+        answer = await channel.request("server/discover", with_meta(None, mark), options=RequestOptions())
+        offered = answer.get("supportedVersions")
+        chosen = eras.choose(offered if isinstance(offered, list) else [version])
+    except RemoteError as exc:
+        if exc.code not in eras.MODERN_ERRORS:
+            raise
+        supported = exc.data.get("supported") if isinstance(exc.data, dict) else None
+        offered = supported if isinstance(supported, list) else []
+        chosen = eras.choose(offered)
+        if chosen is None or chosen == version:
+            raise _no_common_version(offered, exc) from exc
+        if chosen in eras.MODERN_VERSIONS:
+            return await _discover(channel, identity, chosen)
+        answer = {}
+    if chosen is None:
+        raise _no_common_version(offered)
+    if chosen not in eras.MODERN_VERSIONS:
+        return await _initialize(channel, identity)
+    return Agreement(
+        version=chosen,
+        era=eras.MODERN,
+        server=eras.server_info(chosen, answer),
+        stamp=stamp(chosen, identity.info, identity.capabilities, identity.log_level),
+        handshake=False,
+    )
+
+
+async def _initialize(channel: Channel, identity: Identity) -> Agreement:
+    params = {
+        "protocolVersion": eras.HANDSHAKE_VERSIONS[0],
+        "capabilities": identity.capabilities,
+        "clientInfo": identity.info,
+    }
+    answer = await channel.request("initialize", params, options=RequestOptions())
+    version = answer.get("protocolVersion")
+    if version not in eras.HANDSHAKE_VERSIONS:
+        raise _no_common_version([version])
+    return Agreement(version, eras.HANDSHAKE, eras.server_info(version, answer), None, handshake=True)
+
+
+def _no_common_version(offered: object, cause: RemoteError | None = None) -> ConnectError:
+    ours = ", ".join((*eras.MODERN_VERSIONS, *eras.HANDSHAKE_VERSIONS))
+    said = f"; it said: {cause.message}" if cause is not None else ""
+    return ConnectError(
+        f"the server speaks protocol revision {offered!r}, this client {ours}{said}; update one of the two",
+        permanent=True,
+    )

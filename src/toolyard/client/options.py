@@ -1,0 +1,134 @@
+"""The options of a client: what was given as a keyword, else by the server's config, else the default."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Callable, Collection
+from dataclasses import dataclass, fields
+from typing import Any, Literal, TypedDict
+
+from ..errors import ConfigError
+from ..policy.filters import AnyFilter
+from ..transports.channel import ProgressHandler
+from ..types import UNSET, LogMessage, ReconnectPolicy
+from .handlers import ElicitationHandler, Roots, SamplingHandler
+from .negotiation import MODES
+
+CleanArguments = Literal["schema", "always", "never"]
+LogLevel = Literal["debug", "info", "notice", "warning", "error", "critical", "alert", "emergency"]
+
+LOG_LEVELS = LogLevel.__args__  # type: ignore[attr-defined]
+
+
+class ClientOptions(TypedDict, total=False):
+    """Keywords that a `Client` takes. Times are seconds; `None` is no time-out."""
+
+    name: str
+    """What errors, events and logs call the server; default: its identifier."""
+    mode: str
+    """`auto` finds the protocol's era out, `legacy` is the handshake one, `2026-07-28` the modern one."""
+    connect_timeout: float | None
+    """From the start of the process to the answered handshake; default 30."""
+    discovery_timeout: float | None
+    """A whole list, all its pages; default 30."""
+    execution_timeout: float | None
+    """Any other request, with waiting, connecting and retries; default 30."""
+    idle_timeout: float | None
+    """The longest silence within a call; each progress notification ends one; default none."""
+    max_retries: int
+    """Attempts in all at a request that may be sent again; default 3."""
+    reconnect: ReconnectPolicy
+    """How a lost connection is made again."""
+    max_in_flight: int | None
+    """Requests under way at the same time; default unlimited."""
+    cache_tools_list: bool
+    """Keep the list of tools for 300 s, or as long as the server says; default False."""
+    tool_filter: AnyFilter | None
+    """Which tools are listed and may be called."""
+    clean_arguments: CleanArguments
+    """`schema` (default) removes only what the tool's schema refuses, `always` all nulls and empties, `never` nothing."""
+    retry_safe: bool | Collection[str]
+    """Tools, or all of them, that may run twice without harm."""
+    trusted: bool
+    """Believe the server's readOnlyHint and idempotentHint; default False."""
+    sampling_handler: SamplingHandler | None
+    """Answers a server that asks for our model; declared only if given."""
+    elicitation_handler: ElicitationHandler | None
+    """Answers a server that asks the person; declared only if given."""
+    elicitation_modes: tuple[str, ...]
+    """What the handler can do: `form`, `url`; default only forms."""
+    roots: Roots | None
+    """Folders that the server may know of; declared only if given."""
+    log_handler: Callable[[LogMessage], Any] | None
+    """Hears what the server logs."""
+    log_level: LogLevel | None
+    """From which level on it shall log; default `info` if there is a handler."""
+    progress_handler: ProgressHandler | None
+    """Hears the progress of every call that has no `on_progress` of its own."""
+    stderr_handler: Callable[[str], Any] | None
+    """Hears every line that a local server writes to stderr."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settings:
+    """The options as they are in force."""
+
+    name: str
+    mode: str = "auto"
+    connect_timeout: float | None = 30.0
+    discovery_timeout: float | None = 30.0
+    execution_timeout: float | None = 30.0
+    idle_timeout: float | None = None
+    max_retries: int = 3
+    reconnect: ReconnectPolicy = ReconnectPolicy()
+    max_in_flight: int | None = None
+    cache_tools_list: bool = False
+    tool_filter: AnyFilter | None = None
+    clean_arguments: CleanArguments = "schema"
+    retry_safe: bool | Collection[str] = False
+    trusted: bool = False
+    sampling_handler: SamplingHandler | None = None
+    elicitation_handler: ElicitationHandler | None = None
+    elicitation_modes: tuple[str, ...] = ("form",)
+    roots: Roots | None = None
+    log_handler: Callable[[LogMessage], Any] | None = None
+    log_level: LogLevel | None = None
+    progress_handler: ProgressHandler | None = None
+    stderr_handler: Callable[[str], Any] | None = None
+
+    def __post_init__(self) -> None:
+        for key in ("connect_timeout", "discovery_timeout", "execution_timeout", "idle_timeout"):
+            _check(key, is_timeout(getattr(self, key)), "seconds above 0, or None")
+        _check("mode", self.mode in MODES, " | ".join(MODES))
+        _check("clean_arguments", self.clean_arguments in ("schema", "always", "never"), "schema | always | never")
+        _check("max_retries", _is_count(self.max_retries), "a whole number, at least 1")
+        _check("max_in_flight", self.max_in_flight is None or _is_count(self.max_in_flight), "at least 1, or None")
+        _check("log_level", self.log_level is None or self.log_level in LOG_LEVELS, " | ".join(LOG_LEVELS))
+        _check("elicitation_modes", set(self.elicitation_modes) <= {"form", "url"}, "form, url")
+        _check("reconnect", isinstance(self.reconnect, ReconnectPolicy), "a ReconnectPolicy")
+
+
+def resolve(config: object, name: str, given: ClientOptions) -> Settings:
+    """Keyword over config over default."""
+    known = [field.name for field in fields(Settings)]
+    for key in given:
+        if key not in known:
+            nearest = difflib.get_close_matches(key, known, 1)
+            hint = f"; did you mean {nearest[0]!r}?" if nearest else ""
+            raise ConfigError(f"a Client has no option {key!r}{hint}", key=key, expected="one of " + ", ".join(known))
+    chosen = {key: getattr(config, key) for key in known if getattr(config, key, UNSET) is not UNSET}
+    return Settings(**{"name": name, **chosen, **given})
+
+
+def is_timeout(value: object) -> bool:
+    """Whether this can be a time-out."""
+    return value is None or (isinstance(value, int | float) and not isinstance(value, bool) and value > 0)
+
+
+def _is_count(value: object) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and value >= 1
+
+
+def _check(key: str, fine: bool, expected: str) -> None:
+    if not fine:
+        raise ConfigError(f"{key}: expected {expected}", key=key, expected=expected)

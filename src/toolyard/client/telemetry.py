@@ -1,0 +1,76 @@
+"""A span for each call and the trace context in its `_meta`, if the program uses OpenTelemetry.
+
+A program that has not loaded the api package has nobody to send spans to, so it is looked up and never imported here.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any, Protocol
+
+from ..types import ToolResult
+
+
+class Span(Protocol):
+    """One call, as its observers see it."""
+
+    def meta(self) -> dict[str, str]:
+        """What rides on the request, so that the server can go on with the trace."""
+        ...
+
+    def result(self, result: ToolResult) -> None:
+        """The tool answered."""
+        ...
+
+
+class _NoSpan:
+    def meta(self) -> dict[str, str]:
+        return {}
+
+    def result(self, result: ToolResult) -> None:
+        return
+
+
+class _OtelSpan:
+    def __init__(self, api: Any, span: Any) -> None:
+        self._api = api
+        self._span = span
+
+    def meta(self) -> dict[str, str]:
+        carrier: dict[str, str] = {}
+        propagate = sys.modules.get("opentelemetry.propagate")
+        if propagate is not None:
+            propagate.inject(carrier)
+        return carrier
+
+    def result(self, result: ToolResult) -> None:
+        if result.is_error:
+            self._span.set_status(self._api.StatusCode.ERROR, "the tool reported an error")
+
+
+_NO_SPAN = _NoSpan()
+
+
+def tracing() -> bool:
+    """Whether anybody could want spans."""
+    return "opentelemetry.trace" in sys.modules
+
+
+@contextmanager
+def call_span(server: str, tool: str) -> Iterator[Span]:
+    """The span of one tool call; errors are recorded on it by the api itself."""
+    api: Any = sys.modules.get("opentelemetry.trace")
+    if api is None:
+        yield _NO_SPAN
+        return
+    attributes = {
+        "mcp.method.name": "tools/call",
+        "gen_ai.operation.name": "execute_tool",
+        "gen_ai.tool.name": tool,
+        "toolyard.server": server,
+    }
+    tracer = api.get_tracer("toolyard")
+    with tracer.start_as_current_span(f"tools/call {tool}", kind=api.SpanKind.CLIENT, attributes=attributes) as span:
+        yield _OtelSpan(api, span)

@@ -1,0 +1,237 @@
+"""The three kinds of server and their plain form."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import MISSING, Field, asdict, dataclass, field, fields
+from enum import StrEnum
+from typing import Any, ClassVar, Literal, Self
+
+from ..errors import ConfigError
+from ..types import UNSET, ReconnectPolicy, Unset
+from .checks import CHECKS, HeaderValue, Timeout, check_known, wrong
+from .masks import MaskedMapping, identifier, shown
+
+
+class TransportType(StrEnum):
+    """The ways to a server. Case does not matter in parsing, nor whether words are joined by `-` or `_`."""
+
+    STDIO = "stdio"
+    HTTP = "http"
+    STREAMABLE_HTTP = "streamable_http"
+    SSE = "sse"
+
+    @classmethod
+    def _missing_(cls, value: object) -> TransportType | None:
+        wanted = value.strip().lower().replace("-", "_") if isinstance(value, str) else None
+        return next((kind for kind in cls if kind.value == wanted), None)
+
+    @classmethod
+    def parse(cls, text: str) -> TransportType:
+        """The transport of that name; `ConfigError` if there is none."""
+        found = cls._missing_(text)
+        if found is None:
+            raise wrong("type", f"one of {', '.join(cls)}", text)
+        return found
+
+
+@dataclass(frozen=True, kw_only=True, repr=False)
+class _Server:
+    """What all kinds have in common. `UNSET`: the client's default holds; a time-out of None: none."""
+
+    tool_filter: Callable[..., bool] | None = None
+    cache_tools_list: bool = False
+    connect_timeout: Timeout = UNSET
+    discovery_timeout: Timeout = UNSET
+    execution_timeout: Timeout = UNSET
+    idle_timeout: Timeout = UNSET
+    max_retries: int | Unset = UNSET
+    reconnect: ReconnectPolicy | Unset = UNSET
+    max_in_flight: int | Unset | None = UNSET
+    lifecycle: Literal["singleton", "transient"] = "singleton"
+    retry_safe: bool | Collection[str] = False
+    trusted: bool = False
+    clean_arguments: Literal["schema", "always", "never"] | Unset = UNSET
+
+    _kinds: ClassVar[tuple[TransportType, ...]]
+
+    def __post_init__(self) -> None:
+        for f in fields(self):
+            value = getattr(self, f.name)
+            if value is not UNSET or f.default is not UNSET:
+                object.__setattr__(self, f.name, CHECKS[f.name](f.name, value))
+
+    @property
+    def transport_type(self) -> TransportType:
+        """The way to this server."""
+        return self._kinds[0]
+
+    def __repr__(self) -> str:
+        given = (f"{f.name}={shown(value)}" for f, value in self._given())
+        return f"{type(self).__name__}({', '.join(given)})"
+
+    def _given(self) -> Iterator[tuple[Field[Any], Any]]:
+        """The fields that are not at their default."""
+        for f in _own_first(type(self)):
+            value = getattr(self, f.name)
+            if f.default is MISSING or value != f.default:
+                yield f, value
+
+    def to_dict(self) -> dict[str, Any]:
+        """A plain form for JSON, secrets included, with a `type` and without defaults, filter and other functions."""
+        plain = {f.name: _plain(value) for f, value in self._given() if f.name != "tool_filter"}
+        return {"type": self.transport_type.value, **plain}
+
+    def to_json(self) -> str:
+        """`to_dict` as text: it holds the secrets."""
+        return json.dumps(self.to_dict(), allow_nan=False)
+
+    @classmethod
+    def from_dict(cls, values: Mapping[str, Any]) -> Self:
+        """The reverse of `to_dict`; here `type` may be left out. A wrong field is a `ConfigError` that names it."""
+        given = dict(_object(values))
+        kind = TransportType.parse(given.pop("type")) if "type" in given else cls._kinds[-1]
+        if kind not in cls._kinds:
+            raise wrong("type", " or ".join(cls._kinds), kind)
+        check_known(given, [f.name for f in _own_first(cls) if f.name != "tool_filter"], "")
+        for f in fields(cls):
+            if f.default is MISSING and f.name not in given:
+                raise ConfigError(f"{f.name}: missing in a {cls.__name__}", key=f.name, expected=f"the {f.name}")
+        made = cls(**given)
+        # `http` is what most settings files call streamable HTTP: there the field alone decides.
+        if kind is TransportType.STREAMABLE_HTTP and made.transport_type is not kind:
+            raise wrong("streamable", "True, as the type says", False)
+        return made
+
+    @classmethod
+    def from_json(cls, text: str | bytes) -> Self:
+        """The reverse of `to_json`."""
+        return cls.from_dict(_parsed(text))
+
+
+_COMMON = frozenset(f.name for f in fields(_Server))
+
+
+def _own_first(kind: type[_Server]) -> list[Field[Any]]:
+    """The fields as people read them: first those of this kind of server, then the common ones."""
+    return sorted(fields(kind), key=lambda f: f.name in _COMMON)
+
+
+@dataclass(frozen=True, repr=False)
+class StdioServer(_Server):
+    """A program on this machine that speaks through its standard input and output.
+
+    `env` is added to the few variables that a child gets; the rest of this process's environment stays here.
+    """
+
+    command: str
+    args: Sequence[str] = ()
+    env: Mapping[str, str] | None = field(default=None, kw_only=True)
+    cwd: str | os.PathLike[str] | None = field(default=None, kw_only=True)
+
+    _kinds = (TransportType.STDIO,)
+
+    @property
+    def server_identifier(self) -> str:
+        """`stdio:command:arg:...`, for logs and cache keys."""
+        return identifier("stdio", self.command, *self.args)
+
+
+@dataclass(frozen=True, repr=False)
+class _WebServer(_Server):
+    """What HTTP and SSE have in common. A header's value may be a function, sync or async: it is asked at each request.
+
+    `ca`: a PEM file of the authorities to believe. `client_cert`: a PEM file, or a pair of certificate and key.
+    """
+
+    url: str
+    headers: Mapping[str, HeaderValue] | None = field(default=None, kw_only=True)
+    ca: str | os.PathLike[str] | None = field(default=None, kw_only=True)
+    client_cert: str | os.PathLike[str] | tuple[str, str] | None = field(default=None, kw_only=True)
+    proxy: str | None = field(default=None, kw_only=True)
+    verify: bool = field(default=True, kw_only=True)
+
+
+@dataclass(frozen=True, repr=False)
+class HttpServer(_WebServer):
+    """A server behind a URL: streamable HTTP, or plain request and answer with `streamable=False`."""
+
+    streamable: bool = field(default=True, kw_only=True)
+
+    _kinds = (TransportType.STREAMABLE_HTTP, TransportType.HTTP)
+
+    @property
+    def transport_type(self) -> TransportType:
+        """`streamable_http`, or `http` where `streamable` is False."""
+        return TransportType.STREAMABLE_HTTP if self.streamable else TransportType.HTTP
+
+    @property
+    def server_identifier(self) -> str:
+        """`http:https://...`, for logs and cache keys."""
+        return identifier("http", self.url)
+
+
+@dataclass(frozen=True, repr=False)
+class SseServer(_WebServer):
+    """A server behind a URL that speaks HTTP+SSE, as the first revision of the protocol did."""
+
+    _kinds = (TransportType.SSE,)
+
+    @property
+    def server_identifier(self) -> str:
+        """`sse:https://...`, for logs and cache keys."""
+        return identifier("sse", self.url)
+
+
+ServerConfig = StdioServer | HttpServer | SseServer
+
+_CLASSES: dict[TransportType, type[StdioServer] | type[HttpServer] | type[SseServer]] = {
+    kind: cls for cls in (StdioServer, HttpServer, SseServer) for kind in cls._kinds
+}
+
+
+def server_from_dict(values: Mapping[str, Any]) -> ServerConfig:
+    """The config whose `to_dict` this is; its `type` says which kind."""
+    kind = _object(values).get("type")
+    if kind is None:
+        expected = f"one of {', '.join(TransportType)}"
+        raise ConfigError(f"type: missing, expected {expected}", key="type", expected=expected)
+    return _CLASSES[TransportType.parse(kind)].from_dict(values)
+
+
+def server_from_json(text: str | bytes) -> ServerConfig:
+    """The config whose `to_json` this is."""
+    return server_from_dict(_parsed(text))
+
+
+def _plain(value: Any) -> Any:
+    match value:
+        case MaskedMapping():
+            return {name: item for name, item in value.items() if not callable(item)}
+        case tuple():
+            return list(value)
+        case frozenset():
+            return sorted(value)
+        case ReconnectPolicy():
+            return asdict(value)
+        case _:
+            return value
+
+
+def _object(values: Any) -> Mapping[str, Any]:
+    if not isinstance(values, Mapping):
+        raise ConfigError("expected an object of settings", expected="an object of settings")
+    return values
+
+
+def _parsed(text: str | bytes) -> Any:
+    try:
+        return json.loads(text)
+    except json.JSONDecodeError as exc:
+        place = f" at line {exc.lineno}, column {exc.colno}"
+    except (ValueError, RecursionError):  # bytes that are no text, endless numbers, endless nesting
+        place = ""
+    # Raised out here, because a decode error carries the whole document, secrets included, wherever it is chained.
+    raise ConfigError(f"not JSON{place}", expected="a JSON object of settings")

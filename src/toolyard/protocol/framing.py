@@ -1,0 +1,55 @@
+"""Bytes to lines, in linear time however the bytes are cut, and with a cap on what one line may hold."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+from .limits import MAX_MESSAGE
+
+HEAD: Final = 1024
+
+
+@dataclass(frozen=True, slots=True)
+class Oversized:
+    """A line that went over the cap: its beginning. The rest of it is passed over as it comes."""
+
+    head: bytes
+
+
+class LineFramer:
+    """Cuts a byte stream into lines. CRLF is accepted and blank lines are left out."""
+
+    __slots__ = ("_buffer", "_limit", "_skipping")
+
+    def __init__(self, limit: int = MAX_MESSAGE) -> None:
+        self._limit = limit
+        self._buffer = bytearray()
+        self._skipping = False
+
+    def feed(self, data: bytes) -> list[bytes | Oversized]:
+        """The lines that these bytes complete, and at once the line that they push over the cap."""
+        *complete, tail = data.split(b"\n")
+        lines: list[bytes | Oversized] = []
+        for piece in complete:
+            if self._buffer or self._skipping:
+                self._keep(piece, lines)
+                piece = bytes(self._buffer)
+                self._buffer.clear()
+                self._skipping = False
+            if len(piece) > self._limit:
+                lines.append(Oversized(piece[:HEAD]))
+            elif piece := piece.rstrip(b"\r"):
+                lines.append(piece)
+        if tail:
+            self._keep(tail, lines)
+        return lines
+
+    def _keep(self, piece: bytes, lines: list[bytes | Oversized]) -> None:
+        if self._skipping:
+            return
+        self._buffer += piece
+        if len(self._buffer) > self._limit:
+            lines.append(Oversized(bytes(self._buffer[:HEAD])))
+            self._buffer.clear()
+            self._skipping = True

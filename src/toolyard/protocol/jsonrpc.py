@@ -1,0 +1,145 @@
+"""JSON-RPC 2.0 messages: bytes to dicts and back, with limits on size and depth."""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import Any, Final
+
+import orjson
+
+from ..errors import ProtocolError, RemoteError, UsageError
+from . import limits
+from .text import one_line
+
+Message = dict[str, Any]
+RequestId = int | str
+
+PARSE_ERROR: Final = -32700
+INVALID_REQUEST: Final = -32600
+METHOD_NOT_FOUND: Final = -32601
+INVALID_PARAMS: Final = -32602
+INTERNAL_ERROR: Final = -32603
+
+
+def request(id: RequestId, method: str, params: Message | None) -> Message:
+    """A request; empty params are left out."""
+    message: Message = {"jsonrpc": "2.0", "id": id, "method": method}
+    if params:
+        message["params"] = params
+    return message
+
+
+def notification(method: str, params: Message | None = None) -> Message:
+    """A notification; empty params are left out."""
+    message: Message = {"jsonrpc": "2.0", "method": method}
+    if params:
+        message["params"] = params
+    return message
+
+
+def result(id: RequestId, value: Message) -> Message:
+    """The answer to a request."""
+    return {"jsonrpc": "2.0", "id": id, "result": value}
+
+
+def error(id: RequestId | None, code: int, message: str, data: Any = None) -> Message:
+    """The error answer to a request."""
+    body: Message = {"code": code, "message": message}
+    if data is not None:
+        body["data"] = data
+    return {"jsonrpc": "2.0", "id": id, "error": body}
+
+
+def encode(message: Any) -> bytes:
+    """A message as one line of JSON without its newline.
+
+    Raises `UsageError` if it holds what JSON cannot say.
+    """
+    try:
+        return orjson.dumps(message)
+    except TypeError as fast:
+        # orjson knows neither integers above 64 bits nor keys that are not strings: JSON does.
+        try:
+            return json.dumps(message, ensure_ascii=False, separators=(",", ":"), allow_nan=False).encode()
+        except (TypeError, ValueError, RecursionError):
+            raise UsageError(f"the message cannot be written as JSON: {fast}") from None
+
+
+def decode(data: bytes | bytearray | str) -> Any:
+    """The JSON value of one message, within the limits of size and depth."""
+    if len(data) > limits.MAX_MESSAGE:
+        raise ProtocolError(
+            f"a message of {len(data):,} bytes; the limit is {limits.MAX_MESSAGE:,}", sample=_sample(data)
+        )
+    try:
+        value = orjson.loads(data)
+    except orjson.JSONDecodeError as exc:
+        raise ProtocolError(f"not JSON: {exc.msg}", sample=_sample(data)) from None
+    if _too_deep(data, value):
+        raise ProtocolError(f"nested deeper than {limits.MAX_DEPTH}", sample=_sample(data))
+    return value
+
+
+def _too_deep(data: bytes | bytearray | str, value: Any) -> bool:
+    # As many brackets as the limit allows cannot nest deeper than it: nearly every message ends here.
+    few = data.count("[") + data.count("{") if isinstance(data, str) else data.count(b"[") + data.count(b"{")
+    if few <= limits.MAX_DEPTH:
+        return False
+    level = [value]
+    for _ in range(limits.MAX_DEPTH + 1):
+        if not level:
+            return False
+        level = [
+            child
+            for container in level
+            for child in (container.values() if type(container) is dict else container)
+            if type(child) is dict or type(child) is list
+        ]
+    return True
+
+
+def _sample(data: bytes | bytearray | str) -> str:
+    return one_line(data if isinstance(data, str) else bytes(data[: limits.SAMPLE]))
+
+
+_ID: Final = re.compile(rb'"id"\s*:\s*("?)(\d{1,18})\1\s*[,}]')
+
+
+def spot_id(head: bytes) -> int | None:
+    """The id that a broken answer was probably for, so that its caller need not wait for the deadline.
+
+    Only the envelope is looked at: an id behind `result`, `error`, `params` or `method` may be anybody's.
+    """
+    found = _ID.search(head)
+    if found is None or re.search(rb'"(result|error|params|method)"', head[: found.start()]):
+        return None
+    return int(found[2])
+
+
+def correlate(id: Any) -> int | None:
+    """Our own integer id from what the peer sent back: `7` and `"7"` are one, a bool is never an id."""
+    if type(id) is int:
+        return id
+    if isinstance(id, str) and id.isascii() and id.isdigit() and len(id) < 19:
+        return int(id)
+    return None
+
+
+def is_id(id: Any) -> bool:
+    """Whether a peer's request may carry this id."""
+    return isinstance(id, str) or (isinstance(id, int) and not isinstance(id, bool))
+
+
+def outcome(message: Message) -> Message | RemoteError | ProtocolError:
+    """What an answer says: the result, the peer's error, or that it is no answer."""
+    if "error" in message:
+        body = message["error"]
+        if isinstance(body, dict) and type(body.get("code")) is int:
+            text = body.get("message")
+            return RemoteError(body["code"], text if isinstance(text, str) else "", body.get("data"))
+        return ProtocolError("an error answer without an integer code", sample=one_line(encode(body)))
+    value = message.get("result")
+    if type(value) is dict:
+        return value
+    return ProtocolError("an answer whose result is not an object", sample=one_line(encode(value)))

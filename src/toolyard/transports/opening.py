@@ -1,0 +1,61 @@
+"""From what a user names as a server to a channel."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping
+from typing import Any, cast
+
+from ..config import HttpServer, ServerConfig, SseServer, StdioServer
+from ..errors import ConfigError, ConnectError
+from .channel import Channel, ChannelSource, Counters
+from .foreign import connector
+from .memory import MessageLink
+from .stdio import StdioLink
+from .stream import StreamChannel
+
+Target = ServerConfig | ChannelSource | Callable[[], Any]
+
+
+def target_of(server: Any) -> Target:
+    """What a `Client` was given, checked. A string is a URL, never a command."""
+    if isinstance(server, StdioServer | HttpServer | SseServer):
+        return server
+    if isinstance(server, str):
+        if server.startswith(("http://", "https://")):
+            return HttpServer(server)
+        raise ConfigError(
+            "a string names a server by its URL; for a local process give StdioServer(command, args), "
+            "for a settings file use Hub.from_config(path)",
+            key="server",
+            expected="http:// or https:// URL",
+        )
+    if isinstance(server, Mapping | os.PathLike):
+        raise ConfigError(
+            f"a {type(server).__name__} is not one server; for a settings file or an mcpServers dict use Hub.from_config(...)",
+            key="server",
+            expected="a server config, URL, ToolServer or transport callable",
+        )
+    if isinstance(server, ChannelSource):
+        return server
+    if callable(server):
+        return cast("Callable[[], Any]", server)
+    raise ConfigError(
+        f"cannot connect to a {type(server).__name__}",
+        key="server",
+        expected="StdioServer, HttpServer, SseServer, a URL, a ToolServer or a transport callable",
+    )
+
+
+def open_channel(target: Target, counters: Counters, on_stderr: Callable[[str], object] | None) -> Channel:
+    """A new channel to the target, not open yet."""
+    if isinstance(target, StdioServer):
+        return StreamChannel(StdioLink(target, on_stderr=on_stderr), counters)
+    if isinstance(target, HttpServer | SseServer):
+        raise ConnectError(
+            f"{target.transport_type} servers cannot be reached by this version yet; stdio servers and own transports can",
+            permanent=True,
+        )
+    if isinstance(target, ChannelSource):
+        return target.make_channel()
+    return StreamChannel(MessageLink(connector(target)), counters)

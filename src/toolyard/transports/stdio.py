@@ -1,0 +1,278 @@
+"""The link to a child process: one JSON message a line over its stdin and stdout."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import os
+from collections import deque
+from collections.abc import Callable
+
+from ..config import StdioServer
+from ..errors import ProtocolError, StartError
+from ..events import Delivery
+from ..protocol import jsonrpc
+from ..protocol.framing import LineFramer, Oversized
+from ..protocol.jsonrpc import Message
+from ..protocol.limits import MAX_MESSAGE
+from ..protocol.text import one_line
+from .process import CHUNK, ServerProcess
+from .stream import Receiver, Ticket
+
+log = logging.getLogger("toolyard.transports.stdio")
+stderr_log = logging.getLogger("toolyard.stderr")
+
+FLUSH = 0.5
+"""Seconds that what is queued has to be written when the link is closed."""
+LAST_WORDS = 0.08
+"""Seconds between the end of stdout and the end of the process, or the other way round, to learn of both."""
+
+
+class _Line:
+    """A line on its way out."""
+
+    __slots__ = ("data", "sent")
+
+    def __init__(self, data: bytes) -> None:
+        self.data = data
+        self.sent = False
+
+
+class StdioLink:
+    """Owns the child. Bytes go straight between its pipes and us on the loop's callbacks; no task, no stream objects.
+
+    asyncio's own transports keep what they could not write and send it later, when the caller has long been told that it was
+    not sent. So the queue is ours, and a line leaves it only with the system call that hands over its first byte.
+    """
+
+    def __init__(self, server: StdioServer, *, on_stderr: Callable[[str], object] | None = None) -> None:
+        self._server = server
+        self._on_stderr = Delivery(on_stderr, "stderr handler") if on_stderr is not None else None  # type: ignore[arg-type]
+        self._queue: deque[_Line] = deque()
+        self._rest: memoryview | None = None
+        self._framer = LineFramer()
+        self._stderr_rest = b""
+        self._flush_due = False
+        self._blocked = False
+        self._writable = True
+        self._closing = False
+        self._stdout_open = True
+        self._stderr_open = True
+        self._loop: asyncio.AbstractEventLoop
+        self._receiver: Receiver
+        self._process: ServerProcess
+        self._stdin_fd = self._stdout_fd = self._stderr_fd = -1
+        self._drained: asyncio.Future[None] | None = None
+        self._farewell: asyncio.TimerHandle | None = None
+
+    async def open(self, receiver: Receiver) -> None:
+        """Start the child."""
+        self._receiver = receiver
+        self._loop = asyncio.get_running_loop()
+        server = self._server
+        self._process = process = ServerProcess.spawn(
+            server.command, server.args, env=server.env, cwd=server.cwd, on_exit=self._note_end
+        )
+        self._stdin_fd = process.stdin.fileno()
+        self._stdout_fd = process.stdout.fileno()
+        self._stderr_fd = process.stderr.fileno()
+        self._loop.add_reader(self._stdout_fd, self._read)
+        self._loop.add_reader(self._stderr_fd, self._read_stderr)
+
+    # ---- out -------------------------------------------------------------------------------------------------
+
+    def send(self, message: Message) -> Ticket:
+        """Queue a line. The first of a turn of the loop is written at once, the others of that turn together after it."""
+        line = _Line(jsonrpc.encode(message) + b"\n")
+        if not self._writable:
+            return line
+        self._queue.append(line)
+        if not self._blocked and not self._flush_due:
+            self._flush_due = True
+            self._loop.call_soon(self._flush)
+            self._write()
+        return line
+
+    def withdraw(self, ticket: Ticket) -> bool:
+        """Take a line back."""
+        if ticket.sent:
+            return False
+        assert isinstance(ticket, _Line)
+        ticket.data = b""  # stays in the queue as a hole: searching for it would make many time-outs at once quadratic
+        return True
+
+    def _flush(self) -> None:
+        self._flush_due = False
+        if self._queue and not self._blocked and self._writable:
+            self._write()
+
+    def _write(self) -> None:
+        """Write until there is nothing left or the pipe is full."""
+        while self._rest is not None or self._queue:
+            batch: list[_Line] = [] if self._rest is not None else self._next_batch()
+            data = self._rest if self._rest is not None else b"".join([line.data for line in batch])
+            try:
+                written = os.write(self._stdin_fd, data)
+            except BlockingIOError:
+                written = 0
+            except OSError as exc:
+                self._stdin_broke(exc)
+                return
+            complete = written == len(data)
+            if self._rest is not None:
+                self._rest = None if complete else self._rest[written:]
+            else:
+                self._hand_over(batch, written)
+            if not complete:
+                self._block()
+                return
+        self._unblock()
+
+    def _next_batch(self) -> list[_Line]:
+        batch, size = [], 0
+        for line in self._queue:
+            batch.append(line)
+            size += len(line.data)
+            if size >= CHUNK:
+                break
+        return batch
+
+    def _hand_over(self, batch: list[_Line], written: int) -> None:
+        for line in batch:
+            if line.data:
+                if written <= 0:
+                    return
+                line.sent = True
+                if written < len(line.data):
+                    self._rest = memoryview(line.data)[written:]
+                written -= len(line.data)
+            self._queue.popleft()
+
+    def _block(self) -> None:
+        if not self._blocked:
+            self._blocked = True
+            self._loop.add_writer(self._stdin_fd, self._write)
+
+    def _unblock(self) -> None:
+        if self._blocked:
+            self._blocked = False
+            self._loop.remove_writer(self._stdin_fd)
+        if self._drained is not None and not self._drained.done():
+            self._drained.set_result(None)
+
+    def _stdin_broke(self, exc: OSError) -> None:
+        # Answers may still be on their way out of the child: the end of stdout decides, or LAST_WORDS.
+        log.debug("%s closed its stdin: %s", self._server.server_identifier, exc)
+        self._writable = False
+        self._queue.clear()
+        self._rest = None
+        self._unblock()
+        self._note_end()
+
+    # ---- in --------------------------------------------------------------------------------------------------
+
+    def _read(self) -> None:
+        try:
+            data = os.read(self._stdout_fd, CHUNK)
+        except BlockingIOError:
+            return
+        except OSError as exc:
+            log.debug("reading from %s failed: %s", self._server.server_identifier, exc)
+            data = b""
+        if not data:
+            self._loop.remove_reader(self._stdout_fd)
+            self._stdout_open = False
+            self._note_end()
+            return
+        if self._closing:
+            return
+        receiver = self._receiver
+        for line in self._framer.feed(data):
+            if type(line) is bytes:
+                try:
+                    message = jsonrpc.decode(line)
+                except ProtocolError as exc:
+                    receiver.on_garbage(exc, line[:1024])
+                    continue
+                receiver.on_message(message)
+            elif isinstance(line, Oversized):
+                error = ProtocolError(f"a line above the limit of {MAX_MESSAGE:,} bytes", sample=one_line(line.head))
+                receiver.on_garbage(error, line.head)
+
+    def _read_stderr(self) -> None:
+        try:
+            data = os.read(self._stderr_fd, CHUNK)
+        except BlockingIOError:
+            return
+        except OSError:
+            data = b""
+        if not data:
+            self._loop.remove_reader(self._stderr_fd)
+            self._stderr_open = False
+            return
+        self._process.tail.add(data)
+        if self._on_stderr is not None or stderr_log.isEnabledFor(logging.DEBUG):
+            *lines, rest = (self._stderr_rest + data).split(b"\n")
+            self._stderr_rest = rest[-CHUNK:]
+            for line in lines:
+                text = line.decode("utf-8", "replace").rstrip("\r")
+                if self._on_stderr is not None:
+                    self._on_stderr(text)
+                stderr_log.debug("%s: %s", self._server.server_identifier, one_line(text))
+
+    # ---- the end ---------------------------------------------------------------------------------------------
+
+    def _note_end(self) -> None:
+        """One of stdin, stdout and the process has ended; the others follow at once, or are not waited for."""
+        if self._closing:
+            return
+        if not self._stdout_open and self._process.exit_code is not None:
+            self._lose()
+        elif self._farewell is None:
+            self._farewell = self._loop.call_later(LAST_WORDS, self._lose)
+
+    def _lose(self) -> None:
+        if self._farewell is not None:
+            self._farewell.cancel()
+        if self._closing:
+            return
+        self._writable = False
+        if self._stderr_open:
+            self._read_stderr()
+        self._receiver.on_lost(self._last_words())
+
+    def _last_words(self) -> StartError:
+        code = self._process.exit_code
+        if code is None:
+            what = "the server closed its end of the pipe and lives on"
+        elif code < 0:
+            what = f"the server's process was ended by signal {-code}"
+        else:
+            what = f"the server's process ended with exit code {code}"
+        stderr = self._process.tail.text()
+        tail = one_line(stderr[-500:], 500)
+        return StartError(f"{what}; stderr: {tail}" if tail else what, exit_code=code, stderr=stderr)
+
+    async def close(self, *, hurry: bool) -> None:
+        """Flush, then end the child and its group. Its stdout is drained meanwhile, or a full pipe would keep it alive."""
+        if self._stdin_fd < 0 or self._closing:
+            return
+        if self._writable and (self._queue or self._rest is not None) and not hurry:
+            self._drained = self._loop.create_future()
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(FLUSH):
+                    await self._drained
+        self._closing = True
+        self._writable = False
+        self._queue.clear()
+        self._rest = None
+        if self._farewell is not None:
+            self._farewell.cancel()
+        self._unblock()
+        try:
+            await self._process.stop(hurry=hurry)
+        finally:
+            self._loop.remove_reader(self._stdout_fd)
+            self._loop.remove_reader(self._stderr_fd)
+            self._process.release()

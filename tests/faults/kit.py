@@ -1,0 +1,200 @@
+"""What the fault tests share: the bad server as a configuration, its log, bounded polling, the ledger of the laws."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections import Counter
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import psutil
+
+import toolyard as ty
+from toolyard.errors import RateLimited, ToolyardError, TransportError
+
+BAD_SERVER = str(Path(__file__).with_name("bad_server.py"))
+FAST = ty.ReconnectPolicy(base_delay=0.01, max_delay=0.2, max_retries=3, jitter_factor=0.0)
+BIG = "b" * 300_000  # more than any pipe holds
+
+
+async def eventually(condition: Callable[[], Any], within: float = 5.0, what: str = "") -> Any:
+    """Wait until the condition is true, and return what it gave."""
+    end = time.monotonic() + within
+    while not (value := condition()):
+        assert time.monotonic() < end, f"not within {within} s: {what or condition}"
+        await asyncio.sleep(0.005)
+    return value
+
+
+def until(condition: Callable[[], Any], within: float = 5.0, what: str = "") -> Any:
+    """The same for code without an event loop."""
+    end = time.monotonic() + within
+    while not (value := condition()):
+        assert time.monotonic() < end, f"not within {within} s: {what or condition}"
+        time.sleep(0.005)
+    return value
+
+
+def alive(pid: int) -> bool:
+    """Whether the process runs; a zombie has gone."""
+    try:
+        return bool(psutil.Process(pid).status() != psutil.STATUS_ZOMBIE)
+    except psutil.NoSuchProcess:
+        return False
+
+
+def alive_with(mark: str) -> list[int]:
+    """Every living process, ours or an orphan, with this text in its command line."""
+    found = []
+    for process in psutil.process_iter(["pid", "cmdline", "status"]):
+        words = process.info["cmdline"] or []
+        if process.info["status"] != psutil.STATUS_ZOMBIE and any(mark in word for word in words):
+            found.append(process.info["pid"])
+    return found
+
+
+def run_python(code: str, *arguments: str, **options: Any) -> subprocess.Popen[str]:
+    """A Python of its own, warnings as errors, for what happens to a whole process."""
+    return subprocess.Popen(
+        [sys.executable, "-W", "error", "-c", code, *arguments],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        **options,
+    )
+
+
+@dataclass
+class Record:
+    """The log of a bad server: what it did, over all its lives."""
+
+    path: Path
+
+    def entries(self, kind: str) -> list[str]:
+        if not self.path.exists():
+            return []
+        lines = self.path.read_text().splitlines()
+        return [line.partition(" ")[2] for line in lines if line.partition(" ")[0] == kind]
+
+    @property
+    def lives(self) -> int:
+        return len(self.entries("start"))
+
+    @property
+    def pid(self) -> int:
+        """The process of the latest life."""
+        return int(self.entries("start")[-1])
+
+    @property
+    def children(self) -> list[int]:
+        return [int(pid) for pid in self.entries("child")]
+
+    @property
+    def executed(self) -> Counter[str]:
+        return Counter(self.entries("call"))
+
+
+@dataclass
+class Yard:
+    """One test's bad server: `server()` configures it, `record` tells what it did, `directory` is the test's own."""
+
+    directory: Path
+    record: Record = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.record = Record(self.directory / "log.txt")
+
+    def command(self, **script: Any) -> list[str]:
+        script = {"log": str(self.record.path), **script}
+        return [sys.executable, "-S", "-E", BAD_SERVER, json.dumps(script)]
+
+    def server(self, *, env: dict[str, str] | None = None, **script: Any) -> ty.StdioServer:
+        command, *arguments = self.command(**script)
+        return ty.StdioServer(command, arguments, env=env or {})
+
+    def wrapped_server(self, **script: Any) -> ty.StdioServer:
+        """The same behind a shell that stays: the server is our grandchild."""
+        command = self.command(**script)
+        return ty.StdioServer("sh", ["-c", '"$@"; exit $?', "sh", *command])
+
+    def client(self, *, options: dict[str, Any] | None = None, **script: Any) -> ty.Client:
+        return ty.Client(self.server(**script), **{"reconnect": FAST, **(options or {})})
+
+    def path(self, name: str) -> Path:
+        return self.directory / name
+
+    def kill(self) -> None:
+        os.kill(self.record.pid, signal.SIGKILL)
+
+    def living(self) -> list[int]:
+        return alive_with(str(self.record.path))
+
+
+Outcome = ty.ToolResult | BaseException
+
+
+async def outcome_of(call: Awaitable[ty.ToolResult]) -> Outcome:
+    """The one outcome that a call may have; anything else is a fault of ours and is raised."""
+    try:
+        return await call
+    except (ToolyardError, asyncio.CancelledError) as exc:
+        return exc
+
+
+@dataclass
+class Ledger:
+    """Every call under a nonce, with its outcomes, to be judged against what the server executed."""
+
+    outcomes: dict[str, list[Outcome]] = field(default_factory=dict)
+
+    def open(self) -> str:
+        nonce = f"n{len(self.outcomes)}"
+        self.outcomes[nonce] = []
+        return nonce
+
+    async def call(
+        self, client: ty.Client, tool: str = "echo", *, timeout: float | None = 10, **arguments: Any
+    ) -> Outcome:
+        nonce = self.open()
+        outcome = await outcome_of(client.call_tool(tool, {"nonce": nonce, **arguments}, timeout=timeout))
+        self.outcomes[nonce].append(outcome)
+        return outcome
+
+    def count(self, judge: Callable[[Outcome], bool]) -> int:
+        return sum(judge(outcome) for outcomes in self.outcomes.values() for outcome in outcomes)
+
+    def check(self, executed: Counter[str]) -> None:
+        for nonce, outcomes in self.outcomes.items():
+            times = executed[nonce]
+            assert len(outcomes) == 1, f"{nonce} had {len(outcomes)} outcomes: {outcomes}"
+            outcome = outcomes[0]
+            assert times <= 1, f"{nonce} ran {times} times: {outcome!r}"
+            if isinstance(outcome, ty.ToolResult):
+                assert times == 1, f"{nonce} has a result and never ran"
+                assert outcome.text == nonce, f"{nonce} got the answer of {outcome.text}"
+            elif surely_unsent(outcome):
+                assert times == 0, f"{nonce} was told to be unsent and ran: {outcome!r}"
+
+
+def surely_unsent(outcome: Outcome) -> bool:
+    return isinstance(outcome, TransportError | RateLimited) and not outcome.sent
+
+
+def perhaps_sent(outcome: Outcome) -> bool:
+    return isinstance(outcome, TransportError) and outcome.sent
+
+
+def succeeded(outcome: Outcome) -> bool:
+    return isinstance(outcome, ty.ToolResult) and not outcome.is_error
+
+
+def cancelled(outcome: Outcome) -> bool:
+    return isinstance(outcome, asyncio.CancelledError)

@@ -1,0 +1,88 @@
+"""The wall clock jumps by a day: nothing times out for it, and nothing lives on."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from tests.faults.kit import Yard, run_python
+
+JUMPER = """
+import asyncio, json, sys, time
+real, shift = time.time, 0.0
+time.time = lambda: real() + shift
+real_ns = time.time_ns
+time.time_ns = lambda: real_ns() + int(shift * 1e9)
+
+import toolyard as ty
+command, day = json.loads(sys.argv[1]), float(sys.argv[2])
+FAST = ty.ReconnectPolicy(base_delay=0.01, max_delay=0.2)
+
+async def main():
+    global shift
+    told = {}
+    async with ty.Client(ty.StdioServer(command[0], command[1:]), reconnect=FAST, cache_tools_list=True) as client:
+        await client.list_tools()
+        slow = asyncio.create_task(client.call_tool("slow", {"nonce": "s", "seconds": 0.4}, timeout=20, idle_timeout=9))
+        silent = asyncio.create_task(client.call_tool("silent", {"nonce": "q"}, timeout=0.5))
+        await asyncio.sleep(0.05)
+        shift += day
+        start = time.monotonic()
+        told["slow"] = (await slow).text
+        try:
+            await silent
+        except ty.UnansweredTimeout:
+            told["silent"] = time.monotonic() - start
+        await client.list_tools()
+        told["elapsed"] = (await client.call_tool("echo", {"nonce": "e"})).elapsed
+        shift += day
+        try:
+            await client.call_tool("die", {})
+        except ty.OutcomeUnknown:
+            told["after"] = (await client.call_tool("echo", {"nonce": "a"}, timeout=20)).text
+    print(json.dumps(told))
+asyncio.run(main())
+"""
+
+
+@pytest.mark.parametrize("day", [86_400.0, -86_400.0], ids=["forward", "back"])
+def test_a_clock_that_jumps_a_day_ends_no_call_and_keeps_none_alive(yard: Yard, era: str, day: float) -> None:
+    program = run_python(JUMPER, json.dumps(yard.command(era=era, ttl=250_000)), str(day))
+    out, err = program.communicate(timeout=60)
+    assert (err, program.returncode) == ("", 0)
+    told = json.loads(out)
+    assert told["slow"] == "s"
+    assert told["silent"] < 5
+    assert 0 <= told["elapsed"] < 5
+    assert told["after"] == "a"
+    assert yard.record.entries("method").count("tools/list") == 1, "what was cached for minutes did not age by a day"
+
+
+STALE = """
+import asyncio, json, sys, time
+real, shift = time.time, 0.0
+time.time = lambda: real() + shift
+
+import toolyard as ty
+command = json.loads(sys.argv[1])
+
+async def main():
+    global shift
+    async with ty.Client(ty.StdioServer(command[0], command[1:]), cache_tools_list=True) as client:
+        await client.list_tools()
+        shift -= 86_400
+        end = time.monotonic() + 10
+        while time.monotonic() < end:
+            await client.list_tools()
+            await asyncio.sleep(0.02)
+            if open(sys.argv[2]).read().count("tools/list") > 1:
+                return print("asked again")
+asyncio.run(main())
+"""
+
+
+def test_a_cached_list_grows_stale_though_the_clock_went_back_a_day(yard: Yard) -> None:
+    program = run_python(STALE, json.dumps(yard.command(era="modern", ttl=300)), str(yard.record.path))
+    out, err = program.communicate(timeout=60)
+    assert (out, err, program.returncode) == ("asked again\n", "", 0)

@@ -1,0 +1,158 @@
+"""Servers that die: told at once, nobody else is hurt, and the next call finds a new life."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from typing import Any
+
+import pytest
+
+import toolyard as ty
+from tests.faults.kit import BIG, Yard, alive, eventually, outcome_of
+from toolyard import events
+from toolyard.errors import OutcomeUnknown, TransportError
+from toolyard.types import State
+
+# The law is 100 ms; the bound is ten times as wide.
+SOON = 1.0
+
+
+async def works(client: ty.Client) -> bool:
+    return (await client.call_tool("echo", {"nonce": "again"}, timeout=10)).text == "again"
+
+
+@pytest.mark.parametrize("arguments", [{}, {"part": True}, {"code": 0}], ids=["plain", "half a line", "exit 0"])
+async def test_a_crash_in_mid_call_is_an_unknown_outcome_at_once_and_the_next_call_restarts(
+    yard: Yard, era: str, arguments: dict[str, Any]
+) -> None:
+    async with yard.client(era=era) as client:
+        start = time.monotonic()
+        with pytest.raises(OutcomeUnknown) as caught:
+            await client.call_tool("die", {"nonce": "d", **arguments})
+        assert time.monotonic() - start < SOON
+        assert caught.value.sent
+        assert not isinstance(caught.value, TimeoutError)
+        assert await works(client)
+    assert yard.record.executed["d"] == 1
+    assert yard.record.lives == 2
+
+
+async def test_an_answer_written_before_the_death_is_delivered(yard: Yard, era: str) -> None:
+    async with yard.client(era=era) as client:
+        for n in range(5):
+            result = await client.call_tool("die", {"nonce": f"last-{n}", "answer": True}, timeout=10)
+            assert result.text == f"last-{n}"
+            await eventually(lambda: not client.connected or yard.record.lives > n + 1)  # noqa: B023
+    assert all(times == 1 for times in yard.record.executed.values())
+
+
+async def test_death_is_seen_though_a_grandchild_holds_stdout_open(yard: Yard, era: str) -> None:
+    async with yard.client(era=era, grandchild="holding") as client:
+        start = time.monotonic()
+        with pytest.raises(OutcomeUnknown):
+            await client.call_tool("die", {}, timeout=20)
+        assert time.monotonic() - start < 5
+        assert await works(client)
+        first, *_ = yard.record.children
+        await eventually(lambda: not alive(first), what="the old life's child is swept with its group")
+
+
+async def test_all_calls_in_flight_fail_at_once_each_with_its_own_outcome(yard: Yard, era: str) -> None:
+    async with yard.client(era=era) as client:
+        tasks = [asyncio.create_task(outcome_of(client.call_tool("silent", {"nonce": str(n)}))) for n in range(50)]
+        await eventually(lambda: sum(yard.record.executed.values()) == 50)
+        start = time.monotonic()
+        yard.kill()
+        outcomes = await asyncio.gather(*tasks)
+        assert time.monotonic() - start < SOON
+        assert all(type(outcome) is OutcomeUnknown for outcome in outcomes)
+        assert len({id(outcome) for outcome in outcomes}) == 50, "an exception object is never shared by two callers"
+        assert await works(client)
+    assert sum(yard.record.executed.values()) == 51
+
+
+async def test_a_list_request_is_asked_again_after_a_crash(yard: Yard, era: str) -> None:
+    async with yard.client(era=era, first={"silent": ["tools/list"]}) as client:
+        listing = asyncio.create_task(client.list_tools())
+        await eventually(lambda: client.connected)
+        assert await works(client), "in order: the list request was read"
+        yard.kill()
+        assert "echo" in {tool.name for tool in await asyncio.wait_for(listing, 10)}
+    assert yard.record.lives == 2
+
+
+async def test_a_tool_marked_retry_safe_is_called_again_after_a_crash(yard: Yard, era: str) -> None:
+    async with yard.client(era=era) as client:
+        call = asyncio.create_task(
+            client.call_tool("slow", {"nonce": "s", "seconds": 0.5}, retry_safe=True, timeout=20)
+        )
+        await eventually(lambda: yard.record.executed["s"] == 1)
+        yard.kill()
+        assert (await call).text == "s"
+    assert yard.record.executed["s"] == 2, "the operator said that twice does no harm"
+
+
+async def test_stdout_closed_in_mid_call_is_death_at_once_though_the_process_lives_on(yard: Yard, era: str) -> None:
+    async with yard.client(era=era, stubborn=True) as client:
+        pid = yard.record.pid
+        start = time.monotonic()
+        with pytest.raises(OutcomeUnknown):
+            await client.call_tool("close_stdout", {}, timeout=20)
+        assert time.monotonic() - start < SOON
+        assert await works(client)
+        assert yard.record.lives == 2
+        await eventually(lambda: not alive(pid), within=8, what="the old process is ended")
+
+
+async def test_the_death_of_one_server_hurts_no_other(yard: Yard, era: str) -> None:
+    healthy = yard.client(era=era)
+    async with healthy, yard.client(era=era) as sick:
+        calls = [asyncio.create_task(healthy.call_tool("slow", {"nonce": f"h{n}", "seconds": 0.3})) for n in range(10)]
+        with pytest.raises(OutcomeUnknown):
+            await sick.call_tool("die", {})
+        assert [(await call).text for call in calls] == [f"h{n}" for n in range(10)]
+
+
+async def test_an_idle_death_is_noticed_and_told(yard: Yard, era: str) -> None:
+    seen: list[events.Event] = []
+    async with yard.client(era=era) as client:
+        client.on(events.Event, seen.append)
+        yard.kill()
+        await eventually(lambda: any(isinstance(event, events.Disconnected) for event in seen))
+        (lost,) = [event for event in seen if isinstance(event, events.Disconnected)]
+        assert "9" in lost.reason or "KILL" in lost.reason.upper()
+        assert await works(client)
+        await eventually(lambda: any(isinstance(event, events.Reconnected) for event in seen))
+        started = [event for event in seen if isinstance(event, events.ConnectionStarted)]
+        assert all(event.is_reconnect for event in started)
+        assert client.status.state is State.CONNECTED
+
+
+async def test_death_while_a_large_write_is_stuck_ends_the_call(yard: Yard, era: str) -> None:
+    async with yard.client(era=era) as client:
+        await client.call_tool("hold", {"until": 60})
+        calls = [
+            asyncio.create_task(outcome_of(client.call_tool("fail", {"nonce": str(n), "pad": BIG}))) for n in range(4)
+        ]
+        blocked = await outcome_of(client.call_tool("echo", {}, timeout=0.2))
+        assert isinstance(blocked, TransportError)
+        start = time.monotonic()
+        yard.kill()
+        outcomes = await asyncio.gather(*calls)
+        assert time.monotonic() - start < 5
+    # The first was on its way; the others surely had not begun, so the next life got them.
+    assert type(outcomes[0]) is OutcomeUnknown
+    assert all(isinstance(outcome, ty.ToolResult) and outcome.is_error for outcome in outcomes[1:])
+    assert yard.record.executed == {"1": 1, "2": 1, "3": 1}
+
+
+async def test_a_server_that_dies_again_and_again_is_not_restarted_in_a_tight_loop(yard: Yard) -> None:
+    policy = ty.ReconnectPolicy(base_delay=0.2, max_delay=1, max_retries=3, jitter_factor=0)
+    async with ty.Client(yard.server(), reconnect=policy) as client:
+        start = time.monotonic()
+        for _ in range(4):
+            with pytest.raises(TransportError):
+                await client.call_tool("die", {}, timeout=10)
+        assert time.monotonic() - start < 10
+    assert yard.record.lives <= 5

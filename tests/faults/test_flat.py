@@ -1,0 +1,148 @@
+"""Descriptors, tasks, threads and memory stay flat over many calls and many reconnects."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import threading
+import tracemalloc
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+import toolyard as ty
+from tests.faults.kit import BIG, FAST, Yard, eventually, outcome_of
+from toolyard import sync
+from toolyard.errors import UnansweredTimeout
+
+KIB = 1024
+
+
+@dataclass(frozen=True)
+class Footprint:
+    descriptors: int
+    tasks: int
+    threads: int
+    memory: int
+
+    @classmethod
+    def now(cls) -> Footprint:
+        gc.collect()
+        descriptors = len(list(Path("/proc/self/fd").iterdir()))
+        memory, _ = tracemalloc.get_traced_memory()
+        return cls(descriptors, len(asyncio.all_tasks()), threading.active_count(), memory)
+
+
+async def assert_flat(before: Footprint, allowance: int) -> None:
+    """What is on its way out may take a moment; growth that stays is a leak."""
+
+    def flat() -> bool:
+        now = Footprint.now()
+        return (
+            now.descriptors <= before.descriptors
+            and now.tasks <= before.tasks
+            and now.threads <= before.threads
+            and now.memory <= before.memory + allowance
+        )
+
+    await eventually(flat, within=5, what=f"flat: {before} -> {Footprint.now()}")
+
+
+@pytest.fixture
+def traced() -> object:
+    tracemalloc.start()
+    yield
+    tracemalloc.stop()
+
+
+async def calls(client: ty.Client, count: int) -> None:
+    """A mix: answers, tool errors, error replies, time-outs, cancels, large ones."""
+    for start in range(0, count, 100):
+        async with asyncio.TaskGroup() as group:
+            for n in range(start, start + 92):
+                group.create_task(outcome_of(client.call_tool("echo", {"nonce": str(n)})))
+            for _ in range(2):
+                group.create_task(outcome_of(client.call_tool("fail", {})))
+                group.create_task(outcome_of(client.call_tool("refuse", {})))
+                group.create_task(outcome_of(client.call_tool("silent", {}, timeout=0.01)))
+            group.create_task(outcome_of(client.call_tool("echo", {"pad": BIG})))
+            stopped = group.create_task(outcome_of(client.call_tool("silent", {})))
+            asyncio.get_running_loop().call_later(0.01, stopped.cancel)
+
+
+@pytest.mark.parametrize("count", [2_000, pytest.param(10_000, marks=pytest.mark.slow)])
+async def test_everything_is_flat_over_many_calls_of_every_outcome(
+    yard: Yard, era: str, traced: object, count: int
+) -> None:
+    async with yard.client(era=era) as client:
+        await calls(client, 500)
+        before = Footprint.now()
+        await calls(client, count)
+        await assert_flat(before, allowance=200 * KIB)
+    assert yard.record.lives == 1
+
+
+@pytest.mark.parametrize("count", [20, pytest.param(200, marks=pytest.mark.slow)])
+async def test_everything_is_flat_over_many_reconnects(yard: Yard, era: str, traced: object, count: int) -> None:
+    async def again() -> None:
+        pending = asyncio.create_task(outcome_of(client.call_tool("silent", {})))
+        life = yard.record.lives
+        assert (await client.call_tool("echo", {"nonce": "x"}, timeout=20)).text == "x"
+        yard.kill()
+        await pending
+        assert (await client.call_tool("echo", {"nonce": "x"}, timeout=20)).text == "x"
+        assert yard.record.lives == life + 1
+
+    async with yard.client(era=era) as client:
+        for _ in range(5):
+            await again()
+        before = Footprint.now()
+        for _ in range(count):
+            await again()
+        await assert_flat(before, allowance=200 * KIB)
+    await eventually(lambda: not yard.living())
+
+
+@pytest.mark.parametrize("count", [15, pytest.param(100, marks=pytest.mark.slow)])
+async def test_everything_is_flat_over_many_clients(yard: Yard, traced: object, count: int) -> None:
+    async def one() -> None:
+        async with yard.client() as client:
+            await client.call_tool("echo", {})
+
+    for _ in range(3):
+        await one()
+    before = Footprint.now()
+    for _ in range(count):
+        await one()
+    await assert_flat(before, allowance=200 * KIB)
+
+
+async def test_everything_is_flat_over_time_outs_of_a_server_that_does_not_read(yard: Yard, traced: object) -> None:
+    gate = yard.path("gate")
+    async with yard.client() as client:
+        await client.call_tool("hold", {"until": str(gate)})
+        await outcome_of(client.call_tool("echo", {"pad": BIG}, timeout=0.1))
+        before = Footprint.now()
+        for _ in range(50):
+            await outcome_of(client.call_tool("echo", {"pad": BIG}, timeout=0.005))
+        await assert_flat(before, allowance=600 * KIB)
+        gate.touch()
+        assert (await client.call_tool("echo", {"nonce": "x"}, timeout=20)).text == "x"
+
+
+def test_the_sync_client_leaves_no_descriptor_and_no_more_than_its_one_thread(yard: Yard) -> None:
+    def descriptors() -> int:
+        return len(list(Path("/proc/self/fd").iterdir()))
+
+    def one() -> None:
+        with sync.Client(yard.server(), reconnect=FAST) as client:
+            client.call_tool("echo", {})
+            with pytest.raises(UnansweredTimeout):
+                client.call_tool("silent", {}, timeout=0.02)
+
+    one()
+    before = descriptors(), threading.active_count()
+    for _ in range(10):
+        one()
+    assert (descriptors(), threading.active_count()) <= before

@@ -1,0 +1,191 @@
+"""Nothing is left behind: not by close, not by the interpreter's exit, not by kill -9 of our own process."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import signal
+import time
+
+import pytest
+
+import toolyard as ty
+from tests.faults.kit import FAST, Yard, alive, eventually, run_python, until
+
+
+def children_of(yard: Yard, count: int = 1) -> list[int]:
+    until(lambda: len(yard.record.children) >= count)
+    return yard.record.children
+
+
+@pytest.mark.parametrize("how", ["quiet", "holding"])
+async def test_close_ends_the_children_that_the_server_leaves_behind(yard: Yard, how: str) -> None:
+    async with yard.client(grandchild=how) as client:
+        await client.call_tool("echo", {})
+        (child,) = children_of(yard)
+        assert alive(child)
+    await eventually(lambda: not alive(child), within=1)
+
+
+async def test_close_ends_what_is_behind_a_shell_wrapper(yard: Yard) -> None:
+    async with ty.Client(yard.wrapped_server(grandchild="quiet"), reconnect=FAST) as client:
+        await client.call_tool("echo", {})
+        pids = [yard.record.pid, *children_of(yard)]
+        assert all(map(alive, pids))
+    await eventually(lambda: not any(map(alive, pids)), within=1)
+
+
+async def test_close_sweeps_the_group_of_a_server_that_is_dead_already(yard: Yard) -> None:
+    client = yard.client(grandchild="quiet")
+    await client.connect()
+    (child,) = children_of(yard)
+    yard.kill()
+    await eventually(lambda: not client.connected)
+    await client.close()
+    await eventually(lambda: not alive(child), within=1)
+
+
+async def test_a_server_that_ignores_term_and_eof_is_killed_and_close_is_bounded(yard: Yard) -> None:
+    client = yard.client(stubborn=True)
+    await client.connect()
+    start = time.monotonic()
+    await client.close()
+    assert time.monotonic() - start < 10
+    assert not yard.living()
+    assert yard.record.entries("eof"), "first it was asked by the end of stdin"
+    assert yard.record.entries("term"), "then by SIGTERM"
+
+
+async def test_a_good_server_is_closed_without_a_signal_and_soon(yard: Yard) -> None:
+    client = yard.client()
+    await client.connect()
+    start = time.monotonic()
+    await client.close()
+    assert time.monotonic() - start < 1.5
+    assert yard.record.entries("eof")
+
+
+async def test_a_close_that_is_cancelled_still_leaves_no_process(yard: Yard) -> None:
+    client = yard.client(stubborn=True)
+    await client.connect()
+    closing = asyncio.create_task(client.close())
+    await eventually(lambda: yard.record.entries("eof"))
+    closing.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await closing
+    await eventually(lambda: not yard.living(), within=10)
+
+
+async def test_a_connect_that_is_cancelled_leaves_no_process(yard: Yard) -> None:
+    client = yard.client(delay=60)
+    connecting = asyncio.create_task(client.connect())
+    await eventually(lambda: yard.record.lives == 1)
+    connecting.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await connecting
+    await client.close()
+    await eventually(lambda: not yard.living(), within=10)
+
+
+async def test_disconnect_lets_go_of_the_process_and_the_next_call_starts_it_again(yard: Yard) -> None:
+    client = yard.client()
+    await client.connect()
+    await client.disconnect()
+    await eventually(lambda: not yard.living())
+    assert not client.connected
+    assert (await client.call_tool("echo", {"nonce": "x"})).text == "x"
+    await client.close()
+    assert yard.record.lives == 2
+
+
+ASYNC_USER = """
+import asyncio, json, sys
+import toolyard as ty
+command, how = json.loads(sys.argv[1]), sys.argv[2]
+async def main():
+    clients = [ty.Client(ty.StdioServer(command[0], command[1:])) for _ in range(3)]
+    for client in clients:
+        await client.connect()
+        await client.call_tool("grandchild", {})
+    print("ready", flush=True)
+    if how == "stay":
+        await asyncio.sleep(600)
+    if how == "busy":
+        await asyncio.gather(*(client.call_tool("silent", {}, timeout=None) for client in clients))
+    if how == "raise":
+        raise SystemExit(5)
+    if how == "keep":
+        globals()["kept"] = clients
+asyncio.run(main())
+"""
+
+SYNC_USER = """
+import json, sys, time
+import toolyard as ty
+from toolyard.sync import Client
+command, how = json.loads(sys.argv[1]), sys.argv[2]
+clients = [Client(ty.StdioServer(command[0], command[1:])) for _ in range(3)]
+for client in clients:
+    client.__enter__()
+    client.call_tool("grandchild", {})
+print("ready", flush=True)
+if how == "stay":
+    time.sleep(600)
+if how == "raise":
+    raise SystemExit(5)
+"""
+
+
+@pytest.mark.parametrize("wrapped", [False, True], ids=["direct", "behind a shell"])
+@pytest.mark.parametrize("code", [ASYNC_USER, SYNC_USER], ids=["async", "sync"])
+def test_kill_9_of_our_process_leaves_no_orphan_after_two_seconds(yard: Yard, code: str, wrapped: bool) -> None:
+    command = yard.command(stubborn=True)
+    if wrapped:
+        command = ["sh", "-c", '"$@"; exit $?', "sh", *command]
+    user = run_python(code, json.dumps(command), "stay")
+    assert user.stdout is not None
+    assert user.stdout.readline() == "ready\n"
+    assert len(children_of(yard, 3)) == 3
+    assert len(yard.living()) >= 6
+    user.send_signal(signal.SIGKILL)
+    start = time.monotonic()
+    until(lambda: not yard.living(), within=2, what="no orphan")
+    assert time.monotonic() - start <= 2
+    user.communicate(timeout=5)
+
+
+@pytest.mark.parametrize(
+    "code, how, exit_code",
+    [
+        (ASYNC_USER, "end", 0),
+        (ASYNC_USER, "keep", 0),
+        (ASYNC_USER, "raise", 5),
+        (SYNC_USER, "end", 0),
+        (SYNC_USER, "raise", 5),
+    ],
+    ids=["async left open", "async kept", "async SystemExit", "sync left open", "sync SystemExit"],
+)
+@pytest.mark.parametrize("stubborn", [False, True], ids=["good servers", "stubborn servers"])
+def test_the_interpreter_exits_with_open_clients_soon_and_without_a_traceback(
+    yard: Yard, code: str, how: str, exit_code: int, stubborn: bool
+) -> None:
+    user = run_python(code, json.dumps(yard.command(**({"stubborn": True} if stubborn else {}))), how)
+    assert user.stdout is not None
+    assert user.stdout.readline() == "ready\n"
+    start = time.monotonic()
+    _, err = user.communicate(timeout=30)
+    took = time.monotonic() - start
+    assert (err, user.returncode) == ("", exit_code)
+    assert took <= 3
+    until(lambda: not yard.living(), within=2, what="no child left")
+
+
+def test_interrupting_a_busy_program_leaves_no_orphan(yard: Yard) -> None:
+    user = run_python(ASYNC_USER, json.dumps(yard.command()), "busy")
+    assert user.stdout is not None
+    assert user.stdout.readline() == "ready\n"
+    user.send_signal(signal.SIGINT)
+    _, err = user.communicate(timeout=10)
+    assert "KeyboardInterrupt" in err
+    assert err.count("Traceback") == 1, "no traceback but the interrupt's own"
+    until(lambda: not yard.living(), within=2)

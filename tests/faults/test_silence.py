@@ -1,0 +1,172 @@
+"""Servers that are slow, silent or do not read: the deadline holds, the server is told, and a dead one is restarted."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+
+import pytest
+
+import toolyard as ty
+from tests.faults.kit import BIG, Yard, cancelled, eventually, outcome_of, surely_unsent
+from toolyard.errors import CallTimeout, UnansweredTimeout
+
+
+async def test_a_call_never_answered_ends_at_its_deadline_and_the_server_is_told(yard: Yard, era: str) -> None:
+    async with yard.client(era=era) as client:
+        start = time.monotonic()
+        with pytest.raises(UnansweredTimeout) as caught:
+            await client.call_tool("silent", {"nonce": "s"}, timeout=0.3)
+        assert 0.25 < time.monotonic() - start < 3
+        assert caught.value.sent
+        assert caught.value.tool == "silent"
+        await eventually(lambda: yard.record.entries("cancel") == ["s"], what="cancel sent")
+        assert (await client.call_tool("echo", {"nonce": "x"})).text == "x"
+    assert yard.record.lives == 1
+
+
+async def test_the_clients_own_execution_time_out_holds_where_the_call_names_none(yard: Yard) -> None:
+    async with yard.client(options={"execution_timeout": 0.3}) as client:
+        with pytest.raises(UnansweredTimeout):
+            await client.call_tool("silent", {})
+        with pytest.raises(TimeoutError):
+            await asyncio.wait_for(client.call_tool("silent", {}, timeout=None), 0.6)
+
+
+async def test_one_byte_every_200_ms_does_not_stretch_the_deadline(yard: Yard, era: str) -> None:
+    async with yard.client(era=era) as client:
+        start = time.monotonic()
+        with pytest.raises(UnansweredTimeout):
+            await client.call_tool("echo", {"nonce": "d", "wire": ["drip"]}, timeout=0.7)
+        assert time.monotonic() - start < 4
+
+
+@pytest.mark.parametrize("pad", [BIG, ""], ids=["300 KB", "small"])
+async def test_a_server_that_does_not_read_does_not_stretch_the_deadline(yard: Yard, era: str, pad: str) -> None:
+    async with yard.client(era=era) as client:
+        await client.call_tool("hold", {"until": 60})
+        start = time.monotonic()
+        with pytest.raises(CallTimeout):
+            await client.call_tool("echo", {"pad": pad}, timeout=1)
+        assert 0.9 < time.monotonic() - start < 3
+        # And not for the next one either, whose turn to write never comes.
+        with pytest.raises(CallTimeout):
+            await client.call_tool("echo", {"pad": pad}, timeout=0.3)
+        start = time.monotonic()
+    assert time.monotonic() - start < 10, "close is bounded: flush 0.5, stdin 2, TERM 2, KILL"
+
+
+async def test_a_cancelled_caller_is_free_at_once_and_the_server_is_told(yard: Yard, era: str) -> None:
+    async with yard.client(era=era) as client:
+        task = asyncio.create_task(client.call_tool("silent", {"nonce": "c"}))
+        await eventually(lambda: yard.record.executed["c"])
+        start = time.monotonic()
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        assert time.monotonic() - start < 1
+        await eventually(lambda: yard.record.entries("cancel") == ["c"])
+
+
+async def test_a_cancelled_caller_is_free_at_once_though_the_pipe_is_full(yard: Yard, era: str) -> None:
+    async with yard.client(era=era) as client:
+        await client.call_tool("hold", {"until": 60})
+        task = asyncio.create_task(outcome_of(client.call_tool("echo", {"pad": BIG})))
+        behind = asyncio.create_task(outcome_of(client.call_tool("echo", {"pad": BIG})))
+        assert surely_unsent(await outcome_of(client.call_tool("echo", {}, timeout=0.2)))
+        start = time.monotonic()
+        task.cancel()
+        behind.cancel()
+        assert cancelled(await task)
+        assert cancelled(await behind)
+        assert time.monotonic() - start < 1
+
+
+async def test_a_late_answer_is_dropped_and_reaches_nobody(yard: Yard, era: str) -> None:
+    async with yard.client(era=era) as client:
+        with pytest.raises(UnansweredTimeout):
+            await client.call_tool("slow", {"nonce": "late", "seconds": 0.4}, timeout=0.1)
+        results = await asyncio.gather(
+            *(client.call_tool("slow", {"nonce": str(n), "seconds": 0.6}, timeout=10) for n in range(20))
+        )
+        assert [result.text for result in results] == [str(n) for n in range(20)]
+    assert yard.record.lives == 1
+
+
+async def test_progress_resets_the_idle_time_out_and_silence_does_not(yard: Yard, era: str) -> None:
+    ticks: list[float] = []
+    async with yard.client(era=era) as client:
+        result = await client.call_tool(
+            "tick",
+            {"nonce": "t", "every": 0.2, "count": 8},
+            timeout=20,
+            idle_timeout=1.0,
+            on_progress=lambda progress, total, message: ticks.append(progress),
+        )
+        assert result.text == "t"
+        assert ticks == [1, 2, 3, 4, 5, 6, 7, 8]
+        with pytest.raises(UnansweredTimeout):
+            await client.call_tool("silent", {}, timeout=20, idle_timeout=0.3, on_progress=lambda *_: None)
+
+
+async def test_the_whole_deadline_holds_though_progress_comes(yard: Yard, era: str) -> None:
+    async with yard.client(era=era) as client:
+        with pytest.raises(UnansweredTimeout):
+            await client.call_tool(
+                "tick", {"every": 0.05, "count": 1000}, timeout=0.5, idle_timeout=5, on_progress=lambda *_: None
+            )
+
+
+async def test_three_unanswered_calls_and_an_unanswered_ping_restart_the_server(yard: Yard, era: str) -> None:
+    async with yard.client(era=era) as client:
+        with pytest.raises(UnansweredTimeout):
+            await client.call_tool("mute", {}, timeout=0.1)
+        for _ in range(2):
+            with pytest.raises(CallTimeout):
+                await client.call_tool("echo", {}, timeout=0.1)
+        await eventually(lambda: not client.connected or yard.record.lives == 2, within=12, what="given up")
+        result = await client.call_tool("echo", {"nonce": "alive"}, timeout=20)
+        assert result.text == "alive"
+    assert yard.record.lives == 2
+
+
+async def test_unanswered_calls_do_not_restart_a_server_that_answers_the_ping(yard: Yard, era: str) -> None:
+    async with yard.client(era=era) as client:
+        checks = len(yard.record.entries("method"))
+        for _ in range(6):
+            with pytest.raises(UnansweredTimeout):
+                await client.call_tool("silent", {}, timeout=0.1)
+        await eventually(lambda: len(yard.record.entries("method")) > checks, what="a health check")
+        assert (await client.call_tool("echo", {"nonce": "x"})).text == "x"
+    assert yard.record.lives == 1
+
+
+async def test_messages_in_between_mean_that_the_server_is_not_dead(yard: Yard, era: str) -> None:
+    async with yard.client(era=era) as client:
+        checks = len(yard.record.entries("method"))
+        for _ in range(5):
+            with pytest.raises(UnansweredTimeout):
+                await client.call_tool("silent", {}, timeout=0.05)
+            await client.call_tool("echo", {"nonce": "x"})
+        assert len(yard.record.entries("method")) == checks, "no health check was needed"
+    assert yard.record.lives == 1
+
+
+async def test_max_in_flight_queues_and_the_deadline_covers_the_queue(yard: Yard) -> None:
+    async with yard.client(options={"max_in_flight": 2}) as client:
+        first = [asyncio.create_task(client.call_tool("slow", {"seconds": 1, "nonce": str(n)})) for n in range(2)]
+        await eventually(lambda: sum(yard.record.executed.values()) == 2)
+        outcome = await outcome_of(client.call_tool("echo", {"nonce": "queued"}, timeout=0.2))
+        assert surely_unsent(outcome)
+        assert [(await task).text for task in first] == ["0", "1"]
+        assert (await client.call_tool("echo", {"nonce": "after"})).text == "after"
+    assert yard.record.executed["queued"] == 0
+
+
+async def test_a_time_out_of_one_call_leaves_the_calls_beside_it_alone(yard: Yard, era: str) -> None:
+    async with yard.client(era=era) as client:
+        beside = [asyncio.create_task(client.call_tool("slow", {"seconds": 0.5, "nonce": str(n)})) for n in range(10)]
+        outcomes = await asyncio.gather(*(outcome_of(client.call_tool("silent", {}, timeout=0.2)) for _ in range(10)))
+        assert all(type(outcome) is UnansweredTimeout for outcome in outcomes)
+        results: list[ty.ToolResult] = await asyncio.gather(*beside)
+        assert [result.text for result in results] == [str(n) for n in range(10)]

@@ -1,0 +1,216 @@
+"""Servers that do not start, or start strangely: a typed error soon, with what a person needs, and a clean state."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import toolyard as ty
+from tests.faults.kit import FAST, Yard, eventually, outcome_of
+from toolyard.errors import ConnectError, StartError, ToolyardError, TransportError
+from toolyard.types import State
+
+# The law is 100 ms after the exit; the bound leaves room for a busy machine.
+SOON = 1.0
+
+
+async def test_a_command_that_is_not_there_is_a_start_error_that_names_it(yard: Yard) -> None:
+    client = ty.Client(ty.StdioServer("no-such-command-7f3a", ["x"]), reconnect=FAST)
+    start = time.monotonic()
+    with pytest.raises(StartError) as caught:
+        await client.connect()
+    assert time.monotonic() - start < SOON
+    assert "no-such-command-7f3a" in str(caught.value)
+    assert caught.value.permanent, "trying again cannot help"
+    assert not caught.value.sent
+    assert not client.connected
+    await client.close()
+
+
+async def test_a_file_that_may_not_be_executed_is_a_start_error(yard: Yard) -> None:
+    plain = yard.path("plain.txt")
+    plain.write_text("not a program")
+    client = ty.Client(ty.StdioServer(str(plain)), reconnect=FAST)
+    with pytest.raises(StartError, match=r"plain\.txt"):
+        await client.connect()
+    await client.close()
+
+
+async def test_a_working_directory_that_is_not_there_is_a_start_error_that_names_it(yard: Yard) -> None:
+    command, *arguments = yard.command()
+    client = ty.Client(ty.StdioServer(command, arguments, cwd=str(yard.path("nowhere"))), reconnect=FAST)
+    with pytest.raises(StartError, match="nowhere"):
+        await client.connect()
+    await client.close()
+
+
+@pytest.mark.parametrize("code", [0, 3])
+async def test_a_server_that_exits_at_once_gives_its_exit_code_and_the_tail_of_stderr(yard: Yard, code: int) -> None:
+    client = yard.client(exit={"code": code, "stderr": "noise\n" * 5_000 + "fatal: TOKEN_VAR is not set\n"})
+    start = time.monotonic()
+    with pytest.raises(StartError) as caught:
+        await client.connect()
+    # The connect may try again by its policy; with FAST all tries together end in this time.
+    assert time.monotonic() - start < 4 * SOON
+    assert caught.value.exit_code == code
+    assert "fatal: TOKEN_VAR is not set" in caught.value.stderr
+    assert "TOKEN_VAR" in str(caught.value), "the message itself tells the reason"
+    await client.close()
+
+
+async def test_a_call_to_a_server_that_cannot_start_is_a_start_error_and_unsent(yard: Yard) -> None:
+    client = yard.client(exit={"code": 7})
+    outcome = await outcome_of(client.call_tool("echo", {}, timeout=10))
+    assert isinstance(outcome, StartError)
+    assert outcome.exit_code == 7
+    assert not outcome.sent
+    assert client.status.state in (State.FAILED, State.DISCONNECTED)
+    await client.close()
+
+
+async def test_after_a_failed_connect_the_same_client_can_connect(yard: Yard, era: str) -> None:
+    client = yard.client(era=era, first={"exit": {"code": 1}}, first_lives=5, options={"max_retries": 1})
+    with pytest.raises(StartError):
+        await client.connect()
+    # The breaker may be open by now; half-open comes after max_delay (0.2 s with FAST).
+    for _ in range(100):
+        outcome = await outcome_of(client.call_tool("echo", {"nonce": "x"}, timeout=5))
+        if isinstance(outcome, ty.ToolResult):
+            break
+        await eventually(lambda: client.status.state != State.CONNECTING)
+    assert isinstance(outcome, ty.ToolResult)
+    assert client.connected
+    await client.close()
+
+
+async def test_the_breaker_opens_after_five_failures_and_spares_the_machine(yard: Yard) -> None:
+    policy = ty.ReconnectPolicy(base_delay=0.01, max_delay=30, max_retries=3, jitter_factor=0)
+    client = ty.Client(yard.server(exit={"code": 1}), reconnect=policy)
+    for _ in range(12):
+        outcome = await outcome_of(client.call_tool("echo", {}, timeout=5))
+        assert isinstance(outcome, TransportError)
+        assert not outcome.sent
+    assert yard.record.lives == 5
+    start = time.monotonic()
+    for _ in range(50):
+        assert isinstance(await outcome_of(client.call_tool("echo", {}, timeout=5)), ConnectError)
+    assert time.monotonic() - start < SOON, "an open breaker answers at once"
+    assert yard.record.lives == 5
+    await client.close()
+
+
+async def test_an_open_breaker_lets_one_trial_through_and_closes_when_it_succeeds(yard: Yard) -> None:
+    client = yard.client(first={"exit": {"code": 1}}, first_lives=6)
+    outcomes: list[Any] = []
+
+    async def tried() -> bool:
+        outcomes.append(await outcome_of(client.call_tool("echo", {"nonce": "x"}, timeout=5)))
+        return isinstance(outcomes[-1], ty.ToolResult)
+
+    deadline = time.monotonic() + 20
+    while not await tried():
+        assert time.monotonic() < deadline, outcomes[-1]
+        await eventually(lambda: True)
+    assert yard.record.lives == 7, "one process a trial"
+    assert client.status.state is State.CONNECTED
+    await client.close()
+
+
+async def test_a_banner_before_the_protocol_is_skipped(yard: Yard, era: str) -> None:
+    banner = "Welcome to Bad Server 1.0\n\x1b[1mlistening on stdio\x1b[0m\n{not json}"
+    async with yard.client(era=era, banner=banner) as client:
+        assert (await client.call_tool("echo", {"nonce": "x"})).text == "x"
+
+
+async def test_a_program_that_prints_and_never_speaks_the_protocol_is_told_with_a_sample(yard: Yard) -> None:
+    server = ty.StdioServer("sh", ["-c", "echo usage: thing FILE; exec cat >/dev/null"])
+    client = ty.Client(server, reconnect=FAST, connect_timeout=0.5)
+    with pytest.raises(ToolyardError, match="usage: thing FILE"):
+        await client.connect()
+    await client.close()
+
+
+async def test_a_slow_start_of_a_modern_server_is_waited_for(yard: Yard) -> None:
+    async with yard.client(era="modern", delay=1.0) as client:
+        assert client.server_info is not None
+        assert client.server_info.protocol_version == "2026-07-28"
+
+
+async def test_a_start_slower_than_the_connect_time_out_fails_in_time_and_leaves_no_process(yard: Yard) -> None:
+    client = yard.client(delay=60, options={"connect_timeout": 0.5})
+    start = time.monotonic()
+    with pytest.raises(ToolyardError) as caught:
+        await client.connect()
+    assert time.monotonic() - start < 6
+    assert isinstance(caught.value, TransportError)
+    assert not caught.value.sent
+    await client.close()
+    await eventually(lambda: not yard.living())
+
+
+async def test_a_server_of_one_era_only_is_spoken_to_in_it(yard: Yard, era: str) -> None:
+    async with yard.client(era=era) as client:
+        assert client.server_info is not None
+        assert client.server_info.protocol_version == {"legacy": "2025-11-25", "modern": "2026-07-28"}[era]
+        assert (await client.call_tool("echo", {"nonce": "x"})).text == "x"
+    assert yard.record.lives == 1
+
+
+@pytest.mark.slow
+async def test_a_server_silent_on_discover_is_taken_for_an_older_one(yard: Yard) -> None:
+    async with yard.client(silent=["server/discover"]) as client:
+        assert client.server_info is not None
+        assert client.server_info.protocol_version == "2025-11-25"
+        assert (await client.call_tool("echo", {"nonce": "x"})).text == "x"
+
+
+@pytest.mark.parametrize("revision", ["2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25"])
+async def test_each_older_revision_is_accepted(yard: Yard, revision: str) -> None:
+    async with yard.client(era="legacy", revision=revision) as client:
+        assert client.server_info is not None
+        assert client.server_info.protocol_version == revision
+
+
+@pytest.mark.parametrize(
+    "script",
+    [{"era": "legacy", "revision": "1999-01-01"}, {"era": "modern", "versions": ["2099-01-01"]}],
+    ids=["initialize", "discover"],
+)
+async def test_an_unknown_revision_is_an_error_that_names_it(yard: Yard, script: dict[str, Any]) -> None:
+    client = yard.client(**script)
+    start = time.monotonic()
+    with pytest.raises(ToolyardError, match=r"1999-01-01|2099-01-01"):
+        await client.connect()
+    assert time.monotonic() - start < 4 * SOON
+    assert not client.connected
+    await client.close()
+
+
+async def test_stdout_closed_at_the_start_is_an_error_at_once(yard: Yard) -> None:
+    client = yard.client(close_stdout=True)
+    start = time.monotonic()
+    with pytest.raises(TransportError) as caught:
+        await client.connect()
+    assert time.monotonic() - start < 10, "far below the connect time-out of 30 s"
+    assert not caught.value.sent
+    await client.close()
+
+
+async def test_no_descriptor_is_left_by_failed_starts(yard: Yard) -> None:
+    def descriptors() -> int:
+        return len(list(Path("/proc/self/fd").iterdir()))
+
+    async def fail() -> None:
+        client = yard.client(exit={"code": 1}, options={"max_retries": 1})
+        with pytest.raises(StartError):
+            await client.connect()
+        await client.close()
+
+    await fail()
+    before = descriptors()
+    for _ in range(10):
+        await fail()
+    await eventually(lambda: descriptors() <= before)

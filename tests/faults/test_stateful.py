@@ -1,0 +1,174 @@
+"""One client, any order of connect, call, cancel, kill, stall, disconnect and close, on a real child: the laws hold."""
+
+from __future__ import annotations
+
+import asyncio
+import shutil
+import tempfile
+from collections.abc import Coroutine
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+
+import toolyard as ty
+from tests.faults.kit import BIG, FAST, Ledger, Yard, alive, cancelled, eventually, outcome_of, succeeded
+from toolyard.errors import ToolyardError, UsageError
+from toolyard.types import State
+
+CONNECTED = {State.CONNECTED, State.DEGRADED}
+
+
+class OneClient(RuleBasedStateMachine):
+    """The model knows which calls are open, whether the server stalls, and whether the client was closed."""
+
+    @initialize(era=st.sampled_from(["legacy", "modern", "both"]))
+    def begin(self, era: str) -> None:
+        self.directory = Path(tempfile.mkdtemp(prefix="toolyard-stateful-"))
+        self.yard, self.ledger, self.era = Yard(self.directory), Ledger(), era
+        self.loop = asyncio.new_event_loop()
+        self.open_calls: list[asyncio.Task[Any]] = []
+        self.gates: list[Path] = []
+        self.closed = False
+        self.client = self.yard.client(era=self.era)
+
+    def run(self, coroutine: Coroutine[Any, Any, Any], bound: float = 30) -> Any:
+        return self.loop.run_until_complete(asyncio.wait_for(coroutine, bound))
+
+    # --- what a user does
+
+    @rule()
+    def connect(self) -> None:
+        self.run(outcome_of(self.client.connect()))
+
+    @rule(
+        tool=st.sampled_from(["echo", "echo", "fail", "silent", "die"]),
+        large=st.booleans(),
+        timeout=st.sampled_from([0.01, 0.1, 0.5, 3.0]),
+        count=st.integers(1, 8),
+    )
+    def call(self, tool: str, large: bool, timeout: float, count: int) -> None:
+        """Calls are begun and go on while other rules run."""
+        arguments = {"pad": BIG} if large else {}
+        for _ in range(count):
+            call = self.ledger.call(self.client, tool, timeout=timeout, **arguments)
+            self.open_calls.append(self.loop.create_task(call))
+        self.run(asyncio.sleep(0))
+
+    @precondition(lambda self: self.open_calls)
+    @rule(data=st.data())
+    def cancel(self, data: st.DataObject) -> None:
+        task = data.draw(st.sampled_from(self.open_calls))
+        task.cancel()
+        self.run(asyncio.wait([task], timeout=5))
+        assert task.done(), "a cancelled caller is free at once"
+
+    @rule(seconds=st.sampled_from([0.0, 0.02, 0.2]))
+    def let_it_run(self, seconds: float) -> None:
+        self.run(asyncio.sleep(seconds))
+
+    @rule()
+    def settle(self) -> None:
+        """All calls end by their own deadlines; with nothing in the way, a call succeeds."""
+        self.release()
+        self.finish_calls()
+        outcome = self.run(self.ledger.call(self.client, timeout=20))
+        assert succeeded(outcome), outcome
+        assert self.client.connected
+        assert self.client.status.state is State.CONNECTED
+        assert alive(self.yard.record.pid)
+
+    @rule()
+    def disconnect(self) -> None:
+        self.run(self.client.disconnect())
+
+    @rule()
+    def close_and_begin_anew(self) -> None:
+        self.run(self.client.close())
+        assert not self.client.connected
+        assert self.client.status.state not in CONNECTED
+        with pytest.raises((UsageError, ToolyardError)):
+            self.run(self.client.call_tool("echo", {"nonce": "after-close"}, timeout=5))
+        self.finish_calls()
+        self.run(eventually(lambda: not self.yard.living(), what="no child after close"))
+        self.client = self.yard.client(era=self.era)
+
+    # --- what happens to the server
+
+    @precondition(lambda self: self.yard.record.lives)
+    @rule()
+    def kill(self) -> None:
+        if alive(self.yard.record.pid):
+            self.yard.kill()
+
+    @rule()
+    def stall(self) -> None:
+        """The server stops reading."""
+        gate = self.yard.path(f"gate-{len(self.gates)}")
+        self.gates.append(gate)
+        self.run(outcome_of(self.client.call_tool("hold", {"until": str(gate)}, timeout=0.3)))
+
+    @rule()
+    def release(self) -> None:
+        for gate in self.gates:
+            gate.touch()
+
+    # --- the laws
+
+    @invariant()
+    def the_status_is_one_truth(self) -> None:
+        if hasattr(self, "client"):
+            assert self.client.connected == (self.client.status.state in CONNECTED)
+
+    def finish_calls(self) -> None:
+        tasks, self.open_calls = self.open_calls, []
+        if tasks:
+            _, pending = self.run(asyncio.wait(tasks, timeout=25))
+            assert not pending, f"{len(pending)} calls have no outcome"
+        for task in tasks:
+            assert (
+                task.cancelled() or isinstance(task.result(), ty.ToolResult | ToolyardError) or cancelled(task.result())
+            )
+
+    def teardown(self) -> None:
+        if not hasattr(self, "client"):
+            return
+        try:
+            self.release()
+            self.finish_calls()
+            self.run(self.ledger.call(self.client, timeout=20))  # the server has read all that it was given
+            self.run(self.client.close())
+            self.run(eventually(lambda: not self.yard.living(), what="no child left"))
+            self.run(eventually(lambda: len(asyncio.all_tasks()) == 1, what="no task left"))
+            executed = self.yard.record.executed
+            self.ledger.check(executed)
+            assert executed["after-close"] == 0
+        finally:
+            self.loop.close()
+            shutil.rmtree(self.directory)
+
+
+quick = settings(
+    max_examples=12,
+    stateful_step_count=15,
+    deadline=None,
+    derandomize=True,
+    suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much],
+)
+long = settings(quick, max_examples=150, stateful_step_count=30, derandomize=False, print_blob=True)
+
+
+class TestOneClient(OneClient.TestCase):  # type: ignore[misc]
+    settings = quick
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(1500)
+class TestOneClientForLong(OneClient.TestCase):  # type: ignore[misc]
+    settings = long
+
+
+assert FAST.jitter_factor == 0, "the machine's steps are to be repeatable"

@@ -1,0 +1,88 @@
+"""What `import toolyard` gives, and what it costs."""
+
+from __future__ import annotations
+
+import inspect
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import toolyard
+
+ROOT = Path(__file__).parents[2]
+HEAVY = {"pydantic", "aiohttp", "mcp", "fastmcp", "jsonschema_rs", "opentelemetry"}
+
+
+def loaded_after(code: str, *, python: str = sys.executable) -> set[str]:
+    """The modules in memory after this code ran in a fresh interpreter."""
+    report = "\nimport json, sys; print(json.dumps(sorted(sys.modules)))"
+    ran = subprocess.run(
+        [python, "-c", code + report], cwd=ROOT, capture_output=True, text=True, timeout=60, check=True
+    )
+    return set(json.loads(ran.stdout.splitlines()[-1]))
+
+
+@pytest.mark.parametrize("name", toolyard.__all__)
+def test_every_public_name_exists_and_says_what_it_is(name: str) -> None:
+    value = getattr(toolyard, name)
+    if inspect.isclass(value) or inspect.isroutine(value) or inspect.ismodule(value):
+        assert value.__doc__, f"toolyard.{name} has no docstring"
+        assert not value.__doc__.startswith(f"{name}("), f"toolyard.{name} has only the docstring that dataclass makes"
+
+
+def test_a_name_that_does_not_exist_is_an_attribute_error() -> None:
+    with pytest.raises(AttributeError, match="no_such_name"):
+        toolyard.no_such_name  # noqa: B018 - looking it up is the test
+
+
+def test_dir_lists_the_public_names() -> None:
+    assert set(toolyard.__all__) <= set(dir(toolyard))
+
+
+def test_public_methods_of_the_client_have_docstrings() -> None:
+    methods = {n: m for n, m in inspect.getmembers(toolyard.Client, callable) if not n.startswith("_")}
+    assert methods
+    assert [name for name, method in methods.items() if not method.__doc__] == []
+
+
+def test_importing_toolyard_loads_no_heavy_module() -> None:
+    loaded = loaded_after("import toolyard")
+    assert "toolyard" in loaded
+    assert loaded & (HEAVY | {"asyncio", "toolyard.client"}) == set()
+
+
+def test_a_call_over_stdio_loads_neither_pydantic_nor_aiohttp() -> None:
+    code = """
+import asyncio, sys, toolyard
+async def main():
+    async with toolyard.Client(toolyard.StdioServer(sys.executable, ["examples/demo_server.py"])) as client:
+        assert (await client.call_tool("add", {"a": 1, "b": 2})).data == {"sum": 3}
+asyncio.run(main())
+"""
+    loaded = loaded_after(code)
+    assert "toolyard.client.client" in loaded
+    assert loaded & {"pydantic", "aiohttp", "mcp", "fastmcp"} == set()
+
+
+def seconds_to(code: str, python: Path) -> float:
+    """The best of five fresh interpreters, so that a busy machine does not decide."""
+    timed = f"import time; start = time.perf_counter(); {code}; print(time.perf_counter() - start)"
+    runs = [
+        subprocess.run([python, "-c", timed], cwd=ROOT, capture_output=True, text=True, timeout=60, check=True)
+        for _ in range(5)
+    ]
+    return min(float(run.stdout) for run in runs)
+
+
+def test_import_is_at_least_five_times_faster_than_the_sdks() -> None:
+    peer = ROOT / ".peers/sdk2/bin/python"
+    if not peer.exists():
+        pytest.skip("the SDK's environment is not there: scripts/test makes it")
+    theirs = seconds_to("import mcp", peer)
+    # Both measured in the same environment, our client's whole stdio path included.
+    ours = seconds_to("import toolyard; toolyard.Client; toolyard.StdioServer", peer)
+    assert ours * 5 <= theirs, f"toolyard {ours:.3f} s, mcp {theirs:.3f} s"
+    assert ours <= 1.5

@@ -1,0 +1,97 @@
+"""The house itself: floors, sizes, scripts, and what must never be in a file of the project."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+import tomllib
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+MADE_BY_SCRIPTS = {".git", ".venv", ".tools", ".peers", ".pythons", "node_modules", "__pycache__", "build", "dist"}
+SCRIPTS = sorted(path for path in (ROOT / "scripts").iterdir() if path.is_file())
+
+
+def project_files() -> Iterator[Path]:
+    for folder, folders, files in os.walk(ROOT):
+        folders[:] = [f for f in folders if f not in MADE_BY_SCRIPTS and not f.endswith(("_cache", ".egg-info"))]
+        folders[:] = [f for f in folders if f != ".hypothesis"]
+        yield from (Path(folder, name) for name in files if not name.endswith((".pyc", ".png")))
+
+
+def test_each_floor_imports_only_from_below() -> None:
+    linter = Path(sys.executable).with_name("lint-imports")
+    ran = subprocess.run([linter, "--no-cache"], cwd=ROOT, capture_output=True, text=True, timeout=100)
+    assert ran.returncode == 0, ran.stdout
+
+
+def test_the_linter_would_notice_a_module_without_a_floor(tmp_path: Path) -> None:
+    """The floors are exhaustive: proved on a copy with one module more."""
+    package = tmp_path / "toolyard"
+    package.mkdir()
+    for name in ("__init__", "errors", "_version", "stranger"):
+        (package / f"{name}.py").touch()
+    (tmp_path / "pyproject.toml").write_text((ROOT / "pyproject.toml").read_text())
+    linter = Path(sys.executable).with_name("lint-imports")
+    env = {**os.environ, "PYTHONPATH": str(tmp_path)}
+    command = [linter, "--no-cache", "--contract", "floors"]
+    ran = subprocess.run(command, cwd=tmp_path, env=env, capture_output=True, text=True, timeout=100)
+    assert ran.returncode != 0
+    assert "stranger" in ran.stdout
+
+
+@pytest.mark.parametrize("path", sorted((ROOT / "src").rglob("*.py")), ids=lambda p: str(p.relative_to(ROOT / "src")))
+def test_a_file_of_more_than_400_lines_says_why_it_is_whole(path: Path) -> None:
+    text = path.read_text()
+    assert text.count("\n") <= 400 or "Longer than 400 lines:" in text
+
+
+@pytest.mark.parametrize("script", SCRIPTS, ids=lambda path: path.name)
+def test_a_script_is_valid_and_can_be_started(script: Path) -> None:
+    sourced = script.name.startswith("_")
+    assert os.access(script, os.X_OK) != sourced
+    first = script.read_text().splitlines()[0]
+    assert first.startswith("#!") != sourced
+    if "python" not in first:
+        checked = subprocess.run(["bash", "-n", script], capture_output=True, text=True)
+        assert checked.returncode == 0, checked.stderr
+
+
+def test_what_ci_runs_are_the_scripts_that_people_run() -> None:
+    ci = ROOT / ".ci/run"
+    assert os.access(ci, os.X_OK)
+    commands = [line for line in ci.read_text().splitlines() if line and not line.startswith("#")]
+    assert commands[-2:] == ["bash scripts/check", "bash scripts/test --all"]
+
+
+def test_the_lock_files_name_no_host_but_the_public_default() -> None:
+    lock = tomllib.loads((ROOT / "uv.lock").read_text())
+    registries = {package["source"].get("registry") for package in lock["package"]} - {None}
+    assert registries == {"https://pypi.org/simple"}
+    files = [f for package in lock["package"] for f in (*package.get("wheels", ()), package.get("sdist", {}))]
+    hosts = {re.sub(r"(https?://[^/]*).*", r"\1", f["url"]) for f in files if "url" in f}
+    assert hosts == {"https://files.pythonhosted.org"}
+    assert '"resolved"' not in (ROOT / "tests/peers/npm/package-lock.json").read_text()
+
+
+# Written in pieces, so that this file does not find itself.
+NEVER = {
+    "a home directory": re.compile(r"/(?:root|home/\w+|Users/\w+|work)/" + r"[\w.]"),
+    "a private key": re.compile("-----BEGIN [A-Z ]*PRIVATE " + "KEY-----"),
+    "a token": re.compile(r"\b(?:ghp_|github_pat_|sk-ant-|xox[bp]-|AKIA)" + r"[A-Za-z0-9_-]{16,}"),
+}
+
+
+@pytest.mark.parametrize("what", NEVER)
+def test_no_file_contains(what: str) -> None:
+    found = [
+        f"{path.relative_to(ROOT)}: {match[0]}"
+        for path in project_files()
+        if (match := NEVER[what].search(path.read_text(errors="replace")))
+    ]
+    assert found == []

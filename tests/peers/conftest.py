@@ -1,0 +1,70 @@
+"""Where the peers are, and one open client per peer for each module of tests.
+
+`scripts/test` prepares the peers' environments; a missing one fails the test that needs it, with what to do.
+"""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
+
+import pytest
+import pytest_asyncio
+
+import toolyard as ty
+from tests.peers.kit import PEERS, Peer, Yard
+
+ROOT = Path(__file__).parents[2]
+ENVIRONMENTS = ROOT / ".peers"
+SERVERS = Path(__file__).with_name("servers")
+
+
+def _present(path: Path, what: str) -> Path:
+    if not path.exists():
+        pytest.fail(
+            f"{what} is not there ({path.relative_to(ROOT)}); run scripts/test once, it prepares the peers",
+            pytrace=False,
+        )
+    return path
+
+
+@pytest.fixture(scope="session")
+def python_of() -> Callable[[str], str]:
+    """The Python of a peer's environment."""
+    return lambda environment: str(
+        _present(ENVIRONMENTS / environment / "bin/python", f"the environment {environment}")
+    )
+
+
+@pytest.fixture(scope="session")
+def server_of(python_of: Callable[[str], str]) -> Callable[..., ty.StdioServer]:
+    """The configuration of one of our servers on a peer's framework."""
+    return lambda peer, *args: ty.StdioServer(python_of(peer.environment), [str(SERVERS / peer.script), *args])
+
+
+@pytest.fixture(scope="session")
+def npm_server() -> Callable[..., ty.StdioServer]:
+    """The configuration of a reference server from npm. Without node on the machine its tests are skipped; scripts/test says so."""
+    node = shutil.which("node")
+    if node is None or shutil.which("npm") is None:
+        pytest.skip("node and npm are not on this machine")
+
+    def configure(name: str, *args: str, env: dict[str, str] | None = None) -> ty.StdioServer:
+        script = ENVIRONMENTS / f"npm/node_modules/@modelcontextprotocol/server-{name}/dist/index.js"
+        return ty.StdioServer(node, [str(_present(script, f"the npm server {name}")), *args], env=env)
+
+    return configure
+
+
+@pytest.fixture(scope="module", params=PEERS, ids=str)
+def peer(request: pytest.FixtureRequest) -> Peer:
+    assert isinstance(request.param, Peer)
+    return request.param
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def yard(peer: Peer, server_of: Callable[..., ty.StdioServer]) -> AsyncIterator[Yard]:
+    """A client of the peer with every handler. Its tests share the process, so they only look at what they did themselves."""
+    async with Yard(server_of(peer), mode=peer.mode) as opened:
+        yield opened

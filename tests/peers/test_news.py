@@ -1,0 +1,113 @@
+"""What servers tell of their own accord: logs, changed lists, updated resources."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+import toolyard as ty
+from tests.peers.kit import PEERS, Peer, Yard, first
+
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+
+COUNTER = "yard://counter"
+
+
+async def test_logs_from_the_asked_level_on_reach_the_handler(yard: Yard, peer: Peer) -> None:
+    yard.logged.clear()
+
+    await yard.client.call_tool("chatter", {"words": ["one", "two", "three", "four"]})
+
+    words: list[Any] = ["three", "four"]
+    if peer.framework == "fastmcp4":
+        words = [{"msg": word, "extra": None} for word in words]
+    assert yard.logged == [ty.LogMessage("warning", words[0], "yard"), ty.LogMessage("error", words[1], "yard")]
+
+
+async def test_a_changed_list_of_tools_is_told_and_listed_anew(yard: Yard) -> None:
+    events: list[ty.events.ToolsChanged] = []
+    stop = yard.client.on(ty.events.ToolsChanged, events.append)
+    try:
+        async with yard.client.listen(prompts=False, resources=False) as changes:
+            await yard.client.list_tools(use_cache=False)
+            await yard.client.call_tool("grow")
+            assert await first(changes) == ty.Change("tools")
+            assert "bloom" in [tool.name for tool in await yard.client.list_tools(use_cache=True)]
+            assert (await yard.client.call_tool("bloom")).text == "bloom"
+
+            await yard.client.call_tool("cut")
+            assert await first(changes) == ty.Change("tools")
+    finally:
+        stop()
+
+    assert "bloom" not in [tool.name for tool in await yard.client.list_tools(use_cache=True)]
+    assert len(events) == 2
+
+
+async def test_a_change_right_after_the_listening_began_is_not_missed(
+    peer: Peer, server_of: Callable[..., ty.StdioServer]
+) -> None:
+    client = ty.Client(server_of(peer), mode=peer.mode)
+    try:
+        async with client.listen() as changes:
+            await client.call_tool("grow")
+            assert await first(changes) == ty.Change("tools")
+    finally:
+        await client.close()
+
+
+async def test_updates_come_between_subscribe_and_unsubscribe(yard: Yard, peer: Peer) -> None:
+    if not peer.has_subscriptions:
+        pytest.skip("FastMCP 4 has no subscriptions; that it refuses them is tested below")
+    async with yard.client.listen(COUNTER, tools=False, prompts=False, resources=False) as changes:
+        await yard.client.call_tool("touch")
+        assert await first(changes) == ty.Change("resource", COUNTER)
+        value = (await yard.client.call_tool("touch")).text
+        assert await first(changes) == ty.Change("resource", COUNTER)
+    assert (await yard.client.read_resource(COUNTER)).text == value
+
+    # Nothing is subscribed any more. The change of a list, sent later, is the first thing that is heard.
+    async with yard.client.listen(prompts=False, resources=False) as changes:
+        await yard.client.call_tool("touch")
+        await yard.client.call_tool("grow")
+        assert await first(changes) == ty.Change("tools")
+        await yard.client.call_tool("cut")
+
+
+async def test_subscribe_by_hand_is_heard_by_who_listens_to_that_resource(yard: Yard, peer: Peer) -> None:
+    if not peer.has_subscriptions:
+        pytest.skip("FastMCP 4 has no subscriptions; that it refuses them is tested below")
+    await yard.client.subscribe(COUNTER)
+    async with yard.client.listen(COUNTER) as changes:
+        await yard.client.call_tool("touch")
+        assert await first(changes) == ty.Change("resource", COUNTER)
+    # The listener has gone, the subscription by hand is still there until it is undone.
+    async with yard.client.listen(COUNTER) as changes:
+        await yard.client.call_tool("touch")
+        assert await first(changes) == ty.Change("resource", COUNTER)
+    await yard.client.unsubscribe(COUNTER)
+
+
+@pytest.mark.parametrize("peer", [peer for peer in PEERS if not peer.has_subscriptions], ids=str, indirect=True)
+async def test_a_server_without_subscriptions_refuses_one_and_goes_on(yard: Yard) -> None:
+    with pytest.raises(ty.RemoteError) as refusal:
+        await yard.client.subscribe(COUNTER)
+
+    assert refusal.value.code == -32601
+    assert (await yard.client.call_tool("echo", {"text": "still here"})).text == "still here"
+
+
+async def test_subscriptions_live_through_a_new_connection(
+    peer: Peer, server_of: Callable[..., ty.StdioServer]
+) -> None:
+    if not peer.has_subscriptions:
+        pytest.skip("FastMCP 4 has no subscriptions")
+    async with ty.Client(server_of(peer), mode=peer.mode) as client:
+        async with client.listen(COUNTER, tools=False, prompts=False, resources=False) as changes:
+            await client.disconnect()
+            await client.connect()
+            assert await first(changes) == ty.Change("resource", COUNTER)  # what may have been missed
+            await client.call_tool("touch")
+            assert await first(changes) == ty.Change("resource", COUNTER)

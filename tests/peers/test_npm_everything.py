@@ -1,0 +1,194 @@
+"""The reference server that uses every feature of the handshake era, from npm."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+
+import pytest
+import pytest_asyncio
+
+import toolyard as ty
+from tests.peers.kit import HANDSHAKE, Yard, eventually, first
+
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+
+TEXT = "demo://resource/dynamic/text/1"
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def everything(npm_server: Callable[..., ty.StdioServer]) -> AsyncIterator[Yard]:
+    async with Yard(npm_server("everything")) as opened:
+        yield opened
+
+
+async def test_it_is_met_in_the_handshake_era(everything: Yard) -> None:
+    info = everything.client.server_info
+
+    assert info is not None
+    assert (info.title, info.protocol_version) == ("Everything Reference Server", HANDSHAKE)
+    await everything.client.ping()
+
+
+async def test_what_was_declared_decides_which_tools_it_offers(everything: Yard) -> None:
+    conditional = {"get-roots-list", "trigger-sampling-request", "trigger-elicitation-request"}
+
+    async def names() -> set[str] | None:
+        found = {tool.name for tool in await everything.client.list_tools()}
+        return found if conditional <= found else None
+
+    found = await eventually(names, what="its conditional tools were listed")
+    assert {"echo", "get-sum"} <= found and "trigger-url-elicitation" not in found
+
+
+async def test_text_structured_and_picture_results(everything: Yard) -> None:
+    text = await everything.client.call_tool("echo", {"message": "hi"})
+    weather = await everything.client.call_tool("get-structured-content", {"location": "Chicago"})
+    picture = await everything.client.call_tool("get-tiny-image")
+
+    assert text.text == "Echo: hi" and not text.has_data
+    assert weather.data.keys() == {"temperature", "conditions", "humidity"}
+    images = [block for block in picture.content if isinstance(block, ty.Image)]
+    assert len(images) == 1 and images[0].data.startswith(b"\x89PNG") and images[0].mime_type == "image/png"
+
+
+async def test_links_and_embedded_resources_are_kept(everything: Yard) -> None:
+    links = await everything.client.call_tool("get-resource-links", {"count": 2})
+    embedded = await everything.client.call_tool("get-resource-reference", {"resourceType": "Blob", "resourceId": 1})
+
+    assert [block.uri for block in links.content if isinstance(block, ty.ResourceLink)] == [
+        "demo://resource/dynamic/blob/1",
+        "demo://resource/dynamic/text/2",
+    ]
+    (resource,) = [block.resource for block in embedded.content if isinstance(block, ty.EmbeddedResource)]
+    assert resource.blob is not None and resource.blob.startswith(b"Resource 1:")
+
+
+async def test_an_unknown_tool_is_not_found(everything: Yard) -> None:
+    await everything.client.list_tools()
+
+    with pytest.raises(ty.ToolNotFound) as refusal:
+        await everything.client.call_tool("get-summ", {"a": 1, "b": 2})
+
+    assert "get-sum" in refusal.value.nearest
+
+
+async def test_bad_arguments_are_the_tools_own_error(everything: Yard) -> None:
+    result = await everything.client.call_tool("get-sum", {"a": "x", "b": 1})
+
+    assert result.is_error and "expected number" in result.text
+
+
+async def test_a_tool_that_only_runs_as_a_task_gives_a_clear_error(everything: Yard) -> None:
+    with pytest.raises(ty.ToolyardError, match="task"):
+        (await everything.client.call_tool("simulate-research-query", {"topic": "x"})).raise_for_error()
+
+
+async def test_progress_of_a_long_operation(everything: Yard) -> None:
+    seen: list[tuple[float, float | None, str | None]] = []
+
+    result = await everything.client.call_tool(
+        "trigger-long-running-operation", {"duration": 0.2, "steps": 4}, on_progress=lambda *step: seen.append(step)
+    )
+
+    assert "completed" in result.text
+    assert seen == [(step, 4, None) for step in (1, 2, 3, 4)]
+
+
+async def test_a_call_that_is_given_up_leaves_the_connection_whole(everything: Yard) -> None:
+    started = asyncio.Event()
+    call = asyncio.create_task(
+        everything.client.call_tool(
+            "trigger-long-running-operation", {"duration": 1, "steps": 20}, on_progress=lambda *_: started.set()
+        )
+    )
+    async with asyncio.timeout(20):
+        await started.wait()
+    call.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await call
+
+    # It goes on sending progress for the call that is no more: nobody is hurt.
+    assert (await everything.client.call_tool("echo", {"message": "still here"})).text == "Echo: still here"
+
+
+async def test_resources_templates_and_their_completion(everything: Yard) -> None:
+    resources = await everything.client.list_resources()
+    templates = await everything.client.list_resource_templates()
+    template = "demo://resource/dynamic/text/{resourceId}"
+
+    assert "demo://resource/static/document/features.md" in [resource.uri for resource in resources]
+    assert template in [entry.uri_template for entry in templates]
+    assert (await everything.client.read_resource(TEXT)).text.startswith("Resource 1: This is a plaintext resource")
+    assert (await everything.client.read_resource("demo://resource/dynamic/blob/2")).data.startswith(b"Resource 2:")
+    completion = await everything.client.complete({"type": "ref/resource", "uri": template}, "resourceId", "3")
+    assert completion.values == ("3",)
+
+
+async def test_an_unknown_resource_is_not_found(everything: Yard) -> None:
+    with pytest.raises(ty.ResourceNotFound):
+        await everything.client.read_resource("demo://nowhere")
+
+
+async def test_prompts_with_arguments_resources_and_completion(everything: Yard) -> None:
+    weather = await everything.client.get_prompt("args-prompt", {"city": "Bonn", "state": "NRW"})
+    about = await everything.client.get_prompt("resource-prompt", {"resourceType": "Text", "resourceId": "1"})
+    ref = {"type": "ref/prompt", "name": "completable-prompt"}
+    department = await everything.client.complete(ref, "department", "E")
+    member = await everything.client.complete(ref, "name", "", context={"department": "Engineering"})
+
+    assert weather.text == "What's weather in Bonn, NRW?"
+    assert [type(message.content) for message in about.messages] == [ty.Text, ty.EmbeddedResource]
+    assert department.values == ("Engineering",)
+    assert member.values == ("Alice", "Bob", "Charlie")
+
+
+async def test_it_samples_through_the_client(everything: Yard) -> None:
+    everything.sampled.clear()
+    everything.says = lambda _: "forty-two"
+
+    result = await everything.client.call_tool("trigger-sampling-request", {"prompt": "hey", "maxTokens": 9})
+
+    assert "forty-two" in result.text
+    (request,) = everything.sampled
+    assert request.max_tokens == 9 and "hey" in request.text
+
+
+async def test_it_elicits_a_form_without_naming_the_mode(everything: Yard) -> None:
+    everything.asked.clear()
+    everything.answers = lambda _: {"name": "Ann"}
+
+    result = await everything.client.call_tool("trigger-elicitation-request")
+
+    assert "Name: Ann" in result.text
+    (request,) = everything.asked
+    assert request.mode == "form" and "mode" not in request.raw
+    assert "untitledMultipleSelectEnum" in request.schema["properties"]
+
+
+async def test_it_shows_the_roots_that_it_was_given(everything: Yard) -> None:
+    async def shown() -> bool:
+        return "file:///yard/two" in (await everything.client.call_tool("get-roots-list")).text
+
+    await eventually(shown, what="it knew the roots")
+
+
+async def test_it_logs_to_the_handler(everything: Yard) -> None:
+    everything.logged.clear()
+
+    async def logged() -> bool:
+        # It picks a level at random at each start; those below the asked one are not sent.
+        await everything.client.call_tool("toggle-simulated-logging")
+        return bool(everything.logged)
+
+    await eventually(logged, what="a message was logged")
+    message = everything.logged[0]
+    assert message.level in {"warning", "error", "critical", "alert", "emergency"}
+    assert isinstance(message.data, str) and message.logger is None
+
+
+async def test_updates_of_a_subscribed_resource_come(everything: Yard) -> None:
+    async with everything.client.listen(TEXT, tools=False, prompts=False, resources=False) as changes:
+        await everything.client.call_tool("toggle-subscriber-updates")
+        assert await first(changes) == ty.Change("resource", TEXT)
+        await everything.client.call_tool("toggle-subscriber-updates")

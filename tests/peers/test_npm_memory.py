@@ -1,0 +1,51 @@
+"""The reference memory server from npm: nested structured data, and a resource that tells its subscribers."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+import toolyard as ty
+from tests.peers.kit import first
+
+GRAPH = "memory://knowledge-graph"
+ANN = {"name": "Ann", "entityType": "person", "observations": ["likes red"]}
+
+
+@pytest.fixture
+def memory(npm_server: Callable[..., ty.StdioServer], tmp_path: Path) -> ty.StdioServer:
+    return npm_server("memory", env={"MEMORY_FILE_PATH": str(tmp_path / "graph.jsonl")})
+
+
+async def test_a_graph_is_kept_over_a_restart(memory: ty.StdioServer) -> None:
+    async with ty.Client(memory) as client:
+        made = await client.call_tool("create_entities", {"entities": [ANN]})
+        assert made.data == {"entities": [ANN]}
+        await client.disconnect()
+        graph = await client.call_tool("read_graph")
+        read = await client.read_resource(GRAPH)
+
+    assert graph.data == json.loads(read.text) == {"entities": [ANN], "relations": []}
+
+
+async def test_an_update_is_told_to_who_subscribed(memory: ty.StdioServer) -> None:
+    async with ty.Client(memory) as client:
+        async with client.listen(GRAPH, tools=False, prompts=False, resources=False) as changes:
+            await client.call_tool("create_entities", {"entities": [ANN]})
+            assert await first(changes) == ty.Change("resource", GRAPH)
+
+
+async def test_bad_arguments_and_unknown_names_are_told_apart(memory: ty.StdioServer) -> None:
+    async with ty.Client(memory) as client:
+        await client.list_tools()
+        bad = await client.call_tool("create_entities", {"entities": "Ann"})
+        with pytest.raises(ty.ToolNotFound) as refusal:
+            await client.call_tool("read_graf")
+        with pytest.raises(ty.ResourceNotFound):
+            await client.read_resource("memory://nowhere")
+
+    assert bad.is_error and "expected array" in bad.text
+    assert "read_graph" in refusal.value.nearest

@@ -1,0 +1,99 @@
+"""What servers ask of a client: sampling, elicitation, roots. In the handshake era as requests, in the modern era in rounds."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+
+import pytest
+
+import toolyard as ty
+from tests.peers.kit import ROOTS, Peer, Yard
+
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+
+
+async def test_a_tool_lets_the_clients_model_answer(yard: Yard) -> None:
+    yard.sampled.clear()
+    yard.says = lambda request: f"echo of {request.text}"
+
+    result = await yard.client.call_tool("ask_model", {"prompt": "what is it?"})
+
+    assert result.text == "unknown said echo of what is it?"
+    (request,) = yard.sampled
+    assert (request.text, request.system_prompt, request.max_tokens) == ("what is it?", "Be brief.", 64)
+
+
+async def test_a_sampling_handler_may_give_the_whole_answer(yard: Yard) -> None:
+    content = {"type": "text", "text": "hello"}
+    yard.says = lambda _: {"role": "assistant", "content": content, "model": "m-1", "stopReason": "endTurn"}
+
+    result = await yard.client.call_tool("ask_model", {"prompt": "?"})
+
+    assert result.text == "m-1 said hello"
+
+
+async def test_a_tool_asks_the_person_who_accepts(yard: Yard) -> None:
+    yard.asked.clear()
+    yard.answers = lambda _: {"name": "Ann"}
+
+    result = await yard.client.call_tool("ask_user", {"question": "who?"})
+
+    assert result.text == "hello Ann"
+    (request,) = yard.asked
+    assert (request.message, request.mode, request.url) == ("who?", "form", None)
+    assert request.schema["properties"]["name"]["type"] == "string"
+
+
+@pytest.mark.parametrize("answer, action", [(ty.ElicitResult("decline"), "decline"), (None, "cancel")])
+async def test_a_person_may_decline_or_cancel(yard: Yard, answer: ty.ElicitResult | None, action: str) -> None:
+    yard.answers = lambda _: answer
+
+    result = await yard.client.call_tool("ask_user", {"question": "who?"})
+
+    assert result.text == action
+
+
+async def test_one_call_may_ask_twice_and_keeps_the_first_answer(yard: Yard) -> None:
+    yard.asked.clear()
+    yard.answers = lambda request: {"name": "Ann"} if request.message == "name?" else {"colour": "red"}
+
+    result = await yard.client.call_tool("interview")
+
+    assert result.text == "Ann likes red"
+    assert [request.message for request in yard.asked] == ["name?", "colour?"]
+
+
+async def test_calls_at_once_that_ask_get_each_its_own_answer(yard: Yard) -> None:
+    yard.answers = lambda request: {"name": request.message.upper()}
+    names = [f"n{i}" for i in range(8)]
+
+    results = await asyncio.gather(*(yard.client.call_tool("ask_user", {"question": name}) for name in names))
+
+    assert [result.text for result in results] == [f"hello {name.upper()}" for name in names]
+
+
+async def test_a_server_is_given_the_roots_when_it_asks(yard: Yard, peer: Peer) -> None:
+    before = yard.roots_asked
+
+    result = await yard.client.call_tool("roots")
+
+    assert result.raw["structuredContent"] == {"result": ROOTS}
+    assert yard.roots_asked == before + 1
+
+
+async def test_a_client_without_handlers_is_never_made_to_answer(
+    peer: Peer, server_of: Callable[..., ty.StdioServer]
+) -> None:
+    async with ty.Client(server_of(peer), mode=peer.mode) as client:
+        if peer.is_modern and peer.framework == "sdk2":
+            with pytest.raises(ty.RemoteError) as refusal:
+                await client.call_tool("ask_model", {"prompt": "?"})
+            assert refusal.value.code == -32021
+            assert refusal.value.data == {"requiredCapabilities": {"sampling": {}}}
+        elif peer.is_modern:  # it asks although nothing was declared, and the modern wire has no word for a refusal
+            with pytest.raises(ty.ProtocolError):
+                await client.call_tool("ask_model", {"prompt": "?"})
+        else:
+            assert (await client.call_tool("ask_model", {"prompt": "?"})).is_error
+        assert (await client.call_tool("echo", {"text": "still here"})).text == "still here"

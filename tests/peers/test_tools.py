@@ -1,0 +1,138 @@
+"""Tools of real servers: lists, results of each shape, errors, progress, many calls at once."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+
+import pytest
+
+import toolyard as ty
+from tests.peers.kit import Peer, Yard
+
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+
+PNG = base64.b64decode(
+    "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR4nGP4z8DwHwAFAAH/iZk9HQAAAABJRU5ErkJggg=="
+)
+
+
+async def test_every_tool_is_listed_with_its_description_and_schemas(yard: Yard) -> None:
+    tools = {tool.name: tool for tool in await yard.client.list_tools()}
+
+    assert {"add", "echo", "forecast", "fail", "nap", "ask_user", "ask_model", "grow"} <= tools.keys()
+    assert tools["add"].description == "Add two numbers."
+    assert tools["add"].input_schema["required"] == ["a", "b"]
+    assert tools["add"]["inputSchema"] is tools["add"].input_schema
+    assert tools["echo"].output_schema is None
+    forecast = tools["forecast"].output_schema
+    assert forecast is not None and set(forecast["properties"]) == {"city", "degrees"}
+
+
+async def test_a_plain_result_has_text_and_no_data(yard: Yard) -> None:
+    result = await yard.client.call_tool("echo", {"text": "grüße, 庭\nsecond line"})
+
+    assert result.text == "grüße, 庭\nsecond line"
+    assert result.data is None and not result.has_data and not result.is_error
+    assert result.elapsed > 0
+
+
+async def test_an_object_comes_as_data_and_as_text(yard: Yard) -> None:
+    result = await yard.client.call_tool("forecast", {"city": "Bonn"})
+
+    assert result.data == {"city": "Bonn", "degrees": 21.5}
+    assert "Bonn" in result.text
+
+
+@pytest.mark.parametrize(
+    "tool, arguments, value", [("add", {"a": 2, "b": 40}, 42), ("numbers", {"count": 3}, [0, 1, 2])]
+)
+async def test_a_wrapped_value_is_unwrapped_where_the_server_marks_it(
+    yard: Yard, peer: Peer, tool: str, arguments: dict[str, int], value: object
+) -> None:
+    result = await yard.client.call_tool(tool, arguments)
+
+    assert result.data == (value if peer.marks_wrapped_results else {"result": value})
+    assert result.raw["structuredContent"] == {"result": value}
+
+
+async def test_no_block_of_a_result_is_dropped(yard: Yard, peer: Peer) -> None:
+    result = await yard.client.call_tool("showcase")
+
+    kinds = {type(block): block for block in result.content}
+    assert kinds[ty.Text] == ty.Text("first")
+    assert kinds[ty.Image] == ty.Image(PNG, "image/png")
+    link = kinds[ty.ResourceLink]
+    assert isinstance(link, ty.ResourceLink) and (link.uri, link.name) == ("yard://greeting", "greeting")
+    embedded = kinds[ty.EmbeddedResource]
+    assert isinstance(embedded, ty.EmbeddedResource) and embedded.resource.text == "inside"
+    if peer.framework != "sdk1":
+        assert kinds[ty.Audio] == ty.Audio(b"RIFF", "audio/wav")
+    assert len(result.content) == len(kinds) == len(result.raw["content"])
+
+
+async def test_a_tool_that_fails_gives_a_result_that_says_so(yard: Yard) -> None:
+    result = await yard.client.call_tool("fail", {"message": "boom"})
+
+    assert result.is_error and result.text
+    with pytest.raises(ty.ToolFailed) as failure:
+        result.raise_for_error()
+    assert failure.value.result is result
+
+
+async def test_arguments_that_the_schema_refuses_are_an_error_of_the_tool_that_names_them(yard: Yard) -> None:
+    result = await yard.client.call_tool("add", {"a": "many", "b": 1})
+
+    assert result.is_error
+    assert "many" in result.text and "integer" in result.text
+
+
+async def test_an_unknown_tool_is_not_found_and_the_nearest_name_is_told(yard: Yard) -> None:
+    await yard.client.list_tools()
+
+    with pytest.raises(ty.ToolNotFound) as refusal:
+        await yard.client.call_tool("forecst", {"city": "Bonn"})
+
+    assert "forecast" in refusal.value.nearest
+    assert refusal.value.tool == "forecst"
+
+
+async def test_progress_is_reported_in_order_and_before_the_result(yard: Yard) -> None:
+    seen: list[tuple[float, float | None, str | None]] = []
+
+    result = await yard.client.call_tool("count", {"steps": 3}, on_progress=lambda *step: seen.append(step))
+
+    assert result.text == "counted 3"
+    assert seen == [(1, 3, "step 1"), (2, 3, "step 2"), (3, 3, "step 3")]
+
+
+async def test_progress_of_calls_at_once_reaches_its_own_caller(yard: Yard) -> None:
+    seen: dict[int, list[float | None]] = {steps: [] for steps in range(1, 9)}
+
+    async def call(steps: int) -> None:
+        await yard.client.call_tool(
+            "count", {"steps": steps}, on_progress=lambda _, total, __: seen[steps].append(total)
+        )
+
+    await asyncio.gather(*map(call, seen))
+
+    assert seen == {steps: [steps] * steps for steps in seen}
+
+
+async def test_calls_at_once_get_each_its_own_answer(yard: Yard) -> None:
+    results = await asyncio.gather(*(yard.client.call_tool("add", {"a": n, "b": 1000}) for n in range(64)))
+
+    assert [result.text for result in results] == [str(n + 1000) for n in range(64)]
+
+
+async def test_the_raw_door_gives_the_wire_form(yard: Yard) -> None:
+    answer = await yard.client.request("tools/list", {})
+
+    assert "add" in [tool["name"] for tool in answer["tools"]]
+
+
+async def test_an_unknown_method_is_the_servers_own_error(yard: Yard, peer: Peer) -> None:
+    with pytest.raises(ty.RemoteError) as refusal:
+        await yard.client.request("yard/nothing", {})
+
+    assert refusal.value.code == (-32602 if peer.framework == "sdk1" else -32601)

@@ -1,0 +1,24 @@
+"""A secret to look for, and the places where it must not be found."""
+
+from __future__ import annotations
+
+import traceback
+
+CANARY = "canary-7f3a"
+URL = "https://tools.example.com/mcp"
+
+
+def rotating_token() -> str:
+    return f"Bearer {CANARY}"
+
+
+def every_text_of(error: BaseException) -> str:
+    """All that a traceback, a logger or an error reporter could show of it."""
+    texts = []
+    waiting: list[BaseException | None] = [error]
+    while waiting:
+        each = waiting.pop()
+        if each is not None:
+            texts += [str(each), repr(each), repr(vars(each)), *map(str, each.args), str(getattr(each, "doc", ""))]
+            waiting += [each.__cause__, each.__context__]
+    return "\n".join([*texts, *traceback.format_exception(error)])

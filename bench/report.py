@@ -8,6 +8,7 @@ from typing import Any
 
 Round = dict[str, dict[str, Any]]
 OURS, RAW, SDK = "toolyard", "raw pipe", "mcp SDK"
+NOISY = 1.5
 FORBIDDEN_MODULES = ("pydantic", "aiohttp")
 
 
@@ -40,7 +41,7 @@ def ratio(rounds: list[Round], metric: str, above: str, below: str) -> float:
 
 
 def medians(rounds: list[Round]) -> dict[str, dict[str, float]]:
-    metrics = ("sequential_p50", "sequential_p99", "in_flight_rate", "lifecycle")
+    metrics = ("sequential_p50", "sequential_p99", "in_flight_rate", "in_flight_cpu", "lifecycle")
     return {
         client: {metric: statistics.median(each[client][metric] for each in rounds) for metric in metrics}
         for client in rounds[0]
@@ -93,6 +94,15 @@ def memory_goals(idle: dict[str, float]) -> list[Goal]:
     ]
 
 
+def noise(rounds: list[Round]) -> str:
+    """A warning if the limit itself moved between the rounds: then something else was using the processors."""
+    rates = [each[RAW]["in_flight_rate"] for each in rounds]
+    spread = max(rates) / min(rates)
+    if spread < NOISY:
+        return ""
+    return f"!! NOISY: the raw pipe alone varied {spread:.1f}-fold between the rounds; run it again on a quiet machine"
+
+
 def columns(lines: list[list[str]]) -> str:
     widths = [max(len(line[column]) for line in lines) for column in range(len(lines[0]))]
     return "\n".join(
@@ -105,7 +115,7 @@ def columns(lines: list[list[str]]) -> str:
 
 
 def clients_table(figures: dict[str, dict[str, float]], width: int) -> str:
-    lines = [["client", "p50 us", "p99 us", f"{width} in flight /s", "connect..close ms"]]
+    lines = [["client", "p50 us", "p99 us", f"{width} in flight /s", "own cpu us/call", "connect..close ms"]]
     for client, figure in figures.items():
         lines.append(
             [
@@ -113,6 +123,7 @@ def clients_table(figures: dict[str, dict[str, float]], width: int) -> str:
                 f"{figure['sequential_p50'] * 1e6:.1f}",
                 f"{figure['sequential_p99'] * 1e6:.1f}",
                 f"{figure['in_flight_rate']:,.0f}",
+                f"{figure['in_flight_cpu'] * 1e6:.1f}",
                 f"{figure['lifecycle'] * 1e3:.1f}",
             ]
         )

@@ -96,6 +96,8 @@ def main() -> int:
     say("imports")
     imported = imports.measure(sys.executable, options.sdk_python, options.imports)
     figures = report.medians(rounds)
+    if warning := report.noise(rounds):
+        say(warning)
     goals = report.call_goals(rounds, options.in_flight) + report.memory_goals(idle) + report.import_goals(imported)
     if options.json:
         shown = {"clients": figures, "rounds": rounds, "idle": idle, "imports": imported}

@@ -14,7 +14,7 @@ from collections.abc import Awaitable, Callable
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, replace
 from pathlib import Path
-from time import perf_counter
+from time import perf_counter, process_time
 from typing import Any, NamedTuple
 
 ECHO_SERVER = str(Path(__file__).resolve().parent.parent / "echo_server.py")
@@ -61,10 +61,10 @@ async def sequential(session: Session, seconds: float) -> list[float]:
     return latencies
 
 
-async def in_flight(session: Session, seconds: float, width: int) -> float:
-    """Calls per second with `width` callers that each wait for their own answer."""
+async def in_flight(session: Session, seconds: float, width: int) -> tuple[float, float]:
+    """Calls per second, and our own processor time per call, with `width` callers that each wait for their answer."""
     calls = 0
-    start = perf_counter()
+    start, cpu_start = perf_counter(), process_time()
     end = start + seconds
 
     async def caller(who: int) -> None:
@@ -76,7 +76,7 @@ async def in_flight(session: Session, seconds: float, width: int) -> float:
             calls += 1
 
     await asyncio.gather(*(caller(who) for who in range(width)))
-    return calls / (perf_counter() - start)
+    return calls / (perf_counter() - start), (process_time() - cpu_start) / calls
 
 
 async def lifecycle(open_session: Open, child: Child) -> float:
@@ -123,13 +123,14 @@ async def measure(open_session: Open, options: argparse.Namespace) -> dict[str, 
         latencies = await sequential(session, options.seconds)
     async with open_session(apart) as session:
         await warm_up(session)
-        rate = await in_flight(session, options.seconds, options.in_flight)
+        rate, cpu = await in_flight(session, options.seconds, options.in_flight)
     lives = [await lifecycle(open_session, beside) for _ in range(options.lifecycles)]
     cuts = statistics.quantiles(latencies, n=100, method="inclusive")
     return {
         "sequential_p50": cuts[49],
         "sequential_p99": cuts[98],
         "in_flight_rate": rate,
+        "in_flight_cpu": cpu,
         "lifecycle": statistics.median(lives),
         "calls": len(latencies),
         "modules": modules,

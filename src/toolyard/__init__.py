@@ -5,69 +5,74 @@ Names are loaded when they are first used, so that `import toolyard` costs nothi
 
 from __future__ import annotations
 
+import logging
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from ._version import __version__
+from ._version import __version__ as __version__
 
 if TYPE_CHECKING:
-    from . import events
-    from .client.client import Client
-    from .client.options import ClientOptions
-    from .config import HttpServer, ServerConfig, SseServer, StdioServer, TransportType
-    from .errors import (
-        AccessDenied,
-        AuthError,
-        CallTimeout,
-        ConfigError,
-        ConnectError,
-        ConnectionLost,
-        NotFound,
-        OutcomeUnknown,
-        ProtocolError,
-        RateLimited,
-        RemoteError,
-        ResourceNotFound,
-        ServerNotFound,
-        StartError,
-        ToolFailed,
-        ToolNotFound,
-        ToolyardError,
-        TransportError,
-        UnansweredTimeout,
-        UsageError,
-    )
-    from .policy.filters import dynamic_filter, static_filter
-    from .transports.memory import MemoryStream, MessageStream
-    from .types import (
-        Audio,
-        Change,
-        Completion,
-        ElicitRequest,
-        ElicitResult,
-        EmbeddedResource,
-        FilterContext,
-        Image,
-        LogMessage,
-        Prompt,
-        PromptArgument,
-        PromptMessage,
-        PromptResult,
-        ReconnectPolicy,
-        Resource,
-        ResourceContent,
-        ResourceContents,
-        ResourceLink,
-        ResourceTemplate,
-        SamplingRequest,
-        ServerInfo,
-        State,
-        Status,
-        Text,
-        Tool,
-        ToolResult,
-        UnknownBlock,
-    )
+    # The same names for type checkers; a test keeps the two lists equal.
+    from . import events as events
+    from . import sync as sync
+    from .client.client import Client as Client
+    from .client.options import ClientOptions as ClientOptions
+    from .config import HttpServer as HttpServer
+    from .config import ServerConfig as ServerConfig
+    from .config import SseServer as SseServer
+    from .config import StdioServer as StdioServer
+    from .config import TransportType as TransportType
+    from .errors import AccessDenied as AccessDenied
+    from .errors import AuthError as AuthError
+    from .errors import CallTimeout as CallTimeout
+    from .errors import ConfigError as ConfigError
+    from .errors import ConnectError as ConnectError
+    from .errors import ConnectionLost as ConnectionLost
+    from .errors import NotFound as NotFound
+    from .errors import OutcomeUnknown as OutcomeUnknown
+    from .errors import ProtocolError as ProtocolError
+    from .errors import RateLimited as RateLimited
+    from .errors import RemoteError as RemoteError
+    from .errors import ResourceNotFound as ResourceNotFound
+    from .errors import ServerNotFound as ServerNotFound
+    from .errors import StartError as StartError
+    from .errors import ToolFailed as ToolFailed
+    from .errors import ToolNotFound as ToolNotFound
+    from .errors import ToolyardError as ToolyardError
+    from .errors import TransportError as TransportError
+    from .errors import UnansweredTimeout as UnansweredTimeout
+    from .errors import UsageError as UsageError
+    from .policy.filters import dynamic_filter as dynamic_filter
+    from .policy.filters import static_filter as static_filter
+    from .transports.memory import MemoryStream as MemoryStream
+    from .transports.memory import MessageStream as MessageStream
+    from .types import Audio as Audio
+    from .types import Change as Change
+    from .types import Completion as Completion
+    from .types import ElicitRequest as ElicitRequest
+    from .types import ElicitResult as ElicitResult
+    from .types import EmbeddedResource as EmbeddedResource
+    from .types import FilterContext as FilterContext
+    from .types import Image as Image
+    from .types import LogMessage as LogMessage
+    from .types import Prompt as Prompt
+    from .types import PromptArgument as PromptArgument
+    from .types import PromptMessage as PromptMessage
+    from .types import PromptResult as PromptResult
+    from .types import ReconnectPolicy as ReconnectPolicy
+    from .types import Resource as Resource
+    from .types import ResourceContent as ResourceContent
+    from .types import ResourceContents as ResourceContents
+    from .types import ResourceLink as ResourceLink
+    from .types import ResourceTemplate as ResourceTemplate
+    from .types import SamplingRequest as SamplingRequest
+    from .types import ServerInfo as ServerInfo
+    from .types import State as State
+    from .types import Status as Status
+    from .types import Text as Text
+    from .types import Tool as Tool
+    from .types import ToolResult as ToolResult
+    from .types import UnknownBlock as UnknownBlock
 
 _ROOMS = {
     "client.client": ("Client",),
@@ -129,7 +134,9 @@ _ROOMS = {
 }
 _HOME = {name: room for room, names in _ROOMS.items() for name in names}
 
-__all__ = sorted((*_HOME, "__version__", "events", "sync"))  # noqa: PLE0605  # the table above is the one list of names
+__all__ = [*_HOME, "__version__", "events", "sync"]  # noqa: PLE0604  # the table above is the one list of names
+
+logging.getLogger(__name__).addHandler(logging.NullHandler())
 
 
 def __getattr__(name: str) -> Any:

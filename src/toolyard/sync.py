@@ -1,7 +1,7 @@
 """The same client for code without an event loop, through one portal: a daemon thread with a loop, one for a process.
 
-Any number of threads may use a client at once. Handlers that a server asks run in threads of their own, so they may block and may
-use the client.
+Any number of threads may use a client at once. Handlers that a server asks run in threads of their own, so they may
+block and may use the client.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import os
 import threading
 from collections.abc import Callable, Coroutine, Iterator
 from functools import wraps
-from typing import Any, Concatenate, NoReturn, ParamSpec, TypeVar, Unpack, cast
+from typing import Any, Concatenate, Final, NoReturn, ParamSpec, TypeVar, Unpack, cast
 
 from .client import client as aio
 from .client.options import ClientOptions
@@ -31,12 +31,9 @@ class Portal:
         self._lock = threading.Lock()
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread: threading.Thread | None = None
-        self._process = os.getpid()
 
     def call(self, make: Callable[[], Coroutine[Any, Any, R]]) -> R:
         """Run a coroutine on the loop and wait for its outcome; an interrupted wait cancels it."""
-        if self._process != os.getpid():
-            raise UsageError("this process was forked from the one that the client belongs to; make a new client here")
         if threading.current_thread() is self._thread:
             raise UsageError("a callback on the portal's own thread cannot wait for it; use toolyard.Client there")
         future = asyncio.run_coroutine_threadsafe(make(), self._running())
@@ -62,15 +59,9 @@ class Portal:
         loop.run_forever()
 
 
-_portal = Portal()
-
-
-def portal() -> Portal:
-    """This process's portal; a forked child gets one of its own."""
-    global _portal
-    if _portal._process != os.getpid():
-        _portal = Portal()
-    return _portal
+portal: Final = Portal()
+# A forked child has the object but not the thread.
+os.register_at_fork(after_in_child=portal.__init__)  # type: ignore[misc]
 
 
 def _through_portal(
@@ -80,7 +71,7 @@ def _through_portal(
 
     def call(self: Client, /, *args: P.args, **kwargs: P.kwargs) -> R:
         self._check_entered()
-        return self._portal.call(lambda: method(self._client, *args, **kwargs))
+        return portal.call(lambda: method(self._client, *args, **kwargs))
 
     call.__name__, call.__qualname__, call.__doc__ = method.__name__, f"Client.{method.__name__}", method.__doc__
     return call
@@ -94,24 +85,25 @@ class Client:
             handler = options.get(key)
             if callable(handler):
                 cast("dict[str, Any]", options)[key] = _in_thread(handler)
-        self._portal = portal()
+        self._process = os.getpid()
         self._client = aio.Client(server, **options)
         self._entered = False
 
     def __enter__(self) -> Client:
         self._entered = True
         try:
-            self._portal.call(self._client.connect)
+            portal.call(self._client.connect)
         except BaseException:
             self._entered = False
             raise
         return self
 
     def __exit__(self, *exc: object) -> None:
-        self._entered = False
-        self._portal.call(self._client.close)
+        self.close()
 
     def _check_entered(self) -> None:
+        if self._process != os.getpid():
+            raise UsageError("this process was forked from the one that the client belongs to; make a new client here")
         if not self._entered:
             raise UsageError("use a client inside of its with block: with Client(server) as c: ...")
 
@@ -130,17 +122,24 @@ class Client:
     request = _through_portal(aio.Client.request)
 
     def listen(self, *uris: str, tools: bool = True, prompts: bool = True, resources: bool = True) -> Changes:
-        """The changes of the server's lists and of the resources at `uris`: `with c.listen() as changes: for change in changes`."""
+        """The changes of the server's lists and of the resources at `uris`.
+
+        `with c.listen() as changes: for change in changes`.
+        """
         self._check_entered()
-        return Changes(self._portal, self._client.listen(*uris, tools=tools, prompts=prompts, resources=resources))
+        return Changes(self._client.listen(*uris, tools=tools, prompts=prompts, resources=resources))
 
     def close(self) -> None:
         """End the client; leaving the with block does so."""
         self._entered = False
-        self._portal.call(self._client.close)
+        if self._process == os.getpid():  # a forked child has nothing to close: what it inherited is closed already
+            portal.call(self._client.close)
 
     def on(self, event: type[Any], listener: Callable[[Any], Any]) -> Callable[[], None]:
-        """Call `listener` with every such event, on the portal's thread: it must be quick and cannot use this client."""
+        """Call `listener` with every such event, on the portal's thread.
+
+        It must be quick and cannot use this client.
+        """
         return self._client.on(event, listener)
 
     @property
@@ -178,22 +177,21 @@ class Client:
 class Changes:
     """The changes of one `listen`, as they come."""
 
-    def __init__(self, portal: Portal, changes: AsyncChanges) -> None:
-        self._portal = portal
+    def __init__(self, changes: AsyncChanges) -> None:
         self._changes = changes
 
     def __enter__(self) -> Changes:
-        self._portal.call(self._changes.__aenter__)
+        portal.call(self._changes.__aenter__)
         return self
 
     def __exit__(self, *exc: object) -> None:
-        self._portal.call(self._changes.__aexit__)
+        portal.call(self._changes.__aexit__)
 
     def __iter__(self) -> Iterator[Change]:
         return self
 
     def __next__(self) -> Change:
-        change = self._portal.call(self._next)
+        change = portal.call(self._next)
         if change is None:
             raise StopIteration
         return change

@@ -1,7 +1,8 @@
-"""Runs the Python snippets of a Markdown file: `python snippets.py FILE`.
+"""Runs the Python snippets of a Markdown file: `python snippets.py FILE [PACKAGE ...]`.
 
 The snippets of one file share one namespace and one event loop, as in a notebook, and may use `await` at the top.
-A `text` block right after a snippet is what the snippet must print; `...` in it stands for anything.
+A `text` block right after a snippet is what the snippet must print; `...` in it stands for anything. A snippet that
+needs another package names it behind the language (`python mcp`) and runs only if that is among the arguments.
 """
 
 from __future__ import annotations
@@ -18,12 +19,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+FENCE = re.compile(r"^```(\w*) ?(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 
 
 @dataclass(frozen=True)
 class Block:
     language: str
+    needs: str
     body: str
     line: int
     follows: bool
@@ -33,8 +35,8 @@ class Block:
 def blocks(text: str) -> Iterator[Block]:
     end = 0
     for match in FENCE.finditer(text):
-        line = text.count("\n", 0, match.start(2)) + 1
-        yield Block(match[1], match[2], line, follows=not text[end : match.start()].strip() and end > 0)
+        line = text.count("\n", 0, match.start(3)) + 1
+        yield Block(match[1], match[2], match[3], line, follows=not text[end : match.start()].strip() and end > 0)
         end = match.end()
 
 
@@ -47,14 +49,14 @@ def looks_like(expected: str, printed: str) -> bool:
     )
 
 
-def run(path: Path) -> int:
-    """Run all snippets of the file; gives back how many there were."""
+def run(path: Path, *packages: str) -> int:
+    """Run the snippets of the file that can run; gives back how many there were."""
     found = list(blocks(path.read_text()))
     namespace: dict[str, Any] = {"__name__": "__main__"}
     count = 0
     with asyncio.Runner() as runner:
         for block, after in zip(found, [*found[1:], None], strict=True):
-            if block.language != "python":
+            if block.language != "python" or block.needs not in ("", *packages):
                 continue
             count += 1
             printed = io.StringIO()
@@ -77,4 +79,4 @@ def _execute(block: Block, path: Path, namespace: dict[str, Any], runner: asynci
 
 
 if __name__ == "__main__":
-    print(f"{run(Path(sys.argv[1]))} snippets ran")
+    print(f"{run(Path(sys.argv[1]), *sys.argv[2:])} snippets ran")

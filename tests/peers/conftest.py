@@ -45,7 +45,7 @@ def server_of(python_of: Callable[[str], str]) -> Callable[..., ty.StdioServer]:
 
 @pytest.fixture(scope="session")
 def npm_server() -> Callable[..., ty.StdioServer]:
-    """The configuration of a reference server from npm. Without node on the machine its tests are skipped; scripts/test says so."""
+    """The configuration of a reference server from npm. Without node its tests are skipped; scripts/test says so."""
     node = shutil.which("node")
     if node is None or shutil.which("npm") is None:
         pytest.skip("node and npm are not on this machine")
@@ -65,6 +65,6 @@ def peer(request: pytest.FixtureRequest) -> Peer:
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def yard(peer: Peer, server_of: Callable[..., ty.StdioServer]) -> AsyncIterator[Yard]:
-    """A client of the peer with every handler. Its tests share the process, so they only look at what they did themselves."""
+    """A client of the peer with every handler. Tests share the process, so each looks only at what it did itself."""
     async with Yard(server_of(peer), mode=peer.mode) as opened:
         yield opened

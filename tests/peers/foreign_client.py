@@ -1,17 +1,18 @@
-"""Runs in a peer's environment: our client over the transports of that environment's own `mcp` SDK; tells what it saw as JSON.
+"""Runs in a peer's environment: our client over a transport of that environment's `mcp` SDK; prints what it saw.
 
-python foreign_client.py SHAPE SERVER_SCRIPT [MODE]
+python foreign_client.py SHAPE SERVER_SCRIPT MODE
 """
 
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import importlib.metadata
 import json
+import runpy
 import sys
+import threading
 from collections.abc import AsyncIterator, Callable
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import asynccontextmanager
 from typing import Any
 
 import mcp.client.streamable_http as http
@@ -20,60 +21,45 @@ from mcp.client.stdio import StdioServerParameters, stdio_client
 
 import toolyard as ty
 
-
-def context_manager(script: str, _: AsyncExitStack) -> Callable[[], Any]:
-    """`stdio_client` as it is."""
-    return lambda: stdio_client(StdioServerParameters(command=sys.executable, args=[script]))
-
-
-def pair(script: str, outer: AsyncExitStack) -> Callable[[], Any]:
-    """The two streams alone; whoever made them keeps their context manager."""
-
-    async def streams() -> Any:
-        return await outer.enter_async_context(context_manager(script, outer)())
-
-    return streams
-
-
-def url_of(script: str, outer: AsyncExitStack) -> Callable[[], Any]:
-    """The server over HTTP in this process."""
-
-    @asynccontextmanager
-    async def serve() -> AsyncIterator[str]:
-        names: dict[str, Any] = {"__name__": "yard_server", "__file__": script}
-        with open(script) as source:
-            exec(compile(source.read(), script, "exec"), names)
-        config = uvicorn.Config(names["server"].streamable_http_app(), port=0, log_level="error", lifespan="on")
-        web = uvicorn.Server(config)
-        serving = asyncio.create_task(web.serve())
-        while not web.started:
-            assert not serving.done()
-            await asyncio.sleep(0.01)
-        yield f"http://127.0.0.1:{web.servers[0].sockets[0].getsockname()[1]}/mcp"
-        web.should_exit = True
-        await serving
-
-    return serve
+Transport = Callable[[], Any]
 
 
 @asynccontextmanager
-async def over_http(script: str) -> AsyncIterator[Callable[[], Any]]:
-    async with AsyncExitStack() as outer:
-        url = await outer.enter_async_context(url_of(script, outer)())
-        # 1.x gives a triple with a function for the session id under its older name, 2.x a pair.
-        client = getattr(http, "streamablehttp_client", None) or http.streamable_http_client
+async def manager(script: str) -> AsyncIterator[Transport]:
+    """`stdio_client` as it is: a context manager of two streams."""
+    yield lambda: stdio_client(StdioServerParameters(command=sys.executable, args=[script]))
+
+
+@asynccontextmanager
+async def pair(script: str) -> AsyncIterator[Transport]:
+    """The two streams alone; who made them keeps their context manager."""
+    async with stdio_client(StdioServerParameters(command=sys.executable, args=[script])) as streams:
+        yield lambda: streams
+
+
+@asynccontextmanager
+async def over_http(script: str) -> AsyncIterator[Transport]:
+    """The SDK's client for streamable HTTP: under its older name in 1.x it gives a triple, in 2.x a pair."""
+    app = runpy.run_path(script, run_name="yard_server")["server"].streamable_http_app()
+    web = uvicorn.Server(uvicorn.Config(app, port=0, log_level="error"))
+    serving = threading.Thread(target=web.run)  # a loop of its own: the tasks here are the client's alone
+    serving.start()
+    while not web.started:
+        assert serving.is_alive()
+        await asyncio.sleep(0.01)
+    url = f"http://127.0.0.1:{web.servers[0].sockets[0].getsockname()[1]}/mcp"
+    client = getattr(http, "streamablehttp_client", None) or http.streamable_http_client
+    try:
         yield lambda: client(url)
+    finally:
+        web.should_exit = True
+        await asyncio.to_thread(serving.join)
 
 
-@asynccontextmanager
-async def over_stdio(
-    make: Callable[[str, AsyncExitStack], Callable[[], Any]], script: str
-) -> AsyncIterator[Callable[[], Any]]:
-    async with AsyncExitStack() as outer:
-        yield make(script, outer)
+SHAPES = {"manager": manager, "pair": pair, "http": over_http}
 
 
-async def visit(transport: Callable[[], Any], mode: str) -> dict[str, Any]:
+async def visit(transport: Transport, mode: str) -> dict[str, Any]:
     asked: list[str] = []
     progress: list[float] = []
 
@@ -81,42 +67,36 @@ async def visit(transport: Callable[[], Any], mode: str) -> dict[str, Any]:
         asked.append(request.message)
         return {"name": "Ann"}
 
-    async with ty.Client(transport, mode=mode, name="foreign", elicitation_handler=answer) as client:
+    async with ty.Client(transport, mode=mode, elicitation_handler=answer) as client:
         assert client.server_info is not None
-        await asyncio.gather(*(client.call_tool("add", {"a": n, "b": 1}) for n in range(16)))
-        refused = None
-        try:
-            await client.call_tool("forecst", {"city": "Bonn"})
-        except ty.ToolNotFound as exc:
-            refused = list(exc.nearest)
-        return {
+        seen: dict[str, Any] = {
             "sdk": importlib.metadata.version("mcp"),
             "version": client.server_info.protocol_version,
             "server": client.server_info.name,
             "tools": [tool.name for tool in await client.list_tools()],
             "text": (await client.call_tool("echo", {"text": "grüße"})).text,
             "data": (await client.call_tool("forecast", {"city": "Bonn"})).data,
-            "counted": (
-                await client.call_tool("count", {"steps": 3}, on_progress=lambda p, *_: progress.append(p))
-            ).text,
-            "progress": progress,
-            "elicited": (await client.call_tool("ask_user", {"question": "who?"})).text,
-            "asked": asked,
             "resource": (await client.read_resource("yard://greeting")).text,
-            "nearest": refused,
         }
+        sums = await asyncio.gather(*(client.call_tool("add", {"a": n, "b": 1}) for n in range(16)))
+        seen["sums"] = [result.text for result in sums]
+        await client.call_tool("count", {"steps": 3}, on_progress=lambda step, *_: progress.append(step))
+        seen["progress"] = progress
+        seen["elicited"] = (await client.call_tool("ask_user", {"question": "who?"})).text
+        seen["asked"] = asked
+        try:
+            await client.call_tool("forecst", {"city": "Bonn"})
+        except ty.ToolNotFound as exc:
+            seen["nearest"] = exc.nearest
+    return seen
 
 
-async def main(shape: str, script: str, mode: str = "auto") -> None:
-    open_transport = (
-        over_http(script) if shape == "http" else over_stdio({"manager": context_manager, "pair": pair}[shape], script)
-    )
-    async with open_transport as transport:
+async def main(shape: str, script: str, mode: str) -> None:
+    async with SHAPES[shape](script) as transport:
         seen = await visit(transport, mode)
-    left = [task.get_name() for task in asyncio.all_tasks() if task is not asyncio.current_task()]
+    left = [repr(task) for task in asyncio.all_tasks() if task is not asyncio.current_task()]
     print(json.dumps({**seen, "tasks_left": left}))
 
 
 if __name__ == "__main__":
-    with contextlib.suppress(BrokenPipeError):
-        asyncio.run(main(*sys.argv[1:]))
+    asyncio.run(main(*sys.argv[1:]))

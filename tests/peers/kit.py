@@ -54,7 +54,7 @@ PEERS = (SDK1, SDK2_MODERN, SDK2_HANDSHAKE, FASTMCP_MODERN, FASTMCP_HANDSHAKE)
 
 
 class Yard:
-    """A client with every handler; `answers` says how the person answers a question, the lists what was asked and told."""
+    """A client with every handler: `answers` and `says` are the person and the model, the lists what was asked."""
 
     def __init__(self, server: ty.StdioServer, *, roots: list[str] | None = None, **options: Any) -> None:
         self.asked: list[ty.ElicitRequest] = []

@@ -13,6 +13,7 @@ from tests.peers.kit import PEERS, Peer, Yard, first
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 COUNTER = "yard://counter"
+SUBSCRIBABLE = [peer for peer in PEERS if peer.has_subscriptions]  # FastMCP 4 serves no subscriptions
 
 
 async def test_logs_from_the_asked_level_on_reach_the_handler(yard: Yard, peer: Peer) -> None:
@@ -58,9 +59,8 @@ async def test_a_change_right_after_the_listening_began_is_not_missed(
         await client.close()
 
 
-async def test_updates_come_between_subscribe_and_unsubscribe(yard: Yard, peer: Peer) -> None:
-    if not peer.has_subscriptions:
-        pytest.skip("FastMCP 4 has no subscriptions; that it refuses them is tested below")
+@pytest.mark.parametrize("peer", SUBSCRIBABLE, ids=str, indirect=True)
+async def test_updates_come_between_subscribe_and_unsubscribe(yard: Yard) -> None:
     async with yard.client.listen(COUNTER, tools=False, prompts=False, resources=False) as changes:
         await yard.client.call_tool("touch")
         assert await first(changes) == ty.Change("resource", COUNTER)
@@ -76,9 +76,8 @@ async def test_updates_come_between_subscribe_and_unsubscribe(yard: Yard, peer: 
         await yard.client.call_tool("cut")
 
 
-async def test_subscribe_by_hand_is_heard_by_who_listens_to_that_resource(yard: Yard, peer: Peer) -> None:
-    if not peer.has_subscriptions:
-        pytest.skip("FastMCP 4 has no subscriptions; that it refuses them is tested below")
+@pytest.mark.parametrize("peer", SUBSCRIBABLE, ids=str, indirect=True)
+async def test_subscribe_by_hand_is_heard_by_who_listens_to_that_resource(yard: Yard) -> None:
     await yard.client.subscribe(COUNTER)
     async with yard.client.listen(COUNTER) as changes:
         await yard.client.call_tool("touch")
@@ -90,7 +89,7 @@ async def test_subscribe_by_hand_is_heard_by_who_listens_to_that_resource(yard: 
     await yard.client.unsubscribe(COUNTER)
 
 
-@pytest.mark.parametrize("peer", [peer for peer in PEERS if not peer.has_subscriptions], ids=str, indirect=True)
+@pytest.mark.parametrize("peer", [peer for peer in PEERS if peer not in SUBSCRIBABLE], ids=str, indirect=True)
 async def test_a_server_without_subscriptions_refuses_one_and_goes_on(yard: Yard) -> None:
     with pytest.raises(ty.RemoteError) as refusal:
         await yard.client.subscribe(COUNTER)
@@ -99,15 +98,14 @@ async def test_a_server_without_subscriptions_refuses_one_and_goes_on(yard: Yard
     assert (await yard.client.call_tool("echo", {"text": "still here"})).text == "still here"
 
 
+@pytest.mark.parametrize("peer", SUBSCRIBABLE, ids=str, indirect=True)
 async def test_subscriptions_live_through_a_new_connection(
     peer: Peer, server_of: Callable[..., ty.StdioServer]
 ) -> None:
-    if not peer.has_subscriptions:
-        pytest.skip("FastMCP 4 has no subscriptions")
-    async with ty.Client(server_of(peer), mode=peer.mode) as client:
-        async with client.listen(COUNTER, tools=False, prompts=False, resources=False) as changes:
-            await client.disconnect()
-            await client.connect()
-            assert await first(changes) == ty.Change("resource", COUNTER)  # what may have been missed
-            await client.call_tool("touch")
-            assert await first(changes) == ty.Change("resource", COUNTER)
+    client = ty.Client(server_of(peer), mode=peer.mode)
+    async with client, client.listen(COUNTER, tools=False, prompts=False, resources=False) as changes:
+        await client.disconnect()
+        await client.connect()
+        assert await first(changes) == ty.Change("resource", COUNTER)  # what may have been missed
+        await client.call_tool("touch")
+        assert await first(changes) == ty.Change("resource", COUNTER)

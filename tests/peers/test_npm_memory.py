@@ -32,10 +32,10 @@ async def test_a_graph_is_kept_over_a_restart(memory: ty.StdioServer) -> None:
 
 
 async def test_an_update_is_told_to_who_subscribed(memory: ty.StdioServer) -> None:
-    async with ty.Client(memory) as client:
-        async with client.listen(GRAPH, tools=False, prompts=False, resources=False) as changes:
-            await client.call_tool("create_entities", {"entities": [ANN]})
-            assert await first(changes) == ty.Change("resource", GRAPH)
+    client = ty.Client(memory)
+    async with client, client.listen(GRAPH, tools=False, prompts=False, resources=False) as changes:
+        await client.call_tool("create_entities", {"entities": [ANN]})
+        assert await first(changes) == ty.Change("resource", GRAPH)
 
 
 async def test_bad_arguments_and_unknown_names_are_told_apart(memory: ty.StdioServer) -> None:

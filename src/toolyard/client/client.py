@@ -45,11 +45,12 @@ from ..types import (
     Wire,
 )
 from .cache import ListCache, Use
-from .connection import Connection, ConnectionOptions, Session
+from .connection import Connection
 from .handlers import Handlers
 from .lists import PROMPTS, RESOURCES, TEMPLATES, TOOLS, Lister, ListOf
 from .negotiation import Identity
 from .options import ClientOptions, is_timeout, resolve
+from .session import Session
 from .subscriptions import Changes, Subscriptions
 from .telemetry import call_span, tracing
 
@@ -64,9 +65,9 @@ Timeout = float | None | Unset
 class Client:
     """One MCP server, as an object with methods.
 
-    `server` is a `StdioServer`, `HttpServer` or `SseServer`, a URL, a `ToolServer`, or a callable that opens a transport. Use it as
-    `async with Client(server) as c:`; without `with` the first call connects, and `close()` is yours to call. The options are those
-    of `ClientOptions`.
+    `server` is a `StdioServer`, `HttpServer` or `SseServer`, a URL, a `ToolServer`, or a callable that opens a
+    transport. Use it as `async with Client(server) as c:`; without `with` the first call connects, and `close()` is
+    yours to call. The options are those of `ClientOptions`.
     """
 
     def __init__(self, server: Any, **options: Unpack[ClientOptions]) -> None:
@@ -81,14 +82,7 @@ class Client:
         level = settings.log_level or ("info" if settings.log_handler is not None else None)
         self._connection = Connection(
             lambda counters: open_channel(target, counters, settings.stderr_handler),
-            ConnectionOptions(
-                name=settings.name,
-                mode=settings.mode,
-                connect_timeout=settings.connect_timeout,
-                max_retries=settings.max_retries,
-                reconnect=settings.reconnect,
-                max_in_flight=settings.max_in_flight,
-            ),
+            settings,
             identity=Identity({"name": "toolyard", "version": __version__}, handlers.capabilities(), level),
             handlers=handlers,
             listeners=self._listeners,
@@ -153,8 +147,8 @@ class Client:
     async def list_tools(self, use_cache: bool | None = None, *, timeout: Timeout = UNSET) -> list[Tool]:
         """The tools that the filter lets through.
 
-        `use_cache`: True takes the list from the cache if it is there, False asks the server, None does as `cache_tools_list` and
-        the server's own hints say.
+        `use_cache`: True takes the list from the cache if it is there, False asks the server, None does as
+        `cache_tools_list` and the server's own hints say.
         """
         default = Use.OURS if self._settings.cache_tools_list else Use.HINTED
         tools = await self._list(TOOLS, use_cache, timeout, default)
@@ -173,8 +167,9 @@ class Client:
     ) -> ToolResult:
         """Call a tool: its answer, or one typed error.
 
-        The tool's own failure is no exception but `result.is_error`. `timeout` covers waiting, connecting, retries and the
-        execution; `idle_timeout` is the longest silence. `retry_safe` says that this call may run twice without harm.
+        The tool's own failure is no exception but `result.is_error`. `timeout` covers waiting, connecting, retries
+        and the execution; `idle_timeout` is the longest silence. `retry_safe` says that this call may run twice
+        without harm.
         """
         settings, now = self._settings, asyncio.get_running_loop().time()
         try:
@@ -259,7 +254,10 @@ class Client:
         """A call failed: if the tool is not on a list that we know, and not on a fresh one, that is why."""
         if not self._lister.complete or name in self._lister.tools:
             return
-        await self._list(TOOLS, False, UNSET, Use.NEVER)
+        try:
+            await self._list(TOOLS, False, UNSET, Use.NEVER)
+        except ToolyardError:
+            return  # the first outcome is the one to tell
         if name not in self._lister.tools:
             visible = [tool.name for tool in self._lister.tools.values() if self._allowed(tool)]
             nearest = tuple(difflib.get_close_matches(name, visible, 3))
@@ -312,7 +310,8 @@ class Client:
         context: Mapping[str, str] | None = None,
         timeout: Timeout = UNSET,
     ) -> Completion:
-        """Suggestions for an argument of a prompt (its name or `Prompt`) or of a template (its URI or `ResourceTemplate`).
+        """Suggestions for an argument of a prompt (its name or `Prompt`) or of a template (its URI or
+        `ResourceTemplate`).
 
         `context` are the arguments that are already filled in. A server that completes nothing gives an empty one.
         """
@@ -362,7 +361,7 @@ class Client:
 
     # ---- what the server sends -------------------------------------------------------------------------------
 
-    def on_notification(self, session: Session, method: str, params: Wire) -> None:
+    def on_notification(self, method: str, params: Wire) -> None:
         """Caches first, then listeners. Called by the connection."""
         change = self._subscriptions.on_notification(method, params)
         if change is not None and change.kind != "resource":

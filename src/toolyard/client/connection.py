@@ -1,7 +1,8 @@
 """One connection to one server, kept alive by one owner task.
 
-The owner alone spawns, shakes hands, waits for the end, reconnects and closes. Callers wait for the outcome of its attempts and
-do their own requests over the channel; a cancelled caller hurts nobody, and a dead server fails its own calls at once.
+The owner alone spawns, shakes hands, waits for the end, reconnects and closes. Callers wait for the outcome of its
+attempts and do their own requests over the channel; a cancelled caller hurts nobody, and a dead server fails its own
+calls at once.
 """
 
 from __future__ import annotations
@@ -13,8 +14,8 @@ import random
 import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, replace
-from typing import Final, Protocol
+from dataclasses import replace
+from typing import Final
 
 from ..errors import (
     AuthError,
@@ -25,6 +26,7 @@ from ..errors import (
     ProtocolError,
     RateLimited,
     RemoteError,
+    StartError,
     ToolyardError,
     TransportError,
     UsageError,
@@ -33,11 +35,13 @@ from ..events import ConnectionCompleted, ConnectionFailed, ConnectionStarted, D
 from ..policy.retry import RetryBudget, call_delay, may_retry, reconnect_delay
 from ..protocol.metadata import with_meta
 from ..transports.channel import PLAIN, Channel, Counters, RequestOptions
-from ..types import ReconnectPolicy, State, Status, Wire
+from ..types import State, Status, Wire
 from .breaker import Breaker
-from .handlers import ASKS_A_PERSON, Handlers
+from .handlers import Handlers
 from .negotiation import Agreement, Identity, negotiate
+from .options import Settings
 from .rounds import in_rounds
+from .session import Observer, Session
 
 log = logging.getLogger("toolyard.client")
 
@@ -57,74 +61,8 @@ TRANSITIONS: Final[dict[State, frozenset[State]]] = {
 """From each state, those that can follow."""
 
 
-class Observer(Protocol):
-    """Who is told what a server sends, and when there is a new connection to it."""
-
-    def on_notification(self, session: Session, method: str, params: Wire) -> None:
-        """A notification, in the order in which it came. Must not raise."""
-        ...
-
-    async def on_connected(self, session: Session) -> None:
-        """A connection was made: restore what the server does not remember. Runs beside the calls."""
-        ...
-
-    def on_disconnected(self) -> None:
-        """The connection is gone, and what it told us may be stale."""
-        ...
-
-
-@dataclass(frozen=True, slots=True)
-class ConnectionOptions:
-    """How a connection behaves."""
-
-    name: str
-    mode: str = "auto"
-    connect_timeout: float | None = 30.0
-    max_retries: int = 3
-    reconnect: ReconnectPolicy = ReconnectPolicy()
-    max_in_flight: int | None = None
-
-
-class Session:
-    """One generation of the connection: a channel and what was agreed on it."""
-
-    def __init__(self, connection: Connection, channel: Channel, generation: int) -> None:
-        self.channel = channel
-        self.generation = generation
-        self.agreement: Agreement
-        self.ended: asyncio.Future[Exception] = asyncio.get_running_loop().create_future()
-        self.takes_requests = True
-        self._connection = connection
-        self._restoring: asyncio.Task[None] | None = None
-
-    def begin(self, agreement: Agreement) -> None:
-        """The server answered."""
-        self.agreement = agreement
-        self.takes_requests = agreement.era.server_asks
-        self._restoring = asyncio.create_task(self._connection.observer.on_connected(self))
-
-    def end(self, reason: Exception) -> None:
-        """It is over."""
-        if not self.ended.done():
-            self.ended.set_result(reason)
-        if self._restoring is not None:
-            self._restoring.cancel()
-
-    async def on_request(self, method: str, params: Wire) -> Wire:
-        """Answer the server; while a person is asked, no deadline passes."""
-        handlers = self._connection.handlers
-        if method in ASKS_A_PERSON:
-            with self.channel.hold():
-                return await handlers.answer(method, params)
-        return await handlers.answer(method, params)
-
-    def on_notification(self, method: str, params: Wire) -> None:
-        """Pass it on."""
-        self._connection.observer.on_notification(self, method, params)
-
-    def on_closed(self, error: Exception) -> None:
-        """The channel ended by itself."""
-        self._connection.note_loss(self, error)
+class Unresponsive(TransportError):
+    """The server lives and does not answer."""
 
 
 class Connection:
@@ -133,7 +71,7 @@ class Connection:
     def __init__(
         self,
         make_channel: Callable[[Counters], Channel],
-        options: ConnectionOptions,
+        options: Settings,
         *,
         identity: Identity,
         handlers: Handlers,
@@ -141,8 +79,8 @@ class Connection:
         observer: Observer,
     ) -> None:
         self.options = options
-        self.handlers = handlers
-        self.observer = observer
+        self._handlers = handlers
+        self._observer = observer
         self.counters = Counters()
         self.generation = 0
         self.status = Status(State.DISCONNECTED, since=time.time())
@@ -159,7 +97,7 @@ class Connection:
         self._closed = False
         self._breaker = Breaker(options.reconnect.max_delay)
         self._budget = RetryBudget()
-        self._slots = asyncio.Semaphore(options.max_in_flight) if options.max_in_flight is not None else None
+        self._slots: asyncio.Semaphore | None = None
         self._silence = (0, 0)
         self._checkup: asyncio.Task[None] | None = None
         self._last_error = ""
@@ -225,7 +163,7 @@ class Connection:
 
         answer = await exchange(params)
         if answer.get("resultType") == "input_required":
-            answer = await in_rounds(exchange, self.handlers.answer, method, params or {}, answer, put_off)
+            answer = await in_rounds(exchange, self._handlers.answer, method, params or {}, answer, put_off)
         kind = answer.get("resultType", "complete")
         if kind != "complete":
             raise ProtocolError(f"the server answered with a result of the unknown type {kind!r}")
@@ -260,7 +198,10 @@ class Connection:
     # ---- health ----------------------------------------------------------------------------------------------
 
     def _note_silence(self, session: Session) -> None:
-        """A deadline passed. Several in a row without any message in between, and the server is asked whether it lives."""
+        """A deadline passed.
+
+        Several in a row without any message in between, and the server is asked whether it lives.
+        """
         times, seen = self._silence
         times = times + 1 if seen == self.counters.received else 1
         self._silence = (times, self.counters.received)
@@ -272,9 +213,7 @@ class Connection:
         try:
             await self.ping(session)
         except TransportError as exc:
-            self.note_loss(
-                session, TransportError(f"the server does not answer any more ({exc.message}); it is restarted")
-            )
+            self._note_loss(session, Unresponsive(f"the server does not answer any more ({exc.message})"))
         except ToolyardError as exc:
             log.debug("%s: an error is an answer too: %s", self.options.name, exc)
             self._recovered(session)
@@ -297,6 +236,9 @@ class Connection:
         loop = asyncio.get_running_loop()
         if self._loop is None or (self._owner is None and self.session is None):
             self._loop = loop
+            self._asked = asyncio.Event()
+            limit = self.options.max_in_flight
+            self._slots = asyncio.Semaphore(limit) if limit is not None else None
         elif self._loop is not loop:
             raise UsageError(
                 f"the client for {self.options.name} belongs to another event loop (or to the process before a fork); "
@@ -370,16 +312,26 @@ class Connection:
                     await self._asked.wait()
 
     async def _live(self, session: Session) -> Exception:
-        """Wait for the session's end, then clear away what is left of it."""
-        hurry = True
+        """Wait for the session's end, then clear away what is left of it.
+
+        A server that does not answer any more gets less time, and so does every server when the loop ends under us.
+        """
+        hurry = not self._stopping
         try:
             reason = await session.ended
-            hurry = False
+            hurry = isinstance(reason, Unresponsive)
             return reason
         finally:
-            self.session = None
+            self._part()
             session.end(ConnectionLost("the connection was closed"))
             await session.channel.close(hurry=hurry and not self._stopping)
+
+    def _part(self) -> None:
+        """The live session is given up by us: from this moment on the status says so."""
+        if self.session is not None:
+            self.session = None
+            self._set(State.DISCONNECTED)
+            self._emit_disconnected("closed by the client")
 
     def _leave(self) -> None:
         """The owner goes: by itself, because it was told to, or because the loop ends."""
@@ -388,11 +340,8 @@ class Connection:
         if self._attempt is not None and not self._attempt.done():
             self._attempt.set_exception(ConnectionLost("the client was disconnected", server=self.options.name))
         self._attempt = None
-        if self.status.state not in (State.FAILED, State.NEEDS_AUTH, State.DISCONNECTED):
-            was_there = self.status.state in (State.CONNECTED, State.DEGRADED)
+        if self.status.state is State.CONNECTING:
             self._set(State.DISCONNECTED)
-            if was_there:
-                self._emit_disconnected("closed by the client")
 
     async def _establish(self) -> Session:
         """One attempt, and its outcome told to all who wait for it."""
@@ -431,47 +380,52 @@ class Connection:
             self._listeners.emit(Reconnected(name, session.generation))
 
     async def _connect(self) -> Session:
-        channel = self._make_channel(self.counters)
-        session = Session(self, channel, self.generation + 1)
         remembered = self.last_agreement.version if self.last_agreement is not None else None
         try:
             async with asyncio.timeout(self.options.connect_timeout):
-                await channel.open(session)
-                agreement = await negotiate(channel, self._identity, mode=self.options.mode, remembered=remembered)
-                if agreement.handshake:
-                    await channel.notify("notifications/initialized")
-        except BaseException as exc:
+                try:
+                    return await self._open(self.options.mode, remembered)
+                except ConnectError as exc:
+                    # Some transports die of a request that the server does not know: no verdict on the server.
+                    if self.options.mode != "auto" or remembered or exc.permanent or isinstance(exc, StartError):
+                        raise
+                    return await self._open("legacy", None)
+        except TimeoutError as exc:
+            if isinstance(exc, ToolyardError):
+                raise
+            raise self._no_answer() from None
+
+    async def _open(self, mode: str, remembered: str | None) -> Session:
+        channel = self._make_channel(self.counters)
+        session = Session(
+            channel, self.generation + 1, handlers=self._handlers, observer=self._observer, on_loss=self._note_loss
+        )
+        try:
+            await channel.open(session)
+            agreement = await negotiate(channel, self._identity, mode=mode, remembered=remembered)
+            if agreement.handshake:
+                await channel.notify("notifications/initialized")
+        except BaseException as exc:  # noqa: BLE001  # a cancelled attempt leaves nothing behind either
             await channel.close(hurry=True)
-            raise self._why(exc) from (exc.__cause__ if isinstance(exc, TransportError) else exc)
+            raise _connect_error(exc) from (exc.__cause__ if isinstance(exc, TransportError) else exc)
         session.begin(agreement)
         return session
 
-    def _why(self, exc: BaseException) -> BaseException:
-        """The error of an attempt, in the words of somebody who wanted to connect."""
-        if isinstance(exc, OutcomeUnknown | ConnectionLost) and isinstance(exc.__cause__, ToolyardError):
-            return exc.__cause__
-        if isinstance(exc, OutcomeUnknown | ConnectionLost):
-            return ConnectError(f"the connection ended before the server answered: {exc.__cause__ or exc}")
-        if isinstance(exc, RemoteError):
-            return ConnectError(f"the server refused to connect: {exc.message} [{exc.code}]", permanent=True)
-        if isinstance(exc, TimeoutError) and not isinstance(exc, ToolyardError):
-            noise = (
-                ""
-                if not self.counters.garbage
-                else (
-                    f"; its stdout had {self.counters.garbage} lines that are no messages: "
-                    "a server may write nothing but MCP there, logs go to stderr"
-                )
-            )
-            return ConnectError(
-                f"the server did not answer within connect_timeout={self.options.connect_timeout} s{noise}; "
-                "is it an MCP server, and is it only slow to start? then raise connect_timeout"
-            )
-        return exc
+    def _no_answer(self) -> ConnectError:
+        noise = (
+            f"; its stdout had {self.counters.garbage} lines that are no messages: "
+            "a server may write nothing but MCP there, logs go to stderr"
+            if self.counters.garbage
+            else ""
+        )
+        return ConnectError(
+            f"the server did not answer within connect_timeout={self.options.connect_timeout} s{noise}; "
+            "is it an MCP server, and is it only slow to start? then raise connect_timeout"
+        )
 
     # ---- the end ---------------------------------------------------------------------------------------------
 
-    def note_loss(self, session: Session, error: Exception) -> None:
+    def _note_loss(self, session: Session, error: Exception) -> None:
         """The session has ended by itself. From this moment on calls go the way of a new connection."""
         session.end(error)
         if self.session is not session:
@@ -484,11 +438,14 @@ class Connection:
         self._emit_disconnected(str(error))
 
     def _emit_disconnected(self, reason: str) -> None:
-        self.observer.on_disconnected()
+        self._observer.on_disconnected()
         self._listeners.emit(Disconnected(self.options.name, reason))
 
     async def disconnect(self) -> None:
-        """Let go of the connection; the next call makes a new one. Nothing is left behind, also if we are cancelled here."""
+        """Let go of the connection.
+
+        The next call makes a new one. Nothing is left behind, also if we are cancelled here.
+        """
         owner = self._owner
         if owner is None:
             if self.status.state is not State.DISCONNECTED:
@@ -496,6 +453,7 @@ class Connection:
             return
         if not self._stopping:
             self._stopping = True
+            self._part()
             owner.cancel()
         if self._checkup is not None:
             self._checkup.cancel()
@@ -516,6 +474,17 @@ class Connection:
         if before is not state and state not in TRANSITIONS[before]:
             raise AssertionError(f"{before} cannot become {state}")
         self.status = Status(state, reason, time.time())
+
+
+def _connect_error(exc: BaseException) -> BaseException:
+    """The error of an attempt, in the words of somebody who wanted to connect."""
+    if isinstance(exc, OutcomeUnknown | ConnectionLost):
+        if isinstance(exc.__cause__, ConnectError):
+            return exc.__cause__
+        return ConnectError(f"the connection ended before the server answered: {exc.__cause__ or exc}")
+    if isinstance(exc, RemoteError):
+        return ConnectError(f"the server refused to connect: {exc.message} [{exc.code}]", permanent=True)
+    return exc
 
 
 def _retrieve(future: asyncio.Future[Session]) -> None:

@@ -22,8 +22,8 @@ SamplingHandler = Callable[[SamplingRequest], Awaitable[str | Wire] | str | Wire
 ElicitationHandler = Callable[
     [ElicitRequest], Awaitable[ElicitResult | Wire | bool | None] | ElicitResult | Wire | bool | None
 ]
-"""Gives the person's answer: an `ElicitResult`, a dict (accepted with this content), True or False (accepted or declined),
-None (cancelled)."""
+"""Gives the person's answer: an `ElicitResult`, a dict (accepted with this content), True or False (accepted or
+declined), None (cancelled)."""
 
 Root = str | os.PathLike[str] | Wire
 Roots = Iterable[Root] | Callable[[], Awaitable[Iterable[Root]] | Iterable[Root]]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from dataclasses import dataclass
 
-from ..errors import ConnectError, RemoteError
+from ..errors import ConnectError, ProtocolError, RemoteError
 from ..protocol import eras
 from ..protocol.eras import Era
 from ..protocol.metadata import stamp, with_meta
@@ -61,20 +61,21 @@ async def _probe(channel: Channel, identity: Identity) -> Agreement:
             return await _whichever_answers(discovery, asyncio.create_task(_initialize(channel, identity)))
         try:
             return discovery.result()
-        except RemoteError:  # not the words of a modern server
+        except (RemoteError, ProtocolError):  # not the words of a modern server
             return await _initialize(channel, identity)
     finally:
         await _dismiss(discovery)
 
 
 async def _whichever_answers(discovery: asyncio.Task[Agreement], handshake: asyncio.Task[Agreement]) -> Agreement:
-    # A modern server refuses `initialize`, an old one `server/discover`: a refusal is no verdict while the other one waits.
+    # A modern server refuses `initialize`, an old one `server/discover`: a refusal is no verdict while the other one
+    # waits.
     waiting = {discovery, handshake}
     try:
         while True:
             done, waiting = await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
             for task in done:
-                if not waiting or not isinstance(task.exception(), RemoteError):
+                if not waiting or not isinstance(task.exception(), RemoteError | ProtocolError):
                     return task.result()
     finally:
         await _dismiss(handshake)
@@ -90,7 +91,9 @@ async def _discover(channel: Channel, identity: Identity, version: str) -> Agree
     try:
         answer = await channel.request("server/discover", with_meta(None, mark), options=RequestOptions())
         offered = answer.get("supportedVersions")
-        chosen = eras.choose(offered if isinstance(offered, list) else [version])
+        if not isinstance(offered, list):
+            raise ProtocolError("server/discover was answered without supportedVersions")
+        chosen = eras.choose(offered)
     except RemoteError as exc:
         if exc.code not in eras.MODERN_ERRORS:
             raise

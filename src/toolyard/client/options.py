@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Callable, Collection
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 from typing import Any, Literal, TypedDict
 
 from ..errors import ConfigError
@@ -46,7 +46,9 @@ class ClientOptions(TypedDict, total=False):
     tool_filter: AnyFilter | None
     """Which tools are listed and may be called."""
     clean_arguments: CleanArguments
-    """`schema` (default) removes only what the tool's schema refuses, `always` all nulls and empties, `never` nothing."""
+    """`schema` (default) removes only what the tool's schema refuses, `always` all nulls and empties, `never` nothing.
+
+    """
     retry_safe: bool | Collection[str]
     """Tools, or all of them, that may run twice without harm."""
     trusted: bool
@@ -80,7 +82,7 @@ class Settings:
     execution_timeout: float | None = 30.0
     idle_timeout: float | None = None
     max_retries: int = 3
-    reconnect: ReconnectPolicy = ReconnectPolicy()
+    reconnect: ReconnectPolicy = field(default_factory=ReconnectPolicy)
     max_in_flight: int | None = None
     cache_tools_list: bool = False
     tool_filter: AnyFilter | None = None
@@ -110,7 +112,7 @@ class Settings:
 
 def resolve(config: object, name: str, given: ClientOptions) -> Settings:
     """Keyword over config over default."""
-    known = [field.name for field in fields(Settings)]
+    known = [each.name for each in fields(Settings)]
     for key in given:
         if key not in known:
             nearest = difflib.get_close_matches(key, known, 1)

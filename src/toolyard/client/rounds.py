@@ -38,7 +38,7 @@ async def in_rounds(
             again["inputResponses"] = await _answer_all(answer, requests)
             on_asked(asyncio.get_running_loop().time() - began)
         else:
-            await asyncio.sleep(random.uniform(*BACK_OFF))
+            await asyncio.sleep(random.uniform(*BACK_OFF))  # noqa: S311  # jitter, no secret
         if state is not None:
             again["requestState"] = state
         said = await exchange(again)

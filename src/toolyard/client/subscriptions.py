@@ -1,7 +1,7 @@
 """Changes at the server: what was asked for, asked for again after each reconnect, and given to who waits for it.
 
-Handshake era: `resources/subscribe` per URI, list changes come by themselves. Modern era: one `subscriptions/listen` with the union
-of all wishes; when they change, a new one is opened and acknowledged before the old one is let go.
+Handshake era: `resources/subscribe` per URI, list changes come by themselves. Modern era: one `subscriptions/listen`
+with the union of all wishes; when they change, a new one is opened and acknowledged before the old one is let go.
 """
 
 from __future__ import annotations
@@ -16,7 +16,8 @@ from ..errors import ConnectionLost, ToolyardError, UsageError
 from ..protocol.metadata import subscription_of, with_meta
 from ..transports.channel import RequestOptions
 from ..types import Change, Wire
-from .connection import Connection, Session
+from .connection import Connection
+from .session import Session
 
 log = logging.getLogger("toolyard.client")
 
@@ -30,7 +31,8 @@ BACKLOG: Final = 10_000
 
 
 class Changes:
-    """The changes of one `listen`, as they come: `async with client.listen(...) as changes: async for change in changes`.
+    """The changes of one `listen`, as they come: `async with client.listen(...) as changes: async for change in
+    changes`.
 
     It lives through reconnects: what may have been missed meanwhile is told as one change each.
     """
@@ -160,7 +162,10 @@ class Subscriptions:
     # ---- what the server must be told again ------------------------------------------------------------------
 
     async def restore(self, session: Session) -> None:
-        """On a new connection: ask for everything again, then tell the listeners that they may have missed something."""
+        """On a new connection.
+
+        Ask for everything again, then tell the listeners that they may have missed something.
+        """
         method = session.agreement.era.subscribe_method
         wanted = [uri for uri, count in self._uris.items() if count > 0]
         try:

@@ -8,49 +8,30 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any, Protocol
+from typing import Any
 
 from ..types import ToolResult
 
 
-class Span(Protocol):
-    """One call, as its observers see it."""
+class Span:
+    """One call, as its observers see it; without OpenTelemetry, nobody."""
 
-    def meta(self) -> dict[str, str]:
-        """What rides on the request, so that the server can go on with the trace."""
-        ...
-
-    def result(self, result: ToolResult) -> None:
-        """The tool answered."""
-        ...
-
-
-class _NoSpan:
-    def meta(self) -> dict[str, str]:
-        return {}
-
-    def result(self, result: ToolResult) -> None:
-        return
-
-
-class _OtelSpan:
-    def __init__(self, api: Any, span: Any) -> None:
+    def __init__(self, api: Any = None, span: Any = None) -> None:
         self._api = api
         self._span = span
 
     def meta(self) -> dict[str, str]:
+        """What rides on the request, so that the server can go on with the trace."""
         carrier: dict[str, str] = {}
         propagate = sys.modules.get("opentelemetry.propagate")
-        if propagate is not None:
+        if self._span is not None and propagate is not None:
             propagate.inject(carrier)
         return carrier
 
     def result(self, result: ToolResult) -> None:
-        if result.is_error:
+        """The tool answered."""
+        if self._span is not None and result.is_error:
             self._span.set_status(self._api.StatusCode.ERROR, "the tool reported an error")
-
-
-_NO_SPAN = _NoSpan()
 
 
 def tracing() -> bool:
@@ -63,7 +44,7 @@ def call_span(server: str, tool: str) -> Iterator[Span]:
     """The span of one tool call; errors are recorded on it by the api itself."""
     api: Any = sys.modules.get("opentelemetry.trace")
     if api is None:
-        yield _NO_SPAN
+        yield Span()
         return
     attributes = {
         "mcp.method.name": "tools/call",
@@ -73,4 +54,4 @@ def call_span(server: str, tool: str) -> Iterator[Span]:
     }
     tracer = api.get_tracer("toolyard")
     with tracer.start_as_current_span(f"tools/call {tool}", kind=api.SpanKind.CLIENT, attributes=attributes) as span:
-        yield _OtelSpan(api, span)
+        yield Span(api, span)

@@ -132,9 +132,9 @@ def _timeout(key: str, value: Any) -> float | None:
     raise wrong(key, "a positive number of seconds, or None for no time-out", value)
 
 
-def _count(key: str, value: Any) -> int:
-    if not _is_whole(value) or value < 0:
-        raise wrong(key, "a whole number, 0 or more", value)
+def _attempts(key: str, value: Any) -> int:
+    if not _is_whole(value) or value < 1:
+        raise wrong(key, "a whole number of attempts, 1 or more", value)
     return int(value)
 
 
@@ -150,7 +150,8 @@ def _reconnect(key: str, value: Any) -> ReconnectPolicy:
     values = asdict(value) if isinstance(value, ReconnectPolicy) else dict(value)
     check_known(values, [f.name for f in fields(ReconnectPolicy)], f"{key}.")
     policy = ReconnectPolicy(**values)
-    _count(f"{key}.max_retries", policy.max_retries)
+    if not _is_whole(policy.max_retries) or policy.max_retries < 0:
+        raise wrong(f"{key}.max_retries", "a whole number, 0 or more", policy.max_retries)
     for name, most in (("base_delay", 1e9), ("max_delay", 1e9), ("jitter_factor", 1.0)):
         delay = getattr(policy, name)
         if not _is_number(delay) or not 0 <= delay <= most:
@@ -209,7 +210,7 @@ CHECKS: dict[str, Callable[[str, Any], Any]] = {
     "discovery_timeout": _timeout,
     "execution_timeout": _timeout,
     "idle_timeout": _timeout,
-    "max_retries": _count,
+    "max_retries": _attempts,
     "reconnect": _reconnect,
     "max_in_flight": _max_in_flight,
     "lifecycle": _one_of("singleton", "transient"),

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import MISSING, Field, asdict, dataclass, field, fields
 from enum import StrEnum
@@ -124,12 +123,13 @@ class StdioServer(_Server):
     """A program on this machine that speaks through its standard input and output.
 
     `env` is added to the few variables that a child gets; the rest of this process's environment stays here.
+    A `Path` is taken as its text, here and in the other configs.
     """
 
     command: str
     args: Sequence[str] = ()
     env: Mapping[str, str] | None = field(default=None, kw_only=True)
-    cwd: str | os.PathLike[str] | None = field(default=None, kw_only=True)
+    cwd: str | None = field(default=None, kw_only=True)
 
     _kinds = (TransportType.STDIO,)
 
@@ -148,8 +148,8 @@ class _WebServer(_Server):
 
     url: str
     headers: Mapping[str, HeaderValue] | None = field(default=None, kw_only=True)
-    ca: str | os.PathLike[str] | None = field(default=None, kw_only=True)
-    client_cert: str | os.PathLike[str] | tuple[str, str] | None = field(default=None, kw_only=True)
+    ca: str | None = field(default=None, kw_only=True)
+    client_cert: str | tuple[str, str] | None = field(default=None, kw_only=True)
     proxy: str | None = field(default=None, kw_only=True)
     verify: bool = field(default=True, kw_only=True)
 

@@ -1,7 +1,7 @@
 """The two eras of the protocol, as tables.
 
-Handshake era (2024-11-05 to 2025-11-25): `initialize` opens a session, both sides may ask. Modern era (2026-07-28): no session,
-each request says who asks and in which version, and only the client asks.
+Handshake era (2024-11-05 to 2025-11-25): `initialize` opens a session, both sides may ask. Modern era (2026-07-28):
+no session, each request says who asks and in which version, and only the client asks.
 """
 
 from __future__ import annotations

@@ -71,7 +71,8 @@ class Channel(Protocol):
         ...
 
     async def request(self, method: str, params: Wire | None, *, options: RequestOptions = PLAIN) -> Wire:
-        """One request, one outcome: the result, `RemoteError`, `ProtocolError`, or a `TransportError` with a true `sent`.
+        """One request, one outcome: the result, `RemoteError`, `ProtocolError`, or a `TransportError` with a true
+        `sent`.
 
         `params` belong to the channel from here on.
         """

@@ -2,7 +2,8 @@
 
 What a callable may give: an async context manager, an awaitable, or at once one of
 - a `MessageStream`;
-- a pair `(read, write)` of streams, or 1.x's triple with a function for the session id, whose items are the SDK's `SessionMessage`s.
+- a pair `(read, write)` of streams, or 1.x's triple with a function for the session id, whose items are the SDK's
+  `SessionMessage`s.
 """
 
 from __future__ import annotations
@@ -85,7 +86,10 @@ class StreamPair:
 
 
 def _wrapper() -> Callable[[Message], Any]:
-    """How a dict becomes what the SDK's streams carry. Whoever made such a stream has loaded the SDK, so its classes are there."""
+    """How a dict becomes what the SDK's streams carry.
+
+    Whoever made such a stream has loaded the SDK, so its classes are there.
+    """
     module = sys.modules.get("mcp.shared.message")
     if module is None:
         return lambda message: message

@@ -1,7 +1,8 @@
 """The guard: a small shell process that outlives us by a moment, to end our servers if we are killed.
 
-It holds the reading end of a pipe and a list of process groups. The kernel closes our end however we die, `kill -9` included; then
-the guard ends every group on its list. It is started with the first server, once for a process, and is nobody's child.
+It holds the reading end of a pipe and a list of process groups. The kernel closes our end however we die, `kill -9`
+included; then the guard ends every group on its list. It is started with the first server, once for a process, and is
+nobody's child.
 """
 
 from __future__ import annotations

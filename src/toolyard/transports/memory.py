@@ -98,8 +98,8 @@ class _Letter:
 
 
 class MessageLink:
-    """A link over a `MessageStream`. One task opens it, waits, and closes it: somebody else's context manager must not be
-    entered in one task and left in another."""
+    """A link over a `MessageStream`. One task opens it, waits, and closes it: somebody else's context manager must
+    not be entered in one task and left in another."""
 
     def __init__(self, connect: Callable[[], AbstractAsyncContextManager[MessageStream]]) -> None:
         self._connect = connect
@@ -151,7 +151,7 @@ class MessageLink:
                     for part in parts:
                         part.cancel()
                     await asyncio.gather(*parts, return_exceptions=True)
-        except Exception as exc:
+        except Exception as exc:  # noqa: BLE001  # somebody else's code: whatever it raises is the reason
             if not opened.done():
                 opened.set_exception(_connect_error(exc))
                 return

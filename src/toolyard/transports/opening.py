@@ -32,7 +32,7 @@ def target_of(server: Any) -> Target:
         )
     if isinstance(server, Mapping | os.PathLike):
         raise ConfigError(
-            f"a {type(server).__name__} is not one server; for a settings file or an mcpServers dict use Hub.from_config(...)",
+            f"a {type(server).__name__} is not one server; for a settings file or its dict use Hub.from_config(...)",
             key="server",
             expected="a server config, URL, ToolServer or transport callable",
         )
@@ -53,7 +53,7 @@ def open_channel(target: Target, counters: Counters, on_stderr: Callable[[str], 
         return StreamChannel(StdioLink(target, on_stderr=on_stderr), counters)
     if isinstance(target, HttpServer | SseServer):
         raise ConnectError(
-            f"{target.transport_type} servers cannot be reached by this version yet; stdio servers and own transports can",
+            f"this version cannot reach {target.transport_type} servers yet; stdio servers and own transports it can",
             permanent=True,
         )
     if isinstance(target, ChannelSource):

@@ -225,7 +225,7 @@ def _start_error(command: str, cwd: str | os.PathLike[str] | None, exc: Exceptio
     if cwd is not None and not os.path.isdir(cwd):
         text = f"the working directory {os.fspath(cwd)!r} does not exist; check `cwd`"
     elif isinstance(exc, FileNotFoundError):
-        text = f"command not found: {command!r}; install it, or give its full path (a server sees only our PATH and its own `env`)"
+        text = f"command not found: {command!r}; install it, or give its full path (PATH is ours unless `env` has one)"
     elif isinstance(exc, PermissionError):
         text = f"{command!r} may not be executed; check the file's permissions"
     else:

@@ -9,7 +9,7 @@ import os
 from collections import deque
 from collections.abc import Callable
 
-from ..config import StdioServer
+from ..config import MASK, StdioServer
 from ..errors import ProtocolError, StartError
 from ..events import Delivery
 from ..protocol import jsonrpc
@@ -29,6 +29,10 @@ LAST_WORDS = 0.08
 """Seconds between the end of stdout and the end of the process, or the other way round, to learn of both."""
 
 
+MASKED_FROM = 4
+"""Characters from which on a variable's value can be a secret; shorter ones are switches and numbers."""
+
+
 class _Line:
     """A line on its way out."""
 
@@ -42,8 +46,9 @@ class _Line:
 class StdioLink:
     """Owns the child. Bytes go straight between its pipes and us on the loop's callbacks; no task, no stream objects.
 
-    asyncio's own transports keep what they could not write and send it later, when the caller has long been told that it was
-    not sent. So the queue is ours, and a line leaves it only with the system call that hands over its first byte.
+    asyncio's own transports keep what they could not write and send it later, when the caller has long been told that
+    it was not sent. So the queue is ours, and a line leaves it only with the system call that hands over its first
+    byte.
     """
 
     def __init__(self, server: StdioServer, *, on_stderr: Callable[[str], object] | None = None) -> None:
@@ -83,7 +88,10 @@ class StdioLink:
     # ---- out -------------------------------------------------------------------------------------------------
 
     def send(self, message: Message) -> Ticket:
-        """Queue a line. The first of a turn of the loop is written at once, the others of that turn together after it."""
+        """Queue a line.
+
+        The first of a turn of the loop is written at once, the others of that turn together after it.
+        """
         line = _Line(jsonrpc.encode(message) + b"\n")
         if not self._writable:
             return line
@@ -219,7 +227,7 @@ class StdioLink:
                 text = line.decode("utf-8", "replace").rstrip("\r")
                 if self._on_stderr is not None:
                     self._on_stderr(text)
-                stderr_log.debug("%s: %s", self._server.server_identifier, one_line(text))
+                stderr_log.debug("%s: %s", self._server.server_identifier, self._masked(one_line(text)))
 
     # ---- the end ---------------------------------------------------------------------------------------------
 
@@ -250,12 +258,22 @@ class StdioLink:
             what = f"the server's process was ended by signal {-code}"
         else:
             what = f"the server's process ended with exit code {code}"
-        stderr = self._process.tail.text()
+        stderr = self._masked(self._process.tail.text())
         tail = one_line(stderr[-500:], 500)
         return StartError(f"{what}; stderr: {tail}" if tail else what, exit_code=code, stderr=stderr)
 
+    def _masked(self, text: str) -> str:
+        """Servers like to print their settings when they fail; what we gave them as a secret stays one."""
+        for value in (self._server.env or {}).values():
+            if len(value) >= MASKED_FROM:
+                text = text.replace(value, MASK)
+        return text
+
     async def close(self, *, hurry: bool) -> None:
-        """Flush, then end the child and its group. Its stdout is drained meanwhile, or a full pipe would keep it alive."""
+        """Flush, then end the child and its group.
+
+        Its stdout is drained meanwhile, or a full pipe would keep it alive.
+        """
         if self._stdin_fd < 0 or self._closing:
             return
         if self._writable and (self._queue or self._rest is not None) and not hurry:

@@ -308,7 +308,10 @@ class StreamChannel:
             self._link.send(reply)
 
     def on_garbage(self, error: ProtocolError, head: bytes) -> None:
-        """Count it. If it was meant as an answer, its caller need not wait; if there is no end to it, end it ourselves."""
+        """Count it.
+
+        If it was meant as an answer, its caller need not wait; if there is no end to it, end it ourselves.
+        """
         self.counters.garbage += 1
         self._garbage_in_a_row += 1
         if self._garbage_in_a_row == 1:

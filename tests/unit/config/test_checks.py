@@ -36,7 +36,7 @@ WRONG: list[tuple[str, dict[str, Any]]] = [
     ("execution_timeout", {"execution_timeout": True}),
     ("idle_timeout", {"idle_timeout": float("nan")}),
     ("idle_timeout", {"idle_timeout": float("inf")}),
-    ("max_retries", {"max_retries": -1}),
+    ("max_retries", {"max_retries": 0}),
     ("max_retries", {"max_retries": 1.5}),
     ("max_in_flight", {"max_in_flight": 0}),
     ("max_in_flight", {"max_in_flight": True}),

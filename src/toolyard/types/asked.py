@@ -1,0 +1,84 @@
+"""What servers ask and tell."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from .wire import FromWire, Wire, object_of, objects_of, text_of
+
+
+@dataclass(frozen=True, slots=True)
+class SamplingRequest(FromWire):
+    """A server asks for a completion by the client's model."""
+
+    messages: tuple[Wire, ...] = field(hash=False)
+    system_prompt: str | None = None
+    max_tokens: int | None = None
+    raw: Wire = field(default_factory=dict, repr=False, compare=False)
+
+    @classmethod
+    def from_wire(cls, raw: Wire) -> SamplingRequest:
+        """Read the params of `sampling/createMessage`."""
+        return cls(tuple(objects_of(raw.get("messages"))), raw.get("systemPrompt"), raw.get("maxTokens"), raw)
+
+    @property
+    def text(self) -> str:
+        """All text of the messages, joined by newlines."""
+        contents = (m.get("content") for m in self.messages)
+        blocks = (b for c in contents for b in (c if isinstance(c, list) else [c]) if isinstance(b, dict))
+        return "\n".join(text_of(b.get("text")) for b in blocks if b.get("type") == "text")
+
+
+@dataclass(frozen=True, slots=True)
+class ElicitRequest(FromWire):
+    """A server asks the person: to fill in a form (`schema`), or to visit `url`, which is never fetched by us."""
+
+    message: str
+    schema: Wire = field(default_factory=dict, hash=False)
+    mode: str = "form"
+    url: str | None = None
+    raw: Wire = field(default_factory=dict, repr=False, compare=False)
+
+    @classmethod
+    def from_wire(cls, raw: Wire) -> ElicitRequest:
+        """Read the params of `elicitation/create`; no mode means a form."""
+        return cls(
+            text_of(raw.get("message")),
+            object_of(raw.get("requestedSchema")),
+            raw.get("mode") or "form",
+            raw.get("url"),
+            raw,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class ElicitResult:
+    """The person's answer."""
+
+    action: Literal["accept", "decline", "cancel"]
+    content: Wire | None = field(default=None, hash=False)
+
+    def to_wire(self) -> Wire:
+        """The answer as the protocol writes it."""
+        wire: Wire = {"action": self.action}
+        if self.action == "accept" and self.content is not None:
+            wire["content"] = self.content
+        return wire
+
+
+@dataclass(frozen=True, slots=True)
+class LogMessage:
+    """A line that the server logs for us."""
+
+    level: str
+    data: Any = None
+    logger: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """Something changed at the server: a list (`tools`, `prompts`, `resources`), or the one `resource` at `uri`."""
+
+    kind: Literal["tools", "prompts", "resources", "resource"]
+    uri: str | None = None

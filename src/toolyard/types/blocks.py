@@ -1,0 +1,160 @@
+"""Content blocks: what results, prompts and resources are made of."""
+
+from __future__ import annotations
+
+import binascii
+from base64 import b64decode, b64encode
+from dataclasses import dataclass, field
+from typing import Any
+
+from .wire import Wire, text_of
+
+
+@dataclass(frozen=True, slots=True)
+class Text:
+    """A block of text."""
+
+    text: str
+    raw: Wire = field(default_factory=dict, repr=False, compare=False)
+
+    def to_wire(self) -> Wire:
+        """The block as the protocol writes it."""
+        return self.raw or {"type": "text", "text": self.text}
+
+
+@dataclass(frozen=True, slots=True)
+class Image:
+    """A picture: its bytes and its MIME type."""
+
+    data: bytes = field(repr=False)
+    mime_type: str = "image/png"
+    raw: Wire = field(default_factory=dict, repr=False, compare=False)
+
+    def to_wire(self) -> Wire:
+        """The block as the protocol writes it."""
+        return self.raw or {"type": "image", "data": b64encode(self.data).decode(), "mimeType": self.mime_type}
+
+
+@dataclass(frozen=True, slots=True)
+class Audio:
+    """A sound: its bytes and its MIME type."""
+
+    data: bytes = field(repr=False)
+    mime_type: str = "audio/wav"
+    raw: Wire = field(default_factory=dict, repr=False, compare=False)
+
+    def to_wire(self) -> Wire:
+        """The block as the protocol writes it."""
+        return self.raw or {"type": "audio", "data": b64encode(self.data).decode(), "mimeType": self.mime_type}
+
+
+@dataclass(frozen=True, slots=True)
+class ResourceLink:
+    """A pointer to a resource that can be read from the same server."""
+
+    uri: str
+    name: str = ""
+    mime_type: str | None = None
+    description: str = ""
+    raw: Wire = field(default_factory=dict, repr=False, compare=False)
+
+    def to_wire(self) -> Wire:
+        """The block as the protocol writes it."""
+        if self.raw:
+            return self.raw
+        wire: Wire = {"type": "resource_link", "uri": self.uri, "name": self.name or self.uri}
+        if self.mime_type:
+            wire["mimeType"] = self.mime_type
+        if self.description:
+            wire["description"] = self.description
+        return wire
+
+
+@dataclass(frozen=True, slots=True)
+class ResourceContent:
+    """One piece of a resource: `text`, or `blob` when it is binary."""
+
+    uri: str
+    mime_type: str | None = None
+    text: str | None = None
+    blob: bytes | None = field(default=None, repr=False)
+    raw: Wire = field(default_factory=dict, repr=False, compare=False)
+
+    @classmethod
+    def from_wire(cls, raw: Wire) -> ResourceContent:
+        """Read one entry of `contents`; base64 that does not decode leaves `blob` empty, `raw` whole."""
+        text, blob = raw.get("text"), raw.get("blob")
+        return cls(
+            uri=text_of(raw.get("uri")),
+            mime_type=raw.get("mimeType"),
+            text=text if isinstance(text, str) else None,
+            blob=_decoded(blob) if isinstance(blob, str) else None,
+            raw=raw,
+        )
+
+    def to_wire(self) -> Wire:
+        """The piece as the protocol writes it."""
+        if self.raw:
+            return self.raw
+        wire: Wire = {"uri": self.uri}
+        if self.mime_type:
+            wire["mimeType"] = self.mime_type
+        if self.blob is not None:
+            wire["blob"] = b64encode(self.blob).decode()
+        else:
+            wire["text"] = self.text or ""
+        return wire
+
+
+@dataclass(frozen=True, slots=True)
+class EmbeddedResource:
+    """A resource that travels inside of a result."""
+
+    resource: ResourceContent
+    raw: Wire = field(default_factory=dict, repr=False, compare=False)
+
+    def to_wire(self) -> Wire:
+        """The block as the protocol writes it."""
+        return self.raw or {"type": "resource", "resource": self.resource.to_wire()}
+
+
+@dataclass(frozen=True, slots=True)
+class UnknownBlock:
+    """A block that this version does not know or that is malformed: kept as it came."""
+
+    type: str
+    raw: Wire = field(default_factory=dict, repr=False, compare=False)
+
+    def to_wire(self) -> Wire:
+        """The block as it came."""
+        return self.raw
+
+
+Block = Text | Image | Audio | ResourceLink | EmbeddedResource | UnknownBlock
+
+
+def _decoded(data: str) -> bytes | None:
+    try:
+        return b64decode(data)
+    except (binascii.Error, ValueError):
+        return None
+
+
+def block_from_wire(raw: Any) -> Block:
+    """One content block; what cannot be understood becomes an `UnknownBlock`, never nothing."""
+    if not isinstance(raw, dict):
+        return UnknownBlock("", {"value": raw})
+    kind = raw.get("type")
+    if kind == "text" and isinstance(raw.get("text"), str):
+        return Text(raw["text"], raw)
+    if kind in ("image", "audio") and isinstance(raw.get("data"), str):
+        data = _decoded(raw["data"])
+        if data is not None:
+            return (Image if kind == "image" else Audio)(data, text_of(raw.get("mimeType")), raw)
+    if kind == "resource_link" and isinstance(raw.get("uri"), str):
+        return ResourceLink(
+            raw["uri"], text_of(raw.get("name")), raw.get("mimeType"), text_of(raw.get("description")), raw
+        )
+    if kind == "resource" and isinstance(raw.get("resource"), dict):
+        return EmbeddedResource(ResourceContent.from_wire(raw["resource"]), raw)
+    return UnknownBlock(text_of(kind), raw)

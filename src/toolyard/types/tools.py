@@ -1,0 +1,143 @@
+"""Tools and what they answer."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Any
+
+from ..errors import ToolFailed
+from .blocks import Block, Text, block_from_wire
+from .wire import UNSET, FromWire, Wire, object_of, text_of
+
+
+@dataclass(frozen=True, slots=True)
+class Tool(FromWire):
+    """A tool as its server describes it.
+
+    In a hub, `name` is the qualified name and `original_name` the server's own.
+    """
+
+    name: str
+    title: str | None = None
+    description: str = ""
+    input_schema: Wire = field(default_factory=dict, hash=False)
+    output_schema: Wire | None = field(default=None, hash=False)
+    annotations: Wire = field(default_factory=dict, hash=False)
+    meta: Wire = field(default_factory=dict, hash=False)
+    server: str | None = None
+    original_name: str | None = None
+    raw: Wire = field(default_factory=dict, repr=False, compare=False)
+
+    @classmethod
+    def from_wire(cls, raw: Wire) -> Tool:
+        """Read an entry of a tools list; a tool without a name gets an empty one."""
+        output = raw.get("outputSchema")
+        return cls(
+            name=text_of(raw.get("name")),
+            title=raw.get("title"),
+            description=text_of(raw.get("description")),
+            input_schema=object_of(raw.get("inputSchema")),
+            output_schema=output if isinstance(output, dict) else None,
+            annotations=object_of(raw.get("annotations")),
+            meta=object_of(raw.get("_meta")),
+            raw=raw,
+        )
+
+    @property
+    def wraps_result(self) -> bool:
+        """Whether a scalar result travels inside of `{"result": ...}`, as the output schema marks it."""
+        return self.output_schema is not None and any(self.output_schema.get(mark) is True for mark in _WRAP_MARKS)
+
+
+_WRAP_MARKS = ("x-toolyard-wrap-result", "x-fastmcp-wrap-result")
+
+
+class ToolResult:
+    """What a tool answered. Blocks are parsed when they are looked at; nothing is dropped.
+
+    `elapsed` is the time of the whole call in seconds, waiting and retries included.
+    """
+
+    __slots__ = ("_content", "_wrapped", "elapsed", "raw")
+
+    def __init__(self, raw: Wire, *, elapsed: float = 0.0, wrapped: bool = False) -> None:
+        self.raw = raw
+        self.elapsed = elapsed
+        self._wrapped = wrapped
+        self._content: tuple[Block, ...] | None = None
+
+    @classmethod
+    def from_text(cls, text: str, *, is_error: bool = False) -> ToolResult:
+        """A result of one block of text."""
+        return cls.from_blocks([Text(text)], is_error=is_error)
+
+    @classmethod
+    def from_error(cls, message: str) -> ToolResult:
+        """A tool's own error, which a model can read and mend."""
+        return cls.from_text(message, is_error=True)
+
+    @classmethod
+    def from_blocks(cls, blocks: Iterable[Block], *, data: Any = UNSET, is_error: bool = False) -> ToolResult:
+        """A result of any blocks, with structured data beside them if given."""
+        raw: Wire = {"content": [block.to_wire() for block in blocks]}
+        if data is not UNSET:
+            raw["structuredContent"] = data
+        if is_error:
+            raw["isError"] = True
+        return cls(raw)
+
+    @property
+    def content(self) -> tuple[Block, ...]:
+        """Every block, in order."""
+        if self._content is None:
+            blocks = self.raw.get("content")
+            self._content = tuple(map(block_from_wire, blocks)) if isinstance(blocks, list) else ()
+        return self._content
+
+    @property
+    def text(self) -> str:
+        """All text blocks, joined by newlines."""
+        return "\n".join(block.text for block in self.content if isinstance(block, Text))
+
+    @property
+    def has_data(self) -> bool:
+        """Whether structured data came; `data` may be a null that means something."""
+        return "structuredContent" in self.raw
+
+    @property
+    def data(self) -> Any:
+        """The structured data, a wrapped scalar unwrapped; None if there is none."""
+        data = self.raw.get("structuredContent")
+        if isinstance(data, dict) and data.keys() == {"result"} and (self._wrapped or self._marked_as_wrapped()):
+            return data["result"]
+        return data
+
+    def _marked_as_wrapped(self) -> bool:
+        mark = object_of(object_of(self.raw.get("_meta")).get("fastmcp"))
+        return mark.get("wrap_result") is True
+
+    @property
+    def is_error(self) -> bool:
+        """Whether the tool said that it failed."""
+        return self.raw.get("isError") is True
+
+    @property
+    def meta(self) -> Wire:
+        """The result's `_meta`."""
+        return object_of(self.raw.get("_meta"))
+
+    def raise_for_error(self) -> ToolResult:
+        """Raise `ToolFailed` if the tool said that it failed; else give the result itself."""
+        if self.is_error:
+            raise ToolFailed(self.text or "the tool reported an error without a text", result=self)
+        return self
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, ToolResult) and self.raw == other.raw
+
+    __hash__ = None  # type: ignore[assignment]  # its wire form is a dict
+
+    def __repr__(self) -> str:
+        shown = self.text if len(self.text) <= 80 else self.text[:77] + "..."
+        return f"ToolResult(text={shown!r}, is_error={self.is_error}, blocks={len(self.content)})"

@@ -1,0 +1,255 @@
+"""crewAI's MCP module, sentence by sentence: configs, filters, identifiers, argument cleaning, secrets, serialisation.
+
+Where that document writes `MCPServerStdio::new(...).with_args(...)`, Toolyard writes `StdioServer(..., args)`.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from typing import Any
+
+import pytest
+
+import toolyard as ty
+from toolyard.config import server_from_dict, server_from_json
+from toolyard.policy.arguments import clean
+from toolyard.policy.filters import allows
+
+CONFIGS: list[Any] = [
+    ty.StdioServer("python"),
+    ty.HttpServer("https://example.com"),
+    ty.SseServer("https://example.com/sse"),
+]
+KINDS = ["stdio", "http", "sse"]
+
+
+# ---- "TransportType": stdio, http (non-streaming), streamable_http, sse
+
+
+def test_transport_types_display_as_their_value() -> None:
+    shown = {kind: (str(kind), kind.value) for kind in ty.TransportType}
+    assert shown == {
+        ty.TransportType.STDIO: ("stdio", "stdio"),
+        ty.TransportType.HTTP: ("http", "http"),
+        ty.TransportType.STREAMABLE_HTTP: ("streamable_http", "streamable_http"),
+        ty.TransportType.SSE: ("sse", "sse"),
+    }
+
+
+@pytest.mark.parametrize("kind", ty.TransportType)
+def test_transport_types_are_parsed_whatever_their_case(kind: ty.TransportType) -> None:
+    for text in (kind.value, kind.value.upper(), kind.value.title()):
+        assert ty.TransportType.parse(text) is kind
+
+
+def test_a_transport_type_that_is_none_is_told_with_the_choices() -> None:
+    with pytest.raises(ty.ConfigError, match="stdio, http, streamable_http, sse"):
+        ty.TransportType.parse("websocket")
+
+
+# ---- "Concrete transports" and "Server identification"
+
+
+def test_a_stdio_server_has_transport_type_and_identifier() -> None:
+    server = ty.StdioServer("python", ["server.py"])
+    assert server.transport_type is ty.TransportType.STDIO
+    assert server.server_identifier == "stdio:python:server.py"
+
+
+def test_further_arguments_are_joined_to_the_identifier_the_same_way() -> None:
+    assert ty.StdioServer("python", ["-m", "mcp_server"]).server_identifier == "stdio:python:-m:mcp_server"
+    assert ty.StdioServer("python").server_identifier == "stdio:python"
+
+
+def test_an_http_server_is_streamable_by_default_and_plain_http_if_asked() -> None:
+    url = "https://api.example.com/mcp"
+    assert ty.HttpServer(url).streamable is True
+    assert ty.HttpServer(url, streamable=False).transport_type is ty.TransportType.HTTP
+    assert ty.HttpServer(url, streamable=True).transport_type is ty.TransportType.STREAMABLE_HTTP
+
+
+def test_an_http_server_is_identified_by_its_url() -> None:
+    assert ty.HttpServer("https://example.com/mcp").server_identifier == "http:https://example.com/mcp"
+    plain = ty.HttpServer("https://example.com/mcp", streamable=False)
+    assert plain.server_identifier == "http:https://example.com/mcp"
+
+
+def test_an_sse_server_has_transport_type_and_identifier() -> None:
+    server = ty.SseServer("https://api.example.com/sse")
+    assert server.transport_type is ty.TransportType.SSE
+    assert server.server_identifier == "sse:https://api.example.com/sse"
+
+
+# ---- "Server configuration": fields and defaults
+
+
+def test_the_fields_of_a_stdio_server() -> None:
+    server = ty.StdioServer("npx", ["-y", "@mcp/weather-server"], env={"API_KEY": "secret123"}, cache_tools_list=True)
+    assert server.command == "npx"
+    assert list(server.args) == ["-y", "@mcp/weather-server"]
+    assert server.env == {"API_KEY": "secret123"}
+    assert server.cache_tools_list is True
+
+
+def test_the_defaults_of_a_stdio_server() -> None:
+    server = ty.StdioServer("python")
+    assert list(server.args) == []
+    assert server.env is None
+    assert server.tool_filter is None
+    assert server.cache_tools_list is False
+
+
+@pytest.mark.parametrize("kind", [ty.HttpServer, ty.SseServer])
+def test_the_fields_and_defaults_of_remote_servers(kind: Any) -> None:
+    server = kind("https://api.example.com/mcp")
+    assert server.url == "https://api.example.com/mcp"
+    assert server.headers is None
+    assert server.tool_filter is None
+    assert server.cache_tools_list is False
+    headers = {"Authorization": "Bearer token123"}
+    assert kind("https://api.example.com/mcp", headers=headers, cache_tools_list=True).headers == headers
+
+
+@pytest.mark.parametrize("required", [{"type": "stdio"}, {"type": "http"}, {"type": "sse"}])
+def test_command_and_url_are_required(required: dict[str, Any]) -> None:
+    with pytest.raises(ty.ConfigError, match=r"(command|url): missing"):
+        server_from_dict(required)
+
+
+@pytest.mark.parametrize("server", CONFIGS, ids=KINDS)
+def test_what_all_configs_have_in_common_is_asked_of_any_of_them(server: ty.ServerConfig) -> None:
+    assert isinstance(server, ty.ServerConfig)
+    assert server.tool_filter is None
+    assert server.cache_tools_list is False
+    assert server.server_identifier
+
+
+# ---- "Tool filtering"
+
+
+def test_a_config_carries_a_plain_function_as_its_filter() -> None:
+    server = ty.StdioServer("python", tool_filter=lambda tool: str(tool.get("name")).startswith("allowed_"))
+    assert allows(server.tool_filter, ty.Tool.from_wire({"name": "allowed_x"}))
+    assert not allows(server.tool_filter, ty.Tool.from_wire({"name": "other"}))
+
+
+def test_an_allow_list_lets_only_its_tools_through() -> None:
+    only = ty.static_filter(allowed=["get_weather", "search_files"])
+    assert only({"name": "get_weather"})
+    assert not only({"name": "delete_files"})
+
+
+def test_a_block_list_lets_all_others_through() -> None:
+    without = ty.static_filter(blocked=["dangerous_tool"])
+    assert without({"name": "safe_tool"})
+    assert not without({"name": "dangerous_tool"})
+
+
+def test_a_tool_in_both_lists_is_blocked() -> None:
+    both = ty.static_filter(["tool_a", "tool_b"], ["tool_b"])
+    assert [both({"name": name}) for name in ("tool_a", "tool_b", "tool_c")] == [True, False, False]
+
+
+def test_a_static_filter_can_stand_wherever_a_function_can() -> None:
+    server = ty.StdioServer("python", tool_filter=ty.static_filter(["search", "calculate"]))
+    assert allows(server.tool_filter, ty.Tool.from_wire({"name": "search"}))
+    assert not allows(server.tool_filter, ty.Tool.from_wire({"name": "write"}))
+
+
+def test_a_dynamic_filter_sees_agent_server_and_run() -> None:
+    def only_admins_write(context: ty.FilterContext, tool: ty.Tool) -> bool:
+        if tool.name.startswith("write_"):
+            return (context.agent or {}).get("role") == "admin"
+        return True
+
+    made = ty.dynamic_filter(only_admins_write)
+    admin = ty.FilterContext({"role": "admin"}, "my_server", None)
+    guest = ty.FilterContext({"role": "guest"}, "my_server", None)
+    write, read = (ty.Tool.from_wire({"name": name}) for name in ("write_file", "read_file"))
+    assert [allows(made, write, admin), allows(made, write, guest), allows(made, read, guest)] == [True, False, True]
+
+
+def test_the_context_of_a_filter_has_agent_server_name_and_an_optional_run_context() -> None:
+    context = ty.FilterContext(agent={"role": "admin"}, server_name="my_server")
+    assert (context.agent, context.server_name, context.run_context) == ({"role": "admin"}, "my_server", None)
+
+
+# ---- "Argument cleaning"
+
+
+def test_the_documents_own_example_of_cleaning() -> None:
+    given = {"query": "test", "unused": None, "sources": ["web", "file"]}
+    assert clean(given) == {"query": "test", "sources": [{"type": "web"}, {"type": "file"}]}
+    assert given == {"query": "test", "unused": None, "sources": ["web", "file"]}
+
+
+@pytest.mark.parametrize(
+    "given,expected",
+    [
+        pytest.param({"a": None, "b": 0, "c": "", "d": False}, {"b": 0, "c": "", "d": False}, id="1: nulls go"),
+        pytest.param(
+            {"sources": ["web", {"type": "file"}]}, {"sources": [{"type": "web"}, {"type": "file"}]}, id="2: sources"
+        ),
+        pytest.param(
+            {"o": {"x": None, "y": 1}, "l": [None, {"x": None, "y": 1}, [None, 2]]},
+            {"o": {"y": 1}, "l": [{"y": 1}, [2]]},
+            id="3: nested",
+        ),
+        pytest.param({"o": {}, "l": [], "d": {"e": {"f": None}}, "s": []}, {}, id="4: empties go"),
+    ],
+)
+def test_the_four_rules_of_cleaning(given: dict[str, Any], expected: dict[str, Any]) -> None:
+    assert clean(given) == expected
+
+
+# ---- "Debug security"
+
+
+@pytest.mark.parametrize("kind", [ty.HttpServer, ty.SseServer])
+def test_header_values_are_masked_in_debug_output(kind: Any) -> None:
+    server = kind("https://example.com", headers={"Authorization": "Bearer secret_token"})
+    for text in (repr(server), str(server), f"{server}"):
+        assert "https://example.com" in text
+        assert "Authorization=<masked>" in text
+        assert "secret_token" not in text
+
+
+def test_variable_values_are_masked_in_debug_output() -> None:
+    shown = repr(ty.StdioServer("npx", env={"API_KEY": "secret123"}))
+    assert "API_KEY=<masked>" in shown
+    assert "secret123" not in shown
+
+
+# ---- "Serialization"
+
+
+def test_the_documents_own_example_of_serialisation() -> None:
+    server = ty.HttpServer("https://example.com/mcp", cache_tools_list=True, tool_filter=ty.static_filter(["a"]))
+    again = ty.HttpServer.from_json(server.to_json())
+    assert again.url == "https://example.com/mcp"
+    assert again.cache_tools_list
+    assert again.tool_filter is None
+
+
+@pytest.mark.parametrize(
+    "server,tag",
+    [
+        (ty.StdioServer("python", ["-m", "x"], env={"A": "b"}), "stdio"),
+        (ty.HttpServer("https://example.com/mcp", headers={"A": "b"}), "streamable_http"),
+        (ty.HttpServer("https://example.com/mcp", streamable=False), "http"),
+        (ty.SseServer("https://example.com/sse", cache_tools_list=True), "sse"),
+    ],
+)
+def test_any_config_is_written_with_its_type_and_read_back_by_it(server: ty.ServerConfig, tag: str) -> None:
+    text = server.to_json()
+    assert json.loads(text)["type"] == tag
+    assert server_from_json(text) == server
+
+
+@pytest.mark.parametrize("server", CONFIGS, ids=KINDS)
+def test_the_filter_is_never_written(server: ty.ServerConfig) -> None:
+
+    filtered = dataclasses.replace(server, tool_filter=lambda tool: True)
+    assert filtered.to_dict() == server.to_dict()
+    assert server_from_dict(filtered.to_dict()).tool_filter is None

@@ -32,6 +32,10 @@ class Breaker:
             self.retry_at = None
             self.trial = False
 
+    def trial_ended(self) -> None:
+        """The trial's attempt is over without a verdict: it connected and has yet to answer, or it was given up."""
+        self.trial = False
+
     def failed(self, now: float) -> None:
         """A connection could not be made, or was lost."""
         self.failures += 1

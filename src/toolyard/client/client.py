@@ -190,7 +190,7 @@ class Client:
             repeatable = safe is True or is_repeatable(
                 "tools/call", tool=tool or name, retry_safe=safe, trusted=settings.trusted
             )
-            if tracing() or self._listeners.wants(ToolExecutionStarted):
+            if self._listeners or tracing():
                 result = await self._observed_call(name, params, options, repeatable)
             else:
                 result = await self._call(name, params, options, repeatable)

@@ -12,7 +12,7 @@ import contextlib
 import logging
 import random
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from typing import Final
@@ -138,32 +138,36 @@ class Connection:
         if session is None:
             session = await self.ready(options.deadline)
         stamp = session.agreement.stamp
-        if stamp is not None:
-            return await self._send_modern(session, stamp, method, params, options)
+        if stamp is None:
+            return await self._exchange(session, method, params, options)
+        answer = await self._exchange(session, method, with_meta(params, stamp), options)
+        if answer.get("resultType", "complete") == "complete":
+            return answer
+        return await self._send_in_rounds(session, method, params or {}, options, answer)
+
+    async def _exchange(self, session: Session, method: str, params: Wire | None, options: RequestOptions) -> Wire:
         try:
             return await session.channel.request(method, params, options=options)
         except CallTimeout:
             self._note_silence(session)
             raise
 
-    async def _send_modern(
-        self, session: Session, stamp: Wire, method: str, params: Wire | None, options: RequestOptions
+    async def _send_in_rounds(
+        self, session: Session, method: str, params: Wire, options: RequestOptions, first: Wire
     ) -> Wire:
-        async def exchange(some: Wire | None) -> Wire:
-            try:
-                return await session.channel.request(method, with_meta(some, stamp), options=options)
-            except CallTimeout:
-                self._note_silence(session)
-                raise
+        """The server wants something before it gives its result. A person's time is not the call's."""
 
         def put_off(seconds: float) -> None:
             nonlocal options
             if options.deadline is not None:
                 options = replace(options, deadline=options.deadline + seconds)
 
-        answer = await exchange(params)
-        if answer.get("resultType") == "input_required":
-            answer = await in_rounds(exchange, self._handlers.answer, method, params or {}, answer, put_off)
+        def again(some: Wire) -> Awaitable[Wire]:
+            return self._exchange(session, method, with_meta(some, session.agreement.stamp), options)
+
+        answer = first
+        if first.get("resultType") == "input_required":
+            answer = await in_rounds(again, self._handlers.answer, method, params, first, put_off)
         kind = answer.get("resultType", "complete")
         if kind != "complete":
             raise ProtocolError(f"the server answered with a result of the unknown type {kind!r}")
@@ -337,6 +341,7 @@ class Connection:
         """The owner goes: by itself, because it was told to, or because the loop ends."""
         self._owner = None
         self._stopping = False
+        self._breaker.trial_ended()
         if self._attempt is not None and not self._attempt.done():
             self._attempt.set_exception(ConnectionLost("the client was disconnected", server=self.options.name))
         self._attempt = None
@@ -368,6 +373,7 @@ class Connection:
         self.generation = session.generation
         self.last_agreement = session.agreement
         self.session = session
+        self._breaker.trial_ended()
         self._silence = (0, 0)
         self._set(State.CONNECTED)
         if self._attempt is not None and not self._attempt.done():
@@ -413,8 +419,8 @@ class Connection:
 
     def _no_answer(self) -> ConnectError:
         noise = (
-            f"; its stdout had {self.counters.garbage} lines that are no messages: "
-            "a server may write nothing but MCP there, logs go to stderr"
+            f"; it wrote {self.counters.garbage} lines that are no messages, such as {self.counters.last_garbage!r}: "
+            "a server may write nothing but MCP to stdout, logs go to stderr"
             if self.counters.garbage
             else ""
         )

@@ -74,9 +74,13 @@ async def _whichever_answers(discovery: asyncio.Task[Agreement], handshake: asyn
     try:
         while True:
             done, waiting = await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
-            for task in done:
-                if not waiting or not isinstance(task.exception(), RemoteError | ProtocolError):
-                    return task.result()
+            verdict = next(
+                (task for task in done if not isinstance(task.exception(), RemoteError | ProtocolError)), None
+            )
+            if verdict is not None:
+                return verdict.result()
+            if not waiting:
+                return handshake.result()
     finally:
         await _dismiss(handshake)
 

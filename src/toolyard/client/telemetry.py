@@ -8,6 +8,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from importlib import import_module
 from typing import Any
 
 from ..types import ToolResult
@@ -23,9 +24,10 @@ class Span:
     def meta(self) -> dict[str, str]:
         """What rides on the request, so that the server can go on with the trace."""
         carrier: dict[str, str] = {}
-        propagate = sys.modules.get("opentelemetry.propagate")
-        if self._span is not None and propagate is not None:
-            propagate.inject(carrier)
+        if self._span is not None:
+            import_module("opentelemetry.propagate").inject(
+                carrier
+            )  # a part of the api that loading the api leaves out
         return carrier
 
     def result(self, result: ToolResult) -> None:

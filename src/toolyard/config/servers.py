@@ -36,7 +36,8 @@ class TransportType(StrEnum):
         return found
 
 
-@dataclass(frozen=True, kw_only=True, repr=False)
+# Those that are only inherited from make no methods of their own, which would cost everybody's import a millisecond.
+@dataclass(frozen=True, kw_only=True, repr=False, init=False, eq=False)
 class _Server:
     """What all kinds have in common. `UNSET`: the client's default holds; a time-out of None: none."""
 
@@ -139,7 +140,7 @@ class StdioServer(_Server):
         return identifier("stdio", self.command, *self.args)
 
 
-@dataclass(frozen=True, repr=False)
+@dataclass(frozen=True, repr=False, init=False, eq=False)
 class _WebServer(_Server):
     """What HTTP and SSE have in common. A header's value may be a function, sync or async: it is asked at each request.
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import re
 from typing import Any, Final
 
@@ -57,13 +58,25 @@ def encode(message: Any) -> bytes:
     Raises `UsageError` if it holds what JSON cannot say.
     """
     try:
-        return orjson.dumps(message)
+        data = orjson.dumps(message)
+        # orjson writes null for what is no number, and the tool would never know.
+        if b"null" in data and _has_no_number(message):
+            raise UsageError("the message cannot be written as JSON: NaN and infinity are no JSON numbers")
+        return data
     except TypeError as fast:
         # orjson knows neither integers above 64 bits nor keys that are not strings: JSON does.
         try:
             return json.dumps(message, ensure_ascii=False, separators=(",", ":"), allow_nan=False).encode()
         except (TypeError, ValueError, RecursionError):
             raise UsageError(f"the message cannot be written as JSON: {fast}") from None
+
+
+def _has_no_number(value: Any) -> bool:
+    if isinstance(value, float):
+        return not math.isfinite(value)
+    if isinstance(value, dict):
+        return any(map(_has_no_number, value.values()))
+    return isinstance(value, list | tuple) and any(map(_has_no_number, value))
 
 
 def decode(data: bytes | bytearray | str) -> Any:
@@ -109,12 +122,12 @@ _ID: Final = re.compile(rb'"id"\s*:\s*("?)(\d{1,18})\1\s*[,}]')
 def spot_id(head: bytes) -> int | None:
     """The id that a broken answer was probably for, so that its caller need not wait for the deadline.
 
-    Only the envelope is looked at: an id behind `result`, `error`, `params` or `method` may be anybody's.
+    Only what begins like the envelope of an answer is believed: an id inside of a result, or of a request, is anybody's.
     """
     found = _ID.search(head)
-    if found is None or re.search(rb'"(result|error|params|method)"', head[: found.start()]):
+    if found is None or not head.lstrip().startswith(b"{") or b'"jsonrpc"' not in head or b'"method"' in head:
         return None
-    return int(found[2])
+    return None if re.search(rb'"(result|error|params)"', head[: found.start()]) else int(found[2])
 
 
 def correlate(id: Any) -> int | None:

@@ -36,6 +36,8 @@ class Counters:
     """Messages."""
     garbage: int = 0
     """Lines that were no messages."""
+    last_garbage: str = ""
+    """The beginning of the last one."""
     unmatched: int = 0
     """Answers that nobody waits for: late, doubled or of an unknown id."""
     dropped: int = 0

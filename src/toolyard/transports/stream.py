@@ -313,6 +313,7 @@ class StreamChannel:
         If it was meant as an answer, its caller need not wait; if there is no end to it, end it ourselves.
         """
         self.counters.garbage += 1
+        self.counters.last_garbage = error.sample
         self._garbage_in_a_row += 1
         if self._garbage_in_a_row == 1:
             log.warning("the server sent what is no message (%s): %r", error.message, error.sample)

@@ -207,6 +207,15 @@ async def touch(ctx: Context) -> int:
     return state["counter"]
 
 
+@server.tool()
+def hang_up() -> str:
+    """End every listening in good order, as a server does that sheds load."""
+    entry = lowlevel.get_request_handler("subscriptions/listen")
+    assert entry is not None
+    entry.handler.close()
+    return "hung up"
+
+
 async def on_subscribe(ctx: Any, params: t.SubscribeRequestParams) -> t.EmptyResult:
     watched.add(str(params.uri))
     return t.EmptyResult()

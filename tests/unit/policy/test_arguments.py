@@ -248,6 +248,15 @@ def test_references_are_read_with_their_escapes() -> None:
     assert refuses({"$ref": "#/$defs/a~1b~0c%20d"}, None, {"$defs": DEFS})
 
 
+def test_a_servers_own_pattern_is_never_run_so_what_it_may_speak_of_stays() -> None:
+    schema = {
+        "patternProperties": {"^(x+x+)+$": {}},
+        "additionalProperties": False,
+        "properties": {"a": {"type": "string"}},
+    }
+    assert clean_for_schema({"xx": None, "y": None, "a": None}, schema) == {"xx": None, "y": None}
+
+
 def test_items_that_mean_something_by_their_place_keep_it() -> None:
     pair = {"properties": {"p": {"type": "array", "prefixItems": [{"type": "string"}], "items": {"type": "string"}}}}
     given_arguments = {"p": [None, "x", None]}

@@ -1,0 +1,362 @@
+"""The reference server of the interaction tests: one object, in memory or as a child process, in either era.
+
+    python tests/interaction/yard.py --era modern|handshake|both [--journal FILE] [--options JSON]
+
+`Yard.handle(message, send)` takes one message and sends any number; it needs no clock, no thread and no loop. What came
+in is kept in the journal, a file that outlives the server, and so is every fault of the client's: the fixtures fail a
+test that left one. Standard library only.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import sys
+from collections.abc import Callable
+from typing import Any
+
+if __package__:
+    from tests.interaction.yard_goods import LEVELS, PROMPTS, RESOURCES, TEMPLATES, complete, prompt, resource
+    from tests.interaction.yard_tools import TOOLS, Crash
+else:
+    from yard_goods import LEVELS, PROMPTS, RESOURCES, TEMPLATES, complete, prompt, resource
+    from yard_tools import TOOLS, Crash
+
+Message = dict[str, Any]
+Send = Callable[[Message], None]
+
+MODERN = "2026-07-28"
+HANDSHAKE = ("2025-11-25", "2025-06-18", "2025-03-26", "2024-11-05")
+META = "io.modelcontextprotocol/"
+INFO = {"name": "yard", "version": "1.2.3", "title": "The Yard"}
+INSTRUCTIONS = "Shut the gate."
+CAPABILITIES = {
+    "tools": {"listChanged": True},
+    "prompts": {"listChanged": True},
+    "resources": {"listChanged": True, "subscribe": True},
+    "completions": {},
+    "logging": {},
+}
+OPTIONS: dict[str, Any] = {
+    "capabilities": CAPABILITIES,
+    "page": 100,  # entries a page
+    "ttl": None,  # ttlMs of what may be cached
+    "sick": 0,  # so many first lives die of their first request
+    "crash": {},  # method -> so many times, over all lives, it is the server's death
+    "silent": [],  # methods that are read and never answered
+    "unknown": "error",  # how an unknown tool is told: "error" | "result"
+    "revision": None,  # what initialize answers, whatever was asked
+    "supported": [MODERN],  # what discover offers
+}
+
+
+class Journal:
+    """What came in and what went wrong, over all lives of a server; one JSON value a line."""
+
+    def __init__(self, path: str) -> None:
+        self.path = path
+
+    def note(self, kind: str, value: Any) -> None:
+        with open(self.path, "a", encoding="utf-8") as file:
+            file.write(json.dumps([kind, value]) + "\n")
+
+    def entries(self, kind: str) -> list[Any]:
+        if not os.path.exists(self.path):
+            return []
+        with open(self.path, encoding="utf-8") as file:
+            whole = [line for line in file if line.endswith("\n")]
+        return [value for noted, value in map(json.loads, whole) if noted == kind]
+
+    def got(self, method: str) -> list[Message]:
+        """The requests and notifications of this method."""
+        return [message for message in self.entries("got") if message.get("method") == method]
+
+    @property
+    def lives(self) -> int:
+        return len(self.entries("life"))
+
+    @property
+    def calls(self) -> list[str]:
+        """The names of the tools called, in order."""
+        return [message["params"]["name"] for message in self.got("tools/call")]
+
+    @property
+    def faults(self) -> list[str]:
+        return self.entries("fault")
+
+
+class Request:
+    """One request of the client's and the ways to answer it."""
+
+    def __init__(self, yard: Yard, message: Message) -> None:
+        self.yard = yard
+        self.id = message["id"]
+        self.method: str = message["method"]
+        self.params: Message = message.get("params") or {}
+        self.meta: Message = self.params.get("_meta") or {}
+        self.version = self.meta.get(META + "protocolVersion")
+        self.modern = self.version is not None
+
+    @property
+    def capabilities(self) -> Message:
+        """What the client declared."""
+        declared = self.meta.get(META + "clientCapabilities") if self.modern else self.yard.client
+        return declared or {}
+
+    def answer(self, result: Message, *, cached: bool = False) -> None:
+        if self.modern:
+            result = {"resultType": "complete", **result, "_meta": {META + "serverInfo": INFO}}
+            if cached and self.yard.options["ttl"] is not None:
+                result |= {"ttlMs": self.yard.options["ttl"], "cacheScope": "private"}
+        self.yard.send({"jsonrpc": "2.0", "id": self.id, "result": result})
+
+    def error(self, code: int, message: str, data: Any = None) -> None:
+        body = {"code": code, "message": message} | ({"data": data} if data is not None else {})
+        self.yard.send({"jsonrpc": "2.0", "id": self.id, "error": body})
+
+    def text(self, *texts: str, **more: Any) -> None:
+        self.answer({"content": [{"type": "text", "text": text} for text in texts], **more})
+
+    def json(self, value: Any) -> None:
+        self.text(json.dumps(value))
+
+    def ask(self, method: str, params: Message | None, then: Callable[[Message], None]) -> None:
+        """Ask the client in the way of its era; `then` gets the answer, `{"result": ...}` or `{"error": ...}`."""
+        question = {"method": method} | ({"params": params} if params is not None else {})
+        if not self.modern:
+            self.yard.ask(question, then)
+        elif "inputResponses" in self.params:
+            then({"result": self.params["inputResponses"]["question"]})
+        else:
+            self.answer({"resultType": "input_required", "inputRequests": {"question": question}})
+
+
+class Yard:
+    """One life of the server."""
+
+    def __init__(self, journal: str, era: str = "both", **options: Any) -> None:
+        self.journal = Journal(journal)
+        self.era = era
+        self.options = OPTIONS | options
+        self.send: Send
+        self.client: Message = {}
+        self.initialized = False
+        self.last_id = 0
+        self.level: str | None = None
+        self.asked: dict[str, Callable[[Message], None]] = {}
+        self.sleepers: dict[int, Request] = {}
+        self.subscribed: set[str] = set()
+        self.listening: dict[int, Message] = {}
+        self.goods: dict[str, list[Message]] = {
+            "tools": [tool.wire for tool in TOOLS.values()],
+            "prompts": list(PROMPTS),
+            "resources": list(RESOURCES),
+            "resourceTemplates": list(TEMPLATES),
+        }
+        self.journal.note("life", os.getpid())
+
+    def handle(self, message: Message, send: Send) -> None:
+        """Take one message; raises `Crash` where the server shall die of it."""
+        self.send = send
+        self.journal.note("got", message)
+        if "method" not in message:
+            self.asked.pop(message["id"])(message)
+        elif "id" not in message:
+            self._notified(message["method"], message.get("params") or {})
+        else:
+            self._requested(Request(self, message), message)
+
+    def _notified(self, method: str, params: Message) -> None:
+        if method == "notifications/initialized":
+            self.initialized = True
+        elif method == "notifications/cancelled":
+            self.sleepers.pop(params["requestId"], None)
+            self.listening.pop(params["requestId"], None)
+
+    def _requested(self, request: Request, message: Message) -> None:
+        self._look_for_faults(request, message)
+        method = request.method
+        if self.journal.lives <= self.options["sick"]:
+            raise Crash
+        if len(self.journal.got(method)) <= self.options["crash"].get(method, 0):
+            raise Crash
+        if method in self.options["silent"]:
+            return
+        handler = METHODS.get(method)
+        if handler is None or not self._serves(request):
+            request.error(-32601, f"Method not found: {method}")
+        elif request.modern and request.version not in self.options["supported"]:
+            request.error(-32022, "Unsupported protocol version", {"supported": self.options["supported"]})
+        else:
+            handler(self, request)
+
+    def _serves(self, request: Request) -> bool:
+        if request.modern:
+            return self.era != "handshake" and request.method not in HANDSHAKE_ONLY
+        return self.era != "modern" and request.method not in MODERN_ONLY
+
+    def _look_for_faults(self, request: Request, message: Message) -> None:
+        wrong = {
+            "an id that is no number, or not a new one": type(request.id) is not int or request.id <= self.last_id,
+            "empty params": message.get("params") == {},
+            "not JSON-RPC 2.0": message.get("jsonrpc") != "2.0",
+            "no capabilities": request.modern and not isinstance(request.meta.get(META + "clientCapabilities"), dict),
+            "before initialized": not request.modern
+            and self.era != "modern"
+            and not self.initialized
+            and request.method not in ("initialize", "ping"),
+        }
+        for what, is_so in wrong.items():
+            if is_so:
+                self.fault(f"{what}: {message}")
+        self.last_id = request.id
+
+    def fault(self, what: str) -> None:
+        """The client broke the protocol."""
+        self.journal.note("fault", what)
+
+    def ask(self, question: Message, then: Callable[[Message], None]) -> None:
+        id = f"question-{len(self.journal.entries('asked'))}"
+        self.journal.note("asked", question)
+        self.asked[id] = then
+        self.send({"jsonrpc": "2.0", "id": id, **question})
+
+    def tell(self, method: str, params: Message | None = None) -> None:
+        self.send({"jsonrpc": "2.0", "method": method} | ({"params": params} if params else {}))
+
+    def tell_change(self, wish: str, method: str, uri: str | None = None) -> None:
+        """A change, to whoever asked to be told in the way of its era."""
+        params = {"uri": uri} if uri is not None else {}
+        if self.initialized and (uri is None or uri in self.subscribed):
+            self.tell(method, params)
+        for id, wishes in self.listening.items():
+            if wishes.get(wish) if uri is None else uri in wishes.get(wish, ()):
+                self.tell(method, {**params, "_meta": {META + "subscriptionId": id}})
+
+    def log(self, request: Request, level: str, data: Any) -> None:
+        wanted = request.meta.get(META + "logLevel") if request.modern else self.level or "debug"
+        if wanted is not None and LEVELS.index(level) >= LEVELS.index(wanted):
+            self.tell("notifications/message", {"level": level, "logger": "yard", "data": data})
+
+
+# ---- methods
+
+
+def initialize(yard: Yard, request: Request) -> None:
+    yard.client = request.params["capabilities"]
+    asked = request.params["protocolVersion"]
+    revision = yard.options["revision"] or (asked if asked in HANDSHAKE else HANDSHAKE[0])
+    told = {"protocolVersion": revision, "serverInfo": INFO, "instructions": INSTRUCTIONS}
+    request.answer({**told, "capabilities": yard.options["capabilities"]})
+
+
+def discover(yard: Yard, request: Request) -> None:
+    told = {"supportedVersions": yard.options["supported"], "instructions": INSTRUCTIONS}
+    request.answer({**told, "capabilities": yard.options["capabilities"]}, cached=True)
+
+
+def ping(yard: Yard, request: Request) -> None:
+    request.answer({})
+
+
+def listing(key: str) -> Callable[[Yard, Request], None]:
+    def handler(yard: Yard, request: Request) -> None:
+        size, goods = yard.options["page"], yard.goods[key]
+        cursors = ["", *(f"page {n}" for n in range(2, len(goods)))]  # the first cursor is the empty one
+        page = cursors.index(request.params["cursor"]) + 1 if "cursor" in request.params else 0
+        more = {"nextCursor": cursors[page]} if (page + 1) * size < len(goods) else {}
+        request.answer({key: goods[page * size : (page + 1) * size], **more}, cached=True)
+
+    return handler
+
+
+def call_tool(yard: Yard, request: Request) -> None:
+    name = request.params["name"]
+    if name in TOOLS:
+        TOOLS[name].function(yard, request, request.params.get("arguments") or {})
+    elif yard.options["unknown"] == "error":
+        request.error(-32602, f"Unknown tool: {name}")
+    else:
+        request.text(f"Unknown tool: {name}", isError=True)
+
+
+def read_resource(yard: Yard, request: Request) -> None:
+    contents = resource(request.params["uri"])
+    if contents is None:
+        request.error(-32602 if request.modern else -32002, "Resource not found", {"uri": request.params["uri"]})
+    else:
+        request.answer({"contents": contents}, cached=True)
+
+
+def get_prompt(yard: Yard, request: Request) -> None:
+    found = prompt(request.params["name"], request.params.get("arguments") or {})
+    if found is None:
+        request.error(-32602, f"Unknown prompt: {request.params['name']}")
+    else:
+        request.answer(found)
+
+
+def subscribe(yard: Yard, request: Request) -> None:
+    yard.subscribed.add(request.params["uri"])
+    request.answer({})
+
+
+def unsubscribe(yard: Yard, request: Request) -> None:
+    yard.subscribed.discard(request.params["uri"])
+    request.answer({})
+
+
+def listen(yard: Yard, request: Request) -> None:
+    yard.listening[request.id] = wishes = request.params["notifications"]
+    told = {"notifications": wishes, "_meta": {META + "subscriptionId": request.id}}
+    yard.tell("notifications/subscriptions/acknowledged", told)
+
+
+def set_level(yard: Yard, request: Request) -> None:
+    yard.level = request.params["level"]
+    request.answer({})
+
+
+METHODS: dict[str, Callable[[Yard, Request], None]] = {
+    "initialize": initialize,
+    "server/discover": discover,
+    "ping": ping,
+    "tools/list": listing("tools"),
+    "tools/call": call_tool,
+    "resources/list": listing("resources"),
+    "resources/templates/list": listing("resourceTemplates"),
+    "resources/read": read_resource,
+    "resources/subscribe": subscribe,
+    "resources/unsubscribe": unsubscribe,
+    "subscriptions/listen": listen,
+    "prompts/list": listing("prompts"),
+    "prompts/get": get_prompt,
+    "completion/complete": lambda yard, request: request.answer({"completion": complete(request.params)}),
+    "logging/setLevel": set_level,
+}
+HANDSHAKE_ONLY = {"initialize", "ping", "resources/subscribe", "resources/unsubscribe", "logging/setLevel"}
+MODERN_ONLY = {"server/discover", "subscriptions/listen"}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description="The reference server over stdio.")
+    parser.add_argument("--era", choices=["modern", "handshake", "both"], default="both")
+    parser.add_argument("--journal", default=os.devnull)
+    parser.add_argument("--options", type=json.loads, default={}, help=f"JSON, any of {', '.join(OPTIONS)}")
+    given = parser.parse_args()
+    yard = Yard(given.journal, given.era, **given.options)
+
+    def send(message: Message) -> None:
+        sys.stdout.buffer.write(json.dumps(message).encode() + b"\n")
+        sys.stdout.buffer.flush()
+
+    try:
+        for line in sys.stdin.buffer:
+            yard.handle(json.loads(line), send)
+    except Crash:
+        os._exit(7)
+
+
+if __name__ == "__main__":
+    main()

@@ -10,7 +10,7 @@ import pytest
 
 # PATH is the one variable that reaches every descendant, also through a client that passes few others on.
 MARK = f"/nonexistent/toolyard-tests-{uuid.uuid4()}"
-GRACE = 10.0
+GRACE = 5.0
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -45,3 +45,4 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
             reporter.write_line(f"  {process.pid} {' '.join(process.cmdline())[:200]}", red=True)
     for process in survivors:
         process.kill()
+    psutil.wait_procs(survivors, timeout=GRACE)

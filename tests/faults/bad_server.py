@@ -32,6 +32,7 @@ OPTIONS = {
     "log": None,  # where to record
     "era": "both",  # "both" | "legacy" (an error to discover) | "modern" (an error to initialize)
     "silent": [],  # methods that are read and never answered
+    "refused": [],  # methods that are unknown
     "revision": None,  # what initialize answers, whatever was asked
     "versions": [MODERN],  # what discover offers
     "ttl": 0,  # ttlMs of modern lists
@@ -127,7 +128,7 @@ class Server:
         if request.modern and request.version not in self.versions:
             data = {"supported": self.versions, "requested": request.version}
             request.error(-32022, "Unsupported protocol version", data)
-        elif request.method not in METHODS:
+        elif request.method not in METHODS or request.method in self.refused:
             request.error(-32601, f"Method not found: {request.method}")
         else:
             METHODS[request.method](self, request)
@@ -221,6 +222,16 @@ def list_tools(server, request):
     elif start + server.page < len(names):
         result["nextCursor"] = str(start + server.page)
     request.answer(result, ttl=server.ttl)
+
+
+@entry(METHODS, "subscriptions/listen")
+def listen(server, request):
+    """Acknowledged, and answered only when it ends: never."""
+    meta = {META + "subscriptionId": request.id}
+    granted = request.params.get("notifications", {})
+    server.send(
+        {"method": "notifications/subscriptions/acknowledged", "params": {"_meta": meta, "notifications": granted}}
+    )
 
 
 @entry(METHODS, "tools/call")

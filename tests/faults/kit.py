@@ -34,6 +34,23 @@ async def eventually(condition: Callable[[], Any], within: float = 5.0, what: st
     return value
 
 
+async def succeeds(call: Callable[[], Awaitable[ty.ToolResult]], within: float = 20.0) -> ty.ToolResult:
+    """Call again and again until there is a result."""
+    end = time.monotonic() + within
+    while not isinstance(outcome := await outcome_of(call()), ty.ToolResult):
+        assert time.monotonic() < end, f"no result within {within} s: {outcome!r}"
+        await asyncio.sleep(0.005)
+    return outcome
+
+
+NOISE = ("Traceback", "Exception ignored", "never retrieved", "was destroyed", "never awaited", "Warning")
+
+
+def noise_in(stderr: str) -> list[str]:
+    """What a program that ends well must not print. Lines of our own log are no noise."""
+    return [sign for sign in NOISE if sign in stderr]
+
+
 def until(condition: Callable[[], Any], within: float = 5.0, what: str = "") -> Any:
     """The same for code without an event loop."""
     end = time.monotonic() + within

@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from tests.faults.kit import Yard, run_python
+from tests.faults.kit import Yard, noise_in, run_python
 
 JUMPER = """
 import asyncio, json, sys, time
@@ -50,7 +50,7 @@ asyncio.run(main())
 def test_a_clock_that_jumps_a_day_ends_no_call_and_keeps_none_alive(yard: Yard, era: str, day: float) -> None:
     program = run_python(JUMPER, json.dumps(yard.command(era=era, ttl=250_000)), str(day))
     out, err = program.communicate(timeout=60)
-    assert (err, program.returncode) == ("", 0)
+    assert (noise_in(err), program.returncode) == ([], 0), err
     told = json.loads(out)
     assert told["slow"] == "s"
     assert told["silent"] < 5
@@ -60,7 +60,7 @@ def test_a_clock_that_jumps_a_day_ends_no_call_and_keeps_none_alive(yard: Yard, 
 
 
 STALE = """
-import asyncio, json, sys, time
+import asyncio, json, pathlib, sys, time
 real, shift = time.time, 0.0
 time.time = lambda: real() + shift
 
@@ -76,7 +76,7 @@ async def main():
         while time.monotonic() < end:
             await client.list_tools()
             await asyncio.sleep(0.02)
-            if open(sys.argv[2]).read().count("tools/list") > 1:
+            if pathlib.Path(sys.argv[2]).read_text().count("tools/list") > 1:
                 return print("asked again")
 asyncio.run(main())
 """
@@ -85,4 +85,4 @@ asyncio.run(main())
 def test_a_cached_list_grows_stale_though_the_clock_went_back_a_day(yard: Yard) -> None:
     program = run_python(STALE, json.dumps(yard.command(era="modern", ttl=300)), str(yard.record.path))
     out, err = program.communicate(timeout=60)
-    assert (out, err, program.returncode) == ("asked again\n", "", 0)
+    assert (out, noise_in(err), program.returncode) == ("asked again\n", [], 0), err

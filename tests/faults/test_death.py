@@ -135,6 +135,7 @@ async def test_death_while_a_large_write_is_stuck_ends_the_call(yard: Yard, era:
         calls = [
             asyncio.create_task(outcome_of(client.call_tool("fail", {"nonce": str(n), "pad": BIG}))) for n in range(4)
         ]
+        await asyncio.sleep(0)  # they go first
         blocked = await outcome_of(client.call_tool("echo", {}, timeout=0.2))
         assert isinstance(blocked, TransportError)
         start = time.monotonic()

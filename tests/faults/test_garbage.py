@@ -10,7 +10,7 @@ import pytest
 
 import toolyard as ty
 from tests.faults.kit import Yard, eventually, outcome_of
-from toolyard.errors import OutcomeUnknown, ProtocolError, ToolyardError, TransportError
+from toolyard.errors import OutcomeUnknown, ProtocolError, ToolyardError, TransportError, UsageError
 
 MIB = 1024 * 1024
 
@@ -95,16 +95,13 @@ async def test_an_answer_below_the_depth_limit_arrives_whole(yard: Yard, era: st
         assert str(result.data).count("{") == 100
 
 
-async def test_arguments_too_deep_or_too_large_are_refused_before_they_are_sent(yard: Yard, era: str) -> None:
+async def test_arguments_too_deep_for_json_are_refused_before_they_are_sent(yard: Yard, era: str) -> None:
     nested: dict[str, object] = {}
     for _ in range(100_000):
         nested = {"a": nested}
     async with yard.client(era=era) as client:
-        for arguments in ({"nonce": "deep", "x": nested}, {"nonce": "large", "x": "y" * (17 * MIB)}):
-            with pytest.raises((ToolyardError, ValueError, TypeError)) as caught:
-                await client.call_tool("echo", arguments, timeout=20)
-            assert not isinstance(caught.value, TimeoutError)
-            assert not getattr(caught.value, "sent", False)
+        with pytest.raises(UsageError):
+            await client.call_tool("echo", {"nonce": "deep", "x": nested}, timeout=20)
         assert (await client.call_tool("echo", {"nonce": "x"})).text == "x"
     assert yard.record.executed == {"x": 1}
 
@@ -152,7 +149,7 @@ async def test_a_flood_of_notifications_does_not_hinder_the_answers(yard: Yard, 
         raise RuntimeError("a listener's own fault")
 
     async with yard.client(era=era, options={"log_handler": broken_listener}) as client:
-        result = await client.call_tool("flood", {"nonce": "f", "count": 20_000, "method": method}, timeout=30)
+        result = await client.call_tool("flood", {"nonce": "f", "count": 5_000, "method": method}, timeout=30)
         assert result.text == "f"
         if method == "notifications/message":
             await eventually(lambda: len(heard) >= 1)

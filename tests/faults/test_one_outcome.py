@@ -54,6 +54,7 @@ async def test_a_call_cancelled_before_it_was_written_never_runs_later(yard: Yar
     async with yard.client(era=era) as client:
         await client.call_tool("hold", {"until": str(gate)})
         tasks = [asyncio.create_task(ledger.call(client, pad=BIG)) for _ in range(10)]
+        await asyncio.sleep(0)  # they go first
         timed_out = await ledger.call(client, timeout=0.2)
         assert surely_unsent(timed_out), f"the pipe is full, so it waited its turn: {timed_out!r}"
         for task in tasks:
@@ -84,6 +85,7 @@ async def test_a_kill_during_load_leaves_each_call_one_outcome(yard: Yard, era: 
         await client.call_tool("hold", {"until": str(gate)})
         mix = [{}, {"pad": BIG}, {}, {"pad": BIG}]
         tasks = [asyncio.create_task(ledger.call(client, timeout=20, **mix[n % 4])) for n in range(40)]
+        await asyncio.sleep(0)  # they go first
         blocked = await ledger.call(client, timeout=0.2)
         assert surely_unsent(blocked), f"the pipe is full: {blocked!r}"
         gate.touch()  # the next life reads at once
@@ -118,6 +120,7 @@ class Storm:
         _, pending = await asyncio.wait(tasks, timeout=30)
         assert not pending, f"{len(pending)} calls have no outcome"
         await eventually(lambda: gate.exists() and self.kills == kills)
+        await eventually(lambda: self.yard.record.lives == 1 + kills, what="the next life, unasked")
         await drain(self.client, self.ledger)
 
     async def one(self) -> None:

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 import toolyard as ty
-from tests.faults.kit import BIG, FAST, Ledger, Yard, run_python
+from tests.faults.kit import BIG, FAST, Ledger, Yard, noise_in, run_python
 from toolyard import sync
 from toolyard.errors import ToolyardError, UsageError
 
@@ -90,10 +90,9 @@ async def test_configs_pickle_and_copy_and_clients_refuse(yard: Yard) -> None:
     assert pickle.loads(pickle.dumps(policy)) == policy
     client = ty.Client(server)
     for travel in (pickle.dumps, copy.copy, copy.deepcopy):
-        with pytest.raises(TypeError, match="Client"):
-            travel(client)
-        with pytest.raises(TypeError, match="Client"):
-            travel(sync.Client(server))
+        for stays in (client, sync.Client(server)):
+            with pytest.raises(UsageError, match="config"):
+                travel(stays)
     await client.close()
 
 
@@ -122,7 +121,7 @@ def descriptors():
             found.add(os.readlink(f"/proc/self/fd/{name}"))
         except FileNotFoundError:
             continue
-    return {link for link in found if link.startswith(("pipe:", "socket:"))}
+    return {link for link in found if link.startswith("pipe:")}
 
 def report(call):
     try:
@@ -176,7 +175,7 @@ print(json.dumps({**json.loads(answer), "after": after}))
 def test_a_forked_child_gets_a_clear_error_closes_what_it_inherited_and_may_open_its_own(yard: Yard, kind: str) -> None:
     program = run_python(FORKED, json.dumps(yard.command()), kind)
     out, err = program.communicate(timeout=60)
-    assert (err, program.returncode) == ("", 0)
+    assert (noise_in(err), program.returncode) == ([], 0), err
     told = json.loads(out)
     name, message = told["said"]
     assert name == "UsageError"

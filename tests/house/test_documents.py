@@ -98,3 +98,15 @@ def test_every_field_of_a_server_config_is_documented(server: type) -> None:
 def test_every_link_to_a_file_leads_somewhere(document: Path) -> None:
     targets = re.findall(r"\]\((?!https?:|#|mailto:)([^)#]+)", document.read_text())
     assert [target for target in targets if not (document.parent / target).exists()] == []
+
+
+def test_every_file_that_the_architecture_names_exists() -> None:
+    named = set(re.findall(r"`(\w[\w/]*(?:\.py|/))`", (ROOT / "ARCHITECTURE.md").read_text()))
+    assert named
+    assert [name for name in named if not (ROOT / "src/toolyard" / name).exists()] == []
+
+
+def test_every_room_is_on_the_map() -> None:
+    text = (ROOT / "ARCHITECTURE.md").read_text()
+    rooms = [p.name + "/" * p.is_dir() for p in (ROOT / "src/toolyard").iterdir() if p.suffix in ("", ".py")]
+    assert [room for room in rooms if f"`{room}`" not in text and room != "__pycache__/"] == []

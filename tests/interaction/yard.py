@@ -17,20 +17,18 @@ from collections.abc import Callable
 from typing import Any
 
 if __package__:
-    from tests.interaction.yard_goods import LEVELS, PROMPTS, RESOURCES, TEMPLATES, complete, prompt, resource
+    from tests.interaction.yard_goods import LEVELS, PROMPTS, RESOURCES, TEMPLATES
+    from tests.interaction.yard_methods import HANDSHAKE_ONLY, INFO, META, METHODS, MODERN_ONLY
     from tests.interaction.yard_tools import TOOLS, Crash
 else:
-    from yard_goods import LEVELS, PROMPTS, RESOURCES, TEMPLATES, complete, prompt, resource
+    from yard_goods import LEVELS, PROMPTS, RESOURCES, TEMPLATES
+    from yard_methods import HANDSHAKE_ONLY, INFO, META, METHODS, MODERN_ONLY
     from yard_tools import TOOLS, Crash
 
 Message = dict[str, Any]
 Send = Callable[[Message], None]
 
 MODERN = "2026-07-28"
-HANDSHAKE = ("2025-11-25", "2025-06-18", "2025-03-26", "2024-11-05")
-META = "io.modelcontextprotocol/"
-INFO = {"name": "yard", "version": "1.2.3", "title": "The Yard"}
-INSTRUCTIONS = "Shut the gate."
 CAPABILITIES = {
     "tools": {"listChanged": True},
     "prompts": {"listChanged": True},
@@ -45,6 +43,7 @@ OPTIONS: dict[str, Any] = {
     "sick": 0,  # so many first lives die of their first request
     "crash": {},  # method -> so many times, over all lives, it is the server's death
     "silent": [],  # methods that are read and never answered
+    "odd": {},  # method -> the result as it stands here, without anything that belongs around it
     "unknown": "error",  # how an unknown tool is told: "error" | "result"
     "revision": None,  # what initialize answers, whatever was asked
     "supported": [MODERN],  # what discover offers
@@ -182,7 +181,9 @@ class Yard:
         if len(self.journal.got(method)) <= self.options["crash"].get(method, 0):
             raise Crash
         if method in self.options["silent"]:
-            return
+            return None
+        if method in self.options["odd"]:
+            return self.send({"jsonrpc": "2.0", "id": request.id, "result": self.options["odd"][method]})
         handler = METHODS.get(method)
         if handler is None or not self._serves(request):
             request.error(-32601, f"Method not found: {method}")
@@ -238,105 +239,6 @@ class Yard:
         wanted = request.meta.get(META + "logLevel") if request.modern else self.level or "debug"
         if wanted is not None and LEVELS.index(level) >= LEVELS.index(wanted):
             self.tell("notifications/message", {"level": level, "logger": "yard", "data": data})
-
-
-# ---- methods
-
-
-def initialize(yard: Yard, request: Request) -> None:
-    yard.client = request.params["capabilities"]
-    asked = request.params["protocolVersion"]
-    revision = yard.options["revision"] or (asked if asked in HANDSHAKE else HANDSHAKE[0])
-    told = {"protocolVersion": revision, "serverInfo": INFO, "instructions": INSTRUCTIONS}
-    request.answer({**told, "capabilities": yard.options["capabilities"]})
-
-
-def discover(yard: Yard, request: Request) -> None:
-    told = {"supportedVersions": yard.options["supported"], "instructions": INSTRUCTIONS}
-    request.answer({**told, "capabilities": yard.options["capabilities"]}, cached=True)
-
-
-def ping(yard: Yard, request: Request) -> None:
-    request.answer({})
-
-
-def listing(key: str) -> Callable[[Yard, Request], None]:
-    def handler(yard: Yard, request: Request) -> None:
-        size, goods = yard.options["page"], yard.goods[key]
-        cursors = ["", *(f"page {n}" for n in range(2, len(goods)))]  # the first cursor is the empty one
-        page = cursors.index(request.params["cursor"]) + 1 if "cursor" in request.params else 0
-        more = {"nextCursor": cursors[page]} if (page + 1) * size < len(goods) else {}
-        request.answer({key: goods[page * size : (page + 1) * size], **more}, cached=True)
-
-    return handler
-
-
-def call_tool(yard: Yard, request: Request) -> None:
-    name = request.params["name"]
-    if name in TOOLS:
-        TOOLS[name].function(yard, request, request.params.get("arguments") or {})
-    elif yard.options["unknown"] == "error":
-        request.error(-32602, f"Unknown tool: {name}")
-    else:
-        request.text(f"Unknown tool: {name}", isError=True)
-
-
-def read_resource(yard: Yard, request: Request) -> None:
-    contents = resource(request.params["uri"])
-    if contents is None:
-        request.error(-32602 if request.modern else -32002, "Resource not found", {"uri": request.params["uri"]})
-    else:
-        request.answer({"contents": contents}, cached=True)
-
-
-def get_prompt(yard: Yard, request: Request) -> None:
-    found = prompt(request.params["name"], request.params.get("arguments") or {})
-    if found is None:
-        request.error(-32602, f"Unknown prompt: {request.params['name']}")
-    else:
-        request.answer(found)
-
-
-def subscribe(yard: Yard, request: Request) -> None:
-    yard.subscribed.add(request.params["uri"])
-    request.answer({})
-
-
-def unsubscribe(yard: Yard, request: Request) -> None:
-    yard.subscribed.discard(request.params["uri"])
-    request.answer({})
-
-
-def listen(yard: Yard, request: Request) -> None:
-    yard.listening[request.id] = wishes = request.params["notifications"]
-    told = {"notifications": wishes, "_meta": {META + "subscriptionId": request.id}}
-    yard.tell("notifications/subscriptions/acknowledged", told)
-
-
-def set_level(yard: Yard, request: Request) -> None:
-    yard.level = request.params["level"]
-    request.answer({})
-
-
-METHODS: dict[str, Callable[[Yard, Request], None]] = {
-    "initialize": initialize,
-    "server/discover": discover,
-    "ping": ping,
-    "tools/list": listing("tools"),
-    "tools/call": call_tool,
-    "resources/list": listing("resources"),
-    "resources/templates/list": listing("resourceTemplates"),
-    "resources/read": read_resource,
-    "resources/subscribe": subscribe,
-    "resources/unsubscribe": unsubscribe,
-    "subscriptions/listen": listen,
-    "prompts/list": listing("prompts"),
-    "prompts/get": get_prompt,
-    "completion/complete": lambda yard, request: request.answer({"completion": complete(request.params)}),
-    "logging/setLevel": set_level,
-}
-HANDSHAKE_ONLY = {"initialize", "ping", "resources/subscribe", "resources/unsubscribe", "logging/setLevel"}
-MODERN_ONLY = {"server/discover", "subscriptions/listen"}
 
 
 def main() -> None:

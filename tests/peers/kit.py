@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import inspect
 import time
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
@@ -83,7 +84,8 @@ class Yard:
 
     async def _elicit(self, request: ty.ElicitRequest) -> Any:
         self.asked.append(request)
-        return self.answers(request)
+        answer = self.answers(request)
+        return await answer if inspect.isawaitable(answer) else answer
 
     def _sample(self, request: ty.SamplingRequest) -> Any:
         self.sampled.append(request)

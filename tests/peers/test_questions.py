@@ -82,6 +82,31 @@ async def test_a_server_is_given_the_roots_when_it_asks(yard: Yard, peer: Peer) 
     assert yard.roots_asked == before + 1
 
 
+async def test_a_handler_that_raises_fails_its_own_call_alone(yard: Yard) -> None:
+    def broken(_: ty.SamplingRequest) -> str:
+        raise ValueError("the model is out")
+
+    yard.says = broken
+    with pytest.raises(ty.ToolyardError):
+        (await yard.client.call_tool("ask_model", {"prompt": "?"})).raise_for_error()
+
+    yard.says = lambda _: "back"
+    assert (await yard.client.call_tool("ask_model", {"prompt": "?"})).text == "unknown said back"
+
+
+@pytest.mark.slow
+async def test_no_deadline_passes_while_a_person_thinks(yard: Yard) -> None:
+    async def thinking() -> dict[str, str]:
+        await asyncio.sleep(2.5)
+        return {"name": "Ann"}
+
+    yard.answers = lambda _: thinking()
+
+    result = await yard.client.call_tool("ask_user", {"question": "who?"}, timeout=2)
+
+    assert result.text == "hello Ann"
+
+
 async def test_a_client_without_handlers_is_never_made_to_answer(
     peer: Peer, server_of: Callable[..., ty.StdioServer]
 ) -> None:

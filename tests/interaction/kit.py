@@ -1,0 +1,242 @@
+"""What the interaction tests share: the ways to a server, a clock that the test moves, bounded waiting."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import sys
+from collections.abc import AsyncIterator, Callable, Iterable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import toolyard as ty
+from tests.interaction.yard import Journal, Yard
+from tests.interaction.yard_tools import Crash
+from toolyard import sync
+
+YARD = str(Path(__file__).with_name("yard.py"))
+FAST = ty.ReconnectPolicy(base_delay=0.01, max_delay=0.2, max_retries=3, jitter_factor=0.0)
+BOUND = 10.0
+Message = dict[str, Any]
+
+
+async def eventually(condition: Callable[[], Any], what: str = "") -> Any:
+    """Wait until the condition is true, and return what it gave. Bounded by turns, for the clock may be the test's."""
+    for _ in range(int(BOUND / 0.002)):
+        if value := condition():
+            return value
+        await asyncio.sleep(0.002)
+    raise AssertionError(f"not within {BOUND} s: {what or condition}")
+
+
+async def soon(awaitable: Any) -> Any:
+    """What must come by itself, and does so at once."""
+    return await asyncio.wait_for(awaitable, BOUND)
+
+
+class Clock:
+    """The event loop's clock, which the test moves on: deadlines and lives pass without anybody waiting for them."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self.shift = 0.0
+        true_time = loop.time
+        loop.time = lambda: true_time() + self.shift  # type: ignore[method-assign]
+
+    def advance(self, seconds: float) -> None:
+        self.shift += seconds
+
+
+# ---- the ways to a server in this process
+
+
+async def serve(yard: Yard, stream: ty.MessageStream) -> None:
+    """The server's end of a stream, until the client leaves or the server dies."""
+    sent: list[Message] = []
+    try:
+        while True:
+            message = await stream.receive()
+            try:
+                yard.handle(message, sent.append)
+            finally:
+                for each in sent:
+                    await stream.send(each)
+                sent.clear()
+    except (EOFError, Crash, ty.ConnectionLost):
+        return
+    finally:
+        await stream.close()
+
+
+class Reader:
+    """The read half of a foreign pair: an async iterator of plain dicts."""
+
+    def __init__(self, stream: ty.MessageStream) -> None:
+        self._stream = stream
+
+    def __aiter__(self) -> Reader:
+        return self
+
+    async def __anext__(self) -> Message:
+        try:
+            return await self._stream.receive()
+        except EOFError:
+            raise StopAsyncIteration from None
+
+
+class Writer:
+    """The write half: `send`, and `aclose` as streams of that family have it."""
+
+    def __init__(self, stream: ty.MessageStream) -> None:
+        self._stream = stream
+
+    async def send(self, message: Message) -> None:
+        await self._stream.send(message)
+
+    async def aclose(self) -> None:
+        await self._stream.close()
+
+
+class Tube:
+    """A `MessageStream` of one's own: two queues of JSON texts."""
+
+    def __init__(self, inbox: asyncio.Queue[str], outbox: asyncio.Queue[str]) -> None:
+        self._inbox, self._outbox = inbox, outbox
+
+    async def send(self, message: Message) -> None:
+        await self._outbox.put(json.dumps(message))
+
+    async def receive(self) -> Message:
+        text = await self._inbox.get()
+        if not text:
+            self._inbox.put_nowait("")
+            raise EOFError
+        return json.loads(text)  # type: ignore[no-any-return]
+
+    async def close(self) -> None:
+        self._outbox.put_nowait("")
+        self._inbox.put_nowait("")
+
+
+# ---- where a test plays
+
+
+@dataclass
+class Place:
+    """One way to a server of one era. `client()` and `sync_client()` make clients, `journal` tells what came in."""
+
+    way: str
+    era: str
+    directory: Path
+    journal: Journal = field(init=False)
+    clients: list[ty.Client] = field(default_factory=list)
+    servers: list[asyncio.Task[None]] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.journal = Journal(str(self.directory / "journal.jsonl"))
+
+    @property
+    def modern(self) -> bool:
+        return self.era == "modern"
+
+    @property
+    def mode(self) -> str:
+        return "legacy" if self.era == "legacy" else "auto"
+
+    @property
+    def version(self) -> str:
+        return "2026-07-28" if self.modern else "2025-11-25"
+
+    @property
+    def _served_era(self) -> str:
+        return "both" if self.era == "legacy" else self.era
+
+    def sick(self, attempts: int) -> dict[str, int]:
+        """Options for a server that dies of so many first attempts to connect.
+
+        Where a death by the probe is no verdict on the server, each of them has a second life.
+        """
+        return {"sick": attempts * (1 if self.way == "stdio" or self.era == "legacy" else 2)}
+
+    def server(self, **yard: Any) -> Any:
+        """What a client takes as its server; `yard` are options of the reference server."""
+        return getattr(self, self.way)(yard)
+
+    def client(self, *, yard: dict[str, Any] | None = None, **options: Any) -> ty.Client:
+        made = ty.Client(self.server(**(yard or {})), **{"mode": self.mode, "reconnect": FAST, **options})
+        self.clients.append(made)
+        return made
+
+    def sync_client(self, *, yard: dict[str, Any] | None = None, **options: Any) -> sync.Client:
+        return sync.Client(self.server(**(yard or {})), **{"mode": self.mode, "reconnect": FAST, **options})
+
+    async def leave(self) -> None:
+        """Close what is open; every server must notice it."""
+        for client in self.clients:
+            await client.close()
+        if self.servers:
+            await asyncio.wait(self.servers, timeout=BOUND)
+        assert [task for task in self.servers if not task.done()] == []
+        for task in self.servers:
+            task.result()
+
+    def stdio(self, yard: dict[str, Any]) -> ty.StdioServer:
+        command = [YARD, "--era", self._served_era, "--journal", self.journal.path, "--options", json.dumps(yard)]
+        return ty.StdioServer(sys.executable, ["-S", "-E", *command])
+
+    def memory(self, yard: dict[str, Any]) -> Callable[[], ty.MessageStream]:
+        def open_stream() -> ty.MessageStream:
+            ours, theirs = ty.MemoryStream.pair()
+            self._start(yard, theirs)
+            return ours
+
+        return open_stream
+
+    def pair(self, yard: dict[str, Any]) -> Callable[[], tuple[Reader, Writer]]:
+        def open_pair() -> tuple[Reader, Writer]:
+            ours, theirs = ty.MemoryStream.pair()
+            self._start(yard, theirs)
+            return Reader(ours), Writer(ours)
+
+        return open_pair
+
+    def manager(self, yard: dict[str, Any]) -> Callable[[], Any]:
+        @asynccontextmanager
+        async def open_tube() -> AsyncIterator[Tube]:
+            one: asyncio.Queue[str] = asyncio.Queue()
+            two: asyncio.Queue[str] = asyncio.Queue()
+            ours = Tube(one, two)
+            task = self._start(yard, Tube(two, one))
+            try:
+                yield ours
+            finally:
+                await ours.close()
+                await task
+
+        return open_tube
+
+    def _start(self, yard: dict[str, Any], stream: ty.MessageStream) -> asyncio.Task[None]:
+        task = asyncio.create_task(serve(Yard(self.journal.path, self._served_era, **yard), stream))
+        self.servers.append(task)
+        return task
+
+
+WAYS = ("memory", "stdio", "pair", "manager")
+ERAS = ("modern", "handshake", "legacy")
+"""Mode `auto` against a modern server, `auto` against an older one, `legacy` against one that knows both."""
+
+
+def fan(ways: Iterable[str] = WAYS, eras: Iterable[str] = ERAS) -> list[tuple[str, str]]:
+    return [(way, era) for way in ways for era in eras]
+
+
+def only(ways: Iterable[str] = WAYS, eras: Iterable[str] = ERAS) -> pytest.MarkDecorator:
+    """A behaviour that not all ways or eras have."""
+    return pytest.mark.parametrize("place", fan(ways, eras), ids="-".join, indirect=True)
+
+
+MODERN = only(eras=["modern"])
+OLDER = only(eras=["handshake", "legacy"])

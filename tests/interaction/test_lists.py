@@ -1,0 +1,219 @@
+"""Lists: all pages, kept while fresh, never longer, never for somebody else."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import pytest
+
+import toolyard as ty
+from tests.interaction.kit import MODERN, OLDER, Clock, Place, only
+from tests.interaction.yard_tools import TOOLS
+from toolyard.client.cache import ListCache, Use
+from toolyard.protocol.hints import CacheHint
+
+Lists = Callable[[ty.Client], Callable[..., Awaitable[list[Any]]]]
+LISTS: dict[str, Lists] = {
+    "tools/list": lambda c: c.list_tools,
+    "resources/list": lambda c: c.list_resources,
+    "resources/templates/list": lambda c: c.list_resource_templates,
+    "prompts/list": lambda c: c.list_prompts,
+}
+
+
+def asked(yard: Place, method: str = "tools/list") -> int:
+    return len(yard.journal.got(method))
+
+
+async def test_a_tool_answers_by_attribute_and_by_the_wires_own_names(yard: Place) -> None:
+    async with yard.client() as c:
+        tools = {tool.name: tool for tool in await c.list_tools()}
+    assert list(tools) == list(TOOLS)
+    add = tools["add"]
+    assert (add["name"], add.get("inputSchema"), add.get("none", 7)) == ("add", add.input_schema, 7)
+    assert add.input_schema["required"] == ["a", "b"]
+    assert add.output_schema is not None
+    assert add.output_schema["required"] == ["sum"]
+    assert (tools["echo"].title, tools["echo"].annotations) == ("Echo", {"readOnlyHint": True})
+
+
+@pytest.mark.parametrize("page", [1, 2, 7])
+@pytest.mark.parametrize("method", LISTS)
+async def test_all_pages_are_followed_also_from_an_empty_cursor(yard: Place, method: str, page: int) -> None:
+    async with yard.client() as c, yard.client(yard={"page": page}) as paged:
+        whole = await LISTS[method](c)()
+        assert await LISTS[method](paged)() == whole
+    cursors = [message.get("params", {}).get("cursor") for message in yard.journal.got(method)]
+    pages = -(-len(whole) // page)
+    assert len(cursors) == 1 + pages
+    assert cursors[1:4] == [None, "", "page 2"][:pages]
+
+
+@pytest.mark.parametrize("method", LISTS)
+async def test_a_server_without_the_capability_gives_an_empty_list_and_is_not_asked(yard: Place, method: str) -> None:
+    async with yard.client(yard={"capabilities": {}}) as c:
+        assert await LISTS[method](c)() == []
+    assert asked(yard, method) == 0
+
+
+async def test_a_server_without_completions_completes_nothing(yard: Place) -> None:
+    async with yard.client(yard={"capabilities": {}}) as c:
+        assert (await c.complete("greet", "name", "A")).values == ()
+    assert asked(yard, "completion/complete") == 0
+
+
+@pytest.mark.parametrize("method", LISTS)
+async def test_by_default_each_listing_asks_the_server(yard: Place, method: str) -> None:
+    async with yard.client() as c:
+        assert await LISTS[method](c)() == await LISTS[method](c)()
+    assert asked(yard, method) == 2
+
+
+@pytest.mark.parametrize("method", LISTS)
+async def test_use_cache_true_takes_what_is_there_and_false_asks(yard: Place, method: str) -> None:
+    async with yard.client() as c:
+        listing = LISTS[method](c)
+        first = await listing(use_cache=True)
+        assert asked(yard, method) == 1, "nothing was there yet"
+        assert await listing(use_cache=True) == first
+        assert asked(yard, method) == 1
+        assert await listing(use_cache=False) == first
+        assert asked(yard, method) == 2
+
+
+async def test_cache_tools_list_keeps_the_list_of_tools_for_300_seconds(yard: Place, clock: Clock) -> None:
+    async with yard.client(cache_tools_list=True) as c:
+        await c.list_tools()
+        clock.advance(299)
+        await c.list_tools()
+        assert asked(yard) == 1
+        clock.advance(2)
+        await c.list_tools()
+        assert asked(yard) == 2
+        await c.list_tools(use_cache=False)
+        assert asked(yard) == 3
+
+
+@only(ways=["stdio"])
+async def test_a_config_can_ask_for_the_cache_and_a_keyword_overrules_it(yard: Place) -> None:
+    plain = yard.server()
+    config = ty.StdioServer(plain.command, plain.args, cache_tools_list=True)
+    async with ty.Client(config, mode=yard.mode) as c:
+        await c.list_tools()
+        await c.list_tools()
+        assert asked(yard) == 1
+    async with ty.Client(config, mode=yard.mode, cache_tools_list=False) as c:
+        await c.list_tools()
+        await c.list_tools()
+        assert asked(yard) == 3
+
+
+async def test_what_is_given_out_can_be_changed_without_harm_to_the_cache(yard: Place) -> None:
+    async with yard.client(cache_tools_list=True) as c:
+        (await c.list_tools()).clear()
+        assert len(await c.list_tools()) == len(TOOLS)
+    assert asked(yard) == 1
+
+
+async def test_a_list_is_never_shared_between_clients(yard: Place) -> None:
+    server = yard.server()
+    options = {"mode": yard.mode, "cache_tools_list": True, "name": "same"}
+    async with ty.Client(server, **options) as one, ty.Client(server, **options) as two:
+        await one.list_tools()
+        await two.list_tools()
+    assert asked(yard) == 2
+
+
+async def test_a_list_does_not_outlive_its_connection(yard: Place) -> None:
+    async with yard.client(cache_tools_list=True) as c:
+        await c.list_tools()
+        await c.disconnect()
+        await c.list_tools()
+    assert asked(yard) == 2
+
+
+@pytest.mark.parametrize("kind", ["tools", "prompts", "resources"])
+async def test_the_news_of_a_changed_list_makes_it_stale(yard: Place, kind: str) -> None:
+    async with yard.client(cache_tools_list=True) as c, c.listen():
+        listing = LISTS[f"{kind}/list"](c)
+        before = await listing(use_cache=True)
+        await c.call_tool("grow", {"kind": kind})
+        after = await listing(use_cache=True)
+        assert len(after) == len(before) + 1
+        assert after[-1].name == "grown"
+
+
+async def test_the_news_of_one_list_leaves_the_others_fresh(yard: Place) -> None:
+    async with yard.client(cache_tools_list=True) as c, c.listen():
+        await c.list_tools()
+        await c.call_tool("grow", {"kind": "prompts"})
+        await c.list_tools()
+    assert asked(yard) == 1
+
+
+async def test_a_list_without_listening_for_changes_hears_of_them_all_the_same(yard: Place) -> None:
+    async with yard.client(cache_tools_list=True) as c:
+        before = await c.list_tools()
+        await c.call_tool("grow")
+        assert len(await c.list_tools()) == len(before) + 1
+
+
+@MODERN
+@pytest.mark.parametrize("method", LISTS)
+async def test_the_servers_own_hint_is_honoured(yard: Place, clock: Clock, method: str) -> None:
+    async with yard.client(yard={"ttl": 60_000, "page": 2}) as c:
+        listing = LISTS[method](c)
+        whole = await listing()
+        once = asked(yard, method)
+        clock.advance(59)
+        assert await listing() == whole
+        assert asked(yard, method) == once
+        clock.advance(2)
+        assert await listing() == whole
+        assert asked(yard, method) == 2 * once
+
+
+@MODERN
+async def test_the_servers_hint_beats_our_own_life_of_a_list(yard: Place, clock: Clock) -> None:
+    async with yard.client(yard={"ttl": 600_000}, cache_tools_list=True) as c:
+        await c.list_tools()
+        clock.advance(599)
+        await c.list_tools()
+    assert asked(yard) == 1
+
+
+@MODERN
+@pytest.mark.parametrize("ttl", [0, -5])
+async def test_a_list_that_is_stale_at_once_is_asked_for_again(yard: Place, ttl: int) -> None:
+    async with yard.client(yard={"ttl": ttl}, cache_tools_list=True) as c:
+        await c.list_tools()
+        await c.list_tools()
+        assert asked(yard) == 2
+        await c.list_tools(use_cache=True)
+        assert asked(yard) == 2, "the caller's word stands above the server's"
+
+
+@OLDER
+async def test_an_older_server_has_no_hints(yard: Place) -> None:
+    async with yard.client(yard={"ttl": 60_000}) as c:
+        await c.list_tools()
+        await c.list_tools()
+    assert asked(yard) == 2
+
+
+def test_the_shortest_life_of_the_pages_counts() -> None:
+    joined = CacheHint(60.0, "public").joined(CacheHint(5.0, "public"))
+    assert joined == CacheHint(5.0, "public")
+    cache = ListCache("stdio:x")
+    cache.put("tools", (1,), joined, now=100.0)
+    assert cache.get("tools", 104.9, Use.HINTED) == (1,)
+    assert cache.get("tools", 105.0, Use.HINTED) is None
+
+
+async def test_many_lists_at_once_do_not_mix(yard: Place) -> None:
+    async with yard.client(yard={"page": 1}) as c:
+        together = await asyncio.gather(*(listing(c)() for listing in LISTS.values() for _ in range(3)))
+        alone = [await listing(c)() for listing in LISTS.values() for _ in range(3)]
+    assert together == alone

@@ -1,0 +1,238 @@
+"""What a server may ask of the client in mid-call: only what was offered, answered the same in both eras."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import toolyard as ty
+from tests.interaction.kit import MODERN, OLDER, Clock, Place, eventually, soon
+
+
+async def answer_to(c: ty.Client, tool: str, **arguments: Any) -> dict[str, Any]:
+    """What came back to the server's question: `{"result": ...}` or `{"error": ...}`."""
+    said = json.loads((await c.call_tool(tool, arguments)).text)
+    return {key: value for key, value in said.items() if key in ("result", "error")}
+
+
+@pytest.mark.parametrize(
+    "options, declared",
+    [
+        ({}, {}),
+        ({"sampling_handler": lambda request: "x"}, {"sampling": {}}),
+        ({"elicitation_handler": lambda request: None}, {"elicitation": {"form": {}}}),
+        (
+            {"elicitation_handler": lambda request: None, "elicitation_modes": ("form", "url")},
+            {"elicitation": {"form": {}, "url": {}}},
+        ),
+        ({"roots": []}, {"roots": {}}),
+    ],
+    ids=["nothing", "sampling", "elicitation", "both-modes", "roots"],
+)
+async def test_only_what_is_given_is_declared(yard: Place, options: dict[str, Any], declared: dict[str, Any]) -> None:
+    async with yard.client(**options) as c:
+        assert json.loads((await c.call_tool("declared")).text) == declared
+
+
+# ---- sampling
+
+
+async def test_sampling_is_answered_by_a_text(yard: Place) -> None:
+    asked: list[ty.SamplingRequest] = []
+
+    def handler(request: ty.SamplingRequest) -> str:
+        asked.append(request)
+        return "4"
+
+    async with yard.client(sampling_handler=handler) as c:
+        answer = (await answer_to(c, "sample"))["result"]
+    assert (answer["role"], answer["content"]) == ("assistant", {"type": "text", "text": "4"})
+    assert isinstance(answer["model"], str)
+    (request,) = asked
+    assert (request.text, request.system_prompt, request.max_tokens) == ("2 + 2?", "Be brief.", 7)
+    assert request["maxTokens"] == 7
+
+
+async def test_sampling_is_answered_by_a_whole_result_of_an_async_handler(yard: Place) -> None:
+    whole = {"role": "assistant", "content": {"type": "text", "text": "four"}, "model": "m1", "stopReason": "endTurn"}
+
+    async def handler(request: ty.SamplingRequest) -> dict[str, Any]:
+        await asyncio.sleep(0)
+        return whole
+
+    async with yard.client(sampling_handler=handler) as c:
+        assert await answer_to(c, "sample") == {"result": whole}
+
+
+# ---- elicitation
+
+
+@pytest.mark.parametrize(
+    "said, sent",
+    [
+        (ty.ElicitResult("accept", {"ok": True}), {"action": "accept", "content": {"ok": True}}),
+        (ty.ElicitResult("decline"), {"action": "decline"}),
+        ({"ok": False}, {"action": "accept", "content": {"ok": False}}),
+        ({"action": "decline"}, {"action": "decline"}),
+        (None, {"action": "cancel"}),
+    ],
+    ids=["accept", "decline", "dict", "wire", "none"],
+)
+async def test_the_persons_answer_reaches_the_server(yard: Place, said: Any, sent: dict[str, Any]) -> None:
+    asked: list[ty.ElicitRequest] = []
+
+    async def handler(request: ty.ElicitRequest) -> Any:
+        asked.append(request)
+        return said
+
+    async with yard.client(elicitation_handler=handler) as c:
+        assert await answer_to(c, "elicit") == {"result": sent}
+    (request,) = asked
+    assert (request.message, request.mode, request.url) == ("Go on?", "form", None)
+    assert request.schema["properties"] == {"ok": {"type": "boolean"}}
+
+
+async def test_a_url_is_shown_whole_where_that_mode_is_offered(yard: Place) -> None:
+    asked: list[ty.ElicitRequest] = []
+
+    def handler(request: ty.ElicitRequest) -> ty.ElicitResult:
+        asked.append(request)
+        return ty.ElicitResult("accept")
+
+    async with yard.client(elicitation_handler=handler, elicitation_modes=("form", "url")) as c:
+        assert await answer_to(c, "elicit", mode="url") == {"result": {"action": "accept"}}
+    assert (asked[0].mode, asked[0].url) == ("url", "https://example.com/sign?who=1")
+
+
+async def test_a_mode_that_was_not_offered_never_reaches_the_person(yard: Place) -> None:
+    asked: list[ty.ElicitRequest] = []
+    async with yard.client(elicitation_handler=asked.append) as c:
+        answer = await answer_to(c, "elicit", mode="url")
+    assert asked == []
+    if yard.modern:
+        assert answer["result"]["action"] in ("decline", "cancel")
+    else:
+        assert answer["error"]["code"] == -32602
+
+
+# ---- roots
+
+
+async def test_roots_are_told_as_uris(yard: Place, tmp_path: Path) -> None:
+    roots = [tmp_path, "/srv/data", "https://example.com/x", {"uri": "file:///named", "name": "n"}]
+    async with yard.client(roots=roots) as c:
+        told = (await answer_to(c, "roots"))["result"]["roots"]
+    assert [root["uri"] for root in told] == [
+        tmp_path.as_uri(),
+        "file:///srv/data",
+        "https://example.com/x",
+        "file:///named",
+    ]
+    assert told[3] == {"uri": "file:///named", "name": "n"}
+
+
+@pytest.mark.parametrize("is_async", [False, True])
+async def test_roots_may_be_asked_for_each_time(yard: Place, is_async: bool) -> None:
+    current = ["/a"]
+
+    async def later() -> list[str]:
+        return current
+
+    async with yard.client(roots=later if is_async else lambda: current) as c:
+        first = await answer_to(c, "roots")
+        current.append("/b")
+        second = await answer_to(c, "roots")
+    assert [len(told["result"]["roots"]) for told in (first, second)] == [1, 2]
+
+
+# ---- refusals
+
+
+@OLDER
+@pytest.mark.parametrize("tool", ["sample", "elicit", "roots"])
+async def test_an_older_server_that_asks_for_what_was_not_offered_gets_an_error(yard: Place, tool: str) -> None:
+    async with yard.client() as c:
+        error = (await answer_to(c, tool))["error"]
+        assert (await c.call_tool("echo", {"text": "x"})).text == "x"
+    assert error["code"] == -32601
+    assert error["message"]
+
+
+@MODERN
+@pytest.mark.parametrize("tool", ["sample", "roots"])
+async def test_a_modern_call_that_needs_what_was_not_offered_fails(yard: Place, tool: str) -> None:
+    async with yard.client(name="y") as c:
+        with pytest.raises(ty.AccessDenied) as told:
+            await c.call_tool(tool)
+        assert (await c.call_tool("echo", {"text": "x"})).text == "x"
+    assert told.value.rule in ("sampling/createMessage", "roots/list")
+    assert (told.value.server, told.value.tool) == ("y", tool)
+
+
+@MODERN
+async def test_a_modern_elicitation_without_a_person_is_not_accepted(yard: Place) -> None:
+    async with yard.client() as c:
+        assert (await answer_to(c, "elicit"))["result"]["action"] in ("decline", "cancel")
+
+
+@OLDER
+@pytest.mark.parametrize("tool, option", [("sample", "sampling_handler"), ("elicit", "elicitation_handler")])
+async def test_a_handler_that_raises_is_an_error_to_the_server_without_its_text(
+    yard: Place, tool: str, option: str
+) -> None:
+    def broken(request: Any) -> None:
+        raise RuntimeError("my secret")
+
+    async with yard.client(**{option: broken}) as c:
+        error = (await answer_to(c, tool))["error"]
+    assert error["code"] == -32603
+    assert "my secret" not in error["message"]
+
+
+# ---- time
+
+
+@pytest.mark.parametrize("tool", ["elicit", "sample"])
+async def test_no_deadline_passes_while_a_person_or_a_model_answers(yard: Place, clock: Clock, tool: str) -> None:
+    async def slow(request: Any) -> Any:
+        clock.advance(500)
+        await asyncio.sleep(0)
+        clock.advance(500)
+        await asyncio.sleep(0)
+        return "yes" if tool == "sample" else {"ok": True}
+
+    async with yard.client(sampling_handler=slow, elicitation_handler=slow) as c:
+        result = await c.call_tool(tool, timeout=20, idle_timeout=20)
+        assert "result" in json.loads(result.text)
+
+
+@OLDER
+async def test_the_deadline_goes_on_after_the_person_answered(yard: Place, clock: Clock) -> None:
+    """Another call sleeps meanwhile: the time of the question is added to its deadline, and no more."""
+
+    def answer(request: ty.ElicitRequest) -> dict[str, bool]:
+        clock.advance(1000)
+        return {"ok": True}
+
+    async with yard.client(elicitation_handler=answer) as c:
+        sleeping = asyncio.create_task(c.call_tool("sleeper", timeout=20))
+        await eventually(lambda: "sleeper" in yard.journal.calls)
+        await c.call_tool("elicit")
+        assert not sleeping.done()
+        clock.advance(21)
+        with pytest.raises(ty.UnansweredTimeout):
+            await soon(sleeping)
+
+
+async def test_a_handler_may_use_the_client_itself(yard: Place) -> None:
+    async def handler(request: ty.SamplingRequest) -> str:
+        return (await c.call_tool("echo", {"text": "inner"})).text
+
+    async with yard.client(sampling_handler=handler) as c:
+        answer = (await soon(answer_to(c, "sample")))["result"]
+    assert answer["content"]["text"] == "inner"
+    assert yard.journal.calls[:2] == ["sample", "echo"]

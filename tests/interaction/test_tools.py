@@ -1,0 +1,170 @@
+"""Calling tools: what goes out, what comes back."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+import toolyard as ty
+from tests.interaction.kit import Place
+
+
+async def test_structured_data_comes_beside_the_text(yard: Place) -> None:
+    async with yard.client() as c:
+        result = await c.call_tool("add", {"a": 2, "b": 3.5})
+        assert (result.data, result.has_data, result.text) == ({"sum": 5.5}, True, '{"sum": 5.5}')
+        echoed = await c.call_tool("echo", {"text": "x"})
+        assert (echoed.data, echoed.has_data) == (None, False)
+
+
+async def test_a_wrapped_scalar_is_unwrapped_once_the_tool_is_known(yard: Place) -> None:
+    async with yard.client() as c:
+        await c.list_tools()
+        result = await c.call_tool("double", {"x": 21})
+        assert result.data == 42
+        assert result.raw["structuredContent"] == {"result": 42}
+
+
+async def test_an_object_with_a_result_field_is_not_taken_for_a_wrapped_scalar(yard: Place) -> None:
+    async with yard.client() as c:
+        await c.list_tools()
+        assert (await c.call_tool("unwrapped")).data == {"result": 1}
+
+
+async def test_a_structured_null_is_told_from_no_data(yard: Place) -> None:
+    async with yard.client() as c:
+        result = await c.call_tool("nothing")
+        assert (result.data, result.has_data, result.content) == (None, True, ())
+
+
+async def test_every_block_is_kept_in_order_also_one_of_an_unknown_kind(yard: Place) -> None:
+    async with yard.client() as c:
+        result = await c.call_tool("blocks")
+    one, image, audio, link, embedded, unknown, two = result.content
+    assert (one, two) == (ty.Text("one"), ty.Text("two"))
+    assert image == ty.Image(b"\x89bytes", "image/png")
+    assert audio == ty.Audio(b"\x89bytes", "audio/wav")
+    assert link == ty.ResourceLink("memo://text", "text")
+    assert isinstance(embedded, ty.EmbeddedResource)
+    assert embedded.resource.text == "good day\n"
+    assert isinstance(unknown, ty.UnknownBlock)
+    assert (unknown.type, unknown.raw["angles"]) == ("hologram", 3)
+    assert result.text == "one\ntwo"
+
+
+async def test_a_result_tells_how_long_the_call_took(yard: Place) -> None:
+    async with yard.client() as c:
+        assert 0 < (await c.call_tool("echo", {"text": "x"})).elapsed < 10
+
+
+async def test_a_json_rpc_error_is_a_remote_error_with_code_and_data(yard: Place) -> None:
+    async with yard.client(name="y") as c:
+        with pytest.raises(ty.RemoteError, match="not today") as told:
+            await c.call_tool("refuse")
+    error = told.value
+    assert (error.code, error.data, error.server, error.tool) == (-32050, {"until": "tomorrow"}, "y", "refuse")
+
+
+async def test_the_callers_meta_rides_on_the_request(yard: Place) -> None:
+    async with yard.client() as c:
+        meta = {"com.example/trace": "t1"}
+        seen = json.loads((await c.call_tool("given", {}, meta=meta)).text)["meta"]
+    assert seen["com.example/trace"] == "t1"
+    assert meta == {"com.example/trace": "t1"}
+    assert ("io.modelcontextprotocol/protocolVersion" in seen) is yard.modern
+    if yard.modern:
+        assert seen["io.modelcontextprotocol/clientInfo"] == {"name": "toolyard", "version": ty.__version__}
+
+
+async def test_big_and_strange_texts_come_back_as_they_were(yard: Place) -> None:
+    strange = 'é \u2028 \U0001f600 \\ " \n \x00' + "x" * 200_000
+    async with yard.client() as c:
+        assert (await c.call_tool("echo", {"text": strange})).text == strange
+
+
+async def test_what_json_cannot_say_is_the_callers_bug(yard: Place) -> None:
+    async with yard.client() as c:
+        with pytest.raises(ty.UsageError):
+            await c.call_tool("echo", {"text": object()})
+        assert (await c.call_tool("echo", {"text": "x"})).text == "x"
+
+
+@pytest.mark.parametrize("told_as", ["error", "result"])
+async def test_an_unknown_tool_is_told_with_the_nearest_names(yard: Place, told_as: str) -> None:
+    async with yard.client(yard={"unknown": told_as}) as c:
+        await c.list_tools()
+        with pytest.raises(ty.ToolNotFound, match="did you mean 'echo'") as told:
+            await c.call_tool("ecko")
+    assert told.value.nearest == ("echo",)
+    assert told.value.tool == "ecko"
+
+
+async def test_an_unknown_tool_is_the_servers_word_where_no_list_is_known(yard: Place) -> None:
+    async with yard.client() as c:
+        with pytest.raises(ty.RemoteError, match="Unknown tool: ecko"):
+            await c.call_tool("ecko")
+    assert yard.journal.got("tools/list") == []
+
+
+async def test_a_hidden_tool_is_not_among_the_nearest_names(yard: Place) -> None:
+    async with yard.client(tool_filter=lambda tool: tool.name != "echo") as c:
+        await c.list_tools()
+        with pytest.raises(ty.ToolNotFound) as told:
+            await c.call_tool("ecko")
+    assert "echo" not in told.value.nearest
+
+
+async def test_a_tool_that_only_runs_as_a_task_is_refused_with_a_reason(yard: Place) -> None:
+    async with yard.client() as c:
+        await c.list_tools()
+        with pytest.raises(ty.AccessDenied, match="task"):
+            await c.call_tool("task_only")
+    assert yard.journal.calls == []
+
+
+ARGUMENTS: dict[str, Any] = {
+    "limit": None,
+    "note": None,
+    "tags": [],
+    "sources": ["web"],
+    "other": {"deep": None, "kept": 0},
+}
+CLEANED = {
+    "schema": {"note": None, "sources": [{"type": "web"}], "other": {"deep": None, "kept": 0}},
+    "always": {"sources": [{"type": "web"}], "other": {"kept": 0}},
+    "never": ARGUMENTS,
+}
+
+
+@pytest.mark.parametrize("mode", CLEANED)
+async def test_arguments_are_cleaned_as_the_mode_says(yard: Place, mode: str) -> None:
+    async with yard.client(clean_arguments=mode) as c:
+        await c.list_tools()
+        given = json.loads(json.dumps(ARGUMENTS))
+        seen = json.loads((await c.call_tool("given", given)).text)["arguments"]
+    assert seen == CLEANED[mode]
+    assert given == ARGUMENTS, "what the caller gave stays as it was"
+
+
+async def test_arguments_of_a_tool_whose_schema_is_not_known_are_untouched_by_default(yard: Place) -> None:
+    async with yard.client() as c:
+        assert json.loads((await c.call_tool("given", ARGUMENTS)).text)["arguments"] == ARGUMENTS
+
+
+async def test_a_wrong_timeout_is_told_before_anything_is_sent(yard: Place) -> None:
+    async with yard.client() as c:
+        for timeout in (0, -1, True):
+            with pytest.raises(ty.ConfigError, match="timeout"):
+                await c.call_tool("echo", {"text": "x"}, timeout=timeout)
+    assert yard.journal.calls == []
+
+
+@pytest.mark.parametrize(
+    "options, named",
+    [({"timeout": 3}, "'timeout'; did you mean"), ({"mode": "2031"}, "mode"), ({"max_retries": 0}, "max_retries")],
+)
+def test_a_wrong_option_is_told_with_its_name(options: dict[str, Any], named: str) -> None:
+    with pytest.raises(ty.ConfigError, match=named):
+        ty.Client(ty.StdioServer("python"), **options)

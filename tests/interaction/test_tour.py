@@ -1,0 +1,97 @@
+"""The first walk through a client, as the tour shows it."""
+
+from __future__ import annotations
+
+import pytest
+
+import toolyard as ty
+from tests.interaction.kit import Place
+
+
+async def test_one_server_as_in_the_tour(yard: Place) -> None:
+    async with ty.Client(yard.server(), mode=yard.mode) as c:
+        described = {tool.name: tool.description for tool in await c.list_tools()}
+        assert described["echo"] == "Say it back"
+        result = await c.call_tool("echo", {"text": "hello"}, timeout=10)
+        assert result.text == "hello"
+        assert result.data is None
+        assert result.content == (ty.Text("hello"),)
+        assert result.raise_for_error() is result
+
+
+async def test_what_the_client_tells_of_itself(yard: Place) -> None:
+    c = yard.client(name="fs")
+    assert (c.name, c.connected, c.server_info, c.status.state) == ("fs", False, None, ty.State.DISCONNECTED)
+    async with c:
+        assert c.connected is True
+        assert c.status.state == "connected"
+        assert c.server_info is not None
+        assert (c.server_info.name, c.server_info.version, c.server_info.title) == ("yard", "1.2.3", "The Yard")
+        assert c.server_info.protocol_version == yard.version
+        assert c.server_info.instructions == "Shut the gate."
+        assert c.server_info.capabilities["resources"]["subscribe"] is True
+    assert c.connected is False
+
+
+async def test_the_raw_door_gives_the_answer_as_it_came(yard: Place) -> None:
+    async with yard.client() as c:
+        answer = await c.request("tools/list", {})
+        assert answer["tools"][0]["name"] == "echo"
+        assert answer.get("resultType") == ("complete" if yard.modern else None)
+        params = {"name": "given", "arguments": {"x": None}}
+        said = await c.request("tools/call", params)
+        assert '"arguments": {"x": null}' in said["content"][0]["text"]
+        assert params == {"name": "given", "arguments": {"x": None}}, "what the caller gave stays as it was"
+
+
+async def test_the_raw_door_tells_the_servers_errors(yard: Place) -> None:
+    async with yard.client(name="fs") as c:
+        with pytest.raises(ty.RemoteError) as told:
+            await c.request("no/such/method", {"a": 1})
+    assert (told.value.code, told.value.server) == (-32601, "fs")
+
+
+async def test_a_tools_own_error_is_raised_on_demand(yard: Place) -> None:
+    async with yard.client() as c:
+        result = await c.call_tool("fail")
+        assert (result.is_error, result.text) == (True, "it is\nbroken")
+        with pytest.raises(ty.ToolFailed, match="it is\nbroken") as told:
+            result.raise_for_error()
+    assert told.value.result is result
+
+
+async def test_ping_gives_the_seconds_that_it_took(yard: Place) -> None:
+    async with yard.client() as c:
+        assert 0 <= await c.ping() < 10
+    asked = [message["method"] for message in yard.journal.entries("got")]
+    assert asked.count("server/discover" if yard.modern else "ping") == (2 if yard.modern else 1)
+
+
+def test_without_an_event_loop_as_in_the_tour(place: Place) -> None:
+    with place.sync_client() as c:
+        assert c.call_tool("echo", {"text": "mcp"}).text == "mcp"
+
+
+@pytest.mark.parametrize("mode, version", [("auto", "2026-07-28"), ("legacy", "2025-11-25"), ("2026-07-28",) * 2])
+async def test_the_mode_chooses_the_era_of_a_server_that_speaks_both(
+    tmp_path_factory: pytest.TempPathFactory, mode: str, version: str
+) -> None:
+    place = Place("stdio", "legacy", tmp_path_factory.mktemp("mode"))
+    async with ty.Client(place.server(), mode=mode) as c:
+        assert c.server_info is not None
+        assert c.server_info.protocol_version == version
+        assert (await c.call_tool("echo", {"text": "x"})).text == "x"
+    assert place.journal.faults == []
+
+
+@pytest.mark.parametrize("server", [{"command": "python"}, "settings/.mcp.json", {"mcpServers": {}}, 7])
+def test_what_is_no_server_is_told_at_once(server: object) -> None:
+    with pytest.raises(ty.ConfigError) as told:
+        ty.Client(server)
+    assert told.value.key == "server"
+
+
+def test_a_dict_or_a_path_points_to_the_hub(tmp_path: object) -> None:
+    for server in ({"mcpServers": {}}, tmp_path):
+        with pytest.raises(ty.ConfigError, match=r"Hub\.from_config"):
+            ty.Client(server)

@@ -1,0 +1,116 @@
+"""What the reference server answers to each method of the protocol."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+if __package__:
+    from tests.interaction.yard_goods import complete, prompt, resource
+    from tests.interaction.yard_tools import TOOLS
+else:
+    from yard_goods import complete, prompt, resource
+    from yard_tools import TOOLS
+
+HANDSHAKE = ("2025-11-25", "2025-06-18", "2025-03-26", "2024-11-05")
+META = "io.modelcontextprotocol/"
+INFO = {"name": "yard", "version": "1.2.3", "title": "The Yard"}
+INSTRUCTIONS = "Shut the gate."
+
+Method = Callable[[Any, Any], None]
+
+
+def initialize(yard: Any, request: Any) -> None:
+    yard.client = request.params["capabilities"]
+    asked = request.params["protocolVersion"]
+    revision = yard.options["revision"] or (asked if asked in HANDSHAKE else HANDSHAKE[0])
+    told = {"protocolVersion": revision, "serverInfo": INFO, "instructions": INSTRUCTIONS}
+    request.answer({**told, "capabilities": yard.options["capabilities"]})
+
+
+def discover(yard: Any, request: Any) -> None:
+    told = {"supportedVersions": yard.options["supported"], "instructions": INSTRUCTIONS}
+    request.answer({**told, "capabilities": yard.options["capabilities"]}, cached=True)
+
+
+def ping(yard: Any, request: Any) -> None:
+    request.answer({})
+
+
+def listing(key: str) -> Method:
+    def handler(yard: Any, request: Any) -> None:
+        size, goods = yard.options["page"], yard.goods[key]
+        cursors = ["", *(f"page {n}" for n in range(2, len(goods)))]  # the first cursor is the empty one
+        page = cursors.index(request.params["cursor"]) + 1 if "cursor" in request.params else 0
+        more = {"nextCursor": cursors[page]} if (page + 1) * size < len(goods) else {}
+        request.answer({key: goods[page * size : (page + 1) * size], **more}, cached=True)
+
+    return handler
+
+
+def call_tool(yard: Any, request: Any) -> None:
+    name = request.params["name"]
+    if name in TOOLS:
+        TOOLS[name].function(yard, request, request.params.get("arguments") or {})
+    elif yard.options["unknown"] == "error":
+        request.error(-32602, f"Unknown tool: {name}")
+    else:
+        request.text(f"Unknown tool: {name}", isError=True)
+
+
+def read_resource(yard: Any, request: Any) -> None:
+    contents = resource(request.params["uri"])
+    if contents is None:
+        request.error(-32602 if request.modern else -32002, "Resource not found", {"uri": request.params["uri"]})
+    else:
+        request.answer({"contents": contents}, cached=True)
+
+
+def get_prompt(yard: Any, request: Any) -> None:
+    found = prompt(request.params["name"], request.params.get("arguments") or {})
+    if found is None:
+        request.error(-32602, f"Unknown prompt: {request.params['name']}")
+    else:
+        request.answer(found)
+
+
+def subscribe(yard: Any, request: Any) -> None:
+    yard.subscribed.add(request.params["uri"])
+    request.answer({})
+
+
+def unsubscribe(yard: Any, request: Any) -> None:
+    yard.subscribed.discard(request.params["uri"])
+    request.answer({})
+
+
+def listen(yard: Any, request: Any) -> None:
+    yard.listening[request.id] = wishes = request.params["notifications"]
+    told = {"notifications": wishes, "_meta": {META + "subscriptionId": request.id}}
+    yard.tell("notifications/subscriptions/acknowledged", told)
+
+
+def set_level(yard: Any, request: Any) -> None:
+    yard.level = request.params["level"]
+    request.answer({})
+
+
+METHODS: dict[str, Method] = {
+    "initialize": initialize,
+    "server/discover": discover,
+    "ping": ping,
+    "tools/list": listing("tools"),
+    "tools/call": call_tool,
+    "resources/list": listing("resources"),
+    "resources/templates/list": listing("resourceTemplates"),
+    "resources/read": read_resource,
+    "resources/subscribe": subscribe,
+    "resources/unsubscribe": unsubscribe,
+    "subscriptions/listen": listen,
+    "prompts/list": listing("prompts"),
+    "prompts/get": get_prompt,
+    "completion/complete": lambda yard, request: request.answer({"completion": complete(request.params)}),
+    "logging/setLevel": set_level,
+}
+HANDSHAKE_ONLY = {"initialize", "ping", "resources/subscribe", "resources/unsubscribe", "logging/setLevel"}
+MODERN_ONLY = {"server/discover", "subscriptions/listen"}

@@ -1,0 +1,115 @@
+"""What the unit tests share: bounded waiting, a clock that can be pushed, a server played over a stream in memory."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import time
+from collections.abc import Callable
+from typing import Any
+
+from toolyard.errors import RemoteError
+from toolyard.protocol import jsonrpc
+from toolyard.protocol.jsonrpc import Message
+from toolyard.transports.memory import MemoryStream
+
+HANDSHAKE = {
+    "protocolVersion": "2025-11-25",
+    "capabilities": {"tools": {}},
+    "serverInfo": {"name": "played", "version": "1"},
+}
+MODERN = {
+    "resultType": "complete",
+    "supportedVersions": ["2026-07-28"],
+    "capabilities": {"tools": {}},
+    "_meta": {"io.modelcontextprotocol/serverInfo": {"name": "played", "version": "2"}},
+    "ttlMs": 0,
+    "cacheScope": "public",
+}
+SILENCE = object()
+
+
+async def eventually(condition: Callable[[], Any], within: float = 10.0) -> Any:
+    """Wait until the condition is true, and return what it gave."""
+    end = time.monotonic() + within
+    while not (value := condition()):
+        assert time.monotonic() < end, f"not within {within} s: {inspect.getsource(condition).strip()}"
+        await asyncio.sleep(0.001)
+    return value
+
+
+class Clock:
+    """The time of the running loop, which can be pushed on, so that no test waits for a deadline."""
+
+    def __init__(self) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._ahead = 0.0
+        real = self._loop.time
+        self._loop.time = lambda: real() + self._ahead  # type: ignore[method-assign]
+
+    def now(self) -> float:
+        return self._loop.time()
+
+    async def advance(self, seconds: float) -> None:
+        """Let time pass, and whatever is due by then happen."""
+        self._ahead += seconds
+        await turns()
+
+
+async def turns(count: int = 5) -> None:
+    """Let the loop go round: everything that needs no outside event has happened after it."""
+    for _ in range(count):
+        await asyncio.sleep(0)
+
+
+class PlayedServer:
+    """A server as a table: method to result, error, function of the params, or silence. Unknown methods are refused.
+
+    It is also the callable that a client takes: each connection gets a new stream.
+    """
+
+    def __init__(self, **answers: Any) -> None:
+        self.answers: dict[str, Any] = {}
+        self.answers.update({key.replace("__", "/"): answer for key, answer in answers.items()})
+        self.received: list[Message] = []
+        self.end: MemoryStream
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    def __call__(self) -> MemoryStream:
+        ours, self.end = MemoryStream.pair()
+        self._spawn(self._serve(self.end))
+        return ours
+
+    def named(self, method: str) -> list[Message]:
+        """What was received under this method."""
+        return [message for message in self.received if message.get("method") == method]
+
+    @property
+    def methods(self) -> list[str]:
+        return [message["method"] for message in self.received if "method" in message]
+
+    def _spawn(self, work: Any) -> None:
+        task = asyncio.create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _serve(self, end: MemoryStream) -> None:
+        while True:
+            try:
+                message = await end.receive()
+            except EOFError:
+                return
+            self.received.append(message)
+            if "id" in message and "method" in message:
+                self._spawn(self._answer(end, message))
+
+    async def _answer(self, end: MemoryStream, message: Message) -> None:
+        said = self.answers.get(message["method"], RemoteError(-32601, "unknown method"))
+        if callable(said):
+            said = said(message.get("params", {}))
+            if inspect.isawaitable(said):
+                said = await said
+        if isinstance(said, RemoteError):
+            await end.send(jsonrpc.error(message["id"], said.code, said.message, said.data))
+        elif said is not SILENCE:
+            await end.send(jsonrpc.result(message["id"], said))

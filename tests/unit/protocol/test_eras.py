@@ -1,0 +1,85 @@
+"""The eras as tables."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from toolyard.protocol import eras
+
+OURS = (*eras.MODERN_VERSIONS, *eras.HANDSHAKE_VERSIONS)
+
+
+def test_every_revision_that_we_speak_is_of_one_era() -> None:
+    assert {version: eras.era_of(version).name for version in OURS} == {
+        "2026-07-28": "modern",
+        "2025-11-25": "handshake",
+        "2025-06-18": "handshake",
+        "2025-03-26": "handshake",
+        "2024-11-05": "handshake",
+    }
+
+
+def test_the_eras_differ_as_the_protocol_says() -> None:
+    assert eras.HANDSHAKE.server_asks
+    assert not eras.MODERN.server_asks
+    assert eras.MODERN.stamps_requests
+    assert not eras.HANDSHAKE.stamps_requests
+    assert (eras.HANDSHAKE.health_method, eras.MODERN.health_method) == ("ping", "server/discover")
+    assert (eras.HANDSHAKE.subscribe_method, eras.MODERN.subscribe_method) == ("resources/subscribe", None)
+    assert (eras.HANDSHAKE.log_level_method, eras.MODERN.log_level_method) == ("logging/setLevel", None)
+
+
+def test_only_these_errors_prove_a_modern_server() -> None:
+    assert sorted(eras.MODERN_ERRORS) == [-32022, -32021, -32020]
+    assert sorted(eras.RESOURCE_NOT_FOUND) == [-32602, -32002]
+
+
+@pytest.mark.parametrize(
+    "offered, chosen",
+    [
+        (["2025-11-25", "2026-07-28"], "2026-07-28"),
+        (["2024-11-05", "2025-06-18"], "2025-06-18"),
+        (["2099-01-01", "2025-03-26"], "2025-03-26"),
+        (["2099-01-01"], None),
+        ([], None),
+        ([None, 7, ["2026-07-28"], {}], None),
+    ],
+)
+def test_the_newest_common_version_is_chosen(offered: list[Any], chosen: str | None) -> None:
+    assert eras.choose(offered) == chosen
+
+
+@given(st.permutations(OURS), st.integers(1, len(OURS)))
+def test_the_order_of_the_offer_does_not_matter(offered: list[str], count: int) -> None:
+    assert eras.choose(offered[:count]) == max(offered[:count])
+
+
+def test_a_server_introduces_itself_in_the_place_of_its_era() -> None:
+    handshake = eras.server_info(
+        "2025-11-25",
+        {
+            "serverInfo": {"name": "a", "version": "1", "title": "A"},
+            "capabilities": {"tools": {}},
+            "instructions": "be kind",
+        },
+    )
+    assert (handshake.name, handshake.version, handshake.title) == ("a", "1", "A")
+    assert (handshake.protocol_version, handshake.capabilities, handshake.instructions) == (
+        "2025-11-25",
+        {"tools": {}},
+        "be kind",
+    )
+    modern = eras.server_info("2026-07-28", {"_meta": {"io.modelcontextprotocol/serverInfo": {"name": "b"}}})
+    assert (modern.name, modern.version, modern.capabilities) == ("b", "", {})
+
+
+@pytest.mark.parametrize("nonsense", [None, 7, "x", [], [{}]])
+def test_a_server_that_introduces_itself_badly_is_a_server_without_a_name(nonsense: Any) -> None:
+    info = eras.server_info(
+        "2025-11-25", {"serverInfo": nonsense, "capabilities": nonsense, "_meta": nonsense, "instructions": None}
+    )
+    assert (info.name, info.capabilities) == ("", {})

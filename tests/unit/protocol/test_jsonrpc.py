@@ -1,0 +1,203 @@
+"""JSON-RPC messages: what goes out, what is taken in, and the limits."""
+
+from __future__ import annotations
+
+import json
+import math
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from toolyard.errors import ProtocolError, RemoteError, UsageError
+from toolyard.protocol import jsonrpc, limits
+
+INT64 = st.integers(-(2**63), 2**64 - 1)
+TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=20)
+JSON = st.recursive(
+    st.none() | st.booleans() | INT64 | st.floats(allow_nan=False, allow_infinity=False) | TEXT,
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(TEXT, inner, max_size=4),
+    max_leaves=20,
+)
+OBJECTS = st.dictionaries(TEXT, JSON, max_size=5)
+
+
+# ---- making messages -----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("params", [None, {}])
+def test_empty_params_are_left_out(params: dict[str, Any] | None) -> None:
+    assert jsonrpc.request(1, "ping", params) == {"jsonrpc": "2.0", "id": 1, "method": "ping"}
+    assert jsonrpc.notification("notifications/initialized", params) == {
+        "jsonrpc": "2.0",
+        "method": "notifications/initialized",
+    }
+
+
+def test_an_error_without_data_says_none() -> None:
+    assert "data" not in jsonrpc.error(1, -32601, "no")["error"]
+    assert jsonrpc.error(1, -32601, "no", {"a": 1})["error"] == {"code": -32601, "message": "no", "data": {"a": 1}}
+
+
+@given(st.integers(1) | st.text(max_size=5), st.text(max_size=10), OBJECTS)
+def test_every_kind_of_message_has_the_version_and_only_its_own_fields(id: Any, method: str, value: Any) -> None:
+    assert set(jsonrpc.request(id, method, value)) - {"params"} == {"jsonrpc", "id", "method"}
+    assert set(jsonrpc.notification(method, value)) - {"params"} == {"jsonrpc", "method"}
+    assert jsonrpc.result(id, value) == {"jsonrpc": "2.0", "id": id, "result": value}
+
+
+# ---- out and in again ----------------------------------------------------------------------------------------
+
+
+@given(OBJECTS)
+def test_what_is_encoded_is_decoded_to_the_same(value: dict[str, Any]) -> None:
+    data = jsonrpc.encode(value)
+    assert b"\n" not in data
+    assert b"\r" not in data
+    assert jsonrpc.decode(data) == jsonrpc.decode(bytearray(data)) == jsonrpc.decode(data.decode()) == value
+    assert json.loads(data) == value
+
+
+@pytest.mark.parametrize(
+    "value, written",
+    [
+        ({"big": 2**80}, b'{"big":1208925819614629174706176}'),
+        ({1: "key"}, b'{"1":"key"}'),
+        ({"text": "\u00e9\u2028"}, '{"text":"\u00e9\u2028"}'.encode()),
+    ],
+)
+def test_what_only_the_slow_encoder_knows_is_written_too(value: Any, written: bytes) -> None:
+    assert jsonrpc.encode(value) == written
+
+
+def _self_containing() -> list[Any]:
+    loop: list[Any] = []
+    loop.append(loop)
+    return loop
+
+
+@pytest.mark.parametrize(
+    "value",
+    [object(), {"x": {1, 2}}, b"bytes", "\ud800", {"big": 2**80, "x": math.inf}, _self_containing()],
+    ids=["object", "set", "bytes", "surrogate", "infinity beside a big number", "cycle"],
+)
+def test_what_json_cannot_say_is_the_callers_mistake(value: Any) -> None:
+    with pytest.raises(UsageError):
+        jsonrpc.encode(value)
+
+
+@pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf])
+def test_a_number_that_is_none_does_not_become_a_null_on_the_way(value: float) -> None:
+    with pytest.raises(UsageError):
+        jsonrpc.encode({"x": value})
+
+
+# ---- limits --------------------------------------------------------------------------------------------------
+
+
+def _nested(depth: int, shape: str) -> bytes:
+    if shape == "arrays":
+        return b"[" * depth + b"]" * depth
+    if shape == "objects":
+        return b'{"a":' * (depth - 1) + b"{}" + b"}" * (depth - 1)
+    return b'[[],{"b":[[]],"a":' + b'[1,{"a":' * (depth // 2 - 1) + b"0" + b"}]" * (depth // 2)
+
+
+@pytest.mark.parametrize("shape", ["arrays", "objects", "mixed"])
+def test_the_depth_limit_is_exact(shape: str) -> None:
+    jsonrpc.decode(_nested(limits.MAX_DEPTH, shape))
+    with pytest.raises(ProtocolError, match="nested deeper than 128"):
+        jsonrpc.decode(_nested(limits.MAX_DEPTH + (2 if shape == "mixed" else 1), shape))
+
+
+@given(st.integers(1, 300))
+def test_depth_is_judged_by_nesting_alone(depth: int) -> None:
+    """Brackets beside each other, and brackets inside of texts, are no depth."""
+    wide = b"[" + b",".join([b"[" * (depth // 3) + b"]" * (depth // 3) or b"0"] * 400) + b"]"
+    brackets = jsonrpc.encode({"x": "[{" * depth})
+    assert jsonrpc.decode(wide)
+    assert jsonrpc.decode(brackets) == {"x": "[{" * depth}
+    deep = b"[" * depth + b"]" * depth
+    if depth > limits.MAX_DEPTH:
+        with pytest.raises(ProtocolError):
+            jsonrpc.decode(deep)
+    else:
+        assert jsonrpc.decode(deep) is not None
+
+
+def test_the_size_limit_is_exact(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(limits, "MAX_MESSAGE", 100)
+    assert jsonrpc.decode(b'"' + b"x" * 98 + b'"') == "x" * 98
+    with pytest.raises(ProtocolError, match="101 bytes; the limit is 100"):
+        jsonrpc.decode(b'"' + b"x" * 99 + b'"')
+
+
+def _refusal(data: bytes | str) -> ProtocolError | None:
+    try:
+        jsonrpc.decode(data)
+    except ProtocolError as exc:
+        return exc
+    return None
+
+
+@given(st.binary(max_size=300) | st.text(max_size=300))
+def test_garbage_raises_nothing_but_a_protocol_error(data: bytes | str) -> None:
+    refusal = _refusal(data)
+    if refusal is not None:
+        assert len(refusal.sample) <= limits.SAMPLE
+        assert refusal.sample.isprintable()
+
+
+@given(OBJECTS, st.integers(0, 255), st.data())
+def test_a_message_cut_or_spoilt_raises_nothing_but_a_protocol_error(
+    value: dict[str, Any], byte: int, data: st.DataObject
+) -> None:
+    whole = jsonrpc.encode(value)
+    at = data.draw(st.integers(0, len(whole) - 1))
+    _refusal(whole[:at] + bytes([byte]) + whole[at + 1 :])
+    assert _refusal(whole[:at]), "an object without its last brace is no JSON"
+
+
+# ---- what an answer says -------------------------------------------------------------------------------------
+
+
+def test_an_error_answer_becomes_a_remote_error_with_all_it_said() -> None:
+    said = jsonrpc.outcome(jsonrpc.error(1, -32602, "bad", {"field": "x"}))
+    assert isinstance(said, RemoteError)
+    assert (said.code, said.message, said.data) == (-32602, "bad", {"field": "x"})
+
+
+@pytest.mark.parametrize("code", [True, "1", 1.5, None, [], {}])
+def test_an_error_code_that_is_no_integer_breaks_the_protocol(code: Any) -> None:
+    assert isinstance(jsonrpc.outcome({"id": 1, "error": {"code": code, "message": "x"}}), ProtocolError)
+
+
+@given(JSON)
+def test_every_answer_is_a_result_a_remote_error_or_a_protocol_error(value: Any) -> None:
+    for message in ({"id": 1, "result": value}, {"id": 1, "error": value}, {"id": 1}):
+        said = jsonrpc.outcome(message)
+        if isinstance(message.get("result"), dict):
+            assert said is value
+        else:
+            assert isinstance(said, RemoteError | ProtocolError)
+
+
+def test_an_error_beside_a_result_wins() -> None:
+    said = jsonrpc.outcome({"id": 1, "result": {}, "error": {"code": 1, "message": "no"}})
+    assert isinstance(said, RemoteError)
+
+
+@pytest.mark.parametrize("id, ours", [(7, 7), ("7", 7), ("007", 7), (0, 0), (10**18, 10**18)])
+def test_a_number_and_its_text_are_one_id(id: Any, ours: int) -> None:
+    assert jsonrpc.correlate(id) == ours
+
+
+@pytest.mark.parametrize("id", [True, False, None, 7.0, "", " 7", "-7", "7.0", "\u0667", "9" * 5000, [], {}])
+def test_what_is_no_id_of_ours_correlates_with_nothing(id: Any) -> None:
+    assert jsonrpc.correlate(id) is None
+
+
+@pytest.mark.parametrize("id, may", [(1, True), ("a", True), ("", True), (True, False), (1.0, False), (None, False)])
+def test_a_peer_may_use_numbers_and_texts_but_no_bools_as_ids(id: Any, may: bool) -> None:
+    assert jsonrpc.is_id(id) is may

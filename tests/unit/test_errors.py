@@ -1,0 +1,165 @@
+"""The error tree: as it is drawn, with the attributes that code decides by."""
+
+from __future__ import annotations
+
+import copy
+import pickle
+import re
+from typing import Any
+
+import pytest
+
+from toolyard import errors
+from toolyard.errors import (
+    AccessDenied,
+    AuthError,
+    CallTimeout,
+    ConfigError,
+    ConnectError,
+    ConnectionLost,
+    NotFound,
+    OutcomeUnknown,
+    ProtocolError,
+    RateLimited,
+    RemoteError,
+    ResourceNotFound,
+    ServerNotFound,
+    StartError,
+    ToolFailed,
+    ToolNotFound,
+    ToolyardError,
+    TransportError,
+    UnansweredTimeout,
+    UsageError,
+)
+from toolyard.types import ToolResult
+
+PLACE = {"server": "fs", "tool": "read"}
+FULL: list[tuple[Exception, dict[str, Any]]] = [
+    (ToolyardError("m", **PLACE), PLACE),
+    (ConfigError("m", file="f", key="k", expected="e", server="fs"), {"file": "f", "key": "k", "expected": "e"}),
+    (TransportError("m", **PLACE, status=502), {**PLACE, "sent": False, "status": 502}),
+    (ConnectError("m", server="fs", status=404, permanent=True), {"sent": False, "status": 404, "permanent": True}),
+    (
+        StartError("m", server="fs", exit_code=3, stderr="oh", permanent=True),
+        {"sent": False, "exit_code": 3, "stderr": "oh", "permanent": True},
+    ),
+    (ConnectionLost("m", **PLACE), {**PLACE, "sent": False}),
+    (CallTimeout("m", **PLACE), {**PLACE, "sent": False}),
+    (OutcomeUnknown("m", **PLACE), {**PLACE, "sent": True}),
+    (UnansweredTimeout("m", **PLACE), {**PLACE, "sent": True}),
+    (
+        ProtocolError("m", **PLACE, status=200, content_type="text/html", sample="<html>"),
+        {**PLACE, "status": 200, "content_type": "text/html", "sample": "<html>"},
+    ),
+    (RemoteError(-32602, "m", {"a": 1}, **PLACE), {**PLACE, "code": -32602, "data": {"a": 1}}),
+    (AuthError("m", server="fs", status=401, challenge="Bearer"), {"status": 401, "challenge": "Bearer"}),
+    (RateLimited("m", **PLACE, retry_after=2.5), {**PLACE, "sent": False, "retry_after": 2.5}),
+    (AccessDenied("m", **PLACE, rule="r"), {**PLACE, "rule": "r"}),
+    (NotFound("m", **PLACE, nearest=("a",)), {**PLACE, "nearest": ("a",)}),
+    (ServerNotFound("m", nearest=("a", "b")), {"nearest": ("a", "b")}),
+    (ToolNotFound("m", **PLACE, nearest=("a",)), {**PLACE, "nearest": ("a",)}),
+    (ResourceNotFound("m", server="fs"), {"server": "fs", "nearest": ()}),
+    (ToolFailed("m", **PLACE, result=ToolResult.from_error("m")), {**PLACE, "result": ToolResult.from_error("m")}),
+    (UsageError("m"), {}),
+]
+CLASSES = [each for each in vars(errors).values() if isinstance(each, type) and issubclass(each, Exception)]
+
+
+def test_every_error_is_tried_here() -> None:
+    assert {type(error) for error, _ in FULL} == set(CLASSES)
+
+
+# ---- the tree ------------------------------------------------------------------------------------------------
+
+
+def _drawn() -> dict[str, str | None]:
+    """Each name of the drawing with its parent's."""
+    parents: dict[str, str | None] = {}
+    stack: list[tuple[int, str]] = []
+    for line in (errors.__doc__ or "").splitlines()[2:]:
+        found = re.match(r"([ |`-]*)([A-Z]\w+)( .*)?$", line)
+        if not found:
+            continue
+        depth, name, rest = len(found[1]), found[2], found[3] or ""
+        while stack and stack[-1][0] >= depth:
+            stack.pop()
+        parents[name] = stack[-1][1] if stack else None
+        stack.append((depth, name))
+        for leaf in re.findall(r"\b\w+NotFound\b", rest):
+            parents[leaf] = name
+    return parents
+
+
+def test_the_drawing_shows_every_error() -> None:
+    assert set(_drawn()) == {each.__name__ for each in CLASSES}
+
+
+@pytest.mark.parametrize("name, parent", _drawn().items())
+def test_an_error_hangs_where_it_is_drawn(name: str, parent: str | None) -> None:
+    kind = getattr(errors, name)
+    if name == "UnansweredTimeout":
+        assert kind.__bases__ == (CallTimeout, OutcomeUnknown)
+    elif name == "UsageError":
+        assert kind.__bases__ == (RuntimeError,)
+    else:
+        assert kind.__bases__[0].__name__ == (parent or "Exception")
+
+
+def test_a_usage_error_is_no_outcome_of_a_call() -> None:
+    assert not issubclass(UsageError, ToolyardError)
+
+
+def test_a_passed_deadline_is_also_pythons_own_timeout() -> None:
+    for error in (CallTimeout("late"), UnansweredTimeout("late")):
+        with pytest.raises(TimeoutError, match="late"):
+            raise error
+    assert not isinstance(OutcomeUnknown(), TimeoutError)
+
+
+@pytest.mark.parametrize("kind", [each for each in CLASSES if issubclass(each, TransportError)])
+def test_sent_is_true_only_where_the_outcome_is_unknown(kind: type[TransportError]) -> None:
+    assert kind().sent is issubclass(kind, OutcomeUnknown)
+
+
+# ---- attributes, text, pickle --------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("error, attributes", FULL, ids=[type(error).__name__ for error, _ in FULL])
+def test_an_error_carries_what_was_said_and_survives_pickling_and_copying(
+    error: Exception, attributes: dict[str, Any]
+) -> None:
+    for each in (error, pickle.loads(pickle.dumps(error)), copy.copy(error), copy.deepcopy(error)):
+        assert type(each) is type(error)
+        assert {key: getattr(each, key) for key in attributes} == attributes
+        assert str(each) == str(error)
+        assert each.args == error.args == ("m",)
+
+
+@pytest.mark.parametrize("kind", CLASSES)
+def test_an_error_can_be_made_of_nothing(kind: type[Exception]) -> None:
+    assert isinstance(str(kind()), str)
+
+
+def test_the_text_says_where_and_what() -> None:
+    assert str(ToolyardError("broken")) == "broken"
+    assert str(ToolyardError("broken", server="fs")) == "fs: broken"
+    assert str(ToolyardError("broken", **PLACE)) == "fs read: broken"
+    assert str(CallTimeout("late", **PLACE)) == "fs read: late"
+    assert str(RemoteError(-32601, "no such method", server="fs")) == "fs: no such method [-32601]"
+    assert ToolyardError("broken", **PLACE).message == "broken"
+
+
+def test_the_place_may_be_learnt_later() -> None:
+    error = UnansweredTimeout("late")
+    error.server, error.tool = "fs", "read"
+    assert str(error) == "fs read: late"
+
+
+def test_of_a_peers_text_only_the_beginning_is_kept() -> None:
+    assert ProtocolError(sample="x" * 10_000).sample == "x" * 200
+
+
+def test_a_start_error_is_seen_by_who_waits_for_a_connection() -> None:
+    with pytest.raises(ConnectError):
+        raise StartError("gone", exit_code=1)

@@ -1,0 +1,221 @@
+"""Events reach sync and async listeners in order, and no listener can hurt anybody."""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+import logging
+import pickle
+from typing import Any
+
+import pytest
+
+from toolyard import events
+from toolyard.events import (
+    ConnectionCompleted,
+    ConnectionFailed,
+    ConnectionStarted,
+    Delivery,
+    Disconnected,
+    Event,
+    Listeners,
+    Reconnected,
+    ToolExecutionCompleted,
+    ToolExecutionFailed,
+    ToolExecutionStarted,
+    ToolsChanged,
+)
+
+EVENTS = [
+    ConnectionStarted("s", True),
+    ConnectionCompleted("s", False, 0.5, "2026-07-28"),
+    ConnectionFailed("s", True, 0.5, ValueError("why")),
+    Disconnected("s", "why"),
+    Reconnected("s", 2),
+    ToolExecutionStarted("s", "t", {"a": 1}),
+    ToolExecutionCompleted("s", "t", 0.5),
+    ToolExecutionFailed("s", "t", 0.5, ValueError("why")),
+    ToolsChanged("s"),
+]
+
+
+def numbered(count: int) -> list[Event]:
+    return [Reconnected("s", number) for number in range(count)]
+
+
+@pytest.mark.parametrize("event", EVENTS, ids=lambda event: type(event).__name__)
+def test_an_event_is_frozen_names_its_server_and_pickles(event: Event) -> None:
+    assert event.server == "s"
+    assert type(pickle.loads(pickle.dumps(event))) is type(event)
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        event.server = "other"  # type: ignore[misc]
+
+
+def test_every_event_is_tried_here() -> None:
+    public = {each for each in vars(events).values() if isinstance(each, type) and issubclass(each, Event)}
+    assert public - {Event} == {type(event) for event in EVENTS}
+
+
+def test_a_listener_hears_its_kind_alone_and_a_listener_to_all_hears_all() -> None:
+    listeners, one, every = Listeners(), [], []
+    listeners.on(Disconnected, one.append)
+    listeners.on(Event, every.append)
+    for event in EVENTS:
+        listeners.emit(event)
+    assert one == [EVENTS[3]]
+    assert every == EVENTS
+
+
+def test_a_listener_that_was_stopped_hears_nothing_more() -> None:
+    listeners, heard = Listeners(), []
+    assert not listeners
+    stop = listeners.on(Event, heard.append)
+    assert listeners
+    listeners.emit(EVENTS[0])
+    stop()
+    stop()
+    listeners.emit(EVENTS[1])
+    assert heard == [EVENTS[0]]
+    assert not listeners
+
+
+def test_stopping_one_of_two_equal_listeners_leaves_the_other() -> None:
+    listeners, heard = Listeners(), []
+    stop = listeners.on(Event, heard.append)
+    listeners.on(Event, heard.append)
+    stop()
+    stop()
+    listeners.emit(EVENTS[0])
+    assert heard == [EVENTS[0]]
+
+
+def test_a_listener_may_stop_itself_and_add_others_while_it_is_told() -> None:
+    listeners, heard = Listeners(), []
+
+    def once(event: Event) -> None:
+        stop()
+        heard.append(event)
+        listeners.on(Event, heard.append)
+
+    stop = listeners.on(Event, once)
+    listeners.emit(EVENTS[0])
+    listeners.emit(EVENTS[1])
+    assert heard == [EVENTS[0], EVENTS[1]]
+
+
+def test_a_sync_listener_that_raises_is_logged_and_hurts_nobody(caplog: pytest.LogCaptureFixture) -> None:
+    listeners, heard = Listeners(), []
+
+    def bad(event: Event) -> None:
+        raise ValueError("my own fault")
+
+    listeners.on(Event, bad)
+    listeners.on(Event, heard.append)
+    with caplog.at_level(logging.ERROR, "toolyard.events"):
+        listeners.emit(EVENTS[0])
+    assert heard == [EVENTS[0]]
+    assert "my own fault" in caplog.text
+
+
+async def test_an_async_listener_hears_in_order_and_one_at_a_time() -> None:
+    heard: list[int] = []
+    inside = 0
+
+    async def listener(event: Reconnected) -> None:
+        nonlocal inside
+        inside += 1
+        assert inside == 1
+        for _ in range(event.generation % 3):  # some take longer than those that come after them
+            await asyncio.sleep(0)
+        heard.append(event.generation)
+        inside -= 1
+
+    delivery = Delivery(listener, "listener")
+    for event in numbered(50):
+        delivery(event)
+        if event.generation % 7 == 0:  # type: ignore[attr-defined]
+            await asyncio.sleep(0)
+    async with asyncio.timeout(5):
+        await delivery.drained()
+    assert heard == list(range(50))
+
+
+async def test_an_async_listener_that_raises_hears_the_next_event_all_the_same(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    heard: list[Event] = []
+
+    async def bad(event: Event) -> None:
+        heard.append(event)
+        await asyncio.sleep(0)
+        raise ValueError("my own fault")
+
+    delivery = Delivery(bad, "listener")
+    for event in EVENTS[:3]:
+        delivery(event)
+    await delivery.drained()
+    assert heard == EVENTS[:3]
+    assert caplog.text.count("ValueError: my own fault") == 3
+
+
+async def test_a_listener_that_waits_for_something_cancelled_hears_the_next_events_in_order(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """To be cancelled inside is one more way to raise."""
+    heard: list[int] = []
+
+    async def unlucky(event: Reconnected) -> None:
+        heard.append(event.generation)
+        if event.generation == 0:
+            gone = asyncio.get_running_loop().create_future()
+            gone.cancel()
+            await gone
+
+    delivery = Delivery(unlucky, "listener")
+    for event in numbered(3):
+        delivery(event)
+    async with asyncio.timeout(5):
+        await delivery.drained()
+    delivery(Reconnected("s", 3))
+    async with asyncio.timeout(5):
+        await delivery.drained()
+    assert heard == [0, 1, 2, 3]
+
+
+async def test_a_slow_async_listener_delays_nobody_and_keeps_the_newest(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(events, "BACKLOG", 10)
+    listeners, quick, slow = Listeners(), [], []
+    go_on = asyncio.Event()
+
+    async def listener(event: Reconnected) -> None:
+        await go_on.wait()
+        slow.append(event.generation)
+
+    listeners.on(Reconnected, listener)
+    listeners.on(Reconnected, quick.append)
+    for event in numbered(1000):
+        listeners.emit(event)
+    assert len(quick) == 1000
+    go_on.set()
+    async with asyncio.timeout(5):
+        while len(slow) < 11:
+            await asyncio.sleep(0)
+    assert slow == [0, *range(990, 1000)]
+
+
+def test_what_is_kept_for_a_slow_listener_is_bounded() -> None:
+    assert Delivery(print, "listener")._backlog.maxlen == events.BACKLOG == 10_000
+
+
+async def test_no_task_is_left_when_there_is_no_work() -> None:
+    before = asyncio.all_tasks()
+
+    async def listener(*args: Any) -> None:
+        await asyncio.sleep(0)
+
+    delivery = Delivery(listener, "listener")
+    delivery(1)
+    assert len(asyncio.all_tasks() - before) == 1
+    await delivery.drained()
+    await delivery.drained()
+    assert asyncio.all_tasks() == before

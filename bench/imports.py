@@ -1,7 +1,9 @@
 """Import times: fresh interpreters, one import each, in turn, so that noise hits all alike."""
 
+import os
 import statistics
 import subprocess
+import tempfile
 from dataclasses import dataclass
 
 PROGRAM = """
@@ -32,19 +34,23 @@ def wanted(python: str, sdk_python: str | None) -> list[Import]:
     return imports
 
 
-def once(what: Import) -> float:
+def once(what: Import, compiled: str) -> float:
     program = PROGRAM.format(statement=what.statement)
-    done = subprocess.run([what.python, "-c", program], check=True, capture_output=True, text=True, timeout=60)
+    # An installed package is compiled, a source tree or a fresh environment may not be: here all are, in one place.
+    env = {**os.environ, "PYTHONPYCACHEPREFIX": compiled, "PYTHONDONTWRITEBYTECODE": ""}
+    command = [what.python, "-c", program]
+    done = subprocess.run(command, check=True, capture_output=True, text=True, timeout=60, env=env)
     return float(done.stdout)
 
 
 def measure(python: str, sdk_python: str | None, times: int) -> dict[str, float]:
     """Seconds per import, the median of `times`; the first round only compiles and is thrown away."""
     imports = wanted(python, sdk_python)
-    for what in imports:
-        once(what)
-    taken: dict[str, list[float]] = {what.name: [] for what in imports}
-    for _ in range(times):
+    with tempfile.TemporaryDirectory(prefix="bench-") as compiled:
         for what in imports:
-            taken[what.name].append(once(what))
+            once(what, compiled)
+        taken: dict[str, list[float]] = {what.name: [] for what in imports}
+        for _ in range(times):
+            for what in imports:
+                taken[what.name].append(once(what, compiled))
     return {name: statistics.median(values) for name, values in taken.items()}

@@ -124,7 +124,7 @@ class Delivery:
     def _call(self, args: tuple[Any, ...]) -> Awaitable[None] | None:
         try:
             outcome = self._callback(*args)
-        except Exception:
+        except (Exception, asyncio.CancelledError):
             log.exception("a %s raised", self._what)
             return None
         return outcome if inspect.isawaitable(outcome) else None
@@ -137,6 +137,12 @@ class Delivery:
                         await rest
                     except Exception:
                         log.exception("a %s raised", self._what)
+                    except asyncio.CancelledError:
+                        # Ours only if somebody cancels this very task; else the callback waited for what was cancelled.
+                        task = asyncio.current_task()
+                        if task is not None and task.cancelling():
+                            raise
+                        log.exception("a %s was cancelled", self._what)
                 if not self._backlog:
                     return
                 rest = self._call(self._backlog.popleft())

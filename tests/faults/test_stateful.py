@@ -16,7 +16,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 import toolyard as ty
 from tests.faults.kit import BIG, FAST, Ledger, Yard, alive, cancelled, eventually, outcome_of, succeeded
-from toolyard.errors import ToolyardError, UsageError
+from toolyard.errors import OutcomeUnknown, ToolyardError, UsageError
 from toolyard.types import State
 
 CONNECTED = {State.CONNECTED, State.DEGRADED}
@@ -59,9 +59,9 @@ class OneClient(RuleBasedStateMachine):
         self.run(asyncio.sleep(0))
 
     @precondition(lambda self: self.open_calls)
-    @rule(data=st.data())
-    def cancel(self, data: st.DataObject) -> None:
-        task = data.draw(st.sampled_from(self.open_calls))
+    @rule(which=st.integers(0, 99))
+    def cancel(self, which: int) -> None:
+        task = self.open_calls[which % len(self.open_calls)]
         task.cancel()
         self.run(asyncio.wait([task], timeout=5))
         assert task.done(), "a cancelled caller is free at once"
@@ -75,8 +75,11 @@ class OneClient(RuleBasedStateMachine):
         """All calls end by their own deadlines; with nothing in the way, a call succeeds."""
         self.release()
         self.finish_calls()
-        outcome = self.run(self.ledger.call(self.client, timeout=20))
-        assert succeeded(outcome), outcome
+        # A server killed a moment ago may take one call with it before the client can know.
+        outcomes = [self.run(self.ledger.call(self.client, timeout=20))]
+        while isinstance(outcomes[-1], OutcomeUnknown) and len(outcomes) < 3:
+            outcomes.append(self.run(self.ledger.call(self.client, timeout=20)))
+        assert succeeded(outcomes[-1]), outcomes
         assert self.client.connected
         assert self.client.status.state is State.CONNECTED
         assert alive(self.yard.record.pid)
@@ -98,10 +101,10 @@ class OneClient(RuleBasedStateMachine):
 
     # --- what happens to the server
 
-    @precondition(lambda self: self.yard.record.lives)
     @rule()
     def kill(self) -> None:
-        if alive(self.yard.record.pid):
+        # Whether there is a process to kill depends on time, so it must not decide which rules are drawn.
+        if self.yard.record.lives and alive(self.yard.record.pid):
             self.yard.kill()
 
     @rule()
@@ -142,7 +145,7 @@ class OneClient(RuleBasedStateMachine):
             self.run(self.ledger.call(self.client, timeout=20))  # the server has read all that it was given
             self.run(self.client.close())
             self.run(eventually(lambda: not self.yard.living(), what="no child left"))
-            self.run(eventually(lambda: len(asyncio.all_tasks()) == 1, what="no task left"))
+            assert asyncio.all_tasks(self.loop) == set(), "close has ended every task of the client"
             executed = self.yard.record.executed
             self.ledger.check(executed)
             assert executed["after-close"] == 0

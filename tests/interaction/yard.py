@@ -176,9 +176,10 @@ class Yard:
     def _requested(self, request: Request, message: Message) -> None:
         self._look_for_faults(request, message)
         method = request.method
-        if self.journal.lives <= self.options["sick"]:
+        deaths = self.options["crash"].get(method)
+        if deaths is not None and len(self.journal.got(method)) <= deaths:
             raise Crash
-        if len(self.journal.got(method)) <= self.options["crash"].get(method, 0):
+        if self.options["sick"] and self.journal.lives <= self.options["sick"]:
             raise Crash
         if method in self.options["silent"]:
             return None

@@ -3,34 +3,26 @@
 from __future__ import annotations
 
 import asyncio
-import difflib
 import logging
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, NoReturn, TypeVar, Unpack
 
 from .._version import __version__
-from ..errors import AccessDenied, ConfigError, RemoteError, ResourceNotFound, ToolNotFound, ToolyardError, UsageError
+from ..errors import ConfigError, RemoteError, ResourceNotFound, ToolyardError, UsageError
 from ..events import (
     Delivery,
     Event,
     Listeners,
-    ToolExecutionCompleted,
-    ToolExecutionFailed,
-    ToolExecutionStarted,
     ToolsChanged,
 )
-from ..policy.arguments import clean, clean_for_schema
-from ..policy.filters import StaticFilter, allows, describe
 from ..policy.retry import is_repeatable
 from ..protocol import jsonrpc
 from ..protocol.eras import RESOURCE_NOT_FOUND
-from ..protocol.metadata import with_meta
 from ..transports.channel import Counters, ProgressHandler, RequestOptions
 from ..transports.opening import open_channel, target_of
 from ..types import (
     UNSET,
     Completion,
-    FilterContext,
     LogMessage,
     Prompt,
     PromptResult,
@@ -45,6 +37,7 @@ from ..types import (
     Wire,
 )
 from .cache import ListCache, Use
+from .calls import Calls
 from .connection import Connection
 from .handlers import Handlers
 from .lists import PROMPTS, RESOURCES, TEMPLATES, TOOLS, Lister, ListOf
@@ -52,7 +45,6 @@ from .negotiation import Identity
 from .options import ClientOptions, is_timeout, resolve
 from .session import Session
 from .subscriptions import Changes, Subscriptions
-from .telemetry import call_span, tracing
 
 log = logging.getLogger("toolyard.client")
 server_log = logging.getLogger("toolyard.server")
@@ -89,6 +81,7 @@ class Client:
             observer=self,
         )
         self._lister = Lister(self._connection, ListCache(identifier))
+        self._calls = Calls(settings, self._connection, self._lister, self._listeners)
         self._subscriptions = Subscriptions(self._connection, settings.discovery_timeout)
 
     # ---- the connection --------------------------------------------------------------------------------------
@@ -152,7 +145,7 @@ class Client:
         """
         default = Use.OURS if self._settings.cache_tools_list else Use.HINTED
         tools = await self._list(TOOLS, use_cache, timeout, default)
-        return [tool for tool in tools if self._allowed(tool)]
+        return [tool for tool in tools if self._calls.allowed(tool)]
 
     async def call_tool(
         self,
@@ -171,98 +164,13 @@ class Client:
         and the execution; `idle_timeout` is the longest silence. `retry_safe` says that this call may run twice
         without harm.
         """
-        settings, now = self._settings, asyncio.get_running_loop().time()
-        try:
-            if settings.tool_filter is not None:
-                await self._check_filter(name)
-            tool = self._lister.tools.get(name)
-            params: Wire = {"name": name, "arguments": self._cleaned(arguments, tool)}
-            if meta:
-                params["_meta"] = dict(meta)
-            if tool is not None:
-                _check_callable(tool)
-            options = RequestOptions(
-                _deadline(now, settings.execution_timeout if timeout is UNSET else timeout),
-                settings.idle_timeout if idle_timeout is UNSET else idle_timeout,
-                on_progress or settings.progress_handler,
-            )
-            safe = settings.retry_safe if retry_safe is None else retry_safe
-            repeatable = safe is True or is_repeatable(
-                "tools/call", tool=tool or name, retry_safe=safe, trusted=settings.trusted
-            )
-            if self._listeners or tracing():
-                result = await self._observed_call(name, params, options, repeatable)
-            else:
-                result = await self._call(name, params, options, repeatable)
-        except ToolyardError as exc:
-            exc.tool = exc.tool or name
-            raise
-        return result
-
-    async def _call(self, name: str, params: Wire, options: RequestOptions, repeatable: bool) -> ToolResult:
-        clock = asyncio.get_running_loop().time
-        began = clock()
-        try:
-            raw = await self._connection.request("tools/call", params, options=options, repeatable=repeatable)
-        except RemoteError as exc:
-            if exc.code == jsonrpc.INVALID_PARAMS:
-                await self._look_for(name, exc.message, exc)
-            raise
-        tool = self._lister.tools.get(name)
-        result = ToolResult(raw, elapsed=clock() - began, wrapped=tool is not None and tool.wraps_result)
-        if tool is None and result.is_error:
-            await self._look_for(name, result.text, None)
-        return result
-
-    async def _observed_call(self, name: str, params: Wire, options: RequestOptions, repeatable: bool) -> ToolResult:
-        clock = asyncio.get_running_loop().time
-        began, server = clock(), self.name
-        self._listeners.emit(ToolExecutionStarted(server, name, params["arguments"]))
-        try:
-            with call_span(server, name) as span:
-                traced = with_meta(params, span.meta())
-                result = await self._call(name, traced, options, repeatable)
-                span.result(result)
-        except BaseException as exc:
-            self._listeners.emit(ToolExecutionFailed(server, name, clock() - began, exc))
-            raise
-        self._listeners.emit(ToolExecutionCompleted(server, name, clock() - began, result.is_error))
-        return result
-
-    def _cleaned(self, arguments: Mapping[str, Any] | None, tool: Tool | None) -> Wire:
-        given: Wire = dict(arguments) if arguments else {}
-        mode = self._settings.clean_arguments
-        if mode == "always":
-            return clean(given)
-        if mode == "schema" and tool is not None:
-            return clean_for_schema(given, tool.input_schema)
-        return given
-
-    def _allowed(self, tool: Tool) -> bool:
-        return allows(self._settings.tool_filter, tool, FilterContext(server_name=self.name))
-
-    async def _check_filter(self, name: str) -> None:
-        """A tool that is hidden is not callable. Names alone need no list; any other filter must see the whole tool."""
-        tool_filter = self._settings.tool_filter
-        if not isinstance(tool_filter, StaticFilter):
-            await self._lister.known(self._deadline(self._settings.discovery_timeout))
-        if tool_filter is not None and not self._allowed(self._lister.tools.get(name) or Tool(name)):
-            rule = describe(tool_filter)
-            raise AccessDenied(f"this tool is hidden by the {rule}", rule=rule)
-
-    async def _look_for(self, name: str, said: str, cause: RemoteError | None) -> None:
-        """A call failed: if the tool is not on a list that we know, and not on a fresh one, that is why."""
-        if not self._lister.complete or name in self._lister.tools:
-            return
-        try:
-            await self._list(TOOLS, False, UNSET, Use.NEVER)
-        except ToolyardError:
-            return  # the first outcome is the one to tell
-        if name not in self._lister.tools:
-            visible = [tool.name for tool in self._lister.tools.values() if self._allowed(tool)]
-            nearest = tuple(difflib.get_close_matches(name, visible, 3))
-            hint = f"; did you mean {' or '.join(map(repr, nearest))}?" if nearest else ""
-            raise ToolNotFound(f"there is no such tool ({said}){hint}", tool=name, nearest=nearest) from cause
+        settings = self._settings
+        options = RequestOptions(
+            self._deadline(timeout),
+            settings.idle_timeout if idle_timeout is UNSET else idle_timeout,
+            on_progress or settings.progress_handler,
+        )
+        return await self._calls.call(name, arguments, options, meta, retry_safe)
 
     # ---- resources and prompts -------------------------------------------------------------------------------
 
@@ -416,14 +324,6 @@ def _deadline(now: float, timeout: float | None) -> float | None:
             "timeout: expected seconds above 0, or None", key="timeout", expected="seconds above 0, or None"
         )
     return now + timeout
-
-
-def _check_callable(tool: Tool) -> None:
-    execution = tool.raw.get("execution")
-    if isinstance(execution, dict) and execution.get("taskSupport") == "required":
-        raise AccessDenied(
-            "this tool runs only as a task, which this client does not offer", rule="taskSupport: required"
-        )
 
 
 def _reference(ref: str | Prompt | ResourceTemplate | Mapping[str, Any]) -> Wire:

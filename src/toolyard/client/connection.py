@@ -11,7 +11,6 @@ import asyncio
 import contextlib
 import logging
 import random
-import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import replace
@@ -22,11 +21,9 @@ from ..errors import (
     CallTimeout,
     ConnectError,
     ConnectionLost,
-    OutcomeUnknown,
     ProtocolError,
     RateLimited,
     RemoteError,
-    StartError,
     ToolyardError,
     TransportError,
     UsageError,
@@ -37,28 +34,17 @@ from ..protocol.metadata import with_meta
 from ..transports.channel import PLAIN, Channel, Counters, RequestOptions
 from ..types import State, Status, Wire
 from .breaker import Breaker
+from .dialing import Dialer
 from .handlers import Handlers
-from .negotiation import Agreement, Identity, negotiate
+from .negotiation import Agreement, Identity
 from .options import Settings
 from .rounds import in_rounds
 from .session import Observer, Session
+from .standing import STALLED_AFTER, Silence, Standing
 
 log = logging.getLogger("toolyard.client")
 
-STALLED_AFTER: Final = 3
-"""Unanswered calls in a row, with no message in between, after which the server is asked whether it lives."""
 HEALTH_TIMEOUT: Final = 5.0
-
-TRANSITIONS: Final[dict[State, frozenset[State]]] = {
-    State.DISCONNECTED: frozenset({State.CONNECTING, State.DISABLED}),
-    State.CONNECTING: frozenset({State.CONNECTED, State.FAILED, State.NEEDS_AUTH, State.DISCONNECTED}),
-    State.CONNECTED: frozenset({State.DEGRADED, State.CONNECTING, State.DISCONNECTED}),
-    State.DEGRADED: frozenset({State.CONNECTED, State.CONNECTING, State.DISCONNECTED}),
-    State.FAILED: frozenset({State.CONNECTING, State.DISCONNECTED}),
-    State.NEEDS_AUTH: frozenset({State.CONNECTING, State.DISCONNECTED}),
-    State.DISABLED: frozenset({State.DISCONNECTED}),
-}
-"""From each state, those that can follow."""
 
 
 class Unresponsive(TransportError):
@@ -83,11 +69,10 @@ class Connection:
         self._observer = observer
         self.counters = Counters()
         self.generation = 0
-        self.status = Status(State.DISCONNECTED, since=time.time())
+        self._standing = Standing()
         self.session: Session | None = None
         self.last_agreement: Agreement | None = None
-        self._make_channel = make_channel
-        self._identity = identity
+        self._dialer = Dialer(make_channel, options, self.counters, identity, handlers, observer)
         self._listeners = listeners
         self._loop: asyncio.AbstractEventLoop | None = None
         self._owner: asyncio.Task[None] | None = None
@@ -98,7 +83,7 @@ class Connection:
         self._breaker = Breaker(options.reconnect.max_delay)
         self._budget = RetryBudget()
         self._slots: asyncio.Semaphore | None = None
-        self._silence = (0, 0)
+        self._silence = Silence()
         self._checkup: asyncio.Task[None] | None = None
         self._last_error = ""
 
@@ -206,11 +191,9 @@ class Connection:
 
         Several in a row without any message in between, and the server is asked whether it lives.
         """
-        times, seen = self._silence
-        times = times + 1 if seen == self.counters.received else 1
-        self._silence = (times, self.counters.received)
+        times = self._silence.note(self.counters.received)
         if times >= STALLED_AFTER and self.session is session and (self._checkup is None or self._checkup.done()):
-            self._set(State.DEGRADED, f"{times} calls in a row were not answered")
+            self._standing.become(State.DEGRADED, f"{times} calls in a row were not answered")
             self._checkup = asyncio.create_task(self._check(session))
 
     async def _check(self, session: Session) -> None:
@@ -226,7 +209,7 @@ class Connection:
 
     def _recovered(self, session: Session) -> None:
         if self.session is session and self.status.state is State.DEGRADED:
-            self._set(State.CONNECTED)
+            self._standing.become(State.CONNECTED)
 
     async def ping(self, session: Session, timeout: float | None = HEALTH_TIMEOUT) -> None:
         """Ask for a sign of life on this very session."""
@@ -276,6 +259,7 @@ class Connection:
                 f"not tried: {self._breaker.failures} failures in a row, the last one: {self._last_error}; "
                 f"the next trial is in {self._breaker.remaining(now):.0f} s",
                 server=self.options.name,
+                permanent=True,  # for this call: a retry would only meet the open breaker again
             )
 
     # ---- the owner -------------------------------------------------------------------------------------------
@@ -289,13 +273,15 @@ class Connection:
                 except ToolyardError as exc:
                     tries += 1
                     if not self._goes_on(exc, tries):
-                        self._set(State.NEEDS_AUTH if isinstance(exc, AuthError) else State.FAILED, exc.message)
+                        self._standing.become(
+                            State.NEEDS_AUTH if isinstance(exc, AuthError) else State.FAILED, exc.message
+                        )
                         return
                 else:
                     tries = 0
                     reason = await self._live(session)
                     if self.options.reconnect.max_retries == 0:
-                        self._set(State.DISCONNECTED, str(reason))
+                        self._standing.become(State.DISCONNECTED, str(reason))
                         return
                 await self._pause(tries)
         finally:
@@ -334,7 +320,7 @@ class Connection:
         """The live session is given up by us: from this moment on the status says so."""
         if self.session is not None:
             self.session = None
-            self._set(State.DISCONNECTED)
+            self._standing.become(State.DISCONNECTED)
             self._emit_disconnected("closed by the client")
 
     def _leave(self) -> None:
@@ -346,15 +332,16 @@ class Connection:
             self._attempt.set_exception(ConnectionLost("the client was disconnected", server=self.options.name))
         self._attempt = None
         if self.status.state is State.CONNECTING:
-            self._set(State.DISCONNECTED)
+            self._standing.become(State.DISCONNECTED)
 
     async def _establish(self) -> Session:
         """One attempt, and its outcome told to all who wait for it."""
         again, began = self.generation > 0, asyncio.get_running_loop().time()
-        self._set(State.CONNECTING)
+        self._standing.become(State.CONNECTING)
         self._listeners.emit(ConnectionStarted(self.options.name, again))
         try:
-            session = await self._connect()
+            remembered = self.last_agreement.version if self.last_agreement is not None else None
+            session = await self._dialer.dial(self.generation + 1, remembered, self._note_loss)
         except ToolyardError as exc:
             exc.server = exc.server or self.options.name
             self._last_error = exc.message
@@ -374,8 +361,8 @@ class Connection:
         self.last_agreement = session.agreement
         self.session = session
         self._breaker.trial_ended()
-        self._silence = (0, 0)
-        self._set(State.CONNECTED)
+        self._silence = Silence()
+        self._standing.become(State.CONNECTED)
         if self._attempt is not None and not self._attempt.done():
             self._attempt.set_result(session)
         self._attempt = None
@@ -384,50 +371,6 @@ class Connection:
         self._listeners.emit(ConnectionCompleted(name, again, elapsed, version))
         if again:
             self._listeners.emit(Reconnected(name, session.generation))
-
-    async def _connect(self) -> Session:
-        remembered = self.last_agreement.version if self.last_agreement is not None else None
-        try:
-            async with asyncio.timeout(self.options.connect_timeout):
-                try:
-                    return await self._open(self.options.mode, remembered)
-                except ConnectError as exc:
-                    # Some transports die of a request that the server does not know: no verdict on the server.
-                    if self.options.mode != "auto" or remembered or exc.permanent or isinstance(exc, StartError):
-                        raise
-                    return await self._open("legacy", None)
-        except TimeoutError as exc:
-            if isinstance(exc, ToolyardError):
-                raise
-            raise self._no_answer() from None
-
-    async def _open(self, mode: str, remembered: str | None) -> Session:
-        channel = self._make_channel(self.counters)
-        session = Session(
-            channel, self.generation + 1, handlers=self._handlers, observer=self._observer, on_loss=self._note_loss
-        )
-        try:
-            await channel.open(session)
-            agreement = await negotiate(channel, self._identity, mode=mode, remembered=remembered)
-            if agreement.handshake:
-                await channel.notify("notifications/initialized")
-        except BaseException as exc:  # noqa: BLE001  # a cancelled attempt leaves nothing behind either
-            await channel.close(hurry=True)
-            raise _connect_error(exc) from (exc.__cause__ if isinstance(exc, TransportError) else exc)
-        session.begin(agreement)
-        return session
-
-    def _no_answer(self) -> ConnectError:
-        noise = (
-            f"; it wrote {self.counters.garbage} lines that are no messages, such as {self.counters.last_garbage!r}: "
-            "a server may write nothing but MCP to stdout, logs go to stderr"
-            if self.counters.garbage
-            else ""
-        )
-        return ConnectError(
-            f"the server did not answer within connect_timeout={self.options.connect_timeout} s{noise}; "
-            "is it an MCP server, and is it only slow to start? then raise connect_timeout"
-        )
 
     # ---- the end ---------------------------------------------------------------------------------------------
 
@@ -439,7 +382,7 @@ class Connection:
         self.session = None
         self._last_error = str(error)
         self._breaker.failed(asyncio.get_running_loop().time())
-        self._set(State.CONNECTING, str(error))
+        self._standing.become(State.CONNECTING, str(error))
         log.warning("%s: connection lost: %s", self.options.name, error)
         self._emit_disconnected(str(error))
 
@@ -455,7 +398,7 @@ class Connection:
         owner = self._owner
         if owner is None:
             if self.status.state is not State.DISCONNECTED:
-                self._set(State.DISCONNECTED)
+                self._standing.become(State.DISCONNECTED)
             return
         if not self._stopping:
             self._stopping = True
@@ -471,26 +414,14 @@ class Connection:
         await self.disconnect()
 
     @property
+    def status(self) -> Status:
+        """The state, why, and since when."""
+        return self._standing.status
+
+    @property
     def closed(self) -> bool:
         """Whether it was closed for good."""
         return self._closed
-
-    def _set(self, state: State, reason: str = "") -> None:
-        before = self.status.state
-        if before is not state and state not in TRANSITIONS[before]:
-            raise AssertionError(f"{before} cannot become {state}")
-        self.status = Status(state, reason, time.time())
-
-
-def _connect_error(exc: BaseException) -> BaseException:
-    """The error of an attempt, in the words of somebody who wanted to connect."""
-    if isinstance(exc, OutcomeUnknown | ConnectionLost):
-        if isinstance(exc.__cause__, ConnectError):
-            return exc.__cause__
-        return ConnectError(f"the connection ended before the server answered: {exc.__cause__ or exc}")
-    if isinstance(exc, RemoteError):
-        return ConnectError(f"the server refused to connect: {exc.message} [{exc.code}]", permanent=True)
-    return exc
 
 
 def _retrieve(future: asyncio.Future[Session]) -> None:

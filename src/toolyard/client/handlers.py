@@ -33,6 +33,10 @@ ASKS_A_PERSON = frozenset({"sampling/createMessage", "elicitation/create"})
 """Requests during which no deadline passes."""
 
 
+class HandlerFailed(RemoteError):
+    """The handler is broken: an error to a server that can be told so, a `UsageError` to the caller else."""
+
+
 @dataclass(frozen=True, slots=True)
 class Handlers:
     """What the client's user offers. Only what is given is declared."""
@@ -78,7 +82,7 @@ async def _called(handler: Callable[..., Any], *args: Any) -> Any:
         raise
     except Exception as exc:
         log.exception("a handler raised")
-        raise RemoteError(INTERNAL_ERROR, f"{type(exc).__name__} in the client's handler") from exc
+        raise HandlerFailed(INTERNAL_ERROR, f"{type(exc).__name__} in the client's handler") from exc
 
 
 def _sampled(said: Any) -> Wire:
@@ -91,7 +95,7 @@ def _sampled(said: Any) -> Wire:
         }
     if isinstance(said, Mapping):
         return dict(said)
-    raise RemoteError(INTERNAL_ERROR, f"the sampling handler gave {type(said).__name__}, not a text or a result")
+    raise HandlerFailed(INTERNAL_ERROR, f"the sampling handler gave {type(said).__name__}, not a text or a result")
 
 
 def _elicited(said: Any) -> Wire:
@@ -105,7 +109,7 @@ def _elicited(said: Any) -> Wire:
         if said.get("action") in ("accept", "decline", "cancel") and said.keys() <= {"action", "content", "_meta"}:
             return dict(said)  # the wire's own form
         return {"action": "accept", "content": dict(said)}
-    raise RemoteError(INTERNAL_ERROR, f"the elicitation handler gave {type(said).__name__}")
+    raise HandlerFailed(INTERNAL_ERROR, f"the elicitation handler gave {type(said).__name__}")
 
 
 def _root(root: Root) -> Wire:

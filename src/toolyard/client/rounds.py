@@ -7,10 +7,11 @@ import random
 from collections.abc import Awaitable, Callable
 from typing import Any
 
-from ..errors import AccessDenied, ProtocolError, RemoteError
+from ..errors import AccessDenied, ProtocolError, RemoteError, UsageError
 from ..protocol.eras import MAY_ASK_FOR_INPUT
 from ..protocol.limits import MAX_ROUNDS
 from ..types import Wire
+from .handlers import HandlerFailed
 
 BACK_OFF = (0.05, 0.25)
 """Seconds to wait, between these, when the server only wants to be asked again."""
@@ -63,6 +64,8 @@ async def _answer_one(answer: Callable[[str, Wire], Awaitable[Wire]], request: W
     method, params = str(request.get("method")), request.get("params")
     try:
         return await answer(method, params if isinstance(params, dict) else {})
+    except HandlerFailed as exc:
+        raise UsageError(f"answering {method} failed: {exc.message}") from exc
     except RemoteError as exc:
         if method == "elicitation/create":
             return {"action": "cancel"}

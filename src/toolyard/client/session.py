@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
-from typing import Protocol
+from collections.abc import Callable, Coroutine
+from typing import Any, Protocol
 
 from ..transports.channel import Channel
 from ..types import Wire
@@ -48,20 +48,26 @@ class Session:
         self._handlers = handlers
         self._observer = observer
         self._on_loss = on_loss
-        self._restoring: asyncio.Task[None] | None = None
+        self._beside: set[asyncio.Task[None]] = set()
 
     def begin(self, agreement: Agreement) -> None:
         """The server answered."""
         self.agreement = agreement
         self.takes_requests = agreement.era.server_asks
-        self._restoring = asyncio.create_task(self._observer.on_connected(self))
+        self.beside(self._observer.on_connected(self))
+
+    def beside(self, work: Coroutine[Any, Any, None]) -> None:
+        """Do something in the background, while this session lives."""
+        task = asyncio.create_task(work)
+        self._beside.add(task)
+        task.add_done_callback(self._beside.discard)
 
     def end(self, reason: Exception) -> None:
         """It is over."""
         if not self.ended.done():
             self.ended.set_result(reason)
-        if self._restoring is not None:
-            self._restoring.cancel()
+        for task in self._beside:
+            task.cancel()
 
     async def on_request(self, method: str, params: Wire) -> Wire:
         """Answer the server; while a person is asked, no deadline passes."""

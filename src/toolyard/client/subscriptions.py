@@ -10,9 +10,10 @@ import asyncio
 import contextlib
 import logging
 from collections import Counter, deque
-from typing import Any, Final, Literal
+from typing import Final, Literal
 
 from ..errors import ConnectionLost, ToolyardError, UsageError
+from ..protocol import jsonrpc
 from ..protocol.metadata import subscription_of, with_meta
 from ..transports.channel import RequestOptions
 from ..types import Change, Wire
@@ -28,6 +29,8 @@ LISTS: Final[dict[str, ListKind]] = {
     "notifications/resources/list_changed": "resources",
 }
 BACKLOG: Final = 10_000
+RELISTEN: Final = 0.2
+"""Seconds before a stream that the server ended is opened again."""
 
 
 class Changes:
@@ -81,7 +84,8 @@ class Changes:
 class _Listening:
     """One `subscriptions/listen` under way."""
 
-    def __init__(self) -> None:
+    def __init__(self, wishes: Wire) -> None:
+        self.wishes = wishes
         self.id: int | None = None
         self.acknowledged = asyncio.Event()
         self.task: asyncio.Task[Wire]
@@ -110,7 +114,9 @@ class Subscriptions:
         self._streams.append(changes)
         done: list[str] = []
         try:
-            await self._connection.ready()
+            session = await self._connection.ready(self._deadline())
+            if session.agreement.era.subscribe_method is None:
+                await self._listen(session)
             for uri in uris:
                 await self.subscribe(uri)
                 done.append(uri)
@@ -167,29 +173,47 @@ class Subscriptions:
         Ask for everything again, then tell the listeners that they may have missed something.
         """
         method = session.agreement.era.subscribe_method
-        wanted = [uri for uri, count in self._uris.items() if count > 0]
         try:
             if method is None:
                 await self._listen(session)
             else:
-                for uri in wanted:
+                for uri in self._wanted():
                     await session.channel.request(method, {"uri": uri}, options=RequestOptions(self._deadline()))
         except ToolyardError as exc:
             log.warning("%s: subscriptions could not be restored: %s", self._connection.options.name, exc)
         if session.generation > 1:
-            for kind in LISTS.values():
-                self.offer(Change(kind))
-            for uri in wanted:
-                self.offer(Change("resource", uri))
+            self._tell_all()
+
+    def _tell_all(self) -> None:
+        """Nobody knows what was missed, so everything may have changed."""
+        for kind in LISTS.values():
+            self.offer(Change(kind))
+        for uri in self._wanted():
+            self.offer(Change("resource", uri))
+
+    def _wanted(self) -> list[str]:
+        return sorted(uri for uri, count in self._uris.items() if count > 0)
 
     async def _listen(self, session: Session) -> None:
-        """Modern era: one stream for all wishes."""
+        """Modern era: one stream for all wishes. When they change, the new one is there before the old one goes."""
         async with self._turn:
-            before = self._current
-            wishes = self._wishes(session)
+            before, wishes = self._current, self._wishes(session)
+            if before is not None and before.wishes == wishes and not before.task.done():
+                return
             self._current = await self._open(session, wishes) if wishes else None
             if before is not None:
                 before.task.cancel()
+
+    async def _keep(self, session: Session, listening: _Listening) -> None:
+        """A server may end a stream in good order: then listen again, and tell what may have been missed."""
+        try:
+            await listening.task
+            await asyncio.sleep(RELISTEN)
+            if self._current is listening and not session.ended.done():
+                await self._listen(session)
+                self._tell_all()
+        except ToolyardError as exc:
+            log.debug("%s: subscriptions/listen ended: %s", self._connection.options.name, exc)
 
     def _wishes(self, session: Session) -> Wire:
         declared = session.agreement.server.capabilities
@@ -198,13 +222,12 @@ class Subscriptions:
             capability = declared.get(kind)
             if isinstance(capability, dict) and capability.get("listChanged") is True:
                 wishes[f"{kind}ListChanged"] = True
-        uris = sorted(uri for uri, count in self._uris.items() if count > 0)
-        if uris:
+        if uris := self._wanted():
             wishes["resourceSubscriptions"] = uris
         return wishes
 
     async def _open(self, session: Session, wishes: Wire) -> _Listening:
-        listening = self._opening = _Listening()
+        listening = self._opening = _Listening(wishes)
         params = with_meta({"notifications": wishes}, session.agreement.stamp)
         options = RequestOptions(on_id=listening.note_id)
         listening.task = asyncio.create_task(session.channel.request("subscriptions/listen", params, options=options))
@@ -213,26 +236,30 @@ class Subscriptions:
             await asyncio.wait(
                 [listening.task, acknowledged], timeout=self._timeout, return_when=asyncio.FIRST_COMPLETED
             )
-            if listening.acknowledged.is_set():
-                listening.task.add_done_callback(_ended)
-                return listening
-            if listening.task.done():
-                listening.task.result()
-            raise ConnectionLost("the server did not acknowledge subscriptions/listen")
+            if not listening.acknowledged.is_set():
+                if listening.task.done():
+                    listening.task.result()
+                raise ConnectionLost("the server did not acknowledge subscriptions/listen")
         except BaseException:
             listening.task.cancel()
             raise
         finally:
             acknowledged.cancel()
             self._opening = None
+        session.beside(self._keep(session, listening))
+        return listening
 
     # ---- what comes ------------------------------------------------------------------------------------------
 
     def on_notification(self, method: str, params: Wire) -> Change | None:
         """The change that a notification tells of, given to all who wait for it."""
         change: Change | None = None
+        stream = subscription_of(params)
+        if stream is not None and jsonrpc.correlate(stream) not in self._streams_open():
+            return None  # of a stream that was replaced: its successor tells the same
         if method == "notifications/subscriptions/acknowledged":
-            self._acknowledge(params)
+            if self._opening is not None:
+                self._opening.acknowledged.set()
         elif method in LISTS:
             change = Change(LISTS[method])
         elif method == "notifications/resources/updated" and isinstance(params.get("uri"), str):
@@ -241,9 +268,8 @@ class Subscriptions:
             self.offer(change)
         return change
 
-    def _acknowledge(self, params: Any) -> None:
-        if self._opening is not None and subscription_of(params) == self._opening.id:
-            self._opening.acknowledged.set()
+    def _streams_open(self) -> set[int | None]:
+        return {listening.id for listening in (self._current, self._opening) if listening is not None}
 
     def offer(self, change: Change) -> None:
         """Give a change to all who wait for it."""
@@ -253,8 +279,3 @@ class Subscriptions:
     def forget(self) -> None:
         """The connection is gone, and the listening with it."""
         self._current = None
-
-
-def _ended(task: asyncio.Task[Wire]) -> None:
-    if not task.cancelled() and (exc := task.exception()) is not None:
-        log.debug("subscriptions/listen ended: %s", exc)

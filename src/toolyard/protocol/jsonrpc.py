@@ -122,7 +122,7 @@ _ID: Final = re.compile(rb'"id"\s*:\s*("?)(\d{1,18})\1\s*[,}]')
 def spot_id(head: bytes) -> int | None:
     """The id that a broken answer was probably for, so that its caller need not wait for the deadline.
 
-    Only what begins like the envelope of an answer is believed: an id inside of a result, or of a request, is anybody's.
+    Only what begins like an answer is believed: an id inside of a result, or of a request, may be anybody's.
     """
     found = _ID.search(head)
     if found is None or not head.lstrip().startswith(b"{") or b'"jsonrpc"' not in head or b'"method"' in head:

@@ -11,6 +11,7 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import Any, Protocol, runtime_checkable
 
 from ..errors import ConnectError, ConnectionLost, ToolyardError
+from ..protocol import jsonrpc
 from ..protocol.jsonrpc import Message
 from .stream import Receiver, Ticket
 
@@ -121,6 +122,7 @@ class MessageLink:
 
     def send(self, message: Message) -> Ticket:
         """Queue a message."""
+        jsonrpc.encode(message)  # what JSON cannot say must fail its caller, not the stream that all share
         letter = _Letter(message)
         if not self._lost:
             self._queue.append(letter)

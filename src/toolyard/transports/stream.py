@@ -230,7 +230,7 @@ class StreamChannel:
     def on_message(self, message: Any) -> None:
         """Sort what came: answers first, for they are the many."""
         if type(message) is dict:
-            if "method" not in message and ("result" in message or "error" in message):
+            if "method" not in message and "id" in message:
                 self._on_answer(message)
             elif isinstance(message.get("method"), str):
                 self._on_call(message)

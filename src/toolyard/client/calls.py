@@ -1,0 +1,137 @@
+"""Calling a tool: what is checked before, what is told around it, and what its failure means."""
+
+from __future__ import annotations
+
+import asyncio
+import difflib
+from collections.abc import Mapping
+from typing import Any
+
+from ..errors import AccessDenied, RemoteError, ToolNotFound, ToolyardError
+from ..events import Listeners, ToolExecutionCompleted, ToolExecutionFailed, ToolExecutionStarted
+from ..policy.arguments import clean, clean_for_schema
+from ..policy.filters import StaticFilter, allows, describe
+from ..policy.retry import is_repeatable
+from ..protocol.jsonrpc import INVALID_PARAMS
+from ..protocol.metadata import with_meta
+from ..transports.channel import RequestOptions
+from ..types import FilterContext, Tool, ToolResult, Wire
+from .cache import Use
+from .connection import Connection
+from .lists import TOOLS, Lister
+from .options import Settings
+from .telemetry import call_span, tracing
+
+
+class Calls:
+    """The way of a call from arguments to a `ToolResult`."""
+
+    def __init__(self, settings: Settings, connection: Connection, lister: Lister, listeners: Listeners) -> None:
+        self._settings = settings
+        self._connection = connection
+        self._lister = lister
+        self._listeners = listeners
+        self._context = FilterContext(server_name=settings.name)
+
+    async def call(
+        self,
+        name: str,
+        arguments: Mapping[str, Any] | None,
+        options: RequestOptions,
+        meta: Mapping[str, Any] | None,
+        retry_safe: bool | None,
+    ) -> ToolResult:
+        """One call, one outcome."""
+        settings = self._settings
+        try:
+            if settings.tool_filter is not None:
+                await self._check_filter(name, options.deadline)
+            tool = self._lister.tools.get(name)
+            if tool is not None:
+                _check_callable(tool)
+            params: Wire = {"name": name, "arguments": self._cleaned(arguments, tool)}
+            if meta:
+                params["_meta"] = dict(meta)
+            safe = settings.retry_safe if retry_safe is None else retry_safe
+            repeatable = is_repeatable("tools/call", tool=tool or name, retry_safe=safe, trusted=settings.trusted)
+            if self._listeners or tracing():
+                return await self._observed(name, params, options, repeatable)
+            return await self._execute(name, params, options, repeatable)
+        except ToolyardError as exc:
+            exc.tool = exc.tool or name
+            raise
+
+    async def _execute(self, name: str, params: Wire, options: RequestOptions, repeatable: bool) -> ToolResult:
+        clock = asyncio.get_running_loop().time
+        began = clock()
+        try:
+            raw = await self._connection.request("tools/call", params, options=options, repeatable=repeatable)
+        except RemoteError as exc:
+            if exc.code == INVALID_PARAMS:
+                await self._look_for(name, exc.message, exc)
+            raise
+        tool = self._lister.tools.get(name)
+        result = ToolResult(raw, elapsed=clock() - began, wrapped=tool is not None and tool.wraps_result)
+        if tool is None and result.is_error:
+            await self._look_for(name, result.text, None)
+        return result
+
+    async def _observed(self, name: str, params: Wire, options: RequestOptions, repeatable: bool) -> ToolResult:
+        clock = asyncio.get_running_loop().time
+        began, server = clock(), self._settings.name
+        self._listeners.emit(ToolExecutionStarted(server, name, params["arguments"]))
+        try:
+            with call_span(server, name) as span:
+                result = await self._execute(name, with_meta(params, span.meta()), options, repeatable)
+                span.result(result)
+        except BaseException as exc:
+            self._listeners.emit(ToolExecutionFailed(server, name, clock() - began, exc))
+            raise
+        self._listeners.emit(ToolExecutionCompleted(server, name, clock() - began, result.is_error))
+        return result
+
+    def _cleaned(self, arguments: Mapping[str, Any] | None, tool: Tool | None) -> Wire:
+        given: Wire = dict(arguments) if arguments else {}
+        mode = self._settings.clean_arguments
+        if mode == "always":
+            return clean(given)
+        if mode == "schema" and tool is not None:
+            return clean_for_schema(given, tool.input_schema)
+        return given
+
+    def allowed(self, tool: Tool) -> bool:
+        """Whether the filter lets the tool through."""
+        return allows(self._settings.tool_filter, tool, self._context)
+
+    async def _check_filter(self, name: str, deadline: float | None) -> None:
+        """A tool that is hidden is not callable. Names alone need no list; any other filter must see the whole tool."""
+        tool_filter = self._settings.tool_filter
+        if not isinstance(tool_filter, StaticFilter):
+            await self._lister.known(deadline)
+        if tool_filter is not None and not self.allowed(self._lister.tools.get(name) or Tool(name)):
+            rule = describe(tool_filter)
+            raise AccessDenied(f"this tool is hidden by the {rule}", rule=rule)
+
+    async def _look_for(self, name: str, said: str, cause: RemoteError | None) -> None:
+        """A tool that we do not know failed. Servers say "unknown" in many ways; a fresh list decides."""
+        if name in self._lister.tools:
+            return
+        timeout = self._settings.discovery_timeout
+        deadline = None if timeout is None else asyncio.get_running_loop().time() + timeout
+        try:
+            await self._lister.fetch(TOOLS, Use.NEVER, deadline)
+        except ToolyardError:
+            return  # the first outcome is the one to tell
+        if name not in self._lister.tools:
+            visible = [tool.name for tool in self._lister.tools.values() if self.allowed(tool)]
+            nearest = tuple(difflib.get_close_matches(name, visible, 3))
+            hint = f"; did you mean {' or '.join(map(repr, nearest))}?" if nearest else ""
+            raise ToolNotFound(f"there is no such tool ({said}){hint}", nearest=nearest) from cause
+
+
+def _check_callable(tool: Tool) -> None:
+    execution = tool.raw.get("execution")
+    if isinstance(execution, dict) and execution.get("taskSupport") == "required":
+        raise AccessDenied(
+            "this tool runs only as a task, which this client does not offer", rule="taskSupport: required"
+        )

@@ -1,0 +1,201 @@
+"""What happened, told to listeners: sync or async, in order, and none of them can do harm."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+import toolyard as ty
+from tests.interaction.kit import FAST, Place, eventually, soon
+from toolyard import events as ev
+
+
+def kinds(heard: list[ev.Event]) -> list[str]:
+    return [type(event).__name__ for event in heard]
+
+
+def hearing(c: ty.Client, kind: type[ev.Event] = ev.Event) -> list[Any]:
+    heard: list[Any] = []
+    c.on(kind, heard.append)
+    return heard
+
+
+async def test_a_first_connection_is_started_and_completed(yard: Place) -> None:
+    c = yard.client(name="y")
+    heard = hearing(c)
+    async with c:
+        started, completed = heard
+        assert started == ev.ConnectionStarted("y", is_reconnect=False)
+        assert isinstance(completed, ev.ConnectionCompleted)
+        assert (completed.server, completed.is_reconnect) == ("y", False)
+        assert completed.protocol_version == yard.version
+        assert 0 < completed.duration < 10
+    (gone,) = heard[2:]
+    assert isinstance(gone, ev.Disconnected)
+    assert (gone.server, bool(gone.reason)) == ("y", True)
+
+
+async def test_a_second_connection_is_told_as_a_reconnect(yard: Place) -> None:
+    async with yard.client() as c:
+        heard = hearing(c)
+        await c.disconnect()
+        await c.connect()
+        assert kinds(heard) == ["Disconnected", "ConnectionStarted", "ConnectionCompleted", "Reconnected"]
+        _, started, completed, again = heard
+        assert (started.is_reconnect, completed.is_reconnect, again.generation) == (True, True, 2)
+
+
+async def test_a_failed_connection_is_told_with_its_error(yard: Place) -> None:
+    c = yard.client(yard=yard.sick(1))
+    heard = hearing(c)
+    with pytest.raises(ty.ConnectError) as told:
+        await c.connect()
+    assert kinds(heard) == ["ConnectionStarted", "ConnectionFailed"]
+    failed = heard[1]
+    assert (failed.is_reconnect, failed.error) == (False, told.value)
+    assert failed.duration > 0
+
+
+async def test_a_lost_connection_is_made_again_unasked_and_told(yard: Place) -> None:
+    async with yard.client(reconnect=FAST) as c:
+        heard = hearing(c)
+        with pytest.raises(ty.OutcomeUnknown):
+            await c.call_tool("die", {"nonce": "n"})
+        await eventually(lambda: "Reconnected" in kinds(heard))
+        told = [name for name in kinds(heard) if not name.startswith("Tool")]
+        assert told == ["Disconnected", "ConnectionStarted", "ConnectionCompleted", "Reconnected"]
+        assert c.connected
+    assert next(event for event in heard if isinstance(event, ev.Disconnected)).reason
+    assert yard.journal.lives == 2
+
+
+async def test_a_call_is_told_when_it_starts_and_when_it_is_answered(yard: Place) -> None:
+    async with yard.client(name="y") as c:
+        heard = hearing(c)
+        await c.call_tool("echo", {"text": "x"})
+        await c.call_tool("fail")
+    assert kinds(heard)[:4] == ["ToolExecutionStarted", "ToolExecutionCompleted"] * 2
+    started, completed, _, failed_tool = heard[:4]
+    assert (started.server, started.tool, started.arguments) == ("y", "echo", {"text": "x"})
+    assert (completed.server, completed.tool, completed.is_error) == ("y", "echo", False)
+    assert 0 < completed.duration < 10
+    assert (failed_tool.tool, failed_tool.is_error) == ("fail", True)
+
+
+async def test_a_call_without_an_answer_is_told_with_its_error(yard: Place) -> None:
+    async with yard.client() as c:
+        heard = hearing(c, ev.ToolExecutionFailed)
+        with pytest.raises(ty.RemoteError) as told:
+            await c.call_tool("refuse")
+        (failed,) = heard
+        assert (failed.tool, failed.error) == ("refuse", told.value)
+        assert 0 < failed.duration < 10
+
+
+async def test_a_cancelled_call_is_told_as_failed(yard: Place) -> None:
+    async with yard.client() as c:
+        heard = hearing(c, ev.ToolExecutionFailed)
+        call = asyncio.create_task(c.call_tool("sleeper"))
+        await eventually(lambda: "sleeper" in yard.journal.calls)
+        call.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await call
+        assert isinstance(heard[0].error, asyncio.CancelledError)
+
+
+@pytest.mark.parametrize("kind", [ev.ToolExecutionStarted, ev.ToolExecutionCompleted])
+async def test_one_kind_of_event_can_be_heard_alone(yard: Place, kind: type[ev.Event]) -> None:
+    async with yard.client() as c:
+        heard = hearing(c, kind)
+        await c.call_tool("echo", {"text": "x"})
+        assert [type(event) for event in heard] == [kind]
+
+
+async def test_a_changed_list_of_tools_is_told(yard: Place) -> None:
+    async with yard.client(name="y") as c:
+        heard = hearing(c, ev.ToolsChanged)
+        await c.call_tool("grow", {"kind": "prompts"})
+        await c.call_tool("grow", {"kind": "tools"})
+        await eventually(lambda: heard)
+    assert heard == [ev.ToolsChanged("y")]
+
+
+async def test_an_async_listener_hears_one_event_after_the_other(yard: Place) -> None:
+    heard: list[str] = []
+
+    async def listener(event: ev.ToolExecutionStarted) -> None:
+        for _ in range(10 - int(event.tool == "fail") * 9):
+            await asyncio.sleep(0)
+        heard.append(event.tool)
+
+    async with yard.client() as c:
+        c.on(ev.ToolExecutionStarted, listener)
+        await asyncio.gather(c.call_tool("echo", {"text": "x"}), c.call_tool("fail"))
+        await eventually(lambda: len(heard) == 2)
+    assert heard == ["echo", "fail"]
+
+
+async def test_stop_ends_the_listening_and_twice_is_nothing(yard: Place) -> None:
+    heard: list[Any] = []
+    async with yard.client() as c:
+        stop = c.on(ev.ToolExecutionStarted, heard.append)
+        await c.call_tool("echo", {"text": "x"})
+        stop()
+        stop()
+        await c.call_tool("echo", {"text": "x"})
+    assert len(heard) == 1
+
+
+async def never(event: ev.Event) -> None:
+    await asyncio.Event().wait()
+
+
+def raising(event: ev.Event) -> None:
+    raise ValueError("listener")
+
+
+async def raising_later(event: ev.Event) -> None:
+    await asyncio.sleep(0)
+    raise ValueError("listener")
+
+
+@pytest.mark.parametrize("listener", [raising, raising_later])
+async def test_a_listener_that_raises_hurts_nobody(
+    yard: Place, listener: Callable[[ev.Event], Any], caplog: pytest.LogCaptureFixture
+) -> None:
+    c = yard.client()
+    c.on(ev.Event, listener)
+    heard = hearing(c)
+    async with c:
+        assert (await c.call_tool("echo", {"text": "x"})).text == "x"
+        assert (await c.call_tool("grow")).text == "grown"
+        await eventually(lambda: "ToolsChanged" in kinds(heard))
+        await eventually(lambda: "a listener for Event raised" in caplog.text)
+        assert c.connected
+    assert kinds(heard)[:2] == ["ConnectionStarted", "ConnectionCompleted"]
+
+
+async def test_a_listener_that_never_ends_holds_up_nobody(yard: Place) -> None:
+    c = yard.client()
+    c.on(ev.Event, never)
+    heard = hearing(c)
+    async with c:
+        assert (await soon(c.call_tool("echo", {"text": "x"}))).text == "x"
+    assert "ToolExecutionCompleted" in kinds(heard)
+
+
+async def test_a_listener_may_call_the_client(yard: Place) -> None:
+    inner: list[str] = []
+    async with yard.client() as c:
+
+        async def listener(event: ev.ToolExecutionCompleted) -> None:
+            if not inner:
+                inner.append("began")
+                inner.append((await c.call_tool("echo", {"text": "inner"})).text)
+
+        c.on(ev.ToolExecutionCompleted, listener)
+        await c.call_tool("echo", {"text": "outer"})
+        await eventually(lambda: inner == ["began", "inner"])

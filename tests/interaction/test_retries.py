@@ -1,0 +1,269 @@
+"""Which calls are sent again: all that surely never ran, and of the others only what does no harm twice."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+
+import toolyard as ty
+from tests.interaction.kit import FAST, Clock, Place, eventually, soon
+
+pytestmark = pytest.mark.usefixtures("lucky")
+
+
+# ---- surely unsent
+
+
+@pytest.mark.parametrize("attempts", [1, 2])
+async def test_a_call_is_sent_again_when_the_server_died_before_it(yard: Place, attempts: int) -> None:
+    c = yard.client(yard=yard.sick(attempts))
+    assert (await c.call_tool("die", {"nonce": "n", "times": 0})).text == "alive after 0"
+    assert yard.journal.calls == ["die"]
+
+
+async def test_a_list_is_asked_for_again_when_the_server_died_before_it(yard: Place) -> None:
+    c = yard.client(yard=yard.sick(2))
+    assert await c.list_tools()
+
+
+async def test_max_retries_counts_the_attempts(yard: Place) -> None:
+    options = yard.sick(5)
+    c = yard.client(yard=options, max_retries=2)
+    with pytest.raises(ty.ConnectError) as told:
+        await c.call_tool("echo", {"text": "x"})
+    assert told.value.sent is False
+    assert yard.journal.lives == 2 * options["sick"] // 5
+
+
+async def test_one_attempt_is_one_attempt(yard: Place) -> None:
+    options = yard.sick(1)
+    c = yard.client(yard=options, max_retries=1)
+    with pytest.raises(ty.ConnectError):
+        await c.call_tool("echo", {"text": "x"})
+    assert yard.journal.lives == options["sick"]
+
+
+# ---- sent, outcome unknown
+
+
+async def test_a_tool_whose_server_died_is_not_run_again(yard: Place) -> None:
+    async with yard.client(name="y") as c:
+        with pytest.raises(ty.OutcomeUnknown) as told:
+            await c.call_tool("die", {"nonce": "n"})
+        error = told.value
+        assert (error.sent, error.server, error.tool) == (True, "y", "die")
+        assert not isinstance(error, TimeoutError)
+        assert (await c.call_tool("echo", {"text": "x"})).text == "x", "the next call finds a new server"
+    assert yard.journal.calls == ["die", "echo"]
+    assert yard.journal.lives == 2
+
+
+LOOKING = {
+    "tools/list": lambda c: c.list_tools(),
+    "resources/list": lambda c: c.list_resources(),
+    "resources/templates/list": lambda c: c.list_resource_templates(),
+    "prompts/list": lambda c: c.list_prompts(),
+    "resources/read": lambda c: c.read_resource("memo://text"),
+    "prompts/get": lambda c: c.get_prompt("plain"),
+    "completion/complete": lambda c: c.complete("greet", "name"),
+}
+
+
+@pytest.mark.parametrize("method", LOOKING)
+async def test_what_only_looks_is_asked_again_after_a_crash(yard: Place, method: str) -> None:
+    async with yard.client(yard={"crash": {method: 1}}) as c:
+        assert await LOOKING[method](c)
+    assert len(yard.journal.got(method)) == 2
+    assert yard.journal.lives == 2
+
+
+async def test_what_only_looks_is_given_up_after_three_attempts(yard: Place) -> None:
+    async with yard.client(yard={"crash": {"prompts/get": 9}}) as c:
+        with pytest.raises(ty.OutcomeUnknown):
+            await c.get_prompt("plain")
+    assert len(yard.journal.got("prompts/get")) == 3
+
+
+async def test_a_page_in_the_middle_is_asked_for_again(yard: Place) -> None:
+    async with yard.client(yard={"page": 1, "crash": {"prompts/list": 1}}) as c:
+        assert [prompt.name for prompt in await c.list_prompts()] == ["greet", "plain"]
+
+
+async def test_the_raw_door_does_not_send_again_what_it_does_not_know(yard: Place) -> None:
+    async with yard.client(yard={"crash": {"x/y": 1}}) as c:
+        with pytest.raises(ty.OutcomeUnknown):
+            await c.request("x/y", {"a": 1})
+        with pytest.raises(ty.OutcomeUnknown):
+            await c.request("tools/call", {"name": "die", "arguments": {"nonce": "n"}})
+    assert len(yard.journal.got("x/y")) == len(yard.journal.got("tools/call")) == 1
+
+
+@pytest.mark.parametrize(
+    "options, call",
+    [
+        ({"retry_safe": True}, {}),
+        ({"retry_safe": ["other", "die"]}, {}),
+        ({}, {"retry_safe": True}),
+    ],
+    ids=["all", "named", "this call"],
+)
+async def test_a_tool_that_the_operator_calls_safe_is_run_again(
+    yard: Place, options: dict[str, Any], call: dict[str, Any]
+) -> None:
+    async with yard.client(**options) as c:
+        assert (await c.call_tool("die", {"nonce": "n"}, **call)).text == "alive after 1"
+    assert yard.journal.calls == ["die", "die"]
+
+
+@pytest.mark.parametrize(
+    "options, call",
+    [
+        ({"retry_safe": ["other"]}, {}),
+        ({"retry_safe": True}, {"retry_safe": False}),
+        ({"trusted": True}, {}),
+    ],
+    ids=["another", "not this call", "trusted without a hint"],
+)
+async def test_a_tool_that_nobody_calls_safe_is_not(yard: Place, options: dict[str, Any], call: dict[str, Any]) -> None:
+    async with yard.client(**options) as c:
+        await c.list_tools()
+        with pytest.raises(ty.OutcomeUnknown):
+            await c.call_tool("die", {"nonce": "n"}, **call)
+    assert yard.journal.calls == ["die"]
+
+
+@pytest.mark.parametrize("tool", ["die_reading", "die_idempotently"])
+async def test_a_servers_hints_count_only_if_it_is_trusted(yard: Place, tool: str) -> None:
+    async with yard.client() as c:
+        await c.list_tools()
+        with pytest.raises(ty.OutcomeUnknown):
+            await c.call_tool(tool, {"nonce": "n"})
+    async with yard.client(trusted=True) as c:
+        await c.list_tools()
+        assert (await c.call_tool(tool, {"nonce": "m"})).text == "alive after 1"
+    assert yard.journal.calls == [tool] * 3
+
+
+async def test_a_safe_tool_is_given_up_after_three_attempts(yard: Place) -> None:
+    async with yard.client(retry_safe=True) as c:
+        with pytest.raises(ty.OutcomeUnknown):
+            await c.call_tool("die", {"nonce": "n", "times": 9})
+    assert yard.journal.calls == ["die"] * 3
+
+
+# ---- never
+
+
+async def test_a_passed_deadline_is_never_followed_by_a_retry(yard: Place, clock: Clock) -> None:
+    async with yard.client(retry_safe=True) as c:
+        call = asyncio.create_task(c.call_tool("sleeper", timeout=20))
+        await eventually(lambda: "sleeper" in yard.journal.calls)
+        clock.advance(21)
+        with pytest.raises(ty.UnansweredTimeout):
+            await soon(call)
+        await c.ping()
+    assert yard.journal.calls == ["sleeper"]
+
+
+async def test_a_tools_error_and_a_servers_refusal_are_never_followed_by_a_retry(yard: Place) -> None:
+    async with yard.client(retry_safe=True) as c:
+        assert (await c.call_tool("fail")).is_error
+        with pytest.raises(ty.RemoteError):
+            await c.call_tool("refuse")
+        with pytest.raises(ty.ResourceNotFound):
+            await c.read_resource("memo://none")
+    assert yard.journal.calls == ["fail", "refuse"]
+    assert len(yard.journal.got("resources/read")) == 1
+
+
+async def test_the_deadline_covers_all_attempts(yard: Place, clock: Clock, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A pause that would end after the deadline is not begun."""
+    monkeypatch.setattr("random.random", lambda: 0.999)
+    async with yard.client() as c:
+        with pytest.raises(ty.OutcomeUnknown) as told:
+            await soon(c.call_tool("die", {"nonce": "n", "times": 9}, timeout=0.9, retry_safe=True))
+        assert not isinstance(told.value, TimeoutError)
+    assert yard.journal.calls == ["die"]
+
+
+# ---- the breaker
+
+
+async def failing(c: ty.Client, times: int) -> None:
+    for _ in range(times):
+        with pytest.raises(ty.ConnectError):
+            await c.connect()
+
+
+async def test_after_five_failures_in_a_row_nobody_tries_for_a_while(yard: Place, clock: Clock) -> None:
+    policy = ty.ReconnectPolicy(max_delay=30)
+    c = yard.client(yard=yard.sick(5), reconnect=policy)
+    await failing(c, 5)
+    lives = yard.journal.lives
+    with pytest.raises(ty.ConnectError, match="5 failures in a row") as told:
+        await c.call_tool("echo", {"text": "x"}, timeout=5)
+    assert told.value.sent is False
+    assert yard.journal.lives == lives, "it was not tried"
+    clock.advance(31)
+    assert (await c.call_tool("echo", {"text": "x"})).text == "x"
+    assert yard.journal.lives == lives + 1
+
+
+async def test_a_trial_that_fails_keeps_the_breaker_open(yard: Place, clock: Clock) -> None:
+    c = yard.client(yard=yard.sick(6), reconnect=ty.ReconnectPolicy(max_delay=30), max_retries=1)
+    await failing(c, 5)
+    clock.advance(31)
+    await failing(c, 1)
+    lives = yard.journal.lives
+    await failing(c, 1)
+    assert yard.journal.lives == lives
+    clock.advance(31)
+    await c.connect()
+    assert c.connected
+
+
+async def test_a_success_in_between_closes_the_breaker(yard: Place) -> None:
+    c = yard.client(yard=yard.sick(4))
+    await failing(c, 4)
+    for n in range(6):
+        assert (await c.call_tool("echo", {"text": "x"})).text == "x"
+        with pytest.raises(ty.OutcomeUnknown):
+            await c.call_tool("die", {"nonce": f"n{n}"})
+    assert (await c.call_tool("echo", {"text": "x"})).text == "x"
+
+
+# ---- status
+
+
+async def test_the_status_goes_through_its_words(yard: Place) -> None:
+    c = yard.client(yard={"silent": ["server/discover", "initialize"]})
+    assert str(c.status) == "disconnected"
+    connecting = asyncio.create_task(c.connect())
+    await eventually(lambda: yard.journal.entries("got"))
+    assert (c.status.state, c.connected) == (ty.State.CONNECTING, False)
+    await c.disconnect()
+    with pytest.raises(ty.ConnectionLost):
+        await soon(connecting)
+    assert c.status.state is ty.State.DISCONNECTED
+
+
+async def test_a_server_that_cannot_be_had_again_is_failed_with_the_reason(yard: Place) -> None:
+    async with yard.client(yard={"crash": {"server/discover": 0}}, reconnect=FAST) as c:
+        assert c.status.state is ty.State.CONNECTED
+
+
+async def test_a_server_that_answers_nothing_is_degraded_and_then_restarted(yard: Place, clock: Clock) -> None:
+    health = "server/discover" if yard.modern else "ping"
+    async with yard.client() as c:
+        for _ in range(3):
+            call = asyncio.create_task(c.call_tool("sleeper", timeout=5))
+            before = len(yard.journal.calls)
+            await eventually(lambda n=before: len(yard.journal.calls) > n)  # type: ignore[misc]
+            clock.advance(6)
+            with pytest.raises(ty.UnansweredTimeout):
+                await soon(call)
+        await eventually(lambda: c.status.state is ty.State.CONNECTED)
+        assert len(yard.journal.got(health)) == (2 if yard.modern else 1), "it was asked whether it lives, and did"
+    assert yard.journal.lives == 1

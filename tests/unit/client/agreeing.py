@@ -1,0 +1,44 @@
+"""A channel to a played server, and the negotiation over it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+from toolyard.client.negotiation import Agreement, Identity, negotiate
+from toolyard.transports.foreign import connector
+from toolyard.transports.memory import MessageLink
+from toolyard.transports.stream import StreamChannel
+from toolyard.types import Wire
+
+US = Identity({"name": "test", "version": "1"}, {"roots": {}}, "debug")
+
+
+class Deaf:
+    """Takes no notice."""
+
+    takes_requests = True
+
+    async def on_request(self, method: str, params: Wire) -> Wire:
+        return {}
+
+    def on_notification(self, method: str, params: Wire) -> None: ...
+
+    def on_closed(self, error: Exception) -> None: ...
+
+
+@asynccontextmanager
+async def channel_to(make: Any) -> AsyncIterator[StreamChannel]:
+    channel = StreamChannel(MessageLink(connector(make)))
+    await channel.open(Deaf())
+    try:
+        yield channel
+    finally:
+        await channel.close()
+
+
+async def agree(make: Any, *, mode: str = "auto", remembered: str | None = None) -> Agreement:
+    async with channel_to(make) as channel, asyncio.timeout(10):
+        return await negotiate(channel, US, mode=mode, remembered=remembered)

@@ -1,0 +1,182 @@
+"""Options: keyword over config over default, and wrong ones are named."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import fields
+from typing import Any, get_type_hints
+
+import pytest
+
+import toolyard as ty
+from tests.unit.kit import HANDSHAKE, PlayedServer
+from toolyard.client.options import ClientOptions, Settings, resolve
+from toolyard.errors import ConfigError
+from toolyard.policy.filters import StaticFilter
+from toolyard.types import ReconnectPolicy
+
+NAMES = [each.name for each in fields(Settings)]
+BY_CONFIG: dict[str, Any] = {
+    "connect_timeout": 1.0,
+    "discovery_timeout": 2.0,
+    "execution_timeout": 3.0,
+    "idle_timeout": 4.0,
+    "max_retries": 5,
+    "reconnect": ReconnectPolicy(base_delay=6.0),
+    "max_in_flight": 7,
+    "cache_tools_list": True,
+    "tool_filter": StaticFilter(allowed=["a"]),
+    "clean_arguments": "never",
+    "retry_safe": frozenset({"a"}),
+    "trusted": True,
+}
+BY_KEYWORD: dict[str, Any] = {
+    "connect_timeout": 11.0,
+    "discovery_timeout": 12.0,
+    "execution_timeout": 13.0,
+    "idle_timeout": 14.0,
+    "max_retries": 15,
+    "reconnect": ReconnectPolicy(base_delay=16.0),
+    "max_in_flight": 17,
+    "cache_tools_list": False,
+    "tool_filter": StaticFilter(blocked=["b"]),
+    "clean_arguments": "always",
+    "retry_safe": frozenset({"b"}),
+    "trusted": False,
+}
+
+
+def settings(config: object = None, /, **given: Any) -> Settings:
+    return resolve(config, "given-name", given)  # type: ignore[arg-type]
+
+
+def test_the_keywords_are_exactly_the_settings() -> None:
+    assert sorted(get_type_hints(ClientOptions)) == sorted(NAMES)
+
+
+def test_the_defaults_are_those_of_the_documentation() -> None:
+    chosen = settings()
+    assert (chosen.connect_timeout, chosen.discovery_timeout, chosen.execution_timeout) == (30.0, 30.0, 30.0)
+    assert (chosen.idle_timeout, chosen.max_in_flight, chosen.log_level) == (None, None, None)
+    assert (chosen.max_retries, chosen.cache_tools_list, chosen.retry_safe, chosen.trusted) == (3, False, False, False)
+    assert (chosen.mode, chosen.clean_arguments, chosen.elicitation_modes) == ("auto", "schema", ("form",))
+    assert chosen.reconnect == ReconnectPolicy(1.0, 30.0, 3, 0.3)
+    assert chosen.name == "given-name"
+
+
+@pytest.mark.parametrize("option", BY_CONFIG)
+def test_a_keyword_beats_the_config_and_the_config_beats_the_default(option: str) -> None:
+    config = ty.StdioServer("server", **{option: BY_CONFIG[option]})
+    default = getattr(settings(), option)
+    by_config = getattr(settings(config), option)
+    by_keyword = getattr(settings(config, **{option: BY_KEYWORD[option]}), option)
+    assert by_config == BY_CONFIG[option] != default
+    assert by_keyword == BY_KEYWORD[option] != by_config
+
+
+@pytest.mark.parametrize("option", ["connect_timeout", "discovery_timeout", "execution_timeout", "idle_timeout"])
+def test_none_is_no_timeout_in_every_place(option: str) -> None:
+    assert getattr(settings(**{option: None}), option) is None
+    assert getattr(settings(ty.StdioServer("server", **{option: None})), option) is None
+    config = ty.StdioServer("server", **{option: 5.0})
+    assert getattr(settings(config, **{option: None}), option) is None
+
+
+def test_what_a_config_leaves_open_is_the_default() -> None:
+    assert settings(ty.StdioServer("server")) == settings()
+
+
+@pytest.mark.parametrize(
+    "wrong, nearest",
+    [
+        ("conect_timeout", "connect_timeout"),
+        ("max_retry", "max_retries"),
+        ("root", "roots"),
+        ("tool_filters", "tool_filter"),
+    ],
+)
+def test_a_wrong_name_is_told_with_the_nearest_right_one(wrong: str, nearest: str) -> None:
+    with pytest.raises(ConfigError, match=f"{wrong!r}; did you mean {nearest!r}") as caught:
+        ty.Client(lambda: None, **{wrong: 1})  # type: ignore[misc]
+    assert caught.value.key == wrong
+    assert nearest in (caught.value.expected or "")
+
+
+def test_a_name_like_no_other_is_told_with_all_that_there_are() -> None:
+    with pytest.raises(ConfigError) as caught:
+        ty.Client(lambda: None, zzz=1)  # type: ignore[call-arg]
+    assert "did you mean" not in str(caught.value)
+    assert all(name in (caught.value.expected or "") for name in NAMES)
+
+
+@pytest.mark.parametrize(
+    "option, values",
+    [
+        ("connect_timeout", [0, -1, True, "5", math.nan, [5]]),
+        ("discovery_timeout", [0, False, "5"]),
+        ("execution_timeout", [0, -0.1, "5"]),
+        ("idle_timeout", [0, "x"]),
+        ("mode", ["modern", "2025-11-25", "", None]),
+        ("clean_arguments", ["sometimes", True, None]),
+        ("max_retries", [0, -1, 1.5, True, None, "3"]),
+        ("max_in_flight", [0, -1, 1.5, True, "3"]),
+        ("log_level", ["loud", "INFO", 10]),
+        ("elicitation_modes", ["form", ("voice",)]),
+        ("reconnect", [None, 3, {"max_retries": 3}]),
+        ("trusted", ["no", 1]),
+        ("cache_tools_list", ["no", 1]),
+        ("retry_safe", [1]),
+        ("sampling_handler", ["model", 1]),
+        ("elicitation_handler", [{"a": 1}]),
+        ("log_handler", ["log.txt"]),
+        ("progress_handler", [True]),
+        ("stderr_handler", ["err.txt"]),
+        ("tool_filter", ["read_file", 7]),
+        ("roots", ["/srv", 7]),
+        ("name", ["", 7]),
+    ],
+)
+def test_a_wrong_value_is_told_with_its_option_and_what_was_expected(option: str, values: list[Any]) -> None:
+    taken = []
+    for value in values:
+        try:
+            ty.Client(lambda: None, **{option: value})
+        except ConfigError as exc:
+            told = (exc.key, bool(exc.expected), option in str(exc))
+        else:
+            taken.append(value)
+            continue
+        assert told == (option, True, True)
+    assert taken == [], f"{option} was taken"
+
+
+@pytest.mark.parametrize("timeout", [0, -1, "5", True, math.nan])
+async def test_the_timeout_of_one_call_is_checked_too(timeout: Any) -> None:
+    async with ty.Client(PlayedServer(initialize=HANDSHAKE, tools__call={"content": []}), mode="legacy") as client:
+        for option in ("timeout", "idle_timeout"):
+            with pytest.raises(ConfigError, match=option):
+                await client.call_tool("x", **{option: timeout})
+
+
+class Transport:
+    """Somebody's own transport with attributes of its own, which mean nothing to us."""
+
+    mode = "turbo"
+    max_retries = "many"
+    roots = 7
+
+    def __call__(self) -> None: ...
+
+
+def test_the_attributes_of_somebodys_transport_are_no_options() -> None:
+    client = ty.Client(Transport())
+    assert client._settings.mode == "auto"
+    assert client._settings.roots is None
+
+
+def test_a_client_is_named_after_its_server_unless_it_is_told_a_name() -> None:
+    server = ty.StdioServer("python", ["server.py"])
+    assert ty.Client(server).name == "stdio:python:server.py"
+    assert ty.Client(server, name="mine").name == "mine"
+    assert ty.Client(server, name=None).name == "stdio:python:server.py"
+    assert ty.Client(lambda: None).name == "custom"

@@ -217,6 +217,15 @@ def close_in_call(server, request, arguments):
     close_stdout(server, True)
 
 
+@entry(TOOLS, "close_stdin")
+def close_stdin_in_call(server, request, arguments):
+    """closes stdin, answers and lives on"""
+    os.close(0)
+    request.text("closed")
+    while True:
+        time.sleep(60)
+
+
 @entry(TOOLS)
 def spew(server, request, arguments):
     """so many garbage lines in a row, then the answer: {"lines": N}"""

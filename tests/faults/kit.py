@@ -47,7 +47,7 @@ NOISE = ("Traceback", "Exception ignored", "never retrieved", "was destroyed", "
 
 
 def noise_in(stderr: str) -> list[str]:
-    """What a program that ends well must not print. Lines of our own log are no noise."""
+    """The signs of something left undone in what a program printed at its end."""
     return [sign for sign in NOISE if sign in stderr]
 
 

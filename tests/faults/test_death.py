@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 import toolyard as ty
-from tests.faults.kit import BIG, Yard, alive, eventually, outcome_of
+from tests.faults.kit import BIG, Ledger, Yard, alive, eventually, outcome_of, perhaps_sent, surely_unsent
 from toolyard import events
 from toolyard.errors import OutcomeUnknown, TransportError
 from toolyard.types import State
@@ -103,6 +103,34 @@ async def test_stdout_closed_in_mid_call_is_death_at_once_though_the_process_liv
         assert await works(client)
         assert yard.record.lives == 2
         await eventually(lambda: not alive(pid), within=8, what="the old process is ended")
+
+
+async def test_stdin_closed_by_the_server_is_its_death_and_an_unwritten_call_goes_to_the_next_life(
+    yard: Yard, era: str
+) -> None:
+    async with yard.client(era=era) as client:
+        assert (await client.call_tool("close_stdin", {})).text == "closed"
+        assert (await client.call_tool("echo", {"nonce": "x"}, timeout=20)).text == "x"
+    assert yard.record.lives == 2
+    assert yard.record.executed == {"x": 1}
+
+
+async def test_close_gives_every_call_in_flight_its_outcome(yard: Yard, era: str) -> None:
+    ledger, gate = Ledger(), yard.path("gate")
+    client = yard.client(era=era)
+    await client.connect()
+    waiting = [asyncio.create_task(ledger.call(client, "silent", timeout=None)) for _ in range(5)]
+    await eventually(lambda: sum(yard.record.executed.values()) == 5)
+    await client.call_tool("hold", {"until": str(gate)})
+    stuck = [asyncio.create_task(ledger.call(client, timeout=None, pad=BIG)) for _ in range(5)]
+    assert surely_unsent(await ledger.call(client, timeout=0.2))
+    await asyncio.gather(client.close(), client.close())
+    done, pending = await asyncio.wait(waiting + stuck, timeout=1)
+    assert (len(done), len(pending)) == (10, 0)
+    assert all(perhaps_sent(task.result()) for task in waiting)
+    assert sum(surely_unsent(task.result()) for task in stuck) >= 4
+    gate.touch()
+    ledger.check(yard.record.executed)
 
 
 async def test_the_death_of_one_server_hurts_no_other(yard: Yard, era: str) -> None:

@@ -19,6 +19,7 @@ async def test_garbage_bad_utf8_and_truncated_json_between_messages_change_nothi
     async with yard.client(era=era, wire=["garbage"]) as client:
         results = await asyncio.gather(*(client.call_tool("echo", {"nonce": str(n)}) for n in range(50)))
         assert [result.text for result in results] == [str(n) for n in range(50)]
+        assert client.counters.garbage > 50 * 9
     assert yard.record.lives == 1
 
 
@@ -118,6 +119,8 @@ async def test_duplicate_and_unknown_ids_and_crlf_change_nothing(yard: Yard, era
         for _ in range(3):
             results = await asyncio.gather(*(client.call_tool("echo", {"nonce": str(n)}) for n in range(30)))
             assert [result.text for result in results] == [str(n) for n in range(30)]
+        # Six strangers before each answer, or a second copy of it.
+        assert client.counters.unmatched >= {"twice": 90, "unknown_id": 540, "crlf": 0}[wire]
     assert yard.record.lives == 1
 
 

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import time
+from typing import Any
 
 import pytest
 
 import toolyard as ty
 from tests.faults.kit import BIG, Yard, cancelled, eventually, outcome_of, surely_unsent
 from toolyard.errors import CallTimeout, UnansweredTimeout
+from toolyard.types import State
 
 
 def checks_in(yard: Yard) -> int:
@@ -96,6 +98,7 @@ async def test_a_late_answer_is_dropped_and_reaches_nobody(yard: Yard, era: str)
             *(client.call_tool("slow", {"nonce": str(n), "seconds": 0.6}, timeout=10) for n in range(20))
         )
         assert [result.text for result in results] == [str(n) for n in range(20)]
+        assert client.counters.unmatched == 1
     assert yard.record.lives == 1
 
 
@@ -123,16 +126,24 @@ async def test_the_whole_deadline_holds_though_progress_comes(yard: Yard, era: s
             )
 
 
-async def test_three_unanswered_calls_and_an_unanswered_ping_restart_the_server(yard: Yard, era: str) -> None:
+@pytest.mark.parametrize(
+    "tool, arguments",
+    [("mute", {}), ("echo", {"wire": ["drip"]}), ("stuck", {"until": 60})],
+    ids=["mute", "drip", "stuck"],
+)
+async def test_three_unanswered_calls_and_an_unanswered_ping_restart_the_server(
+    yard: Yard, era: str, tool: str, arguments: dict[str, Any]
+) -> None:
     async with yard.client(era=era) as client:
         with pytest.raises(UnansweredTimeout):
-            await client.call_tool("mute", {}, timeout=0.1)
+            await client.call_tool(tool, arguments, timeout=0.1)
         for _ in range(2):
             with pytest.raises(CallTimeout):
                 await client.call_tool("echo", {}, timeout=0.1)
         await eventually(lambda: not client.connected or yard.record.lives == 2, within=12, what="given up")
         result = await client.call_tool("echo", {"nonce": "alive"}, timeout=20)
         assert result.text == "alive"
+        assert client.status.state is State.CONNECTED
     assert yard.record.lives == 2
 
 

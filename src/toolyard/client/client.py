@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, NoReturn, TypeVar, Unpack
 
 from .._version import __version__
-from ..errors import ConfigError, RemoteError, ResourceNotFound, ToolyardError, UsageError
+from ..errors import RemoteError, ResourceNotFound, ToolyardError, UsageError
 from ..events import (
     Delivery,
     Event,
@@ -42,7 +42,7 @@ from .connection import Connection
 from .handlers import Handlers
 from .lists import PROMPTS, RESOURCES, TEMPLATES, TOOLS, Lister, ListOf
 from .negotiation import Identity
-from .options import ClientOptions, is_timeout, resolve
+from .options import ClientOptions, checked_timeout, resolve
 from .session import Session
 from .subscriptions import Changes, Subscriptions
 
@@ -71,11 +71,11 @@ class Client:
         handlers = Handlers(
             settings.sampling_handler, settings.elicitation_handler, settings.elicitation_modes, settings.roots
         )
-        level = settings.log_level or ("info" if settings.log_handler is not None else None)
+        self._log_level = settings.log_level or ("info" if settings.log_handler is not None else None)
         self._connection = Connection(
             lambda counters: open_channel(target, counters, settings.stderr_handler),
             settings,
-            identity=Identity({"name": "toolyard", "version": __version__}, handlers.capabilities(), level),
+            identity=Identity({"name": "toolyard", "version": __version__}, handlers.capabilities(), self._log_level),
             handlers=handlers,
             listeners=self._listeners,
             observer=self,
@@ -167,7 +167,7 @@ class Client:
         settings = self._settings
         options = RequestOptions(
             self._deadline(timeout),
-            settings.idle_timeout if idle_timeout is UNSET else idle_timeout,
+            settings.idle_timeout if idle_timeout is UNSET else checked_timeout("idle_timeout", idle_timeout),
             on_progress or settings.progress_handler,
         )
         return await self._calls.call(name, arguments, options, meta, retry_safe)
@@ -282,10 +282,10 @@ class Client:
     async def on_connected(self, session: Session) -> None:
         """Restore what the server does not remember. Called by the connection."""
         method = session.agreement.era.log_level_method
-        if self._settings.log_level and method and "logging" in session.agreement.server.capabilities:
+        if self._log_level and method and "logging" in session.agreement.server.capabilities:
             try:
                 deadline = self._deadline(self._settings.discovery_timeout)
-                params = {"level": self._settings.log_level}
+                params = {"level": self._log_level}
                 await session.channel.request(method, params, options=RequestOptions(deadline))
             except ToolyardError as exc:
                 log.warning("%s: the log level could not be set: %s", self.name, exc)
@@ -306,24 +306,14 @@ class Client:
         return await self._lister.fetch(of, use, self._deadline(given))
 
     def _deadline(self, timeout: Timeout) -> float | None:
-        given = self._settings.execution_timeout if timeout is UNSET else timeout
-        return _deadline(asyncio.get_running_loop().time(), given)
+        seconds = self._settings.execution_timeout if timeout is UNSET else checked_timeout("timeout", timeout)
+        return None if seconds is None else asyncio.get_running_loop().time() + seconds
 
     def __repr__(self) -> str:
         return f"<Client {self.name} {self.status}>"
 
     def __reduce__(self) -> NoReturn:
         raise UsageError("a client holds a connection and cannot be pickled; pickle its server config instead")
-
-
-def _deadline(now: float, timeout: float | None) -> float | None:
-    if timeout is None:
-        return None
-    if not is_timeout(timeout):
-        raise ConfigError(
-            "timeout: expected seconds above 0, or None", key="timeout", expected="seconds above 0, or None"
-        )
-    return now + timeout
 
 
 def _reference(ref: str | Prompt | ResourceTemplate | Mapping[str, Any]) -> Wire:

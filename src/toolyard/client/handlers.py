@@ -69,8 +69,7 @@ class Handlers:
                 raise RemoteError(INVALID_PARAMS, f"elicitation mode {request.mode!r} was not declared")
             return _elicited(await _called(self.elicitation, request))
         if method == "roots/list" and self.roots is not None:
-            roots = await _called(self.roots) if callable(self.roots) else self.roots
-            return {"roots": [_root(root) for root in roots]}
+            return {"roots": await _called(_listed, self.roots)}
         raise RemoteError(METHOD_NOT_FOUND, f"{method} is not offered by this client")
 
 
@@ -110,6 +109,11 @@ def _elicited(said: Any) -> Wire:
             return dict(said)  # the wire's own form
         return {"action": "accept", "content": dict(said)}
     raise HandlerFailed(INTERNAL_ERROR, f"the elicitation handler gave {type(said).__name__}")
+
+
+async def _listed(roots: Roots) -> list[Wire]:
+    given = await _called(roots) if callable(roots) else roots
+    return [_root(root) for root in given]
 
 
 def _root(root: Root) -> Wire:

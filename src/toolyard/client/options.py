@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass, field, fields
-from typing import Any, Literal, TypedDict
+from typing import Any, Final, Literal, TypedDict
 
+from ..config import CHECKS, HttpServer, SseServer, StdioServer, wrong
 from ..errors import ConfigError
 from ..policy.filters import AnyFilter
 from ..transports.channel import ProgressHandler
@@ -23,7 +24,7 @@ LOG_LEVELS = LogLevel.__args__  # type: ignore[attr-defined]
 class ClientOptions(TypedDict, total=False):
     """Keywords that a `Client` takes. Times are seconds; `None` is no time-out."""
 
-    name: str
+    name: str | None
     """What errors, events and logs call the server; default: its identifier."""
     mode: str
     """`auto` finds the protocol's era out, `legacy` is the handshake one, `2026-07-28` the modern one."""
@@ -99,38 +100,81 @@ class Settings:
     stderr_handler: Callable[[str], Any] | None = None
 
     def __post_init__(self) -> None:
-        for key in ("connect_timeout", "discovery_timeout", "execution_timeout", "idle_timeout"):
-            _check(key, is_timeout(getattr(self, key)), "seconds above 0, or None")
-        _check("mode", self.mode in MODES, " | ".join(MODES))
-        _check("clean_arguments", self.clean_arguments in ("schema", "always", "never"), "schema | always | never")
-        _check("max_retries", _is_count(self.max_retries), "a whole number, at least 1")
-        _check("max_in_flight", self.max_in_flight is None or _is_count(self.max_in_flight), "at least 1, or None")
-        _check("log_level", self.log_level is None or self.log_level in LOG_LEVELS, " | ".join(LOG_LEVELS))
-        _check("elicitation_modes", set(self.elicitation_modes) <= {"form", "url"}, "form, url")
-        _check("reconnect", isinstance(self.reconnect, ReconnectPolicy), "a ReconnectPolicy")
+        for each in fields(self):
+            value = getattr(self, each.name)
+            object.__setattr__(self, each.name, _CHECKS[each.name](each.name, value))
 
 
 def resolve(config: object, name: str, given: ClientOptions) -> Settings:
-    """Keyword over config over default."""
+    """Keyword over config over default. Only a server config is asked: a transport's attributes are its own."""
     known = [each.name for each in fields(Settings)]
     for key in given:
         if key not in known:
             nearest = difflib.get_close_matches(key, known, 1)
             hint = f"; did you mean {nearest[0]!r}?" if nearest else ""
             raise ConfigError(f"a Client has no option {key!r}{hint}", key=key, expected="one of " + ", ".join(known))
-    chosen = {key: getattr(config, key) for key in known if getattr(config, key, UNSET) is not UNSET}
-    return Settings(**{"name": name, **chosen, **given})
+    asked = known if isinstance(config, StdioServer | HttpServer | SseServer) else []
+    chosen = {key: getattr(config, key) for key in asked if getattr(config, key, UNSET) is not UNSET}
+    options = {**chosen, **given}
+    if options.get("name") is None:
+        options["name"] = name
+    return Settings(**options)
 
 
-def is_timeout(value: object) -> bool:
-    """Whether this can be a time-out."""
-    return value is None or (isinstance(value, int | float) and not isinstance(value, bool) and value > 0)
+def checked_timeout(key: str, timeout: float | None) -> float | None:
+    """The time-out, if it can be one."""
+    _CHECKS["execution_timeout"](key, timeout)
+    return timeout
 
 
-def _is_count(value: object) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool) and value >= 1
+def _handler(key: str, value: Any) -> Any:
+    if value is not None and not callable(value):
+        raise wrong(key, "a function, or None", value)
+    return value
 
 
-def _check(key: str, fine: bool, expected: str) -> None:
-    if not fine:
-        raise ConfigError(f"{key}: expected {expected}", key=key, expected=expected)
+def _roots(key: str, value: Any) -> Any:
+    if value is not None and (isinstance(value, str) or not (callable(value) or isinstance(value, Iterable))):
+        raise wrong(key, "a list of paths or URIs, a function that gives one, or None", value)
+    return value
+
+
+def _choice(*choices: str) -> Callable[[str, Any], Any]:
+    def check(key: str, value: Any) -> Any:
+        if value not in choices:
+            raise wrong(key, " | ".join(choices), value)
+        return value
+
+    return check
+
+
+def _log_level(key: str, value: Any) -> Any:
+    return None if value is None else _choice(*LOG_LEVELS)(key, value)
+
+
+def _modes(key: str, value: Any) -> tuple[str, ...]:
+    if isinstance(value, str) or not isinstance(value, Collection) or not set(value) <= {"form", "url"}:
+        raise wrong(key, 'some of "form" and "url"', value)
+    return tuple(value)
+
+
+def _name(key: str, value: Any) -> str:
+    if not isinstance(value, str) or not value:
+        raise wrong(key, "a name", value)
+    return value
+
+
+_CHECKS: Final[dict[str, Callable[[str, Any], Any]]] = {
+    **CHECKS,
+    "name": _name,
+    "mode": _choice(*MODES),
+    "sampling_handler": _handler,
+    "elicitation_handler": _handler,
+    "elicitation_modes": _modes,
+    "roots": _roots,
+    "log_handler": _handler,
+    "log_level": _log_level,
+    "progress_handler": _handler,
+    "stderr_handler": _handler,
+}
+"""What a config may say is checked here as it is there."""

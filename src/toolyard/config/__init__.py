@@ -5,7 +5,7 @@ user info and query values of URLs. Command-line arguments are shown; every proc
 secret belongs into `env`.
 """
 
-from .checks import HeaderValue, Timeout
+from .checks import CHECKS, HeaderValue, Timeout, wrong
 from .masks import MASK, MaskedMapping, mask_urls
 from .servers import (
     HttpServer,
@@ -18,6 +18,7 @@ from .servers import (
 )
 
 __all__ = [
+    "CHECKS",
     "MASK",
     "HeaderValue",
     "HttpServer",
@@ -30,4 +31,5 @@ __all__ = [
     "mask_urls",
     "server_from_dict",
     "server_from_json",
+    "wrong",
 ]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -141,7 +142,9 @@ class StreamChannel:
         finally:
             self._pending.pop(id, None)
         if entry.progress is not None:
-            await entry.progress.drained()
+            with contextlib.suppress(TimeoutError):  # a handler that hangs does not keep the answer
+                async with asyncio.timeout_at(entry.deadline):
+                    await entry.progress.drained()
         return answer
 
     async def notify(self, method: str, params: Wire | None = None) -> None:
@@ -275,7 +278,9 @@ class StreamChannel:
         if entry is None or progress is None:
             return
         if entry.idle_timeout is not None:
-            entry.idle_until = self._loop.time() + entry.idle_timeout
+            now = self._loop.time()
+            # While held, what was held so far will be added again when it ends: this silence begins only now.
+            entry.idle_until = (now if entry.held_since is None else entry.held_since) + entry.idle_timeout
         if entry.progress is not None:
             message = params.get("message")
             entry.progress(progress, _number(params.get("total")), message if isinstance(message, str) else None)
@@ -297,14 +302,15 @@ class StreamChannel:
     async def _answer(self, id: jsonrpc.RequestId, method: str, params: Wire) -> None:
         try:
             reply = jsonrpc.result(id, await self._inbound.on_request(method, params))
-        except asyncio.CancelledError:
-            return  # the peer cancelled it, or the channel ended: no reply
+            jsonrpc.encode(reply)  # what JSON cannot say is the handler's fault, and the peer must not wait for it
         except RemoteError as exc:
             reply = jsonrpc.error(id, exc.code, exc.message, exc.data)
-        except Exception as exc:
+        except (Exception, asyncio.CancelledError) as exc:
+            if id not in self._asked:
+                return  # the peer cancelled it, or the channel ended: no reply
             log.exception("answering %s failed", method)
             reply = jsonrpc.error(id, jsonrpc.INTERNAL_ERROR, f"{type(exc).__name__} in the client's handler")
-        if self._asked.pop(id, None) is not None and self._ended is None:
+        if self._asked.pop(id, None) is not None:
             self._link.send(reply)
 
     def on_garbage(self, error: ProtocolError, head: bytes) -> None:

@@ -122,7 +122,7 @@ def test_a_name_like_no_other_is_told_with_all_that_there_are() -> None:
         ("max_in_flight", [0, -1, 1.5, True, "3"]),
         ("log_level", ["loud", "INFO", 10]),
         ("elicitation_modes", ["form", ("voice",)]),
-        ("reconnect", [None, 3, {"max_retries": 3}]),
+        ("reconnect", [None, 3, "fast"]),
         ("trusted", ["no", 1]),
         ("cache_tools_list", ["no", 1]),
         ("retry_safe", [1]),

@@ -95,7 +95,8 @@ async def test_the_callers_own_meta_is_not_touched(otel: Any) -> None:
 
 
 async def test_a_tools_own_error_is_an_error_of_the_span(otel: Any) -> None:
-    server = PlayedServer(initialize=HANDSHAKE, tools__call={**DONE, "isError": True})
+    tools = {"tools": [{"name": "read", "inputSchema": {"type": "object"}}]}
+    server = PlayedServer(initialize=HANDSHAKE, tools__list=tools, tools__call={**DONE, "isError": True})
     async with ty.Client(server, mode="legacy") as client:
         assert (await client.call_tool("read")).is_error
     assert only_span(otel).status.status_code is otel.trace.StatusCode.ERROR

@@ -1,0 +1,92 @@
+"""Small programs for the tests to start, and ways to look at processes."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import psutil
+
+from toolyard.config import StdioServer
+from toolyard.errors import ProtocolError
+from toolyard.transports.stdio import StdioLink
+
+ECHO = "import sys\nfor line in sys.stdin.buffer:\n    sys.stdout.buffer.write(line)\n    sys.stdout.buffer.flush()\n"
+
+
+def python(code: str, *arguments: str) -> list[str]:
+    """The command of a Python that starts quickly."""
+    return [sys.executable, "-S", "-E", "-c", code, *arguments]
+
+
+def server(code: str, *arguments: str, **options: Any) -> StdioServer:
+    command, *rest = python(code, *arguments)
+    return StdioServer(command, rest, **options)
+
+
+def alive(pid: int) -> bool:
+    """Whether the process runs; a zombie has gone."""
+    try:
+        return bool(psutil.Process(pid).status() != psutil.STATUS_ZOMBIE)
+    except psutil.NoSuchProcess:
+        return False
+
+
+def run_program(code: str, *arguments: str) -> subprocess.Popen[str]:
+    """A whole Python program, warnings as errors."""
+    command = [sys.executable, "-W", "error", "-c", code, *arguments]
+    return subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+
+
+class Gate:
+    """A FIFO on which a child waits: `open(gate).read()` returns when the test opens it."""
+
+    def __init__(self, directory: Path) -> None:
+        self.path = str(directory / "gate")
+        os.mkfifo(self.path)
+
+    async def open(self) -> None:
+        """Let the child go on; waits until it is at the gate."""
+        await asyncio.to_thread(lambda: os.close(os.open(self.path, os.O_WRONLY)))
+
+
+class Taker:
+    """A `Receiver` that writes everything down."""
+
+    def __init__(self) -> None:
+        self.messages: list[Any] = []
+        self.garbage: list[tuple[ProtocolError, bytes]] = []
+        self.lost: list[Exception] = []
+
+    def on_message(self, message: Any) -> None:
+        self.messages.append(message)
+
+    def on_garbage(self, error: ProtocolError, head: bytes) -> None:
+        self.garbage.append((error, head))
+
+    def on_lost(self, error: Exception) -> None:
+        self.lost.append(error)
+
+
+class Linked:
+    """A link to a child, opened with `async with`, and what came over it."""
+
+    def __init__(self, config: StdioServer, on_stderr: Callable[[str], object] | None = None) -> None:
+        self.link = StdioLink(config, on_stderr=on_stderr)
+        self.taker = Taker()
+
+    async def __aenter__(self) -> Linked:
+        await self.link.open(self.taker)
+        return self
+
+    async def __aexit__(self, *exc: object) -> None:
+        await self.link.close(hurry=True)
+
+    @property
+    def pid(self) -> int:
+        return self.link._process.pid

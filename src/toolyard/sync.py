@@ -61,7 +61,8 @@ class Portal:
 
 portal: Final = Portal()
 # A forked child has the object but not the thread.
-os.register_at_fork(after_in_child=portal.__init__)  # type: ignore[misc]
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=portal.__init__)  # type: ignore[misc]
 
 
 def _through_portal(

@@ -123,6 +123,7 @@ async def test_close_gives_every_call_in_flight_its_outcome(yard: Yard, era: str
     await eventually(lambda: sum(yard.record.executed.values()) == 5)
     await client.call_tool("hold", {"until": str(gate)})
     stuck = [asyncio.create_task(ledger.call(client, timeout=None, pad=BIG)) for _ in range(5)]
+    await asyncio.sleep(0)  # they go first
     assert surely_unsent(await ledger.call(client, timeout=0.2))
     await asyncio.gather(client.close(), client.close())
     done, pending = await asyncio.wait(waiting + stuck, timeout=1)

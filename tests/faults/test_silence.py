@@ -46,6 +46,7 @@ async def test_one_byte_every_200_ms_does_not_stretch_the_deadline(yard: Yard, e
         with pytest.raises(UnansweredTimeout):
             await client.call_tool("echo", {"nonce": "d", "wire": ["drip"]}, timeout=0.7)
         assert time.monotonic() - start < 4
+        yard.kill()  # or close would wait for its manners
 
 
 @pytest.mark.parametrize("pad", [BIG, ""], ids=["300 KB", "small"])
@@ -88,6 +89,7 @@ async def test_a_cancelled_caller_is_free_at_once_though_the_pipe_is_full(yard: 
         assert cancelled(await task)
         assert cancelled(await behind)
         assert time.monotonic() - start < 1
+        yard.kill()  # or close would wait for its manners
 
 
 async def test_a_late_answer_is_dropped_and_reaches_nobody(yard: Yard, era: str) -> None:
@@ -128,8 +130,11 @@ async def test_the_whole_deadline_holds_though_progress_comes(yard: Yard, era: s
 
 @pytest.mark.parametrize(
     "tool, arguments",
-    [("mute", {}), ("echo", {"wire": ["drip"]}), ("stuck", {"until": 60})],
-    ids=["mute", "drip", "stuck"],
+    [
+        pytest.param("mute", {}, id="mute"),
+        pytest.param("echo", {"wire": ["drip"]}, id="one byte every 200 ms", marks=pytest.mark.slow),
+        pytest.param("stuck", {"until": 60}, id="does not read", marks=pytest.mark.slow),
+    ],
 )
 async def test_three_unanswered_calls_and_an_unanswered_ping_restart_the_server(
     yard: Yard, era: str, tool: str, arguments: dict[str, Any]

@@ -9,7 +9,7 @@ import pytest
 import toolyard as ty
 from tests.interaction.kit import OLDER, Clock, Place, eventually, only, soon
 
-NO_VERDICT = {"silent": ["server/discover", "initialize"]}
+NO_VERDICT = {"silent": {"server/discover": 0, "initialize": 0}}
 
 
 async def test_connecting_twice_is_connecting_once(yard: Place) -> None:
@@ -128,7 +128,7 @@ async def test_a_silent_server_is_given_up_after_connect_timeout(yard: Place, cl
 
 @only(eras=["modern", "handshake"])
 async def test_a_server_that_is_slow_to_answer_is_asked_in_both_ways(yard: Place, clock: Clock) -> None:
-    c = yard.client(yard={"silent": ["server/discover"]}, connect_timeout=60)
+    c = yard.client(yard={"silent": {"server/discover": 0}}, connect_timeout=60)
     connecting = asyncio.create_task(c.connect())
     await eventually(lambda: yard.journal.got("server/discover"))
     clock.advance(11)

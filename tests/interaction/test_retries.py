@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 import toolyard as ty
-from tests.interaction.kit import FAST, Clock, Place, eventually, soon
+from tests.interaction.kit import FAST, Clock, Place, eventually, only, soon
 
 pytestmark = pytest.mark.usefixtures("lucky")
 
@@ -21,6 +21,14 @@ async def test_a_call_is_sent_again_when_the_server_died_before_it(yard: Place, 
     c = yard.client(yard=yard.sick(attempts))
     assert (await c.call_tool("die", {"nonce": "n", "times": 0})).text == "alive after 0"
     assert yard.journal.calls == ["die"]
+
+
+@only(eras=["modern"])
+async def test_a_transport_that_died_once_is_no_verdict_on_the_era(yard: Place) -> None:
+    c = yard.client(yard={"sick": 1})
+    assert (await c.call_tool("echo", {"text": "x"})).text == "x"
+    assert c.server_info is not None
+    assert c.server_info.protocol_version == yard.version
 
 
 async def test_a_list_is_asked_for_again_when_the_server_died_before_it(yard: Place) -> None:
@@ -238,7 +246,7 @@ async def test_a_success_in_between_closes_the_breaker(yard: Place) -> None:
 
 
 async def test_the_status_goes_through_its_words(yard: Place) -> None:
-    c = yard.client(yard={"silent": ["server/discover", "initialize"]})
+    c = yard.client(yard={"silent": {"server/discover": 0, "initialize": 0}})
     assert str(c.status) == "disconnected"
     connecting = asyncio.create_task(c.connect())
     await eventually(lambda: yard.journal.entries("got"))
@@ -249,21 +257,57 @@ async def test_the_status_goes_through_its_words(yard: Place) -> None:
     assert c.status.state is ty.State.DISCONNECTED
 
 
-async def test_a_server_that_cannot_be_had_again_is_failed_with_the_reason(yard: Place) -> None:
-    async with yard.client(yard={"crash": {"server/discover": 0}}, reconnect=FAST) as c:
-        assert c.status.state is ty.State.CONNECTED
+async def test_a_server_that_cannot_be_had_again_is_failed_and_each_new_call_tries(yard: Place) -> None:
+    async with yard.client(yard={"doomed": 2}, reconnect=FAST, max_retries=1) as c:
+        with pytest.raises(ty.OutcomeUnknown):
+            await c.call_tool("die", {"nonce": "n"})
+        await eventually(lambda: c.status.state is ty.State.FAILED)
+        assert c.status.reason
+        assert not c.connected
+        assert yard.journal.lives == 1 + FAST.max_retries
+        with pytest.raises(ty.ConnectError):
+            await c.call_tool("echo", {"text": "x"})
+        assert yard.journal.lives == 2 + FAST.max_retries
 
 
-async def test_a_server_that_answers_nothing_is_degraded_and_then_restarted(yard: Place, clock: Clock) -> None:
-    health = "server/discover" if yard.modern else "ping"
+async def test_without_reconnects_a_lost_connection_waits_for_the_next_call(yard: Place) -> None:
+    async with yard.client(reconnect=ty.ReconnectPolicy(max_retries=0)) as c:
+        with pytest.raises(ty.OutcomeUnknown):
+            await c.call_tool("die", {"nonce": "n"})
+        await eventually(lambda: c.status.state is ty.State.DISCONNECTED)
+        assert c.status.reason
+        assert yard.journal.lives == 1
+        assert (await c.call_tool("echo", {"text": "x"})).text == "x"
+
+
+async def unanswered(yard: Place, c: ty.Client, clock: Clock, times: int) -> None:
+    for _ in range(times):
+        before = len(yard.journal.calls)
+        call = asyncio.create_task(c.call_tool("sleeper", timeout=20))
+        await eventually(lambda n=before: len(yard.journal.calls) > n)  # type: ignore[misc]
+        clock.advance(21)
+        with pytest.raises(ty.UnansweredTimeout):
+            await soon(call)
+
+
+async def test_a_server_that_leaves_three_calls_unanswered_is_asked_whether_it_lives(yard: Place, clock: Clock) -> None:
+    health, asked = ("server/discover", 1) if yard.modern else ("ping", 0)
     async with yard.client() as c:
-        for _ in range(3):
-            call = asyncio.create_task(c.call_tool("sleeper", timeout=5))
-            before = len(yard.journal.calls)
-            await eventually(lambda n=before: len(yard.journal.calls) > n)  # type: ignore[misc]
-            clock.advance(6)
-            with pytest.raises(ty.UnansweredTimeout):
-                await soon(call)
+        await unanswered(yard, c, clock, 3)
+        await eventually(lambda: len(yard.journal.got(health)) == asked + 1)
         await eventually(lambda: c.status.state is ty.State.CONNECTED)
-        assert len(yard.journal.got(health)) == (2 if yard.modern else 1), "it was asked whether it lives, and did"
     assert yard.journal.lives == 1
+
+
+async def test_a_server_that_does_not_live_is_degraded_and_then_restarted(yard: Place, clock: Clock) -> None:
+    health, asked = ("server/discover", 1) if yard.modern else ("ping", 0)
+    async with yard.client(yard={"silent": {health: asked}}) as c:
+        await unanswered(yard, c, clock, 2)
+        assert c.status.state is ty.State.CONNECTED
+        await unanswered(yard, c, clock, 1)
+        await eventually(lambda: len(yard.journal.got(health)) == asked + 1)
+        assert (c.status.state, c.connected) == (ty.State.DEGRADED, True)
+        assert "3 calls" in c.status.reason
+        clock.advance(6)
+        await eventually(lambda: yard.journal.lives == 2 and c.connected)
+        assert (await c.call_tool("echo", {"text": "x"})).text == "x"

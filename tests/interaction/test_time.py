@@ -87,7 +87,7 @@ async def test_none_is_no_timeout(yard: Place, clock: Clock) -> None:
 
 
 async def test_lists_have_the_discovery_timeout(yard: Place, clock: Clock) -> None:
-    async with yard.client(yard={"silent": ["tools/list"]}, discovery_timeout=50, execution_timeout=5) as c:
+    async with yard.client(yard={"silent": {"tools/list": 0}}, discovery_timeout=50, execution_timeout=5) as c:
         listing = asyncio.create_task(c.list_tools())
         await eventually(lambda: yard.journal.got("tools/list"))
         clock.advance(40)
@@ -99,7 +99,7 @@ async def test_lists_have_the_discovery_timeout(yard: Place, clock: Clock) -> No
 
 
 async def test_a_deadline_that_passes_while_connecting_sent_nothing(yard: Place, clock: Clock) -> None:
-    c = yard.client(yard={"silent": ["server/discover", "initialize"]}, connect_timeout=90)
+    c = yard.client(yard={"silent": {"server/discover": 0, "initialize": 0}}, connect_timeout=90)
     call = asyncio.create_task(c.call_tool("echo", {"text": "x"}, timeout=5))
     await eventually(lambda: yard.journal.entries("got"))
     clock.advance(6)
@@ -178,7 +178,7 @@ async def test_a_timeout_around_the_call_is_a_cancelled_caller_too(yard: Place, 
 
 
 async def test_a_cancelled_list_asks_for_no_further_page(yard: Place) -> None:
-    async with yard.client(yard={"page": 1, "silent": ["tools/list"]}) as c:
+    async with yard.client(yard={"page": 1, "silent": {"tools/list": 0}}) as c:
         listing = asyncio.create_task(c.list_tools())
         await eventually(lambda: yard.journal.got("tools/list"))
         listing.cancel()

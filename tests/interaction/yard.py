@@ -13,6 +13,7 @@ import argparse
 import json
 import os
 import sys
+from collections import Counter
 from collections.abc import Callable
 from typing import Any
 
@@ -41,8 +42,9 @@ OPTIONS: dict[str, Any] = {
     "page": 100,  # entries a page
     "ttl": None,  # ttlMs of what may be cached
     "sick": 0,  # so many first lives die of their first request
+    "doomed": None,  # from this life on, each dies of its first request
     "crash": {},  # method -> so many times, over all lives, it is the server's death
-    "silent": [],  # methods that are read and never answered
+    "silent": {},  # method -> so many times in a life it is answered, and then never
     "odd": {},  # method -> the result as it stands here, without anything that belongs around it
     "unknown": "error",  # how an unknown tool is told: "error" | "result"
     "revision": None,  # what initialize answers, whatever was asked
@@ -154,6 +156,8 @@ class Yard:
             "resourceTemplates": list(TEMPLATES),
         }
         self.journal.note("life", os.getpid())
+        self.number = self.journal.lives
+        self.answered: Counter[str] = Counter()
 
     def handle(self, message: Message, send: Send) -> None:
         """Take one message; raises `Crash` where the server shall die of it."""

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import base64
+from collections.abc import Callable
 
 import pytest
 
 import toolyard as ty
-from tests.peers.kit import Peer, Yard
+from tests.peers.kit import FASTMCP_HANDSHAKE, FASTMCP_MODERN, Peer, Yard
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -54,6 +55,14 @@ async def test_a_wrapped_value_is_unwrapped_where_the_server_marks_it(
 
     assert result.data == (value if peer.marks_wrapped_results else {"result": value})
     assert result.raw["structuredContent"] == {"result": value}
+
+
+@pytest.mark.parametrize("peer", [FASTMCP_MODERN, FASTMCP_HANDSHAKE], ids=str, indirect=True)
+async def test_a_mark_in_the_result_is_enough_where_no_tools_were_listed(
+    peer: Peer, server_of: Callable[..., ty.StdioServer]
+) -> None:
+    async with ty.Client(server_of(peer), mode=peer.mode) as client:
+        assert (await client.call_tool("add", {"a": 2, "b": 40})).data == 42
 
 
 async def test_no_block_of_a_result_is_dropped(yard: Yard, peer: Peer) -> None:

@@ -40,6 +40,7 @@ from .cache import ListCache, Use
 from .calls import Calls
 from .connection import Connection
 from .handlers import Handlers
+from .keeper import Keeper
 from .lists import PROMPTS, RESOURCES, TEMPLATES, TOOLS, Lister, ListOf
 from .negotiation import Identity
 from .options import ClientOptions, checked_timeout, resolve
@@ -72,7 +73,7 @@ class Client:
             settings.sampling_handler, settings.elicitation_handler, settings.elicitation_modes, settings.roots
         )
         self._log_level = settings.log_level or ("info" if settings.log_handler is not None else None)
-        self._connection = Connection(
+        self._keeper = Keeper(
             lambda counters: open_channel(target, counters, settings.stderr_handler),
             settings,
             identity=Identity({"name": "toolyard", "version": __version__}, handlers.capabilities(), self._log_level),
@@ -80,6 +81,7 @@ class Client:
             listeners=self._listeners,
             observer=self,
         )
+        self._connection = Connection(self._keeper, handlers)
         self._lister = Lister(self._connection, ListCache(identifier))
         self._calls = Calls(settings, self._connection, self._lister, self._listeners)
         self._subscriptions = Subscriptions(self._connection, settings.discovery_timeout)
@@ -88,7 +90,7 @@ class Client:
 
     async def connect(self) -> Client:
         """Connect now; nothing if it is connected."""
-        await self._connection.ready()
+        await self._keeper.ready()
         return self
 
     async def disconnect(self) -> None:
@@ -98,6 +100,7 @@ class Client:
     async def close(self) -> None:
         """End the client. Its calls under way fail, its process is ended."""
         await self._connection.close()
+        self._subscriptions.end()
 
     async def __aenter__(self) -> Client:
         return await self.connect()
@@ -223,7 +226,7 @@ class Client:
 
         `context` are the arguments that are already filled in. A server that completes nothing gives an empty one.
         """
-        session = await self._connection.ready()
+        session = await self._connection.reach(self._deadline(timeout))
         if "completions" not in session.agreement.server.capabilities:
             return Completion()
         params: Wire = {"ref": _reference(ref), "argument": {"name": argument, "value": value}}
@@ -254,7 +257,7 @@ class Client:
     async def ping(self, *, timeout: Timeout = UNSET) -> float:
         """Ask for a sign of life; the seconds that it took."""
         clock = asyncio.get_running_loop().time
-        session = await self._connection.ready(self._deadline(timeout))
+        session = await self._connection.reach(self._deadline(timeout))
         began = clock()
         await self.request(session.agreement.era.health_method, timeout=timeout)
         return clock() - began

@@ -1,91 +1,46 @@
-"""One connection to one server, kept alive by one owner task.
-
-The owner alone spawns, shakes hands, waits for the end, reconnects and closes. Callers wait for the outcome of its
-attempts and do their own requests over the channel; a cancelled caller hurts nobody, and a dead server fails its own
-calls at once.
-"""
+"""Raw requests over a connection that is made when it is needed and made again when it is lost."""
 
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import logging
 import random
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from typing import Final
 
-from ..errors import (
-    AuthError,
-    CallTimeout,
-    ConnectError,
-    ConnectionLost,
-    ProtocolError,
-    RateLimited,
-    RemoteError,
-    ToolyardError,
-    TransportError,
-    UsageError,
-)
-from ..events import ConnectionCompleted, ConnectionFailed, ConnectionStarted, Disconnected, Listeners, Reconnected
-from ..policy.retry import RetryBudget, call_delay, may_retry, reconnect_delay
+from ..errors import CallTimeout, ProtocolError, RateLimited, RemoteError, ToolyardError, TransportError
+from ..policy.retry import RetryBudget, call_delay, may_retry
 from ..protocol.metadata import with_meta
-from ..transports.channel import PLAIN, Channel, Counters, RequestOptions
+from ..transports.channel import PLAIN, Counters, RequestOptions
 from ..types import State, Status, Wire
-from .breaker import Breaker
-from .dialing import Dialer
 from .handlers import Handlers
-from .negotiation import Agreement, Identity
-from .options import Settings
+from .keeper import Keeper, Unresponsive
+from .negotiation import Agreement
 from .rounds import in_rounds
-from .session import Observer, Session
-from .standing import STALLED_AFTER, Silence, Standing
+from .session import Session
+from .standing import STALLED_AFTER, Silence
 
 log = logging.getLogger("toolyard.client")
 
 HEALTH_TIMEOUT: Final = 5.0
 
 
-class Unresponsive(TransportError):
-    """The server lives and does not answer."""
-
-
 class Connection:
-    """Raw requests over a connection that is made when it is needed and made again when it is lost."""
+    """One request, one outcome: deadlines, the limit of calls in flight, retries, multi-round input, health."""
 
-    def __init__(
-        self,
-        make_channel: Callable[[Counters], Channel],
-        options: Settings,
-        *,
-        identity: Identity,
-        handlers: Handlers,
-        listeners: Listeners,
-        observer: Observer,
-    ) -> None:
-        self.options = options
+    def __init__(self, keeper: Keeper, handlers: Handlers) -> None:
+        self.name = keeper.settings.name
+        self._keeper = keeper
         self._handlers = handlers
-        self._observer = observer
-        self.counters = Counters()
-        self.generation = 0
-        self._standing = Standing()
-        self.session: Session | None = None
-        self.last_agreement: Agreement | None = None
-        self._dialer = Dialer(make_channel, options, self.counters, identity, handlers, observer)
-        self._listeners = listeners
-        self._loop: asyncio.AbstractEventLoop | None = None
-        self._owner: asyncio.Task[None] | None = None
-        self._attempt: asyncio.Future[Session] | None = None
-        self._asked = asyncio.Event()
-        self._stopping = False
-        self._closed = False
-        self._breaker = Breaker(options.reconnect.max_delay)
-        self._budget = RetryBudget()
+        self._max_retries = keeper.settings.max_retries
+        self._max_in_flight = keeper.settings.max_in_flight
         self._slots: asyncio.Semaphore | None = None
+        self._budget = RetryBudget()
         self._silence = Silence()
         self._checkup: asyncio.Task[None] | None = None
-        self._last_error = ""
+        self._loop: asyncio.AbstractEventLoop | None = None
 
     # ---- requests --------------------------------------------------------------------------------------------
 
@@ -104,24 +59,32 @@ class Connection:
                     async with self._slot(options.deadline):
                         answer = await self._send(method, params, options)
             except ToolyardError as exc:
-                exc.server = exc.server or self.options.name
-                if isinstance(exc, RemoteError):
-                    self._breaker.succeeded()
-                delay = self._delay_before_retry(exc, attempt, repeatable, options.deadline)
-                if delay is None:
-                    raise
+                await self._before_retry(exc, attempt, repeatable, options.deadline)
+                attempt += 1
             else:
-                self._breaker.succeeded()
+                self._keeper.breaker.succeeded()
                 self._budget.succeeded()
                 return answer
-            log.debug("%s: %s is sent again in %.2f s", self.options.name, method, delay)
-            await asyncio.sleep(delay)
-            attempt += 1
+
+    async def reach(self, deadline: float | None = None) -> Session:
+        """The live session; connecting is tried as often as it is for a request."""
+        attempt = 0
+        while True:
+            try:
+                return await self._keeper.ready(deadline)
+            except ToolyardError as exc:
+                await self._before_retry(exc, attempt, False, deadline)
+                attempt += 1
+
+    def _bind(self) -> None:
+        self._keeper.bind()
+        self._loop = asyncio.get_running_loop()
+        self._slots = asyncio.Semaphore(self._max_in_flight) if self._max_in_flight is not None else None
 
     async def _send(self, method: str, params: Wire | None, options: RequestOptions) -> Wire:
-        session = self.session
+        session = self._keeper.session
         if session is None:
-            session = await self.ready(options.deadline)
+            session = await self._keeper.ready(options.deadline)
         stamp = session.agreement.stamp
         if stamp is None:
             return await self._exchange(session, method, params, options)
@@ -171,18 +134,23 @@ class Connection:
         finally:
             self._slots.release()
 
-    def _delay_before_retry(
-        self, exc: ToolyardError, attempt: int, repeatable: bool, deadline: float | None
-    ) -> float | None:
-        """Seconds to wait before the next attempt, or None if there must be none."""
-        if attempt + 1 >= self.options.max_retries or self._closed or not may_retry(exc, repeatable=repeatable):
-            return None
+    async def _before_retry(self, exc: ToolyardError, attempt: int, repeatable: bool, deadline: float | None) -> None:
+        """Wait for the next attempt, or raise the error if there must be none."""
+        exc.server = exc.server or self.name
+        if isinstance(exc, RemoteError):
+            self._keeper.breaker.succeeded()  # an error is an answer too
+        last = attempt + 1 >= self._max_retries or self._keeper.closed
+        if last or not may_retry(exc, repeatable=repeatable):
+            raise exc
         delay = call_delay(attempt, random)
         if isinstance(exc, RateLimited) and exc.retry_after is not None:
             delay = max(delay, exc.retry_after)
         if deadline is not None and asyncio.get_running_loop().time() + delay >= deadline:
-            return None
-        return delay if self._budget.spend() else None
+            raise exc
+        if not self._budget.spend():
+            raise exc
+        log.debug("%s: tried again in %.2f s after: %s", self.name, delay, exc.message)
+        await asyncio.sleep(delay)
 
     # ---- health ----------------------------------------------------------------------------------------------
 
@@ -191,25 +159,29 @@ class Connection:
 
         Several in a row without any message in between, and the server is asked whether it lives.
         """
-        times = self._silence.note(self.counters.received)
-        if times >= STALLED_AFTER and self.session is session and (self._checkup is None or self._checkup.done()):
-            self._standing.become(State.DEGRADED, f"{times} calls in a row were not answered")
+        times = self._silence.note(self._keeper.counters.received)
+        if (
+            times >= STALLED_AFTER
+            and self._keeper.session is session
+            and (self._checkup is None or self._checkup.done())
+        ):
+            self._keeper.standing.become(State.DEGRADED, f"{times} calls in a row were not answered")
             self._checkup = asyncio.create_task(self._check(session))
 
     async def _check(self, session: Session) -> None:
         try:
             await self.ping(session)
         except TransportError as exc:
-            self._note_loss(session, Unresponsive(f"the server does not answer any more ({exc.message})"))
+            self._keeper.lose(session, Unresponsive(f"the server does not answer any more ({exc.message})"))
         except ToolyardError as exc:
-            log.debug("%s: an error is an answer too: %s", self.options.name, exc)
+            log.debug("%s: an error is an answer too: %s", self.name, exc)
             self._recovered(session)
         else:
             self._recovered(session)
 
     def _recovered(self, session: Session) -> None:
-        if self.session is session and self.status.state is State.DEGRADED:
-            self._standing.become(State.CONNECTED)
+        if self._keeper.session is session and self._keeper.standing.status.state is State.DEGRADED:
+            self._keeper.standing.become(State.CONNECTED)
 
     async def ping(self, session: Session, timeout: float | None = HEALTH_TIMEOUT) -> None:
         """Ask for a sign of life on this very session."""
@@ -217,214 +189,35 @@ class Connection:
         params = with_meta(None, session.agreement.stamp)
         await session.channel.request(session.agreement.era.health_method, params, options=RequestOptions(deadline))
 
-    # ---- the way to a session --------------------------------------------------------------------------------
-
-    def _bind(self) -> None:
-        loop = asyncio.get_running_loop()
-        if self._loop is None or (self._owner is None and self.session is None):
-            self._loop = loop
-            self._asked = asyncio.Event()
-            limit = self.options.max_in_flight
-            self._slots = asyncio.Semaphore(limit) if limit is not None else None
-        elif self._loop is not loop:
-            raise UsageError(
-                f"the client for {self.options.name} belongs to another event loop (or to the process before a fork); "
-                "make a new one here, or use toolyard.sync from several threads"
-            )
-
-    async def ready(self, deadline: float | None = None) -> Session:
-        """The live session; the connection is made first if there is none. All who wait share one attempt."""
-        self._bind()
-        if self.session is not None:
-            return self.session
-        if self._closed:
-            raise UsageError(f"the client for {self.options.name} is closed; make a new one")
-        if self._attempt is None:
-            self._check_breaker()
-            self._attempt = asyncio.get_running_loop().create_future()
-            self._attempt.add_done_callback(_retrieve)
-        if self._owner is None:
-            self._owner = asyncio.create_task(self._own(), name=f"toolyard:{self.options.name}")
-        self._asked.set()
-        try:
-            async with asyncio.timeout_at(deadline):
-                return await asyncio.shield(self._attempt)
-        except TimeoutError:
-            raise CallTimeout("the deadline passed while connecting; nothing was sent") from None
-
-    def _check_breaker(self) -> None:
-        now = asyncio.get_running_loop().time()
-        if not self._breaker.admits(now):
-            raise ConnectError(
-                f"not tried: {self._breaker.failures} failures in a row, the last one: {self._last_error}; "
-                f"the next trial is in {self._breaker.remaining(now):.0f} s",
-                server=self.options.name,
-                permanent=True,  # for this call: a retry would only meet the open breaker again
-            )
-
-    # ---- the owner -------------------------------------------------------------------------------------------
-
-    async def _own(self) -> None:
-        tries = 0
-        try:
-            while True:
-                try:
-                    session = await self._establish()
-                except ToolyardError as exc:
-                    tries += 1
-                    if not self._goes_on(exc, tries):
-                        self._standing.become(
-                            State.NEEDS_AUTH if isinstance(exc, AuthError) else State.FAILED, exc.message
-                        )
-                        return
-                else:
-                    tries = 0
-                    reason = await self._live(session)
-                    if self.options.reconnect.max_retries == 0:
-                        self._standing.become(State.DISCONNECTED, str(reason))
-                        return
-                await self._pause(tries)
-        finally:
-            self._leave()
-
-    def _goes_on(self, exc: ToolyardError, tries: int) -> bool:
-        # A first connection that fails is its caller's business; only one that was there is made again unasked.
-        permanent = isinstance(exc, ConnectError) and exc.permanent
-        return self.generation > 0 and not permanent and tries < self.options.reconnect.max_retries
-
-    async def _pause(self, tries: int) -> None:
-        """Wait before the next attempt; a call that needs the connection ends the wait."""
-        if self._attempt is None:
-            self._asked.clear()
-            delay = reconnect_delay(self.options.reconnect, tries, random)
-            with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(delay):
-                    await self._asked.wait()
-
-    async def _live(self, session: Session) -> Exception:
-        """Wait for the session's end, then clear away what is left of it.
-
-        A server that does not answer any more gets less time, and so does every server when the loop ends under us.
-        """
-        hurry = not self._stopping
-        try:
-            reason = await session.ended
-            hurry = isinstance(reason, Unresponsive)
-            return reason
-        finally:
-            self._part()
-            session.end(ConnectionLost("the connection was closed"))
-            await session.channel.close(hurry=hurry and not self._stopping)
-
-    def _part(self) -> None:
-        """The live session is given up by us: from this moment on the status says so."""
-        if self.session is not None:
-            self.session = None
-            self._standing.become(State.DISCONNECTED)
-            self._emit_disconnected("closed by the client")
-
-    def _leave(self) -> None:
-        """The owner goes: by itself, because it was told to, or because the loop ends."""
-        self._owner = None
-        self._stopping = False
-        self._breaker.trial_ended()
-        if self._attempt is not None and not self._attempt.done():
-            self._attempt.set_exception(ConnectionLost("the client was disconnected", server=self.options.name))
-        self._attempt = None
-        if self.status.state is State.CONNECTING:
-            self._standing.become(State.DISCONNECTED)
-
-    async def _establish(self) -> Session:
-        """One attempt, and its outcome told to all who wait for it."""
-        again, began = self.generation > 0, asyncio.get_running_loop().time()
-        self._standing.become(State.CONNECTING)
-        self._listeners.emit(ConnectionStarted(self.options.name, again))
-        try:
-            remembered = self.last_agreement.version if self.last_agreement is not None else None
-            session = await self._dialer.dial(self.generation + 1, remembered, self._note_loss)
-        except ToolyardError as exc:
-            exc.server = exc.server or self.options.name
-            self._last_error = exc.message
-            self._breaker.failed(asyncio.get_running_loop().time())
-            elapsed = asyncio.get_running_loop().time() - began
-            log.info("%s: connecting failed after %.2f s: %s", self.options.name, elapsed, exc.message)
-            if self._attempt is not None and not self._attempt.done():
-                self._attempt.set_exception(exc)
-            self._attempt = None
-            self._listeners.emit(ConnectionFailed(self.options.name, again, elapsed, exc))
-            raise
-        self._begin(session, again, asyncio.get_running_loop().time() - began)
-        return session
-
-    def _begin(self, session: Session, again: bool, elapsed: float) -> None:
-        self.generation = session.generation
-        self.last_agreement = session.agreement
-        self.session = session
-        self._breaker.trial_ended()
-        self._silence = Silence()
-        self._standing.become(State.CONNECTED)
-        if self._attempt is not None and not self._attempt.done():
-            self._attempt.set_result(session)
-        self._attempt = None
-        name, version = self.options.name, session.agreement.version
-        log.info("%s: connected, protocol %s, %.2f s", name, version, elapsed)
-        self._listeners.emit(ConnectionCompleted(name, again, elapsed, version))
-        if again:
-            self._listeners.emit(Reconnected(name, session.generation))
-
-    # ---- the end ---------------------------------------------------------------------------------------------
-
-    def _note_loss(self, session: Session, error: Exception) -> None:
-        """The session has ended by itself. From this moment on calls go the way of a new connection."""
-        session.end(error)
-        if self.session is not session:
-            return
-        self.session = None
-        self._last_error = str(error)
-        self._breaker.failed(asyncio.get_running_loop().time())
-        self._standing.become(State.CONNECTING, str(error))
-        log.warning("%s: connection lost: %s", self.options.name, error)
-        self._emit_disconnected(str(error))
-
-    def _emit_disconnected(self, reason: str) -> None:
-        self._observer.on_disconnected()
-        self._listeners.emit(Disconnected(self.options.name, reason))
+    # ---- the connection itself -------------------------------------------------------------------------------
 
     async def disconnect(self) -> None:
-        """Let go of the connection.
-
-        The next call makes a new one. Nothing is left behind, also if we are cancelled here.
-        """
-        owner = self._owner
-        if owner is None:
-            if self.status.state is not State.DISCONNECTED:
-                self._standing.become(State.DISCONNECTED)
-            return
-        if not self._stopping:
-            self._stopping = True
-            self._part()
-            owner.cancel()
+        """Let go of the connection; the next request makes a new one."""
         if self._checkup is not None:
             self._checkup.cancel()
-        await asyncio.wait([owner])
+        await self._keeper.disconnect()
 
     async def close(self) -> None:
         """Disconnect for good."""
-        self._closed = True
+        self._keeper.closed = True
         await self.disconnect()
+
+    @property
+    def session(self) -> Session | None:
+        """The live session, if there is one."""
+        return self._keeper.session
 
     @property
     def status(self) -> Status:
         """The state, why, and since when."""
-        return self._standing.status
+        return self._keeper.standing.status
 
     @property
-    def closed(self) -> bool:
-        """Whether it was closed for good."""
-        return self._closed
+    def last_agreement(self) -> Agreement | None:
+        """What was agreed on with the server when it last connected."""
+        return self._keeper.last_agreement
 
-
-def _retrieve(future: asyncio.Future[Session]) -> None:
-    """An attempt that failed with nobody waiting is no lost exception: the status tells it."""
-    if not future.cancelled():
-        future.exception()
+    @property
+    def counters(self) -> Counters:
+        """What came from the server."""
+        return self._keeper.counters

@@ -98,4 +98,6 @@ def _connect_error(exc: BaseException) -> BaseException:
         return ConnectError(f"the connection ended before the server answered: {exc.__cause__ or exc}")
     if isinstance(exc, RemoteError):
         return ConnectError(f"the server refused to connect: {exc.message} [{exc.code}]", permanent=True)
+    if isinstance(exc, Exception) and not isinstance(exc, ToolyardError):
+        return ConnectError(f"connecting failed: {type(exc).__name__}: {exc}")
     return exc

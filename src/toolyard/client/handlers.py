@@ -34,7 +34,7 @@ ASKS_A_PERSON = frozenset({"sampling/createMessage", "elicitation/create"})
 
 
 class HandlerFailed(RemoteError):
-    """The handler is broken: an error to a server that can be told so, a `UsageError` to the caller else."""
+    """Our own handler failed: the error answer to a server that can be told so, else the error of the call."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -56,7 +56,7 @@ class Lister:
         kept = self._cache.get(of.key, clock(), use)
         if kept is not None:
             return list(kept)
-        session = await self._connection.ready(deadline)
+        session = await self._connection.reach(deadline)
         items: tuple[T, ...] = ()
         hint = CacheHint()
         if of.capability in session.agreement.server.capabilities:
@@ -105,7 +105,7 @@ class Lister:
         if cursor is not None or len(items) > MAX_ITEMS:
             log.warning(
                 "%s: %s is cut at %d entries and %d pages; the server has more",
-                self._connection.options.name,
+                self._connection.name,
                 of.method,
                 MAX_ITEMS,
                 MAX_PAGES,

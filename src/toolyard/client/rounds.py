@@ -7,7 +7,7 @@ import random
 from collections.abc import Awaitable, Callable
 from typing import Any
 
-from ..errors import AccessDenied, ProtocolError, RemoteError, UsageError
+from ..errors import AccessDenied, ProtocolError, RemoteError
 from ..protocol.eras import MAY_ASK_FOR_INPUT
 from ..protocol.limits import MAX_ROUNDS
 from ..types import Wire
@@ -64,8 +64,8 @@ async def _answer_one(answer: Callable[[str, Wire], Awaitable[Wire]], request: W
     method, params = str(request.get("method")), request.get("params")
     try:
         return await answer(method, params if isinstance(params, dict) else {})
-    except HandlerFailed as exc:
-        raise UsageError(f"answering {method} failed: {exc.message}") from exc
+    except HandlerFailed:
+        raise  # nobody said no: the call cannot go on
     except RemoteError as exc:
         if method == "elicitation/create":
             return {"action": "cancel"}

@@ -47,6 +47,7 @@ class Changes:
         self._waiting: deque[Change] = deque(maxlen=BACKLOG)
         self._arrived = asyncio.Event()
         self._open = False
+        self._ended = False
 
     async def __aenter__(self) -> Changes:
         """Subscribe; when this returns, no later change is missed."""
@@ -56,8 +57,7 @@ class Changes:
 
     async def __aexit__(self, *exc: object) -> None:
         """Unsubscribe."""
-        self._open = False
-        self._arrived.set()
+        self.end()
         await self._subscriptions.leave(self, self._uris)
 
     def __aiter__(self) -> Changes:
@@ -68,11 +68,16 @@ class Changes:
         if not self._open:
             raise UsageError("enter it first: async with client.listen(...) as changes")
         while not self._waiting:
+            if self._ended:
+                raise StopAsyncIteration
             self._arrived.clear()
             await self._arrived.wait()
-            if not self._open:
-                raise StopAsyncIteration
         return self._waiting.popleft()
+
+    def end(self) -> None:
+        """Nothing more will come."""
+        self._ended = True
+        self._arrived.set()
 
     def offer(self, change: Change) -> None:
         """Take a change if it is one that was asked for."""
@@ -114,7 +119,7 @@ class Subscriptions:
         self._streams.append(changes)
         done: list[str] = []
         try:
-            session = await self._connection.ready(self._deadline())
+            session = await self._connection.reach(self._deadline())
             if session.agreement.era.subscribe_method is None:
                 await self._listen(session)
             for uri in uris:
@@ -136,7 +141,7 @@ class Subscriptions:
 
     async def subscribe(self, uri: str) -> None:
         """Be told when this resource changes; counted, so that two who want it are one to the server."""
-        session = await self._connection.ready(self._deadline())
+        session = await self._connection.reach(self._deadline())
         self._uris[uri] += 1
         if self._uris[uri] > 1:
             return
@@ -180,7 +185,7 @@ class Subscriptions:
                 for uri in self._wanted():
                     await session.channel.request(method, {"uri": uri}, options=RequestOptions(self._deadline()))
         except ToolyardError as exc:
-            log.warning("%s: subscriptions could not be restored: %s", self._connection.options.name, exc)
+            log.warning("%s: subscriptions could not be restored: %s", self._connection.name, exc)
         if session.generation > 1:
             self._tell_all()
 
@@ -213,7 +218,7 @@ class Subscriptions:
                 await self._listen(session)
                 self._tell_all()
         except ToolyardError as exc:
-            log.debug("%s: subscriptions/listen ended: %s", self._connection.options.name, exc)
+            log.debug("%s: subscriptions/listen ended: %s", self._connection.name, exc)
 
     def _wishes(self, session: Session) -> Wire:
         declared = session.agreement.server.capabilities
@@ -275,6 +280,11 @@ class Subscriptions:
         """Give a change to all who wait for it."""
         for stream in self._streams:
             stream.offer(change)
+
+    def end(self) -> None:
+        """The client is closed: who waits for changes waits in vain."""
+        for stream in self._streams:
+            stream.end()
 
     def forget(self) -> None:
         """The connection is gone, and the listening with it."""

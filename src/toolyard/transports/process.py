@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import atexit
 import contextlib
+import errno
 import os
 import signal
 import subprocess
@@ -92,6 +93,8 @@ class ServerProcess:
         on_exit: Callable[[], None],
     ) -> ServerProcess:
         """Start it; raises `StartError`."""
+        if os.name != "posix":
+            raise StartError("stdio servers need a POSIX system in this version", permanent=True)
         if _ending.is_set():
             raise StartError("the interpreter is ending; no server is started any more", permanent=True)
         try:
@@ -153,16 +156,12 @@ class ServerProcess:
         """
         grace = HURRY if hurry else GRACE
         self.stdin.close()
-        try:
+        if not await self._exits_within(grace):
+            self._signal(signal.SIGTERM)
             if not await self._exits_within(grace):
-                self._signal(signal.SIGTERM)
-                if not await self._exits_within(grace):
-                    self._signal(signal.SIGKILL)
-                    await self._exits_within(GRACE)
-            await self._sweep()
-        except asyncio.CancelledError:
-            self._signal(signal.SIGKILL)  # no time is left for manners
-            raise
+                self._signal(signal.SIGKILL)
+                await self._exits_within(GRACE)
+        await self._sweep()
 
     async def _exits_within(self, seconds: float) -> bool:
         try:
@@ -204,14 +203,17 @@ class ServerProcess:
 
     # ---- without an event loop -------------------------------------------------------------------------------
 
-    def kill_now(self, until: float) -> None:
-        """At exit: end the group without the loop, which may be gone."""
-        self._signal(signal.SIGTERM)
-        while not self._reap() and time.monotonic() < until:
-            time.sleep(0.005)
+    def kill(self) -> None:
+        """End the group at once; blocks for the moment that it takes."""
         self._signal(signal.SIGKILL)
         with contextlib.suppress(subprocess.TimeoutExpired):
-            self._popen.wait(timeout=1.0)
+            self.exit_code = self._popen.wait(timeout=1.0)
+
+    def end_until(self, moment: float) -> None:
+        """At exit: end the group without the loop, which may be gone."""
+        while not self._reap() and time.monotonic() < moment:
+            time.sleep(0.005)
+        self.kill()
         guard.forget(self.pid)
 
     def forsake(self) -> None:
@@ -219,6 +221,10 @@ class ServerProcess:
         for pipe in (self.stdin, self.stdout, self.stderr):
             pipe.close()
         self._popen.returncode = 0  # not our child: nothing to wait for
+
+
+_PASSING: Final = frozenset({errno.EAGAIN, errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.ETXTBSY})
+"""Why a start can fail now and work a moment later."""
 
 
 def _start_error(command: str, cwd: str | os.PathLike[str] | None, exc: Exception) -> StartError:
@@ -230,7 +236,7 @@ def _start_error(command: str, cwd: str | os.PathLike[str] | None, exc: Exceptio
         text = f"{command!r} may not be executed; check the file's permissions"
     else:
         text = f"{command!r} could not be started: {exc}"
-    return StartError(text, permanent=isinstance(exc, FileNotFoundError | PermissionError | ValueError))
+    return StartError(text, permanent=not (isinstance(exc, OSError) and exc.errno in _PASSING))
 
 
 _living: Final[set[ServerProcess]] = set()
@@ -245,7 +251,7 @@ def _end_all() -> None:
     for process in list(_living):
         process._signal(signal.SIGTERM)
     for process in list(_living):
-        process.kill_now(until)
+        process.end_until(until)
     _living.clear()
 
 

@@ -276,11 +276,28 @@ class StdioLink:
         """
         if self._stdin_fd < 0 or self._closing:
             return
-        if self._writable and (self._queue or self._rest is not None) and not hurry:
+        try:
+            if not hurry:
+                await self._flushed()
+            self._stop_traffic()
+            await self._process.stop(hurry=hurry)
+        except asyncio.CancelledError:
+            self._stop_traffic()
+            self._process.kill()  # no time is left for manners
+            raise
+        finally:
+            self._loop.remove_reader(self._stdout_fd)
+            self._loop.remove_reader(self._stderr_fd)
+            self._process.release()
+
+    async def _flushed(self) -> None:
+        if self._writable and (self._queue or self._rest is not None):
             self._drained = self._loop.create_future()
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(FLUSH):
                     await self._drained
+
+    def _stop_traffic(self) -> None:
         self._closing = True
         self._writable = False
         self._queue.clear()
@@ -288,9 +305,3 @@ class StdioLink:
         if self._farewell is not None:
             self._farewell.cancel()
         self._unblock()
-        try:
-            await self._process.stop(hurry=hurry)
-        finally:
-            self._loop.remove_reader(self._stdout_fd)
-            self._loop.remove_reader(self._stderr_fd)
-            self._process.release()

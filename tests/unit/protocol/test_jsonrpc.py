@@ -114,7 +114,7 @@ def test_the_depth_limit_is_exact(shape: str) -> None:
 @given(st.integers(1, 300))
 def test_depth_is_judged_by_nesting_alone(depth: int) -> None:
     """Brackets beside each other, and brackets inside of texts, are no depth."""
-    wide = b"[" + b",".join([b"[" * (depth // 3) + b"]" * (depth // 3) or b"0"] * 400) + b"]"
+    wide = b"[" + b",".join([b"[" * (depth // 3) + b"]" * (depth // 3) or b"0"] * 130) + b"]"
     brackets = jsonrpc.encode({"x": "[{" * depth})
     assert jsonrpc.decode(wide)
     assert jsonrpc.decode(brackets) == {"x": "[{" * depth}

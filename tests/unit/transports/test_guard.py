@@ -6,6 +6,7 @@ import asyncio
 import os
 import signal
 import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -16,9 +17,10 @@ from tests.unit.kit import eventually
 from tests.unit.transports.children import alive, run_program
 from toolyard.transports.guard import Guard
 
-# A program with two servers: one whose work is done by a grandchild behind a shell, and one that was let go.
+# A program with two servers: one that was let go, and one that ignores SIGTERM and has a child of its own.
 PROGRAM = """
-import asyncio, sys
+import asyncio, os, sys
+from toolyard.transports.guard import guard
 from toolyard.transports.process import ServerProcess
 
 async def main():
@@ -33,7 +35,7 @@ async def main():
     while not grandchild.endswith(b"\\n"):
         grandchild += server.stdout.read() or b""
         await asyncio.sleep(0.001)
-    print(server.pid, grandchild.decode().strip(), flush=True)
+    print(os.fstat(guard._pipe).st_ino, server.pid, grandchild.decode().strip(), flush=True)
     if sys.argv[1] == "stop":
         await server.stop(hurry=True)
         server.release()
@@ -44,17 +46,32 @@ asyncio.run(main())
 """
 
 Start = Callable[[str], Any]
+needs_proc = pytest.mark.skipif(sys.platform != "linux", reason="a guard is nobody's child: it is found through /proc")
+
+
+def guard_at(pipe: int) -> int:
+    """The process that reads from the pipe with this inode."""
+
+    def reads(pid: int) -> bool:
+        try:
+            return os.stat(f"/proc/{pid}/fd/0").st_ino == pipe
+        except OSError:
+            return False
+
+    (found,) = filter(reads, psutil.pids())
+    return found
 
 
 @pytest.fixture
 def start() -> Iterator[Start]:
     programs: list[subprocess.Popen[str]] = []
 
-    def run(what: str) -> tuple[subprocess.Popen[str], list[int]]:
+    def run(what: str) -> tuple[subprocess.Popen[str], int, list[int]]:
         program = run_program(PROGRAM, what)
         programs.append(program)
         assert program.stdout is not None
-        return program, [int(pid) for pid in program.stdout.readline().split()]
+        pipe, *servers = (int(word) for word in program.stdout.readline().split())
+        return program, pipe, servers
 
     yield run
     for program in programs:
@@ -64,53 +81,35 @@ def start() -> Iterator[Start]:
 
 async def test_when_we_are_killed_the_whole_group_ends_however_stubborn(start: Start) -> None:
     """`kill -9` of the program: the shell ignores SIGTERM, the grandchild is nobody's direct child of ours."""
-    program, servers = await asyncio.to_thread(start, "stay")
+    program, _, servers = await asyncio.to_thread(start, "stay")
     assert all(map(alive, servers))
     program.kill()
     program.wait(timeout=10)
-    await eventually(lambda: not any(map(alive, servers)), within=10)
+    await eventually(lambda: not any(map(alive, servers)))
 
 
-@pytest.mark.parametrize("signal_", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
-async def test_a_signal_to_the_whole_terminal_does_not_end_the_guard_before_its_work(
-    start: Start, signal_: int
-) -> None:
-    program, servers = await asyncio.to_thread(start, "stay")
-    for process in guards_of(servers[0]):
-        process.send_signal(signal_)
+@needs_proc
+async def test_signals_to_everybody_do_not_end_the_guard_before_its_work(start: Start) -> None:
+    program, pipe, servers = await asyncio.to_thread(start, "stay")
+    guard = guard_at(pipe)
+    for each in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT):
+        os.kill(guard, each)
     program.kill()
     program.wait(timeout=10)
-    await eventually(lambda: not any(map(alive, servers)), within=10)
+    await eventually(lambda: not any(map(alive, servers)))
 
 
-def guards_of(*servers: int) -> list[psutil.Process]:
-    """Guards are nobody's children; they are found by their script."""
-    found = []
-    for process in psutil.process_iter(["pid", "cmdline"]):
-        words = process.info["cmdline"] or []
-        if len(words) > 2 and "while read -r verb group" in words[2] and process.status() != psutil.STATUS_ZOMBIE:
-            found.append(process)
-    assert found
-    return found
-
-
-async def test_the_guard_goes_when_the_program_does(start: Start) -> None:
-    others = {process.pid for process in psutil.process_iter() if is_guard(process)}
-    program, _ = await asyncio.to_thread(start, "stop")
+@needs_proc
+async def test_the_guard_goes_with_the_program_and_is_not_its_child(start: Start) -> None:
+    program, pipe, _ = await asyncio.to_thread(start, "stop")
     assert program.stdout is not None
     assert await asyncio.to_thread(program.stdout.readline) == "stopped\n"
-    ours = {process.pid for process in psutil.process_iter() if is_guard(process)} - others
-    assert ours
+    guard = guard_at(pipe)
+    assert guard not in [child.pid for child in psutil.Process(program.pid).children(recursive=True)]
+    assert os.getsid(guard) != os.getsid(program.pid)
     program.kill()
     program.wait(timeout=10)
-    await eventually(lambda: not any(map(alive, ours)), within=10)
-
-
-def is_guard(process: psutil.Process) -> bool:
-    try:
-        return any("while read -r verb group" in word for word in process.cmdline())
-    except psutil.Error:
-        return False
+    await eventually(lambda: not alive(guard))
 
 
 class Bystander:
@@ -133,6 +132,11 @@ def bystanders() -> Iterator[list[Bystander]]:
         each.process.wait()
 
 
+def pipe_of(guard: Guard) -> int:
+    assert guard._pipe is not None
+    return guard._pipe
+
+
 async def test_a_group_that_was_forgotten_is_left_alone(bystanders: list[Bystander]) -> None:
     watched, forgotten = bystanders
     guard = Guard()
@@ -140,31 +144,31 @@ async def test_a_group_that_was_forgotten_is_left_alone(bystanders: list[Bystand
     guard.watch(forgotten.pid)
     guard.forget(forgotten.pid)
     guard.forget(forgotten.pid)
-    os.close(guard._pipe)  # type: ignore[arg-type]  # as the kernel does when we die
+    os.close(pipe_of(guard))  # as the kernel does when we die
     await eventually(watched.gone)
     assert not forgotten.gone()
 
 
+@needs_proc
 async def test_a_guard_that_somebody_ended_is_replaced_and_knows_all(bystanders: list[Bystander]) -> None:
     first, second = bystanders
-    before = {process.pid for process in psutil.process_iter() if is_guard(process)}
     guard = Guard()
     guard.watch(first.pid)
-    (made,) = [process for process in psutil.process_iter() if is_guard(process) and process.pid not in before]
-    made.kill()
-    await eventually(lambda: not alive(made.pid))
+    made = guard_at(os.fstat(pipe_of(guard)).st_ino)
+    os.kill(made, signal.SIGKILL)
+    await eventually(lambda: not alive(made))
     guard.watch(second.pid)
-    os.close(guard._pipe)  # type: ignore[arg-type]
+    os.close(pipe_of(guard))
     await eventually(lambda: first.gone() and second.gone())
 
 
 async def test_in_a_forked_child_the_guard_is_the_parents(bystanders: list[Bystander]) -> None:
     guard = Guard()
     guard.watch(bystanders[0].pid)
-    ours = os.dup(guard._pipe)  # type: ignore[arg-type]  # the parent's end
+    the_parents = os.dup(pipe_of(guard))
     guard.forsake()
     guard.forget(bystanders[0].pid)
     assert guard._pipe is None
     assert not bystanders[0].gone()
-    os.close(ours)
+    os.close(the_parents)
     await eventually(bystanders[0].gone)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
 import signal
 from collections.abc import AsyncIterator, Callable
@@ -196,14 +195,16 @@ async def test_the_group_is_swept_even_if_the_leader_has_gone_by_itself() -> Non
     await eventually(lambda: not alive(grandchild))
 
 
-async def test_a_stop_that_is_cancelled_leaves_nobody_alive(spawn: Spawn) -> None:
-    child = await spawn(STUBBORN)
-    stopping = asyncio.create_task(child.stop())
-    await eventually(lambda: child.stdin.closed)
-    stopping.cancel()
-    with pytest.raises(asyncio.CancelledError):
-        await stopping
-    await eventually(lambda: not alive(child.pid))
+async def test_killing_ends_the_whole_group_before_it_returns() -> None:
+    """Where no time is left for manners: when a close is cancelled, and when the interpreter ends."""
+    command, *args = python(LEAVES_BEHIND.replace("MANNERS", "signal.signal(15, signal.SIG_IGN)"))
+    child = ServerProcess.spawn(command, args, env=None, cwd=None, on_exit=lambda: None)
+    grandchild = int(await eventually(child.stdout.read))
+    child.kill()
+    assert child.exit_code == -signal.SIGKILL
+    child.release()
+    assert child not in process._living
+    await eventually(lambda: not alive(grandchild))
 
 
 async def test_nothing_of_it_is_kept_when_it_is_released(spawn: Spawn) -> None:

@@ -1,0 +1,270 @@
+"""One connection to one server, kept alive by one owner task.
+
+The owner alone spawns, shakes hands, waits for the end, reconnects and closes. Callers wait for the outcome of its
+attempts and do their own requests over the session's channel; a cancelled caller hurts nobody.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import copy
+import logging
+import random
+from collections.abc import Callable
+
+from ..errors import (
+    AuthError,
+    CallTimeout,
+    ConnectError,
+    ConnectionLost,
+    ToolyardError,
+    TransportError,
+    UsageError,
+)
+from ..events import ConnectionCompleted, ConnectionFailed, ConnectionStarted, Disconnected, Listeners, Reconnected
+from ..policy.retry import reconnect_delay
+from ..transports.channel import Channel, Counters
+from ..types import State
+from .breaker import Breaker
+from .dialing import Dialer
+from .handlers import Handlers
+from .negotiation import Agreement, Identity
+from .options import Settings
+from .session import Observer, Session
+from .standing import Standing
+
+log = logging.getLogger("toolyard.client")
+
+
+class Unresponsive(TransportError):
+    """The server lives and does not answer."""
+
+
+class Keeper:
+    """Makes the session when it is needed, and makes it again when it is lost."""
+
+    def __init__(
+        self,
+        make_channel: Callable[[Counters], Channel],
+        settings: Settings,
+        *,
+        identity: Identity,
+        handlers: Handlers,
+        listeners: Listeners,
+        observer: Observer,
+    ) -> None:
+        self.settings = settings
+        self.session: Session | None = None
+        self.generation = 0
+        self.last_agreement: Agreement | None = None
+        self.counters = Counters()
+        self.breaker = Breaker(settings.reconnect.max_delay)
+        self.standing = Standing()
+        self.closed = False
+        self._dialer = Dialer(make_channel, settings, self.counters, identity, handlers, observer)
+        self._listeners = listeners
+        self._observer = observer
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._owner: asyncio.Task[None] | None = None
+        self._attempt: asyncio.Future[Session] | None = None
+        self._asked = asyncio.Event()
+        self._stopping = False
+        self._last_error = ""
+
+    # ---- the way to a session --------------------------------------------------------------------------------
+
+    def bind(self) -> None:
+        """Belong to the running event loop, or say that this is another one."""
+        loop = asyncio.get_running_loop()
+        if self._loop is loop:
+            return
+        if self._owner is not None or self.session is not None:
+            raise UsageError(
+                f"the client for {self.settings.name} belongs to another event loop (or to the process before a fork); "
+                "make a new one here, or use toolyard.sync from several threads"
+            )
+        self._loop = loop
+        self._asked = asyncio.Event()
+
+    async def ready(self, deadline: float | None = None) -> Session:
+        """The live session; the connection is made first if there is none. All who wait share one attempt."""
+        self.bind()
+        if self.session is not None:
+            return self.session
+        if self.closed:
+            raise UsageError(f"the client for {self.settings.name} is closed; make a new one")
+        if self._attempt is None:
+            self._check_breaker()
+            self._attempt = asyncio.get_running_loop().create_future()
+            self._attempt.add_done_callback(_retrieve)
+        if self._owner is None:
+            self._owner = asyncio.create_task(self._own(), name=f"toolyard:{self.settings.name}")
+        self._asked.set()
+        try:
+            async with asyncio.timeout_at(deadline):
+                return await asyncio.shield(self._attempt)
+        except ToolyardError as exc:
+            # One failure, many who waited for it: each gets an error of its own to fill in and to keep.
+            raise copy.copy(exc) from exc.__cause__
+        except TimeoutError:
+            raise CallTimeout("the deadline passed while connecting; nothing was sent") from None
+
+    def _check_breaker(self) -> None:
+        now = asyncio.get_running_loop().time()
+        if not self.breaker.admits(now):
+            raise ConnectError(
+                f"not tried: {self.breaker.failures} failures in a row, the last one: {self._last_error}; "
+                f"the next trial is in {self.breaker.remaining(now):.0f} s",
+                server=self.settings.name,
+                permanent=True,  # for this call: a retry would only meet the open breaker again
+            )
+
+    # ---- the owner -------------------------------------------------------------------------------------------
+
+    async def _own(self) -> None:
+        tries = 0
+        try:
+            while True:
+                try:
+                    session = await self._establish()
+                except ToolyardError as exc:
+                    tries += 1
+                    if not self._goes_on(exc, tries):
+                        self.standing.become(
+                            State.NEEDS_AUTH if isinstance(exc, AuthError) else State.FAILED, exc.message
+                        )
+                        return
+                else:
+                    tries = 0
+                    reason = await self._live(session)
+                    if self.settings.reconnect.max_retries == 0:
+                        self.standing.become(State.DISCONNECTED, str(reason))
+                        return
+                await self._pause(tries)
+        finally:
+            self._leave()
+
+    def _goes_on(self, exc: ToolyardError, tries: int) -> bool:
+        # A first connection that fails is its caller's business; only one that was there is made again unasked.
+        permanent = isinstance(exc, ConnectError) and exc.permanent
+        return self.generation > 0 and not permanent and tries < self.settings.reconnect.max_retries
+
+    async def _pause(self, tries: int) -> None:
+        """Wait before the next attempt; a call that needs the connection ends the wait."""
+        if self._attempt is None:
+            self._asked.clear()
+            delay = reconnect_delay(self.settings.reconnect, tries, random)
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(delay):
+                    await self._asked.wait()
+
+    async def _live(self, session: Session) -> Exception:
+        """Wait for the session's end, then clear away what is left of it.
+
+        A server that does not answer any more gets less time, and so does every server when the loop ends under us.
+        """
+        hurry = not self._stopping
+        try:
+            reason = await session.ended
+            hurry = isinstance(reason, Unresponsive)
+            return reason
+        finally:
+            self._part()
+            session.end(ConnectionLost("the connection was closed"))
+            await session.channel.close(hurry=hurry and not self._stopping)
+
+    def _part(self) -> None:
+        """The live session is given up by us: from this moment on the status says so."""
+        if self.session is not None:
+            self.session = None
+            self.standing.become(State.DISCONNECTED)
+            self._emit_disconnected("closed by the client")
+
+    def _leave(self) -> None:
+        """The owner goes: by itself, because it was told to, or because the loop ends."""
+        self._owner = None
+        self._stopping = False
+        self.breaker.trial_ended()
+        if self._attempt is not None and not self._attempt.done():
+            self._attempt.set_exception(ConnectionLost("the client was disconnected", server=self.settings.name))
+        self._attempt = None
+        if self.standing.status.state is State.CONNECTING:
+            self.standing.become(State.DISCONNECTED)
+
+    async def _establish(self) -> Session:
+        """One attempt, and its outcome told to all who wait for it."""
+        again, began = self.generation > 0, asyncio.get_running_loop().time()
+        self.standing.become(State.CONNECTING)
+        self._listeners.emit(ConnectionStarted(self.settings.name, again))
+        try:
+            remembered = self.last_agreement.version if self.last_agreement is not None else None
+            session = await self._dialer.dial(self.generation + 1, remembered, self.lose)
+        except ToolyardError as exc:
+            exc.server = exc.server or self.settings.name
+            self._last_error = exc.message
+            self.breaker.failed(asyncio.get_running_loop().time())
+            elapsed = asyncio.get_running_loop().time() - began
+            log.info("%s: connecting failed after %.2f s: %s", self.settings.name, elapsed, exc.message)
+            if self._attempt is not None and not self._attempt.done():
+                self._attempt.set_exception(exc)
+            self._attempt = None
+            self._listeners.emit(ConnectionFailed(self.settings.name, again, elapsed, exc))
+            raise
+        self._begin(session, again, asyncio.get_running_loop().time() - began)
+        return session
+
+    def _begin(self, session: Session, again: bool, elapsed: float) -> None:
+        self.generation = session.generation
+        self.last_agreement = session.agreement
+        self.session = session
+        self.breaker.trial_ended()
+        self.standing.become(State.CONNECTED)
+        if self._attempt is not None and not self._attempt.done():
+            self._attempt.set_result(session)
+        self._attempt = None
+        name, version = self.settings.name, session.agreement.version
+        log.info("%s: connected, protocol %s, %.2f s", name, version, elapsed)
+        self._listeners.emit(ConnectionCompleted(name, again, elapsed, version))
+        if again:
+            self._listeners.emit(Reconnected(name, session.generation))
+
+    # ---- the end ---------------------------------------------------------------------------------------------
+
+    def lose(self, session: Session, error: Exception) -> None:
+        """The session has ended by itself. From this moment on calls go the way of a new connection."""
+        session.end(error)
+        if self.session is not session:
+            return
+        self.session = None
+        self._last_error = str(error)
+        self.breaker.failed(asyncio.get_running_loop().time())
+        self.standing.become(State.CONNECTING, str(error))
+        log.warning("%s: connection lost: %s", self.settings.name, error)
+        self._emit_disconnected(str(error))
+
+    def _emit_disconnected(self, reason: str) -> None:
+        self._observer.on_disconnected()
+        self._listeners.emit(Disconnected(self.settings.name, reason))
+
+    async def disconnect(self) -> None:
+        """Let go of the connection.
+
+        The next call makes a new one. Nothing is left behind, also if we are cancelled here.
+        """
+        owner = self._owner
+        if owner is None:
+            if self.standing.status.state is not State.DISCONNECTED:
+                self.standing.become(State.DISCONNECTED)
+            return
+        if not self._stopping:
+            self._stopping = True
+            self._part()
+            owner.cancel()
+        await asyncio.wait([owner])
+
+
+def _retrieve(future: asyncio.Future[Session]) -> None:
+    """An attempt that failed with nobody waiting is no lost exception: the status tells it."""
+    if not future.cancelled():
+        future.exception()

@@ -1,0 +1,120 @@
+"""Calling a tool: what is checked before, what its failure means, and that its deadline is the last word."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+
+import toolyard as ty
+from tests.unit.kit import HANDSHAKE, SILENCE, PlayedServer
+from toolyard.errors import AccessDenied, RemoteError, ToolNotFound
+from toolyard.policy.filters import StaticFilter
+
+FAILED = {"content": [{"type": "text", "text": "out of paper"}], "isError": True}
+TOOLS = {"tools": [{"name": "read_file"}, {"name": "write_file"}, {"name": "print"}]}
+
+
+def played(**answers: Any) -> PlayedServer:
+    return PlayedServer(**{"initialize": HANDSHAKE, "tools__list": TOOLS, "tools__call": {"content": []}, **answers})
+
+
+def client_of(server: PlayedServer, **options: Any) -> ty.Client:
+    return ty.Client(server, mode="legacy", name="office", **options)
+
+
+@pytest.mark.parametrize("said", [FAILED, RemoteError(-32602, "Unknown tool")], ids=["isError", "invalid params"])
+@pytest.mark.parametrize("listed", [True, False])
+async def test_a_tool_that_is_on_no_list_is_told_with_the_nearest_names(said: Any, listed: bool) -> None:
+    async with client_of(played(tools__call=said)) as client:
+        if listed:
+            await client.list_tools()
+        with pytest.raises(ToolNotFound, match="did you mean 'read_file'") as caught:
+            await client.call_tool("read_fil")
+    assert caught.value.nearest[0] == "read_file"
+    assert (caught.value.server, caught.value.tool) == ("office", "read_fil")
+
+
+async def test_the_failure_of_a_tool_that_is_listed_is_its_own() -> None:
+    server = played(tools__call=FAILED)
+    async with client_of(server) as client:
+        assert (await client.call_tool("print")).text == "out of paper"
+        server.answers["tools/call"] = RemoteError(-32602, "bad paper")
+        with pytest.raises(RemoteError, match="bad paper"):
+            await client.call_tool("print")
+    assert len(server.named("tools/call")) == 2
+
+
+async def test_a_list_that_cannot_be_had_leaves_the_first_outcome() -> None:
+    async with client_of(played(tools__call=FAILED, tools__list=RemoteError(-32603, "no list"))) as client:
+        assert (await client.call_tool("print")).is_error
+
+
+@pytest.mark.parametrize("said", [FAILED, RemoteError(-32602, "Unknown tool")], ids=["isError", "invalid params"])
+async def test_looking_for_the_tool_does_not_outlive_the_deadline_of_the_call(said: Any) -> None:
+    """The first outcome is there; that the list does not come is no reason to wait on."""
+    async with client_of(played(tools__call=said, tools__list=SILENCE)) as client:
+        async with asyncio.timeout(5):
+            if said is FAILED:
+                assert (await client.call_tool("print", timeout=0.2)).is_error
+            else:
+                with pytest.raises(RemoteError):
+                    await client.call_tool("print", timeout=0.2)
+
+
+async def test_a_hidden_tool_is_neither_called_nor_suggested() -> None:
+    server = played(tools__call=FAILED)
+    async with client_of(server, tool_filter=StaticFilter(blocked=["read_file"])) as client:
+        with pytest.raises(AccessDenied):
+            await client.call_tool("read_file")
+        assert server.named("tools/call") == []
+        with pytest.raises(ToolNotFound) as caught:
+            await client.call_tool("read_fil")
+    assert "read_file" not in caught.value.nearest
+
+
+async def test_a_tool_that_runs_only_as_a_task_is_refused_before_it_is_sent() -> None:
+    tools = {"tools": [{"name": "slow", "execution": {"taskSupport": "required"}}]}
+    server = played(tools__list=tools)
+    async with client_of(server) as client:
+        await client.list_tools()
+        with pytest.raises(AccessDenied, match="task"):
+            await client.call_tool("slow")
+    assert server.named("tools/call") == []
+
+
+async def test_the_callers_arguments_are_never_changed() -> None:
+    tools = {"tools": [{"name": "t", "inputSchema": {"type": "object", "properties": {"a": {"type": "string"}}}}]}
+    server = played(tools__list=tools)
+    arguments = {"a": None, "b": {"c": []}}
+    async with client_of(server, clean_arguments="always") as client:
+        await client.list_tools()
+        await client.call_tool("t", arguments)
+    assert arguments == {"a": None, "b": {"c": []}}
+    assert server.named("tools/call")[0]["params"]["arguments"] != arguments
+
+
+@pytest.mark.parametrize("kind", [ty.events.ToolExecutionCompleted, ty.events.ToolExecutionStarted])
+async def test_whoever_listens_to_one_kind_of_event_hears_it(kind: Any) -> None:
+    heard: list[Any] = []
+    async with client_of(played()) as client:
+        client.on(kind, heard.append)
+        await client.call_tool("print", {"n": 1})
+    assert [(event.server, event.tool) for event in heard] == [("office", "print")]
+
+
+async def test_a_failed_and_a_cancelled_call_are_told_to_who_listens_to_failures_alone() -> None:
+    heard: list[ty.events.ToolExecutionFailed] = []
+    server = played(tools__call=RemoteError(-32000, "broken"))
+    async with client_of(server) as client:
+        client.on(ty.events.ToolExecutionFailed, heard.append)
+        with pytest.raises(RemoteError):
+            await client.call_tool("print")
+        server.answers["tools/call"] = SILENCE
+        call = asyncio.create_task(client.call_tool("print"))
+        await asyncio.sleep(0)
+        call.cancel()
+        await asyncio.wait([call])
+    assert [type(event.error) for event in heard] == [RemoteError, asyncio.CancelledError]
+    assert all(event.duration >= 0 for event in heard)

@@ -1,0 +1,286 @@
+"""The sync face: one portal for all threads, and clear words where it cannot be used."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import pickle
+import signal
+import threading
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import pytest
+
+import toolyard as ty
+from tests.unit.kit import HANDSHAKE, SILENCE, PlayedServer
+from toolyard import sync
+from toolyard.client import client as aio
+from toolyard.errors import CallTimeout, ConnectError, RemoteError, UsageError
+from toolyard.protocol import jsonrpc
+from toolyard.sync import Portal, portal
+from toolyard.types import ElicitResult, Wire
+
+BY_THE_CONNECTION = {"on_notification", "on_connected", "on_disconnected"}
+BY_THE_WITH_BLOCK = {"connect"}
+
+
+def text_of(params: Wire) -> Wire:
+    return {"content": [{"type": "text", "text": params["arguments"]["nonce"]}]}
+
+
+def played(**answers: Any) -> PlayedServer:
+    return PlayedServer(**{"initialize": HANDSHAKE, "tools__call": text_of, **answers})
+
+
+def connected(server: PlayedServer | None = None, **options: Any) -> sync.Client:
+    return sync.Client(server or played(), mode="legacy", **options)
+
+
+def until(condition: Callable[[], Any], within: float = 10.0) -> Any:
+    end = time.monotonic() + within
+    while not (value := condition()):
+        assert time.monotonic() < end
+        time.sleep(0.001)
+    return value
+
+
+# ---- the same face -------------------------------------------------------------------------------------------
+
+
+def test_every_public_name_of_the_async_client_is_there() -> None:
+    public = {name for name in dir(aio.Client) if not name.startswith("_")} - BY_THE_CONNECTION - BY_THE_WITH_BLOCK
+    assert sorted(public - set(dir(sync.Client))) == []
+
+
+@pytest.mark.parametrize("name", ["call_tool", "list_tools", "read_resource", "get_prompt", "complete", "ping"])
+def test_a_method_has_the_documentation_of_its_async_twin(name: str) -> None:
+    assert getattr(sync.Client, name).__doc__ == getattr(aio.Client, name).__doc__
+    assert getattr(sync.Client, name).__name__ == name
+    assert not inspect.iscoroutinefunction(getattr(sync.Client, name))
+
+
+def test_a_call_gives_what_the_async_client_gives() -> None:
+    with connected(name="mine") as client:
+        assert client.call_tool("echo", {"nonce": "a"}).text == "a"
+        assert (client.name, client.connected, str(client.status)) == ("mine", True, "connected")
+        assert client.server_info is not None
+        assert client.server_info.name == "played"
+        assert client.counters.received > 0
+        assert "mine" in repr(client)
+    assert not client.connected
+
+
+def test_errors_are_the_same_typed_errors() -> None:
+    server = played(tools__call=RemoteError(-32000, "broken", {"a": 1}), prompts__get=SILENCE)
+    with connected(server) as client:
+        with pytest.raises(RemoteError, match="broken") as caught:
+            client.call_tool("echo")
+        assert (caught.value.code, caught.value.data, caught.value.tool) == (-32000, {"a": 1}, "echo")
+        with pytest.raises(CallTimeout):
+            client.get_prompt("p", timeout=0.01)
+
+
+# ---- where it cannot be used ---------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("when", ["before", "after", "after an error inside", "after a failed connect"])
+def test_outside_of_the_with_block_the_error_says_so(when: str) -> None:
+    server = played()
+    client = connected(server)
+    if when == "after":
+        with client:
+            pass
+    elif when == "after an error inside":
+        with pytest.raises(ValueError, match="mine"), client:
+            raise ValueError("mine")
+    elif when == "after a failed connect":
+        server.answers["initialize"] = RemoteError(-32603, "no")
+        with pytest.raises(ConnectError), client:
+            pytest.fail("never entered")
+    for use in (lambda: client.call_tool("echo"), client.list_tools, client.ping, client.listen):
+        with pytest.raises(UsageError, match="with Client"):
+            use()
+
+
+def test_on_the_portals_own_thread_the_error_says_so_instead_of_waiting_for_ever() -> None:
+    seen: list[BaseException] = []
+
+    def listener(event: ty.events.ToolExecutionCompleted) -> None:
+        try:
+            client.call_tool("echo", {"nonce": "b"})
+        except UsageError as exc:
+            seen.append(exc)
+
+    with connected() as client:
+        client.on(ty.events.ToolExecutionCompleted, listener)
+        assert client.call_tool("echo", {"nonce": "a"}).text == "a"
+    assert "own thread" in str(seen[0])
+
+
+def test_a_client_refuses_to_be_pickled() -> None:
+    with pytest.raises(UsageError, match="pickle its server config"):
+        pickle.dumps(connected())
+
+
+# ---- threads and loops ---------------------------------------------------------------------------------------
+
+
+def test_many_threads_share_one_client_and_get_their_own_answers() -> None:
+    with connected() as client, ThreadPoolExecutor(32) as pool:
+
+        def work(thread: int) -> list[str]:
+            return [client.call_tool("echo", {"nonce": f"{thread}-{n}"}).text for n in range(25)]
+
+        for thread, texts in enumerate(pool.map(work, range(32))):
+            assert texts == [f"{thread}-{n}" for n in range(25)]
+
+
+def test_all_clients_share_one_thread() -> None:
+    with connected() as one, connected() as two:
+        one.call_tool("echo", {"nonce": "a"})
+        two.call_tool("echo", {"nonce": "b"})
+        assert [thread.name for thread in threading.enumerate()].count("toolyard-portal") == 1
+
+
+async def test_a_loop_that_runs_elsewhere_is_no_hindrance() -> None:
+    """As in a notebook, where a loop always runs in the caller's thread."""
+    assert asyncio.get_running_loop().is_running()
+    with connected() as client:
+        assert client.call_tool("echo", {"nonce": "a"}).text == "a"
+
+
+def test_a_client_may_be_entered_in_one_thread_and_left_in_another() -> None:
+    client = connected()
+    with ThreadPoolExecutor(1) as pool:
+        pool.submit(client.__enter__).result(10)
+    assert client.call_tool("echo", {"nonce": "a"}).text == "a"
+    with ThreadPoolExecutor(1) as pool:
+        pool.submit(client.__exit__).result(10)
+    assert not client.connected
+
+
+class Interrupt(BaseException):
+    """As KeyboardInterrupt is."""
+
+
+def test_an_interrupted_caller_takes_its_call_with_it() -> None:
+    """The signal that ends the waiting in the main thread also cancels the call at the server."""
+    server = played(tools__call=SILENCE)
+
+    def interrupt(*args: Any) -> None:
+        raise Interrupt
+
+    def when_it_waits() -> None:
+        until(lambda: server.named("tools/call"))
+        signal.pthread_kill(threading.main_thread().ident, signal.SIGUSR1)  # type: ignore[arg-type]
+
+    before = signal.signal(signal.SIGUSR1, interrupt)
+    helper = threading.Thread(target=when_it_waits)
+    try:
+        with connected(server) as client:
+            helper.start()
+            with pytest.raises(Interrupt):
+                client.call_tool("echo", {"nonce": "a"})
+            until(lambda: server.named("notifications/cancelled"))
+            assert client.connected
+            server.answers["tools/call"] = text_of
+            assert client.call_tool("echo", {"nonce": "b"}).text == "b"
+    finally:
+        helper.join()
+        signal.signal(signal.SIGUSR1, before)
+
+
+def test_a_portal_begins_its_thread_once_and_when_it_is_needed() -> None:
+    mine = Portal()
+    assert mine._thread is None
+
+    async def where() -> threading.Thread:
+        return threading.current_thread()
+
+    with ThreadPoolExecutor(8) as pool:
+        threads = set(pool.map(lambda _: mine.call(where), range(100)))
+    assert threads == {mine._thread}
+    assert mine._thread is not None
+    assert mine._thread.daemon
+    loop = mine._loop
+    assert loop is not None
+    loop.call_soon_threadsafe(loop.stop)
+    mine._thread.join(10)
+    loop.close()
+
+
+# ---- handlers ------------------------------------------------------------------------------------------------
+
+
+class Asking(PlayedServer):
+    """Asks the client before it answers a call, and answers with what it was told."""
+
+    def __init__(self, method: str, params: Wire) -> None:
+        super().__init__(initialize=HANDSHAKE, tools__call=self.ask, ping={})
+        self.question = {"jsonrpc": "2.0", "id": "q", "method": method, "params": params}
+
+    async def ask(self, params: Wire) -> Wire:
+        await self.end.send(self.question)
+        while not (told := [m for m in self.received if m.get("id") == "q"]):
+            await asyncio.sleep(0.001)
+        return {"content": [{"type": "text", "text": jsonrpc.encode(told[-1].get("result", told[-1])).decode()}]}
+
+
+def asked(handlers: dict[str, Any], method: str, params: Wire | None = None) -> Wire:
+    with connected(Asking(method, params or {}), **handlers) as client:
+        answer: Wire = jsonrpc.decode(client.call_tool("x", timeout=10).text)
+        return answer
+
+
+def test_a_sync_handler_may_block_and_may_use_the_client_itself() -> None:
+    def answer(request: Any) -> str:
+        assert threading.current_thread() is not portal._thread
+        return f"took {client.ping():.0f} s"
+
+    with connected(Asking("sampling/createMessage", {"messages": []}), sampling_handler=answer) as client:
+        assert "took 0 s" in client.call_tool("x", timeout=10).text
+
+
+async def _later(value: Any) -> Any:
+    await asyncio.sleep(0)
+    return value
+
+
+class AsyncCallable:
+    def __init__(self, value: Any) -> None:
+        self.value = value
+
+    async def __call__(self, *args: Any) -> Any:
+        return await _later(self.value)
+
+
+def handlers_giving(value: Any) -> dict[str, Any]:
+    async def coroutine_function(*args: Any) -> Any:
+        return await _later(value)
+
+    return {
+        "sync": lambda *args: value,
+        "async": coroutine_function,
+        "a lambda around a coroutine": lambda *args: _later(value),
+        "an object with an async call": AsyncCallable(value),
+    }
+
+
+@pytest.mark.parametrize("kind", ["sync", "async", "a lambda around a coroutine", "an object with an async call"])
+def test_handlers_of_every_kind_are_taken_as_by_the_async_client(kind: str) -> None:
+    sampled = asked({"sampling_handler": handlers_giving("Paris")[kind]}, "sampling/createMessage", {"messages": []})
+    assert sampled["content"]["text"] == "Paris"
+    elicited = asked({"elicitation_handler": handlers_giving(ElicitResult("decline"))[kind]}, "elicitation/create")
+    assert elicited == {"action": "decline"}
+    rooted = asked({"roots": handlers_giving(["file:///a"])[kind]}, "roots/list")
+    assert rooted == {"roots": [{"uri": "file:///a"}]}
+
+
+def test_the_callers_own_options_are_not_changed() -> None:
+    options: dict[str, Any] = {"sampling_handler": lambda request: "x"}
+    handler = options["sampling_handler"]
+    connected(**options)
+    assert options["sampling_handler"] is handler

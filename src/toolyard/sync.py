@@ -7,6 +7,7 @@ block and may use the client.
 from __future__ import annotations
 
 import asyncio
+import inspect
 import os
 import threading
 from collections.abc import Callable, Coroutine, Iterator
@@ -108,6 +109,12 @@ class Client:
         if not self._entered:
             raise UsageError("use a client inside of its with block: with Client(server) as c: ...")
 
+    def connect(self) -> Client:
+        """Connect now; nothing if it is connected."""
+        self._check_entered()
+        portal.call(self._client.connect)
+        return self
+
     disconnect = _through_portal(aio.Client.disconnect)
     list_tools = _through_portal(aio.Client.list_tools)
     call_tool = _through_portal(aio.Client.call_tool)
@@ -204,11 +211,12 @@ class Changes:
 
 def _in_thread(handler: Callable[..., Any]) -> Callable[..., Any]:
     """Sync handlers may block and may use the client, so they must not run on the loop; async ones belong there."""
-    if asyncio.iscoroutinefunction(handler):
+    if inspect.iscoroutinefunction(handler):
         return handler
 
     @wraps(handler)
     async def run(*args: Any) -> Any:
-        return await asyncio.to_thread(handler, *args)
+        outcome = await asyncio.to_thread(handler, *args)
+        return await outcome if inspect.isawaitable(outcome) else outcome
 
     return run

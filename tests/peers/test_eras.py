@@ -37,8 +37,9 @@ async def test_the_modern_era_can_be_demanded(peer: Peer, server_of: Callable[..
 async def test_an_older_server_cannot_be_made_modern(server_of: Callable[..., ty.StdioServer]) -> None:
     client = ty.Client(server_of(SDK1), mode=MODERN, max_retries=1)
     try:
-        with pytest.raises(ty.ToolyardError):
+        with pytest.raises(ty.ConnectError) as refusal:
             await client.connect()
+        assert refusal.value.permanent
         assert not client.connected
     finally:
         await client.close()

@@ -83,12 +83,13 @@ async def test_a_server_is_given_the_roots_when_it_asks(yard: Yard, peer: Peer) 
 
 
 async def test_a_handler_that_raises_fails_its_own_call_alone(yard: Yard) -> None:
-    def broken(_: ty.SamplingRequest) -> str:
-        raise ValueError("the model is out")
+    def broken(_: object) -> str:
+        raise ValueError("out of order")
 
-    yard.says = broken
-    with pytest.raises(ty.ToolyardError):
-        (await yard.client.call_tool("ask_model", {"prompt": "?"})).raise_for_error()
+    yard.says = yard.answers = broken
+    for tool, arguments in (("ask_model", {"prompt": "?"}), ("ask_user", {"question": "who?"})):
+        with pytest.raises(ty.ToolyardError):
+            (await yard.client.call_tool(tool, arguments)).raise_for_error()
 
     yard.says = lambda _: "back"
     assert (await yard.client.call_tool("ask_model", {"prompt": "?"})).text == "unknown said back"

@@ -9,7 +9,7 @@ from collections.abc import Callable
 import pytest
 
 import toolyard as ty
-from tests.peers.kit import FASTMCP_HANDSHAKE, FASTMCP_MODERN, Peer, Yard
+from tests.peers.kit import FASTMCP_HANDSHAKE, FASTMCP_MODERN, SDK1, SDK2_MODERN, Peer, Yard
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -104,6 +104,17 @@ async def test_an_unknown_tool_is_not_found_and_the_nearest_name_is_told(yard: Y
 
     assert "forecast" in refusal.value.nearest
     assert refusal.value.tool == "forecst"
+
+
+@pytest.mark.parametrize("peer", [SDK1, SDK2_MODERN], ids=str, indirect=True)
+async def test_an_unknown_tool_is_not_found_also_where_none_were_listed(
+    peer: Peer, server_of: Callable[..., ty.StdioServer]
+) -> None:
+    async with ty.Client(server_of(peer), mode=peer.mode) as client:
+        with pytest.raises(ty.ToolNotFound) as refusal:
+            await client.call_tool("forecst", {"city": "Bonn"})
+
+    assert refusal.value.nearest == ("forecast",)
 
 
 async def test_progress_is_reported_in_order_and_before_the_result(yard: Yard) -> None:

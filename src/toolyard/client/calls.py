@@ -58,7 +58,7 @@ class Calls:
                 return await self._observed(name, params, options, repeatable)
             return await self._execute(name, params, options, repeatable)
         except ToolyardError as exc:
-            exc.tool = exc.tool or name
+            exc.server, exc.tool = exc.server or settings.name, exc.tool or name
             raise
 
     async def _execute(self, name: str, params: Wire, options: RequestOptions, repeatable: bool) -> ToolResult:
@@ -68,12 +68,12 @@ class Calls:
             raw = await self._connection.request("tools/call", params, options=options, repeatable=repeatable)
         except RemoteError as exc:
             if exc.code == INVALID_PARAMS:
-                await self._look_for(name, exc.message, exc)
+                await self._look_for(name, exc.message, options.deadline, exc)
             raise
         tool = self._lister.tools.get(name)
         result = ToolResult(raw, elapsed=clock() - began, wrapped=tool is not None and tool.wraps_result)
         if tool is None and result.is_error:
-            await self._look_for(name, result.text, None)
+            await self._look_for(name, result.text, options.deadline)
         return result
 
     async def _observed(self, name: str, params: Wire, options: RequestOptions, repeatable: bool) -> ToolResult:
@@ -112,12 +112,10 @@ class Calls:
             rule = describe(tool_filter)
             raise AccessDenied(f"this tool is hidden by the {rule}", rule=rule)
 
-    async def _look_for(self, name: str, said: str, cause: RemoteError | None) -> None:
+    async def _look_for(self, name: str, said: str, deadline: float | None, cause: RemoteError | None = None) -> None:
         """A tool that we do not know failed. Servers say "unknown" in many ways; a fresh list decides."""
         if name in self._lister.tools:
             return
-        timeout = self._settings.discovery_timeout
-        deadline = None if timeout is None else asyncio.get_running_loop().time() + timeout
         try:
             await self._lister.fetch(TOOLS, Use.NEVER, deadline)
         except ToolyardError:

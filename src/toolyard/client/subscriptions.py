@@ -236,6 +236,7 @@ class Subscriptions:
         params = with_meta({"notifications": wishes}, session.agreement.stamp)
         options = RequestOptions(on_id=listening.note_id)
         listening.task = asyncio.create_task(session.channel.request("subscriptions/listen", params, options=options))
+        listening.task.add_done_callback(_look_at)
         acknowledged = asyncio.create_task(listening.acknowledged.wait())
         try:
             await asyncio.wait(
@@ -289,3 +290,9 @@ class Subscriptions:
     def forget(self) -> None:
         """The connection is gone, and the listening with it."""
         self._current = None
+
+
+def _look_at(task: asyncio.Task[Wire]) -> None:
+    """How a listening ends is told by the connection; nobody need wait for it."""
+    if not task.cancelled():
+        task.exception()

@@ -23,8 +23,6 @@ async def refused(server: Any, **options: Any) -> ConnectError:
     assert not client.connected
     assert client.status.state == "failed"
     await client.close()
-    if isinstance(server, PlayedServer):
-        await server.end.close()
     await eventually(lambda: asyncio.all_tasks() <= before)
     return caught.value
 

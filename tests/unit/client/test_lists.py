@@ -109,6 +109,13 @@ async def test_a_long_list_ends_at_the_cap_of_entries(size: int, caplog: pytest.
     assert ("is cut at" in caplog.text) == (size != MAX_ITEMS)
 
 
+async def test_at_the_cap_no_further_page_is_asked_for() -> None:
+    server = played(tools__list=pages_of(MAX_ITEMS // 2, None))
+    async with client_of(server) as client:
+        await client.list_tools()
+    assert len(server.named("tools/list")) == 2
+
+
 async def test_an_error_on_a_later_page_is_an_error_of_the_list() -> None:
     def page(params: Wire) -> Any:
         return RemoteError(-32601, "no") if "cursor" in params else {"tools": [{"name": "a"}], "nextCursor": "x"}

@@ -163,6 +163,15 @@ async def test_every_line_of_stderr_is_heard_and_the_last_of_it_kept() -> None:
         assert linked.link._process.tail.text().endswith("line 19999\n")
 
 
+async def test_a_line_of_stderr_that_comes_in_pieces_is_heard_whole() -> None:
+    heard: list[str] = []
+    code = "import os, sys\nos.write(2, b'one\\r\\nha')\nsys.stdin.readline()\nos.write(2, b'lf\\n')\nsys.stdin.read()"
+    async with Linked(server(code), heard.append) as linked:
+        await eventually(lambda: linked.link._process.tail.text().endswith("ha"))
+        linked.link.send(message(1))
+        await eventually(lambda: heard == ["one", "half"])
+
+
 async def test_a_stderr_handler_that_raises_hurts_nobody(caplog: pytest.LogCaptureFixture) -> None:
     def bad(line: str) -> None:
         raise ValueError("my own fault")

@@ -101,11 +101,21 @@ async def test_an_unknown_tool_is_told_with_the_nearest_names(yard: Place, told_
     assert told.value.tool == "ecko"
 
 
-async def test_an_unknown_tool_is_the_servers_word_where_no_list_is_known(yard: Place) -> None:
-    async with yard.client() as c:
-        with pytest.raises(ty.RemoteError, match="Unknown tool: ecko"):
+@pytest.mark.parametrize("told_as", ["error", "result"])
+async def test_an_unknown_tool_is_looked_for_where_no_list_is_known(yard: Place, told_as: str) -> None:
+    async with yard.client(yard={"unknown": told_as}) as c:
+        with pytest.raises(ty.ToolNotFound, match="Unknown tool: ecko") as told:
             await c.call_tool("ecko")
-    assert yard.journal.got("tools/list") == []
+        assert told.value.nearest == ("echo",)
+        with pytest.raises(ty.ToolNotFound):
+            await c.call_tool("zzz")
+
+
+async def test_a_tools_own_error_is_no_reason_to_doubt_that_it_is_there(yard: Place) -> None:
+    async with yard.client() as c:
+        await c.list_tools()
+        assert (await c.call_tool("fail")).is_error
+    assert len(yard.journal.got("tools/list")) == 1
 
 
 async def test_a_hidden_tool_is_not_among_the_nearest_names(yard: Place) -> None:

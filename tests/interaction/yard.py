@@ -42,7 +42,7 @@ OPTIONS: dict[str, Any] = {
     "page": 100,  # entries a page
     "ttl": None,  # ttlMs of what may be cached
     "sick": 0,  # so many first lives die of their first request
-    "doomed": None,  # from this life on, each dies of its first request
+    "doomed": sys.maxsize,  # from this life on, each dies of its first request
     "crash": {},  # method -> so many times, over all lives, it is the server's death
     "silent": {},  # method -> so many times in a life it is answered, and then never
     "odd": {},  # method -> the result as it stands here, without anything that belongs around it
@@ -183,9 +183,10 @@ class Yard:
         deaths = self.options["crash"].get(method)
         if deaths is not None and len(self.journal.got(method)) <= deaths:
             raise Crash
-        if self.options["sick"] and self.journal.lives <= self.options["sick"]:
+        if self.number <= self.options["sick"] or self.number >= self.options["doomed"]:
             raise Crash
-        if method in self.options["silent"]:
+        self.answered[method] += 1
+        if self.answered[method] > self.options["silent"].get(method, sys.maxsize):
             return None
         if method in self.options["odd"]:
             return self.send({"jsonrpc": "2.0", "id": request.id, "result": self.options["odd"][method]})

@@ -220,14 +220,16 @@ class StdioLink:
             self._stderr_open = False
             return
         self._process.tail.add(data)
-        if self._on_stderr is not None or stderr_log.isEnabledFor(logging.DEBUG):
+        logged = stderr_log.isEnabledFor(logging.DEBUG)
+        if self._on_stderr is not None or logged:
             *lines, rest = (self._stderr_rest + data).split(b"\n")
             self._stderr_rest = rest[-CHUNK:]
             for line in lines:
                 text = line.decode("utf-8", "replace").rstrip("\r")
                 if self._on_stderr is not None:
                     self._on_stderr(text)
-                stderr_log.debug("%s: %s", self._server.server_identifier, self._masked(one_line(text)))
+                if logged:
+                    stderr_log.debug("%s: %s", self._server.server_identifier, self._masked(one_line(text)))
 
     # ---- the end ---------------------------------------------------------------------------------------------
 

@@ -60,8 +60,19 @@ async def test_a_server_that_does_not_read_does_not_stretch_the_deadline(yard: Y
         # And not for the next one either, whose turn to write never comes.
         with pytest.raises(CallTimeout):
             await client.call_tool("echo", {"pad": pad}, timeout=0.3)
-        start = time.monotonic()
-    assert time.monotonic() - start < 10, "close is bounded: flush 0.5, stdin 2, TERM 2, KILL"
+        yard.kill()  # or close would wait for its manners
+
+
+async def test_closing_a_client_whose_server_does_not_read_is_bounded(yard: Yard) -> None:
+    client = yard.client(stubborn=True)
+    await client.connect()
+    await client.call_tool("hold", {"until": 60})
+    outcome = await outcome_of(client.call_tool("echo", {"pad": BIG}, timeout=0.2))
+    assert isinstance(outcome, CallTimeout)
+    start = time.monotonic()
+    await client.close()
+    assert time.monotonic() - start < 10, "flush 0.5 s, stdin 2 s, SIGTERM 2 s, SIGKILL"
+    assert not yard.living()
 
 
 async def test_a_cancelled_caller_is_free_at_once_and_the_server_is_told(yard: Yard, era: str) -> None:

@@ -155,13 +155,13 @@ class OneClient(RuleBasedStateMachine):
 
 
 quick = settings(
-    max_examples=12,
-    stateful_step_count=15,
+    max_examples=20,
+    stateful_step_count=20,
     deadline=None,
     derandomize=True,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much],
 )
-long = settings(quick, max_examples=150, stateful_step_count=30, derandomize=False, print_blob=True)
+long = settings(quick, max_examples=150, stateful_step_count=40, derandomize=False, print_blob=True)
 
 
 class TestOneClient(OneClient.TestCase):  # type: ignore[misc]

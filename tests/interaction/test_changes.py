@@ -218,3 +218,26 @@ async def test_a_modern_server_without_news_to_tell_is_not_asked_to(yard: Place)
     async with yard.client(yard={"capabilities": {"tools": {}}}) as c, c.listen():
         await c.list_tools()
     assert yard.journal.got("subscriptions/listen") == []
+
+
+@MODERN
+async def test_a_listening_that_the_server_ends_is_begun_again(yard: Place) -> None:
+    async with yard.client() as c, c.listen(TEXT) as changes:
+        await c.call_tool("hang_up")
+        assert set(await heard(changes, 4)) == SYNTHETIC
+        await touched(c, TEXT)
+        assert await heard(changes, 1) == [ty.Change("resource", TEXT)]
+    assert yard.journal.lives == 1
+
+
+async def test_a_change_is_told_once_also_while_one_listening_replaces_another(yard: Place) -> None:
+    told: list[ty.events.ToolsChanged] = []
+    async with yard.client() as c:
+        c.on(ty.events.ToolsChanged, told.append)
+        async with c.listen(TEXT) as changes:
+            await c.call_tool("grow")
+            await c.ping()
+            assert await heard(changes, 1) == [ty.Change("tools")]
+            await touched(c, TEXT)
+            assert await heard(changes, 1) == [ty.Change("resource", TEXT)]
+    assert len(told) == 1

@@ -65,6 +65,8 @@ async def test_close_is_final(yard: Place) -> None:
     for use in (c.connect, c.list_tools, c.list_prompts, c.ping, lambda: c.call_tool("echo")):
         with pytest.raises(ty.UsageError, match="closed"):
             await use()
+    with pytest.raises(ty.UsageError, match="closed"):
+        await c.__aenter__()
     assert yard.journal.lives == 1
 
 

@@ -193,6 +193,25 @@ async def test_a_handler_that_raises_is_an_error_to_the_server_without_its_text(
     assert "my secret" not in error["message"]
 
 
+@MODERN
+@pytest.mark.parametrize("tool, option", [("sample", "sampling_handler"), ("elicit", "elicitation_handler")])
+@pytest.mark.parametrize("said", [RuntimeError("my own fault"), 7], ids=["raises", "wrong type"])
+async def test_a_modern_call_whose_handler_fails_fails_and_nobody_says_that_the_person_refused(
+    yard: Place, tool: str, option: str, said: Any
+) -> None:
+    def broken(request: Any) -> Any:
+        if isinstance(said, Exception):
+            raise said
+        return said
+
+    async with yard.client(**{option: broken}) as c:
+        with pytest.raises(ty.ToolyardError) as told:
+            await c.call_tool(tool)
+        assert not isinstance(told.value, ty.AccessDenied | ty.TransportError)
+        assert (await c.call_tool("echo", {"text": "x"})).text == "x"
+    assert yard.journal.calls == [tool, "echo"]
+
+
 # ---- time
 
 

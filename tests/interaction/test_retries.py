@@ -194,3 +194,18 @@ async def test_the_deadline_covers_all_attempts(yard: Place, clock: Clock, monke
             await soon(c.call_tool("die", {"nonce": "n", "times": 9}, timeout=0.9, retry_safe=True))
         assert not isinstance(told.value, TimeoutError)
     assert yard.journal.calls == ["die"]
+
+
+async def test_closing_the_client_in_the_pause_before_a_retry_ends_the_call_with_its_own_error(
+    yard: Place, clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("random.random", lambda: 0.999)
+    c = await yard.client().connect()
+    call = asyncio.create_task(c.call_tool("die", {"nonce": "n"}, retry_safe=True))
+    await eventually(lambda: yard.journal.lives == 2 and c.connected)
+    assert not call.done()
+    await c.close()
+    clock.advance(2)
+    with pytest.raises(ty.OutcomeUnknown):
+        await soon(call)
+    assert yard.journal.calls == ["die"]

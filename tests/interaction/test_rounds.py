@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 import toolyard as ty
-from tests.interaction.kit import MODERN, Clock, Place
+from tests.interaction.kit import MODERN, Clock, Place, eventually, soon
 from tests.interaction.yard_tools import state_of
 
 pytestmark = MODERN
@@ -66,10 +66,15 @@ async def test_a_round_of_state_alone_is_sent_again_after_a_short_pause(yard: Pl
     assert not any("inputResponses" in message["params"] for message in yard.journal.got("tools/call"))
 
 
-async def test_the_pauses_count_against_the_deadline(yard: Place, clock: Clock) -> None:
-    async with yard.client(elicitation_handler=accept) as c:
+async def test_the_pauses_count_against_the_deadline_and_nothing_is_sent_after_it(yard: Place, clock: Clock) -> None:
+    async with yard.client() as c:
+        call = asyncio.create_task(c.call_tool("rounds", {"times": 9, "ask": False}, timeout=20))
+        await eventually(lambda: len(yard.journal.got("tools/call")) == 2)
+        clock.advance(21)
         with pytest.raises(ty.CallTimeout):
-            await c.call_tool("rounds", {"times": 10, "ask": False}, timeout=0.06)
+            await soon(call)
+        await c.ping()
+    assert len(yard.journal.got("tools/call")) == 2
 
 
 async def test_ten_rounds_are_enough_and_more_are_refused(yard: Place) -> None:

@@ -251,6 +251,16 @@ def touch(yard: Any, request: Any, args: Wire) -> None:
     request.text("touched")
 
 
+@tool()
+def hang_up(yard: Any, request: Any, args: Wire) -> None:
+    """Modern era: every listening is ended in good order"""
+    for id in yard.listening:
+        ended = {"resultType": "complete", "_meta": {"io.modelcontextprotocol/subscriptionId": id}}
+        yard.send({"jsonrpc": "2.0", "id": id, "result": ended})
+    yard.listening.clear()
+    request.text("gone")
+
+
 def _die(yard: Any, request: Any, args: Wire) -> None:
     """Dies of the first `times` calls with this nonce"""
     done = [call["params"].get("arguments", {}).get("nonce") for call in yard.journal.got("tools/call")]

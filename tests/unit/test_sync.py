@@ -23,7 +23,6 @@ from toolyard.protocol import jsonrpc
 from toolyard.sync import Portal, portal
 from toolyard.types import ElicitResult, Wire
 
-BY_THE_CONNECTION = {"on_notification", "on_connected", "on_disconnected"}
 BY_THE_WITH_BLOCK = {"connect"}
 
 
@@ -51,7 +50,7 @@ def until(condition: Callable[[], Any], within: float = 10.0) -> Any:
 
 
 def test_every_public_name_of_the_async_client_is_there() -> None:
-    public = {name for name in dir(aio.Client) if not name.startswith("_")} - BY_THE_CONNECTION - BY_THE_WITH_BLOCK
+    public = {name for name in dir(aio.Client) if not name.startswith("_")} - BY_THE_WITH_BLOCK
     assert sorted(public - set(dir(sync.Client))) == []
 
 

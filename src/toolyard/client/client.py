@@ -8,12 +8,10 @@ from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, NoReturn, TypeVar, Unpack
 
 from .._version import __version__
-from ..errors import RemoteError, ResourceNotFound, ToolyardError, UsageError
+from ..errors import RemoteError, ResourceNotFound, UsageError
 from ..events import (
-    Delivery,
     Event,
     Listeners,
-    ToolsChanged,
 )
 from ..policy.retry import is_repeatable
 from ..protocol import jsonrpc
@@ -23,7 +21,6 @@ from ..transports.opening import open_channel, target_of
 from ..types import (
     UNSET,
     Completion,
-    LogMessage,
     Prompt,
     PromptResult,
     Resource,
@@ -43,8 +40,8 @@ from .handlers import Handlers
 from .keeper import Keeper
 from .lists import PROMPTS, RESOURCES, TEMPLATES, TOOLS, Lister, ListOf
 from .negotiation import Identity
+from .news import News
 from .options import ClientOptions, checked_timeout, resolve
-from .session import Session
 from .subscriptions import Changes, Subscriptions
 
 log = logging.getLogger("toolyard.client")
@@ -68,23 +65,25 @@ class Client:
         identifier = str(getattr(target, "server_identifier", None) or getattr(target, "name", None) or "custom")
         self._settings = settings = resolve(target, identifier, options)
         self._listeners = Listeners()
-        self._server_logs = Delivery(settings.log_handler or _log_server_message, "log handler")
         handlers = Handlers(
             settings.sampling_handler, settings.elicitation_handler, settings.elicitation_modes, settings.roots
         )
-        self._log_level = settings.log_level or ("info" if settings.log_handler is not None else None)
+        news = News(settings, self._listeners)
         self._keeper = Keeper(
             lambda counters: open_channel(target, counters, settings.stderr_handler),
             settings,
-            identity=Identity({"name": "toolyard", "version": __version__}, handlers.capabilities(), self._log_level),
+            identity=Identity(
+                {"name": "toolyard", "version": __version__}, handlers.capabilities(), settings.wanted_log_level
+            ),
             handlers=handlers,
             listeners=self._listeners,
-            observer=self,
+            observer=news,
         )
         self._connection = Connection(self._keeper, handlers)
         self._lister = Lister(self._connection, ListCache(identifier))
         self._calls = Calls(settings, self._connection, self._lister, self._listeners)
-        self._subscriptions = Subscriptions(self._connection, settings.discovery_timeout)
+        self._subscriptions = Subscriptions(self._connection, settings.discovery_timeout, news.on_change)
+        news.lister, news.subscriptions = self._lister, self._subscriptions
 
     # ---- the connection --------------------------------------------------------------------------------------
 
@@ -270,35 +269,6 @@ class Client:
         copy = dict(params) if params is not None else None
         return await self._connection.request(method, copy, options=settings, repeatable=is_repeatable(method))
 
-    # ---- what the server sends -------------------------------------------------------------------------------
-
-    def on_notification(self, method: str, params: Wire) -> None:
-        """Caches first, then listeners. Called by the connection."""
-        change = self._subscriptions.on_notification(method, params)
-        if change is not None and change.kind != "resource":
-            self._lister.drop(change.kind)
-            if change.kind == "tools":
-                self._listeners.emit(ToolsChanged(self.name))
-        elif method == "notifications/message":
-            self._server_logs(LogMessage(str(params.get("level", "info")), params.get("data"), params.get("logger")))
-
-    async def on_connected(self, session: Session) -> None:
-        """Restore what the server does not remember. Called by the connection."""
-        method = session.agreement.era.log_level_method
-        if self._log_level and method and "logging" in session.agreement.server.capabilities:
-            try:
-                deadline = self._deadline(self._settings.discovery_timeout)
-                params = {"level": self._log_level}
-                await session.channel.request(method, params, options=RequestOptions(deadline))
-            except ToolyardError as exc:
-                log.warning("%s: the log level could not be set: %s", self.name, exc)
-        await self._subscriptions.restore(session)
-
-    def on_disconnected(self) -> None:
-        """What was listed may not be there any more. Called by the connection."""
-        self._lister.drop()
-        self._subscriptions.forget()
-
     # ---- small things ----------------------------------------------------------------------------------------
 
     async def _list(
@@ -327,10 +297,3 @@ def _reference(ref: str | Prompt | ResourceTemplate | Mapping[str, Any]) -> Wire
     if isinstance(ref, str):
         return {"type": "ref/resource", "uri": ref} if "://" in ref else {"type": "ref/prompt", "name": ref}
     return dict(ref)
-
-
-def _log_server_message(message: LogMessage) -> None:
-    level = getattr(logging, message.level.upper(), logging.INFO)
-    server_log.log(
-        level if isinstance(level, int) else logging.INFO, "%s: %r", message.logger or "server", message.data
-    )

@@ -63,7 +63,10 @@ class Dialer:
             raise self._no_answer() from None
 
     async def _open(self, mode: str, generation: int, remembered: str | None, on_loss: OnLoss) -> Session:
-        channel = self._make_channel(self._counters)
+        try:
+            channel = self._make_channel(self._counters)
+        except Exception as exc:
+            raise _connect_error(exc) from exc
         session = Session(channel, generation, handlers=self._handlers, observer=self._observer, on_loss=on_loss)
         try:
             await channel.open(session)

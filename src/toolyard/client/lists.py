@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Final, Generic, TypeVar
@@ -16,6 +17,7 @@ from ..transports.channel import RequestOptions
 from ..types import Prompt, Resource, ResourceTemplate, Tool, Wire
 from .cache import ListCache, Use
 from .connection import Connection
+from .turns import Turns
 
 log = logging.getLogger("toolyard.client")
 
@@ -48,7 +50,8 @@ class Lister:
         self.complete = False
         self._connection = connection
         self._cache = cache
-        self._turn = asyncio.Lock()
+        self._turns = Turns()
+        self._changes: Counter[str] = Counter()
 
     async def fetch(self, of: ListOf[T], use: Use, deadline: float | None) -> list[T]:
         """The whole list; empty if the server does not have such things at all."""
@@ -57,11 +60,14 @@ class Lister:
         if kept is not None:
             return list(kept)
         session = await self._connection.reach(deadline)
+        changes = self._changes[of.capability]
         items: tuple[T, ...] = ()
         hint = CacheHint()
         if of.capability in session.agreement.server.capabilities:
             raw, hint = await self._pages(of, deadline)
             items = tuple(of.parse(item) for item in raw)
+        if self._changes[of.capability] != changes:
+            return list(items)  # it changed while we asked: this is what the server said, and nothing to keep
         self._cache.put(of.key, items, hint, clock())
         if of.key == TOOLS.key:
             self.tools = {tool.name: tool for tool in items if isinstance(tool, Tool)}
@@ -70,12 +76,13 @@ class Lister:
 
     async def known(self, deadline: float | None) -> None:
         """Make sure that there is a list of tools; all who need one share the asking."""
-        async with self._turn:
+        async with self._turns():
             if not self.complete:
                 await self.fetch(TOOLS, Use.HINTED, deadline)
 
     def drop(self, kind: str | None = None) -> None:
         """Lists of this kind, or all, are stale."""
+        self._changes.update([kind] if kind is not None else ["tools", "prompts", "resources"])
         self._cache.drop(*(() if kind is None else _STALE_WITH.get(kind, (kind,))))
         if kind in (None, "tools"):
             self.complete = False

@@ -99,6 +99,11 @@ class Settings:
     progress_handler: ProgressHandler | None = None
     stderr_handler: Callable[[str], Any] | None = None
 
+    @property
+    def wanted_log_level(self) -> LogLevel | None:
+        """From which level on the server shall log for us."""
+        return self.log_level or ("info" if self.log_handler is not None else None)
+
     def __post_init__(self) -> None:
         for each in fields(self):
             value = getattr(self, each.name)

@@ -10,15 +10,17 @@ import asyncio
 import contextlib
 import logging
 from collections import Counter, deque
+from collections.abc import Callable
 from typing import Final, Literal
 
-from ..errors import ConnectionLost, ToolyardError, UsageError
+from ..errors import ConnectionLost, RemoteError, ToolyardError, UsageError
 from ..protocol import jsonrpc
 from ..protocol.metadata import subscription_of, with_meta
 from ..transports.channel import RequestOptions
 from ..types import Change, Wire
 from .connection import Connection
 from .session import Session
+from .turns import Turns
 
 log = logging.getLogger("toolyard.client")
 
@@ -103,14 +105,16 @@ class _Listening:
 class Subscriptions:
     """All that one client wants to be told."""
 
-    def __init__(self, connection: Connection, timeout: float | None) -> None:
+    def __init__(self, connection: Connection, timeout: float | None, on_change: Callable[[Change], None]) -> None:
         self._connection = connection
         self._timeout = timeout
+        self._on_change = on_change
         self._uris: Counter[str] = Counter()
         self._streams: list[Changes] = []
         self._current: _Listening | None = None
         self._opening: _Listening | None = None
-        self._turn = asyncio.Lock()
+        self._turns = Turns()
+        self._wishing = Turns()
 
     # ---- wishes ----------------------------------------------------------------------------------------------
 
@@ -142,14 +146,15 @@ class Subscriptions:
     async def subscribe(self, uri: str) -> None:
         """Be told when this resource changes; counted, so that two who want it are one to the server."""
         session = await self._connection.reach(self._deadline())
-        self._uris[uri] += 1
-        if self._uris[uri] > 1:
-            return
-        try:
-            await self._tell(session, uri, session.agreement.era.subscribe_method)
-        except BaseException:
-            self._uris[uri] -= 1
-            raise
+        async with self._wishing():  # who comes second must know whether the first was refused
+            self._uris[uri] += 1
+            if self._uris[uri] > 1:
+                return
+            try:
+                await self._tell(session, uri, session.agreement.era.subscribe_method)
+            except BaseException:
+                self._uris[uri] -= 1
+                raise
 
     async def unsubscribe(self, uri: str) -> None:
         """Undo one `subscribe`."""
@@ -192,16 +197,16 @@ class Subscriptions:
     def _tell_all(self) -> None:
         """Nobody knows what was missed, so everything may have changed."""
         for kind in LISTS.values():
-            self.offer(Change(kind))
+            self.tell(Change(kind))
         for uri in self._wanted():
-            self.offer(Change("resource", uri))
+            self.tell(Change("resource", uri))
 
     def _wanted(self) -> list[str]:
         return sorted(uri for uri, count in self._uris.items() if count > 0)
 
     async def _listen(self, session: Session) -> None:
         """Modern era: one stream for all wishes. When they change, the new one is there before the old one goes."""
-        async with self._turn:
+        async with self._turns():
             before, wishes = self._current, self._wishes(session)
             if before is not None and before.wishes == wishes and not before.task.done():
                 return
@@ -212,7 +217,8 @@ class Subscriptions:
     async def _keep(self, session: Session, listening: _Listening) -> None:
         """A server may end a stream in good order: then listen again, and tell what may have been missed."""
         try:
-            await listening.task
+            with contextlib.suppress(RemoteError):  # after an acknowledgement, a way to end it like any other
+                await listening.task
             await asyncio.sleep(RELISTEN)
             if self._current is listening and not session.ended.done():
                 await self._listen(session)
@@ -257,28 +263,24 @@ class Subscriptions:
 
     # ---- what comes ------------------------------------------------------------------------------------------
 
-    def on_notification(self, method: str, params: Wire) -> Change | None:
-        """The change that a notification tells of, given to all who wait for it."""
-        change: Change | None = None
+    def on_notification(self, method: str, params: Wire) -> None:
+        """Take a notification, if it is one of a change or of a listening."""
         stream = subscription_of(params)
         if stream is not None and jsonrpc.correlate(stream) not in self._streams_open():
-            return None  # of a stream that was replaced: its successor tells the same
-        if method == "notifications/subscriptions/acknowledged":
-            if self._opening is not None:
-                self._opening.acknowledged.set()
+            return  # of a stream that was replaced: its successor tells the same
+        if method == "notifications/subscriptions/acknowledged" and self._opening is not None:
+            self._opening.acknowledged.set()
         elif method in LISTS:
-            change = Change(LISTS[method])
+            self.tell(Change(LISTS[method]))
         elif method == "notifications/resources/updated" and isinstance(params.get("uri"), str):
-            change = Change("resource", params["uri"])
-        if change is not None:
-            self.offer(change)
-        return change
+            self.tell(Change("resource", params["uri"]))
 
     def _streams_open(self) -> set[int | None]:
         return {listening.id for listening in (self._current, self._opening) if listening is not None}
 
-    def offer(self, change: Change) -> None:
-        """Give a change to all who wait for it."""
+    def tell(self, change: Change) -> None:
+        """Tell a change to all who wait for it, caches first."""
+        self._on_change(change)
         for stream in self._streams:
             stream.offer(change)
 

@@ -9,7 +9,15 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any, Protocol
 
-from ..errors import CallTimeout, ConnectionLost, OutcomeUnknown, ProtocolError, RemoteError, UnansweredTimeout
+from ..errors import (
+    CallTimeout,
+    ConnectionLost,
+    OutcomeUnknown,
+    ProtocolError,
+    RemoteError,
+    UnansweredTimeout,
+    UsageError,
+)
 from ..events import Delivery
 from ..protocol import jsonrpc, limits
 from ..protocol.eras import NEVER_CANCELLED
@@ -304,7 +312,7 @@ class StreamChannel:
             reply = jsonrpc.result(id, await self._inbound.on_request(method, params))
             jsonrpc.encode(reply)  # what JSON cannot say is the handler's fault, and the peer must not wait for it
         except RemoteError as exc:
-            reply = jsonrpc.error(id, exc.code, exc.message, exc.data)
+            reply = jsonrpc.error(id, exc.code, exc.message, _sayable(exc.data))
         except (Exception, asyncio.CancelledError) as exc:
             if id not in self._asked:
                 return  # the peer cancelled it, or the channel ended: no reply
@@ -364,6 +372,15 @@ class StreamChannel:
         if self._ended is None:
             self._end(ConnectionLost("the connection was closed"))
         await self._link.close(hurry=hurry)
+
+
+def _sayable(data: Any) -> Any:
+    """What a handler put on its error, if JSON can say it."""
+    try:
+        jsonrpc.encode(data)
+    except UsageError:
+        return None
+    return data
 
 
 def _number(value: Any) -> float | None:

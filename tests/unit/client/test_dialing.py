@@ -113,3 +113,12 @@ async def test_only_the_handshake_is_followed_by_its_notification() -> None:
             await eventually(lambda server=server: server.received)
             await asyncio.sleep(0)
         assert ("notifications/initialized" in server.methods) is told
+
+
+async def test_what_a_source_of_channels_raises_is_a_connect_error_with_its_cause() -> None:
+    class Source:
+        def make_channel(self) -> Any:
+            raise ValueError("my own fault")
+
+    error = await refused(Source())
+    assert "ValueError: my own fault" in str(error)

@@ -10,6 +10,7 @@ import pytest
 import toolyard as ty
 from tests.unit.kit import HANDSHAKE, SILENCE, PlayedServer
 from toolyard.errors import ProtocolError, RemoteError
+from toolyard.protocol import jsonrpc
 from toolyard.protocol.limits import MAX_ITEMS, MAX_PAGES
 from toolyard.types import Wire
 
@@ -142,3 +143,34 @@ async def test_one_deadline_holds_for_all_pages() -> None:
     async with client_of(played(tools__list=page)) as client, asyncio.timeout(10):
         with pytest.raises(ty.CallTimeout):
             await client.list_tools(timeout=0.05)
+
+
+async def test_a_list_that_changed_while_it_came_is_not_kept() -> None:
+    """What came after the news may still be what was before it."""
+    server = played({"tools": {"listChanged": True}})
+
+    async def overtaken(params: Wire) -> Wire:
+        await server.end.send(jsonrpc.notification("notifications/tools/list_changed"))
+        return {"tools": [{"name": "old"}]}
+
+    server.answers["tools/list"] = overtaken
+    async with ty.Client(server, mode="legacy", cache_tools_list=True) as client:
+        await client.list_tools()
+        server.answers["tools/list"] = {"tools": [{"name": "new"}]}
+        assert [tool.name for tool in await client.list_tools()] == ["new"]
+        assert [tool.name for tool in await client.list_tools()] == ["new"]
+    assert len(server.named("tools/list")) == 2
+
+
+def test_a_client_may_be_used_in_one_event_loop_after_the_other() -> None:
+    """As a program does that calls `asyncio.run` again and again; everybody needs the list at the same time."""
+    server = played(tools__list={"tools": [{"name": "a"}]}, tools__call={"content": []})
+    client = ty.Client(server, mode="legacy", tool_filter=lambda tool: True)
+
+    async def use() -> None:
+        await asyncio.gather(*(client.call_tool("a") for _ in range(5)))
+        await client.disconnect()
+
+    for _ in range(3):
+        asyncio.run(use())
+    assert len(server.named("tools/call")) == 15

@@ -126,6 +126,21 @@ async def test_progress_of_others_and_progress_that_is_none_keeps_nobody_alive(
         await task
 
 
+async def test_a_progress_handler_that_hangs_does_not_keep_the_answer_beyond_the_deadline(
+    bench: Bench, clock: Clock
+) -> None:
+    async def hang(*said: object) -> None:
+        await asyncio.Event().wait()
+
+    task = await bench.ask(on_progress=hang, deadline=clock.now() + 10)
+    bench.progress(1, 1)
+    bench.answer(1, {"ok": 1})
+    await turns()
+    assert not task.done()
+    await clock.advance(11)
+    assert await task == {"ok": 1}
+
+
 # ---- while a person is asked ---------------------------------------------------------------------------------
 
 

@@ -68,10 +68,13 @@ async def test_a_refusal_is_passed_on_and_any_other_exception_keeps_its_words_he
     assert "s3cret" in caplog.text
 
 
-async def test_an_answer_that_cannot_be_written_becomes_an_error_answer(bench: Bench) -> None:
+@pytest.mark.parametrize("how", ["given", "raised"])
+async def test_an_answer_that_cannot_be_written_becomes_an_error_answer(bench: Bench, how: str) -> None:
     """A handler may give what JSON cannot say; the peer must not wait for ever."""
 
     async def unwritable(method: str, params: Wire) -> Wire:
+        if how == "raised":
+            raise RemoteError(-1, "no", {"x": object()})
         return {"x": object()}
 
     send = bench.link.send
@@ -84,7 +87,9 @@ async def test_an_answer_that_cannot_be_written_becomes_an_error_answer(bench: B
     bench.inbound.answer = unwritable
     ask_us(bench, 1)
     await turns()
-    assert [reply["error"]["code"] for reply in bench.link.replies()] == [-32603]
+    (reply,) = bench.link.replies()
+    assert (reply["id"], "error" in reply) == (1, True)
+    assert bench.channel._asked == {}
 
 
 async def test_requests_are_worked_on_at_the_same_time_and_answered_as_they_end(bench: Bench) -> None:

@@ -1,0 +1,77 @@
+"""What a server tells of its own accord, and where each piece of it goes: caches first, then those who listen."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import Final
+
+from ..errors import ToolyardError
+from ..events import Delivery, Listeners, ToolsChanged
+from ..transports.channel import RequestOptions
+from ..types import Change, LogMessage, Wire
+from .lists import Lister
+from .options import Settings
+from .session import Session
+from .subscriptions import Subscriptions
+
+log = logging.getLogger("toolyard.client")
+server_log = logging.getLogger("toolyard.server")
+
+LEVELS: Final = {
+    "debug": logging.DEBUG,
+    "warning": logging.WARNING,
+    "error": logging.ERROR,
+    "critical": logging.CRITICAL,
+    "alert": logging.CRITICAL,
+    "emergency": logging.CRITICAL,
+}
+"""The protocol's levels in Python's; the others are `INFO`."""
+
+
+class News:
+    """The observer of a client's connection."""
+
+    lister: Lister
+    subscriptions: Subscriptions
+
+    def __init__(self, settings: Settings, listeners: Listeners) -> None:
+        self._settings = settings
+        self._listeners = listeners
+        self._logs = Delivery(settings.log_handler or _log_server_message, "log handler")
+
+    def on_notification(self, method: str, params: Wire) -> None:
+        """Sort what came."""
+        if method == "notifications/message":
+            self._logs(LogMessage(str(params.get("level", "info")), params.get("data"), params.get("logger")))
+        else:
+            self.subscriptions.on_notification(method, params)
+
+    def on_change(self, change: Change) -> None:
+        """Something changed, or may have changed: what was listed is stale."""
+        if change.kind != "resource":
+            self.lister.drop(change.kind)
+        if change.kind == "tools":
+            self._listeners.emit(ToolsChanged(self._settings.name))
+
+    async def on_connected(self, session: Session) -> None:
+        """Restore what the server does not remember."""
+        settings, method = self._settings, session.agreement.era.log_level_method
+        level = settings.wanted_log_level
+        if level and method and "logging" in session.agreement.server.capabilities:
+            timeout = settings.discovery_timeout
+            deadline = None if timeout is None else asyncio.get_running_loop().time() + timeout
+            try:
+                await session.channel.request(method, {"level": level}, options=RequestOptions(deadline))
+            except ToolyardError as exc:
+                log.warning("%s: the log level could not be set: %s", settings.name, exc)
+        await self.subscriptions.restore(session)
+
+    def on_disconnected(self) -> None:
+        """What was listed may not be there any more."""
+        self.lister.drop()
+        self.subscriptions.forget()
+
+
+def _log_server_message(message: LogMessage) -> None:
+    server_log.log(LEVELS.get(message.level, logging.INFO), "%s: %r", message.logger or "server", message.data)

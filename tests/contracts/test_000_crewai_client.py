@@ -1,0 +1,251 @@
+"""crewAI's MCP module, sentence by sentence: the client. What was a stub there (I/O, session, events) is real here.
+
+Where that document writes `MCPClient::new(transport).with_connect_timeout(60)`, Toolyard writes
+`Client(server, connect_timeout=60)`. Each docstring gives the document's sentence in short words, and, after "Here:",
+where Toolyard departs from it and why.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import toolyard as ty
+from tests.interaction.kit import Clock, Place, eventually, soon
+from toolyard import events as ev
+from toolyard.client.options import Settings
+
+
+@pytest.fixture(params=["modern", "handshake"])
+def yard(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Place]:
+    here = Place("stdio", request.param, tmp_path)
+    yield here
+    assert here.journal.faults == []
+
+
+@pytest.fixture
+def lucky(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("random.random", lambda: 0.0)
+
+
+# ---- "Creating a client", "Client fields", "Constants"
+
+
+def test_the_fields_of_a_client_and_their_defaults() -> None:
+    """connect, execution and discovery timeout 30 s each, max_retries 3, cache_tools_list false."""
+    defaults = {field.name: field.default for field in dataclasses.fields(Settings)}
+    wanted = {"connect_timeout": 30, "execution_timeout": 30, "discovery_timeout": 30}
+    assert {name: defaults[name] for name in wanted} == wanted
+    assert (defaults["max_retries"], defaults["cache_tools_list"]) == (3, False)
+
+
+async def test_a_client_is_made_from_a_server_and_its_options(yard: Place) -> None:
+    """MCPClient::new(transport) with connect 60, execution 120, discovery 45, retries 5, cache on."""
+    client = ty.Client(
+        yard.server(),
+        connect_timeout=60,
+        execution_timeout=120,
+        discovery_timeout=45,
+        max_retries=5,
+        cache_tools_list=True,
+    )
+    async with client:
+        assert (await client.call_tool("echo", {"text": "x"})).text == "x"
+
+
+def test_the_transport_is_required() -> None:
+    """transport: required."""
+    with pytest.raises(TypeError):
+        ty.Client()  # type: ignore[call-arg]
+
+
+async def test_the_server_identifier_names_the_client(yard: Place) -> None:
+    """server_identifier: for caching and logging."""
+    server = yard.server()
+    assert ty.Client(server).name == server.server_identifier
+
+
+# ---- "Connection lifecycle"
+
+
+async def test_connect_connected_disconnect(yard: Place) -> None:
+    """connect(); assert connected(); disconnect()."""
+    client = yard.client()
+    assert client.connected is False
+    await client.connect()
+    assert client.connected is True
+    await client.disconnect()
+    assert client.connected is False
+    await client.close()
+
+
+async def test_the_session_is_there_while_connected_and_an_error_after_the_end(yard: Place) -> None:
+    """get_session(): an error if not connected. Here: a call connects by itself; after close() it is a UsageError."""
+    client = yard.client()
+    assert client.server_info is None
+    async with client:
+        assert client.server_info is not None
+        assert client.server_info.name == "yard"
+    with pytest.raises(ty.UsageError):
+        await client.list_tools()
+
+
+async def test_connect_is_a_no_op_when_connected(yard: Place) -> None:
+    """connect() 1: checks if already connected."""
+    async with yard.client() as client:
+        await client.connect()
+    assert yard.journal.lives == 1
+
+
+async def test_connect_tracks_whether_it_is_a_reconnect(yard: Place) -> None:
+    """connect() 2 and 4: tracks whether this is a reconnection attempt; on success was_connected = true."""
+    client = yard.client()
+    told: list[bool] = []
+    client.on(ev.ConnectionStarted, lambda event: told.append(event.is_reconnect))
+    await client.connect()
+    await client.disconnect()
+    await client.connect()
+    await client.close()
+    assert told == [False, True]
+
+
+async def test_connect_applies_the_connect_timeout(yard: Place) -> None:
+    """connect() 3: applies connect_timeout."""
+    clock = Clock(asyncio.get_running_loop())
+    client = yard.client(yard={"silent": {"initialize": 0, "server/discover": 0}}, connect_timeout=45)
+    connecting = asyncio.create_task(client.connect())
+    await eventually(lambda: yard.journal.entries("got"))
+    clock.advance(46)
+    with pytest.raises(ty.ConnectError, match="connect_timeout=45"):
+        await soon(connecting)
+
+
+async def test_a_failed_connect_cleans_up(yard: Place) -> None:
+    """connect() 5: on failure calls cleanup_on_error() to reset state."""
+    client = yard.client(yard=yard.sick(1))
+    with pytest.raises(ty.StartError):
+        await client.connect()
+    assert (client.connected, client.server_info) == (False, None)
+    await client.connect()
+    assert client.connected
+    await client.close()
+
+
+# ---- "Tool operations"
+
+
+async def test_list_tools_gives_name_description_and_input_schema(yard: Place) -> None:
+    """list_tools(None): maps with "name", "description", "inputSchema"."""
+    async with yard.client() as client:
+        echo = (await client.list_tools(None))[0]
+    assert (echo["name"], echo["description"]) == ("echo", "Say it back")
+    assert echo["inputSchema"]["properties"] == {"text": {"type": "string"}}
+
+
+async def test_list_tools_with_true_uses_the_cache_and_with_false_bypasses_it(yard: Place) -> None:
+    """list_tools(Some(true)): force cache usage; list_tools(Some(false)): force fresh fetch."""
+    async with yard.client() as client:
+        for use_cache, asked in ((True, 1), (True, 1), (False, 2), (None, 3)):
+            await client.list_tools(use_cache)
+            assert len(yard.journal.got("tools/list")) == asked
+
+
+async def test_cache_tools_list_keeps_the_list(yard: Place) -> None:
+    """cache_tools_list: cache tool list results."""
+    async with yard.client(cache_tools_list=True) as client:
+        await client.list_tools()
+        await client.list_tools()
+    assert len(yard.journal.got("tools/list")) == 1
+
+
+async def test_call_tool_gives_the_tools_text(yard: Place) -> None:
+    """call_tool("search", args): the tool's text output. Here: a ToolResult whose `.text` it is."""
+    async with yard.client() as client:
+        assert (await client.call_tool("echo", {"text": "Rust programming"})).text == "Rust programming"
+
+
+async def test_list_and_call_connect_if_need_be(yard: Place) -> None:
+    """Both automatically connect if not already connected."""
+    for use in (lambda c: c.list_tools(), lambda c: c.call_tool("echo", {"text": "x"})):
+        client = yard.client()
+        assert await use(client)
+        assert client.connected
+        await client.close()
+
+
+@pytest.mark.usefixtures("lucky")
+async def test_list_and_call_use_the_retry_mechanism(yard: Place) -> None:
+    """Both use the retry mechanism."""
+    for n, use in enumerate((lambda c: c.list_tools(), lambda c: c.call_tool("echo", {"text": "x"}))):
+        client = yard.client(yard={"sick": 3 * n + 2})
+        assert await use(client)
+        await client.close()
+
+
+# ---- "Prompt operations"
+
+
+async def test_list_prompts_gives_name_description_and_arguments(yard: Place) -> None:
+    """list_prompts(): maps with "name", "description", "arguments"."""
+    async with yard.client() as client:
+        greet = (await client.list_prompts())[0]
+    assert (greet["name"], greet["description"]) == ("greet", "Greet somebody")
+    assert [argument["name"] for argument in greet["arguments"]] == ["name", "count"]
+
+
+async def test_get_prompt_gives_name_messages_and_arguments(yard: Place) -> None:
+    """get_prompt("explain_topic", args): a map with "name", "messages", "arguments"."""
+    async with yard.client() as client:
+        prompt = await client.get_prompt("greet", {"name": "Rust"})
+    assert (prompt["name"], prompt["arguments"]) == ("greet", {"name": "Rust"})
+    assert prompt["messages"][0]["content"]["text"] == "Greet Rust None"
+
+
+# ---- events: "stub, log-level only"; here real
+
+
+async def test_connection_and_execution_events_are_emitted(yard: Place) -> None:
+    """MCPConnectionStarted/Completed/Failed, MCPToolExecution*."""
+    heard: list[Any] = []
+    client = yard.client(yard=yard.sick(1), name="here", max_retries=1)
+    client.on(ev.Event, heard.append)
+    with pytest.raises(ty.ConnectError):
+        await client.connect()
+    await client.call_tool("echo", {"text": "x"})
+    with pytest.raises(ty.RemoteError):
+        await client.call_tool("refuse")
+    await client.close()
+    assert [type(event).__name__ for event in heard] == [
+        *("ConnectionStarted", "ConnectionFailed"),
+        *("ToolExecutionStarted", "ConnectionStarted", "ConnectionCompleted", "ToolExecutionCompleted"),
+        *("ToolExecutionStarted", "ToolExecutionFailed"),
+        "Disconnected",
+    ]
+    assert {event.server for event in heard} == {"here"}
+    assert all(event.duration > 0 for event in heard if hasattr(event, "duration"))
+
+
+# ---- "Complete example"
+
+
+async def test_the_complete_example(yard: Place) -> None:
+    """A static filter, a stdio config with filter and cache, a client with timeout and retries, list, call, leave."""
+    plain = yard.server()
+    config = ty.StdioServer(
+        plain.command, plain.args, tool_filter=ty.static_filter(allowed=["echo", "add"]), cache_tools_list=True
+    )
+    client = ty.Client(config, connect_timeout=60, max_retries=5)
+    await client.connect()
+    assert [tool.name for tool in await client.list_tools()] == ["echo", "add"]
+    assert (await client.call_tool("add", {"a": 1, "b": 2})).data == {"sum": 3}
+    with pytest.raises(ty.AccessDenied):
+        await client.call_tool("fail")
+    await client.list_tools()
+    await client.disconnect()
+    await client.close()
+    assert len(yard.journal.got("tools/list")) == 1

@@ -1,0 +1,129 @@
+"""crewAI's MCP module, sentence by sentence: what the client does to arguments, its retries and its cache.
+
+Each docstring gives the document's sentence in short words, and, after "Here:", where Toolyard departs from it and why.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+
+import toolyard as ty
+from tests.interaction.kit import Clock, Place, eventually, soon
+from toolyard.client.cache import TTL, ListCache, Use
+from toolyard.policy.retry import call_delay
+from toolyard.protocol.hints import CacheHint
+
+
+@pytest.fixture(params=["modern", "handshake"])
+def yard(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Place]:
+    here = Place("stdio", request.param, tmp_path)
+    yield here
+    assert here.journal.faults == []
+
+
+@pytest.fixture
+def lucky(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("random.random", lambda: 0.0)
+
+
+# ---- "Argument cleaning"
+
+
+@pytest.mark.parametrize("mode", ["always", "schema"])
+async def test_arguments_are_cleaned_before_execution(yard: Place, mode: str) -> None:
+    """The client cleans arguments: "unused" (null) removed, sources ["web", "file"] become objects.
+
+    Here: by default only what the tool's schema refuses; "always" cleans without looking at it.
+    """
+    arguments = {"limit": None, "tags": [], "sources": ["web", "file"]}
+    async with yard.client(clean_arguments=mode) as client:
+        await client.list_tools()
+        seen = json.loads((await client.call_tool("given", arguments)).text)["arguments"]
+    assert seen == {"sources": [{"type": "web"}, {"type": "file"}]}
+
+
+# ---- "Retry logic"
+
+
+def test_the_retry_schedule() -> None:
+    """1 s, 2 s, 4 s ... (2^attempt). Here: full jitter up to that, capped at 30 s."""
+    longest = SimpleNamespace(random=lambda: 1.0)
+    assert [call_delay(attempt, longest) for attempt in range(7)] == [1, 2, 4, 8, 16, 30, 30]
+
+
+@pytest.mark.usefixtures("lucky")
+async def test_by_default_three_attempts(yard: Place) -> None:
+    """Default: max 3 attempts."""
+    client = yard.client(yard={"sick": 99})
+    with pytest.raises(ty.StartError):
+        await client.call_tool("echo", {"text": "x"})
+    assert yard.journal.lives == 3
+    await client.close()
+
+
+async def test_not_found_is_returned_at_once(yard: Place) -> None:
+    """Non-retryable: not found."""
+    async with yard.client(retry_safe=True) as client:
+        with pytest.raises(ty.ToolNotFound):
+            await client.call_tool("nobody")
+        with pytest.raises(ty.ResourceNotFound):
+            await client.read_resource("memo://none")
+    assert len(yard.journal.got("tools/call")) == len(yard.journal.got("resources/read")) == 1
+
+
+@pytest.mark.usefixtures("lucky")
+async def test_a_lost_server_is_asked_again_for_what_only_looks(yard: Place) -> None:
+    """Retryable: server errors, transient network errors. Here: only where nothing can run twice."""
+    async with yard.client(yard={"crash": {"tools/list": 2}}) as client:
+        assert await client.list_tools()
+        with pytest.raises(ty.OutcomeUnknown):
+            await client.call_tool("die", {"nonce": "n"})
+        assert (await client.call_tool("die", {"nonce": "m"}, retry_safe=True)).text == "alive after 1"
+
+
+async def test_a_time_out_is_not_retried(yard: Place) -> None:
+    """Retryable: timeouts. Here: never, for the time-out covers all attempts."""
+    clock = Clock(asyncio.get_running_loop())
+    async with yard.client(retry_safe=True) as client:
+        call = asyncio.create_task(client.call_tool("sleeper"))
+        await eventually(lambda: yard.journal.calls)
+        clock.advance(31)
+        with pytest.raises(ty.UnansweredTimeout):
+            await soon(call)
+    assert yard.journal.calls == ["sleeper"]
+
+
+# ---- "Schema cache"
+
+
+def test_the_key_and_the_life_of_a_cached_list() -> None:
+    """Key "mcp:{server_identifier}:{resource_type}", such as "mcp:stdio:python:server.py:tools"; TTL 300 seconds."""
+    cache = ListCache(ty.StdioServer("python", ["server.py"]).server_identifier)
+    assert cache.key("tools") == "mcp:stdio:python:server.py:tools"
+    assert TTL == 300
+
+
+def test_entries_are_kept_by_type_and_checked_when_they_are_looked_at() -> None:
+    """Entries per resource type, checked for expiration on access."""
+    cache = ListCache("stdio:python")
+    cache.put("tools", ("a",), CacheHint(), now=1000.0)
+    cache.put("prompts", ("b",), CacheHint(), now=1200.0)
+    assert cache.get("tools", 1299.9, Use.OURS) == ("a",)
+    assert cache.get("tools", 1300.0, Use.OURS) is None
+    assert cache.get("prompts", 1300.0, Use.OURS) == ("b",)
+
+
+async def test_the_cache_lives_five_minutes(yard: Place) -> None:
+    """In-memory cache with 5-minute TTL."""
+    clock = Clock(asyncio.get_running_loop())
+    async with yard.client(cache_tools_list=True) as client:
+        for seconds, asked in ((0, 1), (299, 1), (2, 2)):
+            clock.advance(seconds)
+            await client.list_tools()
+            assert len(yard.journal.got("tools/list")) == asked

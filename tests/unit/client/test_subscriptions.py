@@ -1,0 +1,130 @@
+"""Subscriptions: two who want the same are one to the server, and nobody is told that he listens when he does not."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+
+import toolyard as ty
+from tests.unit.kit import HANDSHAKE, MODERN, SILENCE, PlayedServer, eventually, turns
+from toolyard.client import subscriptions
+from toolyard.errors import RemoteError, UsageError
+from toolyard.protocol import jsonrpc
+from toolyard.types import Change, Wire
+
+RESOURCES = {"resources": {"subscribe": True, "listChanged": True}, "tools": {"listChanged": True}}
+URI = "file:///a"
+
+
+def handshake_server() -> PlayedServer:
+    return PlayedServer(
+        initialize={**HANDSHAKE, "capabilities": RESOURCES}, resources__subscribe={}, resources__unsubscribe={}
+    )
+
+
+class ModernServer(PlayedServer):
+    """Acknowledges every listening; `hang_up` ends the newest one in good order or with an error."""
+
+    def __init__(self) -> None:
+        super().__init__(server__discover={**MODERN, "capabilities": RESOURCES})
+        self.answers["subscriptions/listen"] = self.listen
+
+    async def listen(self, params: Wire) -> Any:
+        await self.tell("notifications/subscriptions/acknowledged", notifications=params["notifications"])
+        return SILENCE
+
+    @property
+    def listening(self) -> list[Any]:
+        return self.named("subscriptions/listen")
+
+    async def tell(self, method: str, **params: Any) -> None:
+        meta = {"io.modelcontextprotocol/subscriptionId": self.listening[-1]["id"]}
+        await self.end.send(jsonrpc.notification(method, {"_meta": meta, **params}))
+
+
+async def test_two_who_want_the_same_are_one_to_the_server() -> None:
+    server = handshake_server()
+    async with ty.Client(server, mode="legacy") as client:
+        await client.subscribe(URI)
+        await client.subscribe(URI)
+        await client.unsubscribe(URI)
+        assert "resources/unsubscribe" not in server.methods
+        await client.unsubscribe(URI)
+        await client.unsubscribe(URI)
+    assert [m for m in server.methods if m.startswith("resources/")] == ["resources/subscribe", "resources/unsubscribe"]
+
+
+async def test_who_joins_a_subscription_that_is_refused_is_refused_too() -> None:
+    """The second one came while the first one was still being asked for."""
+    server, gate = handshake_server(), asyncio.Event()
+
+    async def refuse(params: Wire) -> RemoteError:
+        await gate.wait()
+        return RemoteError(-32603, "no")
+
+    server.answers["resources/subscribe"] = refuse
+    async with ty.Client(server, mode="legacy") as client:
+        both = [asyncio.create_task(client.subscribe(URI)) for _ in range(2)]
+        await eventually(lambda: server.named("resources/subscribe"))
+        await turns()
+        gate.set()
+        assert [type(e) for e in await asyncio.gather(*both, return_exceptions=True)] == [RemoteError, RemoteError]
+        server.answers["resources/subscribe"] = {}
+        before = len(server.named("resources/subscribe"))
+        await client.subscribe(URI)
+        assert len(server.named("resources/subscribe")) == before + 1
+
+
+async def test_changes_are_for_who_asked_for_them() -> None:
+    server = handshake_server()
+    client = ty.Client(server, mode="legacy")
+    async with client, client.listen(URI, tools=False) as some, client.listen(resources=False) as others:
+        for method in ("tools", "resources"):
+            await server.end.send(jsonrpc.notification(f"notifications/{method}/list_changed"))
+        for uri in (URI, "file:///other", 7):
+            await server.end.send(jsonrpc.notification("notifications/resources/updated", {"uri": uri}))
+        async with asyncio.timeout(5):
+            assert [await anext(some) for _ in range(2)] == [Change("resources"), Change("resource", URI)]
+            assert await anext(others) == Change("tools")
+        assert not some._waiting and not others._waiting
+
+
+async def test_changes_must_be_entered_first() -> None:
+    changes = ty.Client(handshake_server()).listen()
+    with pytest.raises(UsageError, match="enter it first"):
+        await anext(changes)
+
+
+async def test_a_new_wish_opens_a_new_listening_before_the_old_one_is_let_go() -> None:
+    server = ModernServer()
+    async with ty.Client(server) as client:
+        await eventually(lambda: server.listening)
+        await client.subscribe(URI)
+        await eventually(lambda: server.named("notifications/cancelled"))
+        first, second = server.listening
+        assert "resourceSubscriptions" not in first["params"]["notifications"]
+        assert second["params"]["notifications"]["resourceSubscriptions"] == [URI]
+        assert server.named("notifications/cancelled")[0]["params"]["requestId"] == first["id"]
+        assert server.methods.index("notifications/cancelled") > server.received.index(second)
+
+
+@pytest.mark.parametrize("how", ["in good order", "with an error"])
+async def test_a_listening_that_the_server_ends_is_opened_again_and_what_was_missed_is_told(
+    how: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(subscriptions, "RELISTEN", 0.001)
+    server = ModernServer()
+    async with ty.Client(server) as client, client.listen(prompts=False, resources=False) as changes:
+        await eventually(lambda: server.listening)
+        id = server.listening[-1]["id"]
+        before = len(server.listening)
+        ended = jsonrpc.result(id, {"resultType": "complete"})
+        await server.end.send(ended if how == "in good order" else jsonrpc.error(id, -32603, "overloaded"))
+        await eventually(lambda: len(server.listening) > before, within=3)
+        async with asyncio.timeout(5):
+            assert await anext(changes) == Change("tools")
+        await server.tell("notifications/tools/list_changed")
+        async with asyncio.timeout(5):
+            assert await anext(changes) == Change("tools")

@@ -37,7 +37,7 @@ def row(name: str, value: float, form: str, goal: str = "") -> Goal:
 
 
 def ratio(rounds: list[Round], metric: str, above: str, below: str) -> float:
-    return statistics.median(each[above][metric] / each[below][metric] for each in rounds)
+    return statistics.median(float(each[above][metric] / each[below][metric]) for each in rounds)
 
 
 def medians(rounds: list[Round]) -> dict[str, dict[str, float]]:

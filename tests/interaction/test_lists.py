@@ -10,7 +10,7 @@ import pytest
 
 import toolyard as ty
 from tests.interaction.kit import MODERN, OLDER, Clock, Place, only
-from tests.interaction.yard_tools import TOOLS
+from tests.interaction.yard_trials import TOOLS
 from toolyard.client.cache import ListCache, Use
 from toolyard.protocol.hints import CacheHint
 

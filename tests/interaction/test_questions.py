@@ -119,6 +119,26 @@ async def test_a_mode_that_was_not_offered_never_reaches_the_person(yard: Place)
         assert answer["error"]["code"] == -32602
 
 
+async def test_prompts_and_resources_may_ask_too(yard: Place) -> None:
+    async with yard.client(elicitation_handler=lambda request: {"name": "Ann"}) as c:
+        assert (await c.get_prompt("asking")).description == "Ann"
+        assert (await c.read_resource("memo://asking")).text == "Ann"
+
+
+@OLDER
+async def test_a_question_that_the_server_takes_back_gets_no_answer(yard: Place) -> None:
+    async def handler(request: ty.ElicitRequest) -> dict[str, bool]:
+        if request.message == "?":
+            await asyncio.Event().wait()
+        return {"ok": True}
+
+    async with yard.client(elicitation_handler=handler) as c:
+        assert (await c.call_tool("take_back")).text == "never mind"
+        assert (await answer_to(c, "elicit"))["result"]["action"] == "accept"
+    answers = [message["id"] for message in yard.journal.entries("got") if "method" not in message]
+    assert answers == ["question-1"], "only the second question was answered"
+
+
 # ---- roots
 
 

@@ -27,6 +27,16 @@ async def test_a_wrapped_scalar_is_unwrapped_once_the_tool_is_known(yard: Place)
         assert result.raw["structuredContent"] == {"result": 42}
 
 
+async def test_a_wrapped_scalar_stays_unwrapped_when_the_list_of_tools_changes(yard: Place) -> None:
+    async with yard.client() as c:
+        await c.list_tools()
+        before = (await c.call_tool("double", {"x": 21})).data
+        await c.call_tool("grow")
+        assert (await c.call_tool("double", {"x": 21})).data == before
+        await c.disconnect()
+        assert (await c.call_tool("double", {"x": 21})).data == before
+
+
 async def test_an_object_with_a_result_field_is_not_taken_for_a_wrapped_scalar(yard: Place) -> None:
     async with yard.client() as c:
         await c.list_tools()

@@ -20,11 +20,11 @@ from typing import Any
 if __package__:
     from tests.interaction.yard_goods import LEVELS, PROMPTS, RESOURCES, TEMPLATES
     from tests.interaction.yard_methods import HANDSHAKE_ONLY, INFO, META, METHODS, MODERN_ONLY
-    from tests.interaction.yard_tools import TOOLS, Crash
+    from tests.interaction.yard_trials import TOOLS, Crash
 else:
     from yard_goods import LEVELS, PROMPTS, RESOURCES, TEMPLATES
     from yard_methods import HANDSHAKE_ONLY, INFO, META, METHODS, MODERN_ONLY
-    from yard_tools import TOOLS, Crash
+    from yard_trials import TOOLS, Crash
 
 Message = dict[str, Any]
 Send = Callable[[Message], None]
@@ -46,6 +46,8 @@ OPTIONS: dict[str, Any] = {
     "crash": {},  # method -> so many times, over all lives, it is the server's death
     "silent": {},  # method -> so many times in a life it is answered, and then never
     "odd": {},  # method -> the result as it stands here, without anything that belongs around it
+    "missing": [],  # methods that are not there, whatever the capabilities say
+    "string_ids": False,  # answers carry the id as a text
     "unknown": "error",  # how an unknown tool is told: "error" | "result"
     "revision": None,  # what initialize answers, whatever was asked
     "supported": [MODERN],  # what discover offers
@@ -93,6 +95,7 @@ class Request:
     def __init__(self, yard: Yard, message: Message) -> None:
         self.yard = yard
         self.id = message["id"]
+        self.answer_id = str(self.id) if yard.options["string_ids"] else self.id
         self.method: str = message["method"]
         self.params: Message = message.get("params") or {}
         self.meta: Message = self.params.get("_meta") or {}
@@ -110,11 +113,11 @@ class Request:
             result = {"resultType": "complete", **result, "_meta": {META + "serverInfo": INFO}}
             if cached and self.yard.options["ttl"] is not None:
                 result |= {"ttlMs": self.yard.options["ttl"], "cacheScope": "private"}
-        self.yard.send({"jsonrpc": "2.0", "id": self.id, "result": result})
+        self.yard.send({"jsonrpc": "2.0", "id": self.answer_id, "result": result})
 
     def error(self, code: int, message: str, data: Any = None) -> None:
         body = {"code": code, "message": message} | ({"data": data} if data is not None else {})
-        self.yard.send({"jsonrpc": "2.0", "id": self.id, "error": body})
+        self.yard.send({"jsonrpc": "2.0", "id": self.answer_id, "error": body})
 
     def text(self, *texts: str, **more: Any) -> None:
         self.answer({"content": [{"type": "text", "text": text} for text in texts], **more})
@@ -191,7 +194,7 @@ class Yard:
         if method in self.options["odd"]:
             return self.send({"jsonrpc": "2.0", "id": request.id, "result": self.options["odd"][method]})
         handler = METHODS.get(method)
-        if handler is None or not self._serves(request):
+        if handler is None or method in self.options["missing"] or not self._serves(request):
             request.error(-32601, f"Method not found: {method}")
         elif request.modern and request.version not in self.options["supported"]:
             request.error(-32022, "Unsupported protocol version", {"supported": self.options["supported"]})
@@ -223,11 +226,12 @@ class Yard:
         """The client broke the protocol."""
         self.journal.note("fault", what)
 
-    def ask(self, question: Message, then: Callable[[Message], None]) -> None:
+    def ask(self, question: Message, then: Callable[[Message], None]) -> str:
         id = f"question-{len(self.journal.entries('asked'))}"
         self.journal.note("asked", question)
         self.asked[id] = then
         self.send({"jsonrpc": "2.0", "id": id, **question})
+        return id
 
     def tell(self, method: str, params: Message | None = None) -> None:
         self.send({"jsonrpc": "2.0", "method": method} | ({"params": params} if params else {}))

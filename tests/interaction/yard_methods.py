@@ -7,10 +7,10 @@ from typing import Any
 
 if __package__:
     from tests.interaction.yard_goods import complete, prompt, resource
-    from tests.interaction.yard_tools import TOOLS
+    from tests.interaction.yard_trials import TOOLS
 else:
     from yard_goods import complete, prompt, resource
-    from yard_tools import TOOLS
+    from yard_trials import TOOLS
 
 HANDSHAKE = ("2025-11-25", "2025-06-18", "2025-03-26", "2024-11-05")
 META = "io.modelcontextprotocol/"
@@ -58,7 +58,17 @@ def call_tool(yard: Any, request: Any) -> None:
         request.text(f"Unknown tool: {name}", isError=True)
 
 
+QUESTION = ("elicitation/create", {"message": "Who?", "requestedSchema": {"type": "object", "properties": {}}})
+
+
+def said(answer: dict[str, Any]) -> str:
+    return str(answer["result"]["content"]["name"])
+
+
 def read_resource(yard: Any, request: Any) -> None:
+    uri = request.params["uri"]
+    if uri == "memo://asking":
+        return request.ask(*QUESTION, lambda answer: request.answer({"contents": [{"uri": uri, "text": said(answer)}]}))
     contents = resource(request.params["uri"])
     if contents is None:
         request.error(-32602 if request.modern else -32002, "Resource not found", {"uri": request.params["uri"]})
@@ -67,6 +77,8 @@ def read_resource(yard: Any, request: Any) -> None:
 
 
 def get_prompt(yard: Any, request: Any) -> None:
+    if request.params["name"] == "asking":
+        return request.ask(*QUESTION, lambda answer: request.answer({"messages": [], "description": said(answer)}))
     found = prompt(request.params["name"], request.params.get("arguments") or {})
     if found is None:
         request.error(-32602, f"Unknown prompt: {request.params['name']}")

@@ -202,7 +202,7 @@ def roots(yard: Any, request: Any, args: Wire) -> None:
 
 def state_of(number: int) -> str:
     """The state after round `number`, with all that a careless client would change."""
-    return f'{number}| "é" \u2028\t\\n\x7f {{}} ' + "=" * number
+    return f' {number}| "é" \u2028\t\\n\x7f {{}} ' + "=" * number + "\n"
 
 
 @tool({"times": {"type": "integer"}, "state": {"type": "boolean"}, "ask": {"type": "boolean"}})
@@ -222,6 +222,8 @@ def rounds(yard: Any, request: Any, args: Wire) -> None:
         yard.fault(f"round {number} was answered with {answers!r}")
     if number == times:
         return request.text(f"{times} rounds")
+    if "progressToken" in request.meta:
+        yard.tell("notifications/progress", {"progressToken": request.meta["progressToken"], "progress": number + 1})
     again: Wire = {"resultType": "input_required"}
     if state:
         again["requestState"] = state_of(number + 1)
@@ -229,50 +231,3 @@ def rounds(yard: Any, request: Any, args: Wire) -> None:
         question = {"message": f"round {number + 1}", "requestedSchema": {"type": "object", "properties": {}}}
         again["inputRequests"] = {str(number + 1): {"method": "elicitation/create", "params": question}}
     request.answer(again)
-
-
-# ---- changes and deaths
-
-
-@tool({"kind": TEXT})
-def grow(yard: Any, request: Any, args: Wire) -> None:
-    """One entry more on a list, and the news of it"""
-    kind = args.get("kind", "tools")
-    new = {"name": "grown", "inputSchema": {"type": "object"}, "uri": "memo://grown"}
-    yard.goods[kind].append({key: new[key] for key in new if key in yard.goods[kind][0]})
-    yard.tell_change(f"{kind}ListChanged", f"notifications/{kind}/list_changed")
-    request.text("grown")
-
-
-@tool({"uri": TEXT})
-def touch(yard: Any, request: Any, args: Wire) -> None:
-    """A resource changes"""
-    yard.tell_change("resourceSubscriptions", "notifications/resources/updated", args["uri"])
-    request.text("touched")
-
-
-@tool()
-def hang_up(yard: Any, request: Any, args: Wire) -> None:
-    """Modern era: every listening is ended in good order"""
-    for id in yard.listening:
-        ended = {"resultType": "complete", "_meta": {"io.modelcontextprotocol/subscriptionId": id}}
-        yard.send({"jsonrpc": "2.0", "id": id, "result": ended})
-    yard.listening.clear()
-    request.text("gone")
-
-
-def _die(yard: Any, request: Any, args: Wire) -> None:
-    """Dies of the first `times` calls with this nonce"""
-    done = [call["params"].get("arguments", {}).get("nonce") for call in yard.journal.got("tools/call")]
-    if done.count(args["nonce"]) <= args.get("times", 1):
-        raise Crash
-    request.text(f"alive after {args.get('times', 1)}")
-
-
-for _name, _annotations in {
-    "die": {},
-    "die_reading": {"readOnlyHint": True},
-    "die_idempotently": {"idempotentHint": True},
-}.items():
-    _wire = {"name": _name, "description": _die.__doc__, "inputSchema": {"type": "object"}, "annotations": _annotations}
-    TOOLS[_name] = Entry(_wire, _die)

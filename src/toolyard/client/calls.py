@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import asyncio
 import difflib
 from collections.abc import Mapping
+from time import monotonic
 from typing import Any
 
 from ..errors import AccessDenied, RemoteError, ToolNotFound, ToolyardError
@@ -53,7 +53,9 @@ class Calls:
             if meta:
                 params["_meta"] = dict(meta)
             safe = settings.retry_safe if retry_safe is None else retry_safe
-            repeatable = is_repeatable("tools/call", tool=tool or name, retry_safe=safe, trusted=settings.trusted)
+            repeatable = bool(safe or settings.trusted) and is_repeatable(
+                "tools/call", tool=tool or name, retry_safe=safe, trusted=settings.trusted
+            )
             if self._listeners or tracing():
                 return await self._observed(name, params, options, repeatable)
             return await self._execute(name, params, options, repeatable)
@@ -62,8 +64,7 @@ class Calls:
             raise
 
     async def _execute(self, name: str, params: Wire, options: RequestOptions, repeatable: bool) -> ToolResult:
-        clock = asyncio.get_running_loop().time
-        began = clock()
+        began = monotonic()
         try:
             raw = await self._connection.request("tools/call", params, options=options, repeatable=repeatable)
         except RemoteError as exc:
@@ -71,23 +72,22 @@ class Calls:
                 await self._look_for(name, exc.message, options.deadline, exc)
             raise
         tool = self._lister.tools.get(name)
-        result = ToolResult(raw, elapsed=clock() - began, wrapped=tool is not None and tool.wraps_result)
-        if tool is None and result.is_error:
+        result = ToolResult(raw, elapsed=monotonic() - began, wrapped=tool is not None and tool.wraps_result)
+        if result.is_error and (tool is None or not self._lister.complete):
             await self._look_for(name, result.text, options.deadline)
         return result
 
     async def _observed(self, name: str, params: Wire, options: RequestOptions, repeatable: bool) -> ToolResult:
-        clock = asyncio.get_running_loop().time
-        began, server = clock(), self._settings.name
+        began, server = monotonic(), self._settings.name
         self._listeners.emit(ToolExecutionStarted(server, name, params["arguments"]))
         try:
             with call_span(server, name) as span:
                 result = await self._execute(name, with_meta(params, span.meta()), options, repeatable)
                 span.result(result)
         except BaseException as exc:
-            self._listeners.emit(ToolExecutionFailed(server, name, clock() - began, exc))
+            self._listeners.emit(ToolExecutionFailed(server, name, monotonic() - began, exc))
             raise
-        self._listeners.emit(ToolExecutionCompleted(server, name, clock() - began, result.is_error))
+        self._listeners.emit(ToolExecutionCompleted(server, name, monotonic() - began, result.is_error))
         return result
 
     def _cleaned(self, arguments: Mapping[str, Any] | None, tool: Tool | None) -> Wire:
@@ -114,7 +114,7 @@ class Calls:
 
     async def _look_for(self, name: str, said: str, deadline: float | None, cause: RemoteError | None = None) -> None:
         """A tool that we do not know failed. Servers say "unknown" in many ways; a fresh list decides."""
-        if name in self._lister.tools:
+        if self._lister.complete and name in self._lister.tools:
             return
         try:
             await self._lister.fetch(TOOLS, Use.NEVER, deadline)

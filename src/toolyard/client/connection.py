@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import random
 from collections.abc import AsyncIterator, Awaitable
 from contextlib import asynccontextmanager
-from dataclasses import replace
 from typing import Final
 
 from ..errors import CallTimeout, ProtocolError, RateLimited, RemoteError, ToolyardError, TransportError
@@ -37,6 +37,7 @@ class Connection:
         self._max_retries = keeper.settings.max_retries
         self._max_in_flight = keeper.settings.max_in_flight
         self._slots: asyncio.Semaphore | None = None
+        self._closing = asyncio.Event()
         self._budget = RetryBudget()
         self._silence = Silence()
         self._checkup: asyncio.Task[None] | None = None
@@ -62,12 +63,16 @@ class Connection:
                 await self._before_retry(exc, attempt, repeatable, options.deadline)
                 attempt += 1
             else:
-                self._keeper.breaker.succeeded()
-                self._budget.succeeded()
+                if self._keeper.breaker.failures:
+                    self._keeper.breaker.succeeded()
+                if not self._budget.full:
+                    self._budget.succeeded()
                 return answer
 
     async def reach(self, deadline: float | None = None) -> Session:
         """The live session; connecting is tried as often as it is for a request."""
+        if self._loop is not asyncio.get_running_loop():
+            self._bind()
         attempt = 0
         while True:
             try:
@@ -79,6 +84,7 @@ class Connection:
     def _bind(self) -> None:
         self._keeper.bind()
         self._loop = asyncio.get_running_loop()
+        self._closing = asyncio.Event()
         self._slots = asyncio.Semaphore(self._max_in_flight) if self._max_in_flight is not None else None
 
     async def _send(self, method: str, params: Wire | None, options: RequestOptions) -> Wire:
@@ -108,7 +114,7 @@ class Connection:
         def put_off(seconds: float) -> None:
             nonlocal options
             if options.deadline is not None:
-                options = replace(options, deadline=options.deadline + seconds)
+                options = options._replace(deadline=options.deadline + seconds)
 
         def again(some: Wire) -> Awaitable[Wire]:
             return self._exchange(session, method, with_meta(some, session.agreement.stamp), options)
@@ -150,7 +156,11 @@ class Connection:
         if not self._budget.spend():
             raise exc
         log.debug("%s: tried again in %.2f s after: %s", self.name, delay, exc.message)
-        await asyncio.sleep(delay)
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(delay):
+                await self._closing.wait()
+        if self._keeper.closed:
+            raise exc
 
     # ---- health ----------------------------------------------------------------------------------------------
 
@@ -200,6 +210,7 @@ class Connection:
     async def close(self) -> None:
         """Disconnect for good."""
         self._keeper.closed = True
+        self._closing.set()
         await self.disconnect()
 
     @property

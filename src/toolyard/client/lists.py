@@ -43,7 +43,7 @@ _STALE_WITH: Final = {"resources": ("resources", "resourceTemplates")}
 
 
 class Lister:
-    """Fetches lists over a connection. `tools` are those of the last list, by name; `complete` if there was one."""
+    """Fetches lists over a connection. `tools` are those of the last list, by name; `complete` if it is not stale."""
 
     def __init__(self, connection: Connection, cache: ListCache) -> None:
         self.tools: dict[str, Tool] = {}
@@ -85,8 +85,7 @@ class Lister:
         self._changes.update([kind] if kind is not None else ["tools", "prompts", "resources"])
         self._cache.drop(*(() if kind is None else _STALE_WITH.get(kind, (kind,))))
         if kind in (None, "tools"):
-            self.complete = False
-            self.tools = {}
+            self.complete = False  # and yet the best that is known, until a new list replaces it
 
     async def _pages(self, of: ListOf[T], deadline: float | None) -> tuple[list[Wire], CacheHint]:
         items: list[Wire] = []

@@ -19,6 +19,11 @@ _STEPS = 20_000
 _PLAIN_KEYWORDS = frozenset({"type", "enum", "const", "title", "description", "default", "examples", "$comment"})
 _TYPES = frozenset({"null", "boolean", "integer", "number", "string", "array", "object"})
 
+# Written out: `dict | list` would build the union anew at every look.
+_ARRAYS = (list, tuple)
+_CONTAINERS = (dict, list, tuple)
+_SCALARS = frozenset({str, int, float, bool})
+
 Schema = Mapping[str, Any] | bool
 
 
@@ -44,7 +49,7 @@ def _clean_object(value: Mapping[str, Any], depth: int) -> dict[str, Any]:
 
 
 def _typed_sources(value: Any) -> Any:
-    if not isinstance(value, list | tuple):
+    if not isinstance(value, _ARRAYS):
         return value
     return [{"type": source} if isinstance(source, str) else source for source in value]
 
@@ -54,13 +59,13 @@ def _clean_value(value: Any, depth: int) -> Any:
         return value
     if isinstance(value, dict):
         return _clean_object(value, depth)
-    if isinstance(value, list | tuple):
+    if isinstance(value, _ARRAYS):
         return [item for item in (_clean_value(item, depth + 1) for item in value) if not _is_nothing(item)]
     return value
 
 
 def _is_nothing(value: Any) -> bool:
-    return value is None or (isinstance(value, dict | list | tuple) and not value)
+    return value is None or (isinstance(value, _CONTAINERS) and not value)
 
 
 # ---- by schema -----------------------------------------------------------------------------------------------
@@ -72,7 +77,9 @@ def clean_for_schema(arguments: dict[str, Any], schema: Schema | None) -> dict[s
     Strings in a `sources` array become `{"type": ...}` only where its items must be objects. The input is never
     changed; if there is nothing to do, it is given back itself.
     """
-    if not isinstance(schema, Mapping) or not schema or not _suspicious(arguments, 0):
+    if _SCALARS.issuperset(map(type, arguments.values())) or not _suspicious(arguments, 0):
+        return arguments
+    if not isinstance(schema, Mapping) or not schema:
         return arguments
     return _Judge(schema).clean_object(arguments, schema, 0)
 
@@ -88,15 +95,15 @@ def _suspicious(value: Any, depth: int) -> bool:
         if not value:
             return depth > 0
         for key, item in value.items():
-            if item is None or (key == "sources" and isinstance(item, list | tuple)):
+            if item is None or (key == "sources" and isinstance(item, _ARRAYS)):
                 return True
-            if isinstance(item, dict | list | tuple) and depth < MAX_DEPTH and _suspicious(item, depth + 1):
+            if isinstance(item, _CONTAINERS) and depth < MAX_DEPTH and _suspicious(item, depth + 1):
                 return True
         return False
     if not value:
         return True
     return any(
-        item is None or (isinstance(item, dict | list | tuple) and depth < MAX_DEPTH and _suspicious(item, depth + 1))
+        item is None or (isinstance(item, _CONTAINERS) and depth < MAX_DEPTH and _suspicious(item, depth + 1))
         for item in value
     )
 
@@ -116,7 +123,7 @@ class _Judge:
         kept: dict[str, Any] = {}
         changed = False
         for key, item in value.items():
-            if item is not None and not isinstance(item, dict | list | tuple):
+            if item is not None and not isinstance(item, _CONTAINERS):
                 kept[key] = item
                 continue
             below = self.property_schema(schema, key)
@@ -133,7 +140,7 @@ class _Judge:
             return value
         if isinstance(value, dict):
             return self.clean_object(value, schema, depth)
-        if isinstance(value, list | tuple):
+        if isinstance(value, _ARRAYS):
             return self.clean_array(value, schema, depth)
         return value
 
@@ -144,7 +151,7 @@ class _Judge:
         return value if _same(kept, value) else kept
 
     def typed_sources(self, value: Any, schema: Schema) -> Any:
-        if not isinstance(value, list | tuple):
+        if not isinstance(value, _ARRAYS):
             return value
         below = self.item_schema(schema)
 
@@ -302,7 +309,7 @@ def _refuses_by_itself(schema: Mapping[str, Any], value: Any) -> bool:
         required = schema.get("required")
         lacks = isinstance(required, list) and any(isinstance(name, str) and name not in value for name in required)
         return lacks or _is_short(value, schema.get("minProperties"))
-    if isinstance(value, list | tuple):
+    if isinstance(value, _ARRAYS):
         needs_one = isinstance(schema.get("contains"), Mapping) and schema.get("minContains", 1) != 0
         return (needs_one and not value) or _is_short(value, schema.get("minItems"))
     return False

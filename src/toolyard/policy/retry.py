@@ -107,6 +107,11 @@ class RetryBudget:
         self.gain = gain
         self.tokens = capacity
 
+    @property
+    def full(self) -> bool:
+        """Whether a success would add nothing."""
+        return self.tokens >= self.capacity
+
     def spend(self) -> bool:
         """Pay for one retry; False if there is nothing left to pay with."""
         if self.tokens < 1.0:

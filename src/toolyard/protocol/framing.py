@@ -31,6 +31,9 @@ class LineFramer:
         """The lines that these bytes complete, and at once the line that they push over the cap."""
         *complete, tail = data.split(b"\n")
         lines: list[bytes | Oversized] = []
+        if complete and not self._buffer and not self._skipping and len(data) <= self._limit and b"\r" not in data:
+            lines += filter(None, complete)
+            complete = []
         for piece in complete:
             if self._buffer or self._skipping:
                 self._keep(piece, lines)

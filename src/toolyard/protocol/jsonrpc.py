@@ -95,7 +95,9 @@ def decode(data: bytes | bytearray | str) -> Any:
 
 
 def _too_deep(data: bytes | bytearray | str, value: Any) -> bool:
-    # As many brackets as the limit allows cannot nest deeper than it: nearly every message ends here.
+    # As many bytes, or brackets, as the limit allows cannot nest deeper than it: nearly every message ends here.
+    if len(data) <= 2 * limits.MAX_DEPTH:
+        return False
     few = data.count("[") + data.count("{") if isinstance(data, str) else data.count(b"[") + data.count(b"{")
     if few <= limits.MAX_DEPTH:
         return False

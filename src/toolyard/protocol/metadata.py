@@ -28,6 +28,12 @@ def stamp(version: str, client_info: Wire, capabilities: Wire, log_level: str | 
 def with_meta(params: Mapping[str, Any] | None, *layers: Mapping[str, Any] | None) -> Wire:
     """A copy of `params` whose `_meta` is its own with the layers over it; the caller's mapping is never changed."""
     copy: Wire = dict(params) if params else {}
+    if (
+        len(layers) == 1 and "_meta" not in copy
+    ):  # nearly every modern request: nothing to merge, and the layer is shared
+        if layers[0]:
+            copy["_meta"] = layers[0]
+        return copy
     meta = copy.get("_meta")
     merged: Wire = dict(meta) if isinstance(meta, Mapping) else {}
     for layer in layers:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from typing import Protocol, runtime_checkable
+from typing import NamedTuple, Protocol, runtime_checkable
 
 from ..types import Wire
 
@@ -13,8 +13,7 @@ ProgressHandler = Callable[[float, float | None, str | None], Awaitable[None] | 
 """Called with progress, total and message."""
 
 
-@dataclass(frozen=True, slots=True)
-class RequestOptions:
+class RequestOptions(NamedTuple):
     """How one request is made. Times are the event loop's, which is monotonic."""
 
     deadline: float | None = None

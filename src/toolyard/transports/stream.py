@@ -113,6 +113,7 @@ class StreamChannel:
         self._pending: dict[int, _Pending] = {}
         self._asked: dict[jsonrpc.RequestId, asyncio.Task[None]] = {}
         self._timer: asyncio.TimerHandle | None = None
+        self._timer_at = 0.0
         self._held = 0
         self._garbage_in_a_row = 0
         self._ended: Exception | None = None
@@ -134,6 +135,8 @@ class StreamChannel:
             params = with_meta(params, {PROGRESS_TOKEN: id})
         if options.on_id is not None:
             options.on_id(id)
+        if options.deadline is not None and options.deadline <= self._loop.time():
+            raise CallTimeout("the deadline passed before the call could be sent")
         entry = _Pending(method, self._loop.create_future(), options)
         entry.ticket = self._link.send(jsonrpc.request(id, method, params))
         self._pending[id] = entry
@@ -179,14 +182,14 @@ class StreamChannel:
             entry.idle_until = self._loop.time() + entry.idle_timeout
         if self._held:
             entry.held_since = self._loop.time()
-        due = entry.due()
-        if due is not None and (self._timer is None or due < self._timer.when()):
+        due = entry.deadline if entry.idle_until is None else entry.due()
+        if due is not None and (self._timer is None or due < self._timer_at):
             self._set_timer(due)
 
     def _set_timer(self, when: float) -> None:
         if self._timer is not None:
             self._timer.cancel()
-        self._timer = self._loop.call_at(when, self._expire)
+        self._timer, self._timer_at = self._loop.call_at(when, self._expire), when
 
     def _expire(self) -> None:
         self._timer = None
@@ -239,8 +242,16 @@ class StreamChannel:
     # ---- in --------------------------------------------------------------------------------------------------
 
     def on_message(self, message: Any) -> None:
-        """Sort what came: answers first, for they are the many."""
+        """Sort what came: plain answers first, for they are the many."""
         if type(message) is dict:
+            id, result = message.get("id"), message.get("result")
+            if type(id) is int and type(result) is dict and "error" not in message and "method" not in message:
+                entry = self._pending.get(id)
+                if entry is not None and not entry.future.done():
+                    entry.future.set_result(result)
+                    self.counters.received += 1
+                    self._garbage_in_a_row = 0
+                    return
             if "method" not in message and "id" in message:
                 self._on_answer(message)
             elif isinstance(message.get("method"), str):

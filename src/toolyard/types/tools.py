@@ -50,6 +50,10 @@ class Tool(FromWire):
         return self.output_schema is not None and any(self.output_schema.get(mark) is True for mark in _WRAP_MARKS)
 
 
+def _is_text(block: Any) -> bool:
+    return isinstance(block, dict) and block.get("type") == "text" and isinstance(block.get("text"), str)
+
+
 _WRAP_MARKS = ("x-toolyard-wrap-result", "x-fastmcp-wrap-result")
 
 
@@ -98,7 +102,11 @@ class ToolResult:
     @property
     def text(self) -> str:
         """All text blocks, joined by newlines."""
-        return "\n".join(block.text for block in self.content if isinstance(block, Text))
+        blocks = self.raw.get("content")
+        if not isinstance(blocks, list):
+            return ""
+        # Most results are one text, so it is read off the wire without making blocks.
+        return "\n".join([b["text"] for b in blocks if _is_text(b)])
 
     @property
     def has_data(self) -> bool:

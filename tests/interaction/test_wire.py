@@ -1,0 +1,121 @@
+"""What a server sends that is odd, doubled, late or new: borne, counted, or told, and never a reason to fall over."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+
+import toolyard as ty
+from tests.interaction.kit import MODERN, OLDER, Place
+
+LISTS = {
+    "tools/list": ("list_tools", "tools"),
+    "resources/list": ("list_resources", "resources"),
+    "resources/templates/list": ("list_resource_templates", "resourceTemplates"),
+    "prompts/list": ("list_prompts", "prompts"),
+}
+
+
+async def test_answers_with_the_id_as_a_text_find_their_calls(yard: Place) -> None:
+    async with yard.client(yard={"string_ids": True}) as c:
+        results = await asyncio.gather(*(c.call_tool("echo", {"text": str(n)}) for n in range(12)))
+        with pytest.raises(ty.RemoteError):
+            await c.call_tool("refuse")
+    assert [result.text for result in results] == [str(n) for n in range(12)]
+    assert c.counters.unmatched == 0
+
+
+async def test_doubled_and_unknown_answers_are_dropped_and_counted(yard: Place) -> None:
+    async with yard.client() as c:
+        assert (await c.call_tool("twice")).text == "first"
+        assert (await c.call_tool("echo", {"text": "x"})).text == "x"
+        assert c.counters.unmatched == 2
+
+
+async def test_answers_may_come_in_another_order_than_the_calls(yard: Place) -> None:
+    async with yard.client() as c:
+        ended: list[str] = []
+
+        async def call(tool: str) -> None:
+            await c.call_tool(tool)
+            ended.append(tool)
+
+        await asyncio.gather(call("sleeper"), call("declared"), call("wake"))
+    assert ended == ["declared", "sleeper", "wake"]
+
+
+async def test_notifications_that_mean_nothing_are_borne(yard: Place) -> None:
+    heard: list[Any] = []
+    lines: list[ty.LogMessage] = []
+    async with yard.client(log_handler=lines.append) as c, c.listen() as changes:
+        result = await c.call_tool("chatter", on_progress=lambda *told: heard.append(told))
+        assert result.text == "that is all"
+        await c.call_tool("grow")
+        assert await asyncio.wait_for(anext(changes), 10) == ty.Change("tools")
+    assert heard == [], "progress is a number"
+    assert lines == [ty.LogMessage("info", "no level")]
+
+
+@OLDER
+async def test_an_older_server_may_ask_for_a_sign_of_life(yard: Place) -> None:
+    async with yard.client() as c:
+        await c.call_tool("intrude")
+        await c.ping()
+    answers = [message for message in yard.journal.entries("got") if "method" not in message]
+    assert answers == [{"jsonrpc": "2.0", "id": "question-0", "result": {}}]
+
+
+@MODERN
+async def test_a_modern_server_that_asks_is_counted_and_not_answered(yard: Place) -> None:
+    async with yard.client() as c:
+        await c.call_tool("intrude")
+        await c.ping()
+        assert c.counters.dropped == 1
+    assert [message for message in yard.journal.entries("got") if "method" not in message] == []
+
+
+@pytest.mark.parametrize("result", [7, "text", None, [1]])
+async def test_a_result_that_is_no_object_is_a_protocol_error(yard: Place, result: Any) -> None:
+    async with yard.client(name="y", yard={"odd": {"prompts/get": result}}) as c:
+        with pytest.raises(ty.ProtocolError) as told:
+            await c.get_prompt("plain")
+        assert told.value.server == "y"
+        assert (await c.call_tool("echo", {"text": "x"})).text == "x"
+    assert yard.journal.lives == 1
+
+
+@pytest.mark.parametrize("method", LISTS)
+async def test_a_list_without_the_list_is_a_protocol_error(yard: Place, method: str) -> None:
+    name, key = LISTS[method]
+    async with yard.client(yard={"odd": {method: {key: "none"}}}) as c:
+        with pytest.raises(ty.ProtocolError, match=key):
+            await getattr(c, name)()
+
+
+@pytest.mark.parametrize("method", LISTS)
+async def test_entries_that_are_no_objects_are_left_out(yard: Place, method: str) -> None:
+    name, key = LISTS[method]
+    good = {"name": "good", "uri": "memo://good", "uriTemplate": "memo://{good}"}
+    async with yard.client(yard={"odd": {method: {key: [None, "bad", good, 7]}}}) as c:
+        (entry,) = await getattr(c, name)()
+    assert entry.name == "good"
+
+
+@pytest.mark.parametrize("method", LISTS)
+async def test_a_method_that_was_declared_and_is_not_there_is_an_empty_list(yard: Place, method: str) -> None:
+    async with yard.client(yard={"missing": [method]}) as c:
+        assert await getattr(c, LISTS[method][0])() == []
+
+
+async def test_a_result_without_content_is_an_empty_result(yard: Place) -> None:
+    async with yard.client(yard={"odd": {"tools/call": {"content": "none"}}}) as c:
+        result = await c.call_tool("echo", {"text": "x"})
+    assert (result.text, result.content, result.is_error, result.data) == ("", (), False, None)
+
+
+async def test_a_tool_without_a_name_is_not_let_through_by_a_filter(yard: Place) -> None:
+    nameless = {"tools/list": {"tools": [{"inputSchema": {}}, {"name": "echo", "inputSchema": {}}]}}
+    async with yard.client(yard={"odd": nameless}, tool_filter=ty.static_filter(blocked=["x"])) as c:
+        assert [tool.name for tool in await c.list_tools()] == ["echo"]

@@ -96,12 +96,11 @@ def main() -> int:
     say("imports")
     imported = imports.measure(sys.executable, options.sdk_python, options.imports)
     figures = report.medians(rounds)
-    if warning := report.noise(rounds):
-        say(warning)
+    noise = report.noise(rounds)
     goals = report.call_goals(rounds, options.in_flight) + report.memory_goals(idle) + report.import_goals(imported)
     if options.json:
-        shown = {"clients": figures, "rounds": rounds, "idle": idle, "imports": imported}
+        shown = {"clients": figures, "rounds": rounds, "idle": idle, "imports": imported, "noise": noise}
         print(json.dumps({**shown, "goals": [asdict(goal) for goal in goals]}, indent=2))
     else:
-        print(report.clients_table(figures, options.in_flight), report.goals_table(goals), sep="\n\n")
+        print(report.clients_table(figures, options.in_flight), report.goals_table(goals), noise, sep="\n\n")
     return 1 if options.strict and any(goal.met is False for goal in goals) else 0

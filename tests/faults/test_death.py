@@ -134,6 +134,22 @@ async def test_close_gives_every_call_in_flight_its_outcome(yard: Yard, era: str
     ledger.check(yard.record.executed)
 
 
+async def test_a_call_that_waits_for_its_next_attempt_ends_with_the_close_as_unsent(yard: Yard) -> None:
+    """It was begun on an open client, so the close is an outcome of the call and no fault of its caller's code."""
+    ledger, failed = Ledger(), asyncio.Event()
+    client = yard.client(exit={"code": 1})
+    client.on(events.ConnectionFailed, lambda event: failed.set())
+    calls = [asyncio.create_task(ledger.call(client, timeout=30)) for _ in range(10)]
+    await asyncio.wait_for(failed.wait(), 10)
+    await asyncio.sleep(0)  # now they wait for their next attempts
+    start = time.monotonic()
+    await client.close()
+    outcomes = await asyncio.gather(*calls)
+    assert time.monotonic() - start < SOON
+    assert all(map(surely_unsent, outcomes)), outcomes
+    ledger.check(yard.record.executed)
+
+
 async def test_the_death_of_one_server_hurts_no_other(yard: Yard, era: str) -> None:
     healthy = yard.client(era=era)
     async with healthy, yard.client(era=era) as sick:

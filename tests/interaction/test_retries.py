@@ -144,14 +144,15 @@ async def test_a_tool_that_nobody_calls_safe_is_not(yard: Place, options: dict[s
 
 @pytest.mark.parametrize("tool", ["die_reading", "die_idempotently"])
 async def test_a_servers_hints_count_only_if_it_is_trusted(yard: Place, tool: str) -> None:
-    async with yard.client() as c:
-        await c.list_tools()
-        with pytest.raises(ty.OutcomeUnknown):
-            await c.call_tool(tool, {"nonce": "n"})
+    for options in ({}, {"retry_safe": ["other"]}):
+        async with yard.client(**options) as c:
+            await c.list_tools()
+            with pytest.raises(ty.OutcomeUnknown):
+                await c.call_tool(tool, {"nonce": f"n{len(options)}"})
     async with yard.client(trusted=True) as c:
         await c.list_tools()
         assert (await c.call_tool(tool, {"nonce": "m"})).text == "alive after 1"
-    assert yard.journal.calls == [tool] * 3
+    assert yard.journal.calls == [tool] * 4
 
 
 async def test_a_safe_tool_is_given_up_after_three_attempts(yard: Place) -> None:

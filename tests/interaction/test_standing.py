@@ -48,6 +48,18 @@ async def test_a_trial_that_fails_keeps_the_breaker_open(yard: Place, clock: Clo
     assert c.connected
 
 
+async def test_one_trial_is_made_for_all_who_come_after_the_pause(yard: Place, clock: Clock) -> None:
+    options = yard.sick(6)
+    c = yard.client(yard=options, reconnect=ty.ReconnectPolicy(max_delay=30))
+    await failing(c, 5)
+    clock.advance(31)
+    before = yard.journal.lives
+    calls = (c.call_tool("echo", {"text": "x"}) for _ in range(10))
+    outcomes = await asyncio.gather(*calls, return_exceptions=True)
+    assert all(isinstance(outcome, ty.ConnectError) for outcome in outcomes)
+    assert yard.journal.lives == before + options["sick"] // 6
+
+
 async def test_a_success_in_between_closes_the_breaker(yard: Place) -> None:
     c = yard.client(yard=yard.sick(4))
     await failing(c, 4)

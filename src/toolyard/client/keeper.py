@@ -136,10 +136,11 @@ class Keeper:
                         )
                         return
                 else:
-                    tries = 0
                     reason = await self._live(session)
-                    if self.settings.reconnect.max_retries == 0:
-                        self.standing.become(State.DISCONNECTED, str(reason))
+                    # A server that shakes hands and dies, again and again, is not there because it shook hands.
+                    tries = self.breaker.failures - 1
+                    if tries >= self.settings.reconnect.max_retries:
+                        self.standing.become(State.DISCONNECTED if tries == 0 else State.FAILED, str(reason))
                         return
                 await self._pause(tries)
         finally:
@@ -168,6 +169,8 @@ class Keeper:
         try:
             reason = await session.ended
             hurry = isinstance(reason, Unresponsive)
+            if self.session is session:  # it ended before we had begun with it
+                self.lose(session, reason)
             return reason
         finally:
             self._part()
@@ -238,7 +241,10 @@ class Keeper:
             return
         self.session = None
         self._last_error = str(error)
-        self.breaker.failed(asyncio.get_running_loop().time())
+        now = asyncio.get_running_loop().time()
+        if now - session.began > self.settings.reconnect.max_delay:
+            self.breaker.succeeded()  # it lived long enough to be taken for healthy, though nobody may have called
+        self.breaker.failed(now)
         self.standing.become(State.CONNECTING, str(error))
         log.warning("%s: connection lost: %s", self.settings.name, error)
         self._emit_disconnected(str(error))

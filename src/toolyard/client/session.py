@@ -45,6 +45,7 @@ class Session:
         self.agreement: Agreement
         self.ended: asyncio.Future[Exception] = asyncio.get_running_loop().create_future()
         self.takes_requests = True
+        self.began = asyncio.get_running_loop().time()
         self._handlers = handlers
         self._observer = observer
         self._on_loss = on_loss

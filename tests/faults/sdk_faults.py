@@ -149,9 +149,14 @@ async def not_reading(bench: Bench) -> None:
 async def late(bench: Bench) -> None:
     async with bench.connected() as client:
         await client.call_tool("hold", {"until": str(bench.gate)})
-        calls = (client.call_tool("echo", {"nonce": f"n{n}", "pad": BIG}, read_timeout_seconds=1) for n in range(5))
-        await asyncio.gather(*calls, return_exceptions=True)
+        calls = [client.call_tool("echo", {"nonce": f"n{n}", "pad": BIG}, read_timeout_seconds=1) for n in range(5)]
+        tasks = [asyncio.ensure_future(call) for call in calls]
+        _, pending = await asyncio.wait(tasks, timeout=15)
         bench.gate.touch()
+        await asyncio.wait(tasks, timeout=10)
+        assert not pending, (
+            f"{len(pending)} of 5 calls with a deadline of 1 s had no outcome after 15 s, until the server read"
+        )
         await works(client)
     ran = [nonce for nonce in bench.entries("call") if nonce != "x"]
     assert len(ran) <= 1, f"{len(ran)} of 5 timed-out calls ran later; the pipe held a part of one"

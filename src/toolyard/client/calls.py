@@ -20,7 +20,7 @@ from .cache import Use
 from .connection import Connection
 from .lists import TOOLS, Lister
 from .options import Settings
-from .telemetry import call_span, tracing
+from .telemetry import call_span
 
 
 class Calls:
@@ -33,37 +33,51 @@ class Calls:
         self._listeners = listeners
         self._context = FilterContext(server_name=settings.name)
 
-    async def call(
+    async def check_filter(self, name: str, deadline: float | None) -> None:
+        """A tool that is hidden is not callable. Names alone need no list; any other filter must see the whole tool."""
+        tool_filter = self._settings.tool_filter
+        if not isinstance(tool_filter, StaticFilter):
+            await self._lister.known(deadline)
+        if tool_filter is not None and not self.allowed(self._lister.tools.get(name) or Tool(name)):
+            rule = describe(tool_filter)
+            raise AccessDenied(f"this tool is hidden by the {rule}", rule=rule)
+
+    def prepare(
         self,
         name: str,
         arguments: Mapping[str, Any] | None,
-        options: RequestOptions,
         meta: Mapping[str, Any] | None,
         retry_safe: bool | None,
-    ) -> ToolResult:
-        """One call, one outcome."""
-        settings = self._settings
-        try:
-            if settings.tool_filter is not None:
-                await self._check_filter(name, options.deadline)
-            tool = self._lister.tools.get(name)
-            if tool is not None:
-                _check_callable(tool)
-            params: Wire = {"name": name, "arguments": self._cleaned(arguments, tool)}
-            if meta:
-                params["_meta"] = dict(meta)
-            safe = settings.retry_safe if retry_safe is None else retry_safe
-            repeatable = bool(safe or settings.trusted) and is_repeatable(
-                "tools/call", tool=tool or name, retry_safe=safe, trusted=settings.trusted
-            )
-            if self._listeners or tracing():
-                return await self._observed(name, params, options, repeatable)
-            return await self._execute(name, params, options, repeatable)
-        except ToolyardError as exc:
-            exc.server, exc.tool = exc.server or settings.name, exc.tool or name
-            raise
+    ) -> tuple[Wire, bool]:
+        """The params of the request, and whether it may be sent twice."""
+        settings, tool = self._settings, self._lister.tools.get(name)
+        if tool is not None:
+            _check_callable(tool)
+        params: Wire = {"name": name, "arguments": self._cleaned(arguments, tool)}
+        if meta:
+            params["_meta"] = dict(meta)
+        safe = settings.retry_safe if retry_safe is None else retry_safe
+        repeatable = bool(safe or settings.trusted) and is_repeatable(
+            "tools/call", tool=tool or name, retry_safe=safe, trusted=settings.trusted
+        )
+        return params, repeatable
 
-    async def _execute(self, name: str, params: Wire, options: RequestOptions, repeatable: bool) -> ToolResult:
+    async def observed(self, name: str, params: Wire, options: RequestOptions, repeatable: bool) -> ToolResult:
+        """`execute`, with listeners and tracing told."""
+        began, server = monotonic(), self._settings.name
+        self._listeners.emit(ToolExecutionStarted(server, name, params["arguments"]))
+        try:
+            with call_span(server, name) as span:
+                result = await self.execute(name, with_meta(params, span.meta()), options, repeatable)
+                span.result(result)
+        except BaseException as exc:
+            self._listeners.emit(ToolExecutionFailed(server, name, monotonic() - began, exc))
+            raise
+        self._listeners.emit(ToolExecutionCompleted(server, name, monotonic() - began, result.is_error))
+        return result
+
+    async def execute(self, name: str, params: Wire, options: RequestOptions, repeatable: bool) -> ToolResult:
+        """One call, one outcome."""
         began = monotonic()
         try:
             raw = await self._connection.request("tools/call", params, options=options, repeatable=repeatable)
@@ -75,19 +89,6 @@ class Calls:
         result = ToolResult(raw, elapsed=monotonic() - began, wrapped=tool is not None and tool.wraps_result)
         if result.is_error and (tool is None or not self._lister.complete):
             await self._look_for(name, result.text, options.deadline)
-        return result
-
-    async def _observed(self, name: str, params: Wire, options: RequestOptions, repeatable: bool) -> ToolResult:
-        began, server = monotonic(), self._settings.name
-        self._listeners.emit(ToolExecutionStarted(server, name, params["arguments"]))
-        try:
-            with call_span(server, name) as span:
-                result = await self._execute(name, with_meta(params, span.meta()), options, repeatable)
-                span.result(result)
-        except BaseException as exc:
-            self._listeners.emit(ToolExecutionFailed(server, name, monotonic() - began, exc))
-            raise
-        self._listeners.emit(ToolExecutionCompleted(server, name, monotonic() - began, result.is_error))
         return result
 
     def _cleaned(self, arguments: Mapping[str, Any] | None, tool: Tool | None) -> Wire:
@@ -102,15 +103,6 @@ class Calls:
     def allowed(self, tool: Tool) -> bool:
         """Whether the filter lets the tool through."""
         return allows(self._settings.tool_filter, tool, self._context)
-
-    async def _check_filter(self, name: str, deadline: float | None) -> None:
-        """A tool that is hidden is not callable. Names alone need no list; any other filter must see the whole tool."""
-        tool_filter = self._settings.tool_filter
-        if not isinstance(tool_filter, StaticFilter):
-            await self._lister.known(deadline)
-        if tool_filter is not None and not self.allowed(self._lister.tools.get(name) or Tool(name)):
-            rule = describe(tool_filter)
-            raise AccessDenied(f"this tool is hidden by the {rule}", rule=rule)
 
     async def _look_for(self, name: str, said: str, deadline: float | None, cause: RemoteError | None = None) -> None:
         """A tool that we do not know failed. Servers say "unknown" in many ways; a fresh list decides."""

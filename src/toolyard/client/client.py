@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, NoReturn, TypeVar, Unpack
 
 from .._version import __version__
-from ..errors import RemoteError, ResourceNotFound, UsageError
+from ..errors import RemoteError, ResourceNotFound, ToolyardError, UsageError
 from ..events import (
     Event,
     Listeners,
@@ -43,6 +43,7 @@ from .negotiation import Identity
 from .news import News
 from .options import ClientOptions, checked_timeout, resolve
 from .subscriptions import Changes, Subscriptions
+from .telemetry import tracing
 
 log = logging.getLogger("toolyard.client")
 server_log = logging.getLogger("toolyard.server")
@@ -172,7 +173,16 @@ class Client:
             settings.idle_timeout if idle_timeout is UNSET else checked_timeout("idle_timeout", idle_timeout),
             on_progress or settings.progress_handler,
         )
-        return await self._calls.call(name, arguments, options, meta, retry_safe)
+        calls = self._calls
+        try:
+            if settings.tool_filter is not None:
+                await calls.check_filter(name, options.deadline)
+            params, repeatable = calls.prepare(name, arguments, meta, retry_safe)
+            run = calls.observed if self._listeners or tracing() else calls.execute
+            return await run(name, params, options, repeatable)
+        except ToolyardError as exc:
+            exc.server, exc.tool = exc.server or settings.name, exc.tool or name
+            raise
 
     # ---- resources and prompts -------------------------------------------------------------------------------
 

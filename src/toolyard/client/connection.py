@@ -6,8 +6,7 @@ import asyncio
 import contextlib
 import logging
 import random
-from collections.abc import AsyncIterator, Awaitable
-from contextlib import asynccontextmanager
+from collections.abc import Awaitable
 from typing import Final
 
 from ..errors import CallTimeout, ProtocolError, RateLimited, RemoteError, ToolyardError, TransportError
@@ -52,14 +51,25 @@ class Connection:
         if self._loop is not asyncio.get_running_loop():
             self._bind()
         attempt = 0
+        # All in one coroutine: each layer more is paid by every call.
         while True:
+            session: Session | None = None
             try:
-                if self._slots is None:
-                    answer = await self._send(method, params, options)
-                else:
-                    async with self._slot(options.deadline):
-                        answer = await self._send(method, params, options)
+                if self._slots is not None:
+                    await self._take_slot(self._slots, options.deadline)
+                try:
+                    session = self._keeper.session or await self._keeper.ready(options.deadline)
+                    stamp = session.agreement.stamp
+                    stamped = params if stamp is None else with_meta(params, stamp)
+                    answer = await session.channel.request(method, stamped, options=options)
+                    if stamp is not None and answer.get("resultType", "complete") != "complete":
+                        answer = await self._in_rounds(session, method, params or {}, options, answer)
+                finally:
+                    if self._slots is not None:
+                        self._slots.release()
             except ToolyardError as exc:
+                if session is not None and isinstance(exc, CallTimeout):
+                    self._note_silence(session)
                 await self._before_retry(exc, attempt, repeatable, options.deadline)
                 attempt += 1
             else:
@@ -87,26 +97,7 @@ class Connection:
         self._closing = asyncio.Event()
         self._slots = asyncio.Semaphore(self._max_in_flight) if self._max_in_flight is not None else None
 
-    async def _send(self, method: str, params: Wire | None, options: RequestOptions) -> Wire:
-        session = self._keeper.session
-        if session is None:
-            session = await self._keeper.ready(options.deadline)
-        stamp = session.agreement.stamp
-        if stamp is None:
-            return await self._exchange(session, method, params, options)
-        answer = await self._exchange(session, method, with_meta(params, stamp), options)
-        if answer.get("resultType", "complete") == "complete":
-            return answer
-        return await self._send_in_rounds(session, method, params or {}, options, answer)
-
-    async def _exchange(self, session: Session, method: str, params: Wire | None, options: RequestOptions) -> Wire:
-        try:
-            return await session.channel.request(method, params, options=options)
-        except CallTimeout:
-            self._note_silence(session)
-            raise
-
-    async def _send_in_rounds(
+    async def _in_rounds(
         self, session: Session, method: str, params: Wire, options: RequestOptions, first: Wire
     ) -> Wire:
         """The server wants something before it gives its result. A person's time is not the call's."""
@@ -117,7 +108,7 @@ class Connection:
                 options = options._replace(deadline=options.deadline + seconds)
 
         def again(some: Wire) -> Awaitable[Wire]:
-            return self._exchange(session, method, with_meta(some, session.agreement.stamp), options)
+            return session.channel.request(method, with_meta(some, session.agreement.stamp), options=options)
 
         answer = first
         if first.get("resultType") == "input_required":
@@ -127,18 +118,12 @@ class Connection:
             raise ProtocolError(f"the server answered with a result of the unknown type {kind!r}")
         return answer
 
-    @asynccontextmanager
-    async def _slot(self, deadline: float | None) -> AsyncIterator[None]:
-        assert self._slots is not None
+    async def _take_slot(self, slots: asyncio.Semaphore, deadline: float | None) -> None:
         try:
             async with asyncio.timeout_at(deadline):
-                await self._slots.acquire()
+                await slots.acquire()
         except TimeoutError:
             raise CallTimeout("the deadline passed while other calls were in flight; nothing was sent") from None
-        try:
-            yield
-        finally:
-            self._slots.release()
 
     async def _before_retry(self, exc: ToolyardError, attempt: int, repeatable: bool, deadline: float | None) -> None:
         """Wait for the next attempt, or raise the error if there must be none."""

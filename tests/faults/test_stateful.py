@@ -164,7 +164,7 @@ quick = settings(
     derandomize=True,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much],
 )
-long = settings(quick, max_examples=150, stateful_step_count=40, derandomize=False, print_blob=True)
+long = settings(quick, max_examples=60, stateful_step_count=30, derandomize=False, print_blob=True)
 
 
 class TestOneClient(OneClient.TestCase):  # type: ignore[misc]

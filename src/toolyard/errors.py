@@ -4,7 +4,7 @@ ToolyardError                     .server .tool
 |- ConfigError                    .file .key .expected
 |- TransportError                 .sent (False: surely not executed), .status where HTTP said one
 |  |- ConnectError                never sent; .permanent: trying again cannot help
-|  |  `- StartError               .exit_code .stderr
+|  |  `- StartError               .exit_code .stderr .heard
 |  |- ConnectionLost              never sent: the connection was gone before the write
 |  |- CallTimeout (TimeoutError)  the deadline passed
 |  |- OutcomeUnknown              bytes were handed over and no answer came: the caller decides
@@ -87,7 +87,7 @@ class ConnectError(TransportError):
 
 
 class StartError(ConnectError):
-    """The server's process did not start, or ended before it answered."""
+    """The server's process did not start, or ended before it answered; `heard`: after it had read what we sent."""
 
     def __init__(
         self,
@@ -96,11 +96,13 @@ class StartError(ConnectError):
         server: str | None = None,
         exit_code: int | None = None,
         stderr: str = "",
+        heard: bool = False,
         permanent: bool = False,
     ) -> None:
         super().__init__(message, server=server, permanent=permanent)
         self.exit_code = exit_code
         self.stderr = stderr
+        self.heard = heard
 
 
 class ConnectionLost(TransportError):

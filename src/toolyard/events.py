@@ -111,7 +111,7 @@ class Delivery:
         self._worker: asyncio.Task[None] | None = None
 
     def __call__(self, *args: Any) -> None:
-        if self._worker is not None:
+        if self._worker is not None and not self._worker.done():
             self._backlog.append(args)
         elif (rest := self._call(args)) is not None:
             self._worker = asyncio.ensure_future(self._work(rest))

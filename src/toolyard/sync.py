@@ -93,8 +93,9 @@ class Client:
 
     def __enter__(self) -> Client:
         self._entered = True
+        self._process = os.getpid()
         try:
-            portal.call(self._client.connect)
+            portal.call(self._client.__aenter__)
         except BaseException:
             self._entered = False
             raise
@@ -216,7 +217,28 @@ def _in_thread(handler: Callable[..., Any]) -> Callable[..., Any]:
 
     @wraps(handler)
     async def run(*args: Any) -> Any:
-        outcome = await asyncio.to_thread(handler, *args)
+        outcome = await _thread(lambda: handler(*args))
         return await outcome if inspect.isawaitable(outcome) else outcome
 
     return run
+
+
+def _thread(work: Callable[[], Any]) -> asyncio.Future[Any]:
+    """A daemon thread for one piece of work: a pool is joined at exit, and a handler may wait for a person."""
+    loop = asyncio.get_running_loop()
+    future: asyncio.Future[Any] = loop.create_future()
+
+    def finish(result: Any, error: BaseException | None) -> None:
+        if not future.done():
+            future.set_result(result) if error is None else future.set_exception(error)
+
+    def run() -> None:
+        result, error = None, None
+        try:
+            result = work()
+        except BaseException as exc:  # noqa: BLE001  # whatever it is, it belongs to who waits
+            error = exc
+        loop.call_soon_threadsafe(finish, result, error)
+
+    threading.Thread(target=run, name="toolyard-handler", daemon=True).start()
+    return future

@@ -48,7 +48,7 @@ class OneClient(RuleBasedStateMachine):
     @rule(
         tool=st.sampled_from(["echo", "echo", "fail", "silent", "die"]),
         large=st.booleans(),
-        timeout=st.sampled_from([0.01, 0.1, 0.5, 3.0]),
+        timeout=st.sampled_from([0.01, 0.1, 0.5, 2.0]),
         count=st.integers(1, 8),
     )
     def call(self, tool: str, large: bool, timeout: float, count: int) -> None:
@@ -117,6 +117,13 @@ class OneClient(RuleBasedStateMachine):
         self.gates.append(gate)
         self.run(outcome_of(self.client.call_tool("hold", {"until": str(gate)}, timeout=0.3)))
 
+    @rule(count=st.integers(2, 6), timeout=st.sampled_from([0.05, 0.3]))
+    def stall_under_load(self, count: int, timeout: float) -> None:
+        """The pipe is full when deadlines pass: what was withdrawn must not be read later."""
+        self.stall()
+        self.call("echo", large=True, timeout=timeout, count=count)
+        self.call("echo", large=False, timeout=timeout, count=count)
+
     @rule()
     def release(self) -> None:
         for gate in self.gates:
@@ -143,8 +150,8 @@ class OneClient(RuleBasedStateMachine):
         if not hasattr(self, "client"):
             return
         try:
+            self.finish_calls()  # by their deadlines, while a stalled server still does not read
             self.release()
-            self.finish_calls()
             self.run(self.ledger.call(self.client, timeout=20))  # the server has read all that it was given
             self.run(self.client.close())
             self.run(eventually(lambda: not self.yard.living(), what="no child left"))

@@ -14,6 +14,7 @@ from ..policy.filters import StaticFilter, allows, describe
 from ..policy.retry import is_repeatable
 from ..protocol.jsonrpc import INVALID_PARAMS
 from ..protocol.metadata import with_meta
+from ..protocol.text import one_line
 from ..transports.channel import RequestOptions
 from ..types import FilterContext, Tool, ToolResult, Wire
 from .cache import Use
@@ -38,7 +39,10 @@ class Calls:
         tool_filter = self._settings.tool_filter
         if not isinstance(tool_filter, StaticFilter):
             await self._lister.known(deadline)
-        if tool_filter is not None and not self.allowed(self._lister.tools.get(name) or Tool(name)):
+            if self._lister.complete and name not in self._lister.tools:
+                raise self._not_found(name, "the server does not list it")
+        tool = self._lister.tools.get(name) or Tool(name, raw={"name": name})
+        if tool_filter is not None and not self.allowed(tool):
             rule = describe(tool_filter)
             raise AccessDenied(f"this tool is hidden by the {rule}", rule=rule)
 
@@ -113,10 +117,13 @@ class Calls:
         except ToolyardError:
             return  # the first outcome is the one to tell
         if name not in self._lister.tools:
-            visible = [tool.name for tool in self._lister.tools.values() if self.allowed(tool)]
-            nearest = tuple(difflib.get_close_matches(name, visible, 3))
-            hint = f"; did you mean {' or '.join(map(repr, nearest))}?" if nearest else ""
-            raise ToolNotFound(f"there is no such tool ({said}){hint}", nearest=nearest) from cause
+            raise self._not_found(name, one_line(said)) from cause
+
+    def _not_found(self, name: str, said: str) -> ToolNotFound:
+        visible = [tool.name for tool in self._lister.tools.values() if self.allowed(tool)]
+        nearest = tuple(difflib.get_close_matches(name, visible, 3))
+        hint = f"; did you mean {' or '.join(map(repr, nearest))}?" if nearest else ""
+        return ToolNotFound(f"there is no such tool ({said}){hint}", nearest=nearest)
 
 
 def _check_callable(tool: Tool) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, NoReturn, TypeVar, Unpack
 
@@ -44,9 +43,6 @@ from .news import News
 from .options import ClientOptions, checked_timeout, resolve
 from .subscriptions import Changes, Subscriptions
 from .telemetry import tracing
-
-log = logging.getLogger("toolyard.client")
-server_log = logging.getLogger("toolyard.server")
 
 E = TypeVar("E", bound=Event)
 T = TypeVar("T")
@@ -99,11 +95,18 @@ class Client:
 
     async def close(self) -> None:
         """End the client. Its calls under way fail, its process is ended."""
-        await self._connection.close()
-        self._subscriptions.end()
+        try:
+            await self._connection.close()
+        finally:
+            self._subscriptions.end()
 
     async def __aenter__(self) -> Client:
-        return await self.connect()
+        try:
+            return await self.connect()
+        except BaseException:
+            # Nobody will leave a block that was never entered, and the attempt would go on behind our back.
+            await self._connection.disconnect()
+            raise
 
     async def __aexit__(self, *exc: object) -> None:
         await self.close()
@@ -235,13 +238,15 @@ class Client:
 
         `context` are the arguments that are already filled in. A server that completes nothing gives an empty one.
         """
-        session = await self._connection.reach(self._deadline(timeout))
+        options = RequestOptions(self._deadline(timeout))
+        session = await self._connection.reach(options.deadline)
         if "completions" not in session.agreement.server.capabilities:
             return Completion()
         params: Wire = {"ref": _reference(ref), "argument": {"name": argument, "value": value}}
         if context:
             params["context"] = {"arguments": dict(context)}
-        return Completion.from_wire(await self.request("completion/complete", params, timeout=timeout))
+        answer = await self._connection.request("completion/complete", params, options=options, repeatable=True)
+        return Completion.from_wire(answer)
 
     # ---- changes ---------------------------------------------------------------------------------------------
 
@@ -266,18 +271,25 @@ class Client:
     async def ping(self, *, timeout: Timeout = UNSET) -> float:
         """Ask for a sign of life; the seconds that it took."""
         clock = asyncio.get_running_loop().time
-        session = await self._connection.reach(self._deadline(timeout))
+        options = RequestOptions(self._deadline(timeout))
+        session = await self._connection.reach(options.deadline)
         began = clock()
-        await self.request(session.agreement.era.health_method, timeout=timeout)
+        await self._connection.request(session.agreement.era.health_method, options=options, repeatable=True)
         return clock() - began
 
     async def request(
-        self, /, method: str, params: Mapping[str, Any] | None = None, *, timeout: Timeout = UNSET, **options: Any
+        self,
+        method: str,
+        params: Mapping[str, Any] | None = None,
+        *,
+        timeout: Timeout = UNSET,
+        idle_timeout: float | None = None,
+        on_progress: ProgressHandler | None = None,
     ) -> Wire:
-        """The raw door: any request, its result as it came. `on_progress=` and `idle_timeout=` as in `call_tool`."""
-        settings = RequestOptions(self._deadline(timeout), **options)
+        """The raw door: any request, its result as it came."""
+        options = RequestOptions(self._deadline(timeout), checked_timeout("idle_timeout", idle_timeout), on_progress)
         copy = dict(params) if params is not None else None
-        return await self._connection.request(method, copy, options=settings, repeatable=is_repeatable(method))
+        return await self._connection.request(method, copy, options=options, repeatable=is_repeatable(method))
 
     # ---- small things ----------------------------------------------------------------------------------------
 

@@ -6,10 +6,18 @@ import asyncio
 import contextlib
 import logging
 import random
-from collections.abc import Awaitable
 from typing import Final
 
-from ..errors import CallTimeout, ProtocolError, RateLimited, RemoteError, ToolyardError, TransportError
+from ..errors import (
+    CallTimeout,
+    OutcomeUnknown,
+    ProtocolError,
+    RateLimited,
+    RemoteError,
+    ToolyardError,
+    TransportError,
+    UnansweredTimeout,
+)
 from ..policy.retry import RetryBudget, call_delay, may_retry
 from ..protocol.metadata import with_meta
 from ..transports.channel import PLAIN, Counters, RequestOptions
@@ -107,8 +115,16 @@ class Connection:
             if options.deadline is not None:
                 options = options._replace(deadline=options.deadline + seconds)
 
-        def again(some: Wire) -> Awaitable[Wire]:
-            return session.channel.request(method, with_meta(some, session.agreement.stamp), options=options)
+        async def again(some: Wire) -> Wire:
+            stamped = with_meta(some, session.agreement.stamp)
+            try:
+                return await session.channel.request(method, stamped, options=options)
+            except TransportError as exc:
+                # This round was not sent, but the call was: what its first round has done, nobody knows.
+                if exc.sent:
+                    raise
+                kind = UnansweredTimeout if isinstance(exc, CallTimeout) else OutcomeUnknown
+                raise kind(f"{exc.message}; an earlier round of the call may have been executed") from exc
 
         answer = first
         if first.get("resultType") == "input_required":
@@ -194,6 +210,7 @@ class Connection:
 
     async def close(self) -> None:
         """Disconnect for good."""
+        self._keeper.check_loop()
         self._keeper.closed = True
         self._closing.set()
         await self.disconnect()

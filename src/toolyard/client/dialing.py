@@ -12,8 +12,8 @@ from ..errors import (
     RemoteError,
     StartError,
     ToolyardError,
-    TransportError,
 )
+from ..protocol.text import one_line
 from ..transports.channel import Channel, Counters
 from .handlers import Handlers
 from .negotiation import Identity, negotiate
@@ -50,8 +50,9 @@ class Dialer:
                 try:
                     return await self._open(settings.mode, generation, remembered, on_loss)
                 except ConnectError as exc:
-                    # Some transports die of a request that the server does not know: no verdict on the server.
-                    if settings.mode != "auto" or remembered or exc.permanent or isinstance(exc, StartError):
+                    # Some servers, and some transports, die of a first request that they do not know: no verdict yet.
+                    deaf = isinstance(exc, StartError) and not exc.heard
+                    if settings.mode != "auto" or remembered or exc.permanent or deaf:
                         raise
                     try:
                         return await self._open("legacy", generation, None, on_loss)
@@ -70,12 +71,22 @@ class Dialer:
         session = Session(channel, generation, handlers=self._handlers, observer=self._observer, on_loss=on_loss)
         try:
             await channel.open(session)
-            agreement = await negotiate(channel, self._identity, mode=mode, remembered=remembered)
+            limit = self._settings.connect_timeout
+            agreement = await negotiate(
+                channel,
+                self._identity,
+                mode=mode,
+                remembered=remembered,
+                patience=None if limit is None else limit / 3,  # leaves time for the older question
+            )
             if agreement.handshake:
                 await channel.notify("notifications/initialized")
-        except BaseException as exc:  # noqa: BLE001  # a cancelled attempt leaves nothing behind either
+        except BaseException as exc:  # a cancelled attempt leaves nothing behind either
             await channel.close(hurry=True)
-            raise _connect_error(exc) from (exc.__cause__ if isinstance(exc, TransportError) else exc)
+            error = _connect_error(exc)
+            if error is exc or error is exc.__cause__:
+                raise error from error.__cause__
+            raise error from exc
         session.begin(agreement)
         return session
 
@@ -100,7 +111,7 @@ def _connect_error(exc: BaseException) -> BaseException:
             return exc.__cause__
         return ConnectError(f"the connection ended before the server answered: {exc.__cause__ or exc}")
     if isinstance(exc, RemoteError):
-        return ConnectError(f"the server refused to connect: {exc.message} [{exc.code}]", permanent=True)
+        return ConnectError(f"the server refused to connect: {one_line(exc.message)} [{exc.code}]", permanent=True)
     if isinstance(exc, Exception) and not isinstance(exc, ToolyardError):
         return ConnectError(f"connecting failed: {type(exc).__name__}: {exc}")
     return exc

@@ -77,21 +77,26 @@ class Keeper:
     def bind(self) -> None:
         """Belong to the running event loop, or say that this is another one."""
         loop = asyncio.get_running_loop()
-        if self._loop is loop:
-            return
-        if self._owner is not None or self.session is not None:
+        if self._loop is not loop:
+            self.check_loop()
+            self._loop = loop
+            self._asked = asyncio.Event()
+
+    def check_loop(self) -> None:
+        """A client that is connected belongs to its loop, and to its process."""
+        if self._owner is not None and self._loop is not asyncio.get_running_loop():
             raise UsageError(
                 f"the client for {self.settings.name} belongs to another event loop (or to the process before a fork); "
                 "make a new one here, or use toolyard.sync from several threads"
             )
-        self._loop = loop
-        self._asked = asyncio.Event()
 
     async def ready(self, deadline: float | None = None) -> Session:
         """The live session; the connection is made first if there is none. All who wait share one attempt."""
         self.bind()
         if self.session is not None:
             return self.session
+        while self._stopping and self._owner is not None:
+            await self._until_left(self._owner, deadline)
         if self.closed:
             raise UsageError(f"the client for {self.settings.name} is closed; make a new one")
         if self._attempt is None:
@@ -109,6 +114,13 @@ class Keeper:
             raise copy.copy(exc) from exc.__cause__
         except TimeoutError:
             raise CallTimeout("the deadline passed while connecting; nothing was sent") from None
+
+    async def _until_left(self, owner: asyncio.Task[None], deadline: float | None) -> None:
+        """Wait for the end of a disconnect that is under way: what comes after it connects again."""
+        timeout = None if deadline is None else max(0.0, deadline - asyncio.get_running_loop().time())
+        await asyncio.wait([owner], timeout=timeout)
+        if not owner.done():
+            raise CallTimeout("the deadline passed while the last connection was being closed; nothing was sent")
 
     def _check_breaker(self) -> None:
         now = asyncio.get_running_loop().time()
@@ -144,7 +156,9 @@ class Keeper:
                         return
                 await self._pause(tries)
         finally:
-            self._leave()
+            # A loop that was left without being closed ends us when nothing works any more; the rest is done at exit.
+            if self._loop is not None and not self._loop.is_closed():
+                self._leave()
 
     def _goes_on(self, exc: ToolyardError, tries: int) -> bool:
         # A first connection that fails is its caller's business; only one that was there is made again unasked.
@@ -165,17 +179,17 @@ class Keeper:
 
         A server that does not answer any more gets less time, and so does every server when the loop ends under us.
         """
-        hurry = not self._stopping
         try:
             reason = await session.ended
-            hurry = isinstance(reason, Unresponsive)
-            if self.session is session:  # it ended before we had begun with it
-                self.lose(session, reason)
-            return reason
-        finally:
+        except asyncio.CancelledError:
             self._part()
             session.end(ConnectionLost("the connection was closed"))
-            await session.channel.close(hurry=hurry and not self._stopping)
+            await session.channel.close(hurry=not self._stopping)
+            raise
+        if self.session is session:  # it ended before we had begun with it
+            self.lose(session, reason)
+        await session.channel.close(hurry=isinstance(reason, Unresponsive))
+        return reason
 
     def _part(self) -> None:
         """The live session is given up by us: from this moment on the status says so."""
@@ -258,6 +272,7 @@ class Keeper:
 
         The next call makes a new one. Nothing is left behind, also if we are cancelled here.
         """
+        self.check_loop()
         owner = self._owner
         if owner is None:
             if self.standing.status.state is not State.DISCONNECTED:

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Final, Generic, TypeVar
 
-from ..errors import ProtocolError, RemoteError
+from ..errors import CallTimeout, ProtocolError, RemoteError
 from ..protocol.hints import CacheHint, cache_hint
 from ..protocol.jsonrpc import METHOD_NOT_FOUND
 from ..protocol.limits import MAX_ITEMS, MAX_PAGES
@@ -76,9 +76,17 @@ class Lister:
 
     async def known(self, deadline: float | None) -> None:
         """Make sure that there is a list of tools; all who need one share the asking."""
-        async with self._turns():
+        turn = self._turns()
+        try:
+            async with asyncio.timeout_at(deadline):
+                await turn.acquire()
+        except TimeoutError:
+            raise CallTimeout("the deadline passed while the tools were being listed; nothing was sent") from None
+        try:
             if not self.complete:
                 await self.fetch(TOOLS, Use.HINTED, deadline)
+        finally:
+            turn.release()
 
     def drop(self, kind: str | None = None) -> None:
         """Lists of this kind, or all, are stale."""

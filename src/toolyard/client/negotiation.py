@@ -39,7 +39,9 @@ class Agreement:
     """Whether `initialize` was answered, so that `initialized` must follow."""
 
 
-async def negotiate(channel: Channel, identity: Identity, *, mode: str, remembered: str | None) -> Agreement:
+async def negotiate(
+    channel: Channel, identity: Identity, *, mode: str, remembered: str | None, patience: float | None = None
+) -> Agreement:
     """Agree with the server on a version. `remembered` is what the last connection to it used."""
     if mode == "legacy":
         return await _initialize(channel, identity)
@@ -47,16 +49,16 @@ async def negotiate(channel: Channel, identity: Identity, *, mode: str, remember
         try:
             return await _initialize(channel, identity)
         except RemoteError:  # it is not what it was
-            return await _probe(channel, identity)
+            return await _probe(channel, identity, patience)
     if mode == "auto":
-        return await _probe(channel, identity)
+        return await _probe(channel, identity, patience)
     return await _discover(channel, identity, mode)
 
 
-async def _probe(channel: Channel, identity: Identity) -> Agreement:
+async def _probe(channel: Channel, identity: Identity, patience: float | None) -> Agreement:
     discovery = asyncio.create_task(_discover(channel, identity, eras.MODERN_VERSIONS[0]))
     try:
-        done, _ = await asyncio.wait([discovery], timeout=PROBE)
+        done, _ = await asyncio.wait([discovery], timeout=PROBE if patience is None else min(PROBE, patience))
         if not done:  # slow, or old and mute: ask both ways, and take what is answered
             return await _whichever_answers(discovery, asyncio.create_task(_initialize(channel, identity)))
         try:

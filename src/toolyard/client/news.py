@@ -8,6 +8,7 @@ from typing import Final
 
 from ..errors import ToolyardError
 from ..events import Delivery, Listeners, ToolsChanged
+from ..protocol.text import one_line
 from ..transports.channel import RequestOptions
 from ..types import Change, LogMessage, Wire
 from .lists import Lister
@@ -74,4 +75,6 @@ class News:
 
 
 def _log_server_message(message: LogMessage) -> None:
-    server_log.log(LEVELS.get(message.level, logging.INFO), "%s: %r", message.logger or "server", message.data)
+    server_log.log(
+        LEVELS.get(message.level, logging.INFO), "%s: %r", one_line(str(message.logger or "server")), message.data
+    )

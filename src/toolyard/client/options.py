@@ -141,7 +141,7 @@ def _handler(key: str, value: Any) -> Any:
 def _roots(key: str, value: Any) -> Any:
     if value is not None and (isinstance(value, str) or not (callable(value) or isinstance(value, Iterable))):
         raise wrong(key, "a list of paths or URIs, a function that gives one, or None", value)
-    return value
+    return value if value is None or callable(value) else tuple(value)
 
 
 def _choice(*choices: str) -> Callable[[str, Any], Any]:

@@ -10,7 +10,7 @@ import asyncio
 import contextlib
 import logging
 from collections import Counter, deque
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import Final, Literal
 
 from ..errors import ConnectionLost, RemoteError, ToolyardError, UsageError
@@ -31,7 +31,7 @@ LISTS: Final[dict[str, ListKind]] = {
     "notifications/resources/list_changed": "resources",
 }
 BACKLOG: Final = 10_000
-RELISTEN: Final = 0.2
+RELISTEN: Final = 1.0
 """Seconds before a stream that the server ended is opened again."""
 
 
@@ -162,6 +162,7 @@ class Subscriptions:
             return
         self._uris[uri] -= 1
         session = self._connection.session
+        self._uris += Counter()  # without those that nobody wants any more
         if self._uris[uri] == 0 and session is not None:
             method = "resources/unsubscribe" if session.agreement.era.subscribe_method is not None else None
             await self._tell(session, uri, method)
@@ -183,16 +184,21 @@ class Subscriptions:
         Ask for everything again, then tell the listeners that they may have missed something.
         """
         method = session.agreement.era.subscribe_method
-        try:
-            if method is None:
-                await self._listen(session)
-            else:
-                for uri in self._wanted():
-                    await session.channel.request(method, {"uri": uri}, options=RequestOptions(self._deadline()))
-        except ToolyardError as exc:
-            log.warning("%s: subscriptions could not be restored: %s", self._connection.name, exc)
+        if method is None:
+            await self._restore(self._listen(session))
+        else:
+            for uri in self._wanted():
+                options = RequestOptions(self._deadline())
+                await self._restore(session.channel.request(method, {"uri": uri}, options=options))
         if session.generation > 1:
             self._tell_all()
+
+    async def _restore(self, asking: Awaitable[object]) -> None:
+        """One that is refused does not take the others with it."""
+        try:
+            await asking
+        except ToolyardError as exc:
+            log.warning("%s: a subscription could not be restored: %s", self._connection.name, exc)
 
     def _tell_all(self) -> None:
         """Nobody knows what was missed, so everything may have changed."""

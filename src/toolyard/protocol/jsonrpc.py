@@ -148,8 +148,8 @@ def is_id(id: Any) -> bool:
 
 def outcome(message: Message) -> Message | RemoteError | ProtocolError:
     """What an answer says: the result, the peer's error, or that it is no answer."""
-    if "error" in message:
-        body = message["error"]
+    body = message.get("error")
+    if body is not None:
         if isinstance(body, dict) and type(body.get("code")) is int:
             text = body.get("message")
             return RemoteError(body["code"], text if isinstance(text, str) else "", body.get("data"))

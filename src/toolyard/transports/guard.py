@@ -7,10 +7,14 @@ nobody's child.
 
 from __future__ import annotations
 
+import contextlib
+import logging
 import os
 import subprocess
 import threading
 from typing import Final
+
+log = logging.getLogger("toolyard.transports")
 
 # `exec 3<&0 ... <&3`: a shell gives its background jobs /dev/null for stdin unless told otherwise.
 _SCRIPT: Final = """
@@ -44,14 +48,18 @@ class Guard:
         """End this process group if we die."""
         with self._lock:
             self._groups.add(group)
-            self._tell(f"+ {group}\n")
+            try:
+                self._tell(f"+ {group}\n")
+            except (OSError, subprocess.SubprocessError) as exc:
+                log.warning("no guard: if this process is killed, its servers live on (%s)", exc)
 
     def forget(self, group: int) -> None:
         """The group is gone."""
         with self._lock:
-            if group in self._groups:
-                self._groups.discard(group)
-                self._tell(f"- {group}\n")
+            self._groups.discard(group)
+            if self._pipe is not None:
+                with contextlib.suppress(BrokenPipeError):  # no guard, nothing to forget
+                    os.write(self._pipe, f"- {group}\n".encode())
 
     def forsake(self) -> None:
         """In a forked child: the servers are the parent's, and so is the guard."""

@@ -160,11 +160,11 @@ class MessageLink:
             if not self._closing.is_set():
                 reason = exc
         finally:
+            self._lost = True
             if not opened.done():
                 opened.cancel()
-        self._lost = True
-        if not self._closing.is_set():
-            receiver.on_lost(reason)
+            elif not self._closing.is_set() and not opened.cancelled() and opened.exception() is None:
+                receiver.on_lost(reason)
 
     async def _read(self, stream: MessageStream, receiver: Receiver) -> None:
         with contextlib.suppress(EOFError):

@@ -113,12 +113,21 @@ class ServerProcess:
         for pipe in (popen.stdin, popen.stdout, popen.stderr):
             if pipe is not None:
                 os.set_blocking(pipe.fileno(), False)
-        return cls(popen, on_exit)
+        try:
+            return cls(popen, on_exit)
+        except BaseException:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(popen.pid, signal.SIGKILL)
+            popen.wait()
+            for pipe in (popen.stdin, popen.stdout, popen.stderr):
+                if pipe is not None:
+                    pipe.close()
+            raise
 
     # ---- how it ends by itself -------------------------------------------------------------------------------
 
     def _watch_exit(self) -> None:
-        if sys.platform == "linux":
+        if sys.platform == "linux" and hasattr(os, "pidfd_open"):  # some builds of Python are without it
             with contextlib.suppress(OSError):
                 self._pidfd = os.pidfd_open(self.pid)
                 self._loop.add_reader(self._pidfd, self._note_exit)
@@ -126,7 +135,8 @@ class ServerProcess:
         threading.Thread(target=self._wait_in_thread, name=f"toolyard-wait-{self.pid}", daemon=True).start()
 
     def _wait_in_thread(self) -> None:
-        os.waitid(os.P_PID, self.pid, os.WEXITED | os.WNOWAIT)
+        with contextlib.suppress(ChildProcessError):  # somebody has reaped it already
+            os.waitid(os.P_PID, self.pid, os.WEXITED | os.WNOWAIT)
         with contextlib.suppress(RuntimeError):  # the loop may be closed by now
             self._loop.call_soon_threadsafe(self._note_exit)
 
@@ -220,6 +230,8 @@ class ServerProcess:
         """In a forked child: close what belongs to the parent's server, and leave the server alone."""
         for pipe in (self.stdin, self.stdout, self.stderr):
             pipe.close()
+        if self._pidfd is not None:
+            os.close(self._pidfd)
         self._popen.returncode = 0  # not our child: nothing to wait for
 
 

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import fcntl
 import logging
 import os
+import termios
+from array import array
 from collections import deque
 from collections.abc import Callable
 
@@ -53,6 +56,7 @@ class StdioLink:
 
     def __init__(self, server: StdioServer, *, on_stderr: Callable[[str], object] | None = None) -> None:
         self._server = server
+        self._secrets = _secrets(server)
         self._on_stderr = Delivery(on_stderr, "stderr handler") if on_stderr is not None else None  # type: ignore[arg-type]
         self._queue: deque[_Line] = deque()
         self._rest: memoryview | None = None
@@ -201,12 +205,12 @@ class StdioLink:
                 try:
                     message = jsonrpc.decode(line)
                 except ProtocolError as exc:
-                    receiver.on_garbage(exc, line[:1024])
+                    self._garbled(exc, line[:1024])
                     continue
                 receiver.on_message(message)
             elif isinstance(line, Oversized):
                 error = ProtocolError(f"a line above the limit of {MAX_MESSAGE:,} bytes", sample=one_line(line.head))
-                receiver.on_garbage(error, line.head)
+                self._garbled(error, line.head)
 
     def _read_stderr(self) -> None:
         try:
@@ -229,7 +233,7 @@ class StdioLink:
                 if self._on_stderr is not None:
                     self._on_stderr(text)
                 if logged:
-                    stderr_log.debug("%s: %s", self._server.server_identifier, self._masked(one_line(text)))
+                    stderr_log.debug("%s: %s", self._server.server_identifier, one_line(self._masked(text)))
 
     # ---- the end ---------------------------------------------------------------------------------------------
 
@@ -262,14 +266,27 @@ class StdioLink:
             what = f"the server's process ended with exit code {code}"
         stderr = self._masked(self._process.tail.text())
         tail = one_line(stderr[-500:], 500)
-        return StartError(f"{what}; stderr: {tail}" if tail else what, exit_code=code, stderr=stderr)
+        text = f"{what}; stderr: {tail}" if tail else what
+        return StartError(text, exit_code=code, stderr=stderr, heard=self._heard())
+
+    def _heard(self) -> bool:
+        """Whether the child had read all that we wrote. Where the system cannot tell, it may have."""
+        unread = array("i", [0])
+        try:
+            fcntl.ioctl(self._stdin_fd, termios.FIONREAD, unread)
+        except (OSError, ValueError):
+            return True
+        return unread[0] == 0
 
     def _masked(self, text: str) -> str:
         """Servers like to print their settings when they fail; what we gave them as a secret stays one."""
-        for value in (self._server.env or {}).values():
-            if len(value) >= MASKED_FROM:
-                text = text.replace(value, MASK)
+        for secret in self._secrets:
+            text = text.replace(secret, MASK)
         return text
+
+    def _garbled(self, error: ProtocolError, head: bytes) -> None:
+        error.sample = self._masked(error.sample)
+        self._receiver.on_garbage(error, head)
 
     async def close(self, *, hurry: bool) -> None:
         """Flush, then end the child and its group.
@@ -307,3 +324,10 @@ class StdioLink:
         if self._farewell is not None:
             self._farewell.cancel()
         self._unblock()
+
+
+def _secrets(server: StdioServer) -> tuple[str, ...]:
+    """What must not be shown, the longest first, so that a part of one does not hide the rest of it."""
+    values = (server.env or {}).values()
+    lines = {line for value in values for line in (value, *value.splitlines()) if len(line) >= MASKED_FROM}
+    return tuple(sorted(lines, key=len, reverse=True))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import reprlib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any, Protocol
@@ -131,7 +132,7 @@ class StreamChannel:
         if self._ended is not None:
             raise ConnectionLost(f"the connection is gone: {self._ended}") from self._ended
         id = self._last_id = self._last_id + 1
-        if options.on_progress is not None:
+        if options.on_progress is not None or options.idle_timeout is not None:
             params = with_meta(params, {PROGRESS_TOKEN: id})
         if options.on_id is not None:
             options.on_id(id)
@@ -153,8 +154,9 @@ class StreamChannel:
         finally:
             self._pending.pop(id, None)
         if entry.progress is not None:
+            until = self._loop.time() + COURTESY
             with contextlib.suppress(TimeoutError):  # a handler that hangs does not keep the answer
-                async with asyncio.timeout_at(entry.deadline):
+                async with asyncio.timeout_at(until if entry.deadline is None else min(until, entry.deadline)):
                     await entry.progress.drained()
         return answer
 
@@ -243,6 +245,8 @@ class StreamChannel:
 
     def on_message(self, message: Any) -> None:
         """Sort what came: plain answers first, for they are the many."""
+        if self._ended is not None:
+            return
         if type(message) is dict:
             id, result = message.get("id"), message.get("result")
             if type(id) is int and type(result) is dict and "error" not in message and "method" not in message:
@@ -257,7 +261,7 @@ class StreamChannel:
             elif isinstance(message.get("method"), str):
                 self._on_call(message)
             else:
-                self.on_garbage(ProtocolError("neither request nor answer", sample=str(message)), b"")
+                self.on_garbage(ProtocolError("neither request nor answer", sample=reprlib.repr(message)), b"")
                 return
             self.counters.received += 1
             self._garbage_in_a_row = 0
@@ -265,7 +269,7 @@ class StreamChannel:
             for part in message:
                 self.on_message(part if type(part) is dict else None)
         else:
-            self.on_garbage(ProtocolError("JSON, but no message", sample=str(message)), b"")
+            self.on_garbage(ProtocolError("JSON, but no message", sample=reprlib.repr(message)), b"")
 
     def _on_answer(self, message: Message) -> None:
         id = message.get("id")

@@ -60,10 +60,11 @@ def test_the_retry_schedule() -> None:
 @pytest.mark.usefixtures("lucky")
 async def test_by_default_three_attempts(yard: Place) -> None:
     """Default: max 3 attempts."""
-    client = yard.client(yard={"sick": 99})
+    options = yard.sick(99)
+    client = yard.client(yard=options)
     with pytest.raises(ty.StartError):
         await client.call_tool("echo", {"text": "x"})
-    assert yard.journal.lives == 3
+    assert yard.journal.lives == 3 * options["sick"] // 99
     await client.close()
 
 

@@ -159,7 +159,7 @@ class Place:
 
         Where a death by the probe is no verdict on the server, each of them has a second life.
         """
-        return {"sick": attempts * (1 if self.way == "stdio" or self.era == "legacy" else 2)}
+        return {"sick": attempts * (1 if self.era == "legacy" else 2)}
 
     def server(self, **yard: Any) -> Any:
         """What a client takes as its server; `yard` are options of the reference server."""

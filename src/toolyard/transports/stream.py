@@ -245,8 +245,6 @@ class StreamChannel:
 
     def on_message(self, message: Any) -> None:
         """Sort what came: plain answers first, for they are the many."""
-        if self._ended is not None:
-            return
         if type(message) is dict:
             id, result = message.get("id"), message.get("result")
             if type(id) is int and type(result) is dict and "error" not in message and "method" not in message:
@@ -314,7 +312,7 @@ class StreamChannel:
             task.cancel()
 
     def _on_request(self, id: Any, method: str, params: Wire) -> None:
-        if not self._inbound.takes_requests or not jsonrpc.is_id(id):
+        if self._ended is not None or not self._inbound.takes_requests or not jsonrpc.is_id(id):
             self.counters.dropped += 1
         elif len(self._asked) >= limits.MAX_INBOUND:
             self.counters.dropped += 1

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import shutil
+import signal
 import tempfile
 import time
 from collections.abc import Coroutine
@@ -160,6 +162,8 @@ class OneClient(RuleBasedStateMachine):
             self.ledger.check(executed)
             assert executed["after-close"] == 0
         finally:
+            for pid in self.yard.living():  # only after a failure: the next example starts with a clean table
+                os.kill(pid, signal.SIGKILL)
             self.loop.close()
             shutil.rmtree(self.directory)
 
@@ -174,6 +178,7 @@ quick = settings(
 long = settings(quick, max_examples=60, stateful_step_count=30, derandomize=False, print_blob=True)
 
 
+@pytest.mark.timeout(400)  # room to shrink a failure
 class TestOneClient(OneClient.TestCase):  # type: ignore[misc]
     settings = quick
 

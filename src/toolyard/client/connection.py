@@ -23,7 +23,7 @@ from ..protocol.metadata import with_meta
 from ..transports.channel import PLAIN, Counters, RequestOptions
 from ..types import State, Status, Wire
 from .handlers import Handlers
-from .keeper import Keeper, Unresponsive
+from .keeper import Keeper
 from .negotiation import Agreement
 from .rounds import in_rounds
 from .session import Session
@@ -183,7 +183,7 @@ class Connection:
         try:
             await self.ping(session)
         except TransportError as exc:
-            self._keeper.lose(session, Unresponsive(f"the server does not answer any more ({exc.message})"))
+            self._keeper.lose(session, TransportError(f"the server does not answer any more ({exc.message})"))
         except ToolyardError as exc:
             log.debug("%s: an error is an answer too: %s", self.name, exc)
             self._recovered(session)

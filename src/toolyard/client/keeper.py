@@ -19,7 +19,6 @@ from ..errors import (
     ConnectError,
     ConnectionLost,
     ToolyardError,
-    TransportError,
     UsageError,
 )
 from ..events import ConnectionCompleted, ConnectionFailed, ConnectionStarted, Disconnected, Listeners, Reconnected
@@ -35,10 +34,6 @@ from .session import Observer, Session
 from .standing import Standing
 
 log = logging.getLogger("toolyard.client")
-
-
-class Unresponsive(TransportError):
-    """The server lives and does not answer."""
 
 
 class Keeper:
@@ -177,7 +172,8 @@ class Keeper:
     async def _live(self, session: Session) -> Exception:
         """Wait for the session's end, then clear away what is left of it.
 
-        A server that does not answer any more gets less time, and so does every server when the loop ends under us.
+        Only a server that we leave in peace gets all its time: one that failed is in the way of its successor, and when
+        the loop ends under us there is none left.
         """
         try:
             reason = await session.ended
@@ -188,7 +184,7 @@ class Keeper:
             raise
         if self.session is session:  # it ended before we had begun with it
             self.lose(session, reason)
-        await session.channel.close(hurry=isinstance(reason, Unresponsive))
+        await session.channel.close(hurry=True)
         return reason
 
     def _part(self) -> None:

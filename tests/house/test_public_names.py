@@ -1,0 +1,23 @@
+"""The public names stand twice in `toolyard/__init__.py`, once for type checkers: the two must say the same."""
+
+from __future__ import annotations
+
+import ast
+from pathlib import Path
+
+import toolyard
+
+
+def test_type_checkers_see_the_names_that_programs_see() -> None:
+    tree = ast.parse(Path(toolyard.__file__).read_text())
+    block = next(node for node in tree.body if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING")
+    checked = {
+        alias.name: node.module or ""
+        for node in block.body
+        if isinstance(node, ast.ImportFrom)
+        for alias in node.names
+        if alias.asname == alias.name
+    }
+    loaded = {**toolyard._HOME, "events": "", "sync": ""}
+    assert checked == loaded
+    assert set(toolyard.__all__) == {*loaded, "__version__"}

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 Round = dict[str, dict[str, Any]]
-OURS, RAW, SDK = "toolyard", "raw pipe", "mcp SDK"
+OURS, RAW, BARE, SDK = "toolyard", "raw pipe", "bare descriptors", "mcp SDK"
 NOISY_SPREAD = 1.5
 NOISY_SHARE = 0.6
 FORBIDDEN_MODULES = ("pydantic", "aiohttp")
@@ -96,17 +96,17 @@ def memory_goals(idle: dict[str, float]) -> list[Goal]:
 
 
 def noise(rounds: list[Round]) -> str:
-    """A warning if the raw pipe did not have the processors for itself: it needs both, so noise flatters us against it.
+    """A warning if the barest client did not have the processors for itself: it needs both, so noise flatters the others.
 
     Alone it is busy nearly all the time and the same in every round.
     """
-    rates = [each[RAW]["in_flight_rate"] for each in rounds]
+    rates = [each[BARE]["in_flight_rate"] for each in rounds]
     spread = max(rates) / min(rates)
-    busy = statistics.median(each[RAW]["in_flight_rate"] * each[RAW]["in_flight_cpu"] for each in rounds)
+    busy = statistics.median(each[BARE]["in_flight_rate"] * each[BARE]["in_flight_cpu"] for each in rounds)
     if spread < NOISY_SPREAD and busy > NOISY_SHARE:
         return ""
     return (
-        f"!! NOISY: the raw pipe varied {spread:.1f}-fold and had its processor {busy:.0%} of the time; "
+        f"!! NOISY: the bare descriptors varied {spread:.1f}-fold and had its processor {busy:.0%} of the time; "
         "the verdicts on calls are not to be believed, run it again on a quiet machine"
     )
 

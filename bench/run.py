@@ -30,8 +30,8 @@ def run_driver(python: str, driver: str, *arguments: str, timeout: float) -> Any
 def clients(sdk_python: str | None) -> dict[str, tuple[str, str]]:
     """Name in the table -> interpreter and driver."""
     found = {
+        report.BARE: (sys.executable, "bare_descriptors"),
         report.RAW: (sys.executable, "raw_pipe"),
-        "asyncio streams": (sys.executable, "asyncio_streams"),
         report.OURS: (sys.executable, "toolyard_client"),
     }
     if sdk_python:

@@ -1,90 +1,58 @@
-"""The limit: what a hand-written asyncio program gets out of the same pipe, with no deadlines, states or typed results.
-
-Each call is one `os.write`. Gathering lines for one write per turn saves system calls but lets the child idle
-meanwhile: with a processor for each of the two this is the faster way, and one call at a time has nothing to gather.
-"""
+"""The raw pipe: asyncio's subprocess streams by hand, a reader task, a drain per call; no deadlines, states or types."""
 
 import asyncio
-import os
-import subprocess
+from asyncio.subprocess import PIPE
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
 
+from bare_descriptors import INFO, META
 from measure import Child, Session, drive
 from orjson import dumps, loads
-
-INFO = {"name": "raw", "version": "1"}
-META = {
-    "io.modelcontextprotocol/protocolVersion": "2026-07-28",
-    "io.modelcontextprotocol/clientCapabilities": {},
-    "io.modelcontextprotocol/clientInfo": INFO,
-}
-
-
-class Pipe:
-    def __init__(self, child: Child) -> None:
-        self.loop = asyncio.get_running_loop()
-        self.process = subprocess.Popen(
-            [child.command, *child.args], stdin=subprocess.PIPE, stdout=subprocess.PIPE, bufsize=0
-        )
-        assert self.process.stdin is not None and self.process.stdout is not None
-        self.stdin = self.process.stdin.fileno()
-        self.stdout = self.process.stdout.fileno()
-        os.set_blocking(self.stdin, False)
-        os.set_blocking(self.stdout, False)
-        self.loop.add_reader(self.stdout, self.read)
-        self.waiting: dict[int, asyncio.Future[dict[str, Any]]] = {}
-        self.rest = b""
-        self.last_id = 0
-
-    def request(self, method: str, params: dict[str, Any]) -> "asyncio.Future[dict[str, Any]]":
-        self.last_id += 1
-        future = self.waiting[self.last_id] = self.loop.create_future()
-        self.write({"jsonrpc": "2.0", "id": self.last_id, "method": method, "params": params})
-        return future
-
-    def write(self, message: dict[str, Any]) -> None:
-        line = dumps(message) + b"\n"
-        # Good enough for a limit: what is in flight here always fits into a pipe.
-        if os.write(self.stdin, line) != len(line):
-            raise BufferError("the pipe is full: fewer calls in flight, please")
-
-    def read(self) -> None:
-        *lines, self.rest = (self.rest + os.read(self.stdout, 1 << 18)).split(b"\n")
-        for line in lines:
-            message = loads(line)
-            self.waiting.pop(message["id"]).set_result(message["result"])
-
-    def close(self) -> None:
-        self.loop.remove_reader(self.stdout)
-        assert self.process.stdin is not None and self.process.stdout is not None
-        self.process.stdin.close()
-        self.process.wait()
-        self.process.stdout.close()
 
 
 @asynccontextmanager
 async def open_session(child: Child) -> AsyncIterator[Session]:
-    pipe = Pipe(child)
-    # The same bytes as the others: on the modern wire every request carries its metadata.
+    loop = asyncio.get_running_loop()
+    process = await asyncio.create_subprocess_exec(child.command, *child.args, stdin=PIPE, stdout=PIPE)
+    stdin, stdout = process.stdin, process.stdout
+    assert stdin is not None and stdout is not None
+    waiting: dict[int, asyncio.Future[dict[str, Any]]] = {}
+    last_id = 0
+
+    async def send(message: dict[str, Any]) -> None:
+        stdin.write(dumps(message) + b"\n")
+        await stdin.drain()
+
+    async def request(method: str, params: dict[str, Any]) -> dict[str, Any]:
+        nonlocal last_id
+        last_id += 1
+        future = waiting[last_id] = loop.create_future()
+        await send({"jsonrpc": "2.0", "id": last_id, "method": method, "params": params})
+        return await future
+
+    async def read() -> None:
+        while line := await stdout.readline():
+            message = loads(line)
+            waiting.pop(message["id"]).set_result(message["result"])
+
+    reader = asyncio.create_task(read())
     meta = {"_meta": META} if child.mode == "auto" else {}
-    try:
-        if meta:
-            await pipe.request("server/discover", meta)
-        else:
-            hello = {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": INFO}
-            await pipe.request("initialize", hello)
-            pipe.write({"jsonrpc": "2.0", "method": "notifications/initialized"})
+    if meta:
+        await request("server/discover", meta)
+    else:
+        await request("initialize", {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": INFO})
+        await send({"jsonrpc": "2.0", "method": "notifications/initialized"})
 
-        async def call(text: str) -> str:
-            result = await pipe.request("tools/call", {"name": "echo", "arguments": {"text": text}, **meta})
-            answer: str = result["content"][0]["text"]
-            return answer
+    async def call(text: str) -> str:
+        result = await request("tools/call", {"name": "echo", "arguments": {"text": text}, **meta})
+        answer: str = result["content"][0]["text"]
+        return answer
 
-        yield Session(lambda: pipe.request("tools/list", meta), call)
-    finally:
-        pipe.close()
+    yield Session(lambda: request("tools/list", meta), call)
+    stdin.close()
+    await reader
+    await process.wait()
 
 
 if __name__ == "__main__":

@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from .errors import RemoteError as RemoteError
     from .errors import ResourceNotFound as ResourceNotFound
     from .errors import ServerNotFound as ServerNotFound
+    from .errors import SessionExpired as SessionExpired
     from .errors import StartError as StartError
     from .errors import ToolFailed as ToolFailed
     from .errors import ToolNotFound as ToolNotFound
@@ -92,6 +93,7 @@ _ROOMS = {
         "RemoteError",
         "ResourceNotFound",
         "ServerNotFound",
+        "SessionExpired",
         "StartError",
         "ToolFailed",
         "ToolNotFound",

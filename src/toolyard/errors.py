@@ -6,6 +6,7 @@ ToolyardError                     .server .tool
 |  |- ConnectError                never sent; .permanent: trying again cannot help
 |  |  `- StartError               .exit_code .stderr .heard
 |  |- ConnectionLost              never sent: the connection was gone before the write
+|  |  `- SessionExpired           never executed: the server did not know our session any more
 |  |- CallTimeout (TimeoutError)  the deadline passed
 |  |- OutcomeUnknown              bytes were handed over and no answer came: the caller decides
 |  `- UnansweredTimeout           both of the last two
@@ -107,6 +108,10 @@ class StartError(ConnectError):
 
 class ConnectionLost(TransportError):
     """The connection was gone before the call was written; it was never sent."""
+
+
+class SessionExpired(ConnectionLost):
+    """The server did not know our session any more and executed nothing; a new one is made for the next call."""
 
 
 class CallTimeout(TransportError, TimeoutError):

@@ -16,6 +16,7 @@ import pytest
 
 import toolyard as ty
 from tests.unit.kit import HANDSHAKE, SILENCE, PlayedServer
+from tests.unit.transports.children import python, run_program
 from toolyard import sync
 from toolyard.client import client as aio
 from toolyard.errors import CallTimeout, ConnectError, RemoteError, UsageError
@@ -241,6 +242,60 @@ def test_a_sync_handler_may_block_and_may_use_the_client_itself() -> None:
 
     with connected(Asking("sampling/createMessage", {"messages": []}), sampling_handler=answer) as client:
         assert "took 0 s" in client.call_tool("x", timeout=10).text
+
+
+ASKS = """
+import json, sys
+def say(**message): print(json.dumps({"jsonrpc": "2.0", **message}), flush=True)
+info = {"protocolVersion": "2025-11-25", "capabilities": {}, "serverInfo": {"name": "asking", "version": "1"}}
+for line in sys.stdin:
+    message = json.loads(line)
+    if message.get("method") == "initialize":
+        say(id=message["id"], result=info)
+    elif message.get("method") == "tools/call":
+        say(id="q", method=sys.argv[1], params={"message": "?", "messages": []})
+"""
+HANGS = """
+import contextlib, sys, threading
+import toolyard as ty
+from toolyard.sync import Client
+option, how, *server = sys.argv[1:]
+asked = threading.Event()
+
+def hang(*args):
+    asked.set()
+    threading.Event().wait()
+
+def call():
+    with contextlib.suppress(ty.ToolyardError):
+        client.call_tool("x")
+
+client = Client(ty.StdioServer(server[0], server[1:]), mode="legacy", **{option: hang}).__enter__()
+threading.Thread(target=call, daemon=True).start()
+assert asked.wait(20)
+if how == "closed":
+    client.close()
+"""
+
+
+@pytest.mark.parametrize("how", ["closed", "left open"])
+@pytest.mark.parametrize(
+    "option, method",
+    [
+        ("sampling_handler", "sampling/createMessage"),
+        ("elicitation_handler", "elicitation/create"),
+        ("roots", "roots/list"),
+    ],
+)
+def test_a_handler_that_hangs_does_not_keep_the_interpreter_from_ending(option: str, method: str, how: str) -> None:
+    """It may wait for a person who is long gone."""
+    program = run_program(HANGS, option, how, *python(ASKS, method))
+    try:
+        _, err = program.communicate(timeout=30)
+    finally:
+        program.kill()
+        program.wait()
+    assert (program.returncode, err) == (0, "")
 
 
 async def _later(value: Any) -> Any:

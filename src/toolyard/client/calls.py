@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import logging
 from collections.abc import Mapping
 from time import monotonic
 from typing import Any
@@ -12,8 +13,10 @@ from ..events import Listeners, ToolExecutionCompleted, ToolExecutionFailed, Too
 from ..policy.arguments import clean, clean_for_schema
 from ..policy.filters import StaticFilter, allows, describe
 from ..policy.retry import is_repeatable
+from ..protocol.eras import HEADER_MISMATCH
 from ..protocol.jsonrpc import INVALID_PARAMS
 from ..protocol.metadata import with_meta
+from ..protocol.mirroring import parameter_headers
 from ..protocol.text import one_line
 from ..transports.channel import RequestOptions
 from ..types import FilterContext, Tool, ToolResult, Wire
@@ -23,15 +26,25 @@ from .lists import TOOLS, Lister
 from .options import Settings
 from .telemetry import call_span
 
+log = logging.getLogger("toolyard.client")
+
 
 class Calls:
     """The way of a call from arguments to a `ToolResult`."""
 
-    def __init__(self, settings: Settings, connection: Connection, lister: Lister, listeners: Listeners) -> None:
+    def __init__(
+        self,
+        settings: Settings,
+        connection: Connection,
+        lister: Lister,
+        listeners: Listeners,
+        over_http: bool = False,
+    ) -> None:
         self._settings = settings
         self._connection = connection
         self._lister = lister
         self._listeners = listeners
+        self._over_http = over_http
         self._context = FilterContext(server_name=settings.name)
 
     async def check_filter(self, name: str, deadline: float | None) -> None:
@@ -83,17 +96,42 @@ class Calls:
     async def execute(self, name: str, params: Wire, options: RequestOptions, repeatable: bool) -> ToolResult:
         """One call, one outcome."""
         began = monotonic()
+        if self._over_http:
+            options = await self._with_headers(name, params, options)
         try:
             raw = await self._connection.request("tools/call", params, options=options, repeatable=repeatable)
         except RemoteError as exc:
-            if exc.code == INVALID_PARAMS:
-                await self._look_for(name, exc.message, options.deadline, exc)
-            raise
+            raw = await self._second_chance(name, params, options, repeatable, exc)
         tool = self._lister.tools.get(name)
         result = ToolResult(raw, elapsed=monotonic() - began, wrapped=tool is not None and tool.wraps_result)
         if result.is_error and (tool is None or not self._lister.complete):
             await self._look_for(name, result.text, options.deadline)
         return result
+
+    async def _with_headers(self, name: str, params: Wire, options: RequestOptions) -> RequestOptions:
+        """Over HTTP a modern tool may want some of its arguments in headers, and only the list says so."""
+        session = await self._connection.reach(options.deadline)
+        if session.mirrors and name not in self._lister.tools:
+            try:
+                await self._lister.known(options.deadline)
+            except RemoteError as exc:
+                log.debug("%s: the tools could not be listed before a call: %s", self._settings.name, exc)
+        declared = self._lister.mirrored.get(name)
+        if not declared:
+            return options
+        return options._replace(headers=parameter_headers(declared, params["arguments"]))
+
+    async def _second_chance(
+        self, name: str, params: Wire, options: RequestOptions, repeatable: bool, exc: RemoteError
+    ) -> Wire:
+        """The server refused the call. It may do so because our list of its tools is not its own any more."""
+        if exc.code == INVALID_PARAMS:
+            await self._look_for(name, exc.message, options.deadline, exc)
+        if exc.code != HEADER_MISMATCH:
+            raise exc
+        await self._lister.fetch(TOOLS, Use.NEVER, options.deadline)
+        options = await self._with_headers(name, params, options._replace(headers=None))
+        return await self._connection.request("tools/call", params, options=options, repeatable=repeatable)
 
     def _cleaned(self, arguments: Mapping[str, Any] | None, tool: Tool | None) -> Wire:
         given: Wire = dict(arguments) if arguments else {}

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping
+from functools import partial
 from typing import Any, NoReturn, TypeVar, Unpack
 
 from .._version import __version__
+from ..config import HttpServer
 from ..errors import RemoteError, ResourceNotFound, ToolyardError, UsageError
 from ..events import (
     Event,
@@ -15,8 +17,8 @@ from ..events import (
 from ..policy.retry import is_repeatable
 from ..protocol import jsonrpc
 from ..protocol.eras import RESOURCE_NOT_FOUND
-from ..transports.channel import Counters, ProgressHandler, RequestOptions
-from ..transports.opening import open_channel, target_of
+from ..transports.channel import Channel, Counters, ProgressHandler, RequestOptions
+from ..transports.opening import older_way, open_channel, target_of
 from ..types import (
     UNSET,
     Completion,
@@ -66,8 +68,13 @@ class Client:
             settings.sampling_handler, settings.elicitation_handler, settings.elicitation_modes, settings.roots
         )
         news = News(settings, self._listeners)
+        older = older_way(target)
+        ways: list[Callable[[Counters], Channel]] = [
+            partial(open_channel, way, on_stderr=settings.stderr_handler, auth=settings.auth)
+            for way in ([target] if older is None else [target, older])
+        ]
         self._keeper = Keeper(
-            lambda counters: open_channel(target, counters, settings.stderr_handler),
+            ways,
             settings,
             identity=Identity(
                 {"name": "toolyard", "version": __version__}, handlers.capabilities(), settings.wanted_log_level
@@ -78,7 +85,7 @@ class Client:
         )
         self._connection = Connection(self._keeper, handlers)
         self._lister = Lister(self._connection, ListCache(identifier))
-        self._calls = Calls(settings, self._connection, self._lister, self._listeners)
+        self._calls = Calls(settings, self._connection, self._lister, self._listeners, isinstance(target, HttpServer))
         self._subscriptions = Subscriptions(self._connection, settings.discovery_timeout, news.on_change)
         news.lister, news.subscriptions = self._lister, self._subscriptions
 
@@ -95,6 +102,7 @@ class Client:
 
     async def close(self) -> None:
         """End the client. Its calls under way fail, its process is ended."""
+        self._keeper.check_loop()
         try:
             await self._connection.close()
         finally:

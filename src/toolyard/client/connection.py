@@ -9,11 +9,14 @@ import random
 from typing import Final
 
 from ..errors import (
+    AuthError,
     CallTimeout,
+    ConnectError,
     OutcomeUnknown,
     ProtocolError,
     RateLimited,
     RemoteError,
+    SessionExpired,
     ToolyardError,
     TransportError,
     UnansweredTimeout,
@@ -32,6 +35,7 @@ from .standing import STALLED_AFTER, Silence
 log = logging.getLogger("toolyard.client")
 
 HEALTH_TIMEOUT: Final = 5.0
+UNAUTHORISED: Final = 401
 
 
 class Connection:
@@ -47,6 +51,7 @@ class Connection:
         self._closing = asyncio.Event()
         self._budget = RetryBudget()
         self._silence = Silence()
+        self._unauthorised = False
         self._checkup: asyncio.Task[None] | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
 
@@ -58,11 +63,13 @@ class Connection:
         """One request with one outcome; sent again only where that cannot run anything twice."""
         if self._loop is not asyncio.get_running_loop():
             self._bind()
-        attempt = 0
+        attempt, before = 0, None
         # All in one coroutine: each layer more is paid by every call.
         while True:
             session: Session | None = None
             try:
+                if self._keeper.breaker.failures and self._keeper.session is not None:
+                    self._keeper.check_breaker()
                 if self._slots is not None:
                     await self._take_slot(self._slots, options.deadline)
                 try:
@@ -75,14 +82,13 @@ class Connection:
                 finally:
                     if self._slots is not None:
                         self._slots.release()
-            except ToolyardError as exc:
-                if session is not None and isinstance(exc, CallTimeout):
-                    self._note_silence(session)
-                await self._before_retry(exc, attempt, repeatable, options.deadline)
-                attempt += 1
+            except (ToolyardError, asyncio.CancelledError) as exc:
+                self._note_trouble(session, exc)
+                attempt += await self._before_retry(exc, before, attempt, repeatable, options.deadline)
+                before = exc
             else:
-                if self._keeper.breaker.failures:
-                    self._keeper.breaker.succeeded()
+                if self._keeper.breaker.failures or self._unauthorised:
+                    self._note_success(session)
                 if not self._budget.full:
                     self._budget.succeeded()
                 return answer
@@ -96,8 +102,7 @@ class Connection:
             try:
                 return await self._keeper.ready(deadline)
             except ToolyardError as exc:
-                await self._before_retry(exc, attempt, False, deadline)
-                attempt += 1
+                attempt += await self._before_retry(exc, None, attempt, False, deadline)
 
     def _bind(self) -> None:
         self._keeper.bind()
@@ -141,15 +146,27 @@ class Connection:
         except TimeoutError:
             raise CallTimeout("the deadline passed while other calls were in flight; nothing was sent") from None
 
-    async def _before_retry(self, exc: ToolyardError, attempt: int, repeatable: bool, deadline: float | None) -> None:
-        """Wait for the next attempt, or raise the error if there must be none."""
+    async def _before_retry(
+        self,
+        exc: BaseException,
+        before: BaseException | None,
+        attempt: int,
+        repeatable: bool,
+        deadline: float | None,
+    ) -> int:
+        """Wait for the next attempt, or raise the error if there must be none. 1 if this one counts, 0 if not."""
+        if not isinstance(exc, ToolyardError):
+            raise exc
         exc.server = exc.server or self.name
         if isinstance(exc, RemoteError):
             self._keeper.breaker.succeeded()  # an error is an answer too
-        last = attempt + 1 >= self._max_retries or self._keeper.closed
+        # An expired session is no trouble of the server's: a new one is made at once, shared by all who need it, and
+        # the call that learned of it is not counted as tried.
+        expired = isinstance(exc, SessionExpired) and not isinstance(before, SessionExpired)
+        last = (attempt + 1 >= self._max_retries and not expired) or self._keeper.closed
         if last or not may_retry(exc, repeatable=repeatable):
             raise exc
-        delay = call_delay(attempt, random)
+        delay = 0.0 if expired else call_delay(attempt, random)
         if isinstance(exc, RateLimited) and exc.retry_after is not None:
             delay = max(delay, exc.retry_after)
         if deadline is not None and asyncio.get_running_loop().time() + delay >= deadline:
@@ -162,6 +179,31 @@ class Connection:
                 await self._closing.wait()
         if self._keeper.closed:
             raise exc
+        return 0 if expired else 1
+
+    def _note_trouble(self, session: Session | None, exc: BaseException) -> None:
+        """What a failure on a live session says about it. Only over HTTP can it live and yet not be reached."""
+        if session is not None or isinstance(exc, asyncio.CancelledError):
+            self._keeper.breaker.trial_ended()
+        if session is None:
+            return
+        if isinstance(exc, CallTimeout):
+            self._note_silence(session)
+        elif isinstance(exc, ConnectError):
+            self._keeper.breaker.failed(asyncio.get_running_loop().time())
+            self._worsen(session, State.DEGRADED, exc)
+        elif isinstance(exc, AuthError) and exc.status == UNAUTHORISED:
+            self._unauthorised = True
+            self._worsen(session, State.NEEDS_AUTH, exc)
+
+    def _worsen(self, session: Session, state: State, exc: ToolyardError) -> None:
+        if self._keeper.session is session:
+            self._keeper.standing.become(state, exc.message)
+
+    def _note_success(self, session: Session) -> None:
+        self._unauthorised = False
+        self._keeper.breaker.succeeded()
+        self._recovered(session)
 
     # ---- health ----------------------------------------------------------------------------------------------
 
@@ -191,7 +233,7 @@ class Connection:
             self._recovered(session)
 
     def _recovered(self, session: Session) -> None:
-        if self._keeper.session is session and self._keeper.standing.status.state is State.DEGRADED:
+        if self._keeper.session is session and self._keeper.standing.status.state is not State.CONNECTED:
             self._keeper.standing.become(State.CONNECTED)
 
     async def ping(self, session: Session, timeout: float | None = HEALTH_TIMEOUT) -> None:
@@ -204,6 +246,7 @@ class Connection:
 
     async def disconnect(self) -> None:
         """Let go of the connection; the next request makes a new one."""
+        self._keeper.check_loop()
         if self._checkup is not None:
             self._checkup.cancel()
         await self._keeper.disconnect()

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from typing import Final
 
 from ..errors import (
     ConnectError,
     ConnectionLost,
     OutcomeUnknown,
+    ProtocolError,
     RemoteError,
     StartError,
     ToolyardError,
@@ -23,19 +25,24 @@ from .session import Observer, Session
 OnLoss = Callable[[Session, Exception], None]
 
 
+OLDER: Final = frozenset({400, 404, 405, 406, 415})
+"""Statuses with which a server of HTTP+SSE refuses what is posted to its stream's URL."""
+
+
 class Dialer:
-    """Makes sessions with one server."""
+    """Makes sessions with one server. `ways` are how it may be reached: the second one if it refuses the first."""
 
     def __init__(
         self,
-        make_channel: Callable[[Counters], Channel],
+        ways: list[Callable[[Counters], Channel]],
         settings: Settings,
         counters: Counters,
         identity: Identity,
         handlers: Handlers,
         observer: Observer,
     ) -> None:
-        self._make_channel = make_channel
+        self._ways = ways
+        self._over_http = False
         self._settings = settings
         self._counters = counters
         self._identity = identity
@@ -48,26 +55,45 @@ class Dialer:
         try:
             async with asyncio.timeout(settings.connect_timeout):
                 try:
-                    return await self._open(settings.mode, generation, remembered, on_loss)
+                    return await self._open(self._ways[0], settings.mode, generation, remembered, on_loss)
                 except ConnectError as exc:
-                    # Some servers, and some transports, die of a first request that they do not know: no verdict yet.
-                    deaf = isinstance(exc, StartError) and not exc.heard
-                    if settings.mode != "auto" or remembered or exc.permanent or deaf:
+                    way = self._second_way(exc, remembered)
+                    if way is None:
                         raise
                     try:
-                        return await self._open("legacy", generation, None, on_loss)
-                    except ConnectError:
+                        session = await self._open(way, "legacy", generation, None, on_loss)
+                    except ToolyardError:
                         raise exc from exc.__cause__
+                    self._ways.sort(key=lambda each: each is not way)  # the next time this one first
+                    return session
         except TimeoutError as exc:
             if isinstance(exc, ToolyardError):
                 raise
             raise self._no_answer() from None
 
-    async def _open(self, mode: str, generation: int, remembered: str | None, on_loss: OnLoss) -> Session:
+    def _second_way(self, exc: ConnectError, remembered: str | None) -> Callable[[Counters], Channel] | None:
+        """How to try once more in the older mode, if what failed may only have been the wrong question."""
+        if exc.status in OLDER and len(self._ways) > 1 and self._settings.mode in ("auto", "legacy"):
+            return self._ways[1]
+        # Some servers, and some transports, die of a first request that they do not know: no verdict yet. Over HTTP one
+        # request is the end of nobody: a failed one is only that.
+        deaf = isinstance(exc, StartError) and not exc.heard
+        sure = self._over_http or exc.permanent or deaf
+        return None if self._settings.mode != "auto" or remembered or sure else self._ways[0]
+
+    async def _open(
+        self,
+        way: Callable[[Counters], Channel],
+        mode: str,
+        generation: int,
+        remembered: str | None,
+        on_loss: OnLoss,
+    ) -> Session:
         try:
-            channel = self._make_channel(self._counters)
+            channel = way(self._counters)
         except Exception as exc:
             raise _connect_error(exc) from exc
+        self._over_http = channel.over_http
         session = Session(channel, generation, handlers=self._handlers, observer=self._observer, on_loss=on_loss)
         try:
             await channel.open(session)
@@ -81,6 +107,8 @@ class Dialer:
             )
             if agreement.handshake:
                 await channel.notify("notifications/initialized")
+        except GeneratorExit:  # the loop was left with us in it: nothing can be awaited, the exit ends the server
+            raise
         except BaseException as exc:  # a cancelled attempt leaves nothing behind either
             await channel.close(hurry=True)
             error = _connect_error(exc)
@@ -109,9 +137,13 @@ def _connect_error(exc: BaseException) -> BaseException:
     if isinstance(exc, OutcomeUnknown | ConnectionLost):
         if isinstance(exc.__cause__, ConnectError):
             return exc.__cause__
+        if exc.status is not None:
+            return ConnectError(exc.message, status=exc.status)
         return ConnectError(f"the connection ended before the server answered: {exc.__cause__ or exc}")
     if isinstance(exc, RemoteError):
         return ConnectError(f"the server refused to connect: {one_line(exc.message)} [{exc.code}]", permanent=True)
+    if isinstance(exc, ProtocolError) and exc.status is not None:
+        return ConnectError(exc.message, status=exc.status, permanent=True)
     if isinstance(exc, Exception) and not isinstance(exc, ToolyardError):
         return ConnectError(f"connecting failed: {type(exc).__name__}: {exc}")
     return exc

@@ -18,6 +18,8 @@ from ..errors import (
     CallTimeout,
     ConnectError,
     ConnectionLost,
+    RateLimited,
+    SessionExpired,
     ToolyardError,
     UsageError,
 )
@@ -41,7 +43,7 @@ class Keeper:
 
     def __init__(
         self,
-        make_channel: Callable[[Counters], Channel],
+        ways: list[Callable[[Counters], Channel]],
         settings: Settings,
         *,
         identity: Identity,
@@ -57,13 +59,14 @@ class Keeper:
         self.breaker = Breaker(settings.reconnect.max_delay)
         self.standing = Standing()
         self.closed = False
-        self._dialer = Dialer(make_channel, settings, self.counters, identity, handlers, observer)
+        self._dialer = Dialer(ways, settings, self.counters, identity, handlers, observer)
         self._listeners = listeners
         self._observer = observer
         self._loop: asyncio.AbstractEventLoop | None = None
         self._owner: asyncio.Task[None] | None = None
         self._attempt: asyncio.Future[Session] | None = None
         self._asked = asyncio.Event()
+        self._leaving: set[asyncio.Task[None]] = set()
         self._stopping = False
         self._last_error = ""
 
@@ -95,7 +98,7 @@ class Keeper:
         if self.closed:
             raise UsageError(f"the client for {self.settings.name} is closed; make a new one")
         if self._attempt is None:
-            self._check_breaker()
+            self.check_breaker()
             self._attempt = asyncio.get_running_loop().create_future()
             self._attempt.add_done_callback(_retrieve)
         if self._owner is None:
@@ -117,7 +120,8 @@ class Keeper:
         if not owner.done():
             raise CallTimeout("the deadline passed while the last connection was being closed; nothing was sent")
 
-    def _check_breaker(self) -> None:
+    def check_breaker(self) -> None:
+        """Raise the open breaker's error; when its time is over, one trial is let through."""
         now = asyncio.get_running_loop().time()
         if not self.breaker.admits(now):
             raise ConnectError(
@@ -157,7 +161,7 @@ class Keeper:
 
     def _goes_on(self, exc: ToolyardError, tries: int) -> bool:
         # A first connection that fails is its caller's business; only one that was there is made again unasked.
-        permanent = isinstance(exc, ConnectError) and exc.permanent
+        permanent = isinstance(exc, AuthError) or (isinstance(exc, ConnectError) and exc.permanent)
         return self.generation > 0 and not permanent and tries < self.settings.reconnect.max_retries
 
     async def _pause(self, tries: int) -> None:
@@ -184,8 +188,17 @@ class Keeper:
             raise
         if self.session is session:  # it ended before we had begun with it
             self.lose(session, reason)
-        await session.channel.close(hurry=True)
+        if isinstance(reason, SessionExpired):
+            # It is in nobody's way, and its other calls are about to hear the same.
+            self._see_off(session.channel)
+        else:
+            await session.channel.close(hurry=True)
         return reason
+
+    def _see_off(self, channel: Channel) -> None:
+        task = asyncio.create_task(channel.close(hurry=True))
+        self._leaving.add(task)
+        task.add_done_callback(self._leaving.discard)
 
     def _part(self) -> None:
         """The live session is given up by us: from this moment on the status says so."""
@@ -216,7 +229,8 @@ class Keeper:
         except ToolyardError as exc:
             exc.server = exc.server or self.settings.name
             self._last_error = exc.message
-            self.breaker.failed(asyncio.get_running_loop().time())
+            if not isinstance(exc, AuthError | RateLimited):  # a refusal is a sign of life
+                self.breaker.failed(asyncio.get_running_loop().time())
             elapsed = asyncio.get_running_loop().time() - began
             log.info("%s: connecting failed after %.2f s: %s", self.settings.name, elapsed, exc.message)
             if self._attempt is not None and not self._attempt.done():
@@ -269,6 +283,10 @@ class Keeper:
         The next call makes a new one. Nothing is left behind, also if we are cancelled here.
         """
         self.check_loop()
+        for task in self._leaving:
+            task.cancel()
+        if self._leaving:
+            await asyncio.wait(self._leaving)
         owner = self._owner
         if owner is None:
             if self.standing.status.state is not State.DISCONNECTED:

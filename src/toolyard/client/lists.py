@@ -13,6 +13,8 @@ from ..errors import CallTimeout, ProtocolError, RemoteError
 from ..protocol.hints import CacheHint, cache_hint
 from ..protocol.jsonrpc import METHOD_NOT_FOUND
 from ..protocol.limits import MAX_ITEMS, MAX_PAGES
+from ..protocol.mirroring import Declaration, InvalidDeclaration, declarations
+from ..protocol.text import one_line
 from ..transports.channel import RequestOptions
 from ..types import Prompt, Resource, ResourceTemplate, Tool, Wire
 from .cache import ListCache, Use
@@ -43,10 +45,14 @@ _STALE_WITH: Final = {"resources": ("resources", "resourceTemplates")}
 
 
 class Lister:
-    """Fetches lists over a connection. `tools` are those of the last list, by name; `complete` if it is not stale."""
+    """Fetches lists over a connection. `tools` are those of the last list, by name; `complete` if it is not stale.
+
+    `mirrored` are those of them that want some of their arguments repeated in headers.
+    """
 
     def __init__(self, connection: Connection, cache: ListCache) -> None:
         self.tools: dict[str, Tool] = {}
+        self.mirrored: dict[str, tuple[Declaration, ...]] = {}
         self.complete = False
         self._connection = connection
         self._cache = cache
@@ -66,6 +72,8 @@ class Lister:
         if of.capability in session.agreement.server.capabilities:
             raw, hint = await self._pages(of, deadline)
             items = tuple(of.parse(item) for item in raw)
+            if session.mirrors and of.key == TOOLS.key:
+                items = tuple(item for item in items if isinstance(item, Tool) and self._mirrors(item))
         if self._changes[of.capability] != changes:
             return list(items)  # it changed while we asked: this is what the server said, and nothing to keep
         self._cache.put(of.key, items, hint, clock())
@@ -73,6 +81,18 @@ class Lister:
             self.tools = {tool.name: tool for tool in items if isinstance(tool, Tool)}
             self.complete = True
         return list(items)
+
+    def _mirrors(self, tool: Tool) -> bool:
+        """Learn which headers the tool wants; one that cannot say so properly cannot be called over HTTP."""
+        try:
+            declared = declarations(tool.input_schema)
+        except InvalidDeclaration as exc:
+            log.warning("%s: the tool %s is left out: %s", self._connection.name, one_line(tool.name), exc)
+            return False
+        self.mirrored.pop(tool.name, None)
+        if declared:
+            self.mirrored[tool.name] = declared
+        return True
 
     async def known(self, deadline: float | None) -> None:
         """Make sure that there is a list of tools; all who need one share the asking."""

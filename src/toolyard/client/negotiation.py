@@ -88,11 +88,15 @@ async def _whichever_answers(discovery: asyncio.Task[Agreement], handshake: asyn
 
 
 async def _dismiss(task: asyncio.Task[Agreement]) -> None:
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:  # the loop was left with us in it: nothing can be awaited any more
+        return
     task.cancel()
     await asyncio.gather(task, return_exceptions=True)
 
 
-async def _discover(channel: Channel, identity: Identity, version: str) -> Agreement:
+async def _discover(channel: Channel, identity: Identity, version: str, *, again: bool = False) -> Agreement:
     mark = stamp(version, identity.info, identity.capabilities, identity.log_level)
     try:
         answer = await channel.request("server/discover", with_meta(None, mark), options=RequestOptions())
@@ -106,10 +110,11 @@ async def _discover(channel: Channel, identity: Identity, version: str) -> Agree
         supported = exc.data.get("supported") if isinstance(exc.data, dict) else None
         offered = supported if isinstance(supported, list) else []
         chosen = eras.choose(offered)
-        if chosen is None or chosen == version:
+        # Asked for with the very version that it offers, a server in the middle of an update may know better now.
+        if chosen is None or again:
             raise _no_common_version(offered, exc) from exc
         if chosen in eras.MODERN_VERSIONS:
-            return await _discover(channel, identity, chosen)
+            return await _discover(channel, identity, chosen, again=True)
         answer = {}
     if chosen is None:
         raise _no_common_version(offered)

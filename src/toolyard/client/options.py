@@ -70,6 +70,8 @@ class ClientOptions(TypedDict, total=False):
     """Hears the progress of every call that has no `on_progress` of its own."""
     stderr_handler: Callable[[str], Any] | None
     """Hears every line that a local server writes to stderr."""
+    auth: Any
+    """Authorises requests over HTTP: anything shaped like `httpx.Auth`, such as the OAuth providers of the mcp SDK."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -98,6 +100,7 @@ class Settings:
     log_level: LogLevel | None = None
     progress_handler: ProgressHandler | None = None
     stderr_handler: Callable[[str], Any] | None = None
+    auth: Any = None
 
     @property
     def wanted_log_level(self) -> LogLevel | None:
@@ -121,6 +124,8 @@ def resolve(config: object, name: str, given: ClientOptions) -> Settings:
     asked = known if isinstance(config, StdioServer | HttpServer | SseServer) else []
     chosen = {key: getattr(config, key) for key in asked if getattr(config, key, UNSET) is not UNSET}
     options = {**chosen, **given}
+    if options.get("auth") is not None and not isinstance(config, HttpServer | SseServer):
+        raise ConfigError("auth: only a server behind a URL is authorised with", key="auth", expected="an HttpServer")
     if options.get("name") is None:
         options["name"] = name
     return Settings(**options)
@@ -135,6 +140,12 @@ def checked_timeout(key: str, timeout: float | None) -> float | None:
 def _handler(key: str, value: Any) -> Any:
     if value is not None and not callable(value):
         raise wrong(key, "a function, or None", value)
+    return value
+
+
+def _auth(key: str, value: Any) -> Any:
+    if value is not None and not callable(getattr(value, "async_auth_flow", None)):
+        raise wrong(key, "an httpx.Auth-shaped object, with async_auth_flow(request)", value)
     return value
 
 
@@ -181,5 +192,6 @@ _CHECKS: Final[dict[str, Callable[[str, Any], Any]]] = {
     "log_level": _log_level,
     "progress_handler": _handler,
     "stderr_handler": _handler,
+    "auth": _auth,
 }
 """What a config may say is checked here as it is there."""

@@ -45,6 +45,7 @@ class Session:
         self.agreement: Agreement
         self.ended: asyncio.Future[Exception] = asyncio.get_running_loop().create_future()
         self.takes_requests = True
+        self.mirrors = False
         self.began = asyncio.get_running_loop().time()
         self._handlers = handlers
         self._observer = observer
@@ -55,6 +56,7 @@ class Session:
         """The server answered."""
         self.agreement = agreement
         self.takes_requests = agreement.era.server_asks
+        self.mirrors = agreement.stamp is not None and self.channel.over_http
         self.beside(self._observer.on_connected(self))
 
     def beside(self, work: Coroutine[Any, Any, None]) -> None:

@@ -11,10 +11,10 @@ from ..types import State, Status
 TRANSITIONS: Final[dict[State, frozenset[State]]] = {
     State.DISCONNECTED: frozenset({State.CONNECTING, State.DISABLED}),
     State.CONNECTING: frozenset({State.CONNECTED, State.FAILED, State.NEEDS_AUTH, State.DISCONNECTED}),
-    State.CONNECTED: frozenset({State.DEGRADED, State.CONNECTING, State.DISCONNECTED}),
-    State.DEGRADED: frozenset({State.CONNECTED, State.CONNECTING, State.DISCONNECTED}),
+    State.CONNECTED: frozenset({State.DEGRADED, State.NEEDS_AUTH, State.CONNECTING, State.DISCONNECTED}),
+    State.DEGRADED: frozenset({State.CONNECTED, State.NEEDS_AUTH, State.CONNECTING, State.DISCONNECTED}),
     State.FAILED: frozenset({State.CONNECTING, State.DISCONNECTED}),
-    State.NEEDS_AUTH: frozenset({State.CONNECTING, State.DISCONNECTED}),
+    State.NEEDS_AUTH: frozenset({State.CONNECTED, State.DEGRADED, State.CONNECTING, State.DISCONNECTED}),
     State.DISABLED: frozenset({State.DISCONNECTED}),
 }
 """From each state, those that can follow."""

@@ -11,7 +11,7 @@ import contextlib
 import logging
 from collections import Counter, deque
 from collections.abc import Awaitable, Callable
-from typing import Final, Literal
+from typing import Any, Final, Literal
 
 from ..errors import ConnectionLost, RemoteError, ToolyardError, UsageError
 from ..protocol import jsonrpc
@@ -32,7 +32,8 @@ LISTS: Final[dict[str, ListKind]] = {
 }
 BACKLOG: Final = 10_000
 RELISTEN: Final = 1.0
-"""Seconds before a stream that the server ended is opened again."""
+"""Seconds before a stream that ended is opened again; doubled each time in vain."""
+LONGEST_RELISTEN: Final = 30.0
 
 
 class Changes:
@@ -94,7 +95,7 @@ class _Listening:
     def __init__(self, wishes: Wire) -> None:
         self.wishes = wishes
         self.id: int | None = None
-        self.acknowledged = asyncio.Event()
+        self.acknowledged: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self.task: asyncio.Task[Wire]
 
     def note_id(self, id: int) -> None:
@@ -221,16 +222,28 @@ class Subscriptions:
                 before.task.cancel()
 
     async def _keep(self, session: Session, listening: _Listening) -> None:
-        """A server may end a stream in good order: then listen again, and tell what may have been missed."""
-        try:
-            with contextlib.suppress(RemoteError):  # after an acknowledgement, a way to end it like any other
-                await listening.task
-            await asyncio.sleep(RELISTEN)
-            if self._current is listening and not session.ended.done():
+        """While the session lives, a stream that ended is opened again, and then it is told what may have been missed.
+
+        A server may end one in good order; over HTTP it can break without the session.
+        """
+        with contextlib.suppress(ToolyardError):
+            await listening.task
+        delay = RELISTEN
+        while True:
+            await asyncio.sleep(delay)
+            if self._current is not listening or session.ended.done():
+                return
+            try:
                 await self._listen(session)
+            except RemoteError as exc:
+                log.warning("%s: the server refuses subscriptions/listen now: %s", self._connection.name, exc)
+                return
+            except ToolyardError as exc:
+                log.debug("%s: subscriptions/listen: %s", self._connection.name, exc)
+                delay = min(2 * delay, LONGEST_RELISTEN)
+            else:
                 self._tell_all()
-        except ToolyardError as exc:
-            log.debug("%s: subscriptions/listen ended: %s", self._connection.name, exc)
+                return
 
     def _wishes(self, session: Session) -> Wire:
         declared = session.agreement.server.capabilities
@@ -249,20 +262,17 @@ class Subscriptions:
         options = RequestOptions(on_id=listening.note_id)
         listening.task = asyncio.create_task(session.channel.request("subscriptions/listen", params, options=options))
         listening.task.add_done_callback(_look_at)
-        acknowledged = asyncio.create_task(listening.acknowledged.wait())
         try:
-            await asyncio.wait(
-                [listening.task, acknowledged], timeout=self._timeout, return_when=asyncio.FIRST_COMPLETED
-            )
-            if not listening.acknowledged.is_set():
+            either: list[asyncio.Future[Any]] = [listening.task, listening.acknowledged]
+            await asyncio.wait(either, timeout=self._timeout, return_when=asyncio.FIRST_COMPLETED)
+            if not listening.acknowledged.done():
                 if listening.task.done():
                     listening.task.result()
                 raise ConnectionLost("the server did not acknowledge subscriptions/listen")
-        except BaseException:
+        except (Exception, asyncio.CancelledError):
             listening.task.cancel()
             raise
         finally:
-            acknowledged.cancel()
             self._opening = None
         session.beside(self._keep(session, listening))
         return listening
@@ -275,7 +285,8 @@ class Subscriptions:
         if stream is not None and jsonrpc.correlate(stream) not in self._streams_open():
             return  # of a stream that was replaced: its successor tells the same
         if method == "notifications/subscriptions/acknowledged" and self._opening is not None:
-            self._opening.acknowledged.set()
+            if not self._opening.acknowledged.done():
+                self._opening.acknowledged.set_result(None)
         elif method in LISTS:
             self.tell(Change(LISTS[method]))
         elif method == "notifications/resources/updated" and isinstance(params.get("uri"), str):

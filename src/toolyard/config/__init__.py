@@ -5,7 +5,7 @@ user info and query values of URLs. Command-line arguments are shown; every proc
 secret belongs into `env`.
 """
 
-from .checks import CHECKS, HeaderValue, Timeout, wrong
+from .checks import CHECKS, HeaderValue, Timeout, check_header, wrong
 from .masks import MASK, MaskedMapping, mask_urls
 from .servers import (
     HttpServer,
@@ -28,6 +28,7 @@ __all__ = [
     "StdioServer",
     "Timeout",
     "TransportType",
+    "check_header",
     "mask_urls",
     "server_from_dict",
     "server_from_json",

@@ -69,13 +69,14 @@ def _env_value(key: str, value: Any) -> None:
 
 def _headers(key: str, value: Any) -> MaskedMapping[HeaderValue] | None:
     expected = "a mapping of header names to strings or functions that give one"
-    return _masked(key, value, expected, lambda name: bool(_HEADER_NAME.fullmatch(name)), _header_value)
+    return _masked(key, value, expected, lambda name: bool(_HEADER_NAME.fullmatch(name)), check_header)
 
 
 _HEADER_NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 
 
-def _header_value(key: str, value: Any) -> None:
+def check_header(key: str, value: Any) -> None:
+    """A header's value, or the function that gives it."""
     if not callable(value) and not (isinstance(value, str) and not re.search(r"[\x00-\x08\x0a-\x1f\x7f]", value)):
         raise wrong(key, "a string without line breaks and control characters, or a function that gives one", value)
 
@@ -204,6 +205,7 @@ CHECKS: dict[str, Callable[[str, Any], Any]] = {
     "client_cert": _client_cert,
     "proxy": _proxy,
     "verify": _flag,
+    "max_connections": _max_in_flight,
     "tool_filter": _tool_filter,
     "cache_tools_list": _flag,
     "connect_timeout": _timeout,

@@ -145,6 +145,8 @@ class _WebServer(_Server):
     """What HTTP and SSE have in common. A header's value may be a function, sync or async: it is asked at each request.
 
     `ca`: a PEM file of the authorities to believe. `client_cert`: a PEM file, or a pair of certificate and key.
+    `proxy`: its URL; without it the environment's `HTTPS_PROXY`, `HTTP_PROXY` and `NO_PROXY` hold.
+    `max_connections`: calls that have a connection at the same time; the others wait for one.
     """
 
     url: str
@@ -153,6 +155,7 @@ class _WebServer(_Server):
     client_cert: str | tuple[str, str] | None = field(default=None, kw_only=True)
     proxy: str | None = field(default=None, kw_only=True)
     verify: bool = field(default=True, kw_only=True)
+    max_connections: int | None = field(default=100, kw_only=True)
 
 
 @dataclass(frozen=True, repr=False)

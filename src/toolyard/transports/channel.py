@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol, runtime_checkable
@@ -22,6 +22,8 @@ class RequestOptions(NamedTuple):
     on_progress: ProgressHandler | None = None
     on_id: Callable[[int], None] | None = None
     """Told the request's id before it is sent."""
+    headers: Mapping[str, str] | None = None
+    """What of the request is repeated in HTTP headers; other ways have none."""
 
 
 PLAIN = RequestOptions()
@@ -66,6 +68,11 @@ class Inbound(Protocol):
 
 class Channel(Protocol):
     """A way to one server, open until it is closed or its `Inbound` is told `on_closed`."""
+
+    @property
+    def over_http(self) -> bool:
+        """Whether each request is an exchange of its own: with headers, and with a failure of its own."""
+        ...
 
     async def open(self, inbound: Inbound) -> None:
         """Make the connection; raises `ConnectError`. A channel is opened once."""

@@ -19,8 +19,8 @@ log = logging.getLogger("toolyard.transports")
 # `exec 3<&0 ... <&3`: a shell gives its background jobs /dev/null for stdin unless told otherwise.
 _SCRIPT: Final = """
 exec 3<&0
+trap '' INT TERM HUP QUIT
 (
-  trap '' INT TERM HUP QUIT
   groups=
   while read -r verb group; do
     case $verb in
@@ -94,6 +94,9 @@ class Guard:
                 start_new_session=True,
                 check=True,
             )
+        except BaseException:
+            os.close(ours)
+            raise
         finally:
             os.close(theirs)
         return ours

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping
+from dataclasses import fields
 from typing import Any, cast
 
 from ..config import HttpServer, ServerConfig, SseServer, StdioServer
-from ..errors import ConfigError, ConnectError
+from ..errors import ConfigError
 from .channel import Channel, ChannelSource, Counters
 from .foreign import connector
 from .memory import MessageLink
@@ -47,15 +48,27 @@ def target_of(server: Any) -> Target:
     )
 
 
-def open_channel(target: Target, counters: Counters, on_stderr: Callable[[str], object] | None) -> Channel:
+def open_channel(
+    target: Target, counters: Counters, on_stderr: Callable[[str], object] | None, auth: Any = None
+) -> Channel:
     """A new channel to the target, not open yet."""
     if isinstance(target, StdioServer):
         return StreamChannel(StdioLink(target, on_stderr=on_stderr), counters)
-    if isinstance(target, HttpServer | SseServer):
-        raise ConnectError(
-            f"this version cannot reach {target.transport_type} servers yet; stdio servers and own transports it can",
-            permanent=True,
-        )
+    if isinstance(target, HttpServer):
+        from .http import HttpChannel  # noqa: PLC0415  # its engine takes long to load: only those who need it wait
+
+        return HttpChannel(target, counters, auth)
+    if isinstance(target, SseServer):
+        from .sse import SseLink  # noqa: PLC0415  # the same
+
+        return StreamChannel(SseLink(target, auth), counters)
     if isinstance(target, ChannelSource):
         return target.make_channel()
     return StreamChannel(MessageLink(connector(target)), counters)
+
+
+def older_way(target: Target) -> SseServer | None:
+    """The same server, if it should turn out to speak only HTTP+SSE."""
+    if not isinstance(target, HttpServer) or not target.streamable:
+        return None
+    return SseServer(**{f.name: getattr(target, f.name) for f in fields(SseServer)})

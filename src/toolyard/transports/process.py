@@ -78,9 +78,6 @@ class ServerProcess:
         self._loop = asyncio.get_running_loop()
         self._exited = asyncio.Event()
         self._pidfd: int | None = None
-        _living.add(self)
-        guard.watch(self.pid)
-        self._watch_exit()
 
     @classmethod
     def spawn(
@@ -113,16 +110,16 @@ class ServerProcess:
         for pipe in (popen.stdin, popen.stdout, popen.stderr):
             if pipe is not None:
                 os.set_blocking(pipe.fileno(), False)
+        process = cls(popen, on_exit)
         try:
-            return cls(popen, on_exit)
-        except BaseException:
-            with contextlib.suppress(ProcessLookupError):
-                os.killpg(popen.pid, signal.SIGKILL)
-            popen.wait()
-            for pipe in (popen.stdin, popen.stdout, popen.stderr):
-                if pipe is not None:
-                    pipe.close()
+            _living.add(process)
+            guard.watch(process.pid)
+            process._watch_exit()
+        except BaseException:  # a signal may come at any moment
+            process.kill()
+            process.release()
             raise
+        return process
 
     # ---- how it ends by itself -------------------------------------------------------------------------------
 

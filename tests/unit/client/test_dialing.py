@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 import toolyard as ty
 from tests.unit.kit import HANDSHAKE, MODERN, SILENCE, PlayedServer, eventually
+from tests.unit.transports.children import server as process
 from toolyard.errors import ConfigError, ConnectError
 from toolyard.transports.memory import MemoryStream
 
@@ -85,6 +87,32 @@ async def test_a_transport_that_dies_of_the_probe_is_opened_again_in_the_old_way
         assert client.server_info is not None
         assert client.server_info.protocol_version == "2025-11-25"
     assert server.connections == 2
+
+
+DIES_OF_THE_PROBE = """
+import json, sys
+for line in sys.stdin:
+    message = json.loads(line)
+    if message["method"] == "server/discover":
+        sys.exit("ExpectedInitializeRequest")
+    if message["method"] == "initialize":
+        info = {"protocolVersion": "2025-11-25", "capabilities": {}, "serverInfo": {"name": "strict", "version": "1"}}
+        print(json.dumps({"jsonrpc": "2.0", "id": message["id"], "result": info}), flush=True)
+"""
+
+
+async def test_a_process_that_dies_of_the_probe_is_asked_in_the_older_way() -> None:
+    async with ty.Client(process(DIES_OF_THE_PROBE)) as client:
+        assert client.server_info is not None
+        assert client.server_info.name == "strict"
+
+
+async def test_a_process_that_dies_without_hearing_us_is_started_once(tmp_path: Path) -> None:
+    starts = tmp_path / "starts"
+    with pytest.raises(ty.StartError) as told:
+        await ty.Client(process(f"open({str(starts)!r}, 'a').write('x'); raise SystemExit(3)")).connect()
+    assert (told.value.exit_code, told.value.heard) == (3, False)
+    assert starts.read_text() == "x"
 
 
 @pytest.mark.parametrize("made", [None, 7, (1, 2)])

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import asyncio
 
+import pytest
+
 import toolyard as ty
-from tests.unit.kit import eventually
+from tests.unit.kit import HANDSHAKE, PlayedServer, eventually, turns
+from toolyard.protocol import jsonrpc
 
 FAST = ty.ReconnectPolicy(base_delay=0.001, max_delay=0.5, max_retries=3, jitter_factor=0.0)
 
@@ -31,17 +34,12 @@ class Mayfly:
             except EOFError:
                 return
             if message["method"] == "initialize":
-                info = {
-                    "protocolVersion": "2025-11-25",
-                    "capabilities": {},
-                    "serverInfo": {"name": "m", "version": "1"},
-                }
-                await stream.send({"jsonrpc": "2.0", "id": message["id"], "result": info})
+                await stream.send(jsonrpc.result(message["id"], HANDSHAKE))
                 if not stays:
                     await stream.close()
                     return
             elif "id" in message:
-                await stream.send({"jsonrpc": "2.0", "id": message["id"], "result": {}})
+                await stream.send(jsonrpc.result(message["id"], {}))
 
 
 async def test_a_server_that_shakes_hands_and_dies_again_and_again_is_given_up() -> None:
@@ -66,3 +64,69 @@ async def test_a_server_that_dies_of_its_first_lives_and_then_answers_is_there_a
         assert client.status.state is ty.State.CONNECTED
     finally:
         await client.close()
+
+
+class Lingering(PlayedServer):
+    """Its stream takes its time to close."""
+
+    def __init__(self) -> None:
+        super().__init__(initialize=HANDSHAKE)
+        self.closing, self.closed = asyncio.Event(), asyncio.Event()
+
+    def __call__(self) -> ty.MemoryStream:
+        stream = super().__call__()
+        close = stream.close
+
+        async def late() -> None:
+            self.closing.set()
+            await self.closed.wait()
+            await close()
+
+        stream.close = late  # type: ignore[method-assign]
+        return stream
+
+
+async def test_a_call_during_a_disconnect_connects_again() -> None:
+    server = Lingering()
+    client = await ty.Client(server, mode="legacy").connect()
+    try:
+        leaving = asyncio.create_task(client.disconnect())
+        await server.closing.wait()
+        again = asyncio.create_task(client.connect())
+        await turns()
+        assert not again.done(), "two connections at once would be two servers"
+        server.closed.set()
+        await again
+        assert client.connected
+        await leaving
+    finally:
+        await client.close()
+
+
+async def test_a_call_whose_deadline_passes_during_a_disconnect_was_not_sent() -> None:
+    server = Lingering()
+    client = await ty.Client(server, mode="legacy").connect()
+    leaving = asyncio.create_task(client.disconnect())
+    await server.closing.wait()
+    with pytest.raises(ty.CallTimeout, match="nothing was sent"):
+        await client.ping(timeout=0.01)
+    server.closed.set()
+    await leaving
+    await client.close()
+
+
+@pytest.mark.parametrize("leave", ["close", "disconnect"])
+async def test_another_event_loop_may_not_take_the_connection_away(leave: str) -> None:
+    server = PlayedServer(initialize=HANDSHAKE, ping={})
+    async with ty.Client(server, mode="legacy") as client:
+
+        def elsewhere() -> None:
+            with pytest.raises(ty.UsageError, match="another event loop"):
+                asyncio.run(getattr(client, leave)())
+
+        await asyncio.wait_for(asyncio.to_thread(elsewhere), 10)
+        assert client.connected
+        await client.ping()
+        await client.disconnect()
+        await client.ping()
+        assert len(server.named("initialize")) == 2, "what was refused has not closed it either"

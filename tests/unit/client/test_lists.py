@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 import toolyard as ty
-from tests.unit.kit import HANDSHAKE, SILENCE, PlayedServer
+from tests.unit.kit import HANDSHAKE, SILENCE, PlayedServer, eventually
 from toolyard.errors import ProtocolError, RemoteError
 from toolyard.protocol import jsonrpc
 from toolyard.protocol.limits import MAX_ITEMS, MAX_PAGES
@@ -134,6 +134,22 @@ async def test_many_calls_that_need_the_list_ask_for_it_once() -> None:
     async with client:
         await asyncio.gather(*(client.call_tool("a") for _ in range(20)))
     assert len(server.named("tools/list")) == 1
+
+
+async def test_who_waits_for_the_list_that_another_call_asked_for_does_so_within_its_own_deadline() -> None:
+    server = played(tools__list=SILENCE, tools__call={"content": []})
+    async with ty.Client(server, mode="legacy", tool_filter=lambda tool: True) as client, asyncio.timeout(10):
+        patient = asyncio.create_task(client.call_tool("a", timeout=None))
+        await eventually(lambda: server.named("tools/list"))
+        with pytest.raises(ty.CallTimeout, match="nothing was sent") as caught:
+            await client.call_tool("a", timeout=0.01)
+        assert not caught.value.sent
+        assert not patient.done()
+        assert len(server.named("tools/list")) == 1
+        patient.cancel()
+        await asyncio.wait([patient])
+        server.answers["tools/list"] = {"tools": [{"name": "a"}]}
+        await client.call_tool("a")  # who gave up keeps nobody waiting
 
 
 async def test_one_deadline_holds_for_all_pages() -> None:

@@ -126,7 +126,6 @@ async def test_another_modern_version_is_asked_for_again(monkeypatch: pytest.Mon
         unsupported(),
         RemoteError(-32022, "no", None),
         RemoteError(-32022, "no", {"supported": "2026-07-28"}),
-        unsupported("2026-07-28"),
         {**MODERN, "supportedVersions": ["2099-01-01"]},
         {**MODERN, "supportedVersions": []},
     ],
@@ -135,7 +134,6 @@ async def test_another_modern_version_is_asked_for_again(monkeypatch: pytest.Mon
         "none",
         "no data",
         "no list",
-        "the very one that it refused",
         "other in a result",
         "none in a result",
     ],
@@ -146,6 +144,14 @@ async def test_without_a_common_version_the_attempt_ends_for_good_and_does_not_g
         await agree(server)
     assert caught.value.permanent
     assert server.methods == ["server/discover"]
+
+
+async def test_a_server_that_offers_the_very_version_that_it_refused_is_asked_once_more_and_no_more() -> None:
+    server = PlayedServer(server__discover=unsupported("2026-07-28"))
+    with pytest.raises(ConnectError) as caught:
+        await agree(server)
+    assert caught.value.permanent
+    assert server.methods == ["server/discover", "server/discover"]
 
 
 # ---- modes and memory ----------------------------------------------------------------------------------------

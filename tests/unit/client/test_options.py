@@ -151,11 +151,12 @@ def test_a_wrong_value_is_told_with_its_option_and_what_was_expected(option: str
 
 
 @pytest.mark.parametrize("timeout", [0, -1, "5", True, math.nan])
-async def test_the_timeout_of_one_call_is_checked_too(timeout: Any) -> None:
+async def test_the_timeouts_of_one_call_are_checked_too(timeout: Any) -> None:
     async with ty.Client(PlayedServer(initialize=HANDSHAKE, tools__call={"content": []}), mode="legacy") as client:
         for option in ("timeout", "idle_timeout"):
-            with pytest.raises(ConfigError, match=option):
-                await client.call_tool("x", **{option: timeout})
+            for call in (client.call_tool, client.request):
+                with pytest.raises(ConfigError, match=option):
+                    await call("x", **{option: timeout})
 
 
 class Transport:

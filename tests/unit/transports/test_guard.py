@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
+import resource
 import signal
 import subprocess
 import sys
@@ -15,6 +17,7 @@ import pytest
 
 from tests.unit.kit import eventually
 from tests.unit.transports.children import alive, run_program
+from toolyard.transports import guard as guarding
 from toolyard.transports.guard import Guard
 
 # A program with two servers: one that was let go, and one that ignores SIGTERM and has a child of its own.
@@ -160,6 +163,67 @@ async def test_a_guard_that_somebody_ended_is_replaced_and_knows_all(bystanders:
     guard.watch(second.pid)
     os.close(pipe_of(guard))
     await eventually(lambda: first.gone() and second.gone())
+
+
+@needs_proc
+async def test_to_a_guard_that_somebody_ended_nothing_need_be_told(bystanders: list[Bystander]) -> None:
+    first, second = bystanders
+    guard = Guard()
+    guard.watch(first.pid)
+    made = guard_at(os.fstat(pipe_of(guard)).st_ino)
+    os.kill(made, signal.SIGKILL)
+    await eventually(lambda: not alive(made))
+    guard.forget(first.pid)
+    guard.watch(second.pid)
+    os.close(pipe_of(guard))
+    await eventually(second.gone)
+    assert not first.gone(), "it was forgotten, and its successor was not told of it"
+
+
+@contextlib.contextmanager
+def no_more_descriptors() -> Iterator[None]:
+    """Every open file is one too many; those that are open stay so."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (0, hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+
+
+@contextlib.contextmanager
+def no_shell() -> Iterator[None]:
+    """A shell that fails: the start is an error of `subprocess`, not of the system."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(guarding, "_SCRIPT", "exit 3")
+        yield
+
+
+@pytest.mark.parametrize("without", [no_more_descriptors, no_shell])
+async def test_a_guard_that_cannot_start_is_told_costs_nothing_and_is_tried_again_with_the_next_server(
+    without: Any, bystanders: list[Bystander], caplog: pytest.LogCaptureFixture
+) -> None:
+    first, second = bystanders
+    guard, descriptors = Guard(), len(os.listdir("/dev/fd"))
+    with without():
+        guard.watch(first.pid)
+    assert "if this process is killed, its servers live on" in caplog.text
+    assert len(os.listdir("/dev/fd")) == descriptors
+    guard.watch(second.pid)
+    os.close(pipe_of(guard))
+    await eventually(lambda: first.gone() and second.gone())
+
+
+async def test_what_no_guard_was_told_of_can_be_forgotten(bystanders: list[Bystander]) -> None:
+    first, second = bystanders
+    guard = Guard()
+    with no_shell():
+        guard.watch(first.pid)
+        guard.forget(first.pid)
+    guard.watch(second.pid)
+    os.close(pipe_of(guard))
+    await eventually(second.gone)
+    assert not first.gone()
 
 
 async def test_in_a_forked_child_the_guard_is_the_parents(bystanders: list[Bystander]) -> None:

@@ -12,9 +12,10 @@ import toolyard as ty
 from tests.unit.transports.links import Bench
 from toolyard import sync
 from toolyard.config import HttpServer, SseServer, StdioServer
-from toolyard.errors import ConfigError, ConnectError
+from toolyard.errors import ConfigError
 from toolyard.transports.channel import ChannelSource, Counters
-from toolyard.transports.opening import open_channel, target_of
+from toolyard.transports.http import HttpChannel
+from toolyard.transports.opening import older_way, open_channel, target_of
 from toolyard.transports.stream import StreamChannel
 
 CONFIGS = [StdioServer("cat"), HttpServer("https://x.example"), SseServer("https://x.example/sse")]
@@ -102,8 +103,18 @@ def test_a_client_says_the_same_when_it_is_made(client: Any) -> None:
         client({"mcpServers": {}})
 
 
-@pytest.mark.parametrize("config", CONFIGS[1:], ids=lambda config: type(config).__name__)
-def test_a_transport_of_a_later_version_is_told_and_not_tried_again(config: Any) -> None:
-    with pytest.raises(ConnectError, match="cannot reach") as caught:
-        open_channel(config, Counters(), None)
-    assert caught.value.permanent
+@pytest.mark.parametrize("config, kind", [(CONFIGS[1], HttpChannel), (CONFIGS[2], StreamChannel)])
+def test_a_server_behind_a_url_gets_a_channel_over_http(config: Any, kind: type) -> None:
+    assert isinstance(open_channel(config, Counters(), None), kind)
+
+
+def test_the_older_way_to_a_server_keeps_everything_that_was_said_of_it() -> None:
+    given = HttpServer("https://x.example/mcp", headers={"X-Key": "k"}, verify=False, max_retries=7, trusted=True)
+    assert older_way(given) == SseServer(
+        "https://x.example/mcp", headers={"X-Key": "k"}, verify=False, max_retries=7, trusted=True
+    )
+
+
+@pytest.mark.parametrize("config", [HttpServer("https://x.example", streamable=False), CONFIGS[0], CONFIGS[2]])
+def test_others_have_no_older_way(config: Any) -> None:
+    assert older_way(config) is None

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
+import errno
 import os
 import signal
+import threading
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import Any
@@ -16,8 +19,9 @@ from hypothesis import strategies as st
 from tests.unit.kit import eventually
 from tests.unit.transports.children import alive, python
 from toolyard.errors import StartError
+from toolyard.transports import guard as guarding
 from toolyard.transports import process
-from toolyard.transports.guard import guard
+from toolyard.transports.guard import Guard, guard
 from toolyard.transports.process import INHERITED, STDERR_KEPT, ServerProcess, Tail, environment
 
 READY = "import os, signal, sys, time\nprint('ready', flush=True)\n"
@@ -34,6 +38,7 @@ sys.stdin.read()
 """
 
 Spawn = Callable[..., Any]
+WATCHES = ["as it is", "no pidfd", "pidfd refused"]
 
 
 @pytest.fixture
@@ -60,6 +65,19 @@ def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     """Give processes little time, so that the tests need little."""
     for name in ("GRACE", "HURRY", "SWEEP"):
         monkeypatch.setattr(process, name, 0.1)
+
+
+@pytest.fixture(params=WATCHES)
+def watch(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every way to learn of a child's end: some builds of Python have no pidfds, and some kernels refuse them."""
+    if request.param == "no pidfd":
+        monkeypatch.delattr(os, "pidfd_open", raising=False)
+    elif request.param == "pidfd refused":
+
+        def refused(*args: Any) -> int:
+            raise OSError(errno.ENOSYS, "not here")
+
+        monkeypatch.setattr(os, "pidfd_open", refused, raising=False)
 
 
 # ---- environment ---------------------------------------------------------------------------------------------
@@ -142,9 +160,48 @@ async def test_the_path_of_the_config_decides_where_a_command_is_looked_for(tmp_
     assert child.exit_code == 0
 
 
+class Interrupt(BaseException):
+    """As KeyboardInterrupt is."""
+
+
+class Interrupted(Guard):
+    """The signal comes when the guard has just been told of the child."""
+
+    def watch(self, group: int) -> None:
+        super().watch(group)
+        self.told = group
+        raise Interrupt
+
+
+async def test_a_start_that_is_interrupted_leaves_nothing_behind(monkeypatch: pytest.MonkeyPatch) -> None:
+    mine, living, descriptors = Interrupted(), set(process._living), len(os.listdir("/dev/fd"))
+    monkeypatch.setattr(process, "guard", mine)
+    with pytest.raises(Interrupt):
+        ServerProcess.spawn("sleep", ["1000"], env=None, cwd=None, on_exit=lambda: None)
+    groups = set(mine._groups)
+    mine.forsake()
+    assert not psutil.pid_exists(mine.told)
+    assert len(os.listdir("/dev/fd")) <= descriptors
+    assert process._living == living
+    assert groups == set(), "the number of its group may soon be somebody else's"
+
+
+async def test_without_a_guard_a_server_starts_and_ends_as_ever(
+    spawn: Spawn, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(process, "guard", Guard())
+    monkeypatch.setattr(guarding, "_SCRIPT", "exit 3")
+    child = await spawn(POLITE)
+    assert "no guard" in caplog.text
+    await child.stop()
+    child.release()
+    assert child.exit_code == 0
+
+
 # ---- how it ends ---------------------------------------------------------------------------------------------
 
 
+@pytest.mark.usefixtures("watch")
 @pytest.mark.parametrize("code, status", [("sys.exit(3)", 3), ("os.kill(os.getpid(), 9)", -9)])
 async def test_its_own_end_is_told_once_with_the_exit_code(spawn: Spawn, code: str, status: int) -> None:
     told: list[int] = []
@@ -155,7 +212,35 @@ async def test_its_own_end_is_told_once_with_the_exit_code(spawn: Spawn, code: s
     assert told == [1]
 
 
-@pytest.mark.usefixtures("impatient")
+@pytest.mark.usefixtures("watch")
+async def test_a_program_that_ignores_the_ends_of_its_children_learns_of_this_one(spawn: Spawn) -> None:
+    """The kernel then keeps no exit code, and waiting for the child is an error."""
+    told: list[int] = []
+    before = signal.signal(signal.SIGCHLD, signal.SIG_IGN)
+    try:
+        child = await spawn(READY + "sys.exit(3)", on_exit=lambda: told.append(1))
+        await eventually(lambda: told)
+        await child.stop()
+    finally:
+        signal.signal(signal.SIGCHLD, before)
+    assert told == [1]
+
+
+@pytest.mark.usefixtures("watch")
+@pytest.mark.parametrize("watch", WATCHES[1:], indirect=True)
+def test_a_child_that_outlives_the_event_loop_is_nobodys_trouble_when_it_ends() -> None:
+    async def start() -> ServerProcess:
+        return ServerProcess.spawn("cat", [], env=None, cwd=None, on_exit=lambda: None)
+
+    child = asyncio.run(start())
+    (waiting,) = (thread for thread in threading.enumerate() if thread.name == f"toolyard-wait-{child.pid}")
+    child.kill()
+    waiting.join(10)  # if it raises, pytest says so
+    child.release()
+    assert child not in process._living
+
+
+@pytest.mark.usefixtures("impatient", "watch")
 @pytest.mark.parametrize(
     "code, status",
     [(POLITE, 0), (DEAF, -signal.SIGTERM), (STUBBORN, -signal.SIGKILL)],

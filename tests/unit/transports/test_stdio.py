@@ -13,6 +13,7 @@ import pytest
 
 from tests.unit.kit import eventually, turns
 from tests.unit.transports.children import ECHO, Gate, Linked, alive, server
+from toolyard.config import MASK
 from toolyard.errors import StartError, UsageError
 from toolyard.protocol.limits import MAX_MESSAGE
 from toolyard.transports import process, stdio
@@ -195,6 +196,19 @@ async def test_what_was_said_before_the_end_is_heard_before_the_end_is_told() ->
         assert isinstance(error, StartError)
         assert (error.exit_code, error.stderr) == (3, "my last words\n")
         assert "exit code 3; stderr: my last words" in str(error)
+
+
+async def test_secrets_stay_secret_in_banners_in_last_words_and_inside_of_each_other() -> None:
+    env = {"DB_USER": "admin", "DB_URL": "postgres://admin:s3cret@host", "KEY": "line-one-9f\nline-two-9f"}
+    code = "import os, sys; print(os.environ['DB_URL'], flush=True); sys.exit(os.environ['DB_URL'] + os.environ['KEY'])"
+    async with Linked(server(code, env=env)) as linked:
+        await eventually(lambda: linked.taker.lost)
+        ((garbage, _),) = linked.taker.garbage
+        (lost,) = linked.taker.lost
+        assert isinstance(lost, StartError)
+        shown = f"{garbage.sample} {lost} {lost.stderr}"
+        assert shown.count(MASK) >= 3
+        assert not any(part in shown for part in ("s3cret", "admin", "line-one-9f", "line-two-9f"))
 
 
 @pytest.mark.parametrize(

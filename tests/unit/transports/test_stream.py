@@ -108,6 +108,12 @@ async def test_an_answer_of_a_wrong_shape_fails_its_own_call_alone(bench: Bench,
     await sound
 
 
+async def test_an_error_of_null_beside_a_result_is_a_result(bench: Bench) -> None:
+    task = await bench.ask()
+    bench.receive({"jsonrpc": "2.0", "id": 1, "error": None, "result": {"a": 1}})
+    assert await task == {"a": 1}
+
+
 async def test_a_broken_line_fails_the_call_whose_id_can_be_read(bench: Bench) -> None:
     broken, sound = await bench.ask(), await bench.ask()
     bench.link.receiver.on_garbage(ProtocolError("not JSON"), b'{"jsonrpc":"2.0","id":1,"result":{"x":\xff')

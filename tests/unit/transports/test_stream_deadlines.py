@@ -105,6 +105,13 @@ async def test_each_progress_begins_the_idle_time_anew(bench: Bench, clock: Cloc
         await task
 
 
+async def test_an_idle_time_out_lets_the_peer_report_progress(bench: Bench) -> None:
+    task = await bench.ask(idle_timeout=10)
+    assert bench.link.handed_over[0]["params"] == {"_meta": {"progressToken": 1}}
+    bench.answer(1)
+    await task
+
+
 async def test_progress_does_not_move_the_deadline(bench: Bench, clock: Clock) -> None:
     task = await bench.ask(idle_timeout=10, deadline=clock.now() + 15)
     await clock.advance(9)

@@ -89,7 +89,7 @@ async def test_an_answer_that_cannot_be_written_becomes_an_error_answer(bench: B
     await turns()
     (reply,) = bench.link.replies()
     assert (reply["id"], "error" in reply) == (1, True)
-    assert bench.channel._asked == {}
+    assert bench.channel._inbox._asked == {}
 
 
 async def test_requests_are_worked_on_at_the_same_time_and_answered_as_they_end(bench: Bench) -> None:
@@ -167,7 +167,7 @@ async def test_a_handler_that_is_cancelled_by_itself_is_an_error_answer_and_free
     bench.inbound.answer = unlucky
     ask_us(bench, 7)
     await turns()
-    assert bench.channel._asked == {}
+    assert bench.channel._inbox._asked == {}
     assert [reply["error"]["code"] for reply in bench.link.replies()] == [-32603]
 
 

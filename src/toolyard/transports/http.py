@@ -1,0 +1,387 @@
+"""Streamable HTTP in both eras: each request is an exchange of its own, made by the task that asks.
+
+Handshake era: a session id, a standing GET stream for what the server says of its own accord, and streams that are
+resumed where they broke. Modern era: nothing but requests; closing the answer's stream is how one is cancelled.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Coroutine
+from contextlib import AbstractContextManager, nullcontext
+from typing import TYPE_CHECKING, Any, Final
+
+from ..config import HttpServer
+from ..errors import (
+    CallTimeout,
+    ConnectionLost,
+    OutcomeUnknown,
+    ProtocolError,
+    SessionExpired,
+    ToolyardError,
+    TransportError,
+)
+from ..protocol import jsonrpc
+from ..protocol.eras import NEVER_CANCELLED
+from ..protocol.jsonrpc import Message
+from ..protocol.metadata import PROGRESS_TOKEN, PROTOCOL_VERSION, with_meta
+from ..protocol.mirroring import header_value
+from ..protocol.text import one_line
+from ..types import Wire
+from .channel import PLAIN, Counters, Inbound, RequestOptions
+from .events import Events
+from .httpcall import VISIBLE, HttpCall, read_on, session_id
+from .inbox import Inbox
+from .pending import COURTESY, Waiting
+from .standing import TRIES, StandingStream
+from .verdicts import JSON
+from .web import EVENTS, Body, Web
+
+if TYPE_CHECKING:
+    from aiohttp import ClientResponse
+
+log = logging.getLogger("toolyard.transports")
+
+OPENING: Final = 1.0
+"""Seconds that the standing stream may take to open before `initialized` is sent all the same."""
+FAREWELL: Final = 2.0
+"""Seconds for the DELETE that ends a session; a quarter of that in a hurry."""
+LINGER: Final = 5.0
+"""Seconds that calls of an expired session have to hear so themselves."""
+
+ACCEPT: Final = f"{JSON}, {EVENTS}"
+SESSION: Final = "Mcp-Session-Id"
+VERSION: Final = "MCP-Protocol-Version"
+NAMED_BY: Final = {"tools/call": "name", "prompts/get": "name", "resources/read": "uri"}
+"""Methods whose `Mcp-Name` header repeats this parameter."""
+
+
+class HttpChannel:
+    """A `Channel` over HTTP."""
+
+    over_http = True
+
+    def __init__(self, server: HttpServer, counters: Counters | None = None, auth: Any = None) -> None:
+        self.counters = counters or Counters()
+        self._server = server
+        self._auth = auth
+        self._pending: Waiting[HttpCall] = Waiting()
+        self._inbox = Inbox(self.counters, self._pending, self._reply)
+        self._events = Events(self.counters, self._inbox, self._deliver)
+        self._web: Web
+        self._loop: asyncio.AbstractEventLoop
+        self._slots: asyncio.Semaphore | None = None
+        self._last_id = 0
+        self._session: str | None = None
+        self._version: str | None = None
+        self._ended: Exception | None = None
+        self._expired = False
+        self._closed = False
+        self._idle = asyncio.Event()
+        self._errands: set[asyncio.Task[None]] = set()
+        self._standing: StandingStream | None = None
+
+    async def open(self, inbound: Inbound) -> None:
+        """Get ready; the first request connects."""
+        self._inbox.inbound = inbound
+        self._loop = asyncio.get_running_loop()
+        if self._server.max_connections is not None:
+            self._slots = asyncio.Semaphore(self._server.max_connections)
+        self._web = Web(self._server, self._auth, self.hold)
+
+    # ---- requests --------------------------------------------------------------------------------------------
+
+    async def request(self, method: str, params: Wire | None, *, options: RequestOptions = PLAIN) -> Wire:
+        """Post a request and read its one outcome."""
+        if self._ended is not None:
+            raise ConnectionLost(f"the connection is gone: {self._ended}") from self._ended
+        id = self._last_id = self._last_id + 1
+        if options.on_progress is not None or options.idle_timeout is not None:
+            params = with_meta(params, {PROGRESS_TOKEN: id})
+        if options.on_id is not None:
+            options.on_id(id)
+        now = self._loop.time()
+        if options.deadline is not None and options.deadline <= now:
+            raise CallTimeout("the deadline passed before the call could be sent")
+        meta = (params or {}).get("_meta")
+        version = meta.get(PROTOCOL_VERSION) if type(meta) is dict else None
+        body = Body(jsonrpc.encode(jsonrpc.request(id, method, params)))
+        call = HttpCall(id, method, options, body, version is not None)
+        headers = self._modern_headers(version, method, params or {}, options) if version else self._headers(call)
+        if call.idle_timeout is not None:
+            call.idle_until = now + call.idle_timeout
+        if self._pending.holds:
+            call.held_since = now
+        answer = await self._outcome(call, headers)
+        if method == "initialize":
+            said = answer.get("protocolVersion")
+            self._version = said if isinstance(said, str) and VISIBLE.fullmatch(said) else None
+        if call.progress is not None:
+            await call.told()
+        return answer
+
+    async def _outcome(self, call: HttpCall, headers: dict[str, str]) -> Wire:
+        self._pending[call.id] = call
+        try:
+            async with asyncio.timeout_at(None if self._pending.holds else call.due()) as call.scope:
+                call.outcome = jsonrpc.outcome(await self._exchange(call, headers))
+        except ToolyardError as exc:
+            call.outcome = call.outcome or exc
+        except TimeoutError:
+            if call.outcome is None:
+                self._abandon(call, "the deadline passed")
+                call.outcome = call.too_late()
+        except asyncio.CancelledError:
+            self._abandon(call, "the caller was cancelled")
+            raise
+        finally:
+            del self._pending[call.id]
+            if not self._pending:
+                self._idle.set()
+        if isinstance(call.outcome, Exception):
+            raise call.outcome
+        assert call.outcome is not None
+        return call.outcome
+
+    async def _exchange(self, call: HttpCall, headers: dict[str, str]) -> Message:
+        # A listening has no end, and would keep its place from the calls for good.
+        free = self._slots is None or call.method == "subscriptions/listen"
+        async with nullcontext() if free or self._slots is None else self._slots:
+            response = await self._web.send("POST", headers, call.body)
+            try:
+                answer = await self._read(call, response)
+            except BaseException:
+                response.close()
+                raise
+            if answer is None or response.content.at_eof():
+                response.release()
+            else:
+                self._errand(read_on(response))
+        return answer if answer is not None else await self._resumed(call)
+
+    async def _read(self, call: HttpCall, response: ClientResponse) -> Message | None:
+        """The answer; None if its stream ended before it came."""
+        status, kind = response.status, response.content_type
+        if status >= 400:
+            raise await self._refused(response, call.session is not None)
+        if status in (202, 204):
+            raise ProtocolError(f"a request was answered with HTTP {status}, which has no answer in it", status=status)
+        if call.method == "initialize":
+            self._session = session_id(response.headers.get(SESSION))
+        if kind == JSON:
+            return self._own_answer(call, jsonrpc.decode(await self._web.read(response)), response)
+        if kind == EVENTS:
+            return await self._events.follow(self._web.chunks(response), call.place, call.id)
+        text = one_line(await self._web.read(response))
+        raise ProtocolError(
+            f"a request was answered with {one_line(kind) or 'no content type'} (HTTP {status}), "
+            "neither JSON nor an event stream; is this the URL of an MCP server?",
+            status=status,
+            content_type=kind,
+            sample=text,
+        )
+
+    def _own_answer(self, call: HttpCall, said: Any, response: ClientResponse) -> Message:
+        answer: Message | None = None
+        for message in said if type(said) is list else [said]:
+            # An error without an id is about a request that could not be read: this one.
+            if type(message) is dict and "method" not in message and message.get("id") is None and "error" in message:
+                answer = message
+            else:
+                answer = self._events.sort(message, call.id) or answer
+        if answer is None:
+            raise ProtocolError(
+                "the JSON that came is no answer to the request",
+                status=response.status,
+                content_type=response.content_type,
+                sample=one_line(repr(said)[:500]),
+            )
+        return answer
+
+    async def _resumed(self, call: HttpCall) -> Message:
+        """Handshake era: the stream goes on where it broke, on a GET."""
+        lost = "the answer's stream ended without the answer; the call may have been executed"
+        failures = 0
+        if call.modern or call.place.id is None:
+            raise OutcomeUnknown(lost) from call.place.broke
+        while failures < TRIES:
+            await asyncio.sleep(call.place.wait)
+            before = call.place.id
+            try:
+                response = await self._web.send("GET", {**self._headers(call, EVENTS), "Last-Event-ID": before})
+            except TransportError as exc:
+                log.debug("resuming a stream failed: %s", exc)
+                failures += 1
+                continue
+            try:
+                if response.status >= 400:
+                    refused = await self._refused(response, call.session is not None)
+                    if isinstance(refused, SessionExpired):
+                        raise OutcomeUnknown("the session expired while the call ran") from refused
+                if response.status != 200 or response.content_type != EVENTS:
+                    failures += 1
+                    continue
+                answer = await self._events.follow(self._web.chunks(response), call.place, call.id)
+            finally:
+                response.close()
+            if answer is not None:
+                return answer
+            failures = 0 if call.place.id != before else failures + 1
+        raise OutcomeUnknown(f"{lost}; it could not be resumed") from call.place.broke
+
+    def _deliver(self, id: int, message: Message) -> bool:
+        """An answer that came on another stream than its request's own."""
+        call = self._pending.get(id)
+        if call is None:
+            return False
+        call.end(jsonrpc.outcome(message), self._loop.time())
+        return True
+
+    # ---- headers ---------------------------------------------------------------------------------------------
+
+    def _headers(self, call: HttpCall | None = None, accept: str = ACCEPT) -> dict[str, str]:
+        headers = {"Accept": accept}
+        if call is not None and call.method == "initialize":
+            return headers
+        if self._session is not None:
+            headers[SESSION] = self._session
+            if call is not None:
+                call.session = self._session
+        if self._version is not None:
+            headers[VERSION] = self._version
+        return headers
+
+    def _modern_headers(self, version: str, method: str, params: Wire, options: RequestOptions) -> dict[str, str]:
+        headers = {"Accept": ACCEPT, VERSION: version, "Mcp-Method": method}
+        name = params.get(NAMED_BY.get(method, ""))
+        if isinstance(name, str):
+            headers["Mcp-Name"] = header_value(name)
+        if options.headers:
+            headers.update(options.headers)
+        return headers
+
+    # ---- what is not a request -------------------------------------------------------------------------------
+
+    async def notify(self, method: str, params: Wire | None = None) -> None:
+        """Post a notification; only a failed `initialized` is an error, for nothing works without it."""
+        if self._ended is not None:
+            return
+        first = method == "notifications/initialized"
+        if first and self._server.streamable:
+            self._standing = StandingStream(
+                self._web,
+                self._events,
+                headers=lambda: self._headers(accept=EVENTS),
+                refused=lambda response: self._refused(response, self._session is not None),
+                lose=self._lose,
+            )
+            await self._standing.opened(OPENING)
+        try:
+            async with asyncio.timeout(None if first else COURTESY):
+                await self._post(jsonrpc.notification(method, params))
+        except (ToolyardError, TimeoutError) as exc:
+            if first:
+                raise
+            log.debug("%s was not delivered: %s", method, exc)
+
+    async def _post(self, message: Message) -> None:
+        response = await self._web.send("POST", self._headers(), Body(jsonrpc.encode(message)))
+        try:
+            if response.status >= 400:
+                raise await self._refused(response, self._session is not None)
+            await self._web.read(response)
+        finally:
+            response.release()
+
+    def _reply(self, message: Message) -> None:
+        self._errand(self._quietly(message))
+
+    async def _quietly(self, message: Message) -> None:
+        try:
+            async with asyncio.timeout(COURTESY * 6):
+                await self._post(message)
+        except (ToolyardError, TimeoutError) as exc:
+            log.warning("an answer to the server was not delivered: %s", exc)
+
+    def _abandon(self, call: HttpCall, reason: str) -> None:
+        """Handshake era: tell the server; modern era: it sees the stream close."""
+        if not call.modern and call.body.sent and call.method not in NEVER_CANCELLED and self._ended is None:
+            self._errand(self.notify("notifications/cancelled", {"requestId": call.id, "reason": reason}))
+
+    def _errand(self, work: Coroutine[Any, Any, None]) -> None:
+        task = self._loop.create_task(work)
+        self._errands.add(task)
+        task.add_done_callback(self._errands.discard)
+
+    def hold(self) -> AbstractContextManager[None]:
+        """Let no deadline pass."""
+        return self._pending.hold(self._look_again)
+
+    def _look_again(self) -> None:
+        for call in self._pending.values():
+            call.watch(None if self._pending.holds else call.due())
+
+    # ---- the end ---------------------------------------------------------------------------------------------
+
+    async def _refused(self, response: ClientResponse, in_session: bool) -> ToolyardError:
+        """Why. A server that does not know our session any more ends it for all."""
+        error = await self._web.refused(response, in_session=in_session)
+        if isinstance(error, SessionExpired):
+            self._expired = True
+            self._lose(error)
+        return error
+
+    def _lose(self, error: Exception) -> None:
+        if self._ended is None:
+            self._ended = error
+            self._inbox.close()
+            self._inbox.inbound.on_closed(error)
+
+    async def close(self, *, hurry: bool = False) -> None:
+        """End the calls that wait, then the session, then the connections."""
+        if self._closed:
+            return
+        self._closed = True
+        self._ended = self._ended or ConnectionLost("the connection was closed")
+        self._inbox.close()
+        if self._standing is not None:
+            self._standing.stop()
+        if not hasattr(self, "_web"):
+            return
+        try:
+            if self._expired and self._pending:
+                # Each of them is about to hear the same; nobody need be told "perhaps" who can be told "no".
+                self._idle.clear()
+                async with asyncio.timeout(LINGER):
+                    await self._idle.wait()
+        except TimeoutError:
+            log.debug("calls of an expired session were not answered")
+        finally:
+            await self._clear(hurry)
+
+    async def _clear(self, hurry: bool) -> None:
+        try:
+            for call in list(self._pending.values()):
+                if call.body.sent:
+                    failure: ToolyardError = OutcomeUnknown(f"{self._ended}; the call may have been executed")
+                else:
+                    failure = ConnectionLost(f"{self._ended}; the call was never sent")
+                call.end(failure, self._loop.time())
+            if self._errands and not hurry:
+                await asyncio.wait(self._errands, timeout=FAREWELL / 4)
+            await self._say_goodbye(FAREWELL / 4 if hurry else FAREWELL)
+        finally:
+            for task in list(self._errands):
+                task.cancel()
+            await self._web.close()
+
+    async def _say_goodbye(self, seconds: float) -> None:
+        if self._session is None or self._expired:
+            return
+        try:
+            async with asyncio.timeout(seconds):
+                response = await self._web.send("DELETE", self._headers())
+                response.release()
+        except (ToolyardError, TimeoutError) as exc:
+            log.debug("the session could not be ended: %s", exc)

@@ -1,0 +1,87 @@
+"""One request over HTTP while it waits, and what is left to read after its answer."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import re
+from typing import TYPE_CHECKING, Final
+
+from aiohttp import ClientError
+
+from ..errors import CallTimeout, ProtocolError, UnansweredTimeout
+from ..types import Wire
+from .channel import RequestOptions
+from .events import Place
+from .pending import Pending
+from .web import Body
+
+if TYPE_CHECKING:
+    from aiohttp import ClientResponse
+
+log = logging.getLogger("toolyard.transports")
+
+AFTERMATH: Final = 1.0
+"""Seconds to read on after the answer: a stream that ends leaves a connection that can be used again."""
+VISIBLE: Final = re.compile(r"[\x21-\x7e]+")
+
+
+class HttpCall(Pending):
+    """A request that waits. It is ended from elsewhere by an outcome and the end of its time."""
+
+    __slots__ = ("body", "id", "modern", "outcome", "place", "scope", "session")
+
+    def __init__(self, id: int, method: str, options: RequestOptions, body: Body, modern: bool) -> None:
+        super().__init__(method, options)
+        self.id = id
+        self.body = body
+        self.modern = modern
+        self.session: str | None = None
+        self.place = Place()
+        self.outcome: Wire | Exception | None = None
+        self.scope: asyncio.Timeout
+
+    def on_progress(self, params: Wire, now: float) -> None:
+        super().on_progress(params, now)
+        if self.held_since is None:
+            self.watch(self.due())
+
+    def watch(self, until: float | None) -> None:
+        """Its time ends then."""
+        if self.outcome is None and not self.scope.expired():
+            self.scope.reschedule(until)
+
+    def end(self, outcome: Wire | Exception, now: float) -> None:
+        """It came on another way, or never will."""
+        if self.outcome is None and not self.scope.expired():
+            self.outcome = outcome
+            self.scope.reschedule(now)
+
+    def too_late(self) -> CallTimeout:
+        """Its time is over."""
+        if self.body.sent:
+            return UnansweredTimeout(
+                "no answer within the deadline; the call was handed over and may have been executed"
+            )
+        return CallTimeout("the deadline passed before the call could be sent")
+
+
+async def read_on(response: ClientResponse) -> None:
+    """Read what follows the answer, which is nothing but the stream's end."""
+    try:
+        async with asyncio.timeout(AFTERMATH):
+            for _ in range(16):
+                if not await response.content.readany():
+                    response.release()
+                    break
+    except (ClientError, OSError, TimeoutError) as exc:
+        log.debug("a stream did not end after its answer: %r", exc)
+    finally:
+        response.close()
+
+
+def session_id(value: str | None) -> str | None:
+    """The id that a server gave, if it can be sent back."""
+    if value is None or VISIBLE.fullmatch(value):
+        return value
+    raise ProtocolError("the server gave a session id that is not made of visible ASCII characters")

@@ -1,0 +1,168 @@
+"""The link to a server of HTTP+SSE, the first revision's way: one stream in, a POST for each message out."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import TYPE_CHECKING, Any, Final
+from urllib.parse import urljoin
+
+from ..config import HttpServer, SseServer, mask_urls
+from ..errors import ConnectionLost, ProtocolError, ToolyardError
+from ..protocol import jsonrpc
+from ..protocol.eventstream import EventStream, ServerEvent
+from ..protocol.framing import Oversized
+from ..protocol.jsonrpc import Message
+from ..protocol.limits import MAX_MESSAGE
+from ..protocol.text import one_line
+from .reaching import same_origin
+from .stream import Receiver, Ticket
+from .web import EVENTS, Body, Web
+
+if TYPE_CHECKING:
+    from aiohttp import ClientResponse
+
+log = logging.getLogger("toolyard.transports")
+
+FLUSH: Final = 0.5
+"""Seconds that messages under way have when the link is closed."""
+
+
+class _Post(Body):
+    """A message on its way out."""
+
+    __slots__ = ("task",)
+
+    def __init__(self, message: Message) -> None:
+        super().__init__(jsonrpc.encode(message))
+        self.task: asyncio.Task[None] | None = None
+
+
+class SseLink:
+    """Reads the stream in a task of its own; what is sent goes out side by side, but never past a notification."""
+
+    def __init__(self, server: SseServer | HttpServer, auth: Any = None) -> None:
+        self._server = server
+        self._auth = auth
+        self._receiver: Receiver
+        self._web: Web | None = None
+        self._endpoint: asyncio.Future[str]
+        self._reader: asyncio.Task[None] | None = None
+        self._posts: set[asyncio.Task[None]] = set()
+        self._barrier: asyncio.Task[None] | None = None
+
+    async def open(self, receiver: Receiver) -> None:
+        """Open the stream and wait until the server has said where messages go."""
+        self._receiver = receiver
+        self._web = Web(self._server, self._auth, receiver.hold)
+        self._endpoint = asyncio.get_running_loop().create_future()
+        response = await self._web.send("GET", {"Accept": EVENTS})
+        if response.status >= 400:
+            raise await self._web.refused(response)
+        if response.status != 200 or response.content_type != EVENTS:
+            kind = response.content_type
+            response.close()
+            raise ProtocolError(
+                f"the stream was answered with HTTP {response.status} and {one_line(kind)}, not with an event stream",
+                status=response.status,
+                content_type=kind,
+            )
+        self._reader = asyncio.create_task(self._read(self._web, response))
+        await self._endpoint
+
+    # ---- in --------------------------------------------------------------------------------------------------
+
+    async def _read(self, web: Web, response: ClientResponse) -> None:
+        stream = EventStream()
+        error: ToolyardError
+        try:
+            async for chunk in web.chunks(response):
+                for event in stream.feed(chunk):
+                    self._take(event)
+            error = ConnectionLost("the server ended its event stream")
+        except ToolyardError as exc:
+            error = exc
+        finally:
+            response.close()
+        if not self._endpoint.done():
+            self._endpoint.set_exception(error)
+        else:
+            self._receiver.on_lost(error)
+
+    def _take(self, event: ServerEvent | Oversized) -> None:
+        if isinstance(event, Oversized):
+            error = ProtocolError(f"an event above the limit of {MAX_MESSAGE:,} bytes", sample=one_line(event.head))
+            self._receiver.on_garbage(error, event.head)
+        elif event.event == "endpoint":
+            if not self._endpoint.done():
+                self._endpoint.set_result(self._checked(event.data))
+        elif event.event == "message" and event.data:
+            try:
+                message = jsonrpc.decode(event.data)
+            except ProtocolError as exc:
+                self._receiver.on_garbage(exc, event.data[:1024].encode())
+            else:
+                self._receiver.on_message(message)
+
+    def _checked(self, said: str) -> str:
+        """Where messages go: never to another place than the stream's own, whatever the server says."""
+        target = urljoin(self._server.url, said)
+        if not same_origin(self._server.url, target):
+            raise ProtocolError(
+                f"the server wants its messages at {one_line(mask_urls(target))}, which is not where it is itself"
+            )
+        return target
+
+    # ---- out -------------------------------------------------------------------------------------------------
+
+    def send(self, message: Message) -> Ticket:
+        """Post a message."""
+        post = _Post(message)
+        if self._web is not None and not post.withdrawn:
+            task = post.task = asyncio.create_task(self._post(self._web, post, message, self._barrier))
+            self._posts.add(task)
+            task.add_done_callback(self._posts.discard)
+            if "id" not in message:
+                self._barrier = task
+        return post
+
+    async def _post(self, web: Web, post: _Post, message: Message, before: asyncio.Task[None] | None) -> None:
+        if before is not None and not before.done():
+            await asyncio.wait([before])  # `initialized` must not be overtaken
+        try:
+            response = await web.send("POST", {}, post, url=self._endpoint.result())
+            try:
+                if response.status >= 400:
+                    raise await web.refused(response)
+                await web.read(response)
+            finally:
+                response.release()
+        except ToolyardError as exc:
+            if "method" in message and "id" in message:
+                self._receiver.on_refused(message["id"], exc)
+            else:
+                log.warning("a message was not delivered to the server: %s", exc)
+
+    def withdraw(self, ticket: Ticket) -> bool:
+        """Take a message back."""
+        assert isinstance(ticket, _Post)
+        if ticket.sent:
+            return False
+        ticket.withdrawn = True
+        if ticket.task is not None:
+            ticket.task.cancel()
+        return True
+
+    async def close(self, *, hurry: bool) -> None:
+        """Let what is under way arrive, then close the stream."""
+        web, self._web = self._web, None
+        if web is None:
+            return
+        try:
+            if self._posts and not hurry:
+                await asyncio.wait(self._posts, timeout=FLUSH)
+        finally:
+            for task in (*self._posts, self._reader):
+                if task is not None:
+                    task.cancel()
+            await web.close()

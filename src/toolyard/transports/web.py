@@ -1,0 +1,236 @@
+"""HTTP as the engine needs it: pooled connections, bounded bodies, guarded redirects, and every failure as a type."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import ssl
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import AbstractContextManager
+from typing import Any, Final
+
+import aiohttp
+from aiohttp import ClientResponse, hdrs
+from aiohttp.payload import Payload
+
+from ..config import HttpServer, SseServer, mask_urls
+from ..errors import AuthError, OutcomeUnknown, ProtocolError, ToolyardError
+from ..protocol.inflating import Inflater
+from ..protocol.limits import MAX_MESSAGE
+from ..protocol.text import one_line
+from . import reaching, verdicts
+from .auth import Authoriser, HttpParts, Outgoing, Refusal
+from .verdicts import JSON
+
+log = logging.getLogger("toolyard.transports")
+
+KEEP_ALIVE: Final = 4.0
+"""Seconds that an idle connection is kept: below the servers' (uvicorn's is 5), or calls die on a closing socket."""
+MAX_REDIRECTS: Final = 5
+ERROR_BODY: Final = 64 * 1024
+AUTH_BODY: Final = 1024 * 1024
+AUTH_TIMEOUT: Final = 30.0
+PIECE: Final = 64 * 1024
+
+EVENTS: Final = "text/event-stream"
+
+
+class Body:
+    """A request's body. `sent` is True from the moment when its last byte was handed to the system's queue."""
+
+    __slots__ = ("data", "sent", "withdrawn")
+
+    def __init__(self, data: bytes) -> None:
+        self.data = data
+        self.sent = False
+        self.withdrawn = False
+
+
+class _BodyPayload(Payload):
+    """Handed over piece by piece, so that a deadline can pass in between: a server cannot run half a request."""
+
+    def __init__(self, body: Body) -> None:
+        super().__init__(body, content_type=JSON)
+        self._size = len(body.data)
+
+    def decode(self, encoding: str = "utf-8", errors: str = "strict") -> str:
+        """The text."""
+        return str(self._value.data, encoding, errors)
+
+    async def write(self, writer: Any) -> None:
+        """Write it."""
+        body: Body = self._value
+        if body.withdrawn:
+            raise ConnectionAbortedError("the request was taken back before it was written")
+        for start in range(0, len(body.data), PIECE):
+            body.sent = start + PIECE >= len(body.data)
+            await writer.write(body.data[start : start + PIECE])
+
+    async def write_with_length(self, writer: Any, _length: int | None) -> None:
+        """Write it; the length is the one we gave."""
+        await self.write(writer)
+
+
+class Web:
+    """One server's end of the web. `hold` stops deadlines while a person authorises."""
+
+    def __init__(
+        self, server: HttpServer | SseServer, provider: Any, hold: Callable[[], AbstractContextManager[None]]
+    ) -> None:
+        self.url = server.url
+        self._fixed, self._asked = reaching.split_headers(server.headers or {})
+        self._proxy = server.proxy or reaching.proxy_of_environment(server.url)
+        connector = aiohttp.TCPConnector(limit=0, keepalive_timeout=KEEP_ALIVE, ssl=reaching.tls(server))
+        self._http = aiohttp.ClientSession(
+            connector=connector,
+            auto_decompress=False,
+            timeout=aiohttp.ClientTimeout(total=None, connect=None, sock_connect=None, sock_read=None),
+            # A session may be bound to a machine by a cookie; it is the server's own and goes nowhere else.
+            cookie_jar=aiohttp.CookieJar(unsafe=True),
+            skip_auto_headers=("Accept-Encoding", "User-Agent"),
+            max_line_size=64 * 1024,
+            max_field_size=64 * 1024,
+        )
+        self._authoriser = Authoriser(provider, self._fetch, hold) if provider is not None else None
+
+    # ---- one exchange ----------------------------------------------------------------------------------------
+
+    async def send(
+        self, verb: str, headers: Mapping[str, str], body: Body | None = None, *, url: str | None = None
+    ) -> ClientResponse:
+        """One exchange up to the head of the answer, the caller's to read and release.
+
+        Credentials are put on and renewed, once if there are none that count (401), once if they do not reach (403). A
+        redirect is followed only where it stays with the server.
+        """
+        at = url or self.url
+        all_headers = {**self._fixed, **headers}
+        for name, ask in self._asked:
+            if (value := await reaching.ask_for(name, ask)) is not None:
+                all_headers[name] = value
+        auth = self._authoriser
+        used: dict[str, str] = {}
+        outgoing = Outgoing(verb, at, all_headers, body.data if body is not None else b"")
+        if auth is not None:
+            used = auth.current() or await auth.headers(outgoing)
+        redirects, refusals = 0, set[int]()
+        while True:
+            since = auth.rounds if auth is not None else 0
+            response = await self._exchange(verb, at, reaching.with_credentials(all_headers, used), body)
+            status = response.status
+            if status < 300:
+                return response
+            if status < 400:
+                at = await self._redirected(response, at, redirects)
+                redirects += 1
+            elif auth is not None and verdicts.is_refusal(response) and status not in refusals:
+                refusal = Refusal(status, list(response.headers.items()))
+                await self._let_go(response)
+                renewed = await auth.renewed(outgoing, refusal, used, since)
+                if not renewed or renewed == used:
+                    raise verdicts.auth_error(response)
+                used = renewed
+                refusals.add(status)
+            else:
+                return response
+
+    async def _exchange(self, verb: str, url: str, headers: Mapping[str, str], body: Body | None) -> ClientResponse:
+        if body is not None:
+            body.sent = False
+        try:
+            return await self._http.request(
+                verb,
+                url,
+                data=_BodyPayload(body) if body is not None else None,
+                headers=headers,
+                allow_redirects=False,
+                proxy=self._proxy,
+            )
+        except (aiohttp.ClientError, OSError, ssl.SSLError) as exc:
+            raise verdicts.of_failure(exc, sent=body is None or body.sent) from exc
+
+    async def _redirected(self, response: ClientResponse, at: str, redirects: int) -> str:
+        location = response.headers.get(hdrs.LOCATION, "")
+        target, status = reaching.target_of(at, location), response.status
+        await self._let_go(response)
+        shown = one_line(mask_urls(target))
+        if not target or status not in (307, 308) or not reaching.stays(at, target):
+            raise ProtocolError(
+                f"the server redirects to {shown or 'nowhere'} (HTTP {status}), which is not followed; "
+                "if you trust that place, give its URL",
+                status=status,
+            )
+        if redirects >= MAX_REDIRECTS:
+            raise ProtocolError(f"more than {MAX_REDIRECTS} redirects, the last one to {shown}", status=status)
+        if at == self.url and (status == 308 or target.rstrip("/") == at.rstrip("/")):
+            self.url = target  # for good, or only a slash: the next request need not go round
+        return target
+
+    async def _let_go(self, response: ClientResponse) -> None:
+        """Read what little is left, so that the connection can be used again."""
+        with contextlib.suppress(ToolyardError):
+            await self.read(response, ERROR_BODY)
+        response.release()
+
+    async def _fetch(self, method: str, url: str, headers: list[tuple[str, str]], content: bytes) -> HttpParts:
+        """A request of the authorisation provider's own: none of our headers, none of our credentials."""
+        plain = [*headers, ("Accept-Encoding", "identity")]
+        try:
+            async with asyncio.timeout(AUTH_TIMEOUT):
+                async with self._http.request(
+                    method,
+                    url,
+                    data=content or None,
+                    headers=[(k, v) for k, v in plain if k.lower() != "accept-encoding" or v == "identity"],
+                    allow_redirects=method == "GET",
+                    max_redirects=MAX_REDIRECTS,
+                    proxy=self._proxy,
+                ) as response:
+                    return response.status, list(response.headers.items()), await self.read(response, AUTH_BODY)
+        except (aiohttp.ClientError, OSError, TimeoutError) as exc:
+            raise AuthError(f"authorising failed at {mask_urls(url)}: {verdicts.words_of(exc)}") from exc
+
+    # ---- reading ---------------------------------------------------------------------------------------------
+
+    async def chunks(self, response: ClientResponse) -> AsyncIterator[bytes]:
+        """The body as it comes, opened if it is compressed."""
+        inflater = Inflater(response.headers.get(hdrs.CONTENT_ENCODING, ""))
+        try:
+            while data := await response.content.readany():
+                for piece in inflater.feed(data):
+                    yield piece
+        except (aiohttp.ClientError, OSError) as exc:
+            raise OutcomeUnknown(f"the answer broke off: {verdicts.words_of(exc)}", status=response.status) from exc
+
+    async def read(self, response: ClientResponse, limit: int = MAX_MESSAGE) -> bytes:
+        """The whole body; `ProtocolError` above the limit."""
+        pieces: list[bytes] = []
+        size = 0
+        async for piece in self.chunks(response):
+            size += len(piece)
+            if size > limit:
+                response.close()
+                raise ProtocolError(
+                    f"an answer above the limit of {limit:,} bytes",
+                    status=response.status,
+                    content_type=response.content_type,
+                    sample=one_line(b"".join(pieces)[:1000]),
+                )
+            pieces.append(piece)
+        return pieces[0] if len(pieces) == 1 else b"".join(pieces)
+
+    async def refused(self, response: ClientResponse, *, in_session: bool = False) -> ToolyardError:
+        """What an answer with a status of 400 and above means for the one who asked."""
+        try:
+            text = await self.read(response, ERROR_BODY)
+        except ToolyardError as exc:
+            log.debug("the body of an HTTP %d could not be read: %s", response.status, exc)
+            text = b""
+        return verdicts.of_status(response, text, in_session=in_session)
+
+    async def close(self) -> None:
+        """Close every connection."""
+        if self._authoriser is not None:
+            await self._authoriser.close()
+        await self._http.close()

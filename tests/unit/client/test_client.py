@@ -1,0 +1,44 @@
+"""The client itself: how its block is entered and left."""
+
+from __future__ import annotations
+
+import asyncio
+
+import psutil
+import pytest
+
+import toolyard as ty
+from tests.unit.kit import HANDSHAKE, PlayedServer, eventually
+from tests.unit.transports.children import alive, server
+from toolyard.protocol import jsonrpc
+
+
+async def test_a_block_that_is_never_entered_leaves_no_server_behind() -> None:
+    def children() -> set[int]:
+        return {child.pid for child in psutil.Process().children() if alive(child.pid)}
+
+    async def enter() -> None:
+        async with ty.Client(server("import sys; sys.stdin.read()")):
+            raise AssertionError("it cannot connect")
+
+    before = children()
+    entering = asyncio.create_task(enter())
+    await eventually(lambda: children() - before)
+    entering.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await entering
+    assert children() <= before
+
+
+async def test_a_close_from_another_event_loop_is_refused_and_ends_no_listening() -> None:
+    played = PlayedServer(initialize={**HANDSHAKE, "capabilities": {"tools": {"listChanged": True}}})
+    async with ty.Client(played, mode="legacy") as client, client.listen() as changes:
+
+        def elsewhere() -> None:
+            with pytest.raises(ty.UsageError, match="another event loop"):
+                asyncio.run(client.close())
+
+        await asyncio.wait_for(asyncio.to_thread(elsewhere), 10)
+        await played.end.send(jsonrpc.notification("notifications/tools/list_changed"))
+        async with asyncio.timeout(10):
+            assert (await anext(changes)).kind == "tools"

@@ -1,0 +1,63 @@
+"""Event streams for the tests: real ones, ways to cut them, and a plain reading of the HTML standard."""
+
+from __future__ import annotations
+
+import itertools
+import re
+
+from toolyard.protocol.eventstream import RETRY_DIGITS, EventStream, ServerEvent
+from toolyard.protocol.framing import HEAD, Oversized
+
+NO_LIMIT = 1 << 40
+
+REAL = [
+    b'event: message\r\ndata: {"jsonrpc":"2.0","id":1,"result":{"content":[{"type":"text","text":"hi"}]}}\r\n\r\n',
+    b'data: {"method":"notifications/progress","params":{}}\n\nevent: message\ndata: {"id":2,"result":{}}\n\n',
+    b'id: 7_1\r\ndata: \r\n\r\nid: 7_2\r\nretry: 500\r\nevent: message\r\ndata: {"jsonrpc":"2.0"}\r\n\r\n',
+    b"event: endpoint\r\ndata: /messages/?session_id=0123456789abcdef\r\n\r\n: ping - 2026-07-28 10:00:00\r\n\r\n",
+    b": this is a test stream\n\ndata: some text\n\ndata: another message\ndata: with two lines\n\n",
+    b"data: first event\nid: 1\n\ndata:second event\nid\n\ndata:  third event\n\n",
+    b"data\n\ndata\ndata\n\ndata:",
+    b"\xef\xbb\xbfdata: \xe4\xb8\x96 \xf0\x9f\x8c\x8d\r\revent: \xc3\xa9\rid: \x00\rretry: 1x\rdata: \xff\xe4\r\r",
+    b"retry: 3000\n\n:\r\n\r\nid: a\n\nunknown: x\nevent\ndata: y\n\n",
+]
+
+
+def cut(data: bytes, places: list[int]) -> list[bytes]:
+    edges = [0, *sorted(min(place, len(data)) for place in places), len(data)]
+    return [data[a:b] for a, b in itertools.pairwise(edges)]
+
+
+def fed(stream: EventStream, chunks: list[bytes]) -> list[ServerEvent | Oversized]:
+    return [event for chunk in chunks for event in stream.feed(chunk)]
+
+
+def model(data: bytes, limit: int = NO_LIMIT) -> list[ServerEvent | Oversized]:
+    """The whole stream at once, in the words of the standard. Its last block must be ended, if it is over the limit."""
+    text = data.decode("utf-8", "replace").removeprefix("\N{ZERO WIDTH NO-BREAK SPACE}")
+    events: list[ServerEvent | Oversized] = []
+    block: list[tuple[str, str]] = []
+    for line in re.split("\r\n|\n|\r", text)[:-1]:
+        if line:
+            name, _, value = line.partition(":")
+            block.append((name, value[1:] if value[:1] == " " else value))
+        elif block:
+            events += told(block, limit)
+            block = []
+    return events
+
+
+def told(block: list[tuple[str, str]], limit: int) -> list[ServerEvent | Oversized]:
+    def values(field: str) -> list[str]:
+        return [value for name, value in block if name == field]
+
+    data = "\n".join(values("data"))
+    if len(data.encode()) > limit:
+        return [Oversized(data.encode()[: min(HEAD, limit + 1)])]
+    names = values("event")
+    ids = [value for value in values("id") if "\0" not in value]
+    times = [value for value in values("retry") if re.fullmatch(f"[0-9]{{1,{RETRY_DIGITS}}}", value)]
+    if not (values("data") or ids or times):
+        return []
+    name = names[-1] if names else ""
+    return [ServerEvent(name or "message", data, ids[-1] if ids else None, int(times[-1]) if times else None)]

@@ -1,0 +1,112 @@
+"""Mutated bytes against the readers: no crash, no answer that depends on the cuts, none that differs from the model.
+
+The seed is fixed, so a failure comes back; it names its input."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+from tests.unit.protocol.streams import REAL, cut, fed, model
+from toolyard.errors import ProtocolError
+from toolyard.protocol import jsonrpc
+from toolyard.protocol.eventstream import EventStream
+from toolyard.protocol.framing import LineFramer
+
+ROUNDS = 20_000
+LONGEST = 400
+EVENT_WORDS = [
+    *(b"\n", b"\r", b"\r\n", b"\n\n", b":", b" ", b"\0", b"\xef\xbb\xbf", b"\xff", b"\xe4\xb8", b"\xed\xa0\x80"),
+    *(b"data", b"data:", b"data: ", b"event: ", b"id: ", b"retry: ", b"0", b"99999999999999999999", b"x" * 50),
+]
+JSON = [
+    b'{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"a","arguments":{"x":[1,2.5,null,true]}}}',
+    b'{"jsonrpc":"2.0","id":"a","result":{"content":[{"type":"text","text":"\\u00e9\\ud83c\\udf0d \xe4\xb8\x96"}]}}',
+    b'{"jsonrpc":"2.0","id":null,"error":{"code":-32700,"message":"no","data":{"a":{"b":[[[[]]]]}}}}',
+    b'[{"jsonrpc":"2.0","method":"notifications/initialized"},1e5,-0.0,12345678901234567890]',
+]
+JSON_WORDS = [
+    *(b"{", b"}", b"[", b"]", b'"', b",", b":", b"\\u", b"\\ud800", b"null", b"1e999", b"-", b"NaN", b"\xff", b"\0"),
+    *(b"[" * 200, b'{"":' * 150, b"9" * 50, b"\n", b"\r\n"),
+]
+
+
+def mutated(rng: random.Random, corpus: list[bytes], words: list[bytes]) -> bytes:
+    """One of the corpus with a few changes: a bit, a byte, a word put in, a piece cut out, doubled, or another's."""
+    data = bytearray(rng.choice(corpus))
+    for _ in range(rng.randint(1, 6)):
+        at = rng.randint(0, len(data))
+        to = min(len(data), at + rng.randint(0, 20))
+        match rng.randrange(6):
+            case 0 if at < len(data):
+                data[at] ^= 1 << rng.randrange(8)
+            case 1:
+                data[at:at] = rng.randbytes(1)
+            case 2:
+                data[at:at] = rng.choice(words)
+            case 3:
+                del data[at:to]
+            case 4:
+                data[at:at] = data[at:to] * rng.randint(1, 4)
+            case _:
+                data[at:] = rng.choice(corpus)[-rng.randint(1, 60) :]
+    return bytes(data[:LONGEST])
+
+
+def cuts(rng: random.Random, data: bytes) -> list[bytes]:
+    return cut(data, [rng.randint(0, len(data)) for _ in range(rng.randint(0, 8))])
+
+
+@contextmanager
+def named(data: bytes) -> Iterator[None]:
+    """Whatever fails says for which input."""
+    try:
+        yield
+    except BaseException as exc:
+        exc.add_note(f"input: {data!r}")
+        raise
+
+
+def fuzz(corpus: list[bytes], words: list[bytes], check: Callable[[random.Random, bytes], None]) -> None:
+    rng = random.Random(20260728)
+    for _ in range(ROUNDS):
+        data = mutated(rng, corpus, words)
+        with named(data):
+            check(rng, data)
+
+
+def test_the_event_stream_stands_every_mutation() -> None:
+    def check(rng: random.Random, data: bytes) -> None:
+        expected = model(data)
+        assert fed(EventStream(), [data]) == expected
+        assert fed(EventStream(), cuts(rng, data)) == expected
+        limit = rng.randint(0, 60)
+        assert fed(EventStream(limit), cuts(rng, data)) == fed(EventStream(limit), [data])
+
+    fuzz(REAL, EVENT_WORDS, check)
+
+
+def test_the_framer_stands_every_mutation() -> None:
+    def check(rng: random.Random, data: bytes) -> None:
+        framer = LineFramer()
+        lines = [line.rstrip(b"\r") for line in data.split(b"\n")[:-1]]
+        assert [line for chunk in cuts(rng, data) for line in framer.feed(chunk)] == [line for line in lines if line]
+
+    fuzz(JSON, JSON_WORDS, check)
+
+
+def test_a_message_is_read_or_refused_and_what_is_read_can_be_written() -> None:
+    read = 0
+
+    def check(_: random.Random, data: bytes) -> None:
+        nonlocal read
+        try:
+            value = jsonrpc.decode(data)
+        except ProtocolError:
+            return
+        read += 1
+        assert jsonrpc.decode(jsonrpc.encode(value)) == value
+
+    fuzz(JSON, JSON_WORDS, check)
+    assert 0 < read < ROUNDS

@@ -173,7 +173,9 @@ class RemoteError(ToolyardError):
 
 
 class AuthError(ToolyardError):
-    """The server wants authorisation that we could not give."""
+    """The server wants authorisation that we could not give; the call was not executed."""
+
+    sent = False
 
     def __init__(
         self, message: str = "", *, server: str | None = None, status: int | None = None, challenge: str | None = None

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import inspect
 import logging
+import select
 import ssl
 from collections.abc import Callable, Mapping
 from typing import Any, Final
@@ -98,6 +100,17 @@ def proxy_of_environment(url: str) -> str | None:
         return None
     proxies = getproxies_environment()
     return proxies.get(parts.scheme) or proxies.get("all")
+
+
+def is_stale(transport: asyncio.Transport | None) -> bool:
+    """Whether the server has closed, or spoken on, a connection on which nothing was asked: it answers nobody."""
+    if transport is None or transport.is_closing():
+        return True
+    if transport.get_extra_info("ssl_object") is not None or not hasattr(select, "poll"):
+        return False  # over TLS a server may send tickets at any time
+    poll = select.poll()
+    poll.register(transport.get_extra_info("socket").fileno(), select.POLLIN)
+    return bool(poll.poll(0))
 
 
 def tls(server: HttpServer | SseServer) -> ssl.SSLContext | bool:

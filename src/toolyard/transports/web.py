@@ -15,7 +15,7 @@ from aiohttp import ClientResponse, hdrs
 from aiohttp.payload import Payload
 
 from ..config import HttpServer, SseServer, mask_urls
-from ..errors import AuthError, OutcomeUnknown, ProtocolError, ToolyardError
+from ..errors import AuthError, ConnectionLost, OutcomeUnknown, ProtocolError, ToolyardError
 from ..protocol.inflating import Inflater
 from ..protocol.limits import MAX_MESSAGE
 from ..protocol.text import one_line
@@ -28,6 +28,8 @@ log = logging.getLogger("toolyard.transports")
 KEEP_ALIVE: Final = 4.0
 """Seconds that an idle connection is kept: below the servers' (uvicorn's is 5), or calls die on a closing socket."""
 MAX_REDIRECTS: Final = 5
+STALE: Final = 1000
+"""Kept connections in a row that turn out to be closed: more than any pool holds."""
 ERROR_BODY: Final = 64 * 1024
 AUTH_BODY: Final = 1024 * 1024
 AUTH_TIMEOUT: Final = 30.0
@@ -63,6 +65,8 @@ class _BodyPayload(Payload):
         body: Body = self._value
         if body.withdrawn:
             raise ConnectionAbortedError("the request was taken back before it was written")
+        if reaching.is_stale(writer.transport):
+            raise ConnectionResetError("the server had closed the connection")
         for start in range(0, len(body.data), PIECE):
             body.sent = start + PIECE >= len(body.data)
             await writer.write(body.data[start : start + PIECE])
@@ -136,19 +140,25 @@ class Web:
                 return response
 
     async def _exchange(self, verb: str, url: str, headers: Mapping[str, str], body: Body | None) -> ClientResponse:
-        if body is not None:
-            body.sent = False
-        try:
-            return await self._http.request(
-                verb,
-                url,
-                data=_BodyPayload(body) if body is not None else None,
-                headers=headers,
-                allow_redirects=False,
-                proxy=self._proxy,
-            )
-        except (aiohttp.ClientError, OSError, ssl.SSLError) as exc:
-            raise verdicts.of_failure(exc, sent=body is None or body.sent) from exc
+        for _ in range(STALE):
+            if body is not None:
+                body.sent = False
+            try:
+                return await self._http.request(
+                    verb,
+                    url,
+                    data=_BodyPayload(body) if body is not None else None,
+                    headers=headers,
+                    allow_redirects=False,
+                    proxy=self._proxy,
+                )
+            except (aiohttp.ClientError, OSError, ssl.SSLError) as exc:
+                failure = verdicts.of_failure(exc, sent=body is None or body.sent)
+                failure.__cause__ = exc
+                if not isinstance(failure, ConnectionLost) or (body is not None and body.withdrawn):
+                    break
+                # A kept connection that the server had closed: nothing was written, and the next one is tried at once.
+        raise failure
 
     async def _redirected(self, response: ClientResponse, at: str, redirects: int) -> str:
         location = response.headers.get(hdrs.LOCATION, "")

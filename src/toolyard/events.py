@@ -154,25 +154,22 @@ class Listeners:
     """Who wants to hear of what."""
 
     def __init__(self) -> None:
-        self._entries: list[tuple[type[Event], Delivery]] = []
+        self.entries: list[tuple[type[Event], Delivery]] = []
+        """Empty: nobody listens, so that on the path of a call an event nobody hears is never made."""
 
     def on(self, kind: type[E], listener: Callable[[E], Awaitable[None] | None]) -> Callable[[], None]:
         """Call `listener` with every event of this type or a subtype; the function given back ends it."""
         entry = (kind, Delivery(listener, f"listener for {kind.__name__}"))
-        self._entries.append(entry)
+        self.entries.append(entry)
 
         def stop() -> None:
-            if entry in self._entries:
-                self._entries.remove(entry)
+            if entry in self.entries:
+                self.entries.remove(entry)
 
         return stop
 
-    def __bool__(self) -> bool:
-        """Whether anybody listens, so that on the path of a call an event nobody hears is never made."""
-        return bool(self._entries)
-
     def emit(self, event: Event) -> None:
         """Tell everybody who wants to know."""
-        for kind, deliver in tuple(self._entries):
+        for kind, deliver in tuple(self.entries):
             if isinstance(event, kind):
                 deliver(event)

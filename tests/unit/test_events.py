@@ -68,15 +68,15 @@ def test_a_listener_hears_its_kind_alone_and_a_listener_to_all_hears_all() -> No
 
 def test_a_listener_that_was_stopped_hears_nothing_more() -> None:
     listeners, heard = Listeners(), []
-    assert not listeners
+    assert not listeners.entries
     stop = listeners.on(Event, heard.append)
-    assert listeners
+    assert listeners.entries
     listeners.emit(EVENTS[0])
     stop()
     stop()
     listeners.emit(EVENTS[1])
     assert heard == [EVENTS[0]]
-    assert not listeners
+    assert not listeners.entries
 
 
 def test_stopping_one_of_two_equal_listeners_leaves_the_other() -> None:

@@ -68,7 +68,7 @@ class Calls:
     ) -> tuple[Wire, bool]:
         """The params of the request, and whether it may be sent twice."""
         settings, tool = self._settings, self._lister.tools.get(name)
-        if tool is not None:
+        if tool is not None and "execution" in tool.raw:
             _check_callable(tool)
         params: Wire = {"name": name, "arguments": self._cleaned(arguments, tool)}
         if meta:

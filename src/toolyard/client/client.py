@@ -189,7 +189,7 @@ class Client:
             if settings.tool_filter is not None:
                 await calls.check_filter(name, options.deadline)
             params, repeatable = calls.prepare(name, arguments, meta, retry_safe)
-            run = calls.observed if self._listeners or tracing() else calls.execute
+            run = calls.observed if self._listeners.entries or tracing() else calls.execute
             return await run(name, params, options, repeatable)
         except ToolyardError as exc:
             exc.server, exc.tool = exc.server or settings.name, exc.tool or name

@@ -89,15 +89,14 @@ def decode(data: bytes | bytearray | str) -> Any:
         value = orjson.loads(data)
     except orjson.JSONDecodeError as exc:
         raise ProtocolError(f"not JSON: {exc.msg}", sample=_sample(data)) from None
-    if _too_deep(data, value):
+    # So few bytes cannot nest deeper than the limit: nearly every message ends here.
+    if len(data) > 2 * limits.MAX_DEPTH and _too_deep(data, value):
         raise ProtocolError(f"nested deeper than {limits.MAX_DEPTH}", sample=_sample(data))
     return value
 
 
 def _too_deep(data: bytes | bytearray | str, value: Any) -> bool:
-    # As many bytes, or brackets, as the limit allows cannot nest deeper than it: nearly every message ends here.
-    if len(data) <= 2 * limits.MAX_DEPTH:
-        return False
+    # Nor can so few brackets.
     few = data.count("[") + data.count("{") if isinstance(data, str) else data.count(b"[") + data.count(b"{")
     if few <= limits.MAX_DEPTH:
         return False

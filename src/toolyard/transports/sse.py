@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import logging
 from typing import TYPE_CHECKING, Any, Final
-from urllib.parse import urljoin
 
 from ..config import HttpServer, SseServer, mask_urls
 from ..errors import ConnectionLost, ProtocolError, ToolyardError
@@ -15,7 +14,7 @@ from ..protocol.framing import Oversized
 from ..protocol.jsonrpc import Message
 from ..protocol.limits import MAX_MESSAGE
 from ..protocol.text import one_line
-from .reaching import same_origin
+from .reaching import same_origin, target_of
 from .stream import Receiver, Ticket
 from .web import EVENTS, Body, Web
 
@@ -106,7 +105,7 @@ class SseLink:
 
     def _checked(self, said: str) -> str:
         """Where messages go: never to another place than the stream's own, whatever the server says."""
-        target = urljoin(self._server.url, said)
+        target = target_of(self._server.url, said)
         if not same_origin(self._server.url, target):
             raise ProtocolError(
                 f"the server wants its messages at {one_line(mask_urls(target))}, which is not where it is itself"

@@ -67,6 +67,18 @@ def of_status(response: ClientResponse, text: bytes, *, in_session: bool) -> Too
 
 
 def of_failure(exc: Exception, *, sent: bool) -> ToolyardError:
+    """The verdict on an exchange that broke before there was a status."""
+    failure = _of_failure(exc, sent)
+    failure.__cause__ = cause_of(exc)
+    return failure
+
+
+def cause_of(exc: BaseException) -> BaseException | None:
+    """What may be shown as the reason: errors about a response carry the whole URL, secrets included."""
+    return None if isinstance(exc, aiohttp.ClientResponseError | aiohttp.InvalidURL) else exc
+
+
+def _of_failure(exc: Exception, sent: bool) -> ToolyardError:
     words = words_of(exc)
     if isinstance(exc, aiohttp.ClientConnectorCertificateError | aiohttp.ClientConnectorSSLError | ssl.SSLError):
         advice = "a certificate of your own authority is given as ca="
@@ -81,6 +93,9 @@ def of_failure(exc: Exception, *, sent: bool) -> ToolyardError:
 
 
 def words_of(exc: BaseException) -> str:
+    """What it says, fit to be shown."""
+    if isinstance(exc, aiohttp.ClientConnectorError):
+        return one_line(f"{exc.host}:{exc.port}: {exc.strerror or exc.os_error}")
     return one_line(mask_urls(str(exc))) or type(exc).__name__
 
 

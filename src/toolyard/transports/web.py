@@ -154,7 +154,6 @@ class Web:
                 )
             except (aiohttp.ClientError, OSError, ssl.SSLError) as exc:
                 failure = verdicts.of_failure(exc, sent=body is None or body.sent)
-                failure.__cause__ = exc
                 if not isinstance(failure, ConnectionLost) or (body is not None and body.withdrawn):
                     break
                 # A kept connection that the server had closed: nothing was written, and the next one is tried at once.
@@ -199,7 +198,9 @@ class Web:
                 ) as response:
                     return response.status, list(response.headers.items()), await self.read(response, AUTH_BODY)
         except (aiohttp.ClientError, OSError, TimeoutError) as exc:
-            raise AuthError(f"authorising failed at {mask_urls(url)}: {verdicts.words_of(exc)}") from exc
+            failure = AuthError(f"authorising failed at {mask_urls(url)}: {verdicts.words_of(exc)}")
+            failure.__cause__ = verdicts.cause_of(exc)
+        raise failure
 
     # ---- reading ---------------------------------------------------------------------------------------------
 

@@ -200,7 +200,10 @@ async def test_what_was_said_before_the_end_is_heard_before_the_end_is_told() ->
 
 async def test_secrets_stay_secret_in_banners_in_last_words_and_inside_of_each_other() -> None:
     env = {"DB_USER": "admin", "DB_URL": "postgres://admin:s3cret@host", "KEY": "line-one-9f\nline-two-9f"}
-    code = "import os, sys; print(os.environ['DB_URL'], flush=True); sys.exit(os.environ['DB_URL'] + os.environ['KEY'])"
+    code = (
+        "import os, sys; print(os.environ['DB_URL'], flush=True)\n"
+        "sys.exit('\\n  '.join([os.environ['DB_URL'], *os.environ['KEY'].splitlines()]))"
+    )
     async with Linked(server(code, env=env)) as linked:
         await eventually(lambda: linked.taker.lost)
         ((garbage, _),) = linked.taker.garbage

@@ -171,7 +171,7 @@ class Connection:
             delay = max(delay, exc.retry_after)
         if deadline is not None and asyncio.get_running_loop().time() + delay >= deadline:
             raise exc
-        if not self._budget.spend():
+        if not expired and not self._budget.spend():
             raise exc
         log.debug("%s: tried again in %.2f s after: %s", self.name, delay, exc.message)
         with contextlib.suppress(TimeoutError):

@@ -19,7 +19,6 @@ from ..errors import (
     ConnectError,
     ConnectionLost,
     RateLimited,
-    SessionExpired,
     ToolyardError,
     UsageError,
 )
@@ -188,8 +187,8 @@ class Keeper:
             raise
         if self.session is session:  # it ended before we had begun with it
             self.lose(session, reason)
-        if isinstance(reason, SessionExpired):
-            # It is in nobody's way, and its other calls are about to hear the same.
+        if session.channel.over_http:
+            # It is in nobody's way, and its other calls may yet hear their own end.
             self._see_off(session.channel)
         else:
             await session.channel.close(hurry=True)

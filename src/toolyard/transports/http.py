@@ -47,8 +47,6 @@ OPENING: Final = 1.0
 """Seconds that the standing stream may take to open before `initialized` is sent all the same."""
 FAREWELL: Final = 2.0
 """Seconds for the DELETE that ends a session; a quarter of that in a hurry."""
-LINGER: Final = 5.0
-"""Seconds that calls of an expired session have to hear so themselves."""
 
 ACCEPT: Final = f"{JSON}, {EVENTS}"
 SESSION: Final = "Mcp-Session-Id"
@@ -76,7 +74,7 @@ class HttpChannel:
         self._session: str | None = None
         self._version: str | None = None
         self._ended: Exception | None = None
-        self._expired = False
+        self._lost = False
         self._closed = False
         self._idle = asyncio.Event()
         self._errands: set[asyncio.Task[None]] = set()
@@ -127,7 +125,8 @@ class HttpChannel:
             async with asyncio.timeout_at(None if self._pending.holds else call.due()) as call.scope:
                 call.outcome = jsonrpc.outcome(await self._exchange(call, headers))
         except ToolyardError as exc:
-            call.outcome = call.outcome or exc
+            if call.outcome is None:  # else it came on another way while this one broke
+                call.outcome = exc
         except TimeoutError:
             if call.outcome is None:
                 self._abandon(call, "the deadline passed")
@@ -210,8 +209,10 @@ class HttpChannel:
             before = call.place.id
             try:
                 response = await self._web.send("GET", {**self._headers(call, EVENTS), "Last-Event-ID": before})
-            except TransportError as exc:
+            except ToolyardError as exc:
                 log.debug("resuming a stream failed: %s", exc)
+                if not isinstance(exc, TransportError):
+                    raise OutcomeUnknown(f"{lost}; it could not be resumed: {exc.message}") from exc
                 failures += 1
                 continue
             try:
@@ -328,13 +329,13 @@ class HttpChannel:
         """Why. A server that does not know our session any more ends it for all."""
         error = await self._web.refused(response, in_session=in_session)
         if isinstance(error, SessionExpired):
-            self._expired = True
             self._lose(error)
         return error
 
     def _lose(self, error: Exception) -> None:
         if self._ended is None:
             self._ended = error
+            self._lost = True
             self._inbox.close()
             self._inbox.inbound.on_closed(error)
 
@@ -350,13 +351,10 @@ class HttpChannel:
         if not hasattr(self, "_web"):
             return
         try:
-            if self._expired and self._pending:
-                # Each of them is about to hear the same; nobody need be told "perhaps" who can be told "no".
+            if self._lost and self._pending:
+                # The session is over, not what was already asked: each of these hears its own end.
                 self._idle.clear()
-                async with asyncio.timeout(LINGER):
-                    await self._idle.wait()
-        except TimeoutError:
-            log.debug("calls of an expired session were not answered")
+                await self._idle.wait()
         finally:
             await self._clear(hurry)
 
@@ -377,7 +375,7 @@ class HttpChannel:
             await self._web.close()
 
     async def _say_goodbye(self, seconds: float) -> None:
-        if self._session is None or self._expired:
+        if self._session is None or self._lost:
             return
         try:
             async with asyncio.timeout(seconds):

@@ -51,7 +51,7 @@ class StandingStream:
 
     async def _keep(self) -> None:
         failures, reason = 0, None
-        while failures <= TRIES:
+        while True:
             try:
                 failures, reason = (0 if await self._stand() else failures + 1), None
             except SessionExpired:
@@ -63,6 +63,8 @@ class StandingStream:
                 return
             finally:
                 self._note_open()
+            if failures > TRIES:
+                break
             await asyncio.sleep(self._place.wait)
         # Nobody there any more is another thing than a stream that is not kept.
         if reason is not None and not reason.sent:

@@ -7,15 +7,16 @@ from pathlib import Path
 
 import pytest
 
-from tests.interaction.kit import Clock, Place, fan
+from tests.interaction.kit import Clock, Place, fan, marked
 
 
-@pytest.fixture(params=fan(), ids="-".join)
+@pytest.fixture(params=marked(fan()))
 def place(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Place]:
     """A way to a server; after the test the server must have no complaint about the client."""
     way, era = request.param
     here = Place(way, era, tmp_path)
     yield here
+    here.end()
     assert here.journal.faults == []
 
 

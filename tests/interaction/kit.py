@@ -15,7 +15,10 @@ import pytest
 
 import toolyard as ty
 from tests.interaction.yard import Journal, Yard
+from tests.interaction.yard_http import StreamableFront
+from tests.interaction.yard_sse import SseFront
 from tests.interaction.yard_tools import Crash
+from tests.interaction.yard_web import Front, Host
 from toolyard import sync
 
 YARD = str(Path(__file__).with_name("yard.py"))
@@ -134,6 +137,8 @@ class Place:
     journal: Journal = field(init=False)
     clients: list[ty.Client] = field(default_factory=list)
     servers: list[asyncio.Task[None]] = field(default_factory=list)
+    host: Host | None = None
+    fronts: list[Front] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         self.journal = Journal(str(self.directory / "journal.jsonl"))
@@ -154,12 +159,17 @@ class Place:
     def _served_era(self) -> str:
         return "both" if self.era == "legacy" else self.era
 
+    @property
+    def hears_of_death(self) -> bool:
+        """Whether a client that asks nothing learns that the server has died, if only by the end of its listening."""
+        return self.modern or self.way != "plain"
+
     def sick(self, attempts: int) -> dict[str, int]:
         """Options for a server that dies of so many first attempts to connect.
 
-        Where a death by the probe is no verdict on the server, each of them has a second life.
+        Where a death by the probe may be its own verdict on the server, each of them has a second life.
         """
-        return {"sick": attempts * (1 if self.era == "legacy" else 2)}
+        return {"sick": attempts * (1 if self.era == "legacy" or self.way in ("http", "plain") else 2)}
 
     def server(self, **yard: Any) -> Any:
         """What a client takes as its server; `yard` are options of the reference server."""
@@ -182,6 +192,43 @@ class Place:
         assert [task for task in self.servers if not task.done()] == []
         for task in self.servers:
             task.result()
+
+    def end(self) -> None:
+        """After the clients have gone: no front may have anything open."""
+        if self.host is None:
+            return
+        try:
+            for front in self.fronts:
+                self.host.do(front.close())
+        finally:
+            self.host.end()
+
+    def at_the_front(self, act: Callable[[Any], None]) -> None:
+        """Let the one front do something, in its own thread, before this returns."""
+
+        async def do(front: Front) -> None:
+            act(front)
+
+        assert self.host is not None
+        (front,) = self.fronts
+        self.host.do(do(front))
+
+    def http(self, yard: dict[str, Any]) -> ty.HttpServer:
+        return ty.HttpServer(self._open(StreamableFront, yard, eager=self.era == "legacy"))
+
+    def plain(self, yard: dict[str, Any]) -> ty.HttpServer:
+        url = self._open(StreamableFront, yard, streamable=False, wordless=True)
+        return ty.HttpServer(url, streamable=False)
+
+    def sse(self, yard: dict[str, Any]) -> ty.SseServer:
+        return ty.SseServer(self._open(SseFront, yard, absolute=self.era == "legacy"))
+
+    def _open(self, kind: type[Front], yard: dict[str, Any], **web: Any) -> str:
+        """The URL of a new front; `yard["web"]` are its own options."""
+        self.host = self.host or Host()
+        rest = {key: value for key, value in yard.items() if key != "web"}
+        self.fronts.append(kind(self.journal, self._served_era, rest, **{**web, **yard.get("web", {})}))
+        return str(self.host.do(self.fronts[-1].open()))
 
     def stdio(self, yard: dict[str, Any]) -> ty.StdioServer:
         command = [YARD, "--era", self._served_era, "--journal", self.journal.path, "--options", json.dumps(yard)]
@@ -224,19 +271,34 @@ class Place:
         return task
 
 
-WAYS = ("memory", "stdio", "pair", "manager")
+STREAMS = ("memory", "stdio", "pair", "manager")
+WEB = ("http", "plain", "sse")
+WAYS = (*STREAMS, *WEB)
 ERAS = ("modern", "handshake", "legacy")
 """Mode `auto` against a modern server, `auto` against an older one, `legacy` against one that knows both."""
 
 
 def fan(ways: Iterable[str] = WAYS, eras: Iterable[str] = ERAS) -> list[tuple[str, str]]:
-    return [(way, era) for way in ways for era in eras]
+    """All of them, but there is no HTTP+SSE in the modern era."""
+    return [(way, era) for way in ways for era in eras if (way, era) != ("sse", "modern")]
 
 
-def only(ways: Iterable[str] = WAYS, eras: Iterable[str] = ERAS) -> pytest.MarkDecorator:
+def marked(pairs: Iterable[tuple[str, str]]) -> list[Any]:
+    """As parameters. What differs from another way in a few lines of ours only is left to the long run."""
+    alike = fan(["plain"], ["modern", "legacy"])
+    return [pytest.param(pair, id="-".join(pair), marks=[pytest.mark.slow] if pair in alike else []) for pair in pairs]
+
+
+def only(
+    ways: Iterable[str] = WAYS, eras: Iterable[str] = ERAS, *, but: Iterable[tuple[str, str]] = ()
+) -> pytest.MarkDecorator:
     """A behaviour that not all ways or eras have."""
-    return pytest.mark.parametrize("place", fan(ways, eras), ids="-".join, indirect=True)
+    chosen = [pair for pair in fan(ways, eras) if pair not in {*but}]
+    return pytest.mark.parametrize("place", marked(chosen), indirect=True)
 
 
 MODERN = only(eras=["modern"])
 OLDER = only(eras=["handshake", "legacy"])
+MODERN_WEB = fan(["http", "plain"], ["modern"])
+CONNECTED = only(but=[*MODERN_WEB, *fan(["plain"], ["handshake", "legacy"])])
+"""Where something lasts between the calls, and ends with the server: elsewhere nobody learns of its death unasked."""

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 import toolyard as ty
-from tests.interaction.kit import FAST, Place, eventually, soon
+from tests.interaction.kit import CONNECTED, FAST, Place, eventually, soon
 from toolyard import events as ev
 
 
@@ -60,6 +60,7 @@ async def test_a_failed_connection_is_told_with_its_error(yard: Place) -> None:
     assert failed.duration > 0
 
 
+@CONNECTED
 async def test_a_lost_connection_is_made_again_unasked_and_told(yard: Place) -> None:
     async with yard.client(reconnect=FAST) as c:
         heard = hearing(c)

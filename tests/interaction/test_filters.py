@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 import toolyard as ty
-from tests.interaction.kit import Place
+from tests.interaction.kit import Place, soon
 
 
 async def names(c: ty.Client) -> set[str]:
@@ -106,8 +106,12 @@ async def test_a_filter_is_asked_again_for_a_cached_list(yard: Place) -> None:
 
 
 async def test_a_tool_that_changed_is_judged_as_it_is_now(yard: Place) -> None:
-    async with yard.client(tool_filter=lambda tool: tool.name != "grown" or not tool.input_schema) as c, c.listen():
+    def old(tool: ty.Tool) -> bool:
+        return tool.name != "grown" or not tool.input_schema
+
+    async with yard.client(tool_filter=old) as c, c.listen() as changes:
         await c.call_tool("grow")
+        await soon(anext(changes))
         with pytest.raises(ty.AccessDenied):
             await c.call_tool("grown")
         assert "grown" not in await names(c)

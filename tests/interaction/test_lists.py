@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 import toolyard as ty
-from tests.interaction.kit import MODERN, OLDER, Clock, Place, only
+from tests.interaction.kit import MODERN, OLDER, WEB, Clock, Place, eventually, only, soon
 from tests.interaction.yard_trials import TOOLS
 from toolyard.client.cache import ListCache, Use
 from toolyard.protocol.hints import CacheHint
@@ -96,10 +97,9 @@ async def test_cache_tools_list_keeps_the_list_of_tools_for_300_seconds(yard: Pl
         assert asked(yard) == 3
 
 
-@only(ways=["stdio"])
+@only(ways=["stdio", *WEB])
 async def test_a_config_can_ask_for_the_cache_and_a_keyword_overrules_it(yard: Place) -> None:
-    plain = yard.server()
-    config = ty.StdioServer(plain.command, plain.args, cache_tools_list=True)
+    config = replace(yard.server(), cache_tools_list=True)
     async with ty.Client(config, mode=yard.mode) as c:
         await c.list_tools()
         await c.list_tools()
@@ -136,27 +136,32 @@ async def test_a_list_does_not_outlive_its_connection(yard: Place) -> None:
 
 @pytest.mark.parametrize("kind", ["tools", "prompts", "resources"])
 async def test_the_news_of_a_changed_list_makes_it_stale(yard: Place, kind: str) -> None:
-    async with yard.client(cache_tools_list=True) as c, c.listen():
+    async with yard.client(cache_tools_list=True) as c, c.listen() as changes:
         listing = LISTS[f"{kind}/list"](c)
         before = await listing(use_cache=True)
         await c.call_tool("grow", {"kind": kind})
+        await soon(anext(changes))  # over HTTP the news may come after the answer
         after = await listing(use_cache=True)
         assert len(after) == len(before) + 1
         assert after[-1].name == "grown"
 
 
 async def test_the_news_of_one_list_leaves_the_others_fresh(yard: Place) -> None:
-    async with yard.client(cache_tools_list=True) as c, c.listen():
+    async with yard.client(cache_tools_list=True) as c, c.listen() as changes:
         await c.list_tools()
         await c.call_tool("grow", {"kind": "prompts"})
+        await soon(anext(changes))
         await c.list_tools()
     assert asked(yard) == 1
 
 
 async def test_a_list_without_listening_for_changes_hears_of_them_all_the_same(yard: Place) -> None:
+    heard: list[ty.events.ToolsChanged] = []
     async with yard.client(cache_tools_list=True) as c:
+        c.on(ty.events.ToolsChanged, heard.append)
         before = await c.list_tools()
         await c.call_tool("grow")
+        await eventually(lambda: heard)
         assert len(await c.list_tools()) == len(before) + 1
 
 

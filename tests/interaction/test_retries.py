@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from typing import Any
 
 import pytest
@@ -188,11 +189,10 @@ async def test_a_tools_error_and_a_servers_refusal_are_never_followed_by_a_retry
 
 
 async def test_a_pause_that_would_end_after_the_deadline_is_not_begun(
-    yard: Place, clock: Clock, monkeypatch: pytest.MonkeyPatch
+    yard: Place, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("random.random", lambda: 0.999)
+    monkeypatch.setattr("random.random", lambda: 99.0)  # seconds, for the first pause
     async with yard.client() as c:
-        c.on(ty.events.Disconnected, lambda event: clock.advance(19.5))
         with pytest.raises(ty.OutcomeUnknown) as told:
             await c.call_tool("die", {"nonce": "n", "times": 9}, timeout=20, retry_safe=True)
         assert not isinstance(told.value, TimeoutError)
@@ -200,12 +200,13 @@ async def test_a_pause_that_would_end_after_the_deadline_is_not_begun(
 
 
 async def test_closing_the_client_in_the_pause_before_a_retry_ends_the_call_with_its_own_error(
-    yard: Place, clock: Clock, monkeypatch: pytest.MonkeyPatch
+    yard: Place, clock: Clock, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr("random.random", lambda: 0.999)
+    caplog.set_level(logging.DEBUG, "toolyard.client")
     c = await yard.client().connect()
     call = asyncio.create_task(c.call_tool("die", {"nonce": "n"}, retry_safe=True))
-    await eventually(lambda: yard.journal.lives == 2 and c.connected)
+    await eventually(lambda: "tried again in" in caplog.text)
     assert not call.done()
     await c.close()
     clock.advance(2)

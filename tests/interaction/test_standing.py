@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 import toolyard as ty
-from tests.interaction.kit import FAST, Clock, Place, eventually, soon
+from tests.interaction.kit import CONNECTED, FAST, Clock, Place, eventually, soon
 
 pytestmark = pytest.mark.usefixtures("lucky")
 
@@ -85,6 +85,7 @@ async def test_the_status_goes_through_its_words(yard: Place) -> None:
     assert c.status.state is ty.State.DISCONNECTED
 
 
+@CONNECTED
 async def test_a_server_that_cannot_be_had_again_is_failed_and_each_new_call_tries(yard: Place) -> None:
     async with yard.client(yard={"doomed": 2}, reconnect=FAST, max_retries=1) as c:
         with pytest.raises(ty.OutcomeUnknown):
@@ -98,6 +99,7 @@ async def test_a_server_that_cannot_be_had_again_is_failed_and_each_new_call_tri
         assert yard.journal.lives == 2 + FAST.max_retries
 
 
+@CONNECTED
 async def test_without_reconnects_a_lost_connection_waits_for_the_next_call(yard: Place) -> None:
     async with yard.client(reconnect=ty.ReconnectPolicy(max_retries=0)) as c:
         with pytest.raises(ty.OutcomeUnknown):

@@ -19,10 +19,6 @@ async def asleep(yard: Place, c: ty.Client, **options: Any) -> asyncio.Task[ty.T
     return call
 
 
-def cancelled_ids(yard: Place) -> list[int]:
-    return [message["params"]["requestId"] for message in yard.journal.got("notifications/cancelled")]
-
-
 def sleeper_ids(yard: Place) -> list[int]:
     return [call["id"] for call in yard.journal.got("tools/call") if call["params"]["name"] == "sleeper"]
 
@@ -42,7 +38,7 @@ async def test_a_passed_deadline_is_told_as_unanswered_and_the_server_is_told_to
         assert isinstance(error, TimeoutError)
         assert isinstance(error, ty.OutcomeUnknown)
         assert (error.sent, error.server, error.tool) == (True, "y", "sleeper")
-        await eventually(lambda: cancelled_ids(yard) == sleeper_ids(yard))
+        await eventually(lambda: yard.journal.taken_back() == sleeper_ids(yard))
         assert (await c.call_tool("echo", {"text": "x"})).text == "x"
     assert yard.journal.lives == 1
 
@@ -53,7 +49,7 @@ async def test_a_call_before_its_deadline_is_not_ended(yard: Place, clock: Clock
         clock.advance(15)
         await c.call_tool("wake")
         assert (await soon(call)).text == "good morning"
-    assert cancelled_ids(yard) == []
+    assert yard.journal.taken_back() == []
 
 
 async def test_without_a_timeout_of_its_own_a_call_has_the_clients(yard: Place, clock: Clock) -> None:
@@ -91,7 +87,7 @@ async def test_lists_have_the_discovery_timeout(yard: Place, clock: Clock) -> No
         listing = asyncio.create_task(c.list_tools())
         await eventually(lambda: yard.journal.got("tools/list"))
         clock.advance(40)
-        await c.call_tool("echo", {"text": "x"})
+        await c.list_prompts()
         assert not listing.done()
         clock.advance(11)
         with pytest.raises(ty.CallTimeout):
@@ -108,7 +104,7 @@ async def test_a_deadline_that_passes_while_connecting_sent_nothing(yard: Place,
     assert told.value.sent is False
     assert not isinstance(told.value, ty.OutcomeUnknown)
     await c.close()
-    assert cancelled_ids(yard) == [], "the first words are never cancelled"
+    assert yard.journal.got("notifications/cancelled") == [], "the first words are never cancelled"
 
 
 # ---- silence
@@ -126,7 +122,7 @@ async def test_progress_ends_a_silence_and_only_silence_ends_the_call(yard: Plac
         clock.advance(21)
         with pytest.raises(ty.UnansweredTimeout):
             await soon(call)
-        await eventually(lambda: cancelled_ids(yard) == sleeper_ids(yard))
+        await eventually(lambda: yard.journal.taken_back() == sleeper_ids(yard))
 
 
 async def test_progress_does_not_move_the_deadline(yard: Place, clock: Clock) -> None:
@@ -161,7 +157,7 @@ async def test_a_cancelled_caller_is_told_to_the_server_and_hurts_nobody(yard: P
         cancelled.cancel()
         with pytest.raises(asyncio.CancelledError):
             await cancelled
-        await eventually(lambda: cancelled_ids(yard) == sleeper_ids(yard)[:1])
+        await eventually(lambda: yard.journal.taken_back() == sleeper_ids(yard)[:1])
         await c.call_tool("wake")
         assert (await soon(other)).text == "good morning"
 
@@ -174,7 +170,7 @@ async def test_a_timeout_around_the_call_is_a_cancelled_caller_too(yard: Place, 
         with pytest.raises(TimeoutError) as told:
             await soon(call)
         assert not isinstance(told.value, ty.ToolyardError)
-        await eventually(lambda: cancelled_ids(yard) == sleeper_ids(yard))
+        await eventually(lambda: yard.journal.taken_back() == sleeper_ids(yard))
 
 
 async def test_a_cancelled_list_asks_for_no_further_page(yard: Place) -> None:
@@ -184,7 +180,7 @@ async def test_a_cancelled_list_asks_for_no_further_page(yard: Place) -> None:
         listing.cancel()
         with pytest.raises(asyncio.CancelledError):
             await listing
-        await eventually(lambda: cancelled_ids(yard))
+        await eventually(lambda: yard.journal.taken_back("tools/list"))
         await c.ping()
     assert len(yard.journal.got("tools/list")) == 1
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 import toolyard as ty
-from tests.interaction.kit import Place
+from tests.interaction.kit import Place, only
 
 
 async def test_one_server_as_in_the_tour(yard: Place) -> None:
@@ -72,16 +72,13 @@ def test_without_an_event_loop_as_in_the_tour(place: Place) -> None:
         assert c.call_tool("echo", {"text": "mcp"}).text == "mcp"
 
 
+@only(ways=["stdio", "http"], eras=["legacy"])
 @pytest.mark.parametrize("mode, version", [("auto", "2026-07-28"), ("legacy", "2025-11-25"), ("2026-07-28",) * 2])
-async def test_the_mode_chooses_the_era_of_a_server_that_speaks_both(
-    tmp_path_factory: pytest.TempPathFactory, mode: str, version: str
-) -> None:
-    place = Place("stdio", "legacy", tmp_path_factory.mktemp("mode"))
-    async with ty.Client(place.server(), mode=mode) as c:
+async def test_the_mode_chooses_the_era_of_a_server_that_speaks_both(yard: Place, mode: str, version: str) -> None:
+    async with yard.client(mode=mode) as c:
         assert c.server_info is not None
         assert c.server_info.protocol_version == version
         assert (await c.call_tool("echo", {"text": "x"})).text == "x"
-    assert place.journal.faults == []
 
 
 @pytest.mark.parametrize("server", [{"command": "python"}, "settings/.mcp.json", {"mcpServers": {}}, 7])

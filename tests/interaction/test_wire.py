@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 import toolyard as ty
-from tests.interaction.kit import MODERN, OLDER, Place
+from tests.interaction.kit import MODERN, OLDER, Place, eventually
 
 LISTS = {
     "tools/list": ("list_tools", "tools"),
@@ -31,7 +31,9 @@ async def test_doubled_and_unknown_answers_are_dropped_and_counted(yard: Place) 
     async with yard.client() as c:
         assert (await c.call_tool("twice")).text == "first"
         assert (await c.call_tool("echo", {"text": "x"})).text == "x"
-        assert c.counters.unmatched == 2
+        # Where all that comes with an answer comes on its own stream, nobody reads on after it.
+        alone = yard.way == "plain" or (yard.way == "http" and yard.modern)
+        await eventually(lambda: c.counters.unmatched == (1 if alone else 2))
 
 
 async def test_answers_may_come_in_another_order_than_the_calls(yard: Place) -> None:
@@ -42,8 +44,12 @@ async def test_answers_may_come_in_another_order_than_the_calls(yard: Place) -> 
             await c.call_tool(tool)
             ended.append(tool)
 
-        await asyncio.gather(call("sleeper"), call("declared"), call("wake"))
-    assert ended == ["declared", "sleeper", "wake"]
+        sleeping = asyncio.create_task(call("sleeper"))
+        await eventually(lambda: "sleeper" in yard.journal.calls)
+        await asyncio.gather(call("declared"), call("fail"))
+        await asyncio.gather(call("wake"), sleeping)
+    assert sorted(ended[:2]) == ["declared", "fail"]
+    assert sorted(ended[2:]) == ["sleeper", "wake"]
 
 
 async def test_notifications_that_mean_nothing_are_borne(yard: Place) -> None:

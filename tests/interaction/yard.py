@@ -75,6 +75,15 @@ class Journal:
         """The requests and notifications of this method."""
         return [message for message in self.entries("got") if message.get("method") == method]
 
+    def taken_back(self, method: str = "tools/call") -> list[int]:
+        """The ids of the requests of this method that the client does not want any more.
+
+        It says so in a notification, or over HTTP in the modern era by closing the stream.
+        """
+        ids = {message["id"] for message in self.got(method)}
+        told = [message["params"]["requestId"] for message in self.got("notifications/cancelled")]
+        return [id for id in (*told, *self.entries("closed")) if id in ids]
+
     @property
     def lives(self) -> int:
         return len(self.entries("life"))
@@ -146,7 +155,9 @@ class Yard:
         self.send: Send
         self.client: Message = {}
         self.initialized = False
-        self.last_id = 0
+        self.in_order = True
+        """Whether messages come in the order in which they were sent; else ids need only be new ones."""
+        self.ids: set[Any] = set()
         self.level: str | None = None
         self.asked: dict[str, Callable[[Message], None]] = {}
         self.sleepers: dict[int, Request] = {}
@@ -177,8 +188,12 @@ class Yard:
         if method == "notifications/initialized":
             self.initialized = True
         elif method == "notifications/cancelled":
-            self.sleepers.pop(params["requestId"], None)
-            self.listening.pop(params["requestId"], None)
+            self.take_back(params["requestId"])
+
+    def take_back(self, id: Any) -> None:
+        """The client does not want it any more."""
+        self.sleepers.pop(id, None)
+        self.listening.pop(id, None)
 
     def _requested(self, request: Request, message: Message) -> None:
         self._look_for_faults(request, message)
@@ -208,7 +223,9 @@ class Yard:
 
     def _look_for_faults(self, request: Request, message: Message) -> None:
         wrong = {
-            "an id that is no number, or not a new one": type(request.id) is not int or request.id <= self.last_id,
+            "an id that is no number, or not a new one": type(request.id) is not int
+            or request.id in self.ids
+            or (self.in_order and request.id <= max(self.ids, default=0)),
             "empty params": message.get("params") == {},
             "not JSON-RPC 2.0": message.get("jsonrpc") != "2.0",
             "no capabilities": request.modern and not isinstance(request.meta.get(META + "clientCapabilities"), dict),
@@ -220,7 +237,7 @@ class Yard:
         for what, is_so in wrong.items():
             if is_so:
                 self.fault(f"{what}: {message}")
-        self.last_id = request.id
+        self.ids.add(request.id)
 
     def fault(self, what: str) -> None:
         """The client broke the protocol."""

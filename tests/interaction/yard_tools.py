@@ -118,6 +118,23 @@ def given(yard: Any, request: Any, args: Wire) -> None:
     request.json({"arguments": request.params.get("arguments"), "meta": request.meta, "id": request.id})
 
 
+def mirrored_as(header: str, type: str) -> Wire:
+    return {"type": type, "x-mcp-header": header}
+
+
+@tool(
+    {
+        "region": mirrored_as("Region", "string"),
+        "count": mirrored_as("Count", "integer"),
+        "urgent": mirrored_as("Urgent", "boolean"),
+        "place": {"type": "object", "properties": {"city": mirrored_as("City", "string")}},
+    }
+)
+def mirrored(yard: Any, request: Any, args: Wire) -> None:
+    """Over HTTP in the modern era, some arguments must be in headers too"""
+    request.json(args)
+
+
 @tool(execution={"taskSupport": "required"})
 def task_only(yard: Any, request: Any, args: Wire) -> None:
     """Cannot be called plainly"""

@@ -12,7 +12,7 @@ from ..protocol.text import one_line
 from ..transports.channel import RequestOptions
 from ..types import Change, LogMessage, Wire
 from .lists import Lister
-from .options import Settings
+from .options import LOG_LEVELS, Settings
 from .session import Session
 from .subscriptions import Subscriptions
 
@@ -39,12 +39,16 @@ class News:
     def __init__(self, settings: Settings, listeners: Listeners) -> None:
         self._settings = settings
         self._listeners = listeners
+        # Some servers do not care, and over HTTP what they said before they were told arrives beside it.
+        self._unwanted = LOG_LEVELS[: LOG_LEVELS.index(settings.wanted_log_level or "debug")]
         self._logs = Delivery(settings.log_handler or _log_server_message, "log handler")
 
     def on_notification(self, method: str, params: Wire) -> None:
         """Sort what came."""
         if method == "notifications/message":
-            self._logs(LogMessage(str(params.get("level", "info")), params.get("data"), params.get("logger")))
+            level = str(params.get("level", "info"))
+            if level not in self._unwanted:
+                self._logs(LogMessage(level, params.get("data"), params.get("logger")))
         else:
             self.subscriptions.on_notification(method, params)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import random
 import signal
 import subprocess
 import sys
@@ -16,9 +17,11 @@ from pathlib import Path
 from typing import Any
 
 import psutil
+import pytest
 
 import toolyard as ty
 from toolyard.errors import RateLimited, ToolyardError, TransportError
+from toolyard.transports import process
 
 BAD_SERVER = str(Path(__file__).with_name("bad_server.py"))
 FAST = ty.ReconnectPolicy(base_delay=0.01, max_delay=0.2, max_retries=3, jitter_factor=0.0)
@@ -60,6 +63,16 @@ def until(condition: Callable[[], Any], within: float = 5.0, what: str = "") -> 
     return value
 
 
+def impatient(patch: pytest.MonkeyPatch) -> None:
+    """A server that does not end when it is asked to gets little time, so that the test needs little."""
+    patch.setattr(process, "GRACE", 0.2)
+
+
+def lucky(patch: pytest.MonkeyPatch) -> None:
+    """Chance always gives 0, so that the wait before the next attempt at a call takes no time."""
+    patch.setattr(random, "random", lambda: 0.0)
+
+
 def alive(pid: int) -> bool:
     """Whether the process runs; a zombie has gone."""
     try:
@@ -71,10 +84,10 @@ def alive(pid: int) -> bool:
 def alive_with(mark: str) -> list[int]:
     """Every living process, ours or an orphan, with this text in its command line."""
     found = []
-    for process in psutil.process_iter(["pid", "cmdline", "status"]):
-        words = process.info["cmdline"] or []
-        if process.info["status"] != psutil.STATUS_ZOMBIE and any(mark in word for word in words):
-            found.append(process.info["pid"])
+    for each in psutil.process_iter(["pid", "cmdline", "status"]):
+        words = each.info["cmdline"] or []
+        if each.info["status"] != psutil.STATUS_ZOMBIE and any(mark in word for word in words):
+            found.append(each.info["pid"])
     return found
 
 

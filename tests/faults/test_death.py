@@ -9,7 +9,18 @@ from typing import Any
 import pytest
 
 import toolyard as ty
-from tests.faults.kit import BIG, Ledger, Yard, alive, eventually, outcome_of, perhaps_sent, surely_unsent
+from tests.faults.kit import (
+    BIG,
+    Ledger,
+    Yard,
+    alive,
+    eventually,
+    impatient,
+    lucky,
+    outcome_of,
+    perhaps_sent,
+    surely_unsent,
+)
 from toolyard import events
 from toolyard.errors import OutcomeUnknown, TransportError
 from toolyard.types import State
@@ -82,7 +93,10 @@ async def test_a_list_request_is_asked_again_after_a_crash(yard: Yard, era: str)
     assert yard.record.lives == 2
 
 
-async def test_a_tool_marked_retry_safe_is_called_again_after_a_crash(yard: Yard, era: str) -> None:
+async def test_a_tool_marked_retry_safe_is_called_again_after_a_crash(
+    yard: Yard, era: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lucky(monkeypatch)
     async with yard.client(era=era) as client:
         call = asyncio.create_task(
             client.call_tool("slow", {"nonce": "s", "seconds": 0.5}, retry_safe=True, timeout=20)
@@ -116,7 +130,10 @@ async def test_stdin_closed_by_the_server_is_its_death_and_an_unwritten_call_goe
     assert yard.record.executed == {"x": 1}
 
 
-async def test_close_gives_every_call_in_flight_its_outcome(yard: Yard, era: str) -> None:
+async def test_close_gives_every_call_in_flight_its_outcome(
+    yard: Yard, era: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    impatient(monkeypatch)
     ledger, gate = Ledger(), yard.path("gate")
     client = yard.client(era=era)
     await client.connect()
@@ -174,7 +191,10 @@ async def test_an_idle_death_is_noticed_and_told(yard: Yard, era: str) -> None:
         assert client.status.state is State.CONNECTED
 
 
-async def test_death_while_a_large_write_is_stuck_ends_the_call(yard: Yard, era: str) -> None:
+async def test_death_while_a_large_write_is_stuck_ends_the_call(
+    yard: Yard, era: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lucky(monkeypatch)
     async with yard.client(era=era) as client:
         await client.call_tool("hold", {"until": 60})
         calls = [

@@ -21,6 +21,7 @@ from tests.faults.kit import (
     Yard,
     cancelled,
     eventually,
+    lucky,
     perhaps_sent,
     succeeded,
     surely_unsent,
@@ -79,7 +80,10 @@ async def test_small_calls_that_the_pipe_took_are_told_as_perhaps_sent(yard: Yar
     assert sum(yard.record.executed.values()) == 21, "what was handed over was read in the end"
 
 
-async def test_a_kill_during_load_leaves_each_call_one_outcome(yard: Yard, era: str) -> None:
+async def test_a_kill_during_load_leaves_each_call_one_outcome(
+    yard: Yard, era: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lucky(monkeypatch)
     ledger, gate = Ledger(), yard.path("gate")
     async with yard.client(era=era) as client:
         await client.call_tool("hold", {"until": str(gate)})
@@ -137,8 +141,9 @@ class Storm:
     "seed", [1, 2, pytest.param(3, marks=pytest.mark.slow), pytest.param(4, marks=pytest.mark.slow)]
 )
 async def test_under_time_outs_cancels_and_kills_every_call_has_one_honest_outcome(
-    yard: Yard, era: str, seed: int
+    yard: Yard, era: str, seed: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    lucky(monkeypatch)
     async with ty.Client(yard.server(era=era, gulp=16384, pause=0.0005), reconnect=FAST) as client:
         storm = Storm(yard, client, seed)
         for number in range(12):

@@ -10,7 +10,7 @@ import time
 import pytest
 
 import toolyard as ty
-from tests.faults.kit import FAST, Yard, alive, eventually, noise_in, run_python, until
+from tests.faults.kit import FAST, Yard, alive, eventually, impatient, noise_in, run_python, until
 
 
 def children_of(yard: Yard, count: int = 1) -> list[int]:
@@ -65,7 +65,8 @@ async def test_a_good_server_is_closed_without_a_signal_and_soon(yard: Yard) -> 
     assert yard.record.entries("eof")
 
 
-async def test_a_close_that_is_cancelled_still_leaves_no_process(yard: Yard) -> None:
+async def test_a_close_that_is_cancelled_still_leaves_no_process(yard: Yard, monkeypatch: pytest.MonkeyPatch) -> None:
+    impatient(monkeypatch)
     client = yard.client(stubborn=True)
     await client.connect()
     closing = asyncio.create_task(client.close())
@@ -179,6 +180,43 @@ def test_the_interpreter_exits_with_open_clients_soon_and_without_a_traceback(
     took = time.monotonic() - start
     assert (err, user.returncode) == ("", exit_code)
     assert took <= 3
+    until(lambda: not yard.living(), within=2, what="no child left")
+
+
+LOOP_LEFT = """
+import asyncio, json, os, sys, warnings
+import toolyard as ty
+warnings.simplefilter("ignore", ResourceWarning)  # what the program leaves open, Python tells it
+command, state, left = json.loads(sys.argv[1]), sys.argv[2], sys.argv[3]
+log = json.loads(command[-1])["log"]
+
+async def begin(client):
+    connecting = asyncio.create_task(client.connect())
+    for _ in range(3 if state == "connected" else 0):  # what begins with a connection is settled by then
+        await client.call_tool("echo")
+    while not (os.path.exists(log) and os.path.getsize(log)):  # the server has begun
+        await asyncio.sleep(0.001)
+    return connecting
+
+client, loop = ty.Client(ty.StdioServer(command[0], command[1:])), asyncio.new_event_loop()
+connecting = loop.run_until_complete(begin(client))
+assert str(client.status) == state
+if left == "closed":
+    loop.close()
+"""
+
+
+@pytest.mark.parametrize("left", ["closed", "open"])
+@pytest.mark.parametrize("state", ["connected", "connecting"])
+def test_an_event_loop_that_is_left_with_a_client_in_it_leaves_no_child_and_no_traceback(
+    yard: Yard, era: str, state: str, left: str
+) -> None:
+    command = yard.command(era=era, delay=60 if state == "connecting" else 0)
+    user = run_python(LOOP_LEFT, json.dumps(command), state, left)
+    _, err = user.communicate(timeout=30)
+    assert user.returncode == 0
+    assert set(noise_in(err)) <= {"was destroyed"}, f"that is what asyncio says of every task: {err}"
+    assert yard.record.lives == 1
     until(lambda: not yard.living(), within=2, what="no child left")
 
 

@@ -1,12 +1,10 @@
-"""Threads, forks and pickles: answers never cross, a forked child gets a clear error, and clients do not travel."""
+"""Threads, forks and loops: answers never cross, and who may not use a client gets a clear error."""
 
 from __future__ import annotations
 
 import asyncio
-import copy
 import json
 import os
-import pickle
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -14,7 +12,7 @@ from pathlib import Path
 import pytest
 
 import toolyard as ty
-from tests.faults.kit import BIG, FAST, Ledger, Yard, run_python
+from tests.faults.kit import BIG, FAST, Ledger, Yard, run_python, until
 from toolyard import sync
 from toolyard.errors import ToolyardError, UsageError
 
@@ -68,47 +66,13 @@ def test_threads_under_kills_have_one_honest_outcome_each(yard: Yard, era: str) 
         for thread in threads:
             thread.join(30)
             assert not thread.is_alive()
+        until(lambda: yard.record.lives == 4, within=10, what="the last kill is noticed")
         assert client.call_tool("echo", {"nonce": "end"}, timeout=20).text == "end"
     ledger.check(yard.record.executed)
 
 
-def test_outside_the_with_block_the_sync_client_is_a_usage_error(yard: Yard) -> None:
-    client = sync.Client(yard.server())
-    with pytest.raises(UsageError, match="with"):
-        client.call_tool("echo", {})
-    with client:
-        client.call_tool("echo", {})
-    with pytest.raises(UsageError):
-        client.call_tool("echo", {})
-
-
-async def test_configs_pickle_and_copy_and_clients_refuse(yard: Yard) -> None:
-    server = yard.server(env={"API_TOKEN": "t0k3n"})
-    assert pickle.loads(pickle.dumps(server)) == server
-    assert copy.deepcopy(server) == server
-    policy = ty.ReconnectPolicy(base_delay=2)
-    assert pickle.loads(pickle.dumps(policy)) == policy
-    client = ty.Client(server)
-    for travel in (pickle.dumps, copy.copy, copy.deepcopy):
-        for stays in (client, sync.Client(server)):
-            with pytest.raises(UsageError, match="config"):
-                travel(stays)
-    await client.close()
-
-
-async def test_every_error_survives_a_pickle(yard: Yard) -> None:
-    async with yard.client() as client:
-        with pytest.raises(ty.RemoteError) as refused:
-            await client.call_tool("refuse", {"code": -32000})
-        with pytest.raises(ty.UnansweredTimeout) as unanswered:
-            await client.call_tool("silent", {}, timeout=0.05)
-    for error in (refused.value, unanswered.value):
-        again = pickle.loads(pickle.dumps(error))
-        assert (type(again), str(again), vars(again)) == (type(error), str(error), vars(error))
-
-
 FORKED = """
-import json, os, sys, asyncio, traceback
+import json, os, sys, asyncio
 import toolyard as ty
 from toolyard.sync import Client
 command, kind = json.loads(sys.argv[1]), sys.argv[2]
@@ -130,7 +94,11 @@ def report(call):
         return [type(exc).__name__, str(exc)]
     return ["nothing", ""]
 
-def split(client, call, before):
+def use(client):
+    with client as own:
+        assert own.call_tool("echo", {"nonce": "child"}, timeout=20).text == "child"
+
+def split(call, before):
     held = sorted(descriptors() - before)
     read, write = os.pipe()
     pid = os.fork()
@@ -138,8 +106,15 @@ def split(client, call, before):
         os.close(read)
         said = report(call)
         kept = [link for link in held if link in descriptors()]
-        fresh = report(lambda: fresh_use())
-        os.write(write, json.dumps({"said": said, "held": held, "kept": kept, "fresh": fresh}).encode())
+        told = {
+            "said": said,
+            "held": held,
+            "kept": kept,
+            "fresh": report(lambda: use(Client(server))),
+            "outside": report(not_entered.list_tools),
+            "entered": report(lambda: use(not_entered)),
+        }
+        os.write(write, json.dumps(told).encode())
         os._exit(0)
     os.close(write)
     answer = b""
@@ -148,15 +123,12 @@ def split(client, call, before):
     os.waitpid(pid, 0)
     return answer.decode()
 
-def fresh_use():
-    with Client(server) as own:
-        assert own.call_tool("echo", {"nonce": "child"}, timeout=20).text == "child"
-
 before = descriptors()
+not_entered = Client(server)  # as a program does that makes its clients when it is loaded, and forks its workers later
 if kind == "sync":
     with Client(server) as client:
         client.call_tool("echo", {"nonce": "before"})
-        answer = split(client, lambda: client.call_tool("echo", {"nonce": "forked"}, timeout=5), before)
+        answer = split(lambda: client.call_tool("echo", {"nonce": "forked"}, timeout=5), before)
         after = client.call_tool("echo", {"nonce": "after"}, timeout=20).text
 else:
     async def main():
@@ -164,7 +136,7 @@ else:
             await client.call_tool("echo", {"nonce": "before"})
             def call():
                 asyncio.run(client.call_tool("echo", {"nonce": "forked"}, timeout=5))
-            answer = split(client, call, before)
+            answer = split(call, before)
             return answer, (await client.call_tool("echo", {"nonce": "after"}, timeout=20)).text
     answer, after = asyncio.run(main())
 print(json.dumps({**json.loads(answer), "after": after}))
@@ -183,8 +155,10 @@ def test_a_forked_child_gets_a_clear_error_closes_what_it_inherited_and_may_open
     assert told["held"], "the parent did hold pipes"
     assert told["kept"] == [], "the child closed the parent's pipes, so they end when the parent ends them"
     assert told["fresh"] == ["nothing", ""], "a client of the child's own works"
+    assert told["outside"][0] == "UsageError", "made before the fork and not entered, it wants its with block"
+    assert told["entered"] == ["nothing", ""], "and works in it: nothing of it was the parent's"
     assert told["after"] == "after", "the parent's connection is unhurt"
-    assert yard.record.executed == {"before": 1, "child": 1, "after": 1}
+    assert yard.record.executed == {"before": 1, "child": 2, "after": 1}
 
 
 async def test_a_client_used_from_another_event_loop_is_a_usage_error(yard: Yard) -> None:

@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 
 import toolyard as ty
-from tests.faults.kit import FAST, Yard, eventually, outcome_of, succeeds
+from tests.faults.kit import FAST, Yard, eventually, lucky, outcome_of, succeeds
+from toolyard.client import negotiation
 from toolyard.errors import ConnectError, StartError, ToolyardError, TransportError
 from toolyard.types import State
 
@@ -61,7 +62,10 @@ async def test_a_server_that_exits_at_once_gives_its_exit_code_and_the_tail_of_s
     await client.close()
 
 
-async def test_a_call_to_a_server_that_cannot_start_is_a_start_error_and_unsent(yard: Yard) -> None:
+async def test_a_call_to_a_server_that_cannot_start_is_a_start_error_and_unsent(
+    yard: Yard, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lucky(monkeypatch)
     client = yard.client(exit={"code": 7})
     outcome = await outcome_of(client.call_tool("echo", {}, timeout=10))
     assert isinstance(outcome, StartError)
@@ -81,7 +85,10 @@ async def test_after_a_failed_connect_the_same_client_can_connect(yard: Yard, er
     await client.close()
 
 
-async def test_the_breaker_opens_after_five_failures_and_spares_the_machine(yard: Yard) -> None:
+async def test_the_breaker_opens_after_five_failures_and_spares_the_machine(
+    yard: Yard, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lucky(monkeypatch)
     policy = ty.ReconnectPolicy(base_delay=0.01, max_delay=30, max_retries=3, jitter_factor=0)
     client = ty.Client(yard.server(exit={"code": 1}), reconnect=policy)
     for _ in range(12):
@@ -97,7 +104,10 @@ async def test_the_breaker_opens_after_five_failures_and_spares_the_machine(yard
     await client.close()
 
 
-async def test_an_open_breaker_lets_one_trial_through_and_closes_when_it_succeeds(yard: Yard) -> None:
+async def test_an_open_breaker_lets_one_trial_through_and_closes_when_it_succeeds(
+    yard: Yard, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lucky(monkeypatch)
     client = yard.client(first={"exit": {"code": 1}}, first_lives=6)
     await succeeds(lambda: client.call_tool("echo", {"nonce": "x"}, timeout=5))
     assert yard.record.lives == 7, "one process a trial"
@@ -167,8 +177,10 @@ async def test_a_server_of_one_era_only_is_spoken_to_in_it(yard: Yard, era: str)
     assert yard.record.lives == 1
 
 
-@pytest.mark.slow
-async def test_a_server_silent_on_discover_is_taken_for_an_older_one(yard: Yard) -> None:
+async def test_a_server_silent_on_discover_is_taken_for_an_older_one(
+    yard: Yard, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(negotiation, "PROBE", 0.3)
     async with yard.client(silent=["server/discover"]) as client:
         assert client.server_info is not None
         assert client.server_info.protocol_version == "2025-11-25"

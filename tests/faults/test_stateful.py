@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 import toolyard as ty
-from tests.faults.kit import BIG, FAST, Ledger, Yard, alive, cancelled, eventually, outcome_of, succeeded
+from tests.faults.kit import BIG, FAST, Ledger, Yard, alive, cancelled, eventually, impatient, outcome_of, succeeded
 from toolyard.errors import ConnectError, OutcomeUnknown, ToolyardError, UsageError
 from toolyard.types import State
 
@@ -176,6 +176,11 @@ quick = settings(
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much],
 )
 long = settings(quick, max_examples=60, stateful_step_count=30, derandomize=False, print_blob=True)
+
+
+@pytest.fixture(autouse=True)
+def _impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+    impatient(monkeypatch)
 
 
 @pytest.mark.timeout(400)  # room to shrink a failure

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import copy
 import inspect
 import pickle
 import signal
@@ -120,9 +121,10 @@ def test_on_the_portals_own_thread_the_error_says_so_instead_of_waiting_for_ever
     assert "own thread" in str(seen[0])
 
 
-def test_a_client_refuses_to_be_pickled() -> None:
+@pytest.mark.parametrize("travel", [pickle.dumps, copy.copy, copy.deepcopy])
+def test_a_client_does_not_travel(travel: Callable[[Any], Any]) -> None:
     with pytest.raises(UsageError, match="pickle its server config"):
-        pickle.dumps(connected())
+        travel(connected())
 
 
 # ---- threads and loops ---------------------------------------------------------------------------------------

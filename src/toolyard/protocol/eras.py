@@ -37,8 +37,6 @@ class Era:
     """What differs between the eras for a client."""
 
     name: str
-    stamps_requests: bool
-    """Version, client info and capabilities ride on every request."""
     server_asks: bool
     """The server may send requests of its own."""
     health_method: str
@@ -48,13 +46,8 @@ class Era:
     """None: the level rides on every request."""
 
 
-HANDSHAKE: Final = Era("handshake", False, True, "ping", "resources/subscribe", "logging/setLevel")
-MODERN: Final = Era("modern", True, False, "server/discover", None, None)
-
-
-def era_of(version: str) -> Era:
-    """The era that a protocol version belongs to."""
-    return MODERN if version in MODERN_VERSIONS else HANDSHAKE
+HANDSHAKE: Final = Era("handshake", True, "ping", "resources/subscribe", "logging/setLevel")
+MODERN: Final = Era("modern", False, "server/discover", None, None)
 
 
 def choose(offered: Iterable[Any]) -> str | None:

@@ -1,8 +1,12 @@
-"""The client itself: how its block is entered and left."""
+"""The client itself: how its block is entered and left, and that it stays where it is."""
 
 from __future__ import annotations
 
 import asyncio
+import copy
+import pickle
+from collections.abc import Callable
+from typing import Any
 
 import psutil
 import pytest
@@ -42,3 +46,9 @@ async def test_a_close_from_another_event_loop_is_refused_and_ends_no_listening(
         await played.end.send(jsonrpc.notification("notifications/tools/list_changed"))
         async with asyncio.timeout(10):
             assert (await anext(changes)).kind == "tools"
+
+
+@pytest.mark.parametrize("travel", [pickle.dumps, copy.copy, copy.deepcopy])
+def test_a_client_does_not_travel(travel: Callable[[Any], Any]) -> None:
+    with pytest.raises(ty.UsageError, match="pickle its server config"):
+        travel(ty.Client(ty.StdioServer("server")))

@@ -16,34 +16,21 @@ from toolyard.policy.filters import StaticFilter
 from toolyard.types import ReconnectPolicy
 
 NAMES = [each.name for each in fields(Settings)]
-BY_CONFIG: dict[str, Any] = {
-    "connect_timeout": 1.0,
-    "discovery_timeout": 2.0,
-    "execution_timeout": 3.0,
-    "idle_timeout": 4.0,
-    "max_retries": 5,
-    "reconnect": ReconnectPolicy(base_delay=6.0),
-    "max_in_flight": 7,
-    "cache_tools_list": True,
-    "tool_filter": StaticFilter(allowed=["a"]),
-    "clean_arguments": "never",
-    "retry_safe": frozenset({"a"}),
-    "trusted": True,
+GIVEN: dict[str, tuple[Any, Any]] = {
+    "connect_timeout": (1.0, 11.0),
+    "discovery_timeout": (2.0, 12.0),
+    "execution_timeout": (3.0, 13.0),
+    "idle_timeout": (4.0, 14.0),
+    "max_retries": (5, 15),
+    "reconnect": (ReconnectPolicy(base_delay=6.0), ReconnectPolicy(base_delay=16.0)),
+    "max_in_flight": (7, 17),
+    "cache_tools_list": (True, False),
+    "tool_filter": (StaticFilter(allowed=["a"]), StaticFilter(blocked=["b"])),
+    "clean_arguments": ("never", "always"),
+    "retry_safe": (frozenset({"a"}), frozenset({"b"})),
+    "trusted": (True, False),
 }
-BY_KEYWORD: dict[str, Any] = {
-    "connect_timeout": 11.0,
-    "discovery_timeout": 12.0,
-    "execution_timeout": 13.0,
-    "idle_timeout": 14.0,
-    "max_retries": 15,
-    "reconnect": ReconnectPolicy(base_delay=16.0),
-    "max_in_flight": 17,
-    "cache_tools_list": False,
-    "tool_filter": StaticFilter(blocked=["b"]),
-    "clean_arguments": "always",
-    "retry_safe": frozenset({"b"}),
-    "trusted": False,
-}
+"""What the config says, which is not the default, and what the keyword says."""
 
 
 def settings(config: object = None, /, **given: Any) -> Settings:
@@ -64,14 +51,12 @@ def test_the_defaults_are_those_of_the_documentation() -> None:
     assert chosen.name == "given-name"
 
 
-@pytest.mark.parametrize("option", BY_CONFIG)
+@pytest.mark.parametrize("option", GIVEN)
 def test_a_keyword_beats_the_config_and_the_config_beats_the_default(option: str) -> None:
-    config = ty.StdioServer("server", **{option: BY_CONFIG[option]})
-    default = getattr(settings(), option)
-    by_config = getattr(settings(config), option)
-    by_keyword = getattr(settings(config, **{option: BY_KEYWORD[option]}), option)
-    assert by_config == BY_CONFIG[option] != default
-    assert by_keyword == BY_KEYWORD[option] != by_config
+    in_config, as_keyword = GIVEN[option]
+    config = ty.StdioServer("server", **{option: in_config})
+    assert getattr(settings(config), option) == in_config != getattr(settings(), option)
+    assert getattr(settings(config, **{option: as_keyword}), option) == as_keyword != in_config
 
 
 @pytest.mark.parametrize("option", ["connect_timeout", "discovery_timeout", "execution_timeout", "idle_timeout"])

@@ -88,11 +88,11 @@ def seconds_for(size: int, chunk: int) -> float:
     piece = b"x" * chunk
     for _ in range(3):
         framer = LineFramer(limit=2 * size)
-        began = time.perf_counter()
+        began = time.process_time()
         for _ in range(size // chunk):
             framer.feed(piece)
         lines = framer.feed(b"\n")
-        best = min(best, time.perf_counter() - began)
+        best = min(best, time.process_time() - began)
         assert len(lines[0]) == size  # type: ignore[arg-type]
     return best
 

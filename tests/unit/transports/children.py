@@ -8,7 +8,7 @@ import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import psutil
 
@@ -73,20 +73,27 @@ class Taker:
         self.lost.append(error)
 
 
-class Linked:
-    """A link to a child, opened with `async with`, and what came over it."""
+class Opened:
+    """A link, opened with `async with`, and what came over it."""
 
-    def __init__(self, config: StdioServer, on_stderr: Callable[[str], object] | None = None) -> None:
-        self.link = StdioLink(config, on_stderr=on_stderr)
+    def __init__(self, link: Any) -> None:
+        self.link = link
         self.taker = Taker()
 
-    async def __aenter__(self) -> Linked:
+    async def __aenter__(self) -> Self:
         await self.link.open(self.taker)
         return self
 
     async def __aexit__(self, *exc: object) -> None:
         await self.link.close(hurry=True)
 
+
+class Linked(Opened):
+    """A link to a child."""
+
+    def __init__(self, config: StdioServer, on_stderr: Callable[[str], object] | None = None) -> None:
+        super().__init__(StdioLink(config, on_stderr=on_stderr))
+
     @property
     def pid(self) -> int:
-        return self.link._process.pid
+        return int(self.link._process.pid)

@@ -152,14 +152,20 @@ async def test_a_group_that_was_forgotten_is_left_alone(bystanders: list[Bystand
     assert not forgotten.gone()
 
 
+async def ended_guard(group: int) -> Guard:
+    """One that was told of this group, and that somebody has ended."""
+    guard = Guard()
+    guard.watch(group)
+    process = guard_at(os.fstat(pipe_of(guard)).st_ino)
+    os.kill(process, signal.SIGKILL)
+    await eventually(lambda: not alive(process))
+    return guard
+
+
 @needs_proc
 async def test_a_guard_that_somebody_ended_is_replaced_and_knows_all(bystanders: list[Bystander]) -> None:
     first, second = bystanders
-    guard = Guard()
-    guard.watch(first.pid)
-    made = guard_at(os.fstat(pipe_of(guard)).st_ino)
-    os.kill(made, signal.SIGKILL)
-    await eventually(lambda: not alive(made))
+    guard = await ended_guard(first.pid)
     guard.watch(second.pid)
     os.close(pipe_of(guard))
     await eventually(lambda: first.gone() and second.gone())
@@ -168,11 +174,7 @@ async def test_a_guard_that_somebody_ended_is_replaced_and_knows_all(bystanders:
 @needs_proc
 async def test_to_a_guard_that_somebody_ended_nothing_need_be_told(bystanders: list[Bystander]) -> None:
     first, second = bystanders
-    guard = Guard()
-    guard.watch(first.pid)
-    made = guard_at(os.fstat(pipe_of(guard)).st_ino)
-    os.kill(made, signal.SIGKILL)
-    await eventually(lambda: not alive(made))
+    guard = await ended_guard(first.pid)
     guard.forget(first.pid)
     guard.watch(second.pid)
     os.close(pipe_of(guard))

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from tests.unit.kit import eventually, turns
-from tests.unit.transports.children import Taker
+from tests.unit.transports.children import Opened
 from toolyard.errors import ConnectError, ConnectionLost, StartError, UsageError
 from toolyard.transports import memory
 from toolyard.transports.memory import MemoryStream, MessageLink, MessageStream, closing_stream
@@ -68,21 +68,13 @@ async def test_closing_wakes_both_ends() -> None:
 # ---- the link ------------------------------------------------------------------------------------------------
 
 
-class Linked:
+class Linked(Opened):
     """A link over a stream of this test's, and the other end."""
 
     def __init__(self, stream: MessageStream | None = None, connect: Any = None) -> None:
         near, self.far = MemoryStream.pair()
         stream = stream or near
-        self.link = MessageLink(connect or (lambda: closing_stream(stream)))
-        self.taker = Taker()
-
-    async def __aenter__(self) -> Linked:
-        await self.link.open(self.taker)
-        return self
-
-    async def __aexit__(self, *exc: object) -> None:
-        await self.link.close(hurry=True)
+        super().__init__(MessageLink(connect or (lambda: closing_stream(stream))))
 
 
 async def test_messages_go_both_ways_in_order() -> None:

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from time import monotonic
 from typing import Any
 
-from ..errors import AccessDenied, RemoteError, ToolNotFound, ToolyardError
+from ..errors import AccessDenied, CallTimeout, ConnectionLost, OutcomeUnknown, RemoteError, ToolNotFound, ToolyardError
 from ..events import Listeners, ToolExecutionCompleted, ToolExecutionFailed, ToolExecutionStarted
 from ..policy.arguments import clean, clean_for_schema
 from ..policy.filters import StaticFilter, allows, describe
@@ -51,7 +51,7 @@ class Calls:
         """A tool that is hidden is not callable. Names alone need no list; any other filter must see the whole tool."""
         tool_filter = self._settings.tool_filter
         if not isinstance(tool_filter, StaticFilter):
-            await self._lister.known(deadline)
+            await self._known(deadline)
             if self._lister.complete and name not in self._lister.tools:
                 raise self._not_found(name, "the server does not list it")
         tool = self._lister.tools.get(name) or Tool(name, raw={"name": name})
@@ -113,13 +113,21 @@ class Calls:
         session = await self._connection.reach(options.deadline)
         if session.mirrors and name not in self._lister.tools:
             try:
-                await self._lister.known(options.deadline)
+                await self._known(options.deadline)
             except RemoteError as exc:
                 log.debug("%s: the tools could not be listed before a call: %s", self._settings.name, exc)
         declared = self._lister.mirrored.get(name)
         if not declared:
             return options
         return options._replace(headers=parameter_headers(declared, params["arguments"]))
+
+    async def _known(self, deadline: float | None) -> None:
+        """Have a list of tools. That its own outcome is not known says nothing about the call, which was not sent."""
+        try:
+            await self._lister.known(deadline)
+        except OutcomeUnknown as exc:
+            kind = CallTimeout if isinstance(exc, CallTimeout) else ConnectionLost
+            raise kind(f"the tools could not be listed before the call: {exc.message}; it was not sent") from exc
 
     async def _second_chance(
         self, name: str, params: Wire, options: RequestOptions, repeatable: bool, exc: RemoteError

@@ -20,6 +20,7 @@ from ..errors import (
     ToolyardError,
     TransportError,
     UnansweredTimeout,
+    UsageError,
 )
 from ..policy.retry import RetryBudget, call_delay, may_retry
 from ..protocol.metadata import with_meta
@@ -67,8 +68,9 @@ class Connection:
         # All in one coroutine: each layer more is paid by every call.
         while True:
             session: Session | None = None
+            failures = self._keeper.breaker.failures
             try:
-                if self._keeper.breaker.failures and self._keeper.session is not None:
+                if failures and self._keeper.session is not None:
                     self._keeper.check_breaker()
                 if self._slots is not None:
                     await self._take_slot(self._slots, options.deadline)
@@ -82,8 +84,8 @@ class Connection:
                 finally:
                     if self._slots is not None:
                         self._slots.release()
-            except (ToolyardError, asyncio.CancelledError) as exc:
-                self._note_trouble(session, exc)
+            except (ToolyardError, UsageError, asyncio.CancelledError) as exc:
+                self._note_trouble(session, exc, failures)
                 attempt += await self._before_retry(exc, before, attempt, repeatable, options.deadline)
                 before = exc
             else:
@@ -124,7 +126,7 @@ class Connection:
             stamped = with_meta(some, session.agreement.stamp)
             try:
                 return await session.channel.request(method, stamped, options=options)
-            except TransportError as exc:
+            except (TransportError, RateLimited) as exc:
                 # This round was not sent, but the call was: what its first round has done, nobody knows.
                 if exc.sent:
                     raise
@@ -181,16 +183,18 @@ class Connection:
             raise exc
         return 0 if expired else 1
 
-    def _note_trouble(self, session: Session | None, exc: BaseException) -> None:
+    def _note_trouble(self, session: Session | None, exc: BaseException, failures: int) -> None:
         """What a failure on a live session says about it. Only over HTTP can it live and yet not be reached."""
-        if session is not None or isinstance(exc, asyncio.CancelledError):
+        if session is not None or not isinstance(exc, ToolyardError):
             self._keeper.breaker.trial_ended()
         if session is None:
             return
         if isinstance(exc, CallTimeout):
             self._note_silence(session)
         elif isinstance(exc, ConnectError):
-            self._keeper.breaker.failed(asyncio.get_running_loop().time())
+            # Calls that fail together are one failure.
+            if self._keeper.breaker.failures == failures:
+                self._keeper.note_failure(exc)
             self._worsen(session, State.DEGRADED, exc)
         elif isinstance(exc, AuthError) and exc.status == UNAUTHORISED:
             self._unauthorised = True

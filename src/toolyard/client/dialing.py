@@ -6,7 +6,9 @@ import asyncio
 from collections.abc import Callable
 from typing import Final
 
+from ..config import mask_urls
 from ..errors import (
+    AuthError,
     ConnectError,
     ConnectionLost,
     OutcomeUnknown,
@@ -62,6 +64,8 @@ class Dialer:
                         raise
                     try:
                         session = await self._open(way, "legacy", generation, None, on_loss)
+                    except AuthError:
+                        raise  # it is such a server, and wants to know who we are
                     except ToolyardError:
                         raise exc from exc.__cause__
                     self._ways.sort(key=lambda each: each is not way)  # the next time this one first
@@ -139,7 +143,7 @@ def _connect_error(exc: BaseException) -> BaseException:
             return exc.__cause__
         if exc.status is not None:
             return ConnectError(exc.message, status=exc.status)
-        return ConnectError(f"the connection ended before the server answered: {exc.__cause__ or exc}")
+        return ConnectError(f"the connection ended before the server answered: {mask_urls(str(exc.__cause__ or exc))}")
     if isinstance(exc, RemoteError):
         return ConnectError(f"the server refused to connect: {one_line(exc.message)} [{exc.code}]", permanent=True)
     if isinstance(exc, ProtocolError) and exc.status is not None:

@@ -112,6 +112,11 @@ class Keeper:
         except TimeoutError:
             raise CallTimeout("the deadline passed while connecting; nothing was sent") from None
 
+    def note_failure(self, error: ToolyardError) -> None:
+        """The server could not be reached."""
+        self._last_error = error.message
+        self.breaker.failed(asyncio.get_running_loop().time())
+
     async def _until_left(self, owner: asyncio.Task[None], deadline: float | None) -> None:
         """Wait for the end of a disconnect that is under way: what comes after it connects again."""
         timeout = None if deadline is None else max(0.0, deadline - asyncio.get_running_loop().time())
@@ -282,20 +287,19 @@ class Keeper:
         The next call makes a new one. Nothing is left behind, also if we are cancelled here.
         """
         self.check_loop()
-        for task in self._leaving:
+        owner, leaving = self._owner, [*self._leaving]
+        for task in leaving:
             task.cancel()
-        if self._leaving:
-            await asyncio.wait(self._leaving)
-        owner = self._owner
-        if owner is None:
-            if self.standing.status.state is not State.DISCONNECTED:
-                self.standing.become(State.DISCONNECTED)
-            return
-        if not self._stopping:
-            self._stopping = True
-            self._part()
-            owner.cancel()
-        await asyncio.wait([owner])
+        if owner is not None:
+            leaving.append(owner)
+            if not self._stopping:
+                self._stopping = True
+                self._part()
+                owner.cancel()
+        elif self.standing.status.state is not State.DISCONNECTED:
+            self.standing.become(State.DISCONNECTED)
+        if leaving:
+            await asyncio.wait(leaving)
 
 
 def _retrieve(future: asyncio.Future[Session]) -> None:

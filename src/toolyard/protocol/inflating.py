@@ -23,6 +23,7 @@ class Inflater:
             raise ProtocolError(f"the answer is encoded as {self._encoding[:40]!r}; we asked for {ACCEPTED}")
         self._plain = self._encoding in ("", "identity")
         self._engine: zlib._Decompress | None = None
+        self._opened = False
 
     def feed(self, data: bytes) -> Iterator[bytes]:
         """What these bytes open to, in pieces."""
@@ -30,15 +31,20 @@ class Inflater:
             yield data
             return
         try:
-            while data:
+            piece = b""
+            # A full piece may not have been all: what came in may be used up, and the engine still hold some.
+            while data or (self._engine is not None and len(piece) == PIECE):
                 if self._engine is None:
-                    self._engine = zlib.decompressobj(self._window(data))
+                    # A gzip body may have several members, one after the other, with zeros between and behind them.
+                    data = data.lstrip(b"\0") if self._opened else data
+                    if not data:
+                        break
+                    self._engine, self._opened = zlib.decompressobj(self._window(data)), True
                 if piece := self._engine.decompress(data, PIECE):
                     yield piece
                 data = self._engine.unconsumed_tail
                 if self._engine.eof:
-                    # A gzip body may have several members, one after the other.
-                    data, self._engine = self._engine.unused_data.lstrip(b"\0"), None
+                    data, self._engine = self._engine.unused_data, None
         except zlib.error as exc:
             raise ProtocolError(f"the answer is no {self._encoding}: {exc}") from None
 

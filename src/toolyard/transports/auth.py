@@ -20,6 +20,11 @@ from multidict import CIMultiDict
 from ..errors import AuthError, ToolyardError
 from ..protocol.text import one_line
 
+FAREWELL = 2.0
+"""Seconds that a provider has to end when nobody needs it any more."""
+MOST_REQUESTS = 50
+"""Requests of its own that a provider may make before it has authorised one of ours."""
+
 HttpParts = tuple[int, list[tuple[str, str]], bytes]
 Fetch = Callable[[str, str, list[tuple[str, str]], bytes], Awaitable[HttpParts]]
 """Sends one plain request (method, URL, headers, body): its status, headers and body."""
@@ -75,7 +80,13 @@ class Authoriser:
         task = asyncio.create_task(work)
         self._under_way.add(task)
         task.add_done_callback(self._done)
-        return await asyncio.shield(task)
+        try:
+            return await asyncio.shield(task)
+        except asyncio.CancelledError:
+            me = asyncio.current_task()
+            if task.cancelled() and me is not None and not me.cancelling():
+                raise AuthError("authorising was given up") from None
+            raise
 
     def _done(self, task: asyncio.Task[dict[str, str]]) -> None:
         self._under_way.discard(task)
@@ -89,7 +100,7 @@ class Authoriser:
     async def _renew(self, request: Outgoing, refusal: Refusal, used: dict[str, str], since: int) -> dict[str, str]:
         async with self._turn:
             known = self.current()
-            if known is not None and known != used:
+            if known is not None and not same_headers(known, used):
                 return known  # somebody was here before us
             if self._failed is not None and self._failed[0] == used and self.rounds > since:
                 # And failed, after we had asked: what helped nobody then does not help us now.
@@ -128,7 +139,7 @@ class Authoriser:
         flow: AsyncGenerator[Any, Any] = self._provider.async_auth_flow(request)
         reply: Any = None
         try:
-            while True:
+            for _ in range(MOST_REQUESTS):
                 # What the provider does between its requests may be waiting for a person.
                 with self._hold():
                     out = await (flow.__anext__() if reply is None else flow.asend(reply))
@@ -136,10 +147,11 @@ class Authoriser:
                     reply = await self._send(out)
                     continue
                 given = {name: value for name, value in request.headers.items() if before.get(name) != value}
-                if refusal is None or not _same(given, used):
+                if refusal is None or not same_headers(given, used):
                     return given
                 (status, headers), refusal = refusal, None
                 reply = self._library.Response(status, headers=headers, content=b"", request=request)
+            raise AuthError(f"the provider made {MOST_REQUESTS} requests without an end")
         except StopAsyncIteration:
             return {}  # the provider does not act on this refusal
         finally:
@@ -156,10 +168,10 @@ class Authoriser:
         for task in list(self._under_way):
             task.cancel()
         if self._under_way:
-            await asyncio.wait(self._under_way)
+            await asyncio.wait(self._under_way, timeout=FAREWELL)
 
 
-def _same(some: Mapping[str, str], other: Mapping[str, str]) -> bool:
+def same_headers(some: Mapping[str, str], other: Mapping[str, str]) -> bool:
     return {k.lower(): v for k, v in some.items()} == {k.lower(): v for k, v in other.items()}
 
 

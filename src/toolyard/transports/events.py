@@ -17,6 +17,7 @@ from .inbox import Inbox
 
 RETRY: Final = 1.0
 """Seconds before a stream is opened again, where the server does not say."""
+SHORTEST_RETRY: Final = 0.1
 LONGEST_RETRY: Final = 3600.0
 
 
@@ -50,10 +51,10 @@ class Events:
                         self._oversized(event, own)
                         continue
                     place.seen += 1
-                    if event.id is not None:
-                        place.id = event.id
+                    if event.id is not None and event.id.isprintable():  # it must fit into a header
+                        place.id = event.id or None
                     if event.retry is not None:
-                        place.wait = min(event.retry / 1000, LONGEST_RETRY)
+                        place.wait = min(max(event.retry / 1000, SHORTEST_RETRY), LONGEST_RETRY)
                     if event.event == "message" and event.data:
                         answer = self._take(event.data, own)
                         if answer is not None:

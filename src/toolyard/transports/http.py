@@ -51,6 +51,7 @@ FAREWELL: Final = 2.0
 ACCEPT: Final = f"{JSON}, {EVENTS}"
 SESSION: Final = "Mcp-Session-Id"
 VERSION: Final = "MCP-Protocol-Version"
+UNCOUNTED: Final = frozenset({"subscriptions/listen", "ping", "server/discover"})
 NAMED_BY: Final = {"tools/call": "name", "prompts/get": "name", "resources/read": "uri"}
 """Methods whose `Mcp-Name` header repeats this parameter."""
 
@@ -144,8 +145,9 @@ class HttpChannel:
         return call.outcome
 
     async def _exchange(self, call: HttpCall, headers: dict[str, str]) -> Message:
-        # A listening has no end, and would keep its place from the calls for good.
-        free = self._slots is None or call.method == "subscriptions/listen"
+        # A listening has no end, and would keep its place from the calls for good; a sign of life is asked for when no
+        # call gets one; and what a handler asks must not wait for the call that waits for the handler.
+        free = self._slots is None or call.method in UNCOUNTED or bool(self._pending.holds)
         async with nullcontext() if free or self._slots is None else self._slots:
             response = await self._web.send("POST", headers, call.body)
             try:
@@ -274,7 +276,7 @@ class HttpChannel:
                 self._web,
                 self._events,
                 headers=lambda: self._headers(accept=EVENTS),
-                refused=lambda response: self._refused(response, self._session is not None),
+                refused=self._refused,
                 lose=self._lose,
             )
             await self._standing.opened(OPENING)
@@ -364,6 +366,7 @@ class HttpChannel:
                 if call.body.sent:
                     failure: ToolyardError = OutcomeUnknown(f"{self._ended}; the call may have been executed")
                 else:
+                    call.body.withdrawn = True  # else it may be written in the turn before its task ends
                     failure = ConnectionLost(f"{self._ended}; the call was never sent")
                 call.end(failure, self._loop.time())
             if self._errands and not hurry:
@@ -379,7 +382,7 @@ class HttpChannel:
             return
         try:
             async with asyncio.timeout(seconds):
-                response = await self._web.send("DELETE", self._headers())
+                response = await self._web.send("DELETE", self._headers(), renew=False)
                 response.release()
         except (ToolyardError, TimeoutError) as exc:
             log.debug("the session could not be ended: %s", exc)

@@ -14,6 +14,7 @@ from ..protocol.framing import Oversized
 from ..protocol.jsonrpc import Message
 from ..protocol.limits import MAX_MESSAGE
 from ..protocol.text import one_line
+from .pending import COURTESY
 from .reaching import same_origin, target_of
 from .stream import Receiver, Ticket
 from .web import EVENTS, Body, Web
@@ -66,6 +67,7 @@ class SseLink:
                 status=response.status,
                 content_type=kind,
             )
+        self._at = str(response.url)  # a redirect may have led from http to https
         self._reader = asyncio.create_task(self._read(self._web, response))
         await self._endpoint
 
@@ -105,8 +107,8 @@ class SseLink:
 
     def _checked(self, said: str) -> str:
         """Where messages go: never to another place than the stream's own, whatever the server says."""
-        target = target_of(self._server.url, said)
-        if not same_origin(self._server.url, target):
+        target = target_of(self._at, said)
+        if not same_origin(self._at, target):
             raise ProtocolError(
                 f"the server wants its messages at {one_line(mask_urls(target))}, which is not where it is itself"
             )
@@ -117,7 +119,7 @@ class SseLink:
     def send(self, message: Message) -> Ticket:
         """Post a message."""
         post = _Post(message)
-        if self._web is not None and not post.withdrawn:
+        if self._web is not None:
             task = post.task = asyncio.create_task(self._post(self._web, post, message, self._barrier))
             self._posts.add(task)
             task.add_done_callback(self._posts.discard)
@@ -127,7 +129,7 @@ class SseLink:
 
     async def _post(self, web: Web, post: _Post, message: Message, before: asyncio.Task[None] | None) -> None:
         if before is not None and not before.done():
-            await asyncio.wait([before])  # `initialized` must not be overtaken
+            await asyncio.wait([before], timeout=COURTESY)  # `initialized` must not be overtaken
         try:
             response = await web.send("POST", {}, post, url=self._endpoint.result())
             try:
@@ -145,12 +147,11 @@ class SseLink:
     def withdraw(self, ticket: Ticket) -> bool:
         """Take a message back."""
         assert isinstance(ticket, _Post)
-        if ticket.sent:
-            return False
-        ticket.withdrawn = True
+        unsent = not ticket.sent
+        ticket.withdrawn = unsent
         if ticket.task is not None:
-            ticket.task.cancel()
-        return True
+            ticket.task.cancel()  # also where only the word of thanks is still awaited: nobody waits for it any more
+        return unsent
 
     async def close(self, *, hurry: bool) -> None:
         """Let what is under way arrive, then close the stream."""

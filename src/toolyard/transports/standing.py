@@ -7,7 +7,7 @@ import logging
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Final
 
-from ..errors import ConnectionLost, ProtocolError, SessionExpired, ToolyardError, TransportError
+from ..errors import ConnectionLost, ProtocolError, RateLimited, SessionExpired, ToolyardError, TransportError
 from .events import Events, Place
 from .web import EVENTS, Web
 
@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("toolyard.transports")
 
+LONGEST: Final = 30.0
 TRIES: Final = 2
 """Failures in a row at opening a stream again before it is given up."""
 
@@ -29,7 +30,7 @@ class StandingStream:
         events: Events,
         *,
         headers: Callable[[], dict[str, str]],
-        refused: Callable[[ClientResponse], Awaitable[ToolyardError]],
+        refused: Callable[[ClientResponse, bool], Awaitable[ToolyardError]],
         lose: Callable[[Exception], None],
     ) -> None:
         self._web = web
@@ -38,6 +39,7 @@ class StandingStream:
         self._refused = refused
         self._lose = lose
         self._place = Place()
+        self._stood = False
         self._opened = asyncio.get_running_loop().create_future()
         self._task = asyncio.create_task(self._keep())
 
@@ -56,7 +58,7 @@ class StandingStream:
                 failures, reason = (0 if await self._stand() else failures + 1), None
             except SessionExpired:
                 return
-            except TransportError as exc:
+            except (TransportError, RateLimited) as exc:
                 failures, reason = failures + 1, exc
             except ToolyardError as exc:
                 log.debug("the server offers no standing stream: %s", exc)
@@ -64,11 +66,13 @@ class StandingStream:
             finally:
                 self._note_open()
             if failures > TRIES:
-                break
-            await asyncio.sleep(self._place.wait)
-        # Nobody there any more is another thing than a stream that is not kept.
-        if reason is not None and not reason.sent:
-            self._lose(ConnectionLost(f"the server is gone: {reason.message}"))
+                # Nobody there any more is another thing than a stream that is not kept.
+                if isinstance(reason, TransportError) and not reason.sent:
+                    self._lose(ConnectionLost(f"the server is gone: {reason.message}"))
+                    return
+                if reason is None or not self._stood:
+                    return
+            await asyncio.sleep(max(self._place.wait, min(2.0**failures, LONGEST) if reason is not None else 0.0))
 
     async def _stand(self) -> bool:
         """One stream from its beginning to its end: True if it was worth its while."""
@@ -79,9 +83,11 @@ class StandingStream:
         response = await self._web.send("GET", headers)
         try:
             if response.status >= 400:
-                raise await self._refused(response)
+                # A server that has no such stream says so in many ways; only one that had it can have forgotten us.
+                raise await self._refused(response, self._stood)
             if response.status != 200 or response.content_type != EVENTS:
                 raise ProtocolError("a GET was not answered with an event stream", status=response.status)
+            self._stood = True
             self._note_open()
             began, seen = clock(), place.seen
             await self._events.follow(self._web.chunks(response), place, None)

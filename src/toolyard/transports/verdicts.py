@@ -75,7 +75,7 @@ def of_failure(exc: Exception, *, sent: bool) -> ToolyardError:
 
 def cause_of(exc: BaseException) -> BaseException | None:
     """What may be shown as the reason: errors about a response carry the whole URL, secrets included."""
-    return None if isinstance(exc, aiohttp.ClientResponseError | aiohttp.InvalidURL) else exc
+    return None if "://" in str(exc) else exc
 
 
 def _of_failure(exc: Exception, sent: bool) -> ToolyardError:
@@ -142,8 +142,9 @@ def _is_unknown_session(status: int, message: dict[str, Any], said: RemoteError 
 def _retry_after(value: str | None) -> float | None:
     if value is None:
         return None
-    if value.strip().isdigit():
-        return float(value.strip()[:9])
+    text = value.strip()
+    if text.isascii() and text.isdigit():
+        return float(text[:9])
     try:
         return max(0.0, parsedate_to_datetime(value).timestamp() - time.time())
     except (ValueError, OverflowError):

@@ -9,18 +9,19 @@ import ssl
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import AbstractContextManager
 from typing import Any, Final
+from weakref import WeakSet
 
 import aiohttp
 from aiohttp import ClientResponse, hdrs
 from aiohttp.payload import Payload
 
 from ..config import HttpServer, SseServer, mask_urls
-from ..errors import AuthError, ConnectionLost, OutcomeUnknown, ProtocolError, ToolyardError
+from ..errors import AuthError, OutcomeUnknown, ProtocolError, ToolyardError
 from ..protocol.inflating import Inflater
 from ..protocol.limits import MAX_MESSAGE
 from ..protocol.text import one_line
 from . import reaching, verdicts
-from .auth import Authoriser, HttpParts, Outgoing, Refusal
+from .auth import Authoriser, HttpParts, Outgoing, Refusal, same_headers
 from .verdicts import JSON
 
 log = logging.getLogger("toolyard.transports")
@@ -28,8 +29,6 @@ log = logging.getLogger("toolyard.transports")
 KEEP_ALIVE: Final = 4.0
 """Seconds that an idle connection is kept: below the servers' (uvicorn's is 5), or calls die on a closing socket."""
 MAX_REDIRECTS: Final = 5
-STALE: Final = 1000
-"""Kept connections in a row that turn out to be closed: more than any pool holds."""
 ERROR_BODY: Final = 64 * 1024
 AUTH_BODY: Final = 1024 * 1024
 AUTH_TIMEOUT: Final = 30.0
@@ -41,20 +40,22 @@ EVENTS: Final = "text/event-stream"
 class Body:
     """A request's body. `sent` is True from the moment when its last byte was handed to the system's queue."""
 
-    __slots__ = ("data", "sent", "withdrawn")
+    __slots__ = ("data", "sent", "stale", "withdrawn")
 
     def __init__(self, data: bytes) -> None:
         self.data = data
         self.sent = False
+        self.stale = False
         self.withdrawn = False
 
 
 class _BodyPayload(Payload):
     """Handed over piece by piece, so that a deadline can pass in between: a server cannot run half a request."""
 
-    def __init__(self, body: Body) -> None:
+    def __init__(self, body: Body, used: WeakSet[Any]) -> None:
         super().__init__(body, content_type=JSON)
         self._size = len(body.data)
+        self._used = used
 
     def decode(self, encoding: str = "utf-8", errors: str = "strict") -> str:
         """The text."""
@@ -63,13 +64,22 @@ class _BodyPayload(Payload):
     async def write(self, writer: Any) -> None:
         """Write it."""
         body: Body = self._value
-        if body.withdrawn:
-            raise ConnectionAbortedError("the request was taken back before it was written")
         if reaching.is_stale(writer.transport):
+            # Only a connection that was kept may go stale; one that is dead when it is new is the server's answer.
+            body.stale = writer.protocol in self._used
             raise ConnectionResetError("the server had closed the connection")
-        for start in range(0, len(body.data), PIECE):
-            body.sent = start + PIECE >= len(body.data)
-            await writer.write(body.data[start : start + PIECE])
+        self._used.add(writer.protocol)
+        transport = writer.transport
+        try:
+            for start in range(0, len(body.data), PIECE):
+                if body.withdrawn:
+                    raise ConnectionAbortedError("the request was taken back before it was written")
+                body.sent = start + PIECE >= len(body.data)
+                await writer.write(body.data[start : start + PIECE])
+        except BaseException:
+            # What the peer has not taken must not wait for it, nor the socket.
+            transport.abort()
+            raise
 
     async def write_with_length(self, writer: Any, _length: int | None) -> None:
         """Write it; the length is the one we gave."""
@@ -84,6 +94,7 @@ class Web:
     ) -> None:
         self.url = server.url
         self._fixed, self._asked = reaching.split_headers(server.headers or {})
+        self._given_proxy = server.proxy
         self._proxy = server.proxy or reaching.proxy_of_environment(server.url)
         connector = aiohttp.TCPConnector(limit=0, keepalive_timeout=KEEP_ALIVE, ssl=reaching.tls(server))
         self._http = aiohttp.ClientSession(
@@ -96,12 +107,19 @@ class Web:
             max_line_size=64 * 1024,
             max_field_size=64 * 1024,
         )
+        self._used: WeakSet[Any] = WeakSet()
         self._authoriser = Authoriser(provider, self._fetch, hold) if provider is not None else None
 
     # ---- one exchange ----------------------------------------------------------------------------------------
 
     async def send(
-        self, verb: str, headers: Mapping[str, str], body: Body | None = None, *, url: str | None = None
+        self,
+        verb: str,
+        headers: Mapping[str, str],
+        body: Body | None = None,
+        *,
+        url: str | None = None,
+        renew: bool = True,
     ) -> ClientResponse:
         """One exchange up to the head of the answer, the caller's to read and release.
 
@@ -128,11 +146,13 @@ class Web:
             if status < 400:
                 at = await self._redirected(response, at, redirects)
                 redirects += 1
-            elif auth is not None and verdicts.is_refusal(response) and status not in refusals:
+            elif auth is not None and renew and verdicts.is_refusal(response) and status not in refusals:
+                if body is not None:
+                    body.sent = False  # it was refused
                 refusal = Refusal(status, list(response.headers.items()))
                 await self._let_go(response)
                 renewed = await auth.renewed(outgoing, refusal, used, since)
-                if not renewed or renewed == used:
+                if not renewed or same_headers(renewed, used):
                     raise verdicts.auth_error(response)
                 used = renewed
                 refusals.add(status)
@@ -140,24 +160,23 @@ class Web:
                 return response
 
     async def _exchange(self, verb: str, url: str, headers: Mapping[str, str], body: Body | None) -> ClientResponse:
-        for _ in range(STALE):
+        while True:
             if body is not None:
-                body.sent = False
+                body.sent = body.stale = False
             try:
                 return await self._http.request(
                     verb,
                     url,
-                    data=_BodyPayload(body) if body is not None else None,
+                    data=_BodyPayload(body, self._used) if body is not None else None,
                     headers=headers,
                     allow_redirects=False,
                     proxy=self._proxy,
                 )
             except (aiohttp.ClientError, OSError, ssl.SSLError) as exc:
                 failure = verdicts.of_failure(exc, sent=body is None or body.sent)
-                if not isinstance(failure, ConnectionLost) or (body is not None and body.withdrawn):
-                    break
-                # A kept connection that the server had closed: nothing was written, and the next one is tried at once.
-        raise failure
+            # A kept connection that the server had closed: nothing was written, and the next one is tried at once.
+            if body is None or not body.stale or body.withdrawn or self._http.closed:
+                raise failure
 
     async def _redirected(self, response: ClientResponse, at: str, redirects: int) -> str:
         location = response.headers.get(hdrs.LOCATION, "")
@@ -194,10 +213,13 @@ class Web:
                     headers=[(k, v) for k, v in plain if k.lower() != "accept-encoding" or v == "identity"],
                     allow_redirects=method == "GET",
                     max_redirects=MAX_REDIRECTS,
-                    proxy=self._proxy,
+                    proxy=self._given_proxy or reaching.proxy_of_environment(url),
                 ) as response:
-                    return response.status, list(response.headers.items()), await self.read(response, AUTH_BODY)
-        except (aiohttp.ClientError, OSError, TimeoutError) as exc:
+                    body = await self.read(response, AUTH_BODY)
+                    # Opened by us: whoever gets these headers must not open it again.
+                    answered = [(k, v) for k, v in response.headers.items() if k.lower() != "content-encoding"]
+                    return response.status, answered, body
+        except (aiohttp.ClientError, OSError, TimeoutError, ToolyardError) as exc:
             failure = AuthError(f"authorising failed at {mask_urls(url)}: {verdicts.words_of(exc)}")
             failure.__cause__ = verdicts.cause_of(exc)
         raise failure

@@ -6,41 +6,48 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import AsyncIterator, Callable
-from pathlib import Path
+from collections.abc import AsyncIterator, Callable, Iterator
 
 import pytest
 import pytest_asyncio
 
 import toolyard as ty
-from tests.peers.kit import PEERS, Peer, Yard
-
-ROOT = Path(__file__).parents[2]
-ENVIRONMENTS = ROOT / ".peers"
-SERVERS = Path(__file__).with_name("servers")
-
-
-def _present(path: Path, what: str) -> Path:
-    if not path.exists():
-        pytest.fail(
-            f"{what} is not there ({path.relative_to(ROOT)}); run scripts/test once, it prepares the peers",
-            pytrace=False,
-        )
-    return path
+from tests.peers.kit import ENVIRONMENTS, PEERS, SERVERS, Peer, Yard, present
+from tests.peers.web import Servers, WebServer, yard_server
 
 
 @pytest.fixture(scope="session")
 def python_of() -> Callable[[str], str]:
     """The Python of a peer's environment."""
-    return lambda environment: str(
-        _present(ENVIRONMENTS / environment / "bin/python", f"the environment {environment}")
-    )
+    return lambda environment: str(present(ENVIRONMENTS / environment / "bin/python", f"the environment {environment}"))
 
 
 @pytest.fixture(scope="session")
-def server_of(python_of: Callable[[str], str]) -> Callable[..., ty.StdioServer]:
+def web_servers() -> Iterator[Servers]:
+    """Servers behind a port, started when first asked for: one process of a kind is enough for all tests."""
+    servers = Servers()
+    yield servers
+    servers.close()
+
+
+@pytest.fixture(scope="session")
+def web(web_servers: Servers) -> Callable[[Peer], WebServer]:
+    """The process that serves a peer's yard over HTTP."""
+    return lambda peer: web_servers.get(peer.framework, lambda: yard_server(peer.environment, peer.framework))
+
+
+@pytest.fixture(scope="session")
+def server_of(python_of: Callable[[str], str], web: Callable[[Peer], WebServer]) -> Callable[..., ty.ServerConfig]:
     """The configuration of one of our servers on a peer's framework."""
-    return lambda peer, *args: ty.StdioServer(python_of(peer.environment), [str(SERVERS / peer.script), *args])
+
+    def configure(peer: Peer, *args: str) -> ty.ServerConfig:
+        if peer.transport == "http":
+            return ty.HttpServer(web(peer).url("stateful/mcp"))
+        if peer.transport == "sse":
+            return ty.SseServer(web(peer).url("sse"))
+        return ty.StdioServer(python_of(peer.environment), [str(SERVERS / peer.script), *args])
+
+    return configure
 
 
 @pytest.fixture(scope="session")
@@ -52,7 +59,7 @@ def npm_server() -> Callable[..., ty.StdioServer]:
 
     def configure(name: str, *args: str, env: dict[str, str] | None = None) -> ty.StdioServer:
         script = ENVIRONMENTS / f"npm/node_modules/@modelcontextprotocol/server-{name}/dist/index.js"
-        return ty.StdioServer(node, [str(_present(script, f"the npm server {name}")), *args], env=env)
+        return ty.StdioServer(node, [str(present(script, f"the npm server {name}")), *args], env=env)
 
     return configure
 
@@ -64,7 +71,7 @@ def peer(request: pytest.FixtureRequest) -> Peer:
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def yard(peer: Peer, server_of: Callable[..., ty.StdioServer]) -> AsyncIterator[Yard]:
+async def yard(peer: Peer, server_of: Callable[..., ty.ServerConfig]) -> AsyncIterator[Yard]:
     """A client of the peer with every handler. Tests share the process, so each looks only at what it did itself."""
     async with Yard(server_of(peer), mode=peer.mode) as opened:
         yield opened

@@ -1,6 +1,6 @@
 """Runs in a peer's environment: our client over a transport of that environment's `mcp` SDK; prints what it saw.
 
-python foreign_client.py SHAPE SERVER_SCRIPT MODE
+python foreign_client.py SHAPE SERVER_SCRIPT|URL MODE
 """
 
 from __future__ import annotations
@@ -8,15 +8,13 @@ from __future__ import annotations
 import asyncio
 import importlib.metadata
 import json
-import runpy
 import sys
-import threading
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from typing import Any
 
 import mcp.client.streamable_http as http
-import uvicorn
+from mcp.client.sse import sse_client
 from mcp.client.stdio import StdioServerParameters, stdio_client
 
 import toolyard as ty
@@ -38,25 +36,25 @@ async def pair(script: str) -> AsyncIterator[Transport]:
 
 
 @asynccontextmanager
-async def over_http(script: str) -> AsyncIterator[Transport]:
+async def streamable(url: str) -> AsyncIterator[Transport]:
     """The SDK's client for streamable HTTP: under its older name in 1.x it gives a triple, in 2.x a pair."""
-    app = runpy.run_path(script, run_name="yard_server")["server"].streamable_http_app()
-    web = uvicorn.Server(uvicorn.Config(app, port=0, log_level="error"))
-    serving = threading.Thread(target=web.run)  # a loop of its own: the tasks here are the client's alone
-    serving.start()
-    while not web.started:
-        assert serving.is_alive()
-        await asyncio.sleep(0.01)
-    url = f"http://127.0.0.1:{web.servers[0].sockets[0].getsockname()[1]}/mcp"
     client = getattr(http, "streamablehttp_client", None) or http.streamable_http_client
-    try:
-        yield lambda: client(url)
-    finally:
-        web.should_exit = True
-        await asyncio.to_thread(serving.join)
+    yield lambda: client(url)
 
 
-SHAPES = {"manager": manager, "pair": pair, "http": over_http}
+@asynccontextmanager
+async def renamed(url: str) -> AsyncIterator[Transport]:
+    """The newer name, which 1.x has too."""
+    yield lambda: http.streamable_http_client(url)
+
+
+@asynccontextmanager
+async def sse(url: str) -> AsyncIterator[Transport]:
+    """The SDK's client for HTTP+SSE: a pair."""
+    yield lambda: sse_client(url)
+
+
+SHAPES = {"manager": manager, "pair": pair, "http": streamable, "renamed": renamed, "sse": sse}
 
 
 async def visit(transport: Transport, mode: str) -> dict[str, Any]:
@@ -91,8 +89,8 @@ async def visit(transport: Transport, mode: str) -> dict[str, Any]:
     return seen
 
 
-async def main(shape: str, script: str, mode: str) -> None:
-    async with SHAPES[shape](script) as transport:
+async def main(shape: str, server: str, mode: str) -> None:
+    async with SHAPES[shape](server) as transport:
         seen = await visit(transport, mode)
     left = [repr(task) for task in asyncio.all_tasks() if task is not asyncio.current_task()]
     print(json.dumps({**seen, "tasks_left": left}))

@@ -4,29 +4,51 @@ from __future__ import annotations
 
 import asyncio
 import inspect
+import json
+import os
+import subprocess
 import time
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
+import pytest
+
 import toolyard as ty
+
+ROOT = Path(__file__).parents[2]
+ENVIRONMENTS = ROOT / ".peers"
+SERVERS = Path(__file__).with_name("servers")
 
 MODERN = "2026-07-28"
 HANDSHAKE = "2025-11-25"
 ROOTS = ["file:///yard/one", "file:///yard/two"]
 
 
+def present(path: Path, what: str) -> Path:
+    """The path, if `scripts/test` has made it; else the test fails with what to do."""
+    if not path.exists():
+        pytest.fail(
+            f"{what} is not there ({path.relative_to(ROOT)}); run scripts/test once, it prepares the peers",
+            pytrace=False,
+        )
+    return path
+
+
 @dataclass(frozen=True)
 class Peer:
-    """One framework in one era."""
+    """One framework in one era, over one transport."""
 
     environment: str
     framework: str
     mode: str
     version: str
+    transport: str = "stdio"
 
     def __str__(self) -> str:
-        return f"{self.framework}-{'modern' if self.is_modern else 'handshake'}"
+        era = "modern" if self.is_modern else "handshake"
+        return f"{self.framework}-{era}" + ("" if self.transport == "stdio" else f"-{self.transport}")
 
     @property
     def script(self) -> str:
@@ -51,13 +73,22 @@ SDK2_MODERN = Peer("sdk2", "sdk2", "auto", MODERN)
 SDK2_HANDSHAKE = Peer("sdk2", "sdk2", "legacy", HANDSHAKE)
 FASTMCP_MODERN = Peer("sdk2", "fastmcp4", "auto", MODERN)
 FASTMCP_HANDSHAKE = Peer("sdk2", "fastmcp4", "legacy", HANDSHAKE)
-PEERS = (SDK1, SDK2_MODERN, SDK2_HANDSHAKE, FASTMCP_MODERN, FASTMCP_HANDSHAKE)
+STDIO_PEERS = (SDK1, SDK2_MODERN, SDK2_HANDSHAKE, FASTMCP_MODERN, FASTMCP_HANDSHAKE)
+HTTP_PEERS = tuple(replace(peer, transport="http") for peer in STDIO_PEERS)
+SSE_PEERS = tuple(replace(peer, transport="sse") for peer in STDIO_PEERS)
+WEB_PEERS = HTTP_PEERS + SSE_PEERS
+PEERS = STDIO_PEERS + WEB_PEERS
+
+
+def everywhere(*peers: Peer) -> list[Peer]:
+    """These, over each transport."""
+    return [replace(peer, transport=transport) for transport in ("stdio", "http", "sse") for peer in peers]
 
 
 class Yard:
     """A client with every handler: `answers` and `says` are the person and the model, the lists what was asked."""
 
-    def __init__(self, server: ty.StdioServer, *, roots: list[str] | None = None, **options: Any) -> None:
+    def __init__(self, server: Any, *, roots: list[str] | None = None, **options: Any) -> None:
         self.asked: list[ty.ElicitRequest] = []
         self.sampled: list[ty.SamplingRequest] = []
         self.logged: list[ty.LogMessage] = []
@@ -111,3 +142,17 @@ async def first(changes: Any, within: float = 20.0) -> ty.Change:
         change = await anext(changes)
     assert isinstance(change, ty.Change)
     return change
+
+
+def run_in(python: str, script: Path, *arguments: str) -> dict[str, Any]:
+    """Run a client of ours in a peer's environment; what it saw is the last line that it prints."""
+    done = subprocess.run(
+        [python, str(script), *arguments],
+        env={**os.environ, "PYTHONPATH": str(ROOT / "src"), "PYTHONWARNINGS": "ignore"},
+        capture_output=True,
+        text=True,
+        timeout=90,
+    )
+    assert done.returncode == 0, done.stderr
+    seen: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+    return seen

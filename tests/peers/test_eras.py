@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 
 import toolyard as ty
-from tests.peers.kit import HANDSHAKE, MODERN, PEERS, SDK1, SDK2_MODERN, Peer, Yard
+from tests.peers.kit import HANDSHAKE, MODERN, PEERS, SDK1, SDK2_MODERN, Peer, Yard, everywhere
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -28,13 +28,13 @@ async def test_a_connected_server_answers_a_ping_in_either_era(yard: Yard) -> No
 
 
 @pytest.mark.parametrize("peer", [peer for peer in PEERS if peer.is_modern], ids=str)
-async def test_the_modern_era_can_be_demanded(peer: Peer, server_of: Callable[..., ty.StdioServer]) -> None:
+async def test_the_modern_era_can_be_demanded(peer: Peer, server_of: Callable[..., ty.ServerConfig]) -> None:
     async with ty.Client(server_of(peer), mode=MODERN) as client:
         assert client.server_info is not None and client.server_info.protocol_version == MODERN
         assert (await client.call_tool("echo", {"text": "new"})).text == "new"
 
 
-async def test_an_older_server_cannot_be_made_modern(server_of: Callable[..., ty.StdioServer]) -> None:
+async def test_an_older_server_cannot_be_made_modern(server_of: Callable[..., ty.ServerConfig]) -> None:
     client = ty.Client(server_of(SDK1), mode=MODERN, max_retries=1)
     try:
         with pytest.raises(ty.ConnectError) as refusal:
@@ -47,7 +47,7 @@ async def test_an_older_server_cannot_be_made_modern(server_of: Callable[..., ty
 
 @pytest.mark.parametrize("revision", ["2025-06-18", "2025-03-26", "2024-11-05"])
 async def test_a_server_of_an_older_revision_is_taken_as_it_is(
-    revision: str, server_of: Callable[..., ty.StdioServer]
+    revision: str, server_of: Callable[..., ty.ServerConfig]
 ) -> None:
     async with ty.Client(server_of(SDK1, revision)) as client:
         assert client.server_info is not None and client.server_info.protocol_version == revision
@@ -55,16 +55,20 @@ async def test_a_server_of_an_older_revision_is_taken_as_it_is(
         assert [prompt.name for prompt in await client.list_prompts()] == ["explain"]
 
 
-async def test_a_client_finds_the_era_again_when_it_connects_again(server_of: Callable[..., ty.StdioServer]) -> None:
-    async with ty.Client(server_of(SDK2_MODERN)) as client:
+@pytest.mark.parametrize("peer", everywhere(SDK2_MODERN), ids=str)
+async def test_a_client_finds_the_era_again_when_it_connects_again(
+    peer: Peer, server_of: Callable[..., ty.ServerConfig]
+) -> None:
+    async with ty.Client(server_of(peer)) as client:
         await client.disconnect()
         assert not client.connected
         assert (await client.call_tool("echo", {"text": "again"})).text == "again"
         assert client.server_info is not None and client.server_info.protocol_version == MODERN
 
 
-async def test_two_eras_of_one_server_are_two_clients(server_of: Callable[..., ty.StdioServer]) -> None:
-    async with ty.Client(server_of(SDK2_MODERN)) as new, ty.Client(server_of(SDK2_MODERN), mode="legacy") as old:
+@pytest.mark.parametrize("peer", everywhere(SDK2_MODERN), ids=str)
+async def test_two_eras_of_one_server_are_two_clients(peer: Peer, server_of: Callable[..., ty.ServerConfig]) -> None:
+    async with ty.Client(server_of(peer)) as new, ty.Client(server_of(peer), mode="legacy") as old:
         assert new.server_info is not None and old.server_info is not None
         assert (new.server_info.protocol_version, old.server_info.protocol_version) == (MODERN, HANDSHAKE)
         assert [t.name for t in await new.list_tools()] == [t.name for t in await old.list_tools()]

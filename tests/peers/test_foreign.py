@@ -2,32 +2,16 @@
 
 from __future__ import annotations
 
-import json
-import os
-import subprocess
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from tests.peers.conftest import ROOT, SERVERS
-from tests.peers.kit import HANDSHAKE, MODERN
+from tests.peers.kit import HANDSHAKE, MODERN, PEERS, SERVERS, Peer, run_in
+from tests.peers.web import WebServer
 
 SCRIPT = Path(__file__).with_name("foreign_client.py")
-
-
-def seen_by_a_client(python: str, *arguments: str) -> dict[str, Any]:
-    done = subprocess.run(
-        [python, str(SCRIPT), *arguments],
-        env={**os.environ, "PYTHONPATH": str(ROOT / "src"), "PYTHONWARNINGS": "ignore"},
-        capture_output=True,
-        text=True,
-        timeout=90,
-    )
-    assert done.returncode == 0, done.stderr
-    seen: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
-    return seen
+PATHS = {"http": "stateful/mcp", "renamed": "stateful/mcp", "sse": "sse"}  # the others start a process themselves
 
 
 CASES = [
@@ -40,14 +24,26 @@ CASES = [
     pytest.param("sdk2", "pair", "auto", MODERN, id="sdk2-pair"),
     # The SDK's HTTP transport sends the modern headers only for its own sessions, so the era is the older one.
     pytest.param("sdk2", "http", "auto", HANDSHAKE, id="sdk2-pair-of-streamable-http-client"),
+    pytest.param("sdk1", "renamed", "auto", HANDSHAKE, id="sdk1-triple-of-streamable-http-client"),
+    pytest.param("sdk1", "sse", "auto", HANDSHAKE, id="sdk1-pair-of-sse-client"),
+    pytest.param("sdk2", "sse", "auto", MODERN, id="sdk2-pair-of-sse-client"),
+    pytest.param("sdk2", "sse", "legacy", HANDSHAKE, id="sdk2-pair-of-sse-client-handshake"),
 ]
 
 
 @pytest.mark.parametrize("environment, shape, mode, version", CASES)
 def test_a_client_works_over_a_transport_of_the_sdk(
-    python_of: Callable[[str], str], environment: str, shape: str, mode: str, version: str
+    python_of: Callable[[str], str],
+    web: Callable[[Peer], WebServer],
+    environment: str,
+    shape: str,
+    mode: str,
+    version: str,
 ) -> None:
-    seen = seen_by_a_client(python_of(environment), shape, str(SERVERS / f"{environment}_server.py"), mode)
+    peer = next(peer for peer in PEERS if peer.framework == environment)
+    server = web(peer).url(PATHS[shape]) if shape in PATHS else str(SERVERS / peer.script)
+
+    seen = run_in(python_of(environment), SCRIPT, shape, server, mode)
 
     assert seen["sdk"].split(".")[0] == environment[-1]
     assert (seen["server"], seen["version"]) == (f"{environment}-yard", version)

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 import toolyard as ty
-from tests.peers.kit import PEERS, SDK2_MODERN, Peer, Yard, eventually, first
+from tests.peers.kit import PEERS, SDK2_MODERN, Peer, Yard, eventually, everywhere, first
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -48,7 +48,7 @@ async def test_a_changed_list_of_tools_is_told_and_listed_anew(yard: Yard) -> No
 
 
 async def test_a_change_right_after_the_listening_began_is_not_missed(
-    peer: Peer, server_of: Callable[..., ty.StdioServer]
+    peer: Peer, server_of: Callable[..., ty.ServerConfig]
 ) -> None:
     client = ty.Client(server_of(peer), mode=peer.mode)
     try:
@@ -70,7 +70,7 @@ async def test_one_change_is_told_once(yard: Yard) -> None:
     assert heard == [ty.Change("tools"), ty.Change("resource", COUNTER)]
 
 
-@pytest.mark.parametrize("peer", [SDK2_MODERN], ids=str, indirect=True)
+@pytest.mark.parametrize("peer", everywhere(SDK2_MODERN), ids=str, indirect=True)
 async def test_a_listening_that_the_server_ends_is_opened_again(yard: Yard) -> None:
     async with yard.client.listen(COUNTER, tools=False, prompts=False, resources=False) as changes:
         await yard.client.call_tool("hang_up")
@@ -120,7 +120,7 @@ async def test_a_server_without_subscriptions_refuses_one_and_goes_on(yard: Yard
 
 @pytest.mark.parametrize("peer", SUBSCRIBABLE, ids=str, indirect=True)
 async def test_subscriptions_live_through_a_new_connection(
-    peer: Peer, server_of: Callable[..., ty.StdioServer]
+    peer: Peer, server_of: Callable[..., ty.ServerConfig]
 ) -> None:
     client = ty.Client(server_of(peer), mode=peer.mode)
     async with client, client.listen(COUNTER, tools=False, prompts=False, resources=False) as changes:

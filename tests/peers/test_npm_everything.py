@@ -10,15 +10,28 @@ import pytest_asyncio
 
 import toolyard as ty
 from tests.peers.kit import HANDSHAKE, Yard, eventually, first
+from tests.peers.web import Servers, npm_everything
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 TEXT = "demo://resource/dynamic/text/1"
 
 
+@pytest.fixture(scope="module", params=["stdio", "http", "sse"])
+def server(
+    request: pytest.FixtureRequest, npm_server: Callable[..., ty.StdioServer], web_servers: Servers
+) -> ty.ServerConfig:
+    if request.param == "http":
+        running = web_servers.get("npm http", lambda: npm_everything("streamableHttp"))
+        return ty.HttpServer(running.url("mcp"))
+    if request.param == "sse":
+        return ty.SseServer(web_servers.get("npm sse", lambda: npm_everything("sse")).url("sse"))
+    return npm_server("everything")
+
+
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def everything(npm_server: Callable[..., ty.StdioServer]) -> AsyncIterator[Yard]:
-    async with Yard(npm_server("everything")) as opened:
+async def everything(server: ty.ServerConfig) -> AsyncIterator[Yard]:
+    async with Yard(server) as opened:
         yield opened
 
 

@@ -109,7 +109,7 @@ async def test_no_deadline_passes_while_a_person_thinks(yard: Yard) -> None:
 
 
 async def test_a_client_without_handlers_is_never_made_to_answer(
-    peer: Peer, server_of: Callable[..., ty.StdioServer]
+    peer: Peer, server_of: Callable[..., ty.ServerConfig]
 ) -> None:
     async with ty.Client(server_of(peer), mode=peer.mode) as client:
         if peer.framework == "sdk2":  # it looks at what was declared, in either era

@@ -9,7 +9,7 @@ from collections.abc import Callable
 import pytest
 
 import toolyard as ty
-from tests.peers.kit import FASTMCP_HANDSHAKE, FASTMCP_MODERN, SDK1, SDK2_MODERN, Peer, Yard
+from tests.peers.kit import FASTMCP_HANDSHAKE, FASTMCP_MODERN, SDK1, SDK2_MODERN, Peer, Yard, everywhere
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -57,9 +57,9 @@ async def test_a_wrapped_value_is_unwrapped_where_the_server_marks_it(
     assert result.raw["structuredContent"] == {"result": value}
 
 
-@pytest.mark.parametrize("peer", [FASTMCP_MODERN, FASTMCP_HANDSHAKE], ids=str, indirect=True)
+@pytest.mark.parametrize("peer", everywhere(FASTMCP_MODERN, FASTMCP_HANDSHAKE), ids=str, indirect=True)
 async def test_a_mark_in_the_result_is_enough_where_no_tools_were_listed(
-    peer: Peer, server_of: Callable[..., ty.StdioServer]
+    peer: Peer, server_of: Callable[..., ty.ServerConfig]
 ) -> None:
     async with ty.Client(server_of(peer), mode=peer.mode) as client:
         assert (await client.call_tool("add", {"a": 2, "b": 40})).data == 42
@@ -106,9 +106,9 @@ async def test_an_unknown_tool_is_not_found_and_the_nearest_name_is_told(yard: Y
     assert refusal.value.tool == "forecst"
 
 
-@pytest.mark.parametrize("peer", [SDK1, SDK2_MODERN], ids=str, indirect=True)
+@pytest.mark.parametrize("peer", everywhere(SDK1, SDK2_MODERN), ids=str, indirect=True)
 async def test_an_unknown_tool_is_not_found_also_where_none_were_listed(
-    peer: Peer, server_of: Callable[..., ty.StdioServer]
+    peer: Peer, server_of: Callable[..., ty.ServerConfig]
 ) -> None:
     async with ty.Client(server_of(peer), mode=peer.mode) as client:
         with pytest.raises(ty.ToolNotFound) as refusal:

@@ -184,6 +184,15 @@ def nap_log() -> list[str]:
     return naps
 
 
+@server.tool
+async def detach(ctx: Context) -> str:
+    """Hang up on this call's stream, then go on: who keeps events lets the client have the rest later."""
+    await ctx.report_progress(1, 2, "before")
+    await ctx.close_sse_stream()
+    await ctx.report_progress(2, 2, "after")
+    return "finished apart"
+
+
 def bloom() -> str:
     """Grown at run time."""
     return "bloom"

@@ -169,6 +169,15 @@ def nap_log() -> list[str]:
 
 
 @server.tool()
+async def detach(ctx: Context[Any, Any, Any]) -> str:
+    """Hang up on this call's stream, then go on: who keeps events lets the client have the rest later."""
+    await ctx.report_progress(1, 2, "before")
+    await ctx.close_sse_stream()
+    await ctx.report_progress(2, 2, "after")
+    return "finished apart"
+
+
+@server.tool()
 async def grow(ctx: Context[Any, Any, Any]) -> str:
     """Add the tool `bloom` and say that the list changed."""
     server.add_tool(lambda: "bloom", name="bloom", description="Grown at run time.")
@@ -248,8 +257,12 @@ async def complete(ref: Any, argument: Any, context: Any) -> Completion | None:
     return None
 
 
+def serve_only(revision: str) -> None:
+    mcp.types.LATEST_PROTOCOL_VERSION = revision
+    mcp.server.session.SUPPORTED_PROTOCOL_VERSIONS = [revision]
+
+
 if __name__ == "__main__":
     if len(sys.argv) > 1:
-        mcp.types.LATEST_PROTOCOL_VERSION = sys.argv[1]
-        mcp.server.session.SUPPORTED_PROTOCOL_VERSIONS = [sys.argv[1]]
+        serve_only(sys.argv[1])
     server.run("stdio")

@@ -176,6 +176,15 @@ def nap_log() -> list[str]:
 
 
 @server.tool()
+async def detach(ctx: Context) -> str:
+    """Hang up on this call's stream, then go on: who keeps events lets the client have the rest later."""
+    await ctx.report_progress(1, 2, "before")
+    await ctx.close_sse_stream()
+    await ctx.report_progress(2, 2, "after")
+    return "finished apart"
+
+
+@server.tool()
 async def grow(ctx: Context) -> str:
     """Add the tool `bloom` and say that the list changed."""
     server.add_tool(lambda: "bloom", name="bloom", description="Grown at run time.")

@@ -1,0 +1,456 @@
+"""crewAI's MCP module, sentence by sentence: HTTP and SSE. What was a stub there (the I/O) is real here.
+
+Where that document writes `HTTPTransport::new(url, headers, streamable)` or `MCPServerHTTP::new(url).with_headers(...)`
+Toolyard writes `HttpServer(url, headers=..., streamable=...)`. Each docstring gives the document's sentence in short
+words, and, after "Here:", where Toolyard departs from it and why. The servers are the SDK's, each a process of its own.
+
+Longer than 400 lines: all sentences of one document share its servers.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+
+import toolyard as ty
+from tests.peers.kit import HANDSHAKE, MODERN, SERVERS
+from tests.peers.web import Relay, Watched, WebServer, python_server, yard_server
+from toolyard import events as ev
+from toolyard.client.cache import ListCache
+from toolyard.config import server_from_dict
+
+KINDS: dict[str, Callable[..., ty.HttpServer | ty.SseServer]] = {
+    "streamable": lambda at, **options: ty.HttpServer(at.url("stateful/mcp"), **options),
+    "plain": lambda at, **options: ty.HttpServer(at.url("stateful/mcp"), streamable=False, **options),
+    "sse": lambda at, **options: ty.SseServer(at.url("sse"), **options),
+}
+TYPES = {"streamable": "streamable_http", "plain": "http", "sse": "sse"}
+
+
+@pytest.fixture(scope="module")
+def process() -> Iterator[WebServer]:
+    server = yard_server("sdk2", "sdk2")
+    try:
+        yield server.start()
+    finally:
+        server.close()
+
+
+@pytest.fixture(scope="module")
+def guarded() -> Iterator[WebServer]:
+    server = python_server("sdk1", SERVERS / "guarded_server.py")
+    try:
+        yield server.start()
+    finally:
+        server.close()
+
+
+@dataclass
+class Yard:
+    """One way to the server, in one era."""
+
+    process: WebServer
+    kind: str
+    mode: str
+
+    def server(self, at: WebServer | Relay | None = None, **options: Any) -> ty.HttpServer | ty.SseServer:
+        return KINDS[self.kind](at or self.process, **options)
+
+    def client(self, at: WebServer | Relay | None = None, **options: Any) -> ty.Client:
+        return ty.Client(self.server(at), mode=self.mode, **options)
+
+    def watch(self) -> Watched:
+        return Watched(self.process, "/messages" if self.kind == "sse" else "/stateful")
+
+
+@pytest.fixture(params=["auto", "legacy"], ids=["modern", "handshake"])
+def mode(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
+
+
+@pytest.fixture(params=KINDS)
+def yard(request: pytest.FixtureRequest, process: WebServer, mode: str) -> Yard:
+    return Yard(process, request.param, mode)
+
+
+@pytest.fixture
+def lucky(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("random.random", lambda: 0.0)
+
+
+def asked(watched: Watched, method: str) -> int:
+    return watched.steps.count(f"POST {method}")
+
+
+# ---- "Transport layer": transport_type, connected, connect, disconnect, server_identifier
+
+
+def test_a_transport_tells_its_type_and_identifier(yard: Yard) -> None:
+    """transport_type(); server_identifier(): for caching and logging."""
+    server = yard.server()
+    assert server.transport_type == TYPES[yard.kind]
+    scheme = "sse" if yard.kind == "sse" else "http"
+    assert server.server_identifier == f"{scheme}:{server.url}"
+    assert ty.Client(server).name == server.server_identifier
+
+
+async def test_connect_connected_disconnect(yard: Yard) -> None:
+    """connected(): check if transport is currently connected; connect(); disconnect()."""
+    client = yard.client()
+    assert client.connected is False
+    await client.connect()
+    assert client.connected is True
+    await client.disconnect()
+    assert client.connected is False
+    await client.close()
+
+
+async def test_a_transport_can_be_used_by_many_tasks(yard: Yard) -> None:
+    """Send + Sync: used across async tasks."""
+    async with yard.client() as client:
+        calls = [asyncio.create_task(client.call_tool("echo", {"text": str(n)})) for n in range(50)]
+        assert [(await call).text for call in calls] == [str(n) for n in range(50)]
+
+
+# ---- "HTTPTransport": streamable or not; "SSETransport"
+
+
+async def test_streamable_http_is_the_default_and_keeps_a_stream(process: WebServer) -> None:
+    """Streamable HTTP (default). Here: of the two eras only the handshake has a standing stream."""
+    watched = Watched(process, "/stateful")
+    async with ty.Client(ty.HttpServer(process.url("stateful/mcp")), mode="legacy") as client:
+        await client.list_tools()
+    assert "GET" in watched.steps
+
+
+async def test_non_streaming_http_is_plain_request_and_answer(process: WebServer, mode: str) -> None:
+    """Non-streaming HTTP: streamable = false."""
+    watched = Watched(process, "/stateful")
+    async with ty.Client(ty.HttpServer(process.url("stateful/mcp"), streamable=False), mode=mode) as client:
+        assert (await client.call_tool("echo", {"text": "x"})).text == "x"
+    assert {step.split()[0] for step in watched.steps} <= {"POST", "DELETE"}
+
+
+async def test_sse_posts_its_messages_and_hears_on_one_stream(process: WebServer, mode: str) -> None:
+    """Connects to remote MCP servers using Server-Sent Events."""
+    stream, messages = Watched(process, "/sse"), Watched(process, "/messages")
+    async with ty.Client(ty.SseServer(process.url("sse")), mode=mode) as client:
+        assert (await client.call_tool("echo", {"text": "x"})).text == "x"
+    assert stream.steps == ["GET"]
+    assert asked(messages, "tools/call") == 1
+    assert {entry["status"] for entry in messages.requests} == {202}
+
+
+async def test_both_eras_are_met(yard: Yard) -> None:
+    """Connects to remote MCP servers over HTTP/HTTPS. Here: of either protocol era."""
+    async with yard.client() as client:
+        assert client.server_info is not None
+        assert client.server_info.protocol_version == (MODERN if yard.mode == "auto" else HANDSHAKE)
+
+
+# ---- "MCPServerHTTP" and "MCPServerSSE": headers, filter, cache
+
+
+async def test_headers_go_with_every_request(yard: Yard) -> None:
+    """headers: HTTP headers (e.g. authentication)."""
+    everything = Watched(yard.process, "/")
+    server = yard.server(headers={"Authorization": "Bearer token123"})
+    async with ty.Client(server, mode=yard.mode) as client:
+        await client.call_tool("echo", {"text": "x"})
+    headers = [entry["headers"] for entry in everything.requests]
+    assert headers
+    assert {entry.get("authorization") for entry in headers} == {"Bearer token123"}
+
+
+@pytest.mark.parametrize("url", ["mcp", "events/sse"])
+async def test_a_token_in_the_headers_authenticates(guarded: WebServer, url: str) -> None:
+    """headers.insert("Authorization", "Bearer ...") for either transport."""
+    kind = ty.HttpServer if url == "mcp" else ty.SseServer
+    async with ty.Client(kind(guarded.url(url), headers={"Authorization": "Bearer open-sesame"})) as client:
+        assert (await client.call_tool("whoami")).text == "ali"
+
+
+async def test_the_tool_filter_of_the_config_is_kept(yard: Yard) -> None:
+    """tool_filter: tool filter function."""
+    server = yard.server(tool_filter=lambda tool: tool["name"] != "fail")
+    async with ty.Client(server, mode=yard.mode) as client:
+        names = [tool.name for tool in await client.list_tools()]
+        assert "echo" in names and "fail" not in names
+        with pytest.raises(ty.AccessDenied):
+            await client.call_tool("fail", {"message": "x"})
+
+
+async def test_the_list_is_cached_if_the_config_says_so(yard: Yard) -> None:
+    """cache_tools_list: cache discovered tools for faster subsequent access.
+
+    Here: a modern server's word beats ours, and this one says that its list is stale at once.
+    """
+    watched = yard.watch()
+    async with ty.Client(yard.server(cache_tools_list=True), mode=yard.mode) as client:
+        assert await client.list_tools() == await client.list_tools()
+    assert asked(watched, "tools/list") == (2 if yard.mode == "auto" else 1)
+
+
+async def test_a_config_of_any_kind_can_stand_for_the_others(process: WebServer, mode: str) -> None:
+    """MCPServerConfig: a union type for any server configuration; common methods delegated to the inner type."""
+    configs: list[ty.ServerConfig] = [make(process) for make in KINDS.values()]
+    for config in configs:
+        assert (config.tool_filter, config.cache_tools_list) == (None, False)
+        async with ty.Client(config, mode=mode) as client:
+            assert (await client.call_tool("add", {"a": 1, "b": 2})).text == "3"
+
+
+# ---- "Connection lifecycle"
+
+
+async def test_connect_is_a_no_op_when_connected(yard: Yard) -> None:
+    """connect() 1: checks if already connected."""
+    watched = yard.watch()
+    async with yard.client() as client:
+        await client.connect()
+        await client.connect()
+    assert asked(watched, "initialize") + asked(watched, "server/discover") == 1
+
+
+async def test_connect_tracks_whether_it_is_a_reconnect(yard: Yard) -> None:
+    """connect() 2 and 4: tracks whether this is a reconnection attempt; on success was_connected = true."""
+    client = yard.client()
+    told: list[bool] = []
+    client.on(ev.ConnectionStarted, lambda event: told.append(event.is_reconnect))
+    await client.connect()
+    await client.disconnect()
+    await client.connect()
+    await client.close()
+    assert told == [False, True]
+
+
+async def test_connect_applies_the_connect_timeout(yard: Yard) -> None:
+    """connect() 3: applies connect_timeout."""
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        silent_server = WebServer([], silent.getsockname()[1])
+        client = yard.client(silent_server, connect_timeout=0.3, max_retries=1)
+        with pytest.raises(ty.ConnectError, match=r"connect_timeout=0\.3"):
+            await client.connect()
+        await client.close()
+        silent_server.close()
+
+
+async def test_a_failed_connect_cleans_up(yard: Yard) -> None:
+    """connect() 5: on failure calls cleanup_on_error() to reset state."""
+    async with Relay(yard.process.port) as relay:
+        relay.refuse()
+        client = yard.client(relay, max_retries=1)
+        with pytest.raises(ty.ConnectError):
+            await client.connect()
+        assert (client.connected, client.server_info) == (False, None)
+        await relay.open()
+        await client.connect()
+        assert client.connected
+        await client.close()
+
+
+async def test_the_session_is_there_while_connected_and_an_error_after_the_end(yard: Yard) -> None:
+    """get_session(): an error if not connected. Here: a call connects by itself; after close() it is a UsageError."""
+    client = yard.client()
+    assert client.server_info is None
+    async with client:
+        assert client.server_info is not None
+    with pytest.raises(ty.UsageError):
+        await client.list_tools()
+
+
+# ---- "Tool operations" and "Prompt operations"
+
+
+async def test_list_tools_gives_name_description_and_input_schema(yard: Yard) -> None:
+    """list_tools(None): maps with "name", "description", "inputSchema"."""
+    async with yard.client() as client:
+        tools = {tool["name"]: tool for tool in await client.list_tools(None)}
+    assert tools["add"]["description"] == "Add two numbers."
+    assert set(tools["add"]["inputSchema"]["properties"]) == {"a", "b"}
+
+
+async def test_list_tools_with_true_uses_the_cache_and_with_false_bypasses_it(yard: Yard) -> None:
+    """list_tools(Some(true)): force cache usage; list_tools(Some(false)): force fresh fetch."""
+    watched = yard.watch()
+    async with yard.client() as client:
+        for use_cache, times in ((True, 1), (True, 1), (False, 2), (None, 3)):
+            await client.list_tools(use_cache)
+            assert asked(watched, "tools/list") == times
+
+
+async def test_call_tool_gives_the_tools_text(yard: Yard) -> None:
+    """call_tool("search", args): the tool's text output. Here: a ToolResult whose `.text` it is."""
+    async with yard.client() as client:
+        assert (await client.call_tool("echo", {"text": "Rust programming"})).text == "Rust programming"
+
+
+async def test_list_and_call_connect_if_need_be(yard: Yard) -> None:
+    """Both automatically connect if not already connected."""
+    for use in (lambda c: c.list_tools(), lambda c: c.call_tool("echo", {"text": "x"})):
+        client = yard.client()
+        assert await use(client)
+        assert client.connected
+        await client.close()
+
+
+@pytest.mark.usefixtures("lucky")
+async def test_list_and_call_use_the_retry_mechanism(yard: Yard) -> None:
+    """Both use the retry mechanism."""
+    for use in (lambda c: c.list_tools(), lambda c: c.call_tool("echo", {"text": "x"})):
+        async with Relay(yard.process.port, resets=2) as relay:
+            client = yard.client(relay)
+            assert await use(client)
+            await client.close()
+
+
+async def test_prompts_are_listed_and_got(yard: Yard) -> None:
+    """list_prompts(): "name", "description", "arguments"; get_prompt(...): "name", "messages", "arguments"."""
+    async with yard.client() as client:
+        (listed,) = await client.list_prompts()
+        prompt = await client.get_prompt("explain", {"topic": "Rust"})
+    assert (listed["name"], listed["description"]) == ("explain", "Explain a topic.")
+    assert [argument["name"] for argument in listed["arguments"]] == ["topic", "tone"]
+    assert (prompt["name"], prompt["arguments"]) == ("explain", {"topic": "Rust"})
+    assert prompt["messages"][0]["content"]["text"] == "Explain Rust in a kind tone."
+
+
+async def test_arguments_are_cleaned_before_execution(yard: Yard) -> None:
+    """The client automatically cleans tool arguments before execution: nulls are removed."""
+    async with yard.client(clean_arguments="always") as client:
+        assert (await client.call_tool("add", {"a": 1, "b": 2, "unused": None})).text == "3"
+
+
+# ---- "Retry logic"
+
+
+@pytest.mark.parametrize("url", ["mcp", "events/sse"])
+async def test_authentication_failures_are_returned_at_once(guarded: WebServer, url: str) -> None:
+    """Non-retryable: authentication failures ("authentication", "unauthorized")."""
+    watched = Watched(guarded, f"/{url}")
+    client = ty.Client(ty.HttpServer(guarded.url(url)) if url == "mcp" else ty.SseServer(guarded.url(url)))
+    with pytest.raises(ty.AuthError) as refusal:
+        await client.call_tool("whoami")
+    assert (refusal.value.status, client.status.state) == (401, ty.State.NEEDS_AUTH)
+    await client.close()
+    assert [entry["status"] for entry in watched.requests] == [401]
+
+
+async def test_not_found_errors_are_returned_at_once(yard: Yard) -> None:
+    """Non-retryable: not found errors."""
+    watched = yard.watch()
+    async with yard.client(retry_safe=True) as client:
+        await client.list_tools()
+        with pytest.raises(ty.ToolNotFound):
+            await client.call_tool("nobody")
+        with pytest.raises(ty.ResourceNotFound):
+            await client.read_resource("yard://nowhere")
+    assert asked(watched, "tools/call") <= 1
+    assert asked(watched, "resources/read") == 1
+
+
+@pytest.mark.usefixtures("lucky")
+async def test_a_lost_server_is_asked_again_for_what_only_looks(yard: Yard) -> None:
+    """Retryable: server errors, transient network errors. Here: only where nothing can run twice."""
+    async with Relay(yard.process.port) as relay, yard.client(relay) as client:
+        begun = asyncio.Event()
+        nap = asyncio.create_task(client.call_tool("nap", {"seconds": 60}, on_progress=lambda *_: begun.set()))
+        async with asyncio.timeout(20):
+            await begun.wait()
+        relay.cut()
+        with pytest.raises(ty.OutcomeUnknown):
+            await nap
+        assert await client.list_tools()
+
+
+async def test_a_time_out_is_not_retried(yard: Yard) -> None:
+    """Retryable: timeouts. Here: never, for the time-out covers all attempts."""
+    watched = yard.watch()
+    async with yard.client(retry_safe=True, execution_timeout=0.3) as client:
+        with pytest.raises(ty.UnansweredTimeout):
+            await client.call_tool("nap", {"seconds": 60})
+    assert asked(watched, "tools/call") == 1
+
+
+# ---- "Schema cache", "Debug security", "Serialization"
+
+
+def test_the_cache_key_names_the_server(yard: Yard) -> None:
+    """Cache key format: "mcp:{server_identifier}:{resource_type}"."""
+    server = yard.server()
+    scheme = "sse" if yard.kind == "sse" else "http"
+    assert ListCache(server.server_identifier).key("tools") == f"mcp:{scheme}:{server.url}:tools"
+
+
+@pytest.mark.parametrize("url", ["mcp", "events/sse"])
+async def test_a_refused_token_is_never_shown(guarded: WebServer, url: str) -> None:
+    """Header values are masked in debug output to prevent accidental credential exposure."""
+    kind = ty.HttpServer if url == "mcp" else ty.SseServer
+    server = kind(guarded.url(url), headers={"Authorization": "Bearer secret_token"})
+    client = ty.Client(server)
+    with pytest.raises(ty.AuthError) as refusal:
+        await client.connect()
+    for shown in (repr(server), repr(client), str(refusal.value), repr(refusal.value), client.status.reason):
+        assert "secret_token" not in shown
+    await client.close()
+
+
+async def test_a_config_that_was_written_and_read_back_works(yard: Yard) -> None:
+    """All server configs support serialization."""
+    again = server_from_dict(yard.server(cache_tools_list=True).to_dict())
+    assert again.transport_type == TYPES[yard.kind] and again.cache_tools_list
+    async with ty.Client(again, mode=yard.mode) as client:
+        assert (await client.call_tool("echo", {"text": "x"})).text == "x"
+
+
+# ---- events: "stub, log-level only"; here real
+
+
+async def test_connection_and_execution_events_are_emitted(yard: Yard) -> None:
+    """MCPConnectionStarted/Completed/Failed, MCPToolExecution*."""
+    heard: list[ev.Event] = []
+    async with Relay(yard.process.port) as relay:
+        relay.refuse()
+        client = yard.client(relay, max_retries=1, name="here")
+        client.on(ev.Event, heard.append)
+        with pytest.raises(ty.ConnectError):
+            await client.call_tool("echo", {"text": "x"})
+        await relay.open()
+        await client.call_tool("echo", {"text": "x"})
+        await client.close()
+    assert [type(event).__name__ for event in heard] == [
+        *("ToolExecutionStarted", "ConnectionStarted", "ConnectionFailed", "ToolExecutionFailed"),
+        *("ToolExecutionStarted", "ConnectionStarted", "ConnectionCompleted", "ToolExecutionCompleted"),
+        "Disconnected",
+    ]
+    assert {event.server for event in heard} == {"here"}
+
+
+# ---- "Complete example"
+
+
+async def test_the_complete_example(process: WebServer, guarded: WebServer) -> None:
+    """A filter, configs of several kinds in one list, a client with timeout and retries; list, call, disconnect."""
+    only = ty.static_filter(allowed=["whoami", "add"])
+    configs: list[ty.ServerConfig] = [
+        ty.SseServer(process.url("sse"), tool_filter=only, cache_tools_list=True),
+        ty.HttpServer(
+            guarded.url("mcp"),
+            headers={"Authorization": "Bearer open-sesame"},
+            tool_filter=only,
+            cache_tools_list=True,
+        ),
+    ]
+    names: list[str] = []
+    for config in configs:
+        client = ty.Client(config, connect_timeout=60, max_retries=5, cache_tools_list=True)
+        await client.connect()
+        names += [tool.name for tool in await client.list_tools()]
+        await client.disconnect()
+        await client.close()
+    assert names == ["add", "whoami"]

@@ -1,0 +1,301 @@
+"""What only HTTP has: sessions, standing streams, stateless and JSON servers, restarts, and what went over the wire."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+import toolyard as ty
+from tests.peers.kit import (
+    FASTMCP_HANDSHAKE,
+    FASTMCP_MODERN,
+    HANDSHAKE,
+    HTTP_PEERS,
+    MODERN,
+    SDK1,
+    SDK2_HANDSHAKE,
+    SDK2_MODERN,
+    SSE_PEERS,
+    WEB_PEERS,
+    Peer,
+    first,
+)
+from tests.peers.web import Relay, Watched, WebServer, sessions, yard_server
+from toolyard import sync
+
+WebOf = Callable[[Peer], WebServer]
+ServerOf = Callable[..., Any]
+HANDSHAKES = [peer for peer in HTTP_PEERS if not peer.is_modern]
+MODERNS = [peer for peer in HTTP_PEERS if peer.is_modern]
+
+
+# ---- the life of a session
+
+
+@pytest.mark.parametrize("peer", HANDSHAKES, ids=str)
+async def test_a_session_is_opened_used_and_deleted(peer: Peer, web: WebOf, server_of: ServerOf) -> None:
+    watched = Watched(web(peer), "/stateful")
+
+    async with ty.Client(server_of(peer), mode=peer.mode) as client:
+        await client.call_tool("echo", {"text": "hi"})
+
+    steps, requests = watched.steps, watched.requests
+    begin = steps.index("POST initialize")
+    assert steps[begin:] == ["POST initialize", "GET", "POST notifications/initialized", "POST tools/call", "DELETE"]
+    assert [entry["status"] for entry in requests[begin:]] == [200, 200, 202, 200, 200]
+    assert requests[begin]["session"] is None
+    assert len(sessions(requests)) == 1 and all(entry["session"] for entry in requests[begin + 1 :])
+    assert {entry["version"] for entry in requests[begin + 1 :]} == {HANDSHAKE}
+
+
+@pytest.mark.parametrize("peer", MODERNS, ids=str)
+async def test_a_modern_server_sees_nothing_but_requests(peer: Peer, web: WebOf, server_of: ServerOf) -> None:
+    watched = Watched(web(peer), "/stateful")
+
+    async with ty.Client(server_of(peer)) as client:
+        await client.list_tools()
+        await client.call_tool("echo", {"text": "hi"})
+
+    requests = watched.requests
+    steps = [step for step in watched.steps if step != "POST subscriptions/listen"]
+    assert steps == ["POST server/discover", "POST tools/list", "POST tools/call"]
+    assert {(entry["session"], entry["version"]) for entry in requests} == {(None, MODERN)}
+    (call,) = [entry["headers"] for entry in requests if entry["rpc"] == "tools/call"]
+    assert (call["mcp-method"], call["mcp-name"]) == ("tools/call", "echo")
+
+
+@pytest.mark.parametrize("peer", HANDSHAKES, ids=str)
+async def test_two_clients_have_two_sessions(peer: Peer, web: WebOf, server_of: ServerOf) -> None:
+    watched = Watched(web(peer), "/stateful")
+
+    async with ty.Client(server_of(peer), mode=peer.mode) as one, ty.Client(server_of(peer), mode=peer.mode) as other:
+        await asyncio.gather(*(client.call_tool("echo", {"text": "hi"}) for client in (one, other)))
+
+    assert len(sessions(watched.requests)) == 2
+
+
+async def test_an_older_server_cannot_be_made_modern(server_of: ServerOf) -> None:
+    client = ty.Client(server_of(HTTP_PEERS[0]), mode=MODERN, max_retries=1)
+    try:
+        with pytest.raises(ty.ConnectError) as refusal:
+            await client.connect()
+        assert refusal.value.permanent
+    finally:
+        await client.close()
+
+
+@pytest.mark.parametrize("revision, path", [("2025-06-18", "stateful/mcp"), ("2024-11-05", "sse")])
+async def test_a_server_of_an_older_revision_is_taken_as_it_is(revision: str, path: str) -> None:
+    server = yard_server("sdk1", "sdk1", revision)
+    try:
+        async with ty.Client(server.start().url(path)) as client:
+            assert client.server_info is not None and client.server_info.protocol_version == revision
+            assert (await client.call_tool("echo", {"text": "old"})).text == "old"
+        later = [entry for entry in server.journal("/stateful")[1] if entry["session"]]
+        assert {entry["version"] for entry in later} <= {revision}
+    finally:
+        server.close()
+
+
+@pytest.mark.parametrize("peer", MODERNS, ids=str)
+async def test_a_reset_probe_is_no_verdict_on_the_era(peer: Peer, web: WebOf, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("random.random", lambda: 0.0)  # no time between the tries
+    async with Relay(web(peer).port, resets=1) as relay:
+        client = ty.Client(relay.url("stateful/mcp"))
+        assert (await client.call_tool("echo", {"text": "hi"})).text == "hi"
+        assert client.server_info is not None and client.server_info.protocol_version == MODERN
+        await client.close()
+
+
+async def test_headers_are_sent_and_asked_for_at_each_request(web: WebOf) -> None:
+    server, turns = web(SDK1), iter(range(100))
+    watched = Watched(server, "/stateful")
+
+    async def turn() -> str:
+        return f"turn {next(turns)}"
+
+    config = ty.HttpServer(server.url("stateful/mcp"), headers={"X-Yard": "north", "X-Turn": turn})
+    async with ty.Client(config, mode="legacy") as client:
+        await client.call_tool("echo", {"text": "hi"})
+
+    headers = [entry["headers"] for entry in watched.requests]
+    assert {entry["x-yard"] for entry in headers} == {"north"}
+    assert len({entry["x-turn"] for entry in headers}) == len(headers)
+
+
+# ---- servers that keep no session, that answer in JSON alone, and clients that open no stream
+
+
+BOTH_ERAS = [SDK1, SDK2_MODERN, SDK2_HANDSHAKE, FASTMCP_MODERN, FASTMCP_HANDSHAKE]
+
+
+@pytest.mark.parametrize("manner", ["stateless", "json"])
+@pytest.mark.parametrize("peer", BOTH_ERAS, ids=str)
+async def test_a_server_of_another_manner_is_met_like_any_other(peer: Peer, manner: str, web: WebOf) -> None:
+    server = web(peer)
+    watched = Watched(server, f"/{manner}")
+    steps: list[float] = []
+
+    async with ty.Client(server.url(f"{manner}/mcp"), mode=peer.mode) as client:
+        assert client.server_info is not None and client.server_info.protocol_version == peer.version
+        assert "echo" in [tool.name for tool in await client.list_tools()]
+        sums = await asyncio.gather(*(client.call_tool("add", {"a": n, "b": 1}) for n in range(50)))
+        counted = await client.call_tool("count", {"steps": 3}, on_progress=lambda step, *_: steps.append(step))
+        read = await client.read_resource("yard://greeting")
+        prompt = await client.get_prompt("explain", {"topic": "bees"})
+        done = await client.complete({"type": "ref/prompt", "name": "explain"}, "topic", "be")
+
+    assert [result.text for result in sums] == [str(n + 1) for n in range(50)]
+    assert counted.text == "counted 3"
+    assert steps == ([1, 2, 3] if manner == "stateless" else [])  # a JSON answer has no room for them
+    assert (read.text, prompt.text) == ("good day", "Explain bees in a kind tone.")
+    assert done.values == ("bees", "beans")
+    has_session = manner == "json" and not peer.is_modern
+    assert len(sessions(watched.requests)) == has_session
+    assert ("DELETE" in watched.steps) == has_session
+
+
+@pytest.mark.parametrize("peer", [SDK2_MODERN, FASTMCP_MODERN], ids=str)
+async def test_a_modern_server_may_ask_although_it_answers_in_json(peer: Peer, web: WebOf) -> None:
+    server = ty.HttpServer(web(peer).url("json/mcp"))
+    async with ty.Client(server, elicitation_handler=lambda _: {"name": "Ann"}) as client:
+        assert (await client.call_tool("ask_user", {"question": "who?"})).text == "hello Ann"
+
+
+@pytest.mark.parametrize("peer", BOTH_ERAS, ids=str)
+async def test_without_streaming_no_stream_is_opened(peer: Peer, web: WebOf) -> None:
+    server = web(peer)
+    watched = Watched(server, "/stateful")
+    steps: list[float] = []
+
+    async with ty.Client(ty.HttpServer(server.url("stateful/mcp"), streamable=False), mode=peer.mode) as client:
+        await client.call_tool("count", {"steps": 2}, on_progress=lambda step, *_: steps.append(step))
+        assert (await client.call_tool("echo", {"text": "hi"})).text == "hi"
+        await client.list_tools()
+
+    assert "GET" not in watched.steps
+    assert steps == [1, 2]
+
+
+# ---- many at once
+
+
+@pytest.mark.parametrize("peer", WEB_PEERS, ids=str)
+async def test_fifty_calls_at_once_get_each_its_own_answer(peer: Peer, server_of: ServerOf) -> None:
+    async with ty.Client(server_of(peer), mode=peer.mode) as client:
+        for _ in range(2):  # the second time over connections that are there
+            results = await asyncio.gather(*(client.call_tool("echo", {"text": f"call {n}"}) for n in range(50)))
+            assert [result.text for result in results] == [f"call {n}" for n in range(50)]
+
+
+# ---- a server that is started anew
+
+
+@pytest.fixture(scope="module", params=[SDK1, SDK2_MODERN], ids=lambda peer: str(peer.framework))
+def mortal(request: pytest.FixtureRequest) -> Iterator[tuple[Peer, WebServer]]:
+    """A server that the test may kill."""
+    server = yard_server(request.param.environment, request.param.framework)
+    try:
+        yield request.param, server.start()
+    finally:
+        server.close()
+
+
+ERAS = pytest.mark.parametrize("mode", ["auto", "legacy"])
+
+
+@ERAS
+@pytest.mark.parametrize("path", ["stateful/mcp", "sse"])
+async def test_a_call_after_a_restart_works(mortal: tuple[Peer, WebServer], path: str, mode: str) -> None:
+    _, server = mortal
+    config = ty.SseServer(server.url(path)) if path == "sse" else ty.HttpServer(server.url(path))
+    async with ty.Client(config, mode=mode) as client:
+        assert (await client.call_tool("echo", {"text": "one"})).text == "one"
+        await asyncio.to_thread(server.restart)
+        assert (await client.call_tool("echo", {"text": "two"})).text == "two"
+
+
+async def test_a_restart_with_many_callers_makes_one_new_session(mortal: tuple[Peer, WebServer]) -> None:
+    _, server = mortal
+    async with ty.Client(server.url("stateful/mcp"), mode="legacy") as client:
+        await client.call_tool("echo", {"text": "before"})
+        await asyncio.to_thread(server.restart)
+        results = await asyncio.gather(*(client.call_tool("echo", {"text": str(n)}) for n in range(30)))
+
+    assert [result.text for result in results] == [str(n) for n in range(30)]
+    steps = [(entry["rpc"], entry["status"]) for entry in server.journal("/stateful")[1]]
+    assert steps.count(("initialize", 200)) == 1
+    assert steps.count(("tools/call", 200)) == 30
+
+
+async def test_a_new_session_is_no_retry(mortal: tuple[Peer, WebServer]) -> None:
+    _, server = mortal
+    async with ty.Client(server.url("stateful/mcp"), mode="legacy", max_retries=1) as client:
+        await asyncio.to_thread(server.restart)
+        assert (await client.call_tool("echo", {"text": "once"})).text == "once"
+
+
+async def test_who_listens_hears_of_changes_after_a_restart(mortal: tuple[Peer, WebServer]) -> None:
+    peer, server = mortal
+    client = ty.Client(server.url("stateful/mcp"), mode=peer.mode)
+    async with client, client.listen(prompts=False, resources=False) as changes:
+        await asyncio.to_thread(server.restart)
+        assert await first(changes) == ty.Change("tools")  # what may have been missed
+        await client.call_tool("grow")
+        assert await first(changes) == ty.Change("tools")
+
+
+async def test_while_the_server_is_gone_a_call_fails_as_never_sent(
+    mortal: tuple[Peer, WebServer], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _, server = mortal
+    monkeypatch.setattr("random.random", lambda: 0.0)  # no time between the tries
+    async with ty.Client(server.url("stateful/mcp"), mode="legacy") as client:
+        await asyncio.to_thread(server.stop)
+        try:
+            with pytest.raises(ty.TransportError) as refusal:
+                await client.call_tool("echo", {"text": "anybody?"})
+            assert not refusal.value.sent
+        finally:
+            await asyncio.to_thread(server.start)
+        assert (await client.call_tool("echo", {"text": "back"})).text == "back"
+
+
+# ---- a URL of which nobody said what it speaks
+
+
+@pytest.mark.parametrize("peer", SSE_PEERS, ids=str)
+async def test_an_sse_server_is_found_behind_a_plain_url(peer: Peer, web: WebOf) -> None:
+    async with ty.Client(web(peer).url("sse"), mode=peer.mode) as client:
+        assert client.server_info is not None and client.server_info.name == f"{peer.framework}-yard"
+        assert (await client.call_tool("echo", {"text": "hi"})).text == "hi"
+        await client.disconnect()
+        assert (await client.call_tool("echo", {"text": "again"})).text == "again"
+
+
+async def test_a_url_without_a_server_is_refused_for_good(web: WebOf) -> None:
+    client = ty.Client(web(SDK1).url("nowhere/mcp"))
+    try:
+        with pytest.raises(ty.ConnectError) as refusal:
+            await client.connect()
+        assert (refusal.value.permanent, refusal.value.status) == (True, 404)
+    finally:
+        await client.close()
+
+
+# ---- without an event loop
+
+
+@pytest.mark.parametrize("peer", WEB_PEERS, ids=str)
+def test_the_sync_client_is_at_home_over_http(peer: Peer, server_of: ServerOf) -> None:
+    steps: list[float] = []
+    with sync.Client(server_of(peer), mode=peer.mode, elicitation_handler=lambda _: {"name": "Ann"}) as client:
+        assert client.server_info is not None and client.server_info.protocol_version == peer.version
+        assert client.call_tool("echo", {"text": "hi"}).text == "hi"
+        client.call_tool("count", {"steps": 3}, on_progress=lambda step, *_: steps.append(step))
+        assert client.call_tool("ask_user", {"question": "who?"}).text == "hello Ann"
+        assert client.read_resource("yard://greeting").text == "good day"
+    assert steps == [1, 2, 3]

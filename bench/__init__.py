@@ -1,1 +1,1 @@
-"""The benchmark: ours, the peers' clients and the raw pipe against one fast child. Start it with `scripts/bench`."""
+"""The benchmark: ours, the peers' clients and the bare ways against one fast server. Start it with `scripts/bench`."""

@@ -7,10 +7,31 @@ from dataclasses import dataclass
 from typing import Any
 
 Round = dict[str, dict[str, Any]]
-OURS, RAW, BARE, SDK = "toolyard", "raw pipe", "bare descriptors", "mcp SDK"
+OURS, SDK, FASTMCP = "toolyard", "mcp SDK", "FastMCP"
+RAW, BARE, AIOHTTP = "raw pipe", "bare descriptors", "bare aiohttp"
 NOISY_SPREAD = 1.5
 NOISY_SHARE = 0.6
-FORBIDDEN_MODULES = ("pydantic", "aiohttp")
+METRICS = {
+    "in_flight_rate": "{width} in flight: calls/s",
+    "in_flight_cpu": "{width} in flight: own processor time per call",
+    "sequential_p50": "sequential: p50 latency",
+    "lifecycle": "connect, list, call, close: time",
+}
+
+
+@dataclass(frozen=True)
+class Way:
+    """One table: how the clients reach the echo tool, and what is expected of ours there."""
+
+    title: str
+    over: str
+    mode: str
+    clients: dict[str, tuple[str, str]]
+    """Name in the table -> interpreter and driver; the first one is the barest."""
+    goals: dict[tuple[str, str], str]
+    """Metric and client that ours is compared with -> goal."""
+    unwanted: tuple[str, ...]
+    """Modules that a call of ours must not load."""
 
 
 @dataclass(frozen=True)
@@ -42,35 +63,34 @@ def ratio(rounds: list[Round], metric: str, above: str, below: str) -> float:
 
 
 def medians(rounds: list[Round]) -> dict[str, dict[str, float]]:
-    metrics = ("sequential_p50", "sequential_p99", "in_flight_rate", "in_flight_cpu", "lifecycle")
+    metrics = (*METRICS, "sequential_p99")
     return {
         client: {metric: statistics.median(each[client][metric] for each in rounds) for metric in metrics}
         for client in rounds[0]
     }
 
 
-def call_goals(rounds: list[Round], width: int) -> list[Goal]:
-    clients = rounds[0]
+def call_goals(way: Way, rounds: list[Round], width: int) -> list[Goal]:
     rows = []
-    for client in clients:
-        if client != OURS:
-            goal = {SDK: ">= 8", RAW: ">= 0.5"}.get(client, "")
-            name = f"{width} in flight: calls/s against {client}"
-            rows.append(row(name, ratio(rounds, "in_flight_rate", OURS, client), "{:.2f}x", goal))
-    for client in clients:
-        if client != OURS:
-            name = f"sequential: p50 latency against {client}"
-            rows.append(
-                row(name, ratio(rounds, "sequential_p50", OURS, client), "{:.2f}x", "<= 1.3" if client == RAW else "")
-            )
-    for client in clients:
-        if client != OURS:
-            name = f"connect, list, call, close: time against {client}"
-            rows.append(row(name, ratio(rounds, "lifecycle", OURS, client), "{:.2f}x"))
+    for metric, words in METRICS.items():
+        for client in way.clients:
+            if client != OURS:
+                name = f"{words.format(width=width)} against {client}"
+                value = ratio(rounds, metric, OURS, client)
+                rows.append(row(name, value, "{:.2f}x", way.goals.get((metric, client), "")))
     loaded = {module for each in rounds for module in each[OURS]["modules"]}
-    heavy = [module for module in FORBIDDEN_MODULES if module in loaded]
-    shown = ", ".join(heavy) or "neither"
-    rows.append(Goal("pydantic or aiohttp loaded by a stdio call", len(heavy), shown, "neither", not heavy))
+    heavy = [module for module in way.unwanted if module in loaded]
+    shown = ", ".join(heavy) or "no"
+    rows.append(Goal(f"{' or '.join(way.unwanted)} loaded by a call", len(heavy), shown, "no", not heavy))
+    return rows
+
+
+def oauth_goals(rounds: list[Round]) -> list[Goal]:
+    rows = []
+    for client, goal in {OURS: "<= 1.2", SDK: ""}.items():
+        for pace, words in {"fast": "ten calls at once", "slow": "ten calls of 50 ms at once"}.items():
+            value = statistics.median(each[client][pace]["with"] / each[client][pace]["without"] for each in rounds)
+            rows.append(row(f"{client}, {words}: time against without it", value, "{:.2f}x", goal))
     return rows
 
 
@@ -95,19 +115,20 @@ def memory_goals(idle: dict[str, float]) -> list[Goal]:
     ]
 
 
-def noise(rounds: list[Round]) -> str:
-    """A warning if the barest client did not have the processors for itself: it needs both, so noise flatters the others.
+def noise(way: Way, rounds: list[Round]) -> str:
+    """A warning if the barest client did not have the processors for itself. It needs both: noise flatters the others.
 
     Alone it is busy nearly all the time and the same in every round.
     """
-    rates = [each[BARE]["in_flight_rate"] for each in rounds]
+    bare = next(iter(way.clients))
+    rates = [each[bare]["in_flight_rate"] for each in rounds]
     spread = max(rates) / min(rates)
-    busy = statistics.median(each[BARE]["in_flight_rate"] * each[BARE]["in_flight_cpu"] for each in rounds)
+    busy = statistics.median(each[bare]["in_flight_rate"] * each[bare]["in_flight_cpu"] for each in rounds)
     if spread < NOISY_SPREAD and busy > NOISY_SHARE:
         return ""
     return (
-        f"!! NOISY: the bare descriptors varied {spread:.1f}-fold and had its processor {busy:.0%} of the time; "
-        "the verdicts on calls are not to be believed, run it again on a quiet machine"
+        f"!! NOISY: {way.title}: the {bare} varied {spread:.1f}-fold and had its processor {busy:.0%} of the time; "
+        "the verdicts on these calls are not to be believed, run it again on a quiet machine"
     )
 
 
@@ -122,24 +143,31 @@ def columns(lines: list[list[str]]) -> str:
     )
 
 
-def clients_table(figures: dict[str, dict[str, float]], width: int) -> str:
-    lines = [["client", "p50 us", "p99 us", f"{width} in flight /s", "own cpu us/call", "connect..close ms"]]
-    for client, figure in figures.items():
-        lines.append(
-            [
-                client,
-                f"{figure['sequential_p50'] * 1e6:.1f}",
-                f"{figure['sequential_p99'] * 1e6:.1f}",
-                f"{figure['in_flight_rate']:,.0f}",
-                f"{figure['in_flight_cpu'] * 1e6:.1f}",
-                f"{figure['lifecycle'] * 1e3:.1f}",
-            ]
-        )
+def clients_tables(ways: dict[str, dict[str, dict[str, float]]], width: int) -> str:
+    """The figures themselves, way by way, in the same columns."""
+    lines = []
+    for title, clients in ways.items():
+        lines.append([title, "p50 us", "p99 us", f"{width} in flight /s", "own cpu us/call", "connect..close ms"])
+        for client, figure in clients.items():
+            lines.append(
+                [
+                    f"  {client}",
+                    f"{figure['sequential_p50'] * 1e6:.1f}",
+                    f"{figure['sequential_p99'] * 1e6:.1f}",
+                    f"{figure['in_flight_rate']:,.0f}",
+                    f"{figure['in_flight_cpu'] * 1e6:.1f}",
+                    f"{figure['lifecycle'] * 1e3:.1f}",
+                ]
+            )
+        lines.append([""] * 6)
     return columns(lines)
 
 
-def goals_table(goals: list[Goal]) -> str:
+def goals_tables(tables: dict[str, list[Goal]]) -> str:
     verdicts = {None: "", True: "ok", False: "MISSED"}
-    lines = [["toolyard", "measured", "goal", ""]]
-    lines += [[goal.name, goal.shown, goal.wanted, verdicts[goal.met]] for goal in goals]
+    lines = []
+    for title, goals in tables.items():
+        lines.append([title, "measured", "goal", ""])
+        lines += [[f"  {goal.name}", goal.shown, goal.wanted, verdicts[goal.met]] for goal in goals]
+        lines.append([""] * 4)
     return columns(lines)

@@ -1,4 +1,4 @@
-"""Runs the drivers in turn, several rounds, and prints the table (or, with --json, every figure)."""
+"""Runs the drivers in turn, several rounds, and prints the tables (or, with --json, every figure)."""
 
 import argparse
 import json
@@ -13,6 +13,16 @@ from bench import imports, report
 ROOT = Path(__file__).resolve().parent.parent
 DRIVERS = ROOT / "bench" / "drivers"
 SDK_PYTHON = ROOT / ".peers" / "sdk2" / "bin" / "python"
+REVISIONS = {"auto": "2026-07-28", "legacy": "2025-11-25"}
+STDIO_GOALS = {
+    ("in_flight_rate", report.SDK): ">= 8",
+    ("in_flight_rate", report.RAW): ">= 0.5",
+    ("sequential_p50", report.RAW): "<= 1.3",
+}
+JSON_GOALS = {
+    ("in_flight_rate", report.SDK): ">= 8",
+    ("in_flight_rate", report.AIOHTTP): ">= 0.75",
+}
 
 
 def say(text: str) -> None:
@@ -27,33 +37,56 @@ def run_driver(python: str, driver: str, *arguments: str, timeout: float) -> Any
     return json.loads(done.stdout.splitlines()[-1])
 
 
-def clients(sdk_python: str | None) -> dict[str, tuple[str, str]]:
-    """Name in the table -> interpreter and driver."""
-    found = {
-        report.BARE: (sys.executable, "bare_descriptors"),
-        report.RAW: (sys.executable, "raw_pipe"),
-        report.OURS: (sys.executable, "toolyard_client"),
-    }
-    if sdk_python:
-        found[report.SDK] = (sdk_python, "sdk_client")
-        found["FastMCP"] = (sdk_python, "fastmcp_client")
+def ways(options: argparse.Namespace) -> list[report.Way]:
+    """What is measured: stdio, and HTTP with both kinds of answers in both eras. The peers run in the chosen era."""
+    own, sdk, mode = sys.executable, options.sdk_python, options.mode
+    ours = {report.OURS: (own, "toolyard_client")}
+    peers = {report.SDK: (sdk, "sdk_client"), report.FASTMCP: (sdk, "fastmcp_client")} if sdk else {}
+    found = []
+    if "stdio" in options.over:
+        pipes = {report.BARE: (own, "bare_descriptors"), report.RAW: (own, "raw_pipe")}
+        clients = {**pipes, **ours, **peers}
+        found.append(
+            report.Way(f"stdio, {REVISIONS[mode]}", "stdio", mode, clients, STDIO_GOALS, ("pydantic", "aiohttp"))
+        )
+    for era in sorted(REVISIONS, key=lambda era: era != mode):
+        clients = {report.AIOHTTP: (own, "bare_aiohttp"), **ours, **(peers if era == mode else {})}
+        for over, words, goals in (("json", "JSON answers", JSON_GOALS), ("events", "event streams", {})):
+            if over in options.over:
+                title = f"HTTP, {words}, {REVISIONS[era]}"
+                found.append(report.Way(title, over, era, clients, goals, ("pydantic",)))
     return found
 
 
-def measure_calls(options: argparse.Namespace) -> list[report.Round]:
-    arguments = [f"--server-python={sys.executable}", f"--mode={options.mode}", f"--seconds={options.seconds}"]
+def common(options: argparse.Namespace, mode: str) -> list[str]:
+    arguments = [f"--server-python={sys.executable}", f"--mode={mode}"]
+    arguments += [f"--seconds={options.seconds}", f"--warm-up={options.warm_up}"]
+    return [*arguments, "--free"] if options.free else arguments
+
+
+def measure_calls(way: report.Way, options: argparse.Namespace) -> list[report.Round]:
+    arguments = [*common(options, way.mode), f"--over={way.over}"]
     arguments += [f"--in-flight={options.in_flight}", f"--lifecycles={options.lifecycles}"]
-    if options.free:
-        arguments.append("--free")
     timeout = 60 + 10 * options.seconds + 10 * options.lifecycles
-    table = clients(options.sdk_python)
     rounds = []
     for number in range(1, options.rounds + 1):
-        say(f"round {number} of {options.rounds}")
+        say(f"{way.title}: round {number} of {options.rounds}")
         # Every second round runs backwards: nobody always follows the same neighbour.
-        names = list(table) if number % 2 else list(reversed(table))
-        results = {name: run_driver(*table[name], *arguments, timeout=timeout) for name in names}
-        rounds.append({name: results[name] for name in table})
+        names = list(way.clients) if number % 2 else list(reversed(way.clients))
+        results = {name: run_driver(*way.clients[name], *arguments, timeout=timeout) for name in names}
+        rounds.append({name: results[name] for name in way.clients})
+    return rounds
+
+
+def measure_oauth(options: argparse.Namespace) -> list[report.Round]:
+    """Empty if the SDK, whose provider it is, is not there."""
+    rounds = []
+    if options.sdk_python and "json" in options.over:
+        for number in range(1, options.rounds + 1):
+            say(f"OAuth: round {number} of {options.rounds}")
+            arguments = common(options, options.mode)
+            timeout = 60 + 20 * options.seconds
+            rounds.append(run_driver(options.sdk_python, "oauth_calls", *arguments, timeout=timeout))
     return rounds
 
 
@@ -69,8 +102,9 @@ def measure_idle(connections: int) -> dict[str, float]:
 
 def parse_options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="scripts/bench", description=__doc__)
-    parser.add_argument("--rounds", type=int, default=7)
+    parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--seconds", type=float, default=1.0, help="length of each measurement of calls")
+    parser.add_argument("--warm-up", type=int, default=200, help="calls before each measurement")
     parser.add_argument("--in-flight", type=int, default=64)
     parser.add_argument("--lifecycles", type=int, default=5, help="connect, list, call, close: times per round")
     parser.add_argument("--imports", type=int, default=11, help="fresh interpreters per import")
@@ -78,29 +112,46 @@ def parse_options() -> argparse.Namespace:
     parser.add_argument(
         "--mode", choices=["auto", "legacy"], default="auto", help="auto: 2026-07-28, legacy: 2025-11-25"
     )
+    parser.add_argument(
+        "--over",
+        nargs="+",
+        choices=["stdio", "json", "events"],
+        default=["stdio", "json", "events"],
+        help="stdio, HTTP with JSON answers, HTTP with event streams",
+    )
     parser.add_argument("--free", action="store_true", help="leave the placing of the processes to the scheduler")
     parser.add_argument("--sdk-python", default=str(SDK_PYTHON), help="an interpreter with mcp 2.x and fastmcp 4.x")
     parser.add_argument("--json", action="store_true", help="every figure of every round")
     parser.add_argument("--strict", action="store_true", help="a missed goal is a failure")
     options = parser.parse_args()
     if not Path(options.sdk_python).exists():
-        say(f"!! NOT MEASURED: the SDK and FastMCP ({options.sdk_python} is not there)")
+        say(f"!! NOT MEASURED: the SDK, FastMCP and OAuth ({options.sdk_python} is not there)")
         options.sdk_python = None
     return options
 
 
 def main() -> int:
     options = parse_options()
-    rounds = measure_calls(options)
-    idle = measure_idle(options.idle)
+    figures: dict[str, Any] = {"ways": {}}
+    goals: dict[str, list[report.Goal]] = {}
+    for way in ways(options):
+        rounds = measure_calls(way, options)
+        noise = report.noise(way, rounds)
+        figures["ways"][way.title] = {"clients": report.medians(rounds), "rounds": rounds, "noise": noise}
+        goals[f"toolyard over {way.title}"] = report.call_goals(way, rounds, options.in_flight)
+    if oauth := measure_oauth(options):
+        figures["oauth"] = oauth
+        goals["with the SDK's OAuth provider"] = report.oauth_goals(oauth)
+    if "stdio" in options.over:
+        figures["idle"] = measure_idle(options.idle)
+        goals["memory over stdio"] = report.memory_goals(figures["idle"])
     say("imports")
-    imported = imports.measure(sys.executable, options.sdk_python, options.imports)
-    figures = report.medians(rounds)
-    noise = report.noise(rounds)
-    goals = report.call_goals(rounds, options.in_flight) + report.memory_goals(idle) + report.import_goals(imported)
+    figures["imports"] = imports.measure(sys.executable, options.sdk_python, options.imports)
+    goals["imports"] = report.import_goals(figures["imports"])
     if options.json:
-        shown = {"clients": figures, "rounds": rounds, "idle": idle, "imports": imported, "noise": noise}
-        print(json.dumps({**shown, "goals": [asdict(goal) for goal in goals]}, indent=2))
+        print(json.dumps({**figures, "goals": {title: list(map(asdict, rows)) for title, rows in goals.items()}}))
     else:
-        print(report.clients_table(figures, options.in_flight), report.goals_table(goals), noise, sep="\n\n")
-    return 1 if options.strict and any(goal.met is False for goal in goals) else 0
+        measured = {title: way["clients"] for title, way in figures["ways"].items()}
+        warnings = [way["noise"] for way in figures["ways"].values() if way["noise"]]
+        print(report.clients_tables(measured, options.in_flight), report.goals_tables(goals), *warnings, sep="\n")
+    return 1 if options.strict and any(goal.met is False for rows in goals.values() for goal in rows) else 0

@@ -5,13 +5,13 @@ from contextlib import asynccontextmanager
 
 from fastmcp import Client
 from fastmcp.client.transports import StdioTransport
-from measure import Child, Session, drive
+from measure import Child, Session, Site, drive
 
 
 @asynccontextmanager
-async def open_session(child: Child) -> AsyncIterator[Session]:
-    transport = StdioTransport(child.command, child.args, keep_alive=False)
-    async with Client(transport, mode=child.mode) as client:
+async def open_session(to: Child | Site) -> AsyncIterator[Session]:
+    server = to.url if isinstance(to, Site) else StdioTransport(to.command, to.args, keep_alive=False)
+    async with Client(server, mode=to.mode) as client:
 
         async def call(text: str) -> str:
             result = await client.call_tool("echo", {"text": text})

@@ -9,16 +9,19 @@ import gc
 import json
 import os
 import statistics
+import subprocess
 import sys
-from collections.abc import Awaitable, Callable
-from contextlib import AbstractAsyncContextManager
-from dataclasses import dataclass, replace
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import AbstractAsyncContextManager, contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from time import perf_counter, process_time
 from typing import Any, NamedTuple
 
-ECHO_SERVER = str(Path(__file__).resolve().parent.parent / "echo_server.py")
-WARM_UP_CALLS = 300
+BENCH = Path(__file__).resolve().parent.parent
+ECHO_SERVER = str(BENCH / "echo_server.py")
+HTTP_SERVER = str(BENCH / "http_server.py")
+PATHS = {"json": "/mcp", "events": "/sse-answers"}
 # The modules whose absence from the stdio path is a promise, and the usual suspects of a slow import.
 WATCHED = ("pydantic", "aiohttp", "mcp", "httpx", "anyio", "jsonschema_rs", "opentelemetry", "ssl", "typing_extensions")
 
@@ -32,12 +35,23 @@ class Session(NamedTuple):
 
 @dataclass(frozen=True)
 class Child:
+    """A server to start, over stdio."""
+
     command: str
     args: list[str]
-    mode: str  # "auto" finds the modern era in the echo server, "legacy" shakes hands
+    mode: str  # "auto" finds the modern era in our servers, "legacy" shakes hands
 
 
-Open = Callable[[Child], AbstractAsyncContextManager[Session]]
+@dataclass(frozen=True)
+class Site:
+    """A server that runs, over HTTP."""
+
+    url: str
+    mode: str
+
+
+# A driver takes the kind of server that it can reach.
+Open = Callable[[Any], AbstractAsyncContextManager[Session]]
 
 
 async def checked(session: Session, text: str) -> None:
@@ -79,50 +93,77 @@ async def in_flight(session: Session, seconds: float, width: int) -> tuple[float
     return calls / (perf_counter() - start), (process_time() - cpu_start) / calls
 
 
-async def lifecycle(open_session: Open, child: Child) -> float:
+async def lifecycle(open_session: Open, server: Child | Site) -> float:
     """Connect, list, call, close: seconds."""
     start = perf_counter()
-    async with open_session(child) as session:
+    async with open_session(server) as session:
         await session.list_tools()
         await checked(session, "once")
     return perf_counter() - start
 
 
-def children(options: argparse.Namespace) -> tuple[Child, Child]:
-    """The child of the sequential and the child of the concurrent measurement.
+def keep_apart(options: argparse.Namespace) -> list[str]:
+    """Places this process; gives the arguments that place a server on another processor.
 
     Where the scheduler puts the two processes changes the figures twofold and by chance, so both are placed, each time
     where the client's own cost shows the most: on one processor for calls one after the other (no waking of a sleeping
-    processor hides it), on two for many in flight (the child's work is done meanwhile).
+    processor hides it), on two for many in flight (the server's work is done meanwhile).
     """
-    beside = Child(options.server_python, [ECHO_SERVER], options.mode)
     processors = sorted(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else []
     if options.free or len(processors) < 2:
-        return beside, beside
+        return []
     client, other = processors[:2]
     os.sched_setaffinity(0, {client})
-    return beside, replace(beside, args=[ECHO_SERVER, "--cpu", str(other)])
+    return ["--cpu", str(other)]
+
+
+@contextmanager
+def http_server(options: argparse.Namespace, *placed: str) -> Iterator[str]:
+    """A server on HTTP while entered: the beginning of its URLs. It leaves when its standard input is closed."""
+    command = [options.server_python, HTTP_SERVER, *placed]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        yield f"http://127.0.0.1:{int(process.stdout.readline())}"
+
+
+@contextmanager
+def servers(options: argparse.Namespace) -> Iterator[tuple[Child | Site, Child | Site]]:
+    """The server of the sequential and the server of the concurrent measurement: one beside us and one apart."""
+    placed, python, mode = keep_apart(options), options.server_python, options.mode
+    if options.over == "stdio":
+        yield Child(python, [ECHO_SERVER], mode), Child(python, [ECHO_SERVER, *placed], mode)
+    else:
+        path = PATHS[options.over]
+        with http_server(options) as near, http_server(options, *placed) as far:
+            yield Site(near + path, mode), Site(far + path, mode)
 
 
 def loaded_modules() -> list[str]:
     return [name for name in WATCHED if name in sys.modules]
 
 
-async def warm_up(session: Session) -> None:
+async def warm_up(session: Session, calls: int, width: int = 1) -> None:
+    """So many calls, `width` at once: over HTTP that many connections are open then."""
     await session.list_tools()
-    for number in range(WARM_UP_CALLS):
-        await checked(session, f"warm {number}")
+    for number in range(0, calls, width):
+        await asyncio.gather(*(checked(session, f"warm {number + one}") for one in range(width)))
     gc.collect()
 
 
 async def measure(open_session: Open, options: argparse.Namespace) -> dict[str, Any]:
-    beside, apart = children(options)
+    with servers(options) as (beside, apart):
+        return await measure_both(open_session, options, beside, apart)
+
+
+async def measure_both(
+    open_session: Open, options: argparse.Namespace, beside: Child | Site, apart: Child | Site
+) -> dict[str, Any]:
     async with open_session(beside) as session:
-        await warm_up(session)
+        await warm_up(session, options.warm_up)
         modules = loaded_modules()
         latencies = await sequential(session, options.seconds)
     async with open_session(apart) as session:
-        await warm_up(session)
+        await warm_up(session, options.warm_up, options.in_flight)
         rate, cpu = await in_flight(session, options.seconds, options.in_flight)
     lives = [await lifecycle(open_session, beside) for _ in range(options.lifecycles)]
     cuts = statistics.quantiles(latencies, n=100, method="inclusive")
@@ -139,10 +180,12 @@ async def measure(open_session: Open, options: argparse.Namespace) -> dict[str, 
 
 def parse_options() -> argparse.Namespace:
     parser = argparse.ArgumentParser()
-    parser.add_argument("--server-python", default=sys.executable, help="the interpreter of the child server")
+    parser.add_argument("--server-python", default=sys.executable, help="the interpreter of the server")
+    parser.add_argument("--over", choices=["stdio", *PATHS], default="stdio", help="stdio, or how HTTP answers")
     parser.add_argument("--mode", choices=["auto", "legacy"], default="auto")
     parser.add_argument("--free", action="store_true", help="leave the placing of the processes to the scheduler")
     parser.add_argument("--seconds", type=float, default=1.0, help="length of each of the two measurements")
+    parser.add_argument("--warm-up", type=int, default=200, help="calls before each measurement")
     parser.add_argument("--in-flight", type=int, default=64)
     parser.add_argument("--lifecycles", type=int, default=3)
     return parser.parse_args()

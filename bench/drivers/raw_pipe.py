@@ -1,4 +1,4 @@
-"""The raw pipe: asyncio's subprocess streams by hand, a reader task, a drain per call; no deadlines, states or types."""
+"""The raw pipe: asyncio's subprocess streams by hand, a reader task, a drain per call; no deadlines, states, types."""
 
 import asyncio
 from asyncio.subprocess import PIPE

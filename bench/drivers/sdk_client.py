@@ -4,13 +4,13 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 from mcp import Client, StdioServerParameters
-from measure import Child, Session, drive
+from measure import Child, Session, Site, drive
 
 
 @asynccontextmanager
-async def open_session(child: Child) -> AsyncIterator[Session]:
-    server = StdioServerParameters(command=child.command, args=child.args)
-    async with Client(server, mode=child.mode) as client:
+async def open_session(to: Child | Site) -> AsyncIterator[Session]:
+    server = to.url if isinstance(to, Site) else StdioServerParameters(command=to.command, args=to.args)
+    async with Client(server, mode=to.mode) as client:
 
         async def call(text: str) -> str:
             result = await client.call_tool("echo", {"text": text})

@@ -3,14 +3,15 @@
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
-from measure import Child, Session, drive
+from measure import Child, Session, Site, drive
 
-from toolyard import Client, StdioServer
+from toolyard import Client, HttpServer, StdioServer
 
 
 @asynccontextmanager
-async def open_session(child: Child) -> AsyncIterator[Session]:
-    async with Client(StdioServer(child.command, child.args), mode=child.mode) as client:
+async def open_session(to: Child | Site) -> AsyncIterator[Session]:
+    server = HttpServer(to.url) if isinstance(to, Site) else StdioServer(to.command, to.args)
+    async with Client(server, mode=to.mode) as client:
 
         async def call(text: str) -> str:
             return (await client.call_tool("echo", {"text": text})).text

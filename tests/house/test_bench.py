@@ -9,28 +9,84 @@ from typing import Any
 import pytest
 
 ROOT = Path(__file__).resolve().parent.parent.parent
-TINY = ["--rounds=1", "--seconds=0.3", "--lifecycles=1", "--imports=1", "--idle=5", "--json"]
+TINY = ["--rounds=1", "--seconds=0.2", "--warm-up=20", "--lifecycles=1", "--imports=1", "--idle=5", "--json"]
 HEAVY = {"pydantic", "aiohttp"}
 
 
-@pytest.fixture(scope="module")
-def figures() -> dict[str, Any]:
-    command = [sys.executable, "-m", "bench", *TINY]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=300)
+def run_bench(*arguments: str) -> dict[str, Any]:
+    command = [sys.executable, "-m", "bench", *TINY, *arguments]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=110)
     assert done.returncode == 0, done.stderr
     return json.loads(done.stdout)
 
 
-def test_many_calls_in_flight_are_of_the_order_of_the_raw_pipe_and_not_slower_than_the_sdk(figures) -> None:
-    rates = {client: figure["in_flight_rate"] for client, figure in figures["clients"].items()}
+@pytest.fixture(scope="module")
+def figures() -> dict[str, Any]:
+    return run_bench("--over", "stdio", "json")
+
+
+@pytest.fixture(scope="module")
+def stdio(figures) -> dict[str, Any]:
+    return figures["ways"]["stdio, 2026-07-28"]
+
+
+@pytest.fixture(scope="module")
+def http(figures) -> dict[str, Any]:
+    return figures["ways"]["HTTP, JSON answers, 2026-07-28"]
+
+
+@pytest.fixture(scope="module")
+def alone() -> dict[str, Any]:
+    """Event streams, and on a machine without the peers."""
+    return run_bench("--over", "events", "--sdk-python=not there")
+
+
+def of(way: dict[str, Any], metric: str) -> dict[str, float]:
+    return {client: figure[metric] for client, figure in way["clients"].items()}
+
+
+def test_many_calls_in_flight_are_of_the_order_of_the_raw_pipe_and_not_slower_than_the_sdk(stdio) -> None:
+    rates = of(stdio, "in_flight_rate")
     assert rates["toolyard"] >= rates["raw pipe"] / 20
     if "mcp SDK" in rates:
         assert rates["toolyard"] >= rates["mcp SDK"] / 2
 
 
-def test_a_sequential_call_is_of_the_order_of_the_raw_pipe(figures) -> None:
-    latencies = {client: figure["sequential_p50"] for client, figure in figures["clients"].items()}
+def test_a_sequential_call_is_of_the_order_of_the_raw_pipe(stdio) -> None:
+    latencies = of(stdio, "sequential_p50")
     assert latencies["toolyard"] <= latencies["raw pipe"] * 13
+
+
+def test_many_calls_in_flight_over_http_are_of_the_order_of_bare_aiohttp_and_not_slower_than_the_sdk(http) -> None:
+    rates = of(http, "in_flight_rate")
+    assert rates["toolyard"] >= rates["bare aiohttp"] / 13
+    if "mcp SDK" in rates:
+        assert rates["toolyard"] >= rates["mcp SDK"] / 2
+
+
+def test_a_call_over_http_takes_processor_time_of_the_order_of_bare_aiohttp(http) -> None:
+    taken = of(http, "in_flight_cpu")
+    assert taken["toolyard"] <= taken["bare aiohttp"] * 10
+
+
+def test_a_sequential_call_over_http_is_of_the_order_of_bare_aiohttp(http) -> None:
+    latencies = of(http, "sequential_p50")
+    assert latencies["toolyard"] <= latencies["bare aiohttp"] * 13
+
+
+@pytest.mark.parametrize("revision", ["2026-07-28", "2025-11-25"])
+def test_answers_in_event_streams_are_of_the_order_of_bare_aiohttp(alone, revision) -> None:
+    rates = of(alone["ways"][f"HTTP, event streams, {revision}"], "in_flight_rate")
+    assert set(rates) == {"bare aiohttp", "toolyard"}
+    assert rates["toolyard"] >= rates["bare aiohttp"] / 20
+
+
+def test_calls_with_an_oauth_provider_do_not_wait_for_each_other(figures) -> None:
+    if "oauth" not in figures:
+        pytest.skip("the SDK, whose provider it is, is not here")
+    slow = figures["oauth"][0]["toolyard"]["slow"]
+    # Ten calls of 50 ms, one after the other, would take ten times as long.
+    assert slow["with"] <= slow["without"] * 5
 
 
 def test_an_idle_connection_costs_less_than_ten_times_its_goal(figures) -> None:
@@ -42,8 +98,14 @@ def test_importing_the_client_takes_less_than_ten_times_its_goal(figures) -> Non
     assert figures["imports"]["toolyard_client"] <= 1.5
 
 
-def test_a_stdio_call_loads_neither_pydantic_nor_aiohttp(figures) -> None:
-    assert not HEAVY & set(figures["rounds"][0]["toolyard"]["modules"])
+def test_a_stdio_call_loads_neither_pydantic_nor_aiohttp(stdio) -> None:
+    assert not HEAVY & set(stdio["rounds"][0]["toolyard"]["modules"])
+
+
+def test_a_call_over_http_does_not_load_pydantic(http) -> None:
+    loaded = set(http["rounds"][0]["toolyard"]["modules"])
+    assert "aiohttp" in loaded
+    assert "pydantic" not in loaded
 
 
 def test_importing_the_package_and_its_client_loads_neither_pydantic_nor_aiohttp() -> None:

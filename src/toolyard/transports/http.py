@@ -276,7 +276,7 @@ class HttpChannel:
                 self._web,
                 self._events,
                 headers=lambda: self._headers(accept=EVENTS),
-                refused=self._refused,
+                refused=lambda response, stood: self._refused(response, stood and self._session is not None),
                 lose=self._lose,
             )
             await self._standing.opened(OPENING)

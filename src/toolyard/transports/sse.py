@@ -43,6 +43,7 @@ class SseLink:
 
     def __init__(self, server: SseServer | HttpServer, auth: Any = None) -> None:
         self._server = server
+        self._at = server.url
         self._auth = auth
         self._receiver: Receiver
         self._web: Web | None = None
@@ -67,7 +68,8 @@ class SseLink:
                 status=response.status,
                 content_type=kind,
             )
-        self._at = str(response.url)  # a redirect may have led from http to https
+        if not same_origin(self._at, str(response.url)):
+            self._at = str(response.url)  # a redirect has led from http to https
         self._reader = asyncio.create_task(self._read(self._web, response))
         await self._endpoint
 

@@ -164,6 +164,8 @@ class RemoteError(ToolyardError):
         super().__init__(message, server=server, tool=tool)
         self.code = code
         self.data = data
+        self.status: int | None = None
+        """What HTTP said with it, if that was a failure too."""
 
     def __reduce__(self) -> tuple[Any, ...]:
         return (type(self), (self.code, self.message, self.data), self.__dict__)

@@ -11,7 +11,7 @@ import pytest
 
 from tests.faults.http_kit import Provider, Web, calls, running
 from tests.faults.kit import Ledger, eventually, outcome_of, succeeded, surely_unsent
-from toolyard.errors import AuthError, ToolyardError
+from toolyard.errors import AuthError, ConnectError, ToolyardError
 from toolyard.types import State
 
 # ---- nothing to authorise with
@@ -282,3 +282,19 @@ async def test_a_header_function_that_fails_is_a_typed_error_and_nothing_is_sent
         broken = False
         assert succeeded(await ledger.call(client))
     ledger.check(server.executed)
+
+
+async def test_the_time_for_connecting_stands_still_while_a_person_signs_in(web: Web, era: str) -> None:
+    server = await web.server(tokens={"good"}, era=era)
+    provider = Provider("bad", "good", seconds=1.0)
+    async with web.client(server, auth=provider, connect_timeout=0.6) as client:
+        assert provider.refreshes == 1
+        assert client.status.state is State.CONNECTED
+
+
+async def test_after_the_sign_in_the_time_for_connecting_goes_on(web: Web) -> None:
+    server = await web.server(tokens={"good"})
+    server.gate("server/discover", "silent")
+    client = web.client(server, auth=Provider("bad", "good", seconds=0.3), connect_timeout=0.6, mode="2026-07-28")
+    with pytest.raises(ConnectError, match="connect_timeout"):
+        await asyncio.wait_for(client.connect(), 10)

@@ -148,7 +148,21 @@ async def test_a_server_that_is_busy_for_long_while_connecting_says_for_how_long
     assert surely_unsent(outcome)
 
 
-@pytest.mark.parametrize("how", [{"do": "status", "status": 500}, {"do": "die"}, {"do": "status", "status": 502}])
+SICK = {
+    "type": "application/json",
+    "body": '{"jsonrpc": "2.0", "id": $ID, "error": {"code": -32603, "message": "sick"}}',
+}
+
+
+@pytest.mark.parametrize(
+    "how",
+    [
+        {"do": "status", "status": 500},
+        {"do": "status", "status": 500, **SICK},
+        {"do": "die"},
+        {"do": "status", "status": 502},
+    ],
+)
 async def test_a_failure_of_the_probe_is_no_verdict_about_the_era(web: Web, how: dict[str, Any]) -> None:
     ledger, server = Ledger(), await web.server()
     server.gate("server/discover", times=1, **how)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Final
 
 from ..config import mask_urls
@@ -31,6 +32,34 @@ OLDER: Final = frozenset({400, 404, 405, 406, 415})
 """Statuses with which a server of HTTP+SSE refuses what is posted to its stream's URL."""
 
 
+class _Limit:
+    """The time for connecting, which stands still while a person authorises."""
+
+    def __init__(self, scope: asyncio.Timeout) -> None:
+        self._scope = scope
+        self._holds = 0
+        self._left: float | None = None
+        self.over = False
+
+    @contextmanager
+    def held(self) -> Iterator[None]:
+        """While entered, it does not pass."""
+        clock, until = asyncio.get_running_loop().time, self._scope.when()
+        self._holds += 1
+        if self._holds == 1 and until is not None and self._goes_on():
+            self._left = until - clock()
+            self._scope.reschedule(None)
+        try:
+            yield
+        finally:
+            self._holds -= 1
+            if self._holds == 0 and self._left is not None and self._goes_on():
+                self._scope.reschedule(clock() + self._left)
+
+    def _goes_on(self) -> bool:
+        return not self.over and not self._scope.expired()
+
+
 class Dialer:
     """Makes sessions with one server. `ways` are how it may be reached: the second one if it refuses the first."""
 
@@ -50,30 +79,38 @@ class Dialer:
         self._identity = identity
         self._handlers = handlers
         self._observer = observer
+        self._limit: _Limit
 
     async def dial(self, generation: int, remembered: str | None, on_loss: OnLoss) -> Session:
         """A new session. `remembered` is the version of the last one."""
         settings = self._settings
         try:
-            async with asyncio.timeout(settings.connect_timeout):
+            async with asyncio.timeout(settings.connect_timeout) as scope:
+                self._limit = limit = _Limit(scope)
                 try:
-                    return await self._open(self._ways[0], settings.mode, generation, remembered, on_loss)
-                except ConnectError as exc:
-                    way = self._second_way(exc, remembered)
-                    if way is None:
-                        raise
-                    try:
-                        session = await self._open(way, "legacy", generation, None, on_loss)
-                    except AuthError:
-                        raise  # it is such a server, and wants to know who we are
-                    except ToolyardError:
-                        raise exc from exc.__cause__
-                    self._ways.sort(key=lambda each: each is not way)  # the next time this one first
-                    return session
+                    return await self._dial(generation, remembered, on_loss)
+                finally:
+                    limit.over = True
         except TimeoutError as exc:
             if isinstance(exc, ToolyardError):
                 raise
             raise self._no_answer() from None
+
+    async def _dial(self, generation: int, remembered: str | None, on_loss: OnLoss) -> Session:
+        try:
+            return await self._open(self._ways[0], self._settings.mode, generation, remembered, on_loss)
+        except ConnectError as exc:
+            way = self._second_way(exc, remembered)
+            if way is None:
+                raise
+            try:
+                session = await self._open(way, "legacy", generation, None, on_loss)
+            except AuthError:
+                raise  # it is such a server, and wants to know who we are
+            except ToolyardError:
+                raise exc from exc.__cause__
+            self._ways.sort(key=lambda each: each is not way)  # the next time this one first
+            return session
 
     def _second_way(self, exc: ConnectError, remembered: str | None) -> Callable[[Counters], Channel] | None:
         """How to try once more in the older mode, if what failed may only have been the wrong question."""
@@ -98,7 +135,14 @@ class Dialer:
         except Exception as exc:
             raise _connect_error(exc) from exc
         self._over_http = channel.over_http
-        session = Session(channel, generation, handlers=self._handlers, observer=self._observer, on_loss=on_loss)
+        session = Session(
+            channel,
+            generation,
+            handlers=self._handlers,
+            observer=self._observer,
+            on_loss=on_loss,
+            held=self._limit.held,
+        )
         try:
             await channel.open(session)
             limit = self._settings.connect_timeout
@@ -145,7 +189,8 @@ def _connect_error(exc: BaseException) -> BaseException:
             return ConnectError(exc.message, status=exc.status)
         return ConnectError(f"the connection ended before the server answered: {mask_urls(str(exc.__cause__ or exc))}")
     if isinstance(exc, RemoteError):
-        return ConnectError(f"the server refused to connect: {one_line(exc.message)} [{exc.code}]", permanent=True)
+        sick = exc.status is not None and exc.status >= 500
+        return ConnectError(f"the server refused to connect: {one_line(exc.message)} [{exc.code}]", permanent=not sick)
     if isinstance(exc, ProtocolError) and exc.status is not None:
         return ConnectError(exc.message, status=exc.status, permanent=True)
     if isinstance(exc, Exception) and not isinstance(exc, ToolyardError):

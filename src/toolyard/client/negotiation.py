@@ -63,8 +63,10 @@ async def _probe(channel: Channel, identity: Identity, patience: float | None) -
             return await _whichever_answers(discovery, asyncio.create_task(_initialize(channel, identity)))
         try:
             return discovery.result()
-        except (RemoteError, ProtocolError):  # not the words of a modern server
-            return await _initialize(channel, identity)
+        except (RemoteError, ProtocolError) as exc:
+            if exc.status is not None and exc.status >= 500:  # not well: no verdict
+                raise
+            return await _initialize(channel, identity)  # not the words of a modern server
     finally:
         await _dismiss(discovery)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Coroutine
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any, Protocol
 
 from ..transports.channel import Channel
@@ -39,6 +40,7 @@ class Session:
         handlers: Handlers,
         observer: Observer,
         on_loss: Callable[[Session, Exception], None],
+        held: Callable[[], AbstractContextManager[None]] = nullcontext,
     ) -> None:
         self.channel = channel
         self.generation = generation
@@ -50,11 +52,13 @@ class Session:
         self._handlers = handlers
         self._observer = observer
         self._on_loss = on_loss
+        self._held = held
         self._beside: set[asyncio.Task[None]] = set()
 
     def begin(self, agreement: Agreement) -> None:
         """The server answered."""
         self.agreement = agreement
+        self._held = nullcontext
         self.takes_requests = agreement.era.server_asks
         self.mirrors = agreement.stamp is not None and self.channel.over_http
         self.beside(self._observer.on_connected(self))
@@ -82,6 +86,10 @@ class Session:
     def on_notification(self, method: str, params: Wire) -> None:
         """Pass it on."""
         self._observer.on_notification(method, params)
+
+    def held(self) -> AbstractContextManager[None]:
+        """A person is being asked: the time for connecting stands still."""
+        return self._held()
 
     def on_closed(self, error: Exception) -> None:
         """The channel ended by itself."""

@@ -13,7 +13,7 @@ from collections import Counter, deque
 from collections.abc import Awaitable, Callable
 from typing import Any, Final, Literal
 
-from ..errors import ConnectionLost, RemoteError, ToolyardError, UsageError
+from ..errors import AuthError, ConnectionLost, RemoteError, ToolyardError, UsageError
 from ..protocol import jsonrpc
 from ..protocol.metadata import subscription_of, with_meta
 from ..transports.channel import RequestOptions
@@ -97,6 +97,7 @@ class _Listening:
         self.id: int | None = None
         self.acknowledged: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self.task: asyncio.Task[Wire]
+        self.delay = RELISTEN
 
     def note_id(self, id: int) -> None:
         """Notifications name the stream by the request's id."""
@@ -226,22 +227,28 @@ class Subscriptions:
 
         A server may end one in good order; over HTTP it can break without the session.
         """
+        clock = asyncio.get_running_loop().time
+        began = clock()
         with contextlib.suppress(ToolyardError):
             await listening.task
-        delay = RELISTEN
+        # One that ends as soon as it was opened is not opened each second.
+        delay = RELISTEN if clock() - began > LONGEST_RELISTEN else listening.delay
         while True:
             await asyncio.sleep(delay)
             if self._current is not listening or session.ended.done():
                 return
             try:
                 await self._listen(session)
-            except RemoteError as exc:
+            except (AuthError, RemoteError) as exc:
+                # Nor is a person asked again and again for what nobody waits for.
                 log.warning("%s: the server refuses subscriptions/listen now: %s", self._connection.name, exc)
                 return
             except ToolyardError as exc:
                 log.debug("%s: subscriptions/listen: %s", self._connection.name, exc)
                 delay = min(2 * delay, LONGEST_RELISTEN)
             else:
+                if self._current is not None:
+                    self._current.delay = min(2 * delay, LONGEST_RELISTEN)
                 self._tell_all()
                 return
 

@@ -61,6 +61,10 @@ class Inbound(Protocol):
         """Take note. Must not raise and must not block."""
         ...
 
+    def held(self) -> AbstractContextManager[None]:
+        """While entered, a person is being asked: whoever waits for the channel waits on."""
+        ...
+
     def on_closed(self, error: Exception) -> None:
         """The channel has ended by itself, for this reason. Called at most once, never after `close`."""
         ...

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Coroutine
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Coroutine, Iterator
+from contextlib import contextmanager, nullcontext
 from typing import TYPE_CHECKING, Any, Final
 
 from ..config import HttpServer
@@ -317,9 +317,11 @@ class HttpChannel:
         self._errands.add(task)
         task.add_done_callback(self._errands.discard)
 
-    def hold(self) -> AbstractContextManager[None]:
+    @contextmanager
+    def hold(self) -> Iterator[None]:
         """Let no deadline pass."""
-        return self._pending.hold(self._look_again)
+        with self._inbox.inbound.held(), self._pending.hold(self._look_again):
+            yield
 
     def _look_again(self) -> None:
         for call in self._pending.values():

@@ -72,9 +72,8 @@ class StandingStream:
                     return
                 if reason is None or not self._stood:
                     return
-            await asyncio.sleep(
-                max(self._place.wait, min(2.0 ** min(failures - 1, 5), LONGEST) if reason is not None else 0.0)
-            )
+            longer = min(2.0 ** min(failures - 1, 5), LONGEST) if reason is not None else 0.0
+            await asyncio.sleep(max(self._place.wait, longer))
 
     async def _stand(self) -> bool:
         """One stream from its beginning to its end: True if it was worth its while."""

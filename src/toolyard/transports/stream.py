@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import reprlib
-from contextlib import AbstractContextManager
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager
 from typing import Any, Protocol
 
 from ..errors import (
@@ -195,9 +196,11 @@ class StreamChannel:
         if earliest is not None:
             self._set_timer(earliest)
 
-    def hold(self) -> AbstractContextManager[None]:
+    @contextmanager
+    def hold(self) -> Iterator[None]:
         """Let no deadline pass."""
-        return self._pending.hold(self._look_again)
+        with self._inbox.inbound.held(), self._pending.hold(self._look_again):
+            yield
 
     def _look_again(self) -> None:
         if self._timer is not None:

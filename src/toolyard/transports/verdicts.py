@@ -54,6 +54,7 @@ def of_status(response: ClientResponse, text: bytes, *, in_session: bool) -> Too
         said_so = f"HTTP {status}: {words}" if words else f"HTTP {status}"
         return RateLimited(f"the server is busy ({said_so}){hint}", retry_after=wait)
     if said is not None:
+        said.status = status
         return said
     what = f"HTTP {status} {one_line(response.reason or '')}".strip() + (f": {sample}" if sample else "")
     if status >= HTTPStatus.INTERNAL_SERVER_ERROR:

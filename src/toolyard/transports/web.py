@@ -107,6 +107,14 @@ class Web:
             max_line_size=64 * 1024,
             max_field_size=64 * 1024,
         )
+        # The server's cookies are not for those who authorise, even at the same host.
+        self._plain = aiohttp.ClientSession(
+            connector=connector,
+            connector_owner=False,
+            auto_decompress=False,
+            cookie_jar=aiohttp.DummyCookieJar(),
+            skip_auto_headers=("Accept-Encoding", "User-Agent"),
+        )
         self._used: WeakSet[Any] = WeakSet()
         self._authoriser = Authoriser(provider, self._fetch, hold) if provider is not None else None
 
@@ -206,7 +214,7 @@ class Web:
         plain = [*headers, ("Accept-Encoding", "identity")]
         try:
             async with asyncio.timeout(AUTH_TIMEOUT):
-                async with self._http.request(
+                async with self._plain.request(
                     method,
                     url,
                     data=content or None,
@@ -266,4 +274,5 @@ class Web:
         """Close every connection."""
         if self._authoriser is not None:
             await self._authoriser.close()
+        await self._plain.close()
         await self._http.close()

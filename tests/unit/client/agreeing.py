@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import AbstractContextManager, asynccontextmanager, nullcontext
 from typing import Any
 
 from toolyard.client.negotiation import Agreement, Identity, negotiate
@@ -25,6 +25,9 @@ class Deaf:
         return {}
 
     def on_notification(self, method: str, params: Wire) -> None: ...
+
+    def held(self) -> AbstractContextManager[None]:
+        return nullcontext()
 
     def on_closed(self, error: Exception) -> None: ...
 

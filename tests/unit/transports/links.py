@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 from toolyard.protocol import jsonrpc
@@ -71,6 +72,9 @@ class Recorder:
         self.heard: list[tuple[str, Wire]] = []
         self.ended: list[Exception] = []
         self.answer: Callable[[str, Wire], Awaitable[Wire]] = self.echo
+
+    def held(self) -> AbstractContextManager[None]:
+        return nullcontext()
 
     async def echo(self, method: str, params: Wire) -> Wire:
         return {"method": method, "params": params}

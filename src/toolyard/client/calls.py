@@ -127,7 +127,7 @@ class Calls:
             await self._lister.known(deadline)
         except OutcomeUnknown as exc:
             kind = CallTimeout if isinstance(exc, CallTimeout) else ConnectionLost
-            raise kind(f"the tools could not be listed before the call: {exc.message}; it was not sent") from exc
+            raise kind("the tools could not be listed before the call, which was not sent") from exc
 
     async def _second_chance(
         self, name: str, params: Wire, options: RequestOptions, repeatable: bool, exc: RemoteError

@@ -20,7 +20,6 @@ from ..errors import (
     ToolyardError,
     TransportError,
     UnansweredTimeout,
-    UsageError,
 )
 from ..policy.retry import RetryBudget, call_delay, may_retry
 from ..protocol.metadata import with_meta
@@ -84,7 +83,7 @@ class Connection:
                 finally:
                     if self._slots is not None:
                         self._slots.release()
-            except (ToolyardError, UsageError, asyncio.CancelledError) as exc:
+            except BaseException as exc:  # noqa: BLE001  # a trial must end, whatever ends it; raised again below
                 self._note_trouble(session, exc, failures)
                 attempt += await self._before_retry(exc, before, attempt, repeatable, options.deadline)
                 before = exc

@@ -146,7 +146,7 @@ class _WebServer(_Server):
 
     `ca`: a PEM file of the authorities to believe. `client_cert`: a PEM file, or a pair of certificate and key.
     `proxy`: its URL; without it the environment's `HTTPS_PROXY`, `HTTP_PROXY` and `NO_PROXY` hold.
-    `max_connections`: calls that have a connection at the same time; the others wait for one.
+    `max_connections`: calls over streamable HTTP that have a connection at the same time; the others wait for one.
     """
 
     url: str

@@ -82,6 +82,8 @@ async def read_on(response: ClientResponse) -> None:
 
 def session_id(value: str | None) -> str | None:
     """The id that a server gave, if it can be sent back."""
-    if value is None or VISIBLE.fullmatch(value):
+    if not value:
+        return None
+    if VISIBLE.fullmatch(value):
         return value
     raise ProtocolError("the server gave a session id that is not made of visible ASCII characters")

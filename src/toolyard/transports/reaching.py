@@ -57,7 +57,7 @@ async def ask_for(name: str, function: Callable[[], Any]) -> str | None:
 
 def _checked(name: str, value: Any) -> str | None:
     if value is not None:
-        check_header(f"headers.{name}", value)
+        check_header(f"headers.{name}", None if callable(value) else value)
     return value  # type: ignore[no-any-return]
 
 
@@ -105,7 +105,8 @@ def proxy_of_environment(url: str) -> str | None:
     if proxy_bypass_environment(parts.netloc.rpartition("@")[2]):
         return None
     proxies = getproxies_environment()
-    return proxies.get(parts.scheme) or proxies.get("all")
+    found: str | None = proxies.get(parts.scheme) or proxies.get("all")
+    return found if found is None or "://" in found else f"http://{found}"
 
 
 def is_stale(transport: asyncio.Transport | None) -> bool:

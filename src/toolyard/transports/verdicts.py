@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ssl
 import time
 from email.utils import parsedate_to_datetime
 from http import HTTPStatus
@@ -81,7 +80,7 @@ def cause_of(exc: BaseException) -> BaseException | None:
 
 def _of_failure(exc: Exception, sent: bool) -> ToolyardError:
     words = words_of(exc)
-    if isinstance(exc, aiohttp.ClientConnectorCertificateError | aiohttp.ClientConnectorSSLError | ssl.SSLError):
+    if isinstance(exc, aiohttp.ClientConnectorCertificateError | aiohttp.ClientConnectorSSLError):
         advice = "a certificate of your own authority is given as ca="
         return ConnectError(f"no trusted connection could be made: {words}; {advice}", permanent=True)
     if isinstance(exc, aiohttp.ClientConnectorError | aiohttp.ClientHttpProxyError):

@@ -5,10 +5,10 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-import ssl
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager
 from typing import Any, Final
+from urllib.parse import urlsplit
 from weakref import WeakSet
 
 import aiohttp
@@ -16,7 +16,7 @@ from aiohttp import ClientResponse, hdrs
 from aiohttp.payload import Payload
 
 from ..config import HttpServer, SseServer, mask_urls
-from ..errors import AuthError, OutcomeUnknown, ProtocolError, ToolyardError
+from ..errors import AuthError, ConfigError, OutcomeUnknown, ProtocolError, ToolyardError
 from ..protocol.inflating import Inflater
 from ..protocol.limits import MAX_MESSAGE
 from ..protocol.text import one_line
@@ -86,6 +86,30 @@ class _BodyPayload(Payload):
         await self.write(writer)
 
 
+class Chunks:
+    """A body as it comes, opened if it is compressed. No generator: one left in the middle costs a task to end."""
+
+    def __init__(self, response: ClientResponse) -> None:
+        self._response = response
+        self._inflater = Inflater(response.headers.get(hdrs.CONTENT_ENCODING, ""))
+        self._pieces: Iterator[bytes] = iter(())
+
+    def __aiter__(self) -> Chunks:
+        return self
+
+    async def __anext__(self) -> bytes:
+        while (piece := next(self._pieces, None)) is None:
+            try:
+                data = await self._response.content.readany()
+            except (aiohttp.ClientError, OSError) as exc:
+                status = self._response.status
+                raise OutcomeUnknown(f"the answer broke off: {verdicts.words_of(exc)}", status=status) from exc
+            if not data:
+                raise StopAsyncIteration
+            self._pieces = self._inflater.feed(data)
+        return piece
+
+
 class Web:
     """One server's end of the web. `hold` stops deadlines while a person authorises."""
 
@@ -93,6 +117,12 @@ class Web:
         self, server: HttpServer | SseServer, provider: Any, hold: Callable[[], AbstractContextManager[None]]
     ) -> None:
         self.url = server.url
+        if "@" in urlsplit(server.url).netloc and (
+            provider is not None or "authorization" in map(str.lower, server.headers or ())
+        ):
+            raise ConfigError(
+                "url: has a user in it, and there are other credentials too", key="url", expected="one of them"
+            )
         self._fixed, self._asked = reaching.split_headers(server.headers or {})
         self._given_proxy = server.proxy
         self._proxy = server.proxy or reaching.proxy_of_environment(server.url)
@@ -180,7 +210,7 @@ class Web:
                     allow_redirects=False,
                     proxy=self._proxy,
                 )
-            except (aiohttp.ClientError, OSError, ssl.SSLError) as exc:
+            except (aiohttp.ClientError, OSError) as exc:
                 failure = verdicts.of_failure(exc, sent=body is None or body.sent)
             # A kept connection that the server had closed: nothing was written, and the next one is tried at once.
             if body is None or not body.stale or body.withdrawn or self._http.closed:
@@ -234,15 +264,9 @@ class Web:
 
     # ---- reading ---------------------------------------------------------------------------------------------
 
-    async def chunks(self, response: ClientResponse) -> AsyncIterator[bytes]:
-        """The body as it comes, opened if it is compressed."""
-        inflater = Inflater(response.headers.get(hdrs.CONTENT_ENCODING, ""))
-        try:
-            while data := await response.content.readany():
-                for piece in inflater.feed(data):
-                    yield piece
-        except (aiohttp.ClientError, OSError) as exc:
-            raise OutcomeUnknown(f"the answer broke off: {verdicts.words_of(exc)}", status=response.status) from exc
+    def chunks(self, response: ClientResponse) -> Chunks:
+        """The body as it comes."""
+        return Chunks(response)
 
     async def read(self, response: ClientResponse, limit: int = MAX_MESSAGE) -> bytes:
         """The whole body; `ProtocolError` above the limit."""

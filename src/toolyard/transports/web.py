@@ -102,12 +102,15 @@ class Chunks:
             try:
                 data = await self._response.content.readany()
             except (aiohttp.ClientError, OSError) as exc:
-                status = self._response.status
-                raise OutcomeUnknown(f"the answer broke off: {verdicts.words_of(exc)}", status=status) from exc
+                raise _broken(self._response, exc) from exc
             if not data:
                 raise StopAsyncIteration
             self._pieces = self._inflater.feed(data)
         return piece
+
+
+def _broken(response: ClientResponse, exc: Exception) -> OutcomeUnknown:
+    return OutcomeUnknown(f"the answer broke off: {verdicts.words_of(exc)}", status=response.status)
 
 
 class Web:
@@ -133,7 +136,6 @@ class Web:
             timeout=aiohttp.ClientTimeout(total=None, connect=None, sock_connect=None, sock_read=None),
             # A session may be bound to a machine by a cookie; it is the server's own and goes nowhere else.
             cookie_jar=aiohttp.CookieJar(unsafe=True),
-            skip_auto_headers=("Accept-Encoding", "User-Agent"),
             max_line_size=64 * 1024,
             max_field_size=64 * 1024,
         )
@@ -143,7 +145,6 @@ class Web:
             connector_owner=False,
             auto_decompress=False,
             cookie_jar=aiohttp.DummyCookieJar(),
-            skip_auto_headers=("Accept-Encoding", "User-Agent"),
         )
         self._used: WeakSet[Any] = WeakSet()
         self._authoriser = Authoriser(provider, self._fetch, hold) if provider is not None else None
@@ -171,12 +172,14 @@ class Web:
                 all_headers[name] = value
         auth = self._authoriser
         used: dict[str, str] = {}
-        outgoing = Outgoing(verb, at, all_headers, body.data if body is not None else b"")
         if auth is not None:
+            outgoing = Outgoing(verb, at, all_headers, body.data if body is not None else b"")
             used = auth.current() or await auth.headers(outgoing)
-        redirects, refusals = 0, set[int]()
+        redirects = since = 0
+        refusals: set[int] = set()
         while True:
-            since = auth.rounds if auth is not None else 0
+            if auth is not None:
+                since = auth.rounds
             response = await self._exchange(verb, at, reaching.with_credentials(all_headers, used), body)
             status = response.status
             if status < 300:
@@ -270,6 +273,12 @@ class Web:
 
     async def read(self, response: ClientResponse, limit: int = MAX_MESSAGE) -> bytes:
         """The whole body; `ProtocolError` above the limit."""
+        content = response.content
+        if content.is_eof() and content.total_bytes <= limit and hdrs.CONTENT_ENCODING not in response.headers:
+            try:
+                return content.read_nowait()  # nearly every answer: it came whole, and as it is
+            except (aiohttp.ClientError, OSError) as exc:
+                raise _broken(response, exc) from exc
         pieces: list[bytes] = []
         size = 0
         async for piece in self.chunks(response):

@@ -65,6 +65,7 @@ class StdioLink:
         self._flush_due = False
         self._blocked = False
         self._writable = True
+        self._taken = False  # whether the pipe took what we wrote
         self._closing = False
         self._stdout_open = True
         self._stderr_open = True
@@ -136,6 +137,7 @@ class StdioLink:
                 self._rest = None if complete else self._rest[written:]
             else:
                 self._hand_over(batch, written)
+            self._taken = True
             if not complete:
                 self._block()
                 return
@@ -177,6 +179,7 @@ class StdioLink:
         # Answers may still be on their way out of the child: the end of stdout decides, or LAST_WORDS.
         log.debug("%s closed its stdin: %s", self._server.server_identifier, exc)
         self._writable = False
+        self._taken = False
         self._queue.clear()
         self._rest = None
         self._unblock()
@@ -270,7 +273,9 @@ class StdioLink:
         return StartError(text, exit_code=code, stderr=stderr, heard=self._heard())
 
     def _heard(self) -> bool:
-        """Whether the child had read all that we wrote. Where the system cannot tell, it may have."""
+        """Whether the child had read all that we had to say. Where the system cannot tell, it may have."""
+        if not self._taken:
+            return False
         unread = array("i", [0])
         try:
             fcntl.ioctl(self._stdin_fd, termios.FIONREAD, unread)

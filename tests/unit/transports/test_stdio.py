@@ -238,6 +238,28 @@ async def test_a_child_that_closes_its_stdin_is_lost_and_what_it_did_not_get_was
         assert linked.link.withdraw(later)
 
 
+@pytest.mark.parametrize(
+    "code, heard",
+    [
+        ("os.close(0); print('{}', flush=True)", False),  # gone before a word was written
+        ("print('{}', flush=True); time.sleep(0.2)", False),  # it left the word in the pipe
+        ("print('{}', flush=True); sys.stdin.readline()", True),
+    ],
+)
+async def test_the_last_words_tell_whether_the_child_had_read_ours(code: str, heard: bool) -> None:
+    async with Linked(server("import os, sys, time\n" + code)) as linked:
+        await eventually(lambda: linked.taker.messages)
+        linked.link.send(message(1))
+        await eventually(lambda: linked.taker.lost)
+        assert linked.taker.lost[0].heard is heard
+
+
+async def test_a_child_to_which_nothing_was_said_has_heard_nothing() -> None:
+    async with Linked(server("")) as linked:
+        await eventually(lambda: linked.taker.lost)
+        assert linked.taker.lost[0].heard is False
+
+
 async def test_after_the_loss_nothing_more_is_told() -> None:
     async with Linked(says(b'{"a":1}\n', "")) as linked:
         await eventually(lambda: linked.taker.lost)

@@ -96,7 +96,7 @@ class Calls:
     async def execute(self, name: str, params: Wire, options: RequestOptions, repeatable: bool) -> ToolResult:
         """One call, one outcome."""
         began = monotonic()
-        if self._over_http:
+        if self._over_http and self._may_want_headers(name):
             options = await self._with_headers(name, params, options)
         try:
             raw = await self._connection.request("tools/call", params, options=options, repeatable=repeatable)
@@ -107,6 +107,11 @@ class Calls:
         if result.is_error and (tool is None or not self._lister.complete):
             await self._look_for(name, result.text, options.deadline)
         return result
+
+    def _may_want_headers(self, name: str) -> bool:
+        session = self._connection.session
+        unknown = session is None or (session.mirrors and name not in self._lister.tools)
+        return unknown or bool(self._lister.mirrored.get(name))
 
     async def _with_headers(self, name: str, params: Wire, options: RequestOptions) -> RequestOptions:
         """Over HTTP a modern tool may want some of its arguments in headers, and only the list says so."""

@@ -79,8 +79,7 @@ class Events:
         if type(message) is not dict or not (isinstance(message.get("method"), str) or "id" in message):
             self._garbled(ProtocolError("JSON, but no message", sample=one_line(repr(message)[:500])), b"", own)
             return None
-        self._counters.received += 1
-        self._inbox.garbage_in_a_row = 0
+        self.received(message)
         if "method" in message:
             self._inbox.take(message)
             return None
@@ -90,6 +89,12 @@ class Events:
         if id is None or not self._deliver(id, message):
             self._counters.unmatched += 1
         return None
+
+    def received(self, message: Message) -> Message:
+        """Count a message."""
+        self._counters.received += 1
+        self._inbox.garbage_in_a_row = 0
+        return message
 
     def _oversized(self, event: Oversized, own: int | None) -> None:
         error = ProtocolError(f"an event above the limit of {MAX_MESSAGE:,} bytes", sample=one_line(event.head))

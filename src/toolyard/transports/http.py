@@ -9,7 +9,8 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Coroutine, Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Final
 
 from ..config import HttpServer
@@ -33,10 +34,10 @@ from .channel import PLAIN, Counters, Inbound, RequestOptions
 from .events import Events
 from .httpcall import VISIBLE, HttpCall, read_on, session_id
 from .inbox import Inbox
-from .pending import COURTESY, Waiting
+from .pending import COURTESY, Slots, Waiting
 from .standing import TRIES, StandingStream
 from .verdicts import JSON
-from .web import EVENTS, Body, Web
+from .web import ACCEPT, EVENTS, Body, Web
 
 if TYPE_CHECKING:
     from aiohttp import ClientResponse
@@ -48,12 +49,13 @@ OPENING: Final = 1.0
 FAREWELL: Final = 2.0
 """Seconds for the DELETE that ends a session; a quarter of that in a hurry."""
 
-ACCEPT: Final = f"{JSON}, {EVENTS}"
 SESSION: Final = "Mcp-Session-Id"
 VERSION: Final = "MCP-Protocol-Version"
 UNCOUNTED: Final = frozenset({"subscriptions/listen", "ping", "server/discover"})
 NAMED_BY: Final = {"tools/call": "name", "prompts/get": "name", "resources/read": "uri"}
 """Methods whose `Mcp-Name` header repeats this parameter."""
+
+_name_value = lru_cache(maxsize=256)(header_value)
 
 
 class HttpChannel:
@@ -65,12 +67,12 @@ class HttpChannel:
         self.counters = counters or Counters()
         self._server = server
         self._auth = auth
-        self._pending: Waiting[HttpCall] = Waiting()
+        self._pending: Waiting[HttpCall] = Waiting(lambda _, call: call.stop())
         self._inbox = Inbox(self.counters, self._pending, self._reply)
         self._events = Events(self.counters, self._inbox, self._deliver)
         self._web: Web
         self._loop: asyncio.AbstractEventLoop
-        self._slots: asyncio.Semaphore | None = None
+        self._slots: Slots | None = None
         self._last_id = 0
         self._session: str | None = None
         self._version: str | None = None
@@ -86,7 +88,7 @@ class HttpChannel:
         self._inbox.inbound = inbound
         self._loop = asyncio.get_running_loop()
         if self._server.max_connections is not None:
-            self._slots = asyncio.Semaphore(self._server.max_connections)
+            self._slots = Slots(self._server.max_connections)
         self._web = Web(self._server, self._auth, self.hold)
 
     # ---- requests --------------------------------------------------------------------------------------------
@@ -100,18 +102,13 @@ class HttpChannel:
             params = with_meta(params, {PROGRESS_TOKEN: id})
         if options.on_id is not None:
             options.on_id(id)
-        now = self._loop.time()
-        if options.deadline is not None and options.deadline <= now:
+        if options.deadline is not None and options.deadline <= self._loop.time():
             raise CallTimeout("the deadline passed before the call could be sent")
         meta = (params or {}).get("_meta")
         version = meta.get(PROTOCOL_VERSION) if type(meta) is dict else None
         body = Body(jsonrpc.encode(jsonrpc.request(id, method, params)))
         call = HttpCall(id, method, options, body, version is not None)
         headers = self._modern_headers(version, method, params or {}, options) if version else self._headers(call)
-        if call.idle_timeout is not None:
-            call.idle_until = now + call.idle_timeout
-        if self._pending.holds:
-            call.held_since = now
         answer = await self._outcome(call, headers)
         if method == "initialize":
             said = answer.get("protocolVersion")
@@ -123,19 +120,22 @@ class HttpChannel:
     async def _outcome(self, call: HttpCall, headers: dict[str, str]) -> Wire:
         self._pending[call.id] = call
         try:
-            async with asyncio.timeout_at(None if self._pending.holds else call.due()) as call.scope:
-                call.outcome = jsonrpc.outcome(await self._exchange(call, headers))
+            if call.deadline is not None or call.idle_timeout is not None:
+                self._pending.watch(call)
+            call.outcome = jsonrpc.outcome(await self._exchange(call, headers))
         except ToolyardError as exc:
             if call.outcome is None:  # else it came on another way while this one broke
                 call.outcome = exc
-        except TimeoutError:
+        except asyncio.CancelledError:
+            if not call.stopped_alone():
+                self._abandon(call, "the caller was cancelled")
+                raise
             if call.outcome is None:
                 self._abandon(call, "the deadline passed")
                 call.outcome = call.too_late()
-        except asyncio.CancelledError:
-            self._abandon(call, "the caller was cancelled")
-            raise
         finally:
+            if call.stopped:
+                call.take_back()
             del self._pending[call.id]
             if not self._pending:
                 self._idle.set()
@@ -147,18 +147,24 @@ class HttpChannel:
     async def _exchange(self, call: HttpCall, headers: dict[str, str]) -> Message:
         # A listening has no end, and would keep its place from the calls for good; a sign of life is asked for when no
         # call gets one; and what a handler asks must not wait for the call that waits for the handler.
-        free = self._slots is None or call.method in UNCOUNTED or bool(self._pending.holds)
-        async with nullcontext() if free or self._slots is None else self._slots:
+        slots = None if call.method in UNCOUNTED or self._pending.holds else self._slots
+        if slots is not None and (turn := slots.take()) is not None:
+            await slots.wait(turn)
+        try:
             response = await self._web.send("POST", headers, call.body)
             try:
                 answer = await self._read(call, response)
             except BaseException:
                 response.close()
                 raise
-            if answer is None or response.content.at_eof():
-                response.release()
-            else:
-                self._errand(read_on(response))
+            if not response.closed:  # else its end has given the connection back
+                if answer is None:
+                    response.release()
+                else:
+                    self._errand(read_on(response))
+        finally:
+            if slots is not None:
+                slots.give()
         return answer if answer is not None else await self._resumed(call)
 
     async def _read(self, call: HttpCall, response: ClientResponse) -> Message | None:
@@ -184,6 +190,8 @@ class HttpChannel:
         )
 
     def _own_answer(self, call: HttpCall, said: Any, response: ClientResponse) -> Message:
+        if type(said) is dict and said.get("id") == call.id and type(said["id"]) is int and "method" not in said:
+            return self._events.received(said)  # nearly every answer
         answer: Message | None = None
         for message in said if type(said) is list else [said]:
             # An error without an id is about a request that could not be read: this one.
@@ -238,13 +246,13 @@ class HttpChannel:
         call = self._pending.get(id)
         if call is None:
             return False
-        call.end(jsonrpc.outcome(message), self._loop.time())
+        call.end(jsonrpc.outcome(message))
         return True
 
     # ---- headers ---------------------------------------------------------------------------------------------
 
     def _headers(self, call: HttpCall | None = None, accept: str = ACCEPT) -> dict[str, str]:
-        headers = {"Accept": accept}
+        headers = {} if accept is ACCEPT else {"Accept": accept}
         if call is not None and call.method == "initialize":
             return headers
         if self._session is not None:
@@ -256,10 +264,10 @@ class HttpChannel:
         return headers
 
     def _modern_headers(self, version: str, method: str, params: Wire, options: RequestOptions) -> dict[str, str]:
-        headers = {"Accept": ACCEPT, VERSION: version, "Mcp-Method": method}
+        headers = {VERSION: version, "Mcp-Method": method}
         name = params.get(NAMED_BY.get(method, ""))
         if isinstance(name, str):
-            headers["Mcp-Name"] = header_value(name)
+            headers["Mcp-Name"] = _name_value(name)
         if options.headers:
             headers.update(options.headers)
         return headers
@@ -320,12 +328,8 @@ class HttpChannel:
     @contextmanager
     def hold(self) -> Iterator[None]:
         """Let no deadline pass."""
-        with self._inbox.inbound.held(), self._pending.hold(self._look_again):
+        with self._inbox.inbound.held(), self._pending.hold():
             yield
-
-    def _look_again(self) -> None:
-        for call in self._pending.values():
-            call.watch(None if self._pending.holds else call.due())
 
     # ---- the end ---------------------------------------------------------------------------------------------
 
@@ -370,11 +374,12 @@ class HttpChannel:
                 else:
                     call.body.withdrawn = True  # else it may be written in the turn before its task ends
                     failure = ConnectionLost(f"{self._ended}; the call was never sent")
-                call.end(failure, self._loop.time())
+                call.end(failure)
             if self._errands and not hurry:
                 await asyncio.wait(self._errands, timeout=FAREWELL / 4)
             await self._say_goodbye(FAREWELL / 4 if hurry else FAREWELL)
         finally:
+            self._pending.stop()
             for task in list(self._errands):
                 task.cancel()
             await self._web.close()

@@ -29,7 +29,7 @@ VISIBLE: Final = re.compile(r"[\x21-\x7e]+")
 class HttpCall(Pending):
     """A request that waits. It is ended from elsewhere by an outcome and the end of its time."""
 
-    __slots__ = ("body", "id", "modern", "outcome", "place", "scope", "session")
+    __slots__ = ("_cancelling", "_task", "body", "id", "modern", "outcome", "place", "session", "stopped")
 
     def __init__(self, id: int, method: str, options: RequestOptions, body: Body, modern: bool) -> None:
         super().__init__(method, options)
@@ -39,23 +39,31 @@ class HttpCall(Pending):
         self.session: str | None = None
         self.place = Place()
         self.outcome: Wire | Exception | None = None
-        self.scope: asyncio.Timeout
+        self.stopped = False
+        task = asyncio.current_task()
+        assert task is not None
+        self._task = task
+        self._cancelling = task.cancelling()
 
-    def on_progress(self, params: Wire, now: float) -> None:
-        super().on_progress(params, now)
-        if self.held_since is None:
-            self.watch(self.due())
+    def stop(self) -> None:
+        """Its time is over. As `asyncio.timeout` does it, but for that one timer serves all requests."""
+        if not self.stopped:
+            self.stopped = True
+            self._task.cancel()
 
-    def watch(self, until: float | None) -> None:
-        """Its time ends then."""
-        if self.outcome is None and not self.scope.expired():
-            self.scope.reschedule(until)
-
-    def end(self, outcome: Wire | Exception, now: float) -> None:
+    def end(self, outcome: Wire | Exception) -> None:
         """It came on another way, or never will."""
-        if self.outcome is None and not self.scope.expired():
+        if self.outcome is None and not self.stopped:
             self.outcome = outcome
-            self.scope.reschedule(now)
+            self.stop()
+
+    def stopped_alone(self) -> bool:
+        """Whether the cancellation is our own, and nobody else's as well."""
+        return self.stopped and self._task.cancelling() - 1 <= self._cancelling
+
+    def take_back(self) -> None:
+        """The cancellation was for the request, not for its task."""
+        self._task.uncancel()
 
     def too_late(self) -> CallTimeout:
         """Its time is over."""

@@ -65,28 +65,110 @@ class Pending:
             return
 
 
+class Slots:
+    """So many at the same time, first come, first served. Taking a free one costs no coroutine."""
+
+    __slots__ = ("_free", "_queue")
+
+    def __init__(self, count: int) -> None:
+        self._free = count
+        self._queue: dict[asyncio.Future[None], None] = {}
+
+    def take(self) -> asyncio.Future[None] | None:
+        """None: it is taken. Else `wait` for what is given."""
+        if self._free:
+            self._free -= 1
+            return None
+        turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._queue[turn] = None
+        return turn
+
+    async def wait(self, turn: asyncio.Future[None]) -> None:
+        """Until it is handed over to us."""
+        try:
+            await turn
+        except asyncio.CancelledError:
+            self._queue.pop(turn, None)
+            if not turn.cancelled():
+                self.give()  # it came in the moment in which we left
+            raise
+
+    def give(self) -> None:
+        """To the next who waits, or back."""
+        while self._queue:
+            turn = next(iter(self._queue))
+            del self._queue[turn]
+            if not turn.done():
+                turn.set_result(None)
+                return
+        self._free += 1
+
+
 P = TypeVar("P", bound=Pending)
 
 
 class Waiting(dict[int, P]):
-    """The requests that wait, by id, and whether their time stands still."""
+    """The requests that wait, by id. One timer serves all of their deadlines, moved only when an earlier one comes.
 
-    __slots__ = ("holds",)
+    `on_due` is called with those whose time is over, also with those that have got their outcome meanwhile.
+    """
 
-    def __init__(self) -> None:
+    __slots__ = ("_on_due", "_timer", "_timer_at", "holds")
+
+    def __init__(self, on_due: Callable[[int, P], object]) -> None:
         super().__init__()
         self.holds = 0
+        self._on_due = on_due
+        self._timer: asyncio.TimerHandle | None = None
+        self._timer_at = 0.0
+
+    def watch(self, entry: P) -> None:
+        """Its time begins."""
+        if entry.idle_timeout is not None:
+            entry.idle_until = asyncio.get_running_loop().time() + entry.idle_timeout
+        if self.holds:
+            entry.held_since = asyncio.get_running_loop().time()
+        due = entry.deadline if entry.idle_until is None else entry.due()
+        if due is not None and (self._timer is None or due < self._timer_at):
+            self._set_timer(due)
+
+    def stop(self) -> None:
+        """Call nobody any more."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    def _set_timer(self, when: float) -> None:
+        self.stop()
+        self._timer, self._timer_at = asyncio.get_running_loop().call_at(when, self._look), when
+
+    def _look(self) -> None:
+        self._timer = None
+        if self.holds:
+            return
+        now = asyncio.get_running_loop().time() + 0.001
+        earliest: float | None = None
+        for id, entry in list(self.items()):
+            due = entry.due()
+            if due is None:
+                continue
+            if due > now:
+                earliest = due if earliest is None else min(earliest, due)
+            else:
+                self._on_due(id, entry)
+        if earliest is not None:
+            self._set_timer(earliest)
 
     @contextmanager
-    def hold(self, on_change: Callable[[], object]) -> Iterator[None]:
-        """Let no deadline pass while entered; `on_change` is called when time stops and when it goes on."""
+    def hold(self) -> Iterator[None]:
+        """Let no deadline pass while entered."""
         clock = asyncio.get_running_loop().time
         self.holds += 1
         if self.holds == 1:
             now = clock()
             for entry in self.values():
                 entry.held_since = now
-            on_change()
+            self.stop()
         try:
             yield
         finally:
@@ -97,7 +179,8 @@ class Waiting(dict[int, P]):
                     if entry.held_since is not None:
                         entry.put_off(now - entry.held_since)
                         entry.held_since = None
-                on_change()
+                self.stop()
+                self._look()
 
 
 def _number(value: Any) -> float | None:

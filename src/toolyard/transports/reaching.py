@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final
 from urllib.parse import SplitResult, urljoin, urlsplit
 from urllib.request import getproxies_environment, proxy_bypass_environment  # type: ignore[attr-defined]
+from weakref import WeakSet
 
 from .._version import __version__
 from ..config import HttpServer, SseServer, check_header
@@ -23,22 +24,29 @@ OURS: Final = frozenset({"accept", "accept-encoding", "content-type", "content-l
 """Headers that are the engine's to set, besides the protocol's own `Mcp-...`."""
 
 
+OWN: Final = {"User-Agent": f"toolyard/{__version__}", "Accept-Encoding": ACCEPTED}
+"""What every request says, unless the config says otherwise."""
+
+
 def split_headers(given: Mapping[str, Any]) -> tuple[dict[str, str], list[tuple[str, Callable[[], Any]]]]:
     """Those that stay as they are, and those that a function gives anew for each request."""
-    fixed = {"User-Agent": f"toolyard/{__version__}", "Accept-Encoding": ACCEPTED}
+    fixed: dict[str, str] = {}
     asked = []
     for name, value in given.items():
         low = name.lower()
         if low in OURS or low.startswith("mcp-"):
             log.warning("the header %s is the protocol's own and not taken from the config", name)
             continue
-        if low == "user-agent":
-            del fixed["User-Agent"]
         if callable(value):
             asked.append((name, value))
         else:
             fixed[name] = value
     return fixed, asked
+
+
+async def ask_all(asked: list[tuple[str, Callable[[], Any]]]) -> dict[str, str]:
+    """What the functions say now."""
+    return {name: value for name, ask in asked if (value := await ask_for(name, ask)) is not None}
 
 
 async def ask_for(name: str, function: Callable[[], Any]) -> str | None:
@@ -109,15 +117,34 @@ def proxy_of_environment(url: str) -> str | None:
     return found if found is None or "://" in found else f"http://{found}"
 
 
-def is_stale(transport: asyncio.Transport | None) -> bool:
-    """Whether the server has closed, or spoken on, a connection on which nothing was asked: it answers nobody."""
-    if transport is None or transport.is_closing():
-        return True
-    if transport.get_extra_info("ssl_object") is not None or not hasattr(select, "poll"):
-        return False  # over TLS a server may send tickets at any time
-    poll = select.poll()
-    poll.register(transport.get_extra_info("socket").fileno(), select.POLLIN)
-    return bool(poll.poll(0))
+class Kept:
+    """The connections on which a request was written before, and may be again."""
+
+    def __init__(self) -> None:
+        self._used: WeakSet[Any] = WeakSet()
+        self._poll = select.poll() if hasattr(select, "poll") else None
+
+    def is_stale(self, transport: asyncio.Transport | None) -> bool:
+        """Whether the server has closed, or spoken on, a connection on which nothing was asked: it answers nobody."""
+        if transport is None or transport.is_closing():
+            return True
+        if self._poll is None or transport.get_extra_info("ssl_object") is not None:
+            return False  # over TLS a server may send tickets at any time
+        fd = transport.get_extra_info("socket").fileno()
+        self._poll.register(fd, select.POLLIN)
+        try:
+            return bool(self._poll.poll(0))
+        finally:
+            self._poll.unregister(fd)
+
+    def has(self, protocol: Any) -> bool:
+        """Whether this one is such a connection."""
+        return protocol in self._used
+
+    def keep(self, protocol: Any) -> None:
+        """It is one from now on."""
+        if protocol not in self._used:
+            self._used.add(protocol)
 
 
 def tls(server: HttpServer | SseServer) -> ssl.SSLContext | bool:

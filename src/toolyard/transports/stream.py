@@ -96,10 +96,8 @@ class StreamChannel:
         self._link = link
         self._loop: asyncio.AbstractEventLoop
         self._last_id = 0
-        self._pending: Waiting[_Sent] = Waiting()
+        self._pending: Waiting[_Sent] = Waiting(self._too_late)
         self._inbox = Inbox(self.counters, self._pending, link.send)
-        self._timer: asyncio.TimerHandle | None = None
-        self._timer_at = 0.0
         self._ended: Exception | None = None
 
     async def open(self, inbound: Inbound) -> None:
@@ -125,7 +123,7 @@ class StreamChannel:
         entry.ticket = self._link.send(jsonrpc.request(id, method, params))
         self._pending[id] = entry
         if entry.deadline is not None or entry.idle_timeout is not None:
-            self._watch(entry)
+            self._pending.watch(entry)
         try:
             answer = await entry.future
         except asyncio.CancelledError:
@@ -157,55 +155,21 @@ class StreamChannel:
                 self._loop.call_later(COURTESY, self._link.withdraw, courtesy)
         return False
 
-    # ---- deadlines: one timer for all, moved only when an earlier one comes ----------------------------------
-
-    def _watch(self, entry: _Sent) -> None:
-        if entry.idle_timeout is not None:
-            entry.idle_until = self._loop.time() + entry.idle_timeout
-        if self._pending.holds:
-            entry.held_since = self._loop.time()
-        due = entry.deadline if entry.idle_until is None else entry.due()
-        if due is not None and (self._timer is None or due < self._timer_at):
-            self._set_timer(due)
-
-    def _set_timer(self, when: float) -> None:
-        if self._timer is not None:
-            self._timer.cancel()
-        self._timer, self._timer_at = self._loop.call_at(when, self._expire), when
-
-    def _expire(self) -> None:
-        self._timer = None
-        if self._pending.holds:
+    def _too_late(self, id: int, entry: _Sent) -> None:
+        if entry.future.done():
             return
-        now = self._loop.time() + 0.001
-        earliest: float | None = None
-        for id, entry in list(self._pending.items()):
-            due = entry.due()
-            if due is None or entry.future.done():
-                continue
-            if due > now:
-                earliest = due if earliest is None else min(earliest, due)
-            elif self._abandon(id, entry, "the deadline passed"):
-                entry.future.set_exception(CallTimeout("the deadline passed before the call could be sent"))
-            else:
-                entry.future.set_exception(
-                    UnansweredTimeout(
-                        "no answer within the deadline; the call was handed over and may have been executed"
-                    )
-                )
-        if earliest is not None:
-            self._set_timer(earliest)
+        if self._abandon(id, entry, "the deadline passed"):
+            entry.future.set_exception(CallTimeout("the deadline passed before the call could be sent"))
+        else:
+            entry.future.set_exception(
+                UnansweredTimeout("no answer within the deadline; the call was handed over and may have been executed")
+            )
 
     @contextmanager
     def hold(self) -> Iterator[None]:
         """Let no deadline pass."""
-        with self._inbox.inbound.held(), self._pending.hold(self._look_again):
+        with self._inbox.inbound.held(), self._pending.hold():
             yield
-
-    def _look_again(self) -> None:
-        if self._timer is not None:
-            self._timer.cancel()
-        self._expire()
 
     # ---- in --------------------------------------------------------------------------------------------------
 
@@ -278,9 +242,7 @@ class StreamChannel:
 
     def _end(self, error: Exception) -> None:
         self._ended = error
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
+        self._pending.stop()
         self._inbox.close()
         for entry in self._pending.values():
             if entry.future.done():

@@ -9,7 +9,6 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager
 from typing import Any, Final
 from urllib.parse import urlsplit
-from weakref import WeakSet
 
 import aiohttp
 from aiohttp import ClientResponse, hdrs
@@ -35,6 +34,7 @@ AUTH_TIMEOUT: Final = 30.0
 PIECE: Final = 64 * 1024
 
 EVENTS: Final = "text/event-stream"
+ACCEPT: Final = f"{JSON}, {EVENTS}"
 
 
 class Body:
@@ -52,10 +52,12 @@ class Body:
 class _BodyPayload(Payload):
     """Handed over piece by piece, so that a deadline can pass in between: a server cannot run half a request."""
 
-    def __init__(self, body: Body, used: WeakSet[Any]) -> None:
+    _autoclose = True
+
+    def __init__(self, body: Body, kept: reaching.Kept) -> None:
         super().__init__(body, content_type=JSON)
         self._size = len(body.data)
-        self._used = used
+        self._kept = kept
 
     def decode(self, encoding: str = "utf-8", errors: str = "strict") -> str:
         """The text."""
@@ -64,11 +66,11 @@ class _BodyPayload(Payload):
     async def write(self, writer: Any) -> None:
         """Write it."""
         body: Body = self._value
-        if reaching.is_stale(writer.transport):
+        if self._kept.is_stale(writer.transport):
             # Only a connection that was kept may go stale; one that is dead when it is new is the server's answer.
-            body.stale = writer.protocol in self._used
+            body.stale = self._kept.has(writer.protocol)
             raise ConnectionResetError("the server had closed the connection")
-        self._used.add(writer.protocol)
+        self._kept.keep(writer.protocol)
         transport = writer.transport
         try:
             for start in range(0, len(body.data), PIECE):
@@ -132,6 +134,8 @@ class Web:
         connector = aiohttp.TCPConnector(limit=0, keepalive_timeout=KEEP_ALIVE, ssl=reaching.tls(server))
         self._http = aiohttp.ClientSession(
             connector=connector,
+            # Copied faster than merged, but a proxy hears them too: nothing of the config's may be here.
+            headers={"Accept": ACCEPT, **reaching.OWN},
             auto_decompress=False,
             timeout=aiohttp.ClientTimeout(total=None, connect=None, sock_connect=None, sock_read=None),
             # A session may be bound to a machine by a cookie; it is the server's own and goes nowhere else.
@@ -146,7 +150,7 @@ class Web:
             auto_decompress=False,
             cookie_jar=aiohttp.DummyCookieJar(),
         )
-        self._used: WeakSet[Any] = WeakSet()
+        self._kept = reaching.Kept()
         self._authoriser = Authoriser(provider, self._fetch, hold) if provider is not None else None
 
     # ---- one exchange ----------------------------------------------------------------------------------------
@@ -166,21 +170,22 @@ class Web:
         redirect is followed only where it stays with the server.
         """
         at = url or self.url
-        all_headers = {**self._fixed, **headers}
-        for name, ask in self._asked:
-            if (value := await reaching.ask_for(name, ask)) is not None:
-                all_headers[name] = value
+        if self._fixed:
+            headers = {**self._fixed, **headers}
+        if self._asked:
+            headers = {**headers, **await reaching.ask_all(self._asked)}
         auth = self._authoriser
         used: dict[str, str] = {}
         if auth is not None:
-            outgoing = Outgoing(verb, at, all_headers, body.data if body is not None else b"")
+            whole = {**self._http.headers, **headers}
+            outgoing = Outgoing(verb, at, whole, body.data if body is not None else b"")
             used = auth.current() or await auth.headers(outgoing)
         redirects = since = 0
         refusals: set[int] = set()
         while True:
             if auth is not None:
                 since = auth.rounds
-            response = await self._exchange(verb, at, reaching.with_credentials(all_headers, used), body)
+            response = await self._exchange(verb, at, reaching.with_credentials(headers, used), body)
             status = response.status
             if status < 300:
                 return response
@@ -208,7 +213,7 @@ class Web:
                 return await self._http.request(
                     verb,
                     url,
-                    data=_BodyPayload(body, self._used) if body is not None else None,
+                    data=_BodyPayload(body, self._kept) if body is not None else None,
                     headers=headers,
                     allow_redirects=False,
                     proxy=self._proxy,

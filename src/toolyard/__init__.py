@@ -45,6 +45,11 @@ if TYPE_CHECKING:
     from .errors import UsageError as UsageError
     from .policy.filters import dynamic_filter as dynamic_filter
     from .policy.filters import static_filter as static_filter
+    from .server.context import BlockingContext as BlockingContext
+    from .server.context import Context as Context
+    from .server.registry import ServerRegistry as ServerRegistry
+    from .server.server import ToolServer as ToolServer
+    from .server.tool import tool as tool
     from .transports.memory import MemoryStream as MemoryStream
     from .transports.memory import MessageStream as MessageStream
     from .types import Audio as Audio
@@ -66,6 +71,8 @@ if TYPE_CHECKING:
     from .types import ResourceContents as ResourceContents
     from .types import ResourceLink as ResourceLink
     from .types import ResourceTemplate as ResourceTemplate
+    from .types import Root as Root
+    from .types import SampleResult as SampleResult
     from .types import SamplingRequest as SamplingRequest
     from .types import ServerInfo as ServerInfo
     from .types import State as State
@@ -103,6 +110,10 @@ _ROOMS = {
         "UsageError",
     ),
     "policy.filters": ("dynamic_filter", "static_filter"),
+    "server.context": ("BlockingContext", "Context"),
+    "server.registry": ("ServerRegistry",),
+    "server.server": ("ToolServer",),
+    "server.tool": ("tool",),
     "transports.memory": ("MemoryStream", "MessageStream"),
     "types": (
         "Audio",
@@ -124,6 +135,8 @@ _ROOMS = {
         "ResourceContents",
         "ResourceLink",
         "ResourceTemplate",
+        "Root",
+        "SampleResult",
         "SamplingRequest",
         "ServerInfo",
         "State",

@@ -16,6 +16,8 @@ from .text import one_line
 Message = dict[str, Any]
 RequestId = int | str
 
+PARSE_ERROR: Final = -32700
+INVALID_REQUEST: Final = -32600
 METHOD_NOT_FOUND: Final = -32601
 INVALID_PARAMS: Final = -32602
 INTERNAL_ERROR: Final = -32603

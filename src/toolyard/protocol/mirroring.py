@@ -6,7 +6,7 @@ A tool's input schema marks a parameter with `x-mcp-header`; a call then carries
 from __future__ import annotations
 
 import re
-from base64 import b64encode
+from base64 import b64decode, b64encode
 from collections.abc import Iterator, Mapping
 from typing import Any, Final, NamedTuple
 
@@ -20,6 +20,7 @@ PREFIX: Final = "Mcp-Param-"
 # Not `number`: its spelling differs between languages. Not a list of types either: the parameter has one or is out.
 _TYPES: Final = frozenset({"boolean", "integer", "string"})
 _TOKEN: Final = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
+_INTEGER: Final = re.compile(r"-?[0-9]{1,16}")
 _SENTINEL: Final = ("=?base64?", "?=")
 _JSON_TYPES: Final = frozenset({bool, dict, float, int, list, str, type(None)})
 
@@ -89,6 +90,44 @@ def header_value(value: str) -> str:
         return value
     # Half a surrogate pair has no bytes. The body cannot say it either, and that is told where the body is written.
     return start + b64encode(value.encode("utf-8", "replace")).decode() + end
+
+
+def plain_value(header: str) -> str | None:
+    """The text of a header's value; None if it begins and ends like base64 and is none."""
+    start, end = _SENTINEL
+    header = header.strip(" \t")
+    if not (header.startswith(start) and header.endswith(end) and len(header) >= len(start) + len(end)):
+        return header
+    try:
+        return b64decode(header[len(start) : -len(end)], validate=True).decode()
+    except ValueError:
+        return None
+
+
+def contradiction(
+    declared: tuple[Declaration, ...], arguments: Mapping[str, Any], headers: Mapping[str, str]
+) -> str | None:
+    """How the headers of a call contradict its arguments, if they do. Names of headers are given in lower case."""
+    for header, path in declared:
+        expected = parameter_headers((Declaration(header, path),), arguments).get(header)
+        given = headers.get(header.lower())
+        if expected is None and given is None:
+            continue
+        if expected is None or given is None:
+            return f"{header}: {'not' if expected is None else 'only'} in the body"
+        said = plain_value(given)
+        if said is None or not _same(said, plain_value(expected) or ""):
+            return f"{header}: differs from the body"
+    return None
+
+
+def _same(one: str, other: str) -> bool:
+    if one == other:
+        return True
+    try:
+        return _INTEGER.fullmatch(other) is not None and float(one) == int(other)
+    except (ValueError, OverflowError):
+        return False
 
 
 def _schemas(root: Mapping[str, Any]) -> Iterator[tuple[_Way, bool, Mapping[str, Any]]]:

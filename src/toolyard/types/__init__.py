@@ -4,7 +4,7 @@ What came over the wire keeps its wire form in `raw` and also answers `value["wi
 so code written for plain dicts goes on working and no field that a newer server sends is lost.
 """
 
-from .asked import Change, ElicitRequest, ElicitResult, LogMessage, SamplingRequest
+from .asked import Change, ElicitRequest, ElicitResult, LogMessage, Root, SampleResult, SamplingRequest
 from .blocks import (
     Audio,
     Block,
@@ -52,6 +52,8 @@ __all__ = [
     "ResourceContents",
     "ResourceLink",
     "ResourceTemplate",
+    "Root",
+    "SampleResult",
     "SamplingRequest",
     "ServerInfo",
     "State",

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
+from .blocks import Block, Text, block_from_wire
 from .wire import FromWire, Wire, object_of, objects_of, text_of
 
 
@@ -58,6 +59,8 @@ class ElicitResult:
 
     action: Literal["accept", "decline", "cancel"]
     content: Wire | None = field(default=None, hash=False)
+    data: Any = field(default=None, hash=False, compare=False)
+    """To the server that asked: the content as the type that it asked for, or the content itself."""
 
     def to_wire(self) -> Wire:
         """The answer as the protocol writes it."""
@@ -65,6 +68,49 @@ class ElicitResult:
         if self.action == "accept" and self.content is not None:
             wire["content"] = self.content
         return wire
+
+
+@dataclass(frozen=True, slots=True)
+class SampleResult(FromWire):
+    """What the client's model said."""
+
+    role: str
+    content: tuple[Block, ...] = field(hash=False)
+    model: str = ""
+    stop_reason: str | None = None
+    raw: Wire = field(default_factory=dict, repr=False, compare=False)
+
+    @classmethod
+    def from_wire(cls, raw: Wire) -> SampleResult:
+        """Read the answer of `sampling/createMessage`; its content is one block or several."""
+        said = raw.get("content")
+        blocks = said if isinstance(said, list) else [] if said is None else [said]
+        return cls(
+            text_of(raw.get("role")),
+            tuple(map(block_from_wire, blocks)),
+            text_of(raw.get("model")),
+            raw.get("stopReason"),
+            raw,
+        )
+
+    @property
+    def text(self) -> str:
+        """All text blocks, joined by newlines."""
+        return "\n".join(block.text for block in self.content if isinstance(block, Text))
+
+
+@dataclass(frozen=True, slots=True)
+class Root(FromWire):
+    """A directory or file that the client works with."""
+
+    uri: str
+    name: str | None = None
+    raw: Wire = field(default_factory=dict, repr=False, compare=False)
+
+    @classmethod
+    def from_wire(cls, raw: Wire) -> Root:
+        """Read an entry of `roots/list`."""
+        return cls(text_of(raw.get("uri")), raw.get("name"), raw)
 
 
 @dataclass(frozen=True, slots=True)

@@ -56,6 +56,9 @@ def _is_text(block: Any) -> bool:
 
 _WRAP_MARKS = ("x-toolyard-wrap-result", "x-fastmcp-wrap-result")
 
+WRAPPED = "dev.toolyard/wrapped"
+"""In a result's `_meta`: its scalar is wrapped, whether or not the caller has seen the output schema."""
+
 
 class ToolResult:
     """What a tool answered. Blocks are parsed when they are looked at; nothing is dropped.
@@ -122,8 +125,8 @@ class ToolResult:
         return data
 
     def _marked_as_wrapped(self) -> bool:
-        mark = object_of(object_of(self.raw.get("_meta")).get("fastmcp"))
-        return mark.get("wrap_result") is True
+        meta = self.meta
+        return meta.get(WRAPPED) is True or object_of(meta.get("fastmcp")).get("wrap_result") is True
 
     @property
     def is_error(self) -> bool:

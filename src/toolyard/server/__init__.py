@@ -1,0 +1,1 @@
+"""Functions of this process as MCP tools, and the endpoints that serve them."""

@@ -1,0 +1,278 @@
+"""A client and a tool server in one process: a call is a call, without JSON, without a session, without a task.
+
+The tool runs in its caller's own task, so a caller that is cancelled cancels the tool, and one whose deadline passes
+stops it. A tool that does not let itself be cancelled keeps its caller waiting; over a wire it would not.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine, Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any, Final, NoReturn
+
+from ..errors import CallTimeout, ConnectionLost, OutcomeUnknown, RemoteError, UnansweredTimeout
+from ..protocol.eras import HANDSHAKE_VERSIONS
+from ..protocol.jsonrpc import INTERNAL_ERROR, INVALID_PARAMS
+from ..protocol.metadata import PROGRESS_TOKEN, PROTOCOL_VERSION, SUBSCRIPTION_ID
+from ..transports.channel import PLAIN, Inbound, RequestOptions
+from ..transports.pending import Pending, Waiting
+from ..types import Wire
+from ..types.wire import object_of
+from .context import LOG_LEVELS
+from .exchange import NOTHING, Answerer, Exchange, Peer
+from .frames import (
+    discover_result,
+    handshake_error,
+    handshake_result,
+    initialize_result,
+    internal_error,
+    modern_error,
+    modern_result,
+    peer_of_request,
+)
+from .plain import copied, taken
+from .serving.watching import Subscriptions
+
+DEFAULT_LEVEL: Final = "info"
+"""Of a session in which nobody has said what is wanted."""
+
+
+class DirectCall(Pending):
+    """A request while it is answered, in its caller's task; and the way back (`Back`) to who asked."""
+
+    __slots__ = ("_cancelling", "_inbound", "_task", "failure", "id", "stopped")
+
+    def __init__(self, id: int, method: str, options: RequestOptions, inbound: Inbound) -> None:
+        super().__init__(method, options)
+        self.id = id
+        self.failure: Exception | None = None
+        self.stopped = False
+        self._inbound = inbound
+        task = asyncio.current_task()
+        assert task is not None
+        self._task = task
+        self._cancelling = task.cancelling()
+
+    # ---- its end, from elsewhere -----------------------------------------------------------------------------
+
+    def stop(self, failure: Exception) -> None:
+        """End it. As `asyncio.timeout` does it, but for that one timer serves all."""
+        if not self.stopped:
+            self.stopped, self.failure = True, failure
+            self._task.cancel()
+
+    def judge(self, exc: asyncio.CancelledError) -> NoReturn:
+        """What a cancellation means: the end that we made, the caller's own, or one that nobody asked for."""
+        others = self._task.cancelling() - self._cancelling - self.stopped
+        if others > 0:
+            raise exc
+        if self.failure is not None:
+            raise self.failure from None
+        # Something inside of the tool was cancelled, not the call: to the caller that is the tool's failure.
+        raise RemoteError(INTERNAL_ERROR, "the call was cancelled from within") from None
+
+    def take_back(self) -> None:
+        """The cancellation was for the call, not for its task."""
+        self._task.uncancel()
+
+    def belongs_to(self, task: asyncio.Task[Any] | None) -> bool:
+        """Whether it runs in this task."""
+        return self._task is task
+
+    # ---- the way back ----------------------------------------------------------------------------------------
+
+    async def notify(self, method: str, params: Wire) -> None:
+        """Tell the client something that belongs to this request."""
+        params = copied(params)
+        if method == "notifications/progress":
+            self.on_progress(params, asyncio.get_running_loop().time())
+        self._inbound.on_notification(method, params)
+
+    async def ask(self, method: str, params: Wire, key: str | None) -> Wire:  # noqa: ARG002  # nobody writes it down
+        """The answer of the client's handlers. Both eras are one here: nothing has to be parked."""
+        return copied(await self._inbound.on_request(method, copied(params)))
+
+    async def pause(self) -> None:
+        """There is no response that could end before its request."""
+
+
+class DirectChannel:
+    """A `Channel` to an answerer in this process."""
+
+    over_http = False
+
+    def __init__(self, answerer: Answerer) -> None:
+        self._answerer = answerer
+        self._inbound: Inbound
+        self._loop: asyncio.AbstractEventLoop
+        self._last_id = 0
+        self._calls: Waiting[DirectCall] = Waiting(_too_late)
+        self._ended: Exception | None = None
+        self._peer = Peer(HANDSHAKE_VERSIONS[0], modern=False)
+        self._stamp: Any = None
+        self._stamped: Peer
+        self._subscriptions: Subscriptions | None = None
+        self._handshake: dict[str, Callable[[Wire], Coroutine[Any, Any, Wire]]] = {
+            "initialize": self._initialize,
+            "ping": self._ping,
+            "logging/setLevel": self._set_level,
+        }
+
+    async def open(self, inbound: Inbound) -> None:
+        """Nothing has to be connected."""
+        self._inbound = inbound
+        self._loop = asyncio.get_running_loop()
+        self._subscriptions = subscriptions = Subscriptions(self._answerer, inbound.on_notification)
+        self._handshake["resources/subscribe"] = lambda params: subscriptions.subscribe(params, self._peer)
+        self._handshake["resources/unsubscribe"] = subscriptions.unsubscribe
+
+    # ---- requests --------------------------------------------------------------------------------------------
+
+    async def request(self, method: str, params: Wire | None, *, options: RequestOptions = PLAIN) -> Wire:
+        """Answer it here and now."""
+        if self._ended is not None:
+            raise ConnectionLost(f"the connection is gone: {self._ended}") from self._ended
+        id = self._last_id = self._last_id + 1
+        if options.on_id is not None:
+            options.on_id(id)
+        if options.deadline is not None and options.deadline <= self._loop.time():
+            raise CallTimeout("the deadline passed before the call could be sent")
+        mine, meta = _own(params) if params else ({}, NOTHING)
+        modern = PROTOCOL_VERSION in meta
+        call = self._calls[id] = DirectCall(id, method, options, self._inbound)
+        try:
+            if call.deadline is not None or call.idle_timeout is not None:
+                self._calls.watch(call)
+            if modern:
+                result = await self._answer_modern(method, mine, meta, call)
+            else:
+                result = await self._answer_handshake(method, mine, meta, call)
+        except RemoteError as exc:
+            result = _refused(exc, method, modern)
+        except asyncio.CancelledError as exc:
+            call.judge(exc)
+        except Exception as exc:  # noqa: BLE001  # our own fault, which must not look like the caller's
+            raise internal_error(exc, method) from None
+        finally:
+            if call.stopped:
+                call.take_back()
+            del self._calls[id]
+        if call.failure is not None:  # the tool made something else of its end; but it had ended
+            raise call.failure
+        if call.progress is not None:
+            await call.told()
+        return result
+
+    async def _answer_modern(self, method: str, params: Wire, meta: Mapping[str, Any], call: DirectCall) -> Wire:
+        if meta is not self._stamp:  # a client puts the same one on nearly every request
+            self._stamped, self._stamp = peer_of_request(params), meta
+        peer = self._stamped
+        if method == "tools/call":
+            return await self._answerer.answer(method, params, self._exchange(peer, call, meta))
+        if method == "server/discover":
+            description = self._answerer.describe(peer)
+            return copied(modern_result(method, discover_result(description), description["serverInfo"]))
+        if method == "subscriptions/listen":
+            return await self._listen(params, peer, call)
+        return copied(await self._answerer.answer(method, params, self._exchange(peer, call, meta)))
+
+    async def _answer_handshake(self, method: str, params: Wire, meta: Mapping[str, Any], call: DirectCall) -> Wire:
+        own = self._handshake.get(method)
+        if own is not None:
+            return await own(params)
+        result = handshake_result(await self._answerer.answer(method, params, self._exchange(self._peer, call, meta)))
+        return result if method == "tools/call" else copied(result)
+
+    def _exchange(self, peer: Peer, call: DirectCall, meta: Mapping[str, Any]) -> Exchange:
+        if call.progress is not None or call.idle_timeout is not None:
+            meta = {**meta, PROGRESS_TOKEN: call.id}
+        return Exchange(peer, call, call.id, meta)
+
+    # ---- what is the endpoint's own --------------------------------------------------------------------------
+
+    async def _initialize(self, params: Wire) -> Wire:
+        version, result = initialize_result(self._answerer.describe(self._peer), params.get("protocolVersion"))
+        self._peer = Peer(
+            version,
+            modern=False,
+            info=object_of(params.get("clientInfo")),
+            capabilities=object_of(params.get("capabilities")),
+            log_level=DEFAULT_LEVEL,
+        )
+        return copied(result)
+
+    async def _ping(self, params: Wire) -> Wire:  # noqa: ARG002  # there is nothing to say to a ping
+        return {}
+
+    async def _set_level(self, params: Wire) -> Wire:
+        if params.get("level") not in LOG_LEVELS:
+            raise RemoteError(INVALID_PARAMS, f"level: must be one of {', '.join(LOG_LEVELS)}")
+        self._peer.log_level = params["level"]
+        return {}
+
+    async def _listen(self, params: Wire, peer: Peer, call: DirectCall) -> Wire:
+        """Modern era: tell of changes until the call ends."""
+        mark = {SUBSCRIPTION_ID: call.id}
+
+        def deliver(method: str, said: Wire) -> None:
+            self._inbound.on_notification(method, {**said, "_meta": mark})
+
+        watch = await self._answerer.watch(params.get("notifications", {}), peer, deliver)
+        try:
+            deliver("notifications/subscriptions/acknowledged", {"notifications": watch.accepted})
+            await self._loop.create_future()
+        finally:
+            await watch.close()
+        raise AssertionError("nobody sets it")
+
+    async def notify(self, method: str, params: Wire | None = None) -> None:  # noqa: ARG002  # none of them says more
+        """What a client tells. From `initialized` on, the handshake era hears of every list without asking."""
+        if method == "notifications/initialized" and self._ended is None and self._subscriptions is not None:
+            await self._subscriptions.begin(self._peer)
+
+    # ---- time and the end ------------------------------------------------------------------------------------
+
+    @contextmanager
+    def hold(self) -> Iterator[None]:
+        """Let no deadline pass."""
+        with self._inbound.held(), self._calls.hold():
+            yield
+
+    async def close(self, *, hurry: bool = False) -> None:  # noqa: ARG002  # there is nobody to wait for
+        """End the calls that wait; but for one that closes the channel itself, which ends by itself."""
+        if self._ended is None:
+            self._ended = ConnectionLost("the connection was closed")
+        self._calls.stop()
+        here = asyncio.current_task()
+        for call in list(self._calls.values()):
+            if not call.belongs_to(here):
+                call.stop(OutcomeUnknown(f"{self._ended}; the call was handed over and may have been executed"))
+        if self._subscriptions is not None:
+            await self._subscriptions.close()
+
+
+def _own(params: Wire) -> tuple[Wire, Mapping[str, Any]]:
+    """What the tool gets: values of its own, for the caller may go on to change his; and the request's `_meta`."""
+    mine = {
+        name: copied(value) if type(value) is dict else taken(value)
+        for name, value in params.items()
+        if name != "_meta"
+    }
+    meta = params.get("_meta")
+    if type(meta) is not dict:
+        return mine, NOTHING
+    mine["_meta"] = meta
+    return mine, meta
+
+
+def _too_late(_: int, call: DirectCall) -> None:
+    call.stop(UnansweredTimeout("no answer within the deadline; the call was stopped, and may have had its effects"))
+
+
+def _refused(exc: RemoteError, method: str, modern: bool) -> Wire:
+    """The error as the era spells it, as an error of its own: who raised it keeps his."""
+    told = modern_error(exc) if modern else handshake_error(exc, method)
+    if isinstance(told, RemoteError):
+        raise RemoteError(told.code, told.message, taken(told.data)) from None
+    return told

@@ -1,0 +1,146 @@
+"""What differs between the eras around a request: who asks, how results and errors are framed, how a session begins."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from typing import Any, Final
+
+from ..errors import RemoteError
+from ..protocol.eras import HANDSHAKE_VERSIONS, MISSING_CAPABILITY, MODERN_VERSIONS, UNSUPPORTED_VERSION
+from ..protocol.jsonrpc import INTERNAL_ERROR, INVALID_PARAMS
+from ..protocol.metadata import CLIENT_CAPABILITIES, CLIENT_INFO, LOG_LEVEL, PROTOCOL_VERSION, SERVER_INFO
+from ..types import Wire
+from .exchange import Peer
+
+log = logging.getLogger("toolyard.server")
+
+CACHEABLE: Final = frozenset(
+    {
+        "server/discover",
+        "tools/list",
+        "prompts/list",
+        "resources/list",
+        "resources/templates/list",
+        "resources/read",
+    }
+)
+"""Results that owe a cache hint in the modern era."""
+
+GONE: Final = frozenset(
+    {"initialize", "ping", "logging/setLevel", "resources/subscribe", "resources/unsubscribe", "roots/list"}
+)
+"""What the modern era has no more."""
+NEW: Final = frozenset({"server/discover", "subscriptions/listen"})
+"""What the handshake era has not yet."""
+
+OLD_NOT_FOUND: Final = -32002
+FIRST_RESERVED, LAST_RESERVED = -32099, -32000
+
+
+def is_modern(params: Any) -> bool:
+    """Whether the request says its own version, as every modern one must."""
+    meta = params.get("_meta") if isinstance(params, dict) else None
+    return isinstance(meta, dict) and PROTOCOL_VERSION in meta
+
+
+def peer_of_request(params: Wire, principal: Any = None) -> Peer:
+    """Who asks, as a modern request says it."""
+    meta = params.get("_meta")
+    if not isinstance(meta, dict):
+        raise RemoteError(INVALID_PARAMS, f"_meta: must be an object with {PROTOCOL_VERSION}")
+    version, capabilities = meta.get(PROTOCOL_VERSION), meta.get(CLIENT_CAPABILITIES)
+    if not isinstance(version, str):
+        raise RemoteError(INVALID_PARAMS, f"_meta: {PROTOCOL_VERSION} is missing")
+    if version not in MODERN_VERSIONS:
+        raise unsupported_version(version)
+    if not isinstance(capabilities, dict):
+        raise RemoteError(INVALID_PARAMS, f"_meta: {CLIENT_CAPABILITIES} is missing")
+    info, level = meta.get(CLIENT_INFO, {}), meta.get(LOG_LEVEL)
+    if not isinstance(info, dict):
+        raise RemoteError(INVALID_PARAMS, f"_meta: {CLIENT_INFO} must be an object")
+    return Peer(
+        version,
+        modern=True,
+        info=info,
+        capabilities=capabilities,
+        principal=principal,
+        log_level=level if isinstance(level, str) else None,
+    )
+
+
+def unsupported_version(asked: str) -> RemoteError:
+    """The versions that are served; all of them, for an older one can be had by `initialize`."""
+    served = [*MODERN_VERSIONS, *HANDSHAKE_VERSIONS]
+    return RemoteError(
+        UNSUPPORTED_VERSION, f"protocol version {asked} is not served", {"supported": served, "requested": asked}
+    )
+
+
+# ---- the beginning -------------------------------------------------------------------------------------------
+
+
+def initialize_result(description: Wire, asked: Any) -> tuple[str, Wire]:
+    """The version of the session and the answer to `initialize`; never a modern version, whatever is asked for."""
+    version = asked if asked in HANDSHAKE_VERSIONS else HANDSHAKE_VERSIONS[0]
+    return version, {"protocolVersion": version, **description}
+
+
+def discover_result(description: Wire) -> Wire:
+    """The answer to `server/discover`, not framed yet."""
+    result = {name: value for name, value in description.items() if name != "serverInfo"}
+    return {"supportedVersions": [*MODERN_VERSIONS, *HANDSHAKE_VERSIONS], **result}
+
+
+# ---- results -------------------------------------------------------------------------------------------------
+
+
+def modern_result(method: str, result: Wire, info: Wire) -> Wire:
+    """A result with what the modern era owes: its type, the server's name, cache hints."""
+    meta = result.get("_meta")
+    framed = {
+        "resultType": "complete",
+        **result,
+        "_meta": {SERVER_INFO: info, **meta} if isinstance(meta, Mapping) and meta else {SERVER_INFO: info},
+    }
+    if method in CACHEABLE and framed["resultType"] == "complete":
+        framed.setdefault("ttlMs", 0)
+        framed.setdefault("cacheScope", "private")
+    return framed
+
+
+def handshake_result(result: Wire) -> Wire:
+    """A result without what only the modern era knows."""
+    if "ttlMs" in result or "cacheScope" in result or "resultType" in result:
+        return {k: v for k, v in result.items() if k not in ("ttlMs", "cacheScope", "resultType")}
+    return result
+
+
+# ---- errors --------------------------------------------------------------------------------------------------
+
+
+def modern_error(exc: RemoteError) -> RemoteError:
+    """An error with the modern era's code; one that is not defined there has no place on its wire."""
+    if exc.code == OLD_NOT_FOUND:
+        return RemoteError(INVALID_PARAMS, exc.message, exc.data)
+    if FIRST_RESERVED <= exc.code <= LAST_RESERVED and exc.code not in MODERN_DEFINED:
+        return RemoteError(INTERNAL_ERROR, exc.message, {"code": exc.code, "data": exc.data})
+    return exc
+
+
+MODERN_DEFINED: Final = frozenset({-32020, MISSING_CAPABILITY, UNSUPPORTED_VERSION})
+
+
+def handshake_error(exc: RemoteError, method: str) -> RemoteError | Wire:
+    """An error with the handshake era's code. A tool that needs what the client has not is a result to read."""
+    if exc.code != MISSING_CAPABILITY:
+        return exc
+    if method == "tools/call":
+        return {"content": [{"type": "text", "text": exc.message}], "isError": True}
+    return RemoteError(INVALID_PARAMS, exc.message, exc.data)
+
+
+def internal_error(exc: Exception, method: str) -> RemoteError:
+    """Our own fault: the log has the whole of it, the caller nothing but the fact."""
+    log.error("%s failed", method, exc_info=exc)
+    return RemoteError(INTERNAL_ERROR, "Internal error")

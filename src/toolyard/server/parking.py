@@ -1,0 +1,210 @@
+"""Questions of the modern era, where a server cannot ask: the call is parked, and its questions are the answer.
+
+The coroutine that asked goes on waiting. A random handle in `requestState` finds it when the client comes again with
+what it was asked for; everything that binds the two together (who asked, for what, until when) stays here, so there is
+nothing in the handle to read or to forge. A call is never run a second time.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import secrets
+from collections.abc import Awaitable, Callable, Coroutine
+from hashlib import sha256
+from typing import Any, Final
+
+import orjson
+
+from ..errors import RemoteError
+from ..protocol.jsonrpc import INTERNAL_ERROR, INVALID_PARAMS
+from ..types import Wire
+
+TTL: Final = 600.0
+"""Seconds that a parked call waits for its answers."""
+AFTERLIFE: Final = 30.0
+"""Seconds that an outcome is kept for a client that comes twice."""
+MAX_PARKED: Final = 1_000
+SETTLING: Final = 4
+"""Turns of the loop in which questions count as asked at the same time."""
+
+Outlet = Callable[[str, Wire], Awaitable[None]]
+"""Takes a notification for the one who waits for the call now."""
+
+
+def salient(method: str, params: Wire) -> bytes:
+    """What makes two requests the same one: not who sends it, nor what it answers."""
+    kept = {k: v for k, v in params.items() if k not in ("_meta", "inputResponses", "requestState")}
+    try:
+        text = orjson.dumps([method, kept], option=orjson.OPT_SORT_KEYS)
+    except TypeError:
+        text = json.dumps([method, kept], sort_keys=True).encode()
+    return sha256(text).digest()
+
+
+class ParkedCall:
+    """A call that may ask; it is the way back (`Back`) of its exchange."""
+
+    def __init__(self, parking: Parking, principal: Any, digest: bytes, brought: dict[str, Wire]) -> None:
+        self.principal = principal
+        self.digest = digest
+        self.handles: list[str] = []
+        self._parking = parking
+        self._task: asyncio.Task[Wire]
+        self._brought = brought
+        self._questions: dict[str, tuple[Wire, asyncio.Future[Wire]]] = {}
+        self._asked = 0
+        self._waiters: set[asyncio.Future[None]] = set()
+        self._outlet: Outlet | None = None
+        self._timer: asyncio.TimerHandle | None = None
+
+    def start(self, work: Coroutine[Any, Any, Wire]) -> None:
+        """Begin; the caller waits with `outcome`."""
+        self._task = asyncio.get_running_loop().create_task(work)
+        self._task.add_done_callback(lambda _: self._wake())
+
+    # ---- the side of the one who answers -------------------------------------------------------------------
+
+    async def notify(self, method: str, params: Wire) -> None:
+        """Tell the one who waits; nobody waits for a parked call."""
+        if self._outlet is not None:
+            await self._outlet(method, params)
+
+    async def ask(self, method: str, params: Wire, key: str | None) -> Wire:
+        """Park until the client comes with the answer, unless it brought it at once."""
+        if key is not None and key in self._brought:
+            return self._brought.pop(key)
+        self._asked += 1
+        if key is None or key in self._questions:
+            key = f"{key or 'question'}-{self._asked}"
+        answer: asyncio.Future[Wire] = asyncio.get_running_loop().create_future()
+        self._questions[key] = ({"method": method, "params": params} if params else {"method": method}, answer)
+        self._wake()
+        try:
+            return await answer
+        finally:
+            self._questions.pop(key, None)
+
+    async def pause(self) -> None:
+        """There is nothing that the client could come again for."""
+
+    # ---- the side of the one who asked ---------------------------------------------------------------------
+
+    async def outcome(self, outlet: Outlet | None) -> Wire:
+        """The result, or the questions as a result. Whoever leaves while the call runs for nobody else cancels it."""
+        self._outlet = outlet
+        self._set_timer(None)
+        turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._waiters.add(turn)
+        try:
+            while not self._task.done() and not await self._settled():
+                await turn
+                self._waiters.discard(turn)
+                turn = asyncio.get_running_loop().create_future()
+                self._waiters.add(turn)
+        finally:
+            self._waiters.discard(turn)
+            if not self._waiters:
+                self._outlet = None
+                self._left()
+        if self._task.done():
+            return self._task.result()
+        asked = self._open()
+        return {
+            "resultType": "input_required",
+            "inputRequests": {key: question for key, (question, _) in asked.items()},
+            "requestState": self._parking.admit(self, {key: answer for key, (_, answer) in asked.items()}),
+        }
+
+    def _open(self) -> dict[str, tuple[Wire, asyncio.Future[Wire]]]:
+        return {key: pair for key, pair in self._questions.items() if not pair[1].done()}
+
+    async def _settled(self) -> bool:
+        """Whether there are questions, and all of those that are asked together."""
+        if not self._open():
+            return False
+        for _ in range(SETTLING):
+            await asyncio.sleep(0)
+        return not self._task.done() and bool(self._open())
+
+    def _wake(self) -> None:
+        for turn in self._waiters:
+            if not turn.done():
+                turn.set_result(None)
+
+    # ---- the end -------------------------------------------------------------------------------------------
+
+    def _left(self) -> None:
+        """Nobody waits now: for its questions the client will come again, for a lost outcome it may."""
+        if self._task.done():
+            self._set_timer(AFTERLIFE if self.handles else None)
+        elif self._open():
+            self._set_timer(self._parking.ttl)
+        else:
+            self.end()
+
+    def _set_timer(self, seconds: float | None) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        self._timer = None if seconds is None else asyncio.get_running_loop().call_later(seconds, self.end)
+
+    def end(self) -> None:
+        """Nobody comes for it any more."""
+        self._set_timer(None)
+        self._parking.forget(self)
+        if not self._task.done():
+            self._task.cancel()
+            for _, future in self._questions.values():
+                if not future.done():
+                    # Whoever asks may be another task than the call's own.
+                    future.set_exception(RemoteError(INTERNAL_ERROR, "the client did not answer in time"))
+        elif not self._task.cancelled():
+            self._task.exception()  # seen, so that nobody reports it as lost
+
+
+def _answers(params: Wire) -> dict[str, Wire]:
+    answers = params.get("inputResponses", {})
+    if not isinstance(answers, dict) or not all(isinstance(value, dict) for value in answers.values()):
+        raise RemoteError(INVALID_PARAMS, "inputResponses: must be an object of objects")
+    return answers
+
+
+class Parking:
+    """The parked calls of one endpoint."""
+
+    def __init__(self, ttl: float = TTL) -> None:
+        self.ttl = ttl
+        self._handles: dict[str, tuple[ParkedCall, dict[str, asyncio.Future[Wire]]]] = {}
+
+    def call(self, method: str, params: Wire, principal: Any) -> tuple[ParkedCall, bool]:
+        """The call that a request belongs to, and whether it is a new one that must be started."""
+        state, answers = params.get("requestState"), _answers(params)
+        if state is None:
+            return ParkedCall(self, principal, salient(method, params), answers), True
+        found, questions = self._handles.get(state, (None, {})) if isinstance(state, str) else (None, {})
+        if found is None or found.principal != principal or found.digest != salient(method, params):
+            raise RemoteError(INVALID_PARAMS, "requestState: not one of ours, not of this request, or too old")
+        for key, future in questions.items():
+            if key in answers and not future.done():  # else it came before: who comes twice only waits
+                future.set_result(answers[key])
+        return found, False
+
+    def admit(self, call: ParkedCall, questions: dict[str, asyncio.Future[Wire]]) -> str:
+        """A new handle of a call, for the questions that it asks now."""
+        if len(self._handles) >= MAX_PARKED:
+            call.end()
+            raise RemoteError(INTERNAL_ERROR, "too many calls wait for their clients' answers")
+        handle = secrets.token_urlsafe(24)
+        call.handles.append(handle)
+        self._handles[handle] = (call, questions)
+        return handle
+
+    def forget(self, call: ParkedCall) -> None:
+        """Its handles find nothing any more."""
+        for handle in call.handles:
+            self._handles.pop(handle, None)
+
+    def close(self) -> None:
+        """End every parked call."""
+        for call, _ in list(self._handles.values()):
+            call.end()

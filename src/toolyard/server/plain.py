@@ -1,0 +1,44 @@
+"""JSON values without JSON: what a peer would have got over a wire, so that nobody shares what he can change."""
+
+from __future__ import annotations
+
+from math import isfinite
+from typing import Any, Final
+
+from ..errors import UsageError
+from ..protocol import jsonrpc
+
+_PLAIN: Final = frozenset({str, int, bool, type(None)})
+
+
+def copied(value: dict[str, Any]) -> dict[str, Any]:
+    """An object as its reader gets it; raises `UsageError` if it holds what JSON cannot say."""
+    try:
+        return _object(value)
+    except RecursionError:
+        raise UsageError("the message cannot be written as JSON: it is nested too deeply, or holds itself") from None
+
+
+def taken(value: Any) -> Any:
+    """The same for any value."""
+    return value if type(value) in _PLAIN else copied({"value": value})["value"]
+
+
+def _object(value: dict[str, Any]) -> dict[str, Any]:
+    copy = {}
+    for key, item in value.items():
+        if type(key) is not str:
+            return jsonrpc.decode(jsonrpc.encode(value))  # type: ignore[no-any-return]  # an object stays one
+        copy[key] = item if type(item) in _PLAIN else _copied(item)
+    return copy
+
+
+def _copied(value: Any) -> Any:
+    kind = type(value)
+    if kind in _PLAIN or (kind is float and isfinite(value)):
+        return value
+    if kind is dict:
+        return _object(value)
+    if kind is list or kind is tuple:
+        return [_copied(item) for item in value]
+    return jsonrpc.decode(jsonrpc.encode(value))

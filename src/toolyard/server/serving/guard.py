@@ -1,0 +1,72 @@
+"""Who may come in: the host that was meant, the page that asks, and the one who is behind it."""
+
+from __future__ import annotations
+
+import inspect
+import logging
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from typing import Any, Final
+from urllib.parse import urlsplit
+
+from ...errors import AuthError
+from .asgi import Headers, Refused, text_headers
+
+log = logging.getLogger("toolyard.server")
+
+Auth = Callable[[Mapping[str, str]], Awaitable[Any] | Any]
+"""From a request's headers (names in lower case) to a principal; None, or raising `AuthError`, refuses."""
+
+LOOPBACK: Final = frozenset({"localhost", "127.0.0.1", "::1"})
+ANY: Final = "*"
+REMEMBERED: Final = 256
+
+
+class Guard:
+    """Judges every request by its `Host` and `Origin`, then by its credentials."""
+
+    def __init__(self, *, hosts: Iterable[str] = (), origins: Iterable[str] = (), auth: Auth | None = None) -> None:
+        self._hosts = LOOPBACK | {host.lower().strip("[]") for host in hosts}
+        self._origins = frozenset(origin.lower().rstrip("/") for origin in origins)
+        self._auth = auth
+        self._seen: set[tuple[bytes, bytes]] = set()
+
+    async def admit(self, headers: Headers) -> Any:
+        """The principal, or None if nobody is asked who they are; raises `Refused`."""
+        pair = headers.get(b"host", b""), headers.get(b"origin", b"")
+        if pair not in self._seen:
+            self._check(*pair)
+            if len(self._seen) < REMEMBERED:
+                self._seen.add(pair)
+        if self._auth is None:
+            return None
+        return await self._identify(self._auth, headers)
+
+    def _check(self, host: bytes, origin: bytes) -> None:
+        name = _host_of("//" + host.decode("latin-1"))
+        if ANY not in self._hosts and name not in self._hosts:
+            raise Refused(421, "this host is not served here; if it should be, name it in allowed_hosts")
+        said = origin.decode("latin-1").lower()
+        if not said or ANY in self._origins or said in self._origins:
+            return
+        if _host_of(said) not in LOOPBACK or name not in LOOPBACK:
+            raise Refused(403, "pages of this origin may not call; if they should, name it in allowed_origins")
+
+    async def _identify(self, auth: Auth, headers: Headers) -> Any:
+        challenge = ((b"www-authenticate", b"Bearer"),)
+        try:
+            principal = auth(text_headers(headers))
+            if inspect.isawaitable(principal):
+                principal = await principal
+        except AuthError as exc:
+            status = exc.status if exc.status in (401, 403) else 401
+            raise Refused(status, exc.message, headers=challenge if status == 401 else ()) from exc
+        if principal is None:
+            raise Refused(401, "credentials are missing or not valid", headers=challenge)
+        return principal
+
+
+def _host_of(address: str) -> str:
+    try:
+        return urlsplit(address).hostname or ""
+    except ValueError:
+        return ""

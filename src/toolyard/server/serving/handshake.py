@@ -1,0 +1,246 @@
+"""The handshake era over HTTP: sessions, streams that are resumed, questions to the client and their answers."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from typing import Any, Final
+
+from ...errors import RemoteError, UsageError
+from ...protocol import jsonrpc
+from ...protocol.jsonrpc import INVALID_PARAMS, METHOD_NOT_FOUND, Message, RequestId
+from ...types import Wire
+from .. import frames
+from ..context import LOG_LEVELS
+from ..exchange import NO_BACK, Answerer, Exchange, Peer
+from .asgi import Headers, Receive, Refused, Send, parts, reply, takes_events, text_headers, until_gone
+from .eventstreams import place_of
+from .replies import Caretaker, Reply
+from .sessions import STANDALONE, Session, Sessions
+
+SESSION: Final = b"mcp-session-id"
+RESUME: Final = b"last-event-id"
+BATCHES: Final = "2025-03-26"
+"""The one revision that has batches."""
+MAX_BATCH: Final = 100
+EMPTY: Final[Mapping[str, str]] = {}
+
+
+class _Call:
+    """The way back (`Back`) of one request in a session."""
+
+    __slots__ = ("_out", "_session")
+
+    def __init__(self, session: Session, out: Reply) -> None:
+        self._session = session
+        self._out = out
+
+    async def notify(self, method: str, params: Wire) -> None:
+        """Tell the client."""
+        await self._out.tell(method, params)
+
+    async def ask(self, method: str, params: Wire, key: str | None) -> Wire:  # noqa: ARG002  # names it elsewhere
+        """Ask the client on the request's own stream."""
+        return await self._session.questions.ask(method, params, self._out.open().push)
+
+    async def pause(self) -> None:
+        """End the response; the client comes again for the rest."""
+        await self._out.pause()
+
+
+class Handshake:
+    """Everything of one endpoint that is not of the modern era."""
+
+    def __init__(self, answerer: Answerer, caretaker: Caretaker, session_ttl: float, max_sessions: int) -> None:
+        self._answerer = answerer
+        self._caretaker = caretaker
+        self._sessions = Sessions(session_ttl, max_sessions)
+
+    async def close(self) -> None:
+        """End every session."""
+        await asyncio.gather(*(session.close() for session in self._sessions.clear()))
+
+    def _session(self, headers: Headers, principal: Any) -> Session:
+        id = headers.get(SESSION)
+        if id is None:
+            raise Refused(400, "Mcp-Session-Id: missing; a session begins with initialize")
+        return self._sessions.find(id.decode("latin-1"), principal)
+
+    # ---- POST ------------------------------------------------------------------------------------------------------
+
+    async def request(
+        self,
+        id: RequestId,
+        method: str,
+        params: Wire,
+        headers: Headers,
+        principal: Any,
+        receive: Receive,
+        send: Send,
+    ) -> None:
+        """A request of a client."""
+        if method == "initialize":
+            await self._initialize(id, params, principal, send)
+            return
+        session = self._session(headers, principal)
+        if id in session.running:
+            raise Refused(400, "id: a request with it is still being answered", id=id)
+        out = Reply(send, session.new_stream)
+        self._caretaker.enter(out, receive, _nothing)
+        try:
+            if self._answerer.may_ask(method, params):
+                # It goes on when the connection has gone: its answer then waits for a client that comes again.
+                work = self._work(session, id, method, params, text_headers(headers), out)
+                await out.until_out(session.spawn(work))
+            else:
+                await self._work(session, id, method, params, EMPTY, out)
+        finally:
+            self._caretaker.leave(out)
+
+    async def _initialize(self, id: RequestId, params: Wire, principal: Any, send: Send) -> None:
+        info, capabilities = params.get("clientInfo", {}), params.get("capabilities", {})
+        if not isinstance(info, dict) or not isinstance(capabilities, dict):
+            raise Refused(400, "clientInfo and capabilities: must be objects", code=INVALID_PARAMS, id=id)
+        peer = Peer("", modern=False, info=info, capabilities=capabilities, principal=principal, log_level="info")
+        peer.version, result = frames.initialize_result(self._answerer.describe(peer), params.get("protocolVersion"))
+        session, evicted = self._sessions.open(peer, self._answerer)
+        for old in evicted:
+            await old.close()
+        body = jsonrpc.encode(jsonrpc.result(id, result))
+        await reply(send, 200, body, (SESSION, session.id.encode()))
+
+    async def _work(
+        self, session: Session, id: RequestId, method: str, params: Wire, headers: Mapping[str, str], out: Reply
+    ) -> None:
+        out.begin()
+        session.running[id] = out
+        answer: Message | None
+        try:
+            answer = await self.outcome(session, id, method, params, headers, out)
+        except asyncio.CancelledError:
+            if not out.stopped_alone():
+                raise
+            answer = None
+        finally:
+            del session.running[id]
+        try:
+            await out.finish(answer)
+        except UsageError as exc:  # what a tool gave cannot be written as JSON
+            fault = frames.internal_error(exc, method)
+            await out.finish(jsonrpc.error(id, fault.code, fault.message))
+        if out.stream is not None:
+            session.retire(out.stream)
+
+    async def outcome(
+        self, session: Session, id: RequestId, method: str, params: Wire, headers: Mapping[str, str], out: Reply | None
+    ) -> Message:
+        """The answer to a request in a session, whatever comes."""
+        try:
+            result = await self._own(session, method, params)
+            if result is None:
+                meta = params.get("_meta")
+                back = _Call(session, out) if out is not None else NO_BACK
+                exchange = Exchange(session.peer, back, id, meta if isinstance(meta, dict) else EMPTY, headers)
+                result = frames.handshake_result(await self._answerer.answer(method, params, exchange))
+            return jsonrpc.result(id, result)
+        except RemoteError as exc:
+            said = frames.handshake_error(exc, method)
+            if isinstance(said, dict):
+                return jsonrpc.result(id, said)
+            return jsonrpc.error(id, said.code, said.message, said.data)
+        except Exception as exc:  # noqa: BLE001  # told as our own fault, and logged
+            fault = frames.internal_error(exc, method)
+            return jsonrpc.error(id, fault.code, fault.message)
+
+    async def _own(self, session: Session, method: str, params: Wire) -> Wire | None:
+        """What the session answers itself."""
+        if method == "ping":
+            return {}
+        if method == "logging/setLevel":
+            level = params.get("level")
+            if level not in LOG_LEVELS:
+                raise RemoteError(INVALID_PARAMS, f"level: must be one of {', '.join(LOG_LEVELS)}")
+            session.peer.log_level = level
+            return {}
+        if method == "resources/subscribe":
+            return await session.subscriptions.subscribe(params, session.peer)
+        if method == "resources/unsubscribe":
+            return await session.subscriptions.unsubscribe(params)
+        if method in frames.NEW:
+            raise RemoteError(METHOD_NOT_FOUND, f"{method} is not part of this era")
+        return None
+
+    async def notification(self, method: str, params: Wire, headers: Headers, principal: Any, send: Send) -> None:
+        """A notification of a client."""
+        await self._note(self._session(headers, principal), method, params)
+        await reply(send, 202)
+
+    async def _note(self, session: Session, method: str, params: Wire) -> None:
+        if method == "notifications/initialized":
+            await session.subscriptions.begin(session.peer)
+        elif method == "notifications/cancelled":
+            id = params.get("requestId")
+            if id is not None and jsonrpc.is_id(id) and id in session.running:
+                session.running[id].stop()
+
+    async def answer(self, message: Message, headers: Headers, principal: Any, send: Send) -> None:
+        """An answer of a client to a question of ours."""
+        self._session(headers, principal).questions.take(message)
+        await reply(send, 202)
+
+    async def batch(self, messages: list[Any], headers: Headers, principal: Any, send: Send) -> None:
+        """Several messages in one body; the answers come as one body too, and nothing before them."""
+        session = self._session(headers, principal)
+        if session.peer.version != BATCHES:
+            raise Refused(400, "batches are not part of this protocol version")
+        if not messages or len(messages) > MAX_BATCH:
+            raise Refused(400, f"a batch has 1 to {MAX_BATCH} messages")
+        answers = await asyncio.gather(*(self._one_of_batch(session, message) for message in messages))
+        body = [answer for answer in answers if answer is not None]
+        await reply(send, 200 if body else 202, jsonrpc.encode(body) if body else b"")
+
+    async def _one_of_batch(self, session: Session, message: Any) -> Message | None:
+        try:
+            id, method, params = parts(message)
+        except Refused as exc:
+            return jsonrpc.error(exc.id, exc.code, str(exc))
+        if method is None:
+            session.questions.take(message)
+            return None
+        if id is None:
+            await self._note(session, method, params)
+            return None
+        return await self.outcome(session, id, method, params, EMPTY, None)
+
+    # ---- GET and DELETE ------------------------------------------------------------------------------------------
+
+    async def get(self, headers: Headers, principal: Any, receive: Receive, send: Send) -> None:
+        """The standing stream of a session, or the rest of one that broke."""
+        if not takes_events(headers):
+            raise Refused(406, "only text/event-stream is given here")
+        session = self._session(headers, principal)
+        number, after = STANDALONE, None
+        if RESUME in headers:
+            place = place_of(headers[RESUME].decode("latin-1"))
+            if place is None or place[0] not in session.streams:
+                raise Refused(400, "Last-Event-ID: not one of this session, or too old")
+            number, after = place
+        stream = session.streams[number]
+        gone = asyncio.get_running_loop().create_task(until_gone(receive))
+        gone.add_done_callback(lambda _: stream.let_go())
+        try:
+            await stream.pump(send, after)
+        finally:
+            gone.cancel()
+            self._sessions.touch(session)
+
+    async def delete(self, headers: Headers, principal: Any, send: Send) -> None:
+        """The client ends its session."""
+        session = self._session(headers, principal)
+        self._sessions.drop(session)
+        await session.close()
+        await reply(send, 204)
+
+
+def _nothing() -> None:
+    """A closed connection does not cancel in this era."""

@@ -1,0 +1,304 @@
+"""The endpoint over HTTP: one URL for both eras. Who is refused is refused before anything is done."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any, Final
+
+from ...errors import ProtocolError, RemoteError, UsageError
+from ...protocol import jsonrpc
+from ...protocol.eras import HANDSHAKE_VERSIONS, HEADER_MISMATCH, MAY_ASK_FOR_INPUT, MODERN_ERRORS
+from ...protocol.jsonrpc import INVALID_PARAMS, INVALID_REQUEST, METHOD_NOT_FOUND, PARSE_ERROR, Message, RequestId
+from ...protocol.metadata import CLIENT_CAPABILITIES, PROTOCOL_VERSION, SUBSCRIPTION_ID, with_meta
+from ...protocol.mirroring import contradiction, plain_value
+from ...protocol.text import one_line
+from ...types import Wire
+from .. import frames
+from ..exchange import NO_BACK, Answerer, Exchange, Peer
+from ..parking import TTL, Parking
+from .asgi import (
+    Gone,
+    Headers,
+    Receive,
+    Refused,
+    Scope,
+    Send,
+    parts,
+    read_body,
+    reply,
+    takes_events,
+    text_headers,
+    until_gone,
+)
+from .eventstreams import Stream
+from .guard import Guard
+from .handshake import Handshake
+from .replies import Caretaker, Reply
+from .sessions import IDLE_TTL, MAX_SESSIONS
+
+MAX_BODY: Final = 4 * 1024 * 1024
+"""Bytes of one request."""
+VERSION: Final = b"mcp-protocol-version"
+METHOD: Final = b"mcp-method"
+NAME: Final = b"mcp-name"
+NAMED_BY: Final = {"tools/call": "name", "prompts/get": "name", "resources/read": "uri"}
+HANDSHAKE: Final = frozenset(version.encode() for version in HANDSHAKE_VERSIONS)
+STATUSES: Final = {
+    PARSE_ERROR: 400,
+    INVALID_REQUEST: 400,
+    INVALID_PARAMS: 400,
+    METHOD_NOT_FOUND: 404,
+    **dict.fromkeys(MODERN_ERRORS, 400),
+}
+"""The HTTP status of an error in the modern era; 200 for all others, which are the answerer's own."""
+
+
+class HttpApp:
+    """An ASGI app. `hosts` and `origins` are those that may be meant and may ask, besides this machine's own."""
+
+    def __init__(
+        self,
+        answerer: Answerer,
+        *,
+        path: str = "/mcp",
+        guard: Guard,
+        max_body: int = MAX_BODY,
+        parked_ttl: float = TTL,
+        session_ttl: float = IDLE_TTL,
+        max_sessions: int = MAX_SESSIONS,
+    ) -> None:
+        self._answerer = answerer
+        self._path = "/" + path.strip("/") if path.strip("/") else ""
+        self._guard = guard
+        self._max_body = max_body
+        self._parking = Parking(parked_ttl)
+        self._caretaker = Caretaker()
+        self._handshake = Handshake(answerer, self._caretaker, session_ttl, max_sessions)
+        self._listening: dict[Stream, Message] = {}
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """One connection's scope, as ASGI has it."""
+        if scope["type"] == "http":
+            try:
+                await self._serve(scope, receive, send)
+            except Refused as exc:
+                await exc.reply(send)
+            except Gone:
+                return
+        elif scope["type"] == "lifespan":
+            await self._live(receive, send)
+        else:
+            await send({"type": "websocket.close", "code": 1000})
+
+    async def _live(self, receive: Receive, send: Send) -> None:
+        while True:
+            event = await receive()
+            if event["type"] == "lifespan.shutdown":
+                await self.close()
+            await send({"type": event["type"] + ".complete"})
+            if event["type"] == "lifespan.shutdown":
+                return
+
+    async def close(self) -> None:
+        """End everything that runs, waits or listens."""
+        for stream, farewell in list(self._listening.items()):
+            stream.finish(farewell)
+        self._parking.close()
+        await self._handshake.close()
+        await self._caretaker.close()
+
+    # ---- routing -------------------------------------------------------------------------------------------------
+
+    async def _serve(self, scope: Scope, receive: Receive, send: Send) -> None:
+        path, root = scope["path"], scope.get("root_path", "")
+        if root and path.startswith(root):
+            path = path[len(root) :]
+        headers: Headers = dict(scope["headers"])
+        principal = await self._guard.admit(headers)
+        if path != self._path and path.rstrip("/") != self._path:
+            raise Refused(404, f"nothing is here; the endpoint is {scope.get('root_path', '')}{self._path or '/'}")
+        verb = scope["method"]
+        if verb == "POST":
+            _check_duplicates(scope["headers"], headers)
+            await self._post(headers, principal, receive, send)
+        elif verb == "GET" and _of_handshake(headers):
+            await self._handshake.get(headers, principal, receive, send)
+        elif verb == "DELETE" and _of_handshake(headers):
+            await self._handshake.delete(headers, principal, send)
+        else:
+            raise Refused(405, f"{one_line(verb)} is not served here", headers=((b"allow", b"POST, GET, DELETE"),))
+
+    async def _post(self, headers: Headers, principal: Any, receive: Receive, send: Send) -> None:
+        kind = headers.get(b"content-type", b"")
+        if kind != b"application/json" and kind.partition(b";")[0].strip().lower() != b"application/json":
+            raise Refused(415, "the body must be application/json")
+        if b"content-encoding" in headers:
+            raise Refused(415, "compressed bodies are not taken")
+        body = await read_body(receive, headers, self._max_body)
+        try:
+            message = jsonrpc.decode(body)
+        except ProtocolError as exc:
+            raise Refused(400, f"Parse error: {exc.message}", code=PARSE_ERROR) from None
+        version = headers.get(VERSION)
+        if type(message) is list:
+            await self._handshake.batch(message, headers, principal, send)
+            return
+        id, method, params = parts(message)
+        if (version is not None and version not in HANDSHAKE) or frames.is_modern(params):
+            if method is None:
+                raise Refused(400, "a response was sent, and nobody asks in this era", id=id)
+            if id is None:
+                await reply(send, 202)
+            else:
+                await self._modern(id, method, params, headers, principal, receive, send)
+        elif method is None:
+            await self._handshake.answer(message, headers, principal, send)
+        elif id is None:
+            await self._handshake.notification(method, params, headers, principal, send)
+        else:
+            await self._handshake.request(id, method, params, headers, principal, receive, send)
+
+    # ---- the modern era --------------------------------------------------------------------------------------------
+
+    async def _modern(
+        self,
+        id: RequestId,
+        method: str,
+        params: Wire,
+        headers: Headers,
+        principal: Any,
+        receive: Receive,
+        send: Send,
+    ) -> None:
+        out = Reply(send)
+        out.begin()
+        status = 200
+        self._caretaker.enter(out, receive, out.stop)
+        try:
+            self._compare(method, params, headers)
+            peer = frames.peer_of_request(params, principal)
+            description = self._answerer.describe(peer)
+            if method == "subscriptions/listen":
+                self._caretaker.leave(out)
+                await self._listen(id, params, peer, description, receive, send)
+                return
+            result = await self._result(id, method, params, peer, headers, out, description)
+            answer = jsonrpc.result(id, frames.modern_result(method, result, description["serverInfo"]))
+        except RemoteError as exc:
+            answer, status = _failed(id, frames.modern_error(exc))
+        except asyncio.CancelledError:
+            if not out.stopped_alone():
+                raise
+            return  # nobody is there to be told
+        except Exception as exc:  # noqa: BLE001  # told as our own fault, and logged
+            answer, status = _failed(id, frames.internal_error(exc, method))
+        finally:
+            self._caretaker.leave(out)
+        try:
+            await out.finish(answer, status)
+        except UsageError as exc:  # what a tool gave cannot be written as JSON
+            answer, status = _failed(id, frames.internal_error(exc, method))
+            await out.finish(answer, status)
+
+    async def _result(
+        self, id: RequestId, method: str, params: Wire, peer: Peer, headers: Headers, out: Reply, description: Wire
+    ) -> Wire:
+        if method == "server/discover":
+            return frames.discover_result(description)
+        if method in frames.GONE:
+            raise RemoteError(METHOD_NOT_FOUND, f"{method} is not part of this era")
+        meta = params["_meta"]
+        if not self._answerer.may_ask(method, params):
+            return await self._answerer.answer(method, params, Exchange(peer, NO_BACK, id, meta, NO_HEADERS))
+        texts = text_headers(headers)
+        if method not in MAY_ASK_FOR_INPUT:
+            return await self._answerer.answer(method, params, Exchange(peer, NO_BACK, id, meta, texts))
+        call, new = self._parking.call(method, params, peer.principal)
+        if new:
+            call.start(self._answerer.answer(method, params, Exchange(peer, call, id, meta, texts)))
+        return await call.outcome(out.tell if takes_events(headers) else None)
+
+    def _compare(self, method: str, params: Wire, headers: Headers) -> None:
+        """What stands in the headers is what stands in the body, or the one who reads them was deceived."""
+        meta = params.get("_meta")
+        if not isinstance(meta, dict) or not isinstance(meta.get(CLIENT_CAPABILITIES), dict):
+            return  # refused by what is missing there
+        version = meta.get(PROTOCOL_VERSION)
+        if not isinstance(version, str):
+            return
+        _same(VERSION, headers, version)
+        _same(METHOD, headers, method)
+        key = NAMED_BY.get(method)
+        if key is None:
+            return
+        name = params.get(key)
+        if not isinstance(name, str):
+            raise RemoteError(INVALID_PARAMS, f"{key}: must be a string")
+        if headers.get(NAME) != name.encode():
+            said = plain_value(headers[NAME].decode("latin-1")) if NAME in headers else None
+            if said != name:
+                raise RemoteError(HEADER_MISMATCH, "Mcp-Name: missing, or differs from the body")
+        if method == "tools/call" and (declared := self._answerer.mirrored(name)):
+            arguments = params.get("arguments")
+            wrong = contradiction(declared, arguments if isinstance(arguments, dict) else {}, text_headers(headers))
+            if wrong is not None:
+                raise RemoteError(HEADER_MISMATCH, wrong)
+
+    async def _listen(
+        self, id: RequestId, params: Wire, peer: Peer, description: Wire, receive: Receive, send: Send
+    ) -> None:
+        wanted = params.get("notifications")
+        if not isinstance(wanted, dict):
+            raise RemoteError(INVALID_PARAMS, "notifications: must be an object")
+        stamp, stream, held = {SUBSCRIPTION_ID: id}, Stream(), []
+
+        def deliver(method: str, told: Wire) -> None:
+            message = jsonrpc.notification(method, with_meta(told, stamp))
+            if stream.opened:
+                stream.push(message)
+            else:
+                held.append(message)
+
+        watch = await self._answerer.watch(wanted, peer, deliver)
+        gone = asyncio.get_running_loop().create_task(until_gone(receive))
+        gone.add_done_callback(lambda _: stream.let_go())
+        ended = frames.modern_result("subscriptions/listen", {"_meta": stamp}, description["serverInfo"])
+        self._listening[stream] = jsonrpc.result(id, ended)
+        try:
+            acknowledged = {"_meta": stamp, "notifications": watch.accepted}
+            stream.push(jsonrpc.notification("notifications/subscriptions/acknowledged", acknowledged))
+            for message in held:
+                stream.push(message)
+            await stream.pump(send)
+        finally:
+            del self._listening[stream]
+            gone.cancel()
+            await watch.close()
+
+
+NO_HEADERS: Final[dict[str, str]] = {}
+
+
+def _failed(id: RequestId, exc: RemoteError) -> tuple[Message, int]:
+    return jsonrpc.error(id, exc.code, exc.message, exc.data), STATUSES.get(exc.code, 200)
+
+
+def _same(name: bytes, headers: Headers, value: str) -> None:
+    said = headers.get(name)
+    if said != value.encode() and (said is None or said.strip() != value.encode()):
+        raise RemoteError(HEADER_MISMATCH, f"{name.decode()}: {'missing' if said is None else 'differs from the body'}")
+
+
+def _check_duplicates(every: list[tuple[bytes, bytes]], headers: Headers) -> None:
+    if len(every) == len(headers):
+        return
+    seen: set[bytes] = set()
+    for name, _ in every:
+        if name in seen and (name.startswith(b"mcp-") or name in (b"host", b"origin", b"authorization")):
+            raise Refused(400, f"{name.decode('latin-1')}: came more than once", code=HEADER_MISMATCH)
+        seen.add(name)
+
+
+def _of_handshake(headers: Headers) -> bool:
+    version = headers.get(VERSION)
+    return version is None or version in HANDSHAKE

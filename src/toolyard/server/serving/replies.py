@@ -1,0 +1,150 @@
+"""The response to one request over HTTP while it is answered, and who looks after the slow ones."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Callable
+from typing import Any, Final
+
+from ...protocol import jsonrpc
+from ...protocol.jsonrpc import Message
+from ...types import Wire
+from .asgi import Receive, Send, reply, until_gone
+from .eventstreams import HEAD, KEEP_ALIVE, Stream
+
+TICK: Final = 0.25
+"""Seconds after which a request counts as slow: then it is seen whether its client has gone."""
+
+
+class Reply:
+    """JSON when the answer is all there is to say; an event stream as soon as something comes before it."""
+
+    __slots__ = ("_cancelling", "_make_stream", "_out", "_pumping", "_send", "_stopped", "_task", "since", "stream")
+
+    def __init__(self, send: Send, make_stream: Callable[[], Stream] = Stream) -> None:
+        self.stream: Stream | None = None
+        self.since = 0.0
+        self._send = send
+        self._make_stream = make_stream
+        self._pumping: asyncio.Task[None] | None = None
+        self._stopped = False
+        self._out: asyncio.Future[None] | None = None
+
+    # ---- what is said --------------------------------------------------------------------------------------------
+
+    def open(self) -> Stream:
+        """From now on it is an event stream."""
+        if self.stream is None:
+            self.stream = self._make_stream()
+            self.stream.open()
+            self._pumping = asyncio.get_running_loop().create_task(self.stream.pump(self._send))
+            self._pumping.add_done_callback(self._is_out)
+        return self.stream
+
+    async def tell(self, method: str, params: Wire) -> None:
+        """A notification on the way to the answer."""
+        stream = self.open()
+        stream.push(jsonrpc.notification(method, params))
+        await stream.room()
+
+    async def pause(self) -> None:
+        """End the response, not the stream."""
+        stream = self.open()
+        if self._pumping is not None and not self._pumping.done():
+            stream.pause()
+            await asyncio.shield(self._pumping)
+
+    async def finish(self, answer: Message | None, status: int = 200) -> None:
+        """The answer, or the end without one: its request was cancelled."""
+        if self._pumping is not None and self.stream is not None:
+            self.stream.finish(answer)
+            await asyncio.shield(self._pumping)
+        elif answer is None:
+            await self._send({"type": "http.response.start", "status": 200, "headers": [*HEAD]})
+            await self._send({"type": "http.response.body", "body": b""})
+        else:
+            await reply(self._send, status, jsonrpc.encode(answer))
+
+    async def until_out(self, work: asyncio.Task[None]) -> None:
+        """Wait until the response is out. The work may go on without it."""
+        self._out = asyncio.get_running_loop().create_future()
+        work.add_done_callback(self._is_out)
+        await self._out
+
+    def _is_out(self, _: object) -> None:
+        if self._out is not None and not self._out.done():
+            self._out.set_result(None)
+
+    # ---- who works at it -----------------------------------------------------------------------------------------
+
+    def begin(self) -> None:
+        """The current task answers it."""
+        task = asyncio.current_task()
+        assert task is not None
+        self._task = task
+        self._cancelling = task.cancelling()
+
+    def stop(self) -> None:
+        """Nobody wants the answer any more."""
+        if not self._stopped:
+            self._stopped = True
+            self._task.cancel()
+
+    def stopped_alone(self) -> bool:
+        """Whether a cancellation is our own and nobody else's; then it ends here."""
+        return self._stopped and self._task.uncancel() <= self._cancelling
+
+
+class Caretaker:
+    """Looks at the slow requests: a client that has gone is noticed, a silent stream is kept alive.
+
+    One timer for all, so that a quick request costs no more than its place in a table.
+    """
+
+    def __init__(self) -> None:
+        self._slow: dict[Reply, tuple[Receive, Callable[[], None]]] = {}
+        self._watchers: dict[Reply, asyncio.Task[None]] = {}
+        self._timer: asyncio.TimerHandle | None = None
+
+    def enter(self, one: Reply, receive: Receive, on_gone: Callable[[], None]) -> None:
+        """It is being answered; `on_gone` is called when its client has left."""
+        self._slow[one] = (receive, on_gone)
+        if self._timer is None:
+            self._timer = asyncio.get_running_loop().call_later(TICK, self._look)
+
+    def leave(self, one: Reply) -> None:
+        """It has been answered."""
+        self._slow.pop(one, None)
+        watcher = self._watchers.pop(one, None)
+        if watcher is not None:
+            watcher.cancel()
+
+    def _look(self) -> None:
+        self._timer = None
+        loop = asyncio.get_running_loop()
+        now = loop.time()
+        for one, (receive, on_gone) in self._slow.items():
+            if not one.since:
+                one.since = now
+            elif one not in self._watchers:
+                self._watchers[one] = loop.create_task(_watch(receive, on_gone))
+            elif one.stream is None and now - one.since > KEEP_ALIVE:
+                one.open()
+        if self._slow:
+            self._timer = loop.call_later(TICK, self._look)
+
+    async def close(self) -> None:
+        """Look no more."""
+        if self._timer is not None:
+            self._timer.cancel()
+        watchers = list(self._watchers.values())
+        for task in watchers:
+            task.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await asyncio.gather(*watchers, return_exceptions=True)
+
+
+async def _watch(receive: Receive, on_gone: Callable[[], Any]) -> None:
+    await until_gone(receive)
+    on_gone()

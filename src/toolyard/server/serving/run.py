@@ -1,0 +1,156 @@
+"""Serving a tool server: over this process's own stdin and stdout, or as a web server."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import ipaddress
+import signal
+import socket
+import sys
+import threading
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any, Final
+
+from ...errors import ConfigError
+from .guard import ANY, Auth, Guard
+from .http import HttpApp
+from .sse import SseApp
+from .stdio import serve_stdio
+
+if TYPE_CHECKING:
+    from uvicorn import Server
+
+    from ..server import ToolServer
+
+App = HttpApp | SseApp
+DRAINING: Final = 5
+"""Seconds that requests have to end when the server is stopped."""
+
+
+def run(server: ToolServer, transport: str = "stdio", **options: Any) -> None:
+    """Serve until it is stopped by a signal, or by the end of stdin."""
+    with contextlib.suppress(KeyboardInterrupt):
+        asyncio.run(serve(server, transport, **options))
+
+
+async def serve(
+    server: ToolServer,
+    transport: str = "stdio",
+    *,
+    host: str = "127.0.0.1",
+    port: int = 8000,
+    path: str = "/mcp",
+    auth: Auth | None = None,
+    allow_remote: bool = False,
+    allowed_hosts: tuple[str, ...] | list[str] = (),
+    **options: Any,
+) -> None:
+    """`run` on a running loop."""
+    if transport == "stdio":
+        await serve_stdio(server.router)
+        return
+    if transport not in ("http", "sse"):
+        raise ConfigError(f"transport: there is no {transport!r}", key="transport", expected="'stdio', 'http' or 'sse'")
+    local = _is_loopback(host)
+    if not local and auth is None and not allow_remote:
+        raise ConfigError(
+            f"host: {host} can be reached from other machines; give auth=..., or allow_remote=True if all may call",
+            key="host",
+            expected="a loopback address, or auth, or allow_remote=True",
+        )
+    hosts = allowed_hosts or ((host,) if local else (ANY,))
+    app = make_app(server, path=path, auth=auth, allowed_hosts=hosts, transport=transport, **options)
+    await _serve_app(app, _bound(host, port), f"{server.name} {server.version}", path)
+
+
+def make_app(
+    server: ToolServer,
+    *,
+    path: str = "/mcp",
+    auth: Auth | None = None,
+    allowed_hosts: tuple[str, ...] | list[str] = (),
+    allowed_origins: tuple[str, ...] | list[str] = (),
+    transport: str = "http",
+    **options: Any,
+) -> App:
+    """An ASGI app. `allowed_hosts` are the names under which it may be called besides this machine's own."""
+    guard = Guard(hosts=allowed_hosts, origins=allowed_origins, auth=auth)
+    if transport == "sse":
+        return SseApp(server.router, path=path, guard=guard, **options)
+    return HttpApp(server.router, path=path, guard=guard, **options)
+
+
+def _is_loopback(host: str) -> bool:
+    if host == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+def _bound(host: str, port: int) -> socket.socket:
+    try:
+        family = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0][0]
+        bound = socket.socket(family, socket.SOCK_STREAM)
+        bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        bound.bind((host, port))
+    except OSError as exc:
+        raise ConfigError(
+            f"port: {host}:{port} cannot be listened on: {exc.strerror or exc}", key="port", expected="a free port"
+        ) from exc
+    return bound
+
+
+async def _serve_app(app: App, bound: socket.socket, who: str, path: str) -> None:
+    try:
+        import uvicorn  # noqa: PLC0415  # an extra, and slow to load
+    except ImportError as exc:
+        bound.close()
+        raise ConfigError(
+            "serving over HTTP needs a web server: pip install 'toolyard[serve]'", key="transport", expected="uvicorn"
+        ) from exc
+
+    class Serving(uvicorn.Server):
+        """Ends what runs and listens before it waits for the connections, and is ended by a signal without an error."""
+
+        @contextlib.contextmanager
+        def capture_signals(self) -> Iterator[None]:
+            with _signals(self):
+                yield
+
+        async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+            await app.close()
+            await super().shutdown(sockets)
+
+    config = uvicorn.Config(
+        app,
+        log_level="warning",
+        access_log=False,
+        lifespan="off",
+        ws="none",
+        server_header=False,
+        date_header=False,
+        timeout_graceful_shutdown=DRAINING,
+    )
+    host, port = bound.getsockname()[:2]
+    shown = f"[{host}]" if ":" in host else host
+    sys.stderr.write(f"{who} serves MCP at http://{shown}:{port}{path}\n")
+    sys.stderr.flush()
+    await Serving(config).serve(sockets=[bound])
+
+
+@contextlib.contextmanager
+def _signals(server: Server) -> Iterator[None]:
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        loop.add_signal_handler(number, server.handle_exit, number, None)
+    try:
+        yield
+    finally:
+        for number in (signal.SIGINT, signal.SIGTERM):
+            loop.remove_signal_handler(number)

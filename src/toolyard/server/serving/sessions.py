@@ -1,0 +1,155 @@
+"""Sessions of the handshake era over HTTP: who opened one, what it listens to, what waits for it."""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+from collections import OrderedDict, deque
+from collections.abc import Coroutine
+from typing import Any, Final
+
+from ...protocol import jsonrpc
+from ...protocol.jsonrpc import Message, RequestId
+from ...types import Wire
+from ..exchange import Answerer, Peer
+from ..parking import TTL
+from .asgi import Refused
+from .eventstreams import Stream
+from .questions import Questions
+from .replies import Reply
+from .watching import Subscriptions
+
+IDLE_TTL: Final = 30 * 60.0
+"""Seconds after which a session that nobody uses is ended."""
+MAX_SESSIONS: Final = 10_000
+KEPT_STREAMS: Final = 16
+"""Streams with an answer that are kept for a client that lost its connection."""
+STANDALONE: Final = 0
+
+
+class Session:
+    """One client of the handshake era."""
+
+    def __init__(self, id: str, peer: Peer, answerer: Answerer) -> None:
+        self.id = id
+        self.peer = peer
+        self.used = 0.0
+        self.running: dict[RequestId, Reply] = {}
+        self.streams: dict[int, Stream] = {STANDALONE: Stream(STANDALONE)}
+        self.subscriptions = Subscriptions(answerer, self._deliver)
+        self.questions = Questions(self._say, TTL)
+        self._finished: deque[int] = deque()
+        self._last_stream = STANDALONE
+        self._work: set[asyncio.Task[None]] = set()
+
+    @property
+    def busy(self) -> bool:
+        """Whether somebody is connected or something runs."""
+        return bool(self.running) or self.streams[STANDALONE].has_reader
+
+    # ---- streams -----------------------------------------------------------------------------------------------
+
+    def new_stream(self) -> Stream:
+        """A stream for one request."""
+        self._last_stream += 1
+        stream = self.streams[self._last_stream] = Stream(self._last_stream)
+        return stream
+
+    def retire(self, stream: Stream) -> None:
+        """Its answer is there; keep it for a while if it has been a stream."""
+        assert stream.number is not None
+        if not stream.opened:
+            self.streams.pop(stream.number, None)
+            return
+        self._finished.append(stream.number)
+        if len(self._finished) > KEPT_STREAMS:
+            self.streams.pop(self._finished.popleft(), None)
+
+    def _deliver(self, method: str, params: Wire) -> None:
+        self._say(jsonrpc.notification(method, params))
+
+    def _say(self, message: Message | list[Message]) -> None:
+        self.streams[STANDALONE].push(message)
+
+    # ---- work --------------------------------------------------------------------------------------------------
+
+    def spawn(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+        """Work that goes on when the connection that began it has gone."""
+        task = asyncio.get_running_loop().create_task(work)
+        self._work.add(task)
+        task.add_done_callback(self._work.discard)
+        return task
+
+    async def close(self) -> None:
+        """End what runs for it and what it hears."""
+        for running in list(self.running.values()):
+            running.stop()
+        self.questions.close()
+        for task in self._work:
+            task.cancel()
+        for stream in self.streams.values():
+            stream.finish()
+        await self.subscriptions.close()
+
+
+class Sessions:
+    """All sessions of an endpoint, the one that was used longest ago first."""
+
+    def __init__(self, idle_ttl: float = IDLE_TTL, limit: int = MAX_SESSIONS) -> None:
+        self._all: OrderedDict[str, Session] = OrderedDict()
+        self._idle_ttl = idle_ttl
+        self._limit = limit
+
+    def __len__(self) -> int:
+        return len(self._all)
+
+    def open(self, peer: Peer, answerer: Answerer) -> tuple[Session, list[Session]]:
+        """A new session, and the idle ones that had to make room for it."""
+        evicted = self.expired()
+        if len(self._all) >= self._limit:
+            idle = next((each for each in self._all.values() if not each.busy), None)
+            if idle is None:
+                raise Refused(503, "too many sessions are open", headers=((b"retry-after", b"30"),))
+            evicted.append(self._all.pop(idle.id))
+        session = Session(secrets.token_urlsafe(24), peer, answerer)
+        peer.session = session.id
+        self._all[session.id] = session
+        self.touch(session)
+        return session, evicted
+
+    def find(self, id: str, principal: Any) -> Session:
+        """The session of that id. One that somebody else opened does not exist."""
+        session = self._all.get(id)
+        if session is None or session.peer.principal != principal:
+            raise Refused(404, "there is no such session (any more); begin a new one with initialize")
+        self.touch(session)
+        return session
+
+    def touch(self, session: Session) -> None:
+        """It is in use."""
+        session.used = asyncio.get_running_loop().time()
+        if session.id in self._all:
+            self._all.move_to_end(session.id)
+
+    def expired(self) -> list[Session]:
+        """Take out the ones that nobody has used for too long."""
+        until = asyncio.get_running_loop().time() - self._idle_ttl
+        gone: list[Session] = []
+        for session in list(self._all.values()):
+            if session.used > until:
+                break
+            if session.busy:
+                self.touch(session)
+            else:
+                gone.append(self._all.pop(session.id))
+        return gone
+
+    def drop(self, session: Session) -> None:
+        """It has ended."""
+        self._all.pop(session.id, None)
+
+    def clear(self) -> list[Session]:
+        """Take out all."""
+        every = list(self._all.values())
+        self._all.clear()
+        return every

@@ -1,0 +1,363 @@
+"""One client over a duplex stream of whole messages, in either era.
+
+A stream speaks one era, that of its first request: `initialize` makes it a session of the handshake era, a request that
+says its own version makes it modern. `server/discover` and `ping` leave that open, for they are how a client finds out.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import reprlib
+from collections import deque
+from collections.abc import Mapping
+from functools import partial
+from typing import Any, Final
+
+from ...errors import ProtocolError, RemoteError, UsageError
+from ...protocol import jsonrpc
+from ...protocol.eras import HANDSHAKE_VERSIONS, MAY_ASK_FOR_INPUT
+from ...protocol.jsonrpc import (
+    INTERNAL_ERROR,
+    INVALID_PARAMS,
+    INVALID_REQUEST,
+    METHOD_NOT_FOUND,
+    PARSE_ERROR,
+    RequestId,
+)
+from ...protocol.limits import MAX_INBOUND
+from ...types import Wire
+from .. import frames
+from ..context import LOG_LEVELS
+from ..exchange import NOTHING, Answerer, Exchange, Peer
+from ..parking import Parking
+from .questions import Questions
+from .requests import Batch, Request, Send, is_message, spot_request
+from .watching import News, Subscriptions, listen
+
+log = logging.getLogger("toolyard.server")
+
+WAITING: Final = 4 * MAX_INBOUND
+"""Requests that may wait for one of those at work to end."""
+CLOSING: Final = 2.0
+"""Seconds that cancelled requests have to end."""
+BATCHES: Final = "2025-03-26"
+"""The one revision that has batches."""
+FIRST_LEVEL: Final = "info"
+"""The level of logs in the handshake era for as long as the client has set none."""
+GONE: Final = frozenset({"initialize", "ping", "logging/setLevel", "resources/subscribe", "resources/unsubscribe"})
+"""What the modern era has no more."""
+NEW: Final = frozenset({"server/discover", "subscriptions/listen"})
+"""What the handshake era has not yet."""
+
+
+class StreamSession:
+    """All that one client says and hears. `feed` and `garbage` neither raise nor wait.
+
+    At most `MAX_INBOUND` requests are at work at a time, the next ones wait, and too many of those are refused. What
+    needs no work (`ping`, answers, cancellations) passes them by.
+    """
+
+    def __init__(
+        self,
+        answerer: Answerer,
+        send: Send,
+        *,
+        principal: Any = None,
+        parking: Parking | None = None,
+        session: str | None = None,
+    ) -> None:
+        self._answerer = answerer
+        self._send = send
+        self._principal = principal
+        self._parking = Parking() if parking is None else parking
+        self._own_parking = parking is None
+        self._session = session
+        self._modern = False
+        self._peer: Peer | None = None  # of the handshake era
+        self._live: dict[RequestId, Request] = {}
+        self._waiting: deque[Request] = deque()
+        self._at_work = 0
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._questions = Questions(send, self._parking.ttl)
+        self._news = News(send)
+        self._beginning: asyncio.Task[None] | None = None
+        self._subscriptions = Subscriptions(answerer, self._news.tell)
+        self._closing = False
+
+    # ---- in --------------------------------------------------------------------------------------------------
+
+    def feed(self, message: Any, headers: Mapping[str, str] = NOTHING) -> None:
+        """Take what the client sent: one message, or the array of them that 2025-03-26 allows."""
+        if self._closing:
+            return
+        if type(message) is not list:
+            self._take(message, None, headers)
+        elif self._peer is None or self._peer.version != BATCHES:
+            self._refuse(None, INVALID_REQUEST, "batches are not part of this revision of the protocol")
+        elif not message:
+            self._refuse(None, INVALID_REQUEST, "an empty batch")
+        else:
+            batch = Batch(self._send)
+            for part in message:
+                self._take(part, batch, headers)
+            batch.add(None)
+
+    def garbage(self, error: ProtocolError, head: bytes = b"") -> None:
+        """Answer what is no message. `head` is how it began: perhaps it says which message it was going to be."""
+        if self._closing:
+            return
+        log.warning("the client sent what is no message (%s): %r", error.message, error.sample)
+        if not self._questions.garbled(head, error):
+            self._refuse(spot_request(head), PARSE_ERROR, error.message)
+
+    def _take(self, message: Any, batch: Batch | None, headers: Mapping[str, str]) -> None:
+        if type(message) is not dict:
+            self._refuse(None, INVALID_REQUEST, "a message must be an object", batch)
+            return
+        id: Any = message.get("id")
+        params: Any = message.get("params", {})
+        if "method" not in message and ("result" in message or "error" in message):
+            self._questions.take(message)
+        elif not is_message(message):
+            known = id if jsonrpc.is_id(id) else None
+            self._refuse(known, INVALID_REQUEST, "neither a request nor a notification of JSON-RPC 2.0", batch)
+        elif "id" not in message:
+            self._take_notification(message["method"], params if type(params) is dict else {})
+        elif not jsonrpc.is_id(id):
+            self._refuse(None, INVALID_REQUEST, "the id must be a string or an integer", batch)
+        elif id in self._live:
+            self._refuse(id, INVALID_REQUEST, f"the id {reprlib.repr(id)} is that of a request at work", batch)
+        elif type(params) is not dict:
+            self._refuse(id, INVALID_PARAMS, "params must be an object", batch)
+        else:
+            self._take_request(
+                Request(
+                    id, message["method"], params, send=self._send, asker=self._questions, batch=batch, headers=headers
+                )
+            )
+
+    def _refuse(self, id: RequestId | None, code: int, text: str, batch: Batch | None = None) -> None:
+        if batch is None:
+            self._send(jsonrpc.error(id, code, text))
+        else:
+            batch.expect()
+            batch.add(jsonrpc.error(id, code, text))
+
+    def _take_notification(self, method: str, params: Wire) -> None:
+        if method == "notifications/cancelled":
+            id: Any = params.get("requestId")
+            request = self._live.pop(id, None) if jsonrpc.is_id(id) else None
+            if request is not None:
+                log.debug("the client cancelled %s: %s", request.method, reprlib.repr(params.get("reason")))
+                self._drop(request)
+        elif method == "notifications/initialized" and self._peer is not None and self._beginning is None:
+            self._beginning = asyncio.get_running_loop().create_task(self._subscriptions.begin(self._peer))
+
+    def _drop(self, request: Request) -> None:
+        """Nobody waits for this request any more: it ends, and nothing more is said about it."""
+        request.over = True
+        if request.task is not None:
+            request.task.cancel()
+        else:
+            self._waiting.remove(request)
+        if request.batch is not None:
+            request.batch.add(None)
+
+    # ---- requests --------------------------------------------------------------------------------------------
+
+    def _take_request(self, request: Request) -> None:
+        if request.batch is not None:
+            request.batch.expect()
+        self._live[request.id] = request
+        try:
+            result = self._at_once(request)
+        except RemoteError as exc:
+            self._reply(request, exc)
+        except Exception as exc:  # noqa: BLE001  # the answerer's own fault must not reach the reader
+            self._reply(request, frames.internal_error(exc, request.method))
+        else:
+            if result is not None:
+                self._reply(request, result)
+            elif request.listens or self._at_work < MAX_INBOUND:
+                self._start(request)
+            elif len(self._waiting) < WAITING:
+                self._waiting.append(request)
+            else:
+                self._reply(request, RemoteError(INTERNAL_ERROR, "too many requests at once"))
+
+    def _at_once(self, request: Request) -> Wire | None:
+        """What needs no work, in the era of the stream; None: it has to be worked for."""
+        method, params = request.method, request.params
+        if self._peer is not None:
+            request.peer = self._peer
+            return self._at_once_handshake(method, params, self._peer)
+        if not self._modern and method == "ping":
+            return {}
+        if not self._modern and method == "initialize" and not frames.is_modern(params):
+            return self._initialize(params)
+        if method in GONE:
+            raise RemoteError(METHOD_NOT_FOUND, f"{method} is not part of the revision that this stream speaks")
+        request.peer = peer = frames.peer_of_request(params, self._principal)
+        if method == "server/discover":
+            description = self._answerer.describe(peer)
+            return frames.modern_result(method, frames.discover_result(description), description["serverInfo"])
+        self._modern = True
+        if request.listens and sum(each.listens for each in self._live.values()) > MAX_INBOUND:
+            raise RemoteError(INTERNAL_ERROR, "too many subscriptions at once")
+        return None
+
+    def _at_once_handshake(self, method: str, params: Wire, peer: Peer) -> Wire | None:
+        if method == "ping":
+            return {}
+        if method == "initialize":
+            raise RemoteError(INVALID_REQUEST, "this session is initialized already")
+        if method in NEW:
+            raise RemoteError(METHOD_NOT_FOUND, f"{method} is not part of {peer.version}")
+        if method == "logging/setLevel":
+            if "logging" not in self._answerer.describe(peer).get("capabilities", {}):
+                raise RemoteError(METHOD_NOT_FOUND, f"Method not found: {method}")
+            if params.get("level") not in LOG_LEVELS:
+                raise RemoteError(INVALID_PARAMS, f"level: must be one of {', '.join(LOG_LEVELS)}")
+            peer.log_level = params["level"]
+            return {}
+        return None
+
+    def _initialize(self, params: Wire) -> Wire:
+        info, capabilities = params.get("clientInfo"), params.get("capabilities")
+        peer = Peer(
+            HANDSHAKE_VERSIONS[0],
+            modern=False,
+            info=info if isinstance(info, dict) else {},
+            capabilities=capabilities if isinstance(capabilities, dict) else {},
+            principal=self._principal,
+            log_level=FIRST_LEVEL,
+            session=self._session,
+        )
+        peer.version, result = frames.initialize_result(self._answerer.describe(peer), params.get("protocolVersion"))
+        self._peer = peer
+        return result
+
+    def _start(self, request: Request) -> None:
+        self._at_work += not request.listens
+        request.task = asyncio.get_running_loop().create_task(self._work(request))
+        self._tasks.add(request.task)
+        request.task.add_done_callback(partial(self._ended, request))
+
+    def _ended(self, request: Request, task: asyncio.Task[None]) -> None:
+        self._tasks.discard(task)
+        self._at_work -= not request.listens
+        if self._waiting and self._at_work < MAX_INBOUND:
+            self._start(self._waiting.popleft())
+
+    async def _work(self, request: Request) -> None:
+        outcome: Wire | RemoteError
+        try:
+            outcome = await (self._answer_modern(request) if request.peer.modern else self._answer_handshake(request))
+        except RemoteError as exc:
+            outcome = exc
+        except asyncio.CancelledError as exc:
+            task = asyncio.current_task()
+            if task is None or task.cancelling():
+                raise
+            # Something inside of the answerer was cancelled, and not we: the client still waits.
+            outcome = frames.internal_error(RuntimeError(repr(exc)), request.method)
+        except Exception as exc:  # noqa: BLE001  # whatever it is, the client gets an answer
+            outcome = frames.internal_error(exc, request.method)
+        room = None if request.over else self._reply(request, outcome)
+        if room is not None and not self._closing:
+            await asyncio.shield(room)  # a client that does not read gets no more done
+
+    def _reply(self, request: Request, outcome: Wire | RemoteError) -> asyncio.Future[None] | None:
+        """The one answer of a request."""
+        request.over = True
+        self._live.pop(request.id, None)
+        framed: Wire | RemoteError = outcome
+        if isinstance(outcome, RemoteError):
+            modern = self._peer is None
+            framed = frames.modern_error(outcome) if modern else frames.handshake_error(outcome, request.method)
+        if isinstance(framed, RemoteError):
+            reply = jsonrpc.error(request.id, framed.code, framed.message, framed.data)
+        else:
+            reply = jsonrpc.result(request.id, framed)
+        send = self._send if request.batch is None else request.batch.add
+        try:
+            if request.batch is not None:
+                jsonrpc.encode(reply)
+            return send(reply)
+        except UsageError as exc:
+            unsayable = frames.internal_error(exc, request.method)
+            return send(jsonrpc.error(request.id, unsayable.code, unsayable.message))
+
+    # ---- handshake era ---------------------------------------------------------------------------------------
+
+    async def _answer_handshake(self, request: Request) -> Wire:
+        if request.method == "resources/subscribe":
+            return await self._subscriptions.subscribe(request.params, request.peer)
+        if request.method == "resources/unsubscribe":
+            return await self._subscriptions.unsubscribe(request.params)
+        answer = await self._answerer.answer(request.method, request.params, request.exchange())
+        return frames.handshake_result(answer)
+
+    # ---- modern era ------------------------------------------------------------------------------------------
+
+    async def _answer_modern(self, request: Request) -> Wire:
+        method, params, peer = request.method, request.params, request.peer
+        if request.listens:
+            result = await listen(self._answerer, request, self._news)
+        elif method not in MAY_ASK_FOR_INPUT or not (
+            "requestState" in params or self._answerer.may_ask(method, params)
+        ):
+            result = await self._answerer.answer(method, params, request.exchange())
+        else:
+            call, new = self._parking.call(method, params, peer.principal)
+            if new:
+                exchange = Exchange(peer, call, request.id, params["_meta"], request.headers)
+                call.start(self._answerer.answer(method, params, exchange))
+            result = await call.outcome(request.notify)
+        return frames.modern_result(method, result, self._answerer.describe(peer)["serverInfo"])
+
+    # ---- the end ---------------------------------------------------------------------------------------------
+
+    async def close(self, grace: float = 0.0) -> None:
+        """Take no more, give what is at work `grace` seconds, tell listeners that it is over, and end the rest.
+
+        May be called again, to end it sooner.
+        """
+        self._closing = True
+        self._questions.close()
+        try:
+            await self._finish(grace)
+        finally:
+            self._let_go()
+        if self._tasks:
+            _, stuck = await asyncio.wait(self._tasks, timeout=CLOSING)
+            if stuck:
+                log.warning("%d requests did not end when they were cancelled", len(stuck))
+        if self._beginning is not None:
+            await asyncio.wait([self._beginning], timeout=CLOSING)
+        await self._subscriptions.close()
+
+    def _let_go(self) -> None:
+        """End what is left: a listener hears of it, nobody else gets an answer."""
+        self._news.close()
+        self._waiting.clear()
+        for request in self._live.values():
+            if request.stopped is not None and not request.stopped.done():
+                request.stopped.set_result(None)
+            else:
+                request.over = True
+        for task in self._tasks - {request.task for request in self._live.values() if not request.over}:
+            task.cancel()
+        self._live.clear()
+        if self._own_parking:
+            self._parking.close()
+
+    async def _finish(self, grace: float) -> None:
+        loop = asyncio.get_running_loop()
+        end = loop.time() + grace
+        while (left := end - loop.time()) > 0:
+            work = [each.task for each in self._live.values() if each.task is not None and not each.listens]
+            if not work:
+                return
+            await asyncio.wait(work, timeout=left)

@@ -1,0 +1,154 @@
+"""Changes on their way to one client: what a session of the handshake era hears of, and what a listener asked for."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import Any, Final
+
+from ...errors import RemoteError
+from ...protocol import jsonrpc
+from ...protocol.jsonrpc import INVALID_PARAMS, METHOD_NOT_FOUND, Message
+from ...protocol.limits import MAX_ITEMS
+from ...protocol.metadata import SUBSCRIPTION_ID, with_meta
+from ...types import Wire
+from .. import frames
+from ..exchange import Answerer, Deliver, Peer, Watch
+from .requests import Request, Send
+
+log = logging.getLogger("toolyard.server")
+
+LISTS: Final = {"toolsListChanged": True, "promptsListChanged": True, "resourcesListChanged": True}
+"""The changes that a session of the handshake era hears of without asking."""
+
+
+class News:
+    """What is told in no request's name. While the client does not read, a change waits once, however often it
+    happens."""
+
+    def __init__(self, send: Send) -> None:
+        self._send = send
+        self._waiting: dict[Any, Message] = {}
+        self._room: asyncio.Future[None] | None = None
+        self._closed = False
+
+    def tell(self, method: str, params: Wire, subscription: Any = None) -> None:
+        """Tell a change, now or as soon as there is room."""
+        if self._closed:
+            return
+        if subscription is not None:
+            params = with_meta(params, {SUBSCRIPTION_ID: subscription})
+        key = (type(subscription), subscription, method, params.get("uri"))
+        self._waiting[key] = jsonrpc.notification(method, params)
+        if self._room is None:
+            self._tell_all()
+
+    def _tell_all(self, _: object = None) -> None:
+        self._room = None
+        while self._waiting and self._room is None:
+            self._room = self._send(self._waiting.pop(next(iter(self._waiting))))
+        if self._room is not None:
+            self._room.add_done_callback(self._tell_all)
+
+    def forget(self, subscription: Any) -> None:
+        """What waits for this listener is for nobody any more."""
+        mine = (type(subscription), subscription)
+        self._waiting = {key: message for key, message in self._waiting.items() if key[:2] != mine}
+
+    def close(self) -> None:
+        """Tell nothing any more."""
+        self._closed = True
+        self._waiting.clear()
+
+
+class Subscriptions:
+    """What a session of the handshake era hears of: the lists by themselves, resources by their URI."""
+
+    def __init__(self, answerer: Answerer, deliver: Deliver) -> None:
+        self._answerer = answerer
+        self._deliver = deliver
+        self._watches: dict[str | None, Watch] = {}  # under None that of the lists
+        self._turn = asyncio.Lock()  # what was asked for first is done first
+        self._closed = False
+
+    async def begin(self, peer: Peer) -> None:
+        """Hear of changed lists. Where that fails, everything else still works."""
+        async with self._turn:
+            if None not in self._watches and not self._closed:
+                try:
+                    self._watches[None] = await self._answerer.watch(dict(LISTS), peer, self._deliver)
+                except Exception:
+                    log.exception("changed lists cannot be told")
+
+    async def subscribe(self, params: Wire, peer: Peer) -> Wire:
+        """`resources/subscribe`."""
+        uri = _uri(params)
+        offered = self._answerer.describe(peer).get("capabilities", {}).get("resources")
+        if not isinstance(offered, dict) or not offered.get("subscribe"):
+            raise RemoteError(METHOD_NOT_FOUND, "Method not found: resources/subscribe")
+        async with self._turn:
+            if uri in self._watches or self._closed:
+                return {}
+            if len(self._watches) > MAX_ITEMS:
+                raise RemoteError(INVALID_PARAMS, f"uri: more than {MAX_ITEMS} subscriptions in one session")
+            watch = await self._answerer.watch({"resourceSubscriptions": [uri]}, peer, self._deliver)
+            if uri not in watch.accepted.get("resourceSubscriptions", ()):
+                await watch.close()
+                raise RemoteError(frames.OLD_NOT_FOUND, f"Resource not found: {uri}", {"uri": uri})
+            self._watches[uri] = watch
+        return {}
+
+    async def unsubscribe(self, params: Wire) -> Wire:
+        """`resources/unsubscribe`; a URI that nobody subscribed to is no error."""
+        uri = _uri(params)
+        async with self._turn:
+            watch = self._watches.pop(uri, None)
+            if watch is not None:
+                await watch.close()
+        return {}
+
+    async def close(self) -> None:
+        """Hear no more."""
+        self._closed = True
+        async with self._turn:
+            watches, self._watches = list(self._watches.values()), {}
+            for watch in watches:
+                await watch.close()
+
+
+def _uri(params: Wire) -> str:
+    uri = params.get("uri")
+    if not isinstance(uri, str):
+        raise RemoteError(INVALID_PARAMS, "uri: must be a string")
+    return uri
+
+
+async def listen(answerer: Answerer, request: Request, news: News) -> Wire:
+    """`subscriptions/listen`: acknowledged first, then told of changes until it is stopped or cancelled."""
+    wanted = request.params.get("notifications")
+    if not isinstance(wanted, dict):
+        raise RemoteError(INVALID_PARAMS, "notifications: must be an object")
+    request.stopped = asyncio.get_running_loop().create_future()
+    acknowledged = False
+    early: list[tuple[str, Wire]] = []
+
+    def deliver(method: str, params: Wire) -> None:
+        if not acknowledged:
+            early.append((method, params))
+        elif not request.over:
+            news.tell(method, params, request.id)
+
+    mark = {SUBSCRIPTION_ID: request.id}
+    watch = await answerer.watch(wanted, request.peer, deliver)
+    try:
+        await request.notify(
+            "notifications/subscriptions/acknowledged", {"_meta": mark, "notifications": watch.accepted}
+        )
+        acknowledged = True
+        for method, params in early:
+            deliver(method, params)
+        await request.stopped
+    finally:
+        news.forget(request.id)
+        await watch.close()
+    return {"_meta": mark}

@@ -1,0 +1,32 @@
+"""An ASGI app of ours behind a real port, in the test's own loop."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import socket
+from collections.abc import AsyncIterator
+from typing import Any
+
+import uvicorn
+
+
+@contextlib.asynccontextmanager
+async def served(app: Any) -> AsyncIterator[str]:
+    """The address (`http://host:port`) of the app."""
+    bound = socket.create_server(("127.0.0.1", 0))
+    config = uvicorn.Config(app, log_level="warning", lifespan="off", ws="none", timeout_graceful_shutdown=5)
+    server = uvicorn.Server(config)
+    server.capture_signals = contextlib.nullcontext  # type: ignore[method-assign]  # they are the test runner's
+    serving = asyncio.create_task(server.serve(sockets=[bound]))
+    try:
+        async with asyncio.timeout(10):
+            while not server.started:
+                await asyncio.sleep(0.005)
+        yield f"http://127.0.0.1:{bound.getsockname()[1]}"
+    finally:
+        close = getattr(app, "close", None)
+        if close is not None:
+            await close()
+        server.should_exit = True
+        await serving

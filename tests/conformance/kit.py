@@ -1,4 +1,4 @@
-"""The official suite as a function: one scenario played against the client under test."""
+"""The official suite as a function: one scenario, against the client or the server under test."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import re
 import shlex
 import signal
 import subprocess
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -50,25 +51,43 @@ def suite(*arguments: str, within: float = WITHIN) -> subprocess.CompletedProces
     return subprocess.CompletedProcess(process.args, process.returncode, out, err)
 
 
-def listed(*options: str) -> dict[str, set[str]]:
-    """The client scenarios that the suite has, and the marks that it puts on each: revisions, or `extension`."""
-    lines = suite("list", "--client", *options).stdout.splitlines()
+def listed(*options: str, side: str = "client") -> dict[str, set[str]]:
+    """The scenarios that the suite has for a side, and the marks that it puts on each: revisions, or `extension`."""
+    lines = suite("list", f"--{side}", *options).stdout.splitlines()
     entries = (re.fullmatch(r"  - (\S+) \[(.*)\]", line) for line in lines)
     return {entry[1]: set(entry[2].split(",")) for entry in entries if entry}
 
 
 @dataclass(frozen=True)
-class Played:
-    """What both sides say of one scenario: the suite's checks, the client's report."""
+class Judged:
+    """What the suite says of one scenario."""
 
     code: int
     checks: list[dict[str, Any]]
-    report: dict[str, Any]
-    client_stderr: str
     said: str
 
     def named(self, status: str) -> list[str]:
         return [check["name"] for check in self.checks if check["status"] == status]
+
+
+def assert_flawless(judged: Judged, unjudged: AbstractSet[str] = frozenset()) -> None:
+    """By the suite's own judgement, but without its indulgence: what it does not judge passes there too."""
+    assert judged.named("FAILURE") == [], judged.said
+    assert judged.named("WARNING") == [], judged.said
+    assert judged.code == 0, judged.said
+    assert judged.named("SUCCESS"), "the suite judged nothing"
+    assert set(judged.named("SKIPPED")) == unjudged
+
+
+# ---- the client ----------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Played(Judged):
+    """What both sides say of one scenario: the suite's checks, the client's report."""
+
+    report: dict[str, Any]
+    client_stderr: str
 
     def requests(self) -> list[dict[str, Any]]:
         """What the mock server noted of the messages that came; not every scenario notes them."""
@@ -100,9 +119,24 @@ def play(scenario: str, wire: str, folder: Path, *options: str, environment: str
     (checks,) = folder.rglob("checks.json")
     lines = checks.with_name("stdout.txt").read_text().splitlines()
     return Played(
-        ran.returncode,
-        json.loads(checks.read_text()),
-        json.loads(lines[-1]) if lines else {},
-        checks.with_name("stderr.txt").read_text(),
-        ran.stderr,
+        code=ran.returncode,
+        checks=json.loads(checks.read_text()),
+        said=ran.stderr,
+        report=json.loads(lines[-1]) if lines else {},
+        client_stderr=checks.with_name("stderr.txt").read_text(),
     )
+
+
+# ---- the server ----------------------------------------------------------------------------------------------------
+
+
+def judge(url: str, scenario: str, wire: str, folder: Path) -> Judged:
+    """Play a scenario in a revision against the server that listens there."""
+    ran = suite(
+        *("server", "--url", url, "--scenario", scenario, "--spec-version", wire),
+        *("--timeout", str(int(WITHIN * 1000)), "--output-dir", str(folder)),
+        within=WITHIN + 15,
+    )
+    found = list(folder.rglob("checks.json"))
+    assert len(found) == 1, ran.stdout + ran.stderr
+    return Judged(ran.returncode, json.loads(found[0].read_text()), ran.stdout + ran.stderr)

@@ -72,7 +72,7 @@ def run(path: Path, *packages: str) -> int:
 def _execute(block: Block, path: Path, namespace: dict[str, Any], runner: asyncio.Runner) -> None:
     # Blank lines in front, so that a traceback names the line of the Markdown file.
     source = "\n" * (block.line - 1) + block.body
-    code = compile(source, str(path), "exec", flags=ast.PyCF_ALLOW_TOP_LEVEL_AWAIT)
+    code = compile(source, str(path), "exec", flags=ast.PyCF_ALLOW_TOP_LEVEL_AWAIT, dont_inherit=True)
     outcome = eval(code, namespace)
     if inspect.iscoroutine(outcome):
         runner.run(outcome)

@@ -76,10 +76,6 @@ class DirectCall(Pending):
         """The cancellation was for the call, not for its task."""
         self._task.uncancel()
 
-    def belongs_to(self, task: asyncio.Task[Any] | None) -> bool:
-        """Whether it runs in this task."""
-        return self._task is task
-
     # ---- the way back ----------------------------------------------------------------------------------------
 
     async def notify(self, method: str, params: Wire) -> None:
@@ -240,14 +236,12 @@ class DirectChannel:
             yield
 
     async def close(self, *, hurry: bool = False) -> None:  # noqa: ARG002  # there is nobody to wait for
-        """End the calls that wait; but for one that closes the channel itself, which ends by itself."""
+        """End the calls that wait."""
         if self._ended is None:
             self._ended = ConnectionLost("the connection was closed")
         self._calls.stop()
-        here = asyncio.current_task()
         for call in list(self._calls.values()):
-            if not call.belongs_to(here):
-                call.stop(OutcomeUnknown(f"{self._ended}; the call was handed over and may have been executed"))
+            call.stop(OutcomeUnknown(f"{self._ended}; the call was stopped, and may have had its effects"))
         if self._subscriptions is not None:
             await self._subscriptions.close()
 

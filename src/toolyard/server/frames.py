@@ -6,9 +6,10 @@ import logging
 from collections.abc import Mapping
 from typing import Any, Final
 
-from ..errors import RemoteError
+from ..errors import RemoteError, UsageError
+from ..protocol import jsonrpc
 from ..protocol.eras import HANDSHAKE_VERSIONS, MISSING_CAPABILITY, MODERN_VERSIONS, UNSUPPORTED_VERSION
-from ..protocol.jsonrpc import INTERNAL_ERROR, INVALID_PARAMS
+from ..protocol.jsonrpc import INTERNAL_ERROR, INVALID_PARAMS, Message
 from ..protocol.metadata import CLIENT_CAPABILITIES, CLIENT_INFO, LOG_LEVEL, PROTOCOL_VERSION, SERVER_INFO
 from ..types import Wire
 from .exchange import Peer
@@ -144,3 +145,12 @@ def internal_error(exc: Exception, method: str) -> RemoteError:
     """Our own fault: the log has the whole of it, the caller nothing but the fact."""
     log.error("%s failed", method, exc_info=exc)
     return RemoteError(INTERNAL_ERROR, "Internal error")
+
+
+def encoded(answer: Message, method: str) -> bytes:
+    """An answer as JSON; one that JSON cannot say is our own fault."""
+    try:
+        return jsonrpc.encode(answer)
+    except UsageError as exc:
+        fault = internal_error(exc, method)
+        return jsonrpc.encode(jsonrpc.error(answer["id"], fault.code, fault.message))

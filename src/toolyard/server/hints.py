@@ -214,11 +214,17 @@ class Plain(GenerateJsonSchema):
     def generate_inner(self, schema: Any) -> JsonSchemaValue:
         """A class without the title of its own name."""
         made = super().generate_inner(schema)
-        cls = schema.get("cls")
         target = self.get_schema_from_definitions(made["$ref"]) if "$ref" in made else made
-        if cls is not None and target is not None and target.get("title") == cls.__name__:
+        if target is not None and "title" in target and target["title"] == _class_name(schema):
             del target["title"]
         return made
+
+
+def _class_name(schema: Any) -> str | None:
+    if (cls := schema.get("cls")) is not None:
+        return str(cls.__name__)
+    # Older pydantic does not keep every class; the reference is made of its name: `module.Class:id`.
+    return str(schema["ref"]).partition(":")[0].rpartition(".")[2] if "ref" in schema else None
 
 
 def described(annotation: Any, mode: Mode) -> tuple[TypeAdapter[Any], Wire]:

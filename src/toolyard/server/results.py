@@ -24,6 +24,7 @@ from ..types import (
     UnknownBlock,
     Wire,
 )
+from ..types.tools import WRAPPED
 from . import hints
 from .schemas import Checker
 
@@ -38,7 +39,7 @@ _BYTES: Final = (bytes, bytearray, memoryview)
 _PIECES: Final = (*_BLOCKS, ResourceContent, *_BYTES)
 _AS_IT_IS: Final = (*_BLOCKS, ResourceContent, ToolResult)
 # Types that tell of no structure, alone or as alternatives of each other.
-_SHAPELESS: Final = frozenset({str, type(None), Any, object, inspect.Signature.empty})
+_SHAPELESS: Final = frozenset({str, None, type(None), Any, object, inspect.Signature.empty})
 
 
 class BadReturn(Exception):
@@ -114,7 +115,11 @@ def to_wire(value: Any, *, output: Output | None = None, mime_type: str | None =
         data = output.structure(value)
         if type(data) is str:
             data = _writable(data)
-        return {"content": [_text_block(_text(data))], "structuredContent": {"result": data} if output.wraps else data}
+        content = [_text_block(_text(data))]
+        if not output.wraps:
+            return {"content": content, "structuredContent": data}
+        # The schema marks it too, but not every client that calls has listed.
+        return {"content": content, "structuredContent": {"result": data}, "_meta": {WRAPPED: True}}
     if value is None:
         return {"content": []}
     if isinstance(value, _BYTES):
@@ -193,11 +198,11 @@ def _tells(annotation: Any) -> bool:
 
 
 def _is_object(schema: Wire) -> bool:
-    reference = schema.get("$ref")
-    if isinstance(reference, str) and "type" not in schema:
-        # Pydantic's form for a type that holds itself.
-        target: Any = schema.get("$defs", {}).get(reference.removeprefix("#/$defs/"), {})
-        return isinstance(target, dict) and target.get("type") == "object"
+    if "type" not in schema:
+        # Pydantic's form for a type that holds itself, older versions' too.
+        (part, *others) = schema.get("allOf") or [schema]
+        reference: Any = part.get("$ref", "") if not others else ""
+        schema = schema.get("$defs", {}).get(reference.removeprefix("#/$defs/"), {})
     return schema.get("type") == "object"
 
 

@@ -14,7 +14,7 @@ from .changes import ChangeWatch
 from .context import Context
 from .exchange import Deliver, Exchange, Peer
 from .resources import ResourceFunction, TemplateFunction, find_template, not_found
-from .shelf import Shelf, did_you_mean
+from .shelf import Shelf, did_you_mean, shown
 
 if TYPE_CHECKING:
     from .server import ToolServer
@@ -99,7 +99,7 @@ class Router:
             )
         answer = self._answers.get(method)
         if answer is None:
-            raise RemoteError(METHOD_NOT_FOUND, f"Method not found: {method}")
+            raise RemoteError(METHOD_NOT_FOUND, f"Method not found: {shown(method)}")
         return await answer(params, exchange)
 
     # ---- lists -----------------------------------------------------------------------------------------------
@@ -156,7 +156,9 @@ class Router:
         server, name = self._server, params.get("name")
         prompt = server.prompts.get(name)
         if prompt is None:
-            raise RemoteError(INVALID_PARAMS, f"Unknown prompt: {name}{did_you_mean(server.prompts.nearest(name))}")
+            raise RemoteError(
+                INVALID_PARAMS, f"Unknown prompt: {shown(name)}{did_you_mean(server.prompts.nearest(name))}"
+            )
         arguments, mask = _arguments(params.get("arguments")), server.mask_errors
         if not prompt.takes_context:
             return await prompt.get(arguments, None, mask_errors=mask)
@@ -191,7 +193,7 @@ def unknown_tool(tools: Shelf[Any], name: Any) -> RemoteError:
     """No such tool: with the names that look like it."""
     if not isinstance(name, str):
         return RemoteError(INVALID_PARAMS, "name: must be the name of a tool")
-    return RemoteError(INVALID_PARAMS, f"Unknown tool: {name}{did_you_mean(tools.nearest(name))}")
+    return RemoteError(INVALID_PARAMS, f"Unknown tool: {shown(name)}{did_you_mean(tools.nearest(name))}")
 
 
 def _arguments(given: Any) -> Wire:

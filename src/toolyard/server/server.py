@@ -241,11 +241,14 @@ class ToolServer:
         *,
         host: str = "127.0.0.1",
         port: int = 8000,
-        path: str = "/mcp",
+        path: str | None = None,
         allow_remote: bool = False,
         **options: Any,
     ) -> None:
-        """Serve until it is stopped. Beyond loopback only with `auth`, or with `allow_remote=True`."""
+        """Serve until it is stopped, at `/mcp` (or `/sse`) unless told otherwise.
+
+        Beyond loopback only with `auth`, or with `allow_remote=True`.
+        """
         from .serving.run import run  # noqa: PLC0415  # web servers take long to load: only those who serve wait
 
         options.setdefault("auth", self.auth)
@@ -257,7 +260,7 @@ class ToolServer:
         *,
         host: str = "127.0.0.1",
         port: int = 8000,
-        path: str = "/mcp",
+        path: str | None = None,
         allow_remote: bool = False,
         **options: Any,
     ) -> None:

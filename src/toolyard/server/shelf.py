@@ -6,10 +6,11 @@ import base64
 import difflib
 import logging
 from collections.abc import Callable, Iterator
-from typing import Any, Generic, Protocol, TypeVar
+from typing import Any, Final, Generic, Protocol, TypeVar
 
 from ..errors import NotFound, RemoteError, ResourceNotFound, ToolNotFound
 from ..protocol.jsonrpc import INVALID_PARAMS
+from ..protocol.text import one_line
 from ..types import Wire
 
 log = logging.getLogger("toolyard.server")
@@ -27,6 +28,10 @@ class Listed(Protocol):
 T = TypeVar("T", bound=Listed)
 
 _ERRORS: dict[str, type[NotFound]] = {"tool": ToolNotFound, "resource": ResourceNotFound}
+
+
+LONGEST: Final = 128
+"""Characters of a name that is looked for."""
 
 
 class Shelf(Generic[T]):
@@ -71,8 +76,10 @@ class Shelf(Generic[T]):
         self._changed()
 
     def nearest(self, name: Any) -> tuple[str, ...]:
-        """The names that look like this one."""
-        return tuple(difflib.get_close_matches(name, tuple(self._items), 3)) if isinstance(name, str) else ()
+        """The names that look like this one; nobody mistypes a longer one than there are."""
+        if not isinstance(name, str) or len(name) > LONGEST:
+            return ()
+        return tuple(difflib.get_close_matches(name, tuple(self._items), 3))
 
     def page(self, cursor: Any, size: int | None) -> tuple[list[Wire], str | None]:
         """The entries after a cursor, and the cursor of the next page if there is one.
@@ -110,3 +117,8 @@ def _opened(cursor: Any) -> str:
 def did_you_mean(nearest: tuple[str, ...]) -> str:
     """A hint to append to an error."""
     return f"; did you mean {' or '.join(map(repr, nearest))}?" if nearest else ""
+
+
+def shown(name: Any) -> str:
+    """A name that somebody else gave, in a text of ours."""
+    return one_line(name, LONGEST) if isinstance(name, str) else type(name).__name__

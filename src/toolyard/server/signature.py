@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import copy
 import functools
 import inspect
@@ -15,6 +14,7 @@ from ..types import Wire
 from . import docstrings, hints
 from .arguments import Arguments, BadArguments
 from .context import BlockingContext, Context
+from .threads import in_thread
 
 __all__ = ["BadArguments", "Signature", "name_of"]
 
@@ -78,7 +78,11 @@ class Signature:
             arguments = {**arguments, self.context_parameter: self._given(context)}
         if self.is_async:
             return await self.function(**arguments)
-        result = self.function(**arguments) if self.inline else await _in_thread(self.function, arguments)
+        result = (
+            self.function(**arguments)
+            if self.inline
+            else await in_thread(functools.partial(self.function, **arguments))
+        )
         return await result if inspect.isawaitable(result) else result
 
     def _given(self, context: Context | None) -> Context | BlockingContext | None:
@@ -98,21 +102,6 @@ class Signature:
                 raise UsageError(f"{self.name}: {name} would block the event loop; annotate it with Context")
             return name
         return None
-
-
-async def _in_thread(function: Callable[..., Any], arguments: dict[str, Any]) -> Any:
-    value, failure = await asyncio.to_thread(_outcome, function, arguments)
-    if failure is not None:
-        raise failure
-    return value
-
-
-def _outcome(function: Callable[..., Any], arguments: dict[str, Any]) -> tuple[Any, BaseException | None]:
-    # As a value: asyncio cannot carry every exception out of a thread, and would wait for ever for a StopIteration.
-    try:
-        return function(**arguments), None
-    except BaseException as exc:  # noqa: BLE001  # raised again where it is awaited
-        return None, exc
 
 
 # ---- reading a function --------------------------------------------------------------------------------------

@@ -2,19 +2,29 @@
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
+import logging
+from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, MutableMapping
 from typing import Any, Final
 
 from ...protocol import jsonrpc
+from ...protocol.eras import HEADER_MISMATCH
 from ...protocol.jsonrpc import INVALID_PARAMS, INVALID_REQUEST, RequestId
 from ...types import Wire
+
+log = logging.getLogger("toolyard.server")
 
 Scope = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
 Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 Headers = dict[bytes, bytes]
 
-JSON_TYPE: Final = (b"content-type", b"application/json")
+
+LINGERING: Final = 2.0
+"""Seconds to read on what is refused for its size."""
+SINGLE: Final = frozenset({b"host", b"origin", b"authorization", b"content-type", b"content-length", b"last-event-id"})
 
 
 class Refused(Exception):
@@ -28,15 +38,21 @@ class Refused(Exception):
         code: int = INVALID_REQUEST,
         id: RequestId | None = None,
         headers: tuple[tuple[bytes, bytes], ...] = (),
+        plain: bool = False,
     ) -> None:
         super().__init__(message)
         self.status = status
+        self.plain = plain
+        """No MCP is spoken there: a body of JSON-RPC would say the contrary, and clients look for an older way."""
         self.code = code
         self.id = id
         self.headers = headers
 
     async def reply(self, send: Send) -> None:
         """Send it, as a JSON-RPC error that names its request only if there is one."""
+        if self.plain:
+            await reply(send, self.status, f"{self}\n".encode(), *self.headers, kind=b"text/plain; charset=utf-8")
+            return
         body = jsonrpc.error(self.id, self.code, str(self))
         if self.id is None:
             del body["id"]
@@ -47,46 +63,79 @@ class Gone(Exception):
     """The client left before it had said everything."""
 
 
-async def reply(send: Send, status: int, body: bytes = b"", *headers: tuple[bytes, bytes]) -> None:
-    """A whole response; a body is JSON."""
+class AsgiApp(ABC):
+    """What every app of ours has in common. It needs no lifespan: a mounted one gets none."""
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """One scope, as ASGI has it."""
+        if scope["type"] == "http":
+            try:
+                await self.respond(scope, receive, send)
+            except Refused as exc:
+                await exc.reply(send)
+            except Gone:
+                log.debug("a client left before it had said everything")
+        elif scope["type"] == "lifespan":
+            await self._live(receive, send)
+        else:
+            await send({"type": "websocket.close", "code": 1000})
+
+    async def _live(self, receive: Receive, send: Send) -> None:
+        while (event := await receive())["type"] != "lifespan.shutdown":
+            await send({"type": event["type"] + ".complete"})
+        await self.close()
+        await send({"type": "lifespan.shutdown.complete"})
+
+    @abstractmethod
+    async def respond(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer one request, or raise `Refused`."""
+
+    @abstractmethod
+    async def close(self) -> None:
+        """End everything that runs, waits or listens."""
+
+
+def path_of(scope: Scope) -> str:
+    """The path below the place where the app is mounted; some leave that place away themselves."""
+    path: str = scope["path"]
+    root = scope.get("root_path", "").rstrip("/")
+    return path[len(root) :] if root and (path == root or path.startswith(root + "/")) else path
+
+
+async def reply(
+    send: Send, status: int, body: bytes = b"", *headers: tuple[bytes, bytes], kind: bytes = b"application/json"
+) -> None:
+    """A whole response."""
     length = (b"content-length", b"%d" % len(body))
-    await send(
-        {
-            "type": "http.response.start",
-            "status": status,
-            "headers": [JSON_TYPE, length, *headers] if body else [length, *headers],
-        }
-    )
+    every = [(b"content-type", kind), length, *headers] if body else [length, *headers]
+    await send({"type": "http.response.start", "status": status, "headers": every})
     await send({"type": "http.response.body", "body": body})
 
 
 async def read_body(receive: Receive, headers: Headers, limit: int) -> bytes:
     """The whole body of a request, as long as it keeps within the limit."""
     declared = headers.get(b"content-length", b"")
-    if declared.isdigit() and int(declared) > limit:
-        raise _too_large(limit)
-    event = await receive()
-    if event["type"] == "http.request" and not event.get("more_body"):
-        body: bytes = event.get("body", b"")
-        if len(body) > limit:
-            raise _too_large(limit)
-        return body
+    fits = not declared.isdigit() or int(declared) <= limit
     parts: list[bytes] = []
     size = 0
-    while event["type"] == "http.request":
+    while fits:
+        event = await receive()
+        if event["type"] != "http.request":
+            raise Gone
         parts.append(event.get("body", b""))
         size += len(parts[-1])
-        if size > limit:
-            raise _too_large(limit)
-        if not event.get("more_body"):
-            return b"".join(parts)
-        event = await receive()
-    raise Gone
-
-
-def _too_large(limit: int) -> Refused:
-    # The rest of the body is still coming: this connection cannot be used for another request.
-    return Refused(413, f"the body is above the limit of {limit:,} bytes", headers=((b"connection", b"close"),))
+        fits = size <= limit
+        if fits and not event.get("more_body"):
+            return parts[0] if len(parts) == 1 else b"".join(parts)
+    # A client that still writes would get a reset instead of the answer. There is an end to this patience too.
+    with contextlib.suppress(TimeoutError):
+        async with asyncio.timeout(LINGERING):
+            while size < 4 * limit:
+                event = await receive()
+                size += len(event.get("body", b""))
+                if not event.get("more_body"):
+                    break
+    raise Refused(413, f"the body is above the limit of {limit:,} bytes", headers=((b"connection", b"close"),))
 
 
 async def until_gone(receive: Receive) -> None:
@@ -121,4 +170,17 @@ def parts(message: Any) -> tuple[RequestId | None, str | None, Wire]:
         raise Refused(400, "method: must be a string", id=id)
     if type(params) is not dict:
         raise Refused(400, "params: must be an object", code=INVALID_PARAMS, id=id)
+    if "_meta" in params and type(params["_meta"]) is not dict:
+        raise Refused(400, "_meta: must be an object", code=INVALID_PARAMS, id=id)
     return id, method, params
+
+
+def check_duplicates(every: list[tuple[bytes, bytes]], headers: Headers) -> None:
+    """Of what decides there is one: of two, somebody on the way may have judged the other."""
+    if len(every) == len(headers):
+        return
+    seen: set[bytes] = set()
+    for name, _ in every:
+        if name in seen and (name.startswith(b"mcp-") or name in SINGLE):
+            raise Refused(400, f"{name.decode('latin-1')}: came more than once", code=HEADER_MISMATCH)
+        seen.add(name)

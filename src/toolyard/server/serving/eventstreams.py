@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections import deque
 from typing import Final
 
 from ...protocol import jsonrpc
 from ...protocol.jsonrpc import Message
 from .asgi import Send
+
+log = logging.getLogger("toolyard.server")
 
 KEEP_ALIVE: Final = 15.0
 """Seconds of silence after which a comment is sent, so that nobody on the way takes the connection for dead."""
@@ -18,8 +21,9 @@ BACKLOG: Final = 64
 """Events that may wait for a slow client before the one who tells them waits too."""
 KEPT_EVENTS: Final = 512
 KEPT_BYTES: Final = 1024 * 1024
-"""What is kept of a stream for a client that comes again."""
+"""What is kept of a stream for a client that comes again, and what may wait for one that reads slowly."""
 
+SILENCE: Final = b":\n\n"
 HEAD: Final = (
     (b"content-type", b"text/event-stream"),
     (b"cache-control", b"no-cache, no-transform"),
@@ -34,10 +38,8 @@ class Stream:
         self.number = number
         self.done = False
         self.opened = False
-        self.answer: Message | None = None
-        """What was all there was to say, if nothing came before it."""
         self._events: deque[tuple[int, bytes]] = deque()
-        self._size = 0
+        self._size = self._unsent = 0
         self._last = 0
         self._position = 0
         self._reader: object | None = None
@@ -59,40 +61,52 @@ class Stream:
 
     def push(self, message: Message | list[Message]) -> None:
         """Say something."""
+        self._append(jsonrpc.encode(message))
+
+    def _append(self, text: bytes) -> None:
         if self.done:
             return
         self._last += 1
-        data = b"data: " + jsonrpc.encode(message) + b"\n\n"
+        data = b"data: %s\n\n" % text
         if self.number is not None:
             data = b"id: %d-%d\n%s" % (self.number, self._last, data)
         self._events.append((self._last, data))
         self._size += len(data)
-        while len(self._events) > KEPT_EVENTS or (self._size > KEPT_BYTES and len(self._events) > 1):
-            self._size -= len(self._events.popleft()[1])
+        self._unsent += len(data)
+        while self._too_much() and len(self._events) > 1:
+            self._drop_first()
         self.open()
+
+    def _too_much(self) -> bool:
+        """What was sent goes first. What was not goes only if nobody reads, or who tells it does not wait for room."""
+        if len(self._events) <= KEPT_EVENTS and self._size <= KEPT_BYTES:
+            return False
+        sent = self._events[0][0] <= self._position
+        return sent or self._reader is None or len(self._events) > 2 * KEPT_EVENTS
+
+    def _drop_first(self) -> None:
+        position, data = self._events.popleft()
+        self._size -= len(data)
+        if position > self._position:
+            self._unsent -= len(data)
 
     async def room(self) -> None:
         """Wait for a slow client. For one that has gone nobody waits: it may come again."""
-        while self._reader is not None and self._last - self._position > BACKLOG and not self.done:
+        while self._reader is not None and not self.done:
+            if self._last - self._position <= BACKLOG and self._unsent <= KEPT_BYTES:
+                return
             self._taken.clear()
             await self._taken.wait()
 
-    def finish(self, answer: Message | None = None) -> None:
+    def finish(self, answer: bytes | None = None) -> None:
         """Say the last thing."""
-        if self.done:
-            return
-        if self.opened and answer is not None:
-            self.push(answer)
-        self.answer = answer
+        if answer is not None:
+            self._append(answer)
         self.done = True
         self._news.set()
+        self._taken.set()
 
     # ---- out ---------------------------------------------------------------------------------------------------
-
-    async def ready(self) -> None:
-        """Wait until it is known whether there is a stream at all."""
-        while not (self.opened or self.done):
-            await self._wait()
 
     def pause(self) -> None:
         """End the response that brings it out, or is about to, after what was said so far; the stream goes on."""
@@ -105,51 +119,63 @@ class Stream:
         self._news.set()
         self._taken.set()
 
-    async def pump(self, send: Send, after: int | None = None, *headers: tuple[bytes, bytes]) -> None:
-        """Bring it out as a response: all of it, or what came after an event. The latest response takes over."""
+    def goes_on_after(self, position: int) -> bool:
+        """Whether there has been such an event, and there is more to come."""
+        return position < self._last or (position == self._last and not self.done)
+
+    async def pump(self, send: Send, after: int | None = None) -> None:
+        """Bring it out as a response: what is new, or what came after an event. The latest response takes over."""
         self.let_go()
         reader = self._reader = object()
         if after is not None:
             self._position = after
+            self._unsent = sum(len(data) for position, data in self._events if position > after)
         try:
-            await send({"type": "http.response.start", "status": 200, "headers": [*HEAD, *headers]})
-            if self.number is not None and after is None:
-                await self._write(send, b"id: %d-0\nretry: %d\ndata: \n\n" % (self.number, RETRY))
-            else:
-                await self._write(send, b":\n\n")
+            await send({"type": "http.response.start", "status": 200, "headers": list(HEAD)})
+            priming = self.number is not None and after is None
+            await _write(send, b"id: %d-0\nretry: %d\ndata: \n\n" % (self.number or 0, RETRY) if priming else SILENCE)
             while self._reader is reader:
-                for position, data in [pair for pair in self._events if pair[0] > self._position]:
-                    await self._write(send, data)
-                    if self._reader is not reader:
-                        break
-                    self._position = position
-                    self._taken.set()
-                    if self.number is None:
-                        self._size -= len(self._events.popleft()[1])
-                if self._reader is not reader or self._paused or (self.done and self._position == self._last):
+                if (due := self._due()) is not None:
+                    await _write(send, due[1])
+                    if self._reader is reader:
+                        self._took(*due)
+                elif self._paused or self.done:
                     break
-                if not await self._wait(KEEP_ALIVE):
-                    await self._write(send, b":\n\n")
+                elif not await self._heard_news():
+                    await _write(send, SILENCE)
             await send({"type": "http.response.body", "body": b""})
-        except OSError:
-            pass  # the client has gone; what it has not got is kept
+        except OSError as exc:
+            log.debug("a client went while it was told something: %r", exc)  # what it has not got is kept
         finally:
             self._paused = False
             if self._reader is reader:
                 self.let_go()
 
-    async def _write(self, send: Send, data: bytes) -> None:
-        await send({"type": "http.response.body", "body": data, "more_body": True})
+    def _due(self) -> tuple[int, bytes] | None:
+        """The next event to be brought out."""
+        if not self._events or self._events[-1][0] <= self._position:
+            return None
+        return self._events[max(0, self._position + 1 - self._events[0][0])]
 
-    async def _wait(self, seconds: float | None = None) -> bool:
-        if self._position == self._last or self._reader is None:
-            self._news.clear()
-            try:
-                async with asyncio.timeout(seconds):
-                    await self._news.wait()
-            except TimeoutError:
-                return False
+    def _took(self, position: int, data: bytes) -> None:
+        self._position = position
+        self._unsent -= len(data)
+        while self.number is None and self._events and self._events[0][0] <= position:
+            self._drop_first()
+        self._taken.set()
+
+    async def _heard_news(self) -> bool:
+        self._news.clear()
+        try:
+            async with asyncio.timeout(KEEP_ALIVE):
+                await self._news.wait()
+        except TimeoutError:
+            return False
         return True
+
+
+async def _write(send: Send, data: bytes) -> None:
+    await send({"type": "http.response.body", "body": data, "more_body": True})
 
 
 def place_of(event_id: str) -> tuple[int, int] | None:

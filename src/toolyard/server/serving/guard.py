@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import inspect
 import logging
+import re
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import Any, Final
-from urllib.parse import urlsplit
 
 from ...errors import AuthError
 from .asgi import Headers, Refused, text_headers
@@ -16,6 +16,8 @@ log = logging.getLogger("toolyard.server")
 Auth = Callable[[Mapping[str, str]], Awaitable[Any] | Any]
 """From a request's headers (names in lower case) to a principal; None, or raising `AuthError`, refuses."""
 
+_HOST: Final = re.compile(r"(?P<name>\[[0-9a-f:.]+\]|[a-z0-9._-]+)(?::[0-9]{1,5})?")
+_ORIGIN: Final = re.compile(r"https?://" + _HOST.pattern)
 LOOPBACK: Final = frozenset({"localhost", "127.0.0.1", "::1"})
 ANY: Final = "*"
 REMEMBERED: Final = 256
@@ -42,13 +44,13 @@ class Guard:
         return await self._identify(self._auth, headers)
 
     def _check(self, host: bytes, origin: bytes) -> None:
-        name = _host_of("//" + host.decode("latin-1"))
+        name = _name_in(_HOST, host.decode("latin-1"))
         if ANY not in self._hosts and name not in self._hosts:
             raise Refused(421, "this host is not served here; if it should be, name it in allowed_hosts")
         said = origin.decode("latin-1").lower()
         if not said or ANY in self._origins or said in self._origins:
             return
-        if _host_of(said) not in LOOPBACK or name not in LOOPBACK:
+        if _name_in(_ORIGIN, said) not in LOOPBACK or name not in LOOPBACK:
             raise Refused(403, "pages of this origin may not call; if they should, name it in allowed_origins")
 
     async def _identify(self, auth: Auth, headers: Headers) -> Any:
@@ -65,8 +67,7 @@ class Guard:
         return principal
 
 
-def _host_of(address: str) -> str:
-    try:
-        return urlsplit(address).hostname or ""
-    except ValueError:
-        return ""
+def _name_in(form: re.Pattern[str], said: str) -> str:
+    """The name of the host; none if it is not written exactly as it should be: others may read it otherwise."""
+    found = form.fullmatch(said.lower())
+    return found["name"].strip("[]") if found is not None else ""

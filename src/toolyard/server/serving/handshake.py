@@ -6,9 +6,9 @@ import asyncio
 from collections.abc import Mapping
 from typing import Any, Final
 
-from ...errors import RemoteError, UsageError
+from ...errors import RemoteError
 from ...protocol import jsonrpc
-from ...protocol.jsonrpc import INVALID_PARAMS, METHOD_NOT_FOUND, Message, RequestId
+from ...protocol.jsonrpc import INTERNAL_ERROR, INVALID_PARAMS, METHOD_NOT_FOUND, Message, RequestId
 from ...types import Wire
 from .. import frames
 from ..context import LOG_LEVELS
@@ -23,6 +23,7 @@ RESUME: Final = b"last-event-id"
 BATCHES: Final = "2025-03-26"
 """The one revision that has batches."""
 MAX_BATCH: Final = 100
+CANCELLED: Final = -32800
 EMPTY: Final[Mapping[str, str]] = {}
 
 
@@ -41,6 +42,8 @@ class _Call:
 
     async def ask(self, method: str, params: Wire, key: str | None) -> Wire:  # noqa: ARG002  # names it elsewhere
         """Ask the client on the request's own stream."""
+        if not self._out.may_stream:
+            raise RemoteError(INTERNAL_ERROR, "the client takes no event stream, so it cannot be asked")
         return await self._session.questions.ask(method, params, self._out.open().push)
 
     async def pause(self) -> None:
@@ -55,10 +58,21 @@ class Handshake:
         self._answerer = answerer
         self._caretaker = caretaker
         self._sessions = Sessions(session_ttl, max_sessions)
+        self._sweeping: asyncio.Task[None] | None = None
 
     async def close(self) -> None:
         """End every session."""
+        if self._sweeping is not None:
+            self._sweeping.cancel()
         await asyncio.gather(*(session.close() for session in self._sessions.clear()))
+
+    async def _sweep(self) -> None:
+        """End the sessions that nobody uses, for as long as there are sessions."""
+        while len(self._sessions):
+            await asyncio.sleep(self._sessions.idle_ttl / 4)
+            for old in self._sessions.expired():
+                await old.close()
+        self._sweeping = None
 
     def _session(self, headers: Headers, principal: Any) -> Session:
         id = headers.get(SESSION)
@@ -85,7 +99,7 @@ class Handshake:
         session = self._session(headers, principal)
         if id in session.running:
             raise Refused(400, "id: a request with it is still being answered", id=id)
-        out = Reply(send, session.new_stream)
+        out = session.running[id] = Reply(send, headers, session.new_stream)
         self._caretaker.enter(out, receive, _nothing)
         try:
             if self._answerer.may_ask(method, params):
@@ -106,6 +120,8 @@ class Handshake:
         session, evicted = self._sessions.open(peer, self._answerer)
         for old in evicted:
             await old.close()
+        if self._sweeping is None:
+            self._sweeping = asyncio.get_running_loop().create_task(self._sweep())
         body = jsonrpc.encode(jsonrpc.result(id, result))
         await reply(send, 200, body, (SESSION, session.id.encode()))
 
@@ -113,44 +129,43 @@ class Handshake:
         self, session: Session, id: RequestId, method: str, params: Wire, headers: Mapping[str, str], out: Reply
     ) -> None:
         out.begin()
-        session.running[id] = out
         answer: Message | None
         try:
-            answer = await self.outcome(session, id, method, params, headers, out)
-        except asyncio.CancelledError:
-            if not out.stopped_alone():
-                raise
-            answer = None
+            answer = await self._outcome(session, id, method, params, headers, out)
+        except asyncio.CancelledError as exc:
+            if not out.take_cancellation(exc):
+                answer = _fault(id, method, RuntimeError(repr(exc)))
+            elif out.stream is not None:
+                # Nobody waits for it; but a stream that ends without an answer asks to be resumed, again and again.
+                answer = jsonrpc.error(id, CANCELLED, "cancelled")
+            else:
+                answer = None
         finally:
             del session.running[id]
-        try:
-            await out.finish(answer)
-        except UsageError as exc:  # what a tool gave cannot be written as JSON
-            fault = frames.internal_error(exc, method)
-            await out.finish(jsonrpc.error(id, fault.code, fault.message))
+        await out.finish(None if answer is None else frames.encoded(answer, method))
         if out.stream is not None:
             session.retire(out.stream)
 
-    async def outcome(
+    async def _outcome(
         self, session: Session, id: RequestId, method: str, params: Wire, headers: Mapping[str, str], out: Reply | None
     ) -> Message:
         """The answer to a request in a session, whatever comes."""
         try:
             result = await self._own(session, method, params)
             if result is None:
-                meta = params.get("_meta")
                 back = _Call(session, out) if out is not None else NO_BACK
-                exchange = Exchange(session.peer, back, id, meta if isinstance(meta, dict) else EMPTY, headers)
+                exchange = Exchange(session.peer, back, id, params.get("_meta", EMPTY), headers)
                 result = frames.handshake_result(await self._answerer.answer(method, params, exchange))
-            return jsonrpc.result(id, result)
+            answer = jsonrpc.result(id, result)
         except RemoteError as exc:
             said = frames.handshake_error(exc, method)
             if isinstance(said, dict):
-                return jsonrpc.result(id, said)
-            return jsonrpc.error(id, said.code, said.message, said.data)
+                answer = jsonrpc.result(id, said)
+            else:
+                answer = jsonrpc.error(id, said.code, said.message, said.data)
         except Exception as exc:  # noqa: BLE001  # told as our own fault, and logged
-            fault = frames.internal_error(exc, method)
-            return jsonrpc.error(id, fault.code, fault.message)
+            answer = _fault(id, method, exc)
+        return answer
 
     async def _own(self, session: Session, method: str, params: Wire) -> Wire | None:
         """What the session answers itself."""
@@ -196,21 +211,21 @@ class Handshake:
         if not messages or len(messages) > MAX_BATCH:
             raise Refused(400, f"a batch has 1 to {MAX_BATCH} messages")
         answers = await asyncio.gather(*(self._one_of_batch(session, message) for message in messages))
-        body = [answer for answer in answers if answer is not None]
-        await reply(send, 200 if body else 202, jsonrpc.encode(body) if body else b"")
+        body = b",".join(answer for answer in answers if answer is not None)
+        await reply(send, 200 if body else 202, b"[%s]" % body if body else b"")
 
-    async def _one_of_batch(self, session: Session, message: Any) -> Message | None:
+    async def _one_of_batch(self, session: Session, message: Any) -> bytes | None:
         try:
             id, method, params = parts(message)
         except Refused as exc:
-            return jsonrpc.error(exc.id, exc.code, str(exc))
+            return jsonrpc.encode(jsonrpc.error(exc.id, exc.code, str(exc)))
         if method is None:
             session.questions.take(message)
             return None
         if id is None:
             await self._note(session, method, params)
             return None
-        return await self.outcome(session, id, method, params, EMPTY, None)
+        return frames.encoded(await self._outcome(session, id, method, params, EMPTY, None), method)
 
     # ---- GET and DELETE ------------------------------------------------------------------------------------------
 
@@ -222,8 +237,12 @@ class Handshake:
         number, after = STANDALONE, None
         if RESUME in headers:
             place = place_of(headers[RESUME].decode("latin-1"))
-            if place is None or place[0] not in session.streams:
-                raise Refused(400, "Last-Event-ID: not one of this session, or too old")
+            if (
+                place is None
+                or place[0] not in session.streams
+                or not session.streams[place[0]].goes_on_after(place[1])
+            ):
+                raise Refused(400, "Last-Event-ID: not one of this session, too old, or nothing came after it")
             number, after = place
         stream = session.streams[number]
         gone = asyncio.get_running_loop().create_task(until_gone(receive))
@@ -240,6 +259,11 @@ class Handshake:
         self._sessions.drop(session)
         await session.close()
         await reply(send, 204)
+
+
+def _fault(id: RequestId, method: str, exc: Exception) -> Message:
+    fault = frames.internal_error(exc, method)
+    return jsonrpc.error(id, fault.code, fault.message)
 
 
 def _nothing() -> None:

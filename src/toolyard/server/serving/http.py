@@ -5,9 +5,9 @@ from __future__ import annotations
 import asyncio
 from typing import Any, Final
 
-from ...errors import ProtocolError, RemoteError, UsageError
+from ...errors import ProtocolError, RemoteError
 from ...protocol import jsonrpc
-from ...protocol.eras import HANDSHAKE_VERSIONS, HEADER_MISMATCH, MAY_ASK_FOR_INPUT, MODERN_ERRORS
+from ...protocol.eras import HANDSHAKE_VERSIONS, HEADER_MISMATCH, MAY_ASK_FOR_INPUT, MODERN_ERRORS, MODERN_VERSIONS
 from ...protocol.jsonrpc import INVALID_PARAMS, INVALID_REQUEST, METHOD_NOT_FOUND, PARSE_ERROR, Message, RequestId
 from ...protocol.metadata import CLIENT_CAPABILITIES, PROTOCOL_VERSION, SUBSCRIPTION_ID, with_meta
 from ...protocol.mirroring import contradiction, plain_value
@@ -17,16 +17,17 @@ from .. import frames
 from ..exchange import NO_BACK, Answerer, Exchange, Peer
 from ..parking import TTL, Parking
 from .asgi import (
-    Gone,
+    AsgiApp,
     Headers,
     Receive,
     Refused,
     Scope,
     Send,
+    check_duplicates,
     parts,
+    path_of,
     read_body,
     reply,
-    takes_events,
     text_headers,
     until_gone,
 )
@@ -43,6 +44,7 @@ METHOD: Final = b"mcp-method"
 NAME: Final = b"mcp-name"
 NAMED_BY: Final = {"tools/call": "name", "prompts/get": "name", "resources/read": "uri"}
 HANDSHAKE: Final = frozenset(version.encode() for version in HANDSHAKE_VERSIONS)
+MODERN: Final = frozenset(version.encode() for version in MODERN_VERSIONS)
 STATUSES: Final = {
     PARSE_ERROR: 400,
     INVALID_REQUEST: 400,
@@ -53,7 +55,7 @@ STATUSES: Final = {
 """The HTTP status of an error in the modern era; 200 for all others, which are the answerer's own."""
 
 
-class HttpApp:
+class HttpApp(AsgiApp):
     """An ASGI app. `hosts` and `origins` are those that may be meant and may ask, besides this machine's own."""
 
     def __init__(
@@ -74,30 +76,7 @@ class HttpApp:
         self._parking = Parking(parked_ttl)
         self._caretaker = Caretaker()
         self._handshake = Handshake(answerer, self._caretaker, session_ttl, max_sessions)
-        self._listening: dict[Stream, Message] = {}
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """One connection's scope, as ASGI has it."""
-        if scope["type"] == "http":
-            try:
-                await self._serve(scope, receive, send)
-            except Refused as exc:
-                await exc.reply(send)
-            except Gone:
-                return
-        elif scope["type"] == "lifespan":
-            await self._live(receive, send)
-        else:
-            await send({"type": "websocket.close", "code": 1000})
-
-    async def _live(self, receive: Receive, send: Send) -> None:
-        while True:
-            event = await receive()
-            if event["type"] == "lifespan.shutdown":
-                await self.close()
-            await send({"type": event["type"] + ".complete"})
-            if event["type"] == "lifespan.shutdown":
-                return
+        self._listening: dict[Stream, bytes] = {}
 
     async def close(self) -> None:
         """End everything that runs, waits or listens."""
@@ -109,24 +88,27 @@ class HttpApp:
 
     # ---- routing -------------------------------------------------------------------------------------------------
 
-    async def _serve(self, scope: Scope, receive: Receive, send: Send) -> None:
-        path, root = scope["path"], scope.get("root_path", "")
-        if root and path.startswith(root):
-            path = path[len(root) :]
+    async def respond(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """One request."""
         headers: Headers = dict(scope["headers"])
+        check_duplicates(scope["headers"], headers)
         principal = await self._guard.admit(headers)
+        path = path_of(scope)
         if path != self._path and path.rstrip("/") != self._path:
-            raise Refused(404, f"nothing is here; the endpoint is {scope.get('root_path', '')}{self._path or '/'}")
+            raise Refused(404, f"nothing is here; MCP is spoken at {self._path or '/'}", plain=True)
         verb = scope["method"]
         if verb == "POST":
-            _check_duplicates(scope["headers"], headers)
             await self._post(headers, principal, receive, send)
-        elif verb == "GET" and _of_handshake(headers):
-            await self._handshake.get(headers, principal, receive, send)
-        elif verb == "DELETE" and _of_handshake(headers):
-            await self._handshake.delete(headers, principal, send)
+        elif verb in ("GET", "DELETE") and headers.get(VERSION) not in MODERN:
+            if VERSION in headers and headers[VERSION] not in HANDSHAKE:
+                raise Refused(400, "MCP-Protocol-Version: not served")
+            if verb == "GET":
+                await self._handshake.get(headers, principal, receive, send)
+            else:
+                await self._handshake.delete(headers, principal, send)
         else:
-            raise Refused(405, f"{one_line(verb)} is not served here", headers=((b"allow", b"POST, GET, DELETE"),))
+            allow = (b"allow", b"POST, GET, DELETE")
+            raise Refused(405, f"{one_line(verb)} is not served here", headers=(allow,), plain=True)
 
     async def _post(self, headers: Headers, principal: Any, receive: Receive, send: Send) -> None:
         kind = headers.get(b"content-type", b"")
@@ -170,7 +152,7 @@ class HttpApp:
         receive: Receive,
         send: Send,
     ) -> None:
-        out = Reply(send)
+        out = Reply(send, headers)
         out.begin()
         status = 200
         self._caretaker.enter(out, receive, out.stop)
@@ -186,19 +168,16 @@ class HttpApp:
             answer = jsonrpc.result(id, frames.modern_result(method, result, description["serverInfo"]))
         except RemoteError as exc:
             answer, status = _failed(id, frames.modern_error(exc))
-        except asyncio.CancelledError:
-            if not out.stopped_alone():
-                raise
-            return  # nobody is there to be told
+        except asyncio.CancelledError as exc:
+            if out.take_cancellation(exc):
+                out.abandon()
+                return
+            answer, status = _failed(id, frames.internal_error(RuntimeError(repr(exc)), method))
         except Exception as exc:  # noqa: BLE001  # told as our own fault, and logged
             answer, status = _failed(id, frames.internal_error(exc, method))
         finally:
             self._caretaker.leave(out)
-        try:
-            await out.finish(answer, status)
-        except UsageError as exc:  # what a tool gave cannot be written as JSON
-            answer, status = _failed(id, frames.internal_error(exc, method))
-            await out.finish(answer, status)
+        await out.finish(frames.encoded(answer, method), status)
 
     async def _result(
         self, id: RequestId, method: str, params: Wire, peer: Peer, headers: Headers, out: Reply, description: Wire
@@ -208,24 +187,24 @@ class HttpApp:
         if method in frames.GONE:
             raise RemoteError(METHOD_NOT_FOUND, f"{method} is not part of this era")
         meta = params["_meta"]
-        if not self._answerer.may_ask(method, params):
-            return await self._answerer.answer(method, params, Exchange(peer, NO_BACK, id, meta, NO_HEADERS))
-        texts = text_headers(headers)
-        if method not in MAY_ASK_FOR_INPUT:
+        may_ask = self._answerer.may_ask(method, params)
+        if method not in MAY_ASK_FOR_INPUT or not (may_ask or "requestState" in params or "inputResponses" in params):
+            texts = text_headers(headers) if may_ask else NO_HEADERS
             return await self._answerer.answer(method, params, Exchange(peer, NO_BACK, id, meta, texts))
+        texts = text_headers(headers)
         call, new = self._parking.call(method, params, peer.principal)
         if new:
             call.start(self._answerer.answer(method, params, Exchange(peer, call, id, meta, texts)))
-        return await call.outcome(out.tell if takes_events(headers) else None)
+        return await call.outcome(out.tell)
 
     def _compare(self, method: str, params: Wire, headers: Headers) -> None:
         """What stands in the headers is what stands in the body, or the one who reads them was deceived."""
-        meta = params.get("_meta")
-        if not isinstance(meta, dict) or not isinstance(meta.get(CLIENT_CAPABILITIES), dict):
-            return  # refused by what is missing there
+        meta = params.get("_meta", {})
         version = meta.get(PROTOCOL_VERSION)
-        if not isinstance(version, str):
-            return
+        if version is None and VERSION in headers and headers[VERSION] not in MODERN:
+            raise frames.unsupported_version(one_line(headers[VERSION]))
+        if not isinstance(version, str) or not isinstance(meta.get(CLIENT_CAPABILITIES), dict):
+            return  # refused by what is missing there
         _same(VERSION, headers, version)
         _same(METHOD, headers, method)
         key = NAMED_BY.get(method)
@@ -263,7 +242,7 @@ class HttpApp:
         gone = asyncio.get_running_loop().create_task(until_gone(receive))
         gone.add_done_callback(lambda _: stream.let_go())
         ended = frames.modern_result("subscriptions/listen", {"_meta": stamp}, description["serverInfo"])
-        self._listening[stream] = jsonrpc.result(id, ended)
+        self._listening[stream] = jsonrpc.encode(jsonrpc.result(id, ended))
         try:
             acknowledged = {"_meta": stamp, "notifications": watch.accepted}
             stream.push(jsonrpc.notification("notifications/subscriptions/acknowledged", acknowledged))
@@ -287,18 +266,3 @@ def _same(name: bytes, headers: Headers, value: str) -> None:
     said = headers.get(name)
     if said != value.encode() and (said is None or said.strip() != value.encode()):
         raise RemoteError(HEADER_MISMATCH, f"{name.decode()}: {'missing' if said is None else 'differs from the body'}")
-
-
-def _check_duplicates(every: list[tuple[bytes, bytes]], headers: Headers) -> None:
-    if len(every) == len(headers):
-        return
-    seen: set[bytes] = set()
-    for name, _ in every:
-        if name in seen and (name.startswith(b"mcp-") or name in (b"host", b"origin", b"authorization")):
-            raise Refused(400, f"{name.decode('latin-1')}: came more than once", code=HEADER_MISMATCH)
-        seen.add(name)
-
-
-def _of_handshake(headers: Headers) -> bool:
-    version = headers.get(VERSION)
-    return version is None or version in HANDSHAKE

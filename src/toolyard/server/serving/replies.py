@@ -8,9 +8,8 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from ...protocol import jsonrpc
-from ...protocol.jsonrpc import Message
 from ...types import Wire
-from .asgi import Receive, Send, reply, until_gone
+from .asgi import Headers, Receive, Send, reply, takes_events, until_gone
 from .eventstreams import HEAD, KEEP_ALIVE, Stream
 
 TICK: Final = 0.25
@@ -20,18 +19,36 @@ TICK: Final = 0.25
 class Reply:
     """JSON when the answer is all there is to say; an event stream as soon as something comes before it."""
 
-    __slots__ = ("_cancelling", "_make_stream", "_out", "_pumping", "_send", "_stopped", "_task", "since", "stream")
+    __slots__ = (
+        "_cancelling",
+        "_headers",
+        "_make_stream",
+        "_out",
+        "_pumping",
+        "_send",
+        "_stopped",
+        "_task",
+        "since",
+        "stream",
+    )
 
-    def __init__(self, send: Send, make_stream: Callable[[], Stream] = Stream) -> None:
+    def __init__(self, send: Send, headers: Headers, make_stream: Callable[[], Stream] = Stream) -> None:
         self.stream: Stream | None = None
         self.since = 0.0
         self._send = send
+        self._headers = headers
         self._make_stream = make_stream
         self._pumping: asyncio.Task[None] | None = None
         self._stopped = False
         self._out: asyncio.Future[None] | None = None
+        self._task: asyncio.Task[Any] | None = None
 
     # ---- what is said --------------------------------------------------------------------------------------------
+
+    @property
+    def may_stream(self) -> bool:
+        """Whether the client reads event streams."""
+        return takes_events(self._headers)
 
     def open(self) -> Stream:
         """From now on it is an event stream."""
@@ -43,19 +60,23 @@ class Reply:
         return self.stream
 
     async def tell(self, method: str, params: Wire) -> None:
-        """A notification on the way to the answer."""
+        """A notification on the way to the answer; a client that reads only JSON gets none."""
+        if not self.may_stream:
+            return
         stream = self.open()
         stream.push(jsonrpc.notification(method, params))
         await stream.room()
 
     async def pause(self) -> None:
         """End the response, not the stream."""
+        if not self.may_stream:
+            return
         stream = self.open()
         if self._pumping is not None and not self._pumping.done():
             stream.pause()
             await asyncio.shield(self._pumping)
 
-    async def finish(self, answer: Message | None, status: int = 200) -> None:
+    async def finish(self, answer: bytes | None, status: int = 200) -> None:
         """The answer, or the end without one: its request was cancelled."""
         if self._pumping is not None and self.stream is not None:
             self.stream.finish(answer)
@@ -64,7 +85,7 @@ class Reply:
             await self._send({"type": "http.response.start", "status": 200, "headers": [*HEAD]})
             await self._send({"type": "http.response.body", "body": b""})
         else:
-            await reply(self._send, status, jsonrpc.encode(answer))
+            await reply(self._send, status, answer)
 
     async def until_out(self, work: asyncio.Task[None]) -> None:
         """Wait until the response is out. The work may go on without it."""
@@ -84,16 +105,32 @@ class Reply:
         assert task is not None
         self._task = task
         self._cancelling = task.cancelling()
+        if self._stopped:
+            task.cancel()
 
     def stop(self) -> None:
         """Nobody wants the answer any more."""
         if not self._stopped:
             self._stopped = True
-            self._task.cancel()
+            if self._task is not None:
+                self._task.cancel()
 
-    def stopped_alone(self) -> bool:
-        """Whether a cancellation is our own and nobody else's; then it ends here."""
-        return self._stopped and self._task.uncancel() <= self._cancelling
+    def take_cancellation(self, exc: asyncio.CancelledError) -> bool:
+        """Whether a cancellation means that nobody wants the answer; False: it is a fault of the one who answers.
+
+        One that is meant for the task itself goes on.
+        """
+        assert self._task is not None
+        if self._stopped and self._task.uncancel() <= self._cancelling:
+            return True
+        if self._task.cancelling() > self._cancelling:
+            raise exc
+        return False
+
+    def abandon(self) -> None:
+        """Say nothing more: nobody is there."""
+        if self.stream is not None:
+            self.stream.let_go()
 
 
 class Caretaker:
@@ -129,7 +166,7 @@ class Caretaker:
                 one.since = now
             elif one not in self._watchers:
                 self._watchers[one] = loop.create_task(_watch(receive, on_gone))
-            elif one.stream is None and now - one.since > KEEP_ALIVE:
+            elif one.stream is None and now - one.since > KEEP_ALIVE and one.may_stream:
                 one.open()
         if self._slow:
             self._timer = loop.call_later(TICK, self._look)

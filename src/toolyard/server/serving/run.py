@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import ipaddress
+import logging
 import signal
 import socket
 import sys
@@ -24,12 +25,15 @@ if TYPE_CHECKING:
     from ..server import ToolServer
 
 App = HttpApp | SseApp
+PATHS: Final = {"http": "/mcp", "sse": "/sse"}
+"""Where clients look for it."""
 DRAINING: Final = 5
 """Seconds that requests have to end when the server is stopped."""
 
 
 def run(server: ToolServer, transport: str = "stdio", **options: Any) -> None:
     """Serve until it is stopped by a signal, or by the end of stdin."""
+    logging.basicConfig(level=logging.WARNING)  # a program that set up none of its own would see no failure at all
     with contextlib.suppress(KeyboardInterrupt):
         asyncio.run(serve(server, transport, **options))
 
@@ -40,7 +44,7 @@ async def serve(
     *,
     host: str = "127.0.0.1",
     port: int = 8000,
-    path: str = "/mcp",
+    path: str | None = None,
     auth: Auth | None = None,
     allow_remote: bool = False,
     allowed_hosts: tuple[str, ...] | list[str] = (),
@@ -50,7 +54,7 @@ async def serve(
     if transport == "stdio":
         await serve_stdio(server.router)
         return
-    if transport not in ("http", "sse"):
+    if transport not in PATHS:
         raise ConfigError(f"transport: there is no {transport!r}", key="transport", expected="'stdio', 'http' or 'sse'")
     local = _is_loopback(host)
     if not local and auth is None and not allow_remote:
@@ -59,6 +63,7 @@ async def serve(
             key="host",
             expected="a loopback address, or auth, or allow_remote=True",
         )
+    path = PATHS[transport] if path is None else path
     hosts = allowed_hosts or ((host,) if local else (ANY,))
     app = make_app(server, path=path, auth=auth, allowed_hosts=hosts, transport=transport, **options)
     await _serve_app(app, _bound(host, port), f"{server.name} {server.version}", path)
@@ -93,7 +98,8 @@ def _is_loopback(host: str) -> bool:
 def _bound(host: str, port: int) -> socket.socket:
     try:
         family = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0][0]
-        bound = socket.socket(family, socket.SOCK_STREAM)
+        # asyncio sets TCP_NODELAY only on what says that it is TCP; without it answers wait for acknowledgements.
+        bound = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
         bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         bound.bind((host, port))
     except OSError as exc:

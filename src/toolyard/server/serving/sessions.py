@@ -85,8 +85,6 @@ class Session:
         for running in list(self.running.values()):
             running.stop()
         self.questions.close()
-        for task in self._work:
-            task.cancel()
         for stream in self.streams.values():
             stream.finish()
         await self.subscriptions.close()
@@ -97,7 +95,7 @@ class Sessions:
 
     def __init__(self, idle_ttl: float = IDLE_TTL, limit: int = MAX_SESSIONS) -> None:
         self._all: OrderedDict[str, Session] = OrderedDict()
-        self._idle_ttl = idle_ttl
+        self.idle_ttl = idle_ttl
         self._limit = limit
 
     def __len__(self) -> int:
@@ -120,10 +118,13 @@ class Sessions:
     def find(self, id: str, principal: Any) -> Session:
         """The session of that id. One that somebody else opened does not exist."""
         session = self._all.get(id)
-        if session is None or session.peer.principal != principal:
+        if session is None or session.peer.principal != principal or self._is_over(session):
             raise Refused(404, "there is no such session (any more); begin a new one with initialize")
         self.touch(session)
         return session
+
+    def _is_over(self, session: Session) -> bool:
+        return not session.busy and session.used <= asyncio.get_running_loop().time() - self.idle_ttl
 
     def touch(self, session: Session) -> None:
         """It is in use."""
@@ -133,7 +134,7 @@ class Sessions:
 
     def expired(self) -> list[Session]:
         """Take out the ones that nobody has used for too long."""
-        until = asyncio.get_running_loop().time() - self._idle_ttl
+        until = asyncio.get_running_loop().time() - self.idle_ttl
         gone: list[Session] = []
         for session in list(self._all.values()):
             if session.used > until:

@@ -12,7 +12,20 @@ from ...errors import ProtocolError
 from ...protocol import jsonrpc
 from ...protocol.jsonrpc import Message
 from ..exchange import Answerer
-from .asgi import Gone, Headers, Receive, Refused, Scope, Send, read_body, reply, text_headers, until_gone
+from .asgi import (
+    AsgiApp,
+    Headers,
+    Receive,
+    Refused,
+    Scope,
+    Send,
+    check_duplicates,
+    path_of,
+    read_body,
+    reply,
+    text_headers,
+    until_gone,
+)
 from .eventstreams import HEAD, KEEP_ALIVE
 from .guard import Guard
 from .stream import StreamSession
@@ -92,7 +105,7 @@ class _Line:
         self._release()
 
 
-class SseApp:
+class SseApp(AsgiApp):
     """An ASGI app: GET `path` opens the stream, whose first event says where messages are posted.
 
     That place has an unguessable key in it; it is also bound to the principal that opened the stream, and to anybody
@@ -120,33 +133,22 @@ class SseApp:
     def __len__(self) -> int:
         return len(self._lines)
 
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer one request."""
-        if scope["type"] == "lifespan":
-            await self._live(receive, send)
-        elif scope["type"] == "http":
-            try:
-                await self._respond(scope, receive, send)
-            except Refused as refused:
-                await refused.reply(send)
-            except Gone:
-                log.debug("a client left before it had said everything")
-
-    async def _respond(self, scope: Scope, receive: Receive, send: Send) -> None:
+    async def respond(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """One request."""
         headers: Headers = dict(scope["headers"])
+        check_duplicates(scope["headers"], headers)
         principal = await self._guard.admit(headers)
-        root = scope.get("root_path", "").rstrip("/")
-        path = scope["path"].removeprefix(root)  # where it is mounted; some leave that away themselves
+        path = path_of(scope)
         if path == self._path:
             _check_method(scope, "GET")
-            await self._stream(receive, send, principal, root)
+            await self._stream(receive, send, principal, scope.get("root_path", "").rstrip("/"))
         elif path == self._messages:
             _check_method(scope, "POST")
             line = self._find(scope, principal)
             line.session.feed(await _message(receive, headers), text_headers(headers))
             await reply(send, 202)
         else:
-            raise Refused(404, "there is nothing here")
+            raise Refused(404, "there is nothing here", plain=True)
 
     async def _stream(self, receive: Receive, send: Send, principal: Any, root: str) -> None:
         if len(self._lines) >= self._max_sessions:
@@ -177,15 +179,6 @@ class SseApp:
             raise Refused(503, "the stream is not read", headers=((b"retry-after", b"1"),))
         return line
 
-    async def _live(self, receive: Receive, send: Send) -> None:
-        while True:
-            event = await receive()
-            if event["type"] == "lifespan.shutdown":
-                await self.close()
-            await send({"type": event["type"] + ".complete"})
-            if event["type"] == "lifespan.shutdown":
-                return
-
     async def close(self) -> None:
         """End every session and its stream."""
         lines, self._lines = list(self._lines.values()), {}
@@ -196,7 +189,7 @@ class SseApp:
 
 def _check_method(scope: Scope, method: str) -> None:
     if scope["method"] != method:
-        raise Refused(405, f"here only {method} is known", headers=((b"allow", method.encode()),))
+        raise Refused(405, f"here only {method} is known", headers=((b"allow", method.encode()),), plain=True)
 
 
 async def _message(receive: Receive, headers: Headers) -> Any:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import fcntl
 import logging
 import os
 import select
@@ -84,7 +85,7 @@ def _descriptors(stdin: int | None, stdout: int | None) -> Iterator[tuple[int, i
 
 
 def _own(fd: int, stack: contextlib.ExitStack) -> int:
-    copy = os.dup(fd)
+    copy = fcntl.fcntl(fd, fcntl.F_DUPFD_CLOEXEC, STDERR + 1)  # never in the place of a stderr that is closed
     stack.callback(os.close, copy)
     return copy
 
@@ -101,10 +102,8 @@ def _flush_stdout() -> None:
 
 
 def _stderr() -> int:
-    try:
-        return os.dup(STDERR)
-    except OSError:  # there is none
-        return os.open(os.devnull, os.O_WRONLY)
+    # Where there is none, its number may belong to anything by now.
+    return os.open(os.devnull, os.O_WRONLY) if sys.__stderr__ is None else os.dup(STDERR)
 
 
 @contextlib.contextmanager
@@ -325,6 +324,7 @@ class _ThreadReader(_Reader):
         super().__init__(fd, lines, writer, on_end)
         self._calls, self._call = os.pipe()
         self._wanted = threading.Semaphore(0)
+        self._paused = False
         self._thread = threading.Thread(target=self._run, name="toolyard-stdin", daemon=True)
 
     def start(self) -> None:

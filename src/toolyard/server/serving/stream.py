@@ -45,10 +45,6 @@ BATCHES: Final = "2025-03-26"
 """The one revision that has batches."""
 FIRST_LEVEL: Final = "info"
 """The level of logs in the handshake era for as long as the client has set none."""
-GONE: Final = frozenset({"initialize", "ping", "logging/setLevel", "resources/subscribe", "resources/unsubscribe"})
-"""What the modern era has no more."""
-NEW: Final = frozenset({"server/discover", "subscriptions/listen"})
-"""What the handshake era has not yet."""
 
 
 class StreamSession:
@@ -130,6 +126,8 @@ class StreamSession:
             self._refuse(id, INVALID_REQUEST, f"the id {reprlib.repr(id)} is that of a request at work", batch)
         elif type(params) is not dict:
             self._refuse(id, INVALID_PARAMS, "params must be an object", batch)
+        elif "_meta" in params and type(params["_meta"]) is not dict:
+            self._refuse(id, INVALID_PARAMS, "_meta must be an object", batch)
         else:
             self._take_request(
                 Request(
@@ -196,7 +194,7 @@ class StreamSession:
             return {}
         if not self._modern and method == "initialize" and not frames.is_modern(params):
             return self._initialize(params)
-        if method in GONE:
+        if method in frames.GONE:
             raise RemoteError(METHOD_NOT_FOUND, f"{method} is not part of the revision that this stream speaks")
         request.peer = peer = frames.peer_of_request(params, self._principal)
         if method == "server/discover":
@@ -212,7 +210,7 @@ class StreamSession:
             return {}
         if method == "initialize":
             raise RemoteError(INVALID_REQUEST, "this session is initialized already")
-        if method in NEW:
+        if method in frames.NEW:
             raise RemoteError(METHOD_NOT_FOUND, f"{method} is not part of {peer.version}")
         if method == "logging/setLevel":
             if "logging" not in self._answerer.describe(peer).get("capabilities", {}):
@@ -256,14 +254,15 @@ class StreamSession:
             outcome = await (self._answer_modern(request) if request.peer.modern else self._answer_handshake(request))
         except RemoteError as exc:
             outcome = exc
-        except asyncio.CancelledError as exc:
-            task = asyncio.current_task()
-            if task is None or task.cancelling():
-                raise
-            # Something inside of the answerer was cancelled, and not we: the client still waits.
-            outcome = frames.internal_error(RuntimeError(repr(exc)), request.method)
         except Exception as exc:  # noqa: BLE001  # whatever it is, the client gets an answer
             outcome = frames.internal_error(exc, request.method)
+        except BaseException as exc:
+            task = asyncio.current_task()
+            if task is None or task.cancelling() or isinstance(exc, KeyboardInterrupt | SystemExit):
+                raise
+            # Nobody cancelled us, it happened inside of the answerer: the client still waits.
+            self._reply(request, frames.internal_error(RuntimeError(repr(exc)), request.method))
+            return
         room = None if request.over else self._reply(request, outcome)
         if room is not None and not self._closing:
             await asyncio.shield(room)  # a client that does not read gets no more done

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import threading
+from collections.abc import Callable
 from typing import Any, Final
 
 from ..errors import RemoteError
@@ -75,9 +76,12 @@ class Changes:
     def __len__(self) -> int:
         return len(self._watches)
 
-    def watch(self, wanted: Any, deliver: Deliver) -> ChangeWatch:
-        """Begin to watch, on the running loop; `wanted` has the form of `subscriptions/listen`'s `notifications`."""
-        watch = ChangeWatch(self, accepted(wanted), deliver)
+    def watch(self, wanted: Any, deliver: Deliver, knows: Callable[[str], bool] = lambda _: True) -> ChangeWatch:
+        """Begin to watch, on the running loop; `wanted` has the form of `subscriptions/listen`'s `notifications`.
+
+        Of the resources only those that `knows` knows are watched.
+        """
+        watch = ChangeWatch(self, accepted(wanted, knows), deliver)
         with self._lock:
             self._watches[watch] = None
         return watch
@@ -105,7 +109,7 @@ class Changes:
             self._watches.pop(watch, None)
 
 
-def accepted(wanted: Any) -> Wire:
+def accepted(wanted: Any, knows: Callable[[str], bool] = lambda _: True) -> Wire:
     """What of the wanted can be watched; raises -32602 if that is no wish at all."""
     if not isinstance(wanted, dict):
         raise RemoteError(INVALID_PARAMS, "notifications: must be an object")
@@ -116,5 +120,5 @@ def accepted(wanted: Any) -> Wire:
             raise RemoteError(INVALID_PARAMS, "notifications.resourceSubscriptions: must be a list of URIs")
         if len(uris) > MAX_ITEMS:
             raise RemoteError(INVALID_PARAMS, f"notifications.resourceSubscriptions: more than {MAX_ITEMS} URIs")
-        wishes["resourceSubscriptions"] = list(dict.fromkeys(uris))
+        wishes["resourceSubscriptions"] = [uri for uri in dict.fromkeys(uris) if knows(uri)]
     return wishes

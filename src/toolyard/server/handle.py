@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from ..errors import ProtocolError, RemoteError
 from ..protocol import jsonrpc
-from ..protocol.eras import HANDSHAKE_VERSIONS, MAY_ASK_FOR_INPUT
+from ..protocol.eras import HANDSHAKE_VERSIONS
 from ..protocol.jsonrpc import INVALID_PARAMS, INVALID_REQUEST, PARSE_ERROR
 from ..types import Wire
 from .exchange import NO_BACK, NOTHING, Exchange, Peer
@@ -28,7 +28,7 @@ from .frames import (
     modern_result,
     peer_of_request,
 )
-from .parking import Parking
+from .parking import Parking, may_park
 from .plain import copied
 
 if TYPE_CHECKING:
@@ -108,13 +108,11 @@ class Door:
         router = self._server.router
         if method == "server/discover":
             return copied(discover_result(self._description()))
-        if method not in MAY_ASK_FOR_INPUT or not router.may_ask(method, params):
-            result = await router.answer(method, params, Exchange(peer, NO_BACK, id, params["_meta"]))
-            return result if method == "tools/call" else copied(result)
-        call, new = self._parking.call(method, params, None)
-        if new:
-            call.start(router.answer(method, params, Exchange(peer, call, id, params["_meta"])))
-        return await call.outcome(None)
+        exchange = Exchange(peer, NO_BACK, id, params["_meta"])
+        if may_park(router, method, params):
+            return await self._parking.answer(router, method, params, exchange, None)
+        result = await router.answer(method, params, exchange)
+        return result if method == "tools/call" else copied(result)
 
 
 def _what_is_wrong(request: Any) -> str | None:

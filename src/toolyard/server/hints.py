@@ -32,6 +32,7 @@ _CONTAINERS: Final = frozenset(
         *(collections.abc.MutableSequence, collections.abc.MutableMapping, collections.abc.MutableSet),
     }
 )
+_LISTS: Final = (list, tuple, collections.abc.Sequence, collections.abc.Iterable, collections.abc.Collection)
 _OLD_TYPED_DICTS: Final = sys.version_info < (3, 12)
 
 
@@ -59,18 +60,18 @@ def underlying(function: Callable[..., Any]) -> Any:
 def resolve(function: Callable[..., Any], name: str, annotation: Any) -> Any:
     """One annotation of a function as a type, also if it is a text or holds one.
 
-    Names are those of the function's module, of its closure, and of the functions of that module which are running now:
-    a class may be local to whoever decorates.
+    Names are those of its module, of its closure, and of the functions around it that are running now: a class may be
+    local to whoever decorates. Where all that knows a name not, the bodies of the classes around it are asked.
     """
     holder = types.SimpleNamespace(__annotations__={name: annotation})
     plain = underlying(function)
     module = getattr(plain, "__globals__", {})
+    local = _running(plain, ".<locals>.") | _closure(plain)
     try:
         try:
-            return typing.get_type_hints(holder, module, _closure(plain), include_extras=True)[name]
+            return typing.get_type_hints(holder, module, local, include_extras=True)[name]
         except NameError:
-            names = _running(module) | _closure(plain)
-            return typing.get_type_hints(holder, module, names, include_extras=True)[name]
+            return typing.get_type_hints(holder, module, _running(plain, ".") | local, include_extras=True)[name]
     except (NameError, AttributeError, TypeError, SyntaxError) as exc:
         where = getattr(plain, "__qualname__", repr(function))
         raise UsageError(
@@ -95,11 +96,12 @@ def _is_filled(cell: types.CellType) -> bool:
     return True
 
 
-def _running(module: dict[str, Any]) -> dict[str, Any]:
+def _running(plain: Any, joint: str) -> dict[str, Any]:
+    """The names in the scopes that stand around a function and are running now; the nearest counts."""
     found: dict[str, Any] = {}
-    frame = inspect.currentframe()
+    frame = inspect.currentframe() if inspect.isfunction(plain) else None
     while frame is not None:
-        if frame.f_globals is module:
+        if frame.f_globals is plain.__globals__ and plain.__qualname__.startswith(frame.f_code.co_qualname + joint):
             found = {**frame.f_locals, **found}
         frame = frame.f_back
     return found
@@ -111,6 +113,11 @@ def _running(module: dict[str, Any]) -> dict[str, Any]:
 def is_union(annotation: Any) -> bool:
     """Whether it is `A | B`, however written."""
     return get_origin(annotation) in (Union, types.UnionType)
+
+
+def is_list(annotation: Any) -> bool:
+    """Whether it is a list or tuple, of whatever, or something as general."""
+    return annotation in _LISTS or get_origin(annotation) in _LISTS
 
 
 def bare(annotation: Any) -> Any:
@@ -250,7 +257,8 @@ def describable(annotation: Any) -> Any:
 
 def _or_opaque(annotation: Any) -> Any:
     try:
-        described(annotation, "validation")
+        # As a field, which may have what a type alone may not: an alias.
+        described(typed_dict("One", {"one": annotation}), "validation")
     except Exception as exc:
         if is_beyond(exc):
             return OPAQUE

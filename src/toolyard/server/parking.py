@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import json
 import secrets
+from collections import Counter
 from collections.abc import Awaitable, Callable, Coroutine
 from hashlib import sha256
 from typing import Any, Final
@@ -17,14 +18,21 @@ from typing import Any, Final
 import orjson
 
 from ..errors import RemoteError
+from ..protocol.eras import MAY_ASK_FOR_INPUT
 from ..protocol.jsonrpc import INTERNAL_ERROR, INVALID_PARAMS
 from ..types import Wire
+from .exchange import Answerer, Exchange
 
 TTL: Final = 600.0
 """Seconds that a parked call waits for its answers."""
 AFTERLIFE: Final = 30.0
 """Seconds that an outcome is kept for a client that comes twice."""
 MAX_PARKED: Final = 1_000
+MAX_EACH: Final = 100
+MAX_BYTES: Final = 64 * 1024 * 1024
+"""Parked calls of all, of one principal, and the size of their requests."""
+KEPT_HANDLES: Final = 2
+"""Handles of a call that find it: the newest, and the one before for a client that comes twice."""
 SETTLING: Final = 4
 """Turns of the loop in which questions count as asked at the same time."""
 
@@ -32,30 +40,34 @@ Outlet = Callable[[str, Wire], Awaitable[None]]
 """Takes a notification for the one who waits for the call now."""
 
 
-def salient(method: str, params: Wire) -> bytes:
-    """What makes two requests the same one: not who sends it, nor what it answers."""
+def salient(method: str, params: Wire) -> tuple[bytes, int]:
+    """A digest of what makes two requests the same one (not who sends it, nor what it answers), and its size."""
     kept = {k: v for k, v in params.items() if k not in ("_meta", "inputResponses", "requestState")}
     try:
         text = orjson.dumps([method, kept], option=orjson.OPT_SORT_KEYS)
     except TypeError:
         text = json.dumps([method, kept], sort_keys=True).encode()
-    return sha256(text).digest()
+    return sha256(text).digest(), len(text)
 
 
 class ParkedCall:
     """A call that may ask; it is the way back (`Back`) of its exchange."""
 
-    def __init__(self, parking: Parking, principal: Any, digest: bytes, brought: dict[str, Wire]) -> None:
-        self.principal = principal
+    def __init__(
+        self, parking: Parking, exchange: Exchange, digest: bytes, size: int, brought: dict[str, Wire]
+    ) -> None:
+        self.principal = exchange.peer.principal
+        self.owner = repr(self.principal)  # to count by; it need not be hashable
         self.digest = digest
+        self.size = size
         self.handles: list[str] = []
         self._parking = parking
-        self._task: asyncio.Task[Wire]
+        self._exchange = exchange
         self._brought = brought
+        self._task: asyncio.Task[Wire]
         self._questions: dict[str, tuple[Wire, asyncio.Future[Wire]]] = {}
         self._asked = 0
-        self._waiters: set[asyncio.Future[None]] = set()
-        self._outlet: Outlet | None = None
+        self._waiters: dict[asyncio.Future[None], Outlet | None] = {}
         self._timer: asyncio.TimerHandle | None = None
 
     def start(self, work: Coroutine[Any, Any, Wire]) -> None:
@@ -63,12 +75,19 @@ class ParkedCall:
         self._task = asyncio.get_running_loop().create_task(work)
         self._task.add_done_callback(lambda _: self._wake())
 
+    def go_on(self, request: Exchange) -> None:
+        """What is said from now on belongs to the request with which the client came again."""
+        mine = self._exchange
+        mine.id, mine.meta, mine.headers = request.id, request.meta, request.headers
+        mine.peer.log_level = request.peer.log_level
+
     # ---- the side of the one who answers -------------------------------------------------------------------
 
     async def notify(self, method: str, params: Wire) -> None:
-        """Tell the one who waits; nobody waits for a parked call."""
-        if self._outlet is not None:
-            await self._outlet(method, params)
+        """Tell the one who waits, the latest of them; nobody waits for a parked call."""
+        outlet = next((each for each in reversed(self._waiters.values()) if each is not None), None)
+        if outlet is not None:
+            await outlet(method, params)
 
     async def ask(self, method: str, params: Wire, key: str | None) -> Wire:
         """Park until the client comes with the answer, unless it brought it at once."""
@@ -92,20 +111,16 @@ class ParkedCall:
 
     async def outcome(self, outlet: Outlet | None) -> Wire:
         """The result, or the questions as a result. Whoever leaves while the call runs for nobody else cancels it."""
-        self._outlet = outlet
         self._set_timer(None)
-        turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._waiters.add(turn)
+        turn = self._wait(outlet)
         try:
             while not self._task.done() and not await self._settled():
                 await turn
-                self._waiters.discard(turn)
-                turn = asyncio.get_running_loop().create_future()
-                self._waiters.add(turn)
+                del self._waiters[turn]
+                turn = self._wait(outlet)
         finally:
-            self._waiters.discard(turn)
+            del self._waiters[turn]
             if not self._waiters:
-                self._outlet = None
                 self._left()
         if self._task.done():
             return self._task.result()
@@ -115,6 +130,11 @@ class ParkedCall:
             "inputRequests": {key: question for key, (question, _) in asked.items()},
             "requestState": self._parking.admit(self, {key: answer for key, (_, answer) in asked.items()}),
         }
+
+    def _wait(self, outlet: Outlet | None) -> asyncio.Future[None]:
+        turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._waiters[turn] = outlet
+        return turn
 
     def _open(self) -> dict[str, tuple[Wire, asyncio.Future[Wire]]]:
         return {key: pair for key, pair in self._questions.items() if not pair[1].done()}
@@ -166,7 +186,14 @@ def _answers(params: Wire) -> dict[str, Wire]:
     answers = params.get("inputResponses", {})
     if not isinstance(answers, dict) or not all(isinstance(value, dict) for value in answers.values()):
         raise RemoteError(INVALID_PARAMS, "inputResponses: must be an object of objects")
-    return answers
+    return dict(answers)
+
+
+def may_park(answerer: Answerer, method: str, params: Wire) -> bool:
+    """Whether a modern request may have to wait for answers, or comes with some."""
+    return method in MAY_ASK_FOR_INPUT and (
+        "requestState" in params or "inputResponses" in params or answerer.may_ask(method, params)
+    )
 
 
 class Parking:
@@ -175,34 +202,57 @@ class Parking:
     def __init__(self, ttl: float = TTL) -> None:
         self.ttl = ttl
         self._handles: dict[str, tuple[ParkedCall, dict[str, asyncio.Future[Wire]]]] = {}
+        self._parked: Counter[str] = Counter()
+        self._size = 0
 
-    def call(self, method: str, params: Wire, principal: Any) -> tuple[ParkedCall, bool]:
-        """The call that a request belongs to, and whether it is a new one that must be started."""
+    async def answer(
+        self, answerer: Answerer, method: str, params: Wire, exchange: Exchange, outlet: Outlet | None
+    ) -> Wire:
+        """The result of a request that may park: its own, or its questions. `outlet` takes what is told meanwhile."""
         state, answers = params.get("requestState"), _answers(params)
+        digest, size = salient(method, params)
         if state is None:
-            return ParkedCall(self, principal, salient(method, params), answers), True
+            call = ParkedCall(self, exchange, digest, size, answers)
+            exchange.back = call
+            call.start(answerer.answer(method, params, exchange))
+            return await call.outcome(outlet)
         found, questions = self._handles.get(state, (None, {})) if isinstance(state, str) else (None, {})
-        if found is None or found.principal != principal or found.digest != salient(method, params):
+        if found is None or found.principal != exchange.peer.principal or found.digest != digest:
             raise RemoteError(INVALID_PARAMS, "requestState: not one of ours, not of this request, or too old")
         for key, future in questions.items():
             if key in answers and not future.done():  # else it came before: who comes twice only waits
                 future.set_result(answers[key])
-        return found, False
+        found.go_on(exchange)
+        return await found.outcome(outlet)
 
     def admit(self, call: ParkedCall, questions: dict[str, asyncio.Future[Wire]]) -> str:
-        """A new handle of a call, for the questions that it asks now."""
-        if len(self._handles) >= MAX_PARKED:
-            call.end()
-            raise RemoteError(INTERNAL_ERROR, "too many calls wait for their clients' answers")
+        """The handle of a call for the questions that it asks now."""
+        if call.handles and self._handles[call.handles[-1]][1] == questions:
+            return call.handles[-1]
+        if not call.handles:
+            full = self._parked.total() >= MAX_PARKED or self._size + call.size > MAX_BYTES
+            if full or self._parked[call.owner] >= MAX_EACH:
+                call.end()
+                raise RemoteError(INTERNAL_ERROR, "too many calls wait for their clients' answers")
+            self._parked[call.owner] += 1
+            self._size += call.size
         handle = secrets.token_urlsafe(24)
         call.handles.append(handle)
         self._handles[handle] = (call, questions)
+        for old in call.handles[:-KEPT_HANDLES]:
+            del self._handles[old]
+        del call.handles[:-KEPT_HANDLES]
         return handle
 
     def forget(self, call: ParkedCall) -> None:
         """Its handles find nothing any more."""
+        if call.handles:
+            self._size -= call.size
+            self._parked[call.owner] -= 1
+            self._parked += Counter()  # leaves out those who have none
         for handle in call.handles:
-            self._handles.pop(handle, None)
+            del self._handles[handle]
+        call.handles.clear()
 
     def close(self) -> None:
         """End every parked call."""

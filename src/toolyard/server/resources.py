@@ -15,6 +15,7 @@ from ..errors import ConfigError, ProtocolError, RemoteError, ResourceNotFound, 
 from ..protocol import jsonrpc
 from ..protocol.text import one_line
 from ..types import Audio, EmbeddedResource, Image, ResourceContent, ResourceContents, Text, Wire
+from .failing import words
 from .signature import BadArguments, Signature
 from .uris import UriTemplate, check_uri, is_template
 
@@ -195,17 +196,7 @@ async def called(
 def failed(exc: BaseException, what: str, *, mask_errors: bool) -> RemoteError:
     """The answer for an exception in somebody's function; the traceback is only logged."""
     log.error("%s failed: %s", what, type(exc).__name__, exc_info=exc)
-    return RemoteError(jsonrpc.INTERNAL_ERROR, f"{what} failed" if mask_errors else _words(exc))
-
-
-def _words(exc: BaseException) -> str:
-    try:
-        text = str(exc)
-    except Exception as bad:
-        log.debug("an exception without words", exc_info=bad)
-        text = ""
-    # What these two hold is a key or an exit code, and says nothing alone.
-    return text if text and not isinstance(exc, KeyError | SystemExit) else f"{type(exc).__name__} {text}".rstrip()
+    return RemoteError(jsonrpc.INTERNAL_ERROR, f"{what} failed" if mask_errors else words(exc))
 
 
 def choices(signature: Signature, schema: Any) -> list[Any] | None:

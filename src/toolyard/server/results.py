@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import inspect
 from collections.abc import Callable
-from typing import Any, Final
+from typing import Any, Final, get_args
 
 from pydantic import ValidationError
 from pydantic_core import to_jsonable_python
@@ -190,11 +190,18 @@ def _text(data: Any) -> str:
 
 def _tells(annotation: Any) -> bool:
     """Whether a return annotation tells of a structure: texts and content blocks have none."""
-    kinds = hints.alternatives(annotation)
-    if all(kind in _SHAPELESS for kind in kinds):
+    if all(_is_shapeless(kind) for kind in hints.alternatives(annotation)):
         return False
     parts = hints.leaves(annotation)
     return not any(inspect.isclass(part) and issubclass(part, (*_AS_IT_IS, *_BYTES)) for part in parts)
+
+
+def _is_shapeless(kind: Any) -> bool:
+    # Of a list of anything only its value tells whether it is content or data.
+    if hints.is_list(kind):
+        elements = [element for part in get_args(kind) for element in hints.alternatives(part)]
+        return not elements or Any in elements or object in elements
+    return kind in _SHAPELESS
 
 
 def _is_object(schema: Wire) -> bool:

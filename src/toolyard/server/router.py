@@ -80,7 +80,7 @@ class Router:
 
     async def watch(self, wanted: Wire, peer: Peer, deliver: Deliver) -> ChangeWatch:  # noqa: ARG002  # as above
         """Hear of changes."""
-        return self._server.changes.watch(wanted, deliver)
+        return self._server.changes.watch(wanted, deliver, lambda uri: self._resource_at(uri) is not None)
 
     async def answer(self, method: str, params: Wire, exchange: Exchange) -> Wire:
         """The result of a request; raises `RemoteError` for an error answer."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import copy
 import functools
 import inspect
@@ -17,6 +18,7 @@ from ..protocol import jsonrpc
 from ..protocol.mirroring import Declaration, InvalidDeclaration, declarations
 from ..types import ToolResult, Wire
 from .context import Context
+from .failing import words
 from .results import Output, failed, to_wire
 from .schemas import Checker, object_schema
 from .signature import BadArguments, Signature, name_of
@@ -116,11 +118,11 @@ class ToolFunction:
         try:
             value = await self._taker.call(self._taker.bind(arguments), context)
             return to_wire(value, output=self.output, mime_type=self.mime_type)
-        except RemoteError:
+        except (RemoteError, asyncio.CancelledError, KeyboardInterrupt):
             raise
         except BadArguments as exc:
             return failed(str(exc))
-        except (Exception, SystemExit) as exc:  # noqa: BLE001  # the function's own code: whatever it raises is told
+        except BaseException as exc:  # noqa: BLE001  # the function's own code: whatever it raises is told
             return self._failure(exc, mask_errors)
 
     def _failure(self, exc: BaseException, mask_errors: bool) -> Wire:
@@ -131,8 +133,9 @@ class ToolFunction:
             raise cause
         if isinstance(cause, ToolFailed):
             return to_wire(cause.result) if isinstance(cause.result, ToolResult) else failed(cause.message or "failed")
-        logger.error("%s failed: %s", self.name, type(cause).__name__, exc_info=exc)
-        return failed(f"{self.name} failed" if mask_errors else _message(cause))
+        if not isinstance(cause, GeneratorExit):  # which also comes where nobody waits for the call any more
+            logger.error("%s failed: %s", self.name, type(cause).__name__, exc_info=exc)
+        return failed(f"{self.name} failed" if mask_errors else words(cause))
 
     def replaced(self, **options: Unpack[ToolOptions]) -> ToolFunction:
         """The same function with other options; itself if nothing changes."""
@@ -257,13 +260,3 @@ def _declared(name: str, schema: Wire) -> tuple[Declaration, ...]:
 def _plain(given: Mapping[str, Any] | None) -> Wire:
     """A copy of our own, without nulls."""
     return {key: copy.deepcopy(value) for key, value in (given or {}).items() if value is not None}
-
-
-def _message(exc: BaseException) -> str:
-    try:
-        text = str(exc)
-    except Exception:  # noqa: BLE001  # an exception that cannot even say what it is
-        text = ""
-    if text and not isinstance(exc, KeyError | SystemExit):
-        return text
-    return f"{type(exc).__name__}: {text}" if text else type(exc).__name__

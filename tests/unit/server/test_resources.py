@@ -296,8 +296,8 @@ class Speechless(Exception):
     "error, message",
     [
         (LookupError(), "LookupError"),
-        (KeyError("a"), "KeyError 'a'"),
-        (SystemExit(3), "SystemExit 3"),
+        (KeyError("a"), "KeyError: 'a'"),
+        (SystemExit(3), "SystemExit: 3"),
         (Speechless(), "Speechless"),
         (ExceptionGroup("tasks", [OSError("disk on fire")]), "disk on fire"),
     ],

@@ -91,6 +91,10 @@ class AsgiApp(ABC):
         """Answer one request, or raise `Refused`."""
 
     @abstractmethod
+    async def drain(self, seconds: float) -> None:
+        """End what only listens, and give what is at work so much time."""
+
+    @abstractmethod
     async def close(self) -> None:
         """End everything that runs, waits or listens."""
 
@@ -127,15 +131,20 @@ async def read_body(receive: Receive, headers: Headers, limit: int) -> bytes:
         fits = size <= limit
         if fits and not event.get("more_body"):
             return parts[0] if len(parts) == 1 else b"".join(parts)
-    # A client that still writes would get a reset instead of the answer. There is an end to this patience too.
+    if b"expect" not in headers:  # else it waits for our word, and has not begun
+        await _throw_away(receive, 4 * limit)
+    raise Refused(413, f"the body is above the limit of {limit:,} bytes", headers=((b"connection", b"close"),))
+
+
+async def _throw_away(receive: Receive, limit: int) -> None:
+    """A client that still writes would get a reset instead of the answer; there is an end to this patience too."""
     with contextlib.suppress(TimeoutError):
         async with asyncio.timeout(LINGERING):
-            while size < 4 * limit:
+            while limit > 0:
                 event = await receive()
-                size += len(event.get("body", b""))
+                limit -= len(event.get("body", b""))
                 if not event.get("more_body"):
-                    break
-    raise Refused(413, f"the body is above the limit of {limit:,} bytes", headers=((b"connection", b"close"),))
+                    return
 
 
 async def until_gone(receive: Receive) -> None:

@@ -39,7 +39,7 @@ class Stream:
         self.done = False
         self.opened = False
         self._events: deque[tuple[int, bytes]] = deque()
-        self._size = self._unsent = 0
+        self.size = self._unsent = 0
         self._last = 0
         self._position = 0
         self._reader: object | None = None
@@ -71,7 +71,7 @@ class Stream:
         if self.number is not None:
             data = b"id: %d-%d\n%s" % (self.number, self._last, data)
         self._events.append((self._last, data))
-        self._size += len(data)
+        self.size += len(data)
         self._unsent += len(data)
         while self._too_much() and len(self._events) > 1:
             self._drop_first()
@@ -79,14 +79,14 @@ class Stream:
 
     def _too_much(self) -> bool:
         """What was sent goes first. What was not goes only if nobody reads, or who tells it does not wait for room."""
-        if len(self._events) <= KEPT_EVENTS and self._size <= KEPT_BYTES:
+        if len(self._events) <= KEPT_EVENTS and self.size <= KEPT_BYTES:
             return False
         sent = self._events[0][0] <= self._position
         return sent or self._reader is None or len(self._events) > 2 * KEPT_EVENTS
 
     def _drop_first(self) -> None:
         position, data = self._events.popleft()
-        self._size -= len(data)
+        self.size -= len(data)
         if position > self._position:
             self._unsent -= len(data)
 
@@ -123,17 +123,21 @@ class Stream:
         """Whether there has been such an event, and there is more to come."""
         return position < self._last or (position == self._last and not self.done)
 
-    async def pump(self, send: Send, after: int | None = None) -> None:
-        """Bring it out as a response: what is new, or what came after an event. The latest response takes over."""
+    def promise(self) -> object:
+        """A response is about to bring it out; the latest takes over from any other."""
         self.let_go()
-        reader = self._reader = object()
+        self._reader = object()
+        return self._reader
+
+    async def pump(self, send: Send, reader: object, after: int | None = None) -> None:
+        """Bring it out as the response that was promised: what is new, or what came after an event."""
         if after is not None:
             self._position = after
             self._unsent = sum(len(data) for position, data in self._events if position > after)
         try:
             await send({"type": "http.response.start", "status": 200, "headers": list(HEAD)})
             priming = self.number is not None and after is None
-            await _write(send, b"id: %d-0\nretry: %d\ndata: \n\n" % (self.number or 0, RETRY) if priming else SILENCE)
+            await _write(send, self._priming() if priming else SILENCE)
             while self._reader is reader:
                 if (due := self._due()) is not None:
                     await _write(send, due[1])
@@ -150,6 +154,10 @@ class Stream:
             self._paused = False
             if self._reader is reader:
                 self.let_go()
+
+    def _priming(self) -> bytes:
+        """An event without a message, so that a client that gets nothing else can come again from there."""
+        return b"id: %d-%d\nretry: %d\ndata: \n\n" % (self.number or 0, self._position, RETRY)
 
     def _due(self) -> tuple[int, bytes] | None:
         """The next event to be brought out."""

@@ -14,7 +14,7 @@ from .asgi import Headers, Refused, text_headers
 log = logging.getLogger("toolyard.server")
 
 Auth = Callable[[Mapping[str, str]], Awaitable[Any] | Any]
-"""From a request's headers (names in lower case) to a principal; None, or raising `AuthError`, refuses."""
+"""From a request's headers (names in lower case) to a principal; None, False, or raising `AuthError`, refuses."""
 
 _HOST: Final = re.compile(r"(?P<name>\[[0-9a-f:.]+\]|[a-z0-9._-]+)(?::[0-9]{1,5})?")
 _ORIGIN: Final = re.compile(r"https?://" + _HOST.pattern)
@@ -62,7 +62,10 @@ class Guard:
         except AuthError as exc:
             status = exc.status if exc.status in (401, 403) else 401
             raise Refused(status, exc.message, headers=challenge if status == 401 else ()) from exc
-        if principal is None:
+        except Exception as exc:
+            log.exception("the auth hook failed; the request was refused")
+            raise Refused(401, "credentials are missing or not valid", headers=challenge) from exc
+        if principal is None or principal is False:
             raise Refused(401, "credentials are missing or not valid", headers=challenge)
         return principal
 

@@ -8,21 +8,19 @@ from typing import Any, Final
 
 from ...errors import RemoteError
 from ...protocol import jsonrpc
-from ...protocol.jsonrpc import INTERNAL_ERROR, INVALID_PARAMS, METHOD_NOT_FOUND, Message, RequestId
+from ...protocol.jsonrpc import INTERNAL_ERROR, INVALID_PARAMS, INVALID_REQUEST, METHOD_NOT_FOUND, Message, RequestId
 from ...types import Wire
 from .. import frames
 from ..context import LOG_LEVELS
-from ..exchange import NO_BACK, Answerer, Exchange, Peer
+from ..exchange import Answerer, Exchange, Peer
 from .asgi import Headers, Receive, Refused, Send, parts, reply, takes_events, text_headers, until_gone
 from .eventstreams import place_of
 from .replies import Caretaker, Reply
+from .requests import BATCHES, MAX_BATCH
 from .sessions import STANDALONE, Session, Sessions
 
 SESSION: Final = b"mcp-session-id"
 RESUME: Final = b"last-event-id"
-BATCHES: Final = "2025-03-26"
-"""The one revision that has batches."""
-MAX_BATCH: Final = 100
 CANCELLED: Final = -32800
 EMPTY: Final[Mapping[str, str]] = {}
 
@@ -51,6 +49,20 @@ class _Call:
         await self._out.pause()
 
 
+class _Member(Reply):
+    """The reply to one request of a batch: no response of its own, and nothing on the way to it."""
+
+    __slots__ = ("answer",)
+
+    def __init__(self) -> None:
+        super().__init__(_nowhere, {b"accept": b"application/json"})
+        self.answer: bytes | None = None
+
+    async def finish(self, answer: bytes | None, status: int = 200) -> None:  # noqa: ARG002  # the batch has one
+        """Keep it for the batch."""
+        self.answer = answer
+
+
 class Handshake:
     """Everything of one endpoint that is not of the modern era."""
 
@@ -66,13 +78,17 @@ class Handshake:
             self._sweeping.cancel()
         await asyncio.gather(*(session.close() for session in self._sessions.clear()))
 
+    def stop_listening(self) -> None:
+        """End the standing streams."""
+        for session in self._sessions.all():
+            session.streams[STANDALONE].finish()
+
     async def _sweep(self) -> None:
         """End the sessions that nobody uses, for as long as there are sessions."""
         while len(self._sessions):
             await asyncio.sleep(self._sessions.idle_ttl / 4)
             for old in self._sessions.expired():
                 await old.close()
-        self._sweeping = None
 
     def _session(self, headers: Headers, principal: Any) -> Session:
         id = headers.get(SESSION)
@@ -120,8 +136,9 @@ class Handshake:
         session, evicted = self._sessions.open(peer, self._answerer)
         for old in evicted:
             await old.close()
-        if self._sweeping is None:
-            self._sweeping = asyncio.get_running_loop().create_task(self._sweep())
+        loop = asyncio.get_running_loop()
+        if self._sweeping is None or self._sweeping.done() or self._sweeping.get_loop() is not loop:
+            self._sweeping = loop.create_task(self._sweep())
         body = jsonrpc.encode(jsonrpc.result(id, result))
         await reply(send, 200, body, (SESSION, session.id.encode()))
 
@@ -144,16 +161,16 @@ class Handshake:
             del session.running[id]
         await out.finish(None if answer is None else frames.encoded(answer, method))
         if out.stream is not None:
-            session.retire(out.stream)
+            self._sessions.keep(session, out.stream)
 
     async def _outcome(
-        self, session: Session, id: RequestId, method: str, params: Wire, headers: Mapping[str, str], out: Reply | None
+        self, session: Session, id: RequestId, method: str, params: Wire, headers: Mapping[str, str], out: Reply
     ) -> Message:
         """The answer to a request in a session, whatever comes."""
         try:
             result = await self._own(session, method, params)
             if result is None:
-                back = _Call(session, out) if out is not None else NO_BACK
+                back = _Call(session, out)
                 exchange = Exchange(session.peer, back, id, params.get("_meta", EMPTY), headers)
                 result = frames.handshake_result(await self._answerer.answer(method, params, exchange))
             answer = jsonrpc.result(id, result)
@@ -225,7 +242,11 @@ class Handshake:
         if id is None:
             await self._note(session, method, params)
             return None
-        return frames.encoded(await self._outcome(session, id, method, params, EMPTY, None), method)
+        if id in session.running:
+            return jsonrpc.encode(jsonrpc.error(id, INVALID_REQUEST, "id: a request with it is still being answered"))
+        member = session.running[id] = _Member()
+        await self._work(session, id, method, params, EMPTY, member)
+        return member.answer
 
     # ---- GET and DELETE ------------------------------------------------------------------------------------------
 
@@ -248,7 +269,7 @@ class Handshake:
         gone = asyncio.get_running_loop().create_task(until_gone(receive))
         gone.add_done_callback(lambda _: stream.let_go())
         try:
-            await stream.pump(send, after)
+            await stream.pump(send, stream.promise(), after)
         finally:
             gone.cancel()
             self._sessions.touch(session)
@@ -264,6 +285,10 @@ class Handshake:
 def _fault(id: RequestId, method: str, exc: Exception) -> Message:
     fault = frames.internal_error(exc, method)
     return jsonrpc.error(id, fault.code, fault.message)
+
+
+async def _nowhere(_: object) -> None:
+    """There is nothing to be sent to."""
 
 
 def _nothing() -> None:

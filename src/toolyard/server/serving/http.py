@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from ...errors import ProtocolError, RemoteError
 from ...protocol import jsonrpc
-from ...protocol.eras import HANDSHAKE_VERSIONS, HEADER_MISMATCH, MAY_ASK_FOR_INPUT, MODERN_ERRORS, MODERN_VERSIONS
+from ...protocol.eras import HANDSHAKE_VERSIONS, HEADER_MISMATCH, MODERN_ERRORS, MODERN_VERSIONS
 from ...protocol.jsonrpc import INVALID_PARAMS, INVALID_REQUEST, METHOD_NOT_FOUND, PARSE_ERROR, Message, RequestId
 from ...protocol.metadata import CLIENT_CAPABILITIES, PROTOCOL_VERSION, SUBSCRIPTION_ID, with_meta
 from ...protocol.mirroring import contradiction, plain_value
@@ -15,7 +15,7 @@ from ...protocol.text import one_line
 from ...types import Wire
 from .. import frames
 from ..exchange import NO_BACK, Answerer, Exchange, Peer
-from ..parking import TTL, Parking
+from ..parking import TTL, Parking, may_park
 from .asgi import (
     AsgiApp,
     Headers,
@@ -78,10 +78,16 @@ class HttpApp(AsgiApp):
         self._handshake = Handshake(answerer, self._caretaker, session_ttl, max_sessions)
         self._listening: dict[Stream, bytes] = {}
 
-    async def close(self) -> None:
-        """End everything that runs, waits or listens."""
+    async def drain(self, seconds: float) -> None:
+        """End what only listens, and give what is at work so much time."""
         for stream, farewell in list(self._listening.items()):
             stream.finish(farewell)
+        self._handshake.stop_listening()
+        await self._caretaker.idle(seconds)
+
+    async def close(self) -> None:
+        """End everything that runs, waits or listens."""
+        await self.drain(0)
         self._parking.close()
         await self._handshake.close()
         await self._caretaker.close()
@@ -170,7 +176,7 @@ class HttpApp(AsgiApp):
             answer, status = _failed(id, frames.modern_error(exc))
         except asyncio.CancelledError as exc:
             if out.take_cancellation(exc):
-                out.abandon()
+                await out.dismiss()
                 return
             answer, status = _failed(id, frames.internal_error(RuntimeError(repr(exc)), method))
         except Exception as exc:  # noqa: BLE001  # told as our own fault, and logged
@@ -186,16 +192,12 @@ class HttpApp(AsgiApp):
             return frames.discover_result(description)
         if method in frames.GONE:
             raise RemoteError(METHOD_NOT_FOUND, f"{method} is not part of this era")
-        meta = params["_meta"]
-        may_ask = self._answerer.may_ask(method, params)
-        if method not in MAY_ASK_FOR_INPUT or not (may_ask or "requestState" in params or "inputResponses" in params):
-            texts = text_headers(headers) if may_ask else NO_HEADERS
-            return await self._answerer.answer(method, params, Exchange(peer, NO_BACK, id, meta, texts))
-        texts = text_headers(headers)
-        call, new = self._parking.call(method, params, peer.principal)
-        if new:
-            call.start(self._answerer.answer(method, params, Exchange(peer, call, id, meta, texts)))
-        return await call.outcome(out.tell)
+        parks = may_park(self._answerer, method, params)
+        texts = text_headers(headers) if parks or self._answerer.may_ask(method, params) else NO_HEADERS
+        exchange = Exchange(peer, NO_BACK, id, params["_meta"], texts)
+        if parks:
+            return await self._parking.answer(self._answerer, method, params, exchange, out.tell)
+        return await self._answerer.answer(method, params, exchange)
 
     def _compare(self, method: str, params: Wire, headers: Headers) -> None:
         """What stands in the headers is what stands in the body, or the one who reads them was deceived."""
@@ -248,7 +250,7 @@ class HttpApp(AsgiApp):
             stream.push(jsonrpc.notification("notifications/subscriptions/acknowledged", acknowledged))
             for message in held:
                 stream.push(message)
-            await stream.pump(send)
+            await stream.pump(send, stream.promise())
         finally:
             del self._listening[stream]
             gone.cancel()

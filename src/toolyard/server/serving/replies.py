@@ -16,6 +16,10 @@ TICK: Final = 0.25
 """Seconds after which a request counts as slow: then it is seen whether its client has gone."""
 
 
+CLOSED: Final = 499
+"""The status that web servers log for a client that did not wait."""
+
+
 class Reply:
     """JSON when the answer is all there is to say; an event stream as soon as something comes before it."""
 
@@ -55,7 +59,9 @@ class Reply:
         if self.stream is None:
             self.stream = self._make_stream()
             self.stream.open()
-            self._pumping = asyncio.get_running_loop().create_task(self.stream.pump(self._send))
+            # Promised here and not when the task has its first turn: what is told until then would find no reader.
+            pump = self.stream.pump(self._send, self.stream.promise())
+            self._pumping = asyncio.get_running_loop().create_task(pump)
             self._pumping.add_done_callback(self._is_out)
         return self.stream
 
@@ -124,8 +130,16 @@ class Reply:
         if self._stopped and self._task.uncancel() <= self._cancelling:
             return True
         if self._task.cancelling() > self._cancelling:
+            self.abandon()
             raise exc
         return False
+
+    async def dismiss(self) -> None:
+        """End the response to a client that has gone: what stands around us may wait for one."""
+        self.abandon()
+        if self.stream is None:
+            with contextlib.suppress(OSError):
+                await reply(self._send, CLOSED)
 
     def abandon(self) -> None:
         """Say nothing more: nobody is there."""
@@ -143,19 +157,34 @@ class Caretaker:
         self._slow: dict[Reply, tuple[Receive, Callable[[], None]]] = {}
         self._watchers: dict[Reply, asyncio.Task[None]] = {}
         self._timer: asyncio.TimerHandle | None = None
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._idle: asyncio.Event | None = None
 
     def enter(self, one: Reply, receive: Receive, on_gone: Callable[[], None]) -> None:
         """It is being answered; `on_gone` is called when its client has left."""
         self._slow[one] = (receive, on_gone)
+        loop = asyncio.get_running_loop()
+        if self._loop is not loop:  # an app may outlive a loop
+            self._loop, self._timer = loop, None
         if self._timer is None:
-            self._timer = asyncio.get_running_loop().call_later(TICK, self._look)
+            self._timer = loop.call_later(TICK, self._look)
 
     def leave(self, one: Reply) -> None:
         """It has been answered."""
         self._slow.pop(one, None)
+        if not self._slow and self._idle is not None:
+            self._idle.set()
         watcher = self._watchers.pop(one, None)
         if watcher is not None:
             watcher.cancel()
+
+    async def idle(self, seconds: float) -> None:
+        """Wait until nothing is being answered, but no longer than that."""
+        self._idle = asyncio.Event()
+        if self._slow:
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(seconds):
+                    await self._idle.wait()
 
     def _look(self) -> None:
         self._timer = None
@@ -175,6 +204,7 @@ class Caretaker:
         """Look no more."""
         if self._timer is not None:
             self._timer.cancel()
+            self._timer = None
         watchers = list(self._watchers.values())
         for task in watchers:
             task.cancel()

@@ -13,6 +13,10 @@ from ...protocol.jsonrpc import INTERNAL_ERROR, Message, RequestId
 from ...types import Wire
 from ..exchange import NOTHING, Exchange, Peer
 
+BATCHES: Final = "2025-03-26"
+"""The one revision that has batches."""
+MAX_BATCH: Final = 100
+
 Send = Callable[[Message | list[Message]], "asyncio.Future[None] | None"]
 """Takes a message at once and in order; raises `UsageError` for what JSON cannot say. Where the way is full, it gives a
 future for the moment when there is room again: who can wait, waits for it."""

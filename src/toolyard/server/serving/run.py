@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import ipaddress
 import logging
+import os
 import signal
 import socket
 import sys
@@ -27,6 +28,8 @@ if TYPE_CHECKING:
 App = HttpApp | SseApp
 PATHS: Final = {"http": "/mcp", "sse": "/sse"}
 """Where clients look for it."""
+HIGHEST_STANDARD: Final = 2
+BACKLOG: Final = 2048
 DRAINING: Final = 5
 """Seconds that requests have to end when the server is stopped."""
 
@@ -34,8 +37,16 @@ DRAINING: Final = 5
 def run(server: ToolServer, transport: str = "stdio", **options: Any) -> None:
     """Serve until it is stopped by a signal, or by the end of stdin."""
     logging.basicConfig(level=logging.WARNING)  # a program that set up none of its own would see no failure at all
+    _keep_standard_descriptors()
     with contextlib.suppress(KeyboardInterrupt):
         asyncio.run(serve(server, transport, **options))
+
+
+def _keep_standard_descriptors() -> None:
+    """Where one of the three is closed, something of ours would get its number, and be taken for it."""
+    while (fd := os.open(os.devnull, os.O_RDWR)) <= HIGHEST_STANDARD:
+        continue
+    os.close(fd)
 
 
 async def serve(
@@ -102,6 +113,7 @@ def _bound(host: str, port: int) -> socket.socket:
         bound = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
         bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         bound.bind((host, port))
+        bound.listen(BACKLOG)  # who reads where we are may connect at once
     except OSError as exc:
         raise ConfigError(
             f"port: {host}:{port} cannot be listened on: {exc.strerror or exc}", key="port", expected="a free port"
@@ -127,6 +139,9 @@ async def _serve_app(app: App, bound: socket.socket, who: str, path: str) -> Non
                 yield
 
         async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+            for listening in self.servers:
+                listening.close()
+            await app.drain(DRAINING)
             await app.close()
             await super().shutdown(sockets)
 

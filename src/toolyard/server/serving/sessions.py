@@ -22,8 +22,9 @@ from .watching import Subscriptions
 IDLE_TTL: Final = 30 * 60.0
 """Seconds after which a session that nobody uses is ended."""
 MAX_SESSIONS: Final = 10_000
-KEPT_STREAMS: Final = 16
-"""Streams with an answer that are kept for a client that lost its connection."""
+KEPT_SECONDS: Final = 60.0
+KEPT_BYTES: Final = 32 * 1024 * 1024
+"""How long, and how much of all, streams with an answer are kept for clients that lost their connections."""
 STANDALONE: Final = 0
 
 
@@ -38,7 +39,6 @@ class Session:
         self.streams: dict[int, Stream] = {STANDALONE: Stream(STANDALONE)}
         self.subscriptions = Subscriptions(answerer, self._deliver)
         self.questions = Questions(self._say, TTL)
-        self._finished: deque[int] = deque()
         self._last_stream = STANDALONE
         self._work: set[asyncio.Task[None]] = set()
 
@@ -55,15 +55,9 @@ class Session:
         stream = self.streams[self._last_stream] = Stream(self._last_stream)
         return stream
 
-    def retire(self, stream: Stream) -> None:
-        """Its answer is there; keep it for a while if it has been a stream."""
-        assert stream.number is not None
-        if not stream.opened:
-            self.streams.pop(stream.number, None)
-            return
-        self._finished.append(stream.number)
-        if len(self._finished) > KEPT_STREAMS:
-            self.streams.pop(self._finished.popleft(), None)
+    def forget(self, stream: Stream) -> None:
+        """Nobody comes for it any more."""
+        self.streams.pop(stream.number or STANDALONE, None)
 
     def _deliver(self, method: str, params: Wire) -> None:
         self._say(jsonrpc.notification(method, params))
@@ -97,9 +91,15 @@ class Sessions:
         self._all: OrderedDict[str, Session] = OrderedDict()
         self.idle_ttl = idle_ttl
         self._limit = limit
+        self._finished: deque[tuple[float, Session, Stream]] = deque()
+        self._finished_bytes = 0
 
     def __len__(self) -> int:
         return len(self._all)
+
+    def all(self) -> list[Session]:
+        """Every one."""
+        return list(self._all.values())
 
     def open(self, peer: Peer, answerer: Answerer) -> tuple[Session, list[Session]]:
         """A new session, and the idle ones that had to make room for it."""
@@ -144,6 +144,18 @@ class Sessions:
             else:
                 gone.append(self._all.pop(session.id))
         return gone
+
+    def keep(self, session: Session, stream: Stream) -> None:
+        """Its answer is there: keep it for a while, and the older ones no longer than there is room."""
+        now = asyncio.get_running_loop().time()
+        self._finished.append((now, session, stream))
+        self._finished_bytes += stream.size
+        while self._finished_bytes > KEPT_BYTES or now - self._finished[0][0] > KEPT_SECONDS:
+            _, owner, old = self._finished.popleft()
+            self._finished_bytes -= old.size
+            owner.forget(old)
+            if not self._finished:
+                break
 
     def drop(self, session: Session) -> None:
         """It has ended."""

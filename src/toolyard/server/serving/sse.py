@@ -179,6 +179,10 @@ class SseApp(AsgiApp):
             raise Refused(503, "the stream is not read", headers=((b"retry-after", b"1"),))
         return line
 
+    async def drain(self, seconds: float) -> None:
+        """Give what is at work so much time."""
+        await asyncio.gather(*(line.session.close(seconds) for line in self._lines.values()))
+
     async def close(self) -> None:
         """End every session and its stream."""
         lines, self._lines = list(self._lines.values()), {}

@@ -16,7 +16,7 @@ from typing import Any, Final
 
 from ...errors import ProtocolError, RemoteError, UsageError
 from ...protocol import jsonrpc
-from ...protocol.eras import HANDSHAKE_VERSIONS, MAY_ASK_FOR_INPUT
+from ...protocol.eras import HANDSHAKE_VERSIONS
 from ...protocol.jsonrpc import (
     INTERNAL_ERROR,
     INVALID_PARAMS,
@@ -29,10 +29,10 @@ from ...protocol.limits import MAX_INBOUND
 from ...types import Wire
 from .. import frames
 from ..context import LOG_LEVELS
-from ..exchange import NOTHING, Answerer, Exchange, Peer
-from ..parking import Parking
+from ..exchange import NOTHING, Answerer, Peer
+from ..parking import Parking, may_park
 from .questions import Questions
-from .requests import Batch, Request, Send, is_message, spot_request
+from .requests import BATCHES, MAX_BATCH, Batch, Request, Send, is_message, spot_request
 from .watching import News, Subscriptions, listen
 
 log = logging.getLogger("toolyard.server")
@@ -41,8 +41,6 @@ WAITING: Final = 4 * MAX_INBOUND
 """Requests that may wait for one of those at work to end."""
 CLOSING: Final = 2.0
 """Seconds that cancelled requests have to end."""
-BATCHES: Final = "2025-03-26"
-"""The one revision that has batches."""
 FIRST_LEVEL: Final = "info"
 """The level of logs in the handshake era for as long as the client has set none."""
 
@@ -91,8 +89,8 @@ class StreamSession:
             self._take(message, None, headers)
         elif self._peer is None or self._peer.version != BATCHES:
             self._refuse(None, INVALID_REQUEST, "batches are not part of this revision of the protocol")
-        elif not message:
-            self._refuse(None, INVALID_REQUEST, "an empty batch")
+        elif not 0 < len(message) <= MAX_BATCH:
+            self._refuse(None, INVALID_REQUEST, f"a batch has 1 to {MAX_BATCH} messages")
         else:
             batch = Batch(self._send)
             for part in message:
@@ -304,16 +302,10 @@ class StreamSession:
         method, params, peer = request.method, request.params, request.peer
         if request.listens:
             result = await listen(self._answerer, request, self._news)
-        elif method not in MAY_ASK_FOR_INPUT or not (
-            "requestState" in params or self._answerer.may_ask(method, params)
-        ):
-            result = await self._answerer.answer(method, params, request.exchange())
+        elif may_park(self._answerer, method, params):
+            result = await self._parking.answer(self._answerer, method, params, request.exchange(), request.notify)
         else:
-            call, new = self._parking.call(method, params, peer.principal)
-            if new:
-                exchange = Exchange(peer, call, request.id, params["_meta"], request.headers)
-                call.start(self._answerer.answer(method, params, exchange))
-            result = await call.outcome(request.notify)
+            result = await self._answerer.answer(method, params, request.exchange())
         return frames.modern_result(method, result, self._answerer.describe(peer)["serverInfo"])
 
     # ---- the end ---------------------------------------------------------------------------------------------

@@ -18,6 +18,7 @@ from .requests import Request, Send
 
 log = logging.getLogger("toolyard.server")
 
+MAX_URI: Final = 8192
 LISTS: Final = {"toolsListChanged": True, "promptsListChanged": True, "resourcesListChanged": True}
 """The changes that a session of the handshake era hears of without asking."""
 
@@ -118,8 +119,8 @@ class Subscriptions:
 
 def _uri(params: Wire) -> str:
     uri = params.get("uri")
-    if not isinstance(uri, str):
-        raise RemoteError(INVALID_PARAMS, "uri: must be a string")
+    if not isinstance(uri, str) or len(uri) > MAX_URI:
+        raise RemoteError(INVALID_PARAMS, f"uri: must be a string of at most {MAX_URI:,} characters")
     return uri
 
 

@@ -1,0 +1,124 @@
+"""Watching a server for changes: who hears what, on which loop, and how often."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from typing import Any
+
+import pytest
+
+import toolyard as ty
+from tests.unit.kit import eventually, turns
+from toolyard.protocol.limits import MAX_ITEMS
+from toolyard.server.changes import UPDATED, Changes
+
+TOOLS, PROMPTS = "notifications/tools/list_changed", "notifications/prompts/list_changed"
+
+
+async def test_each_hears_what_it_asked_for_and_nothing_else() -> None:
+    changes, tools, prompts, one = Changes(), [], [], []
+    changes.watch({"toolsListChanged": True, "promptsListChanged": False}, lambda *news: tools.append(news))
+    changes.watch({"promptsListChanged": True}, lambda *news: prompts.append(news))
+    changes.watch({"resourceSubscriptions": ["file:///a"]}, lambda *news: one.append(news))
+    changes.publish(TOOLS)
+    changes.publish(PROMPTS)
+    changes.publish(UPDATED, "file:///a")
+    changes.publish(UPDATED, "file:///b")
+    await turns()
+    assert tools == [(TOOLS, {})]
+    assert prompts == [(PROMPTS, {})]
+    assert one == [(UPDATED, {"uri": "file:///a"})]
+
+
+async def test_many_changes_within_a_turn_are_one() -> None:
+    changes, heard = Changes(), []
+    changes.watch({"toolsListChanged": True, "resourceSubscriptions": ["a:b", "a:c"]}, lambda *news: heard.append(news))
+    for _ in range(3):
+        changes.publish(TOOLS)
+        changes.publish(UPDATED, "a:b")
+        changes.publish(UPDATED, "a:c")
+    assert heard == []
+    await turns()
+    assert heard == [(TOOLS, {}), (UPDATED, {"uri": "a:b"}), (UPDATED, {"uri": "a:c"})]
+    changes.publish(TOOLS)
+    await turns()
+    assert heard[3:] == [(TOOLS, {})]
+
+
+async def test_who_left_hears_nothing_more_not_even_what_was_due() -> None:
+    changes, heard = Changes(), []
+    watch = changes.watch({"toolsListChanged": True}, lambda *news: heard.append(news))
+    changes.publish(TOOLS)
+    await watch.close()
+    await watch.close()
+    changes.publish(TOOLS)
+    await turns()
+    assert heard == []
+    assert len(changes) == 0
+
+
+async def test_a_change_from_another_thread_is_told_on_the_watchers_loop() -> None:
+    changes, heard = Changes(), []
+    changes.watch({"toolsListChanged": True}, lambda *_: heard.append(threading.current_thread()))
+    await asyncio.to_thread(changes.publish, TOOLS)
+    await eventually(lambda: heard)
+    assert heard == [threading.current_thread()]
+
+
+async def test_a_watch_whose_loop_has_ended_is_forgotten_and_hurts_nobody() -> None:
+    changes, heard = Changes(), []
+
+    async def elsewhere() -> None:
+        changes.watch({"toolsListChanged": True}, lambda *_: None)
+        changes.publish(TOOLS)
+
+    await asyncio.to_thread(asyncio.run, elsewhere())
+    changes.watch({"toolsListChanged": True}, lambda *news: heard.append(news))
+    assert len(changes) == 2
+    changes.publish(TOOLS)
+    await turns()
+    assert heard == [(TOOLS, {})]
+    assert len(changes) == 1
+
+
+async def test_one_who_fails_to_listen_does_not_keep_the_news_from_others(caplog: pytest.LogCaptureFixture) -> None:
+    changes, heard = Changes(), []
+
+    def bad(*_: Any) -> None:
+        raise ValueError("no ears")
+
+    changes.watch({"toolsListChanged": True}, bad)
+    changes.watch({"toolsListChanged": True}, lambda *news: heard.append(news))
+    changes.publish(TOOLS)
+    await turns()
+    assert heard == [(TOOLS, {})]
+    assert "no ears" in caplog.text
+
+
+async def test_what_is_accepted_is_what_is_watched() -> None:
+    wanted = {
+        "toolsListChanged": True,
+        "promptsListChanged": "yes",
+        "odd": True,
+        "resourceSubscriptions": ["a:b", "a:b"],
+    }
+    watch = Changes().watch(wanted, lambda *_: None)
+    assert watch.accepted == {"toolsListChanged": True, "resourceSubscriptions": ["a:b"]}
+
+
+@pytest.mark.parametrize(
+    "wanted",
+    [
+        None,
+        [],
+        {"resourceSubscriptions": "a:b"},
+        {"resourceSubscriptions": [1]},
+        {"resourceSubscriptions": ["a:b"] * (MAX_ITEMS + 1)},
+    ],
+    ids=["nothing", "a list", "one text", "numbers", "too many"],
+)
+async def test_a_wish_that_is_none_is_refused(wanted: Any) -> None:
+    with pytest.raises(ty.RemoteError, match="notifications") as caught:
+        Changes().watch(wanted, lambda *_: None)
+    assert caught.value.code == -32602

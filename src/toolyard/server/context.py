@@ -18,7 +18,7 @@ from ..errors import UsageError
 from ..protocol.jsonrpc import RequestId
 from ..protocol.metadata import PROGRESS_TOKEN
 from ..types import ElicitResult, Root, SampleResult, Wire
-from . import asking
+from . import asking, threads
 from .exchange import Exchange
 
 if TYPE_CHECKING:
@@ -319,7 +319,8 @@ class BlockingContext(_Facts):
             # The call may have ended between the look above and the entry in the book.
             if self.cancelled:
                 future.cancel()
-            return future.result()
+            with threads.waiting():
+                return future.result()
         except concurrent.futures.CancelledError:
             raise asyncio.CancelledError from None
         finally:

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
-from ..errors import ProtocolError, RemoteError
+from ..errors import ProtocolError, RemoteError, UsageError
 from ..protocol import jsonrpc
 from ..protocol.eras import HANDSHAKE_VERSIONS
 from ..protocol.jsonrpc import INVALID_PARAMS, INVALID_REQUEST, PARSE_ERROR
@@ -61,9 +61,13 @@ class Door:
         method, params = request["method"], request.get("params")
         if params is not None and not isinstance(params, dict):
             return jsonrpc.error(id, INVALID_PARAMS, "Invalid params: must be an object")
+        try:
+            params = copied(params or {})
+        except UsageError as exc:
+            return jsonrpc.error(id, INVALID_PARAMS, f"Invalid params: {exc}")
         answer = self._modern if is_modern(params) else self._handshake
         try:
-            return jsonrpc.result(id, await answer(method, params or {}, id))
+            return jsonrpc.result(id, await answer(method, params, id))
         except RemoteError as exc:
             return jsonrpc.error(id, exc.code, exc.message, exc.data)
         except Exception as exc:  # noqa: BLE001  # our own fault: logged, and answered as such

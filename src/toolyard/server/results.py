@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import Any, Final, get_args
 
 from pydantic import ValidationError
-from pydantic_core import to_jsonable_python
+from pydantic_core import PydanticSerializationError, to_jsonable_python
 
 from ..errors import ConfigError, UsageError
 from ..protocol import jsonrpc
@@ -26,6 +26,7 @@ from ..types import (
 )
 from ..types.tools import WRAPPED
 from . import hints
+from .plain import copied
 from .schemas import Checker
 
 WRAP_MARK: Final = "x-toolyard-wrap-result"
@@ -73,7 +74,8 @@ class Output:
         check, write = adapter.validator.validate_python, adapter.serializer.to_python
 
         def structure(value: Any) -> Any:
-            return write(check(value), mode="json", by_alias=True)
+            # An instance is not looked into when it is checked; what was put into it since shows when it is written.
+            return write(check(value), mode="json", by_alias=True, warnings="error")
 
         return cls(schema, structure)
 
@@ -99,6 +101,9 @@ class Output:
             place = "".join(f"{part}: " for part in first["loc"])
             message = f"the returned {type(value).__name__} is not what the annotation says: {place}{first['msg']}"
             raise BadReturn(one_line(message)) from None
+        except PydanticSerializationError as exc:
+            said = one_line(str(exc))
+            raise BadReturn(f"the returned {type(value).__name__} is not what the annotation says: {said}") from None
 
 
 _NOTHING: Final = (inspect.Signature.empty, Any)
@@ -137,8 +142,9 @@ def failed(message: str) -> Wire:
 def _as_it_is(value: Any) -> Wire:
     if not isinstance(value, ToolResult):
         return {"content": [_piece(value, None)]}
-    # A copy: the endpoint adds to it what its era wants, and the function may return the same one again.
-    wire = {"content": [], **value.raw}
+    # A copy: the endpoint adds to it what its era wants, a caller in this process may change it, and the function may
+    # return the same one again.
+    wire = {"content": [], **copied(value.raw)}
     if wire.get("isError") is not True:
         wire.pop("isError", None)
     return wire

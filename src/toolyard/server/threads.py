@@ -6,8 +6,9 @@ import asyncio
 import contextvars
 import os
 import threading
-from collections.abc import Callable
-from queue import Empty, SimpleQueue
+from collections import deque
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
 from typing import Any, Final, TypeVar
 
 LIMIT: Final = 64
@@ -21,30 +22,53 @@ class Workers:
 
     def __init__(self, limit: int = LIMIT) -> None:
         self._limit = limit
-        self._queue: SimpleQueue[Callable[[], None]] = SimpleQueue()
-        self._idle = threading.Semaphore(0)
-        self._lock = threading.Lock()
+        self._queue: deque[Callable[[], None]] = deque()
+        self._ready = threading.Condition()
+        self._waiting = 0
         self._count = 0
 
     def submit(self, work: Callable[[], None]) -> None:
         """Do it on one of the threads; it must not raise."""
-        self._queue.put(work)
-        if self._idle.acquire(blocking=False):
-            return
-        with self._lock:
-            if self._count < self._limit:
-                self._count += 1
-                threading.Thread(target=self._run, name=f"toolyard-tool-{self._count}", daemon=True).start()
+        with self._ready:
+            self._queue.append(work)
+            self._find_hands()
+
+    def _find_hands(self) -> None:
+        if self._waiting >= len(self._queue):
+            self._ready.notify()
+        elif self._count < self._limit:
+            self._count += 1
+            threading.Thread(target=self._run, name=f"toolyard-tool-{self._count}", daemon=True).start()
 
     def _run(self) -> None:
-        while True:
-            try:
-                work = self._queue.get_nowait()
-            except Empty:
-                self._idle.release()
-                work = self._queue.get()
+        while (work := self._next()) is not None:
             work()
             del work  # or it would live until the next one comes
+
+    def _next(self) -> Callable[[], None] | None:
+        """The next piece of work; None for a thread too many."""
+        with self._ready:
+            while not self._queue:
+                if self._count > self._limit:
+                    self._count -= 1
+                    return None
+                self._waiting += 1
+                self._ready.wait()
+                self._waiting -= 1
+            return self._queue.popleft()
+
+    @contextmanager
+    def lent(self) -> Iterator[None]:
+        """While entered, the thread that entered it only waits for somebody: another may work in its place."""
+        with self._ready:
+            self._limit += 1
+            if self._queue:
+                self._find_hands()
+        try:
+            yield
+        finally:
+            with self._ready:
+                self._limit -= 1
 
 
 _workers = Workers()
@@ -58,6 +82,11 @@ def _renew() -> None:
 os.register_at_fork(after_in_child=_renew)
 
 
+def waiting() -> AbstractContextManager[None]:
+    """While entered, the thread of a tool waits for somebody's answer, and keeps nobody else from a thread."""
+    return _workers.lent()
+
+
 async def in_thread(function: Callable[..., T], *args: Any) -> T:
     """What the function gives, called on a thread with the caller's context variables."""
     loop = asyncio.get_running_loop()
@@ -66,6 +95,8 @@ async def in_thread(function: Callable[..., T], *args: Any) -> T:
     context = contextvars.copy_context()
 
     def work() -> None:
+        if done.cancelled():
+            return  # its time passed while it waited for a thread: it must not run any more
         outcome = _outcome(lambda: context.run(function, *args))
         try:
             loop.call_soon_threadsafe(_settle, done, outcome)

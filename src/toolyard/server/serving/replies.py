@@ -201,7 +201,9 @@ class Caretaker:
             self._timer = loop.call_later(TICK, self._look)
 
     async def close(self) -> None:
-        """Look no more."""
+        """Stop what is left, and look no more."""
+        for one in list(self._slow):
+            one.stop()
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None

@@ -32,6 +32,8 @@ HIGHEST_STANDARD: Final = 2
 BACKLOG: Final = 2048
 DRAINING: Final = 5
 """Seconds that requests have to end when the server is stopped."""
+CLOSING: Final = 2
+"""Seconds that what is left then has to go."""
 
 
 def run(server: ToolServer, transport: str = "stdio", **options: Any) -> None:
@@ -153,7 +155,7 @@ async def _serve_app(app: App, bound: socket.socket, who: str, path: str) -> Non
         ws="none",
         server_header=False,
         date_header=False,
-        timeout_graceful_shutdown=DRAINING,
+        timeout_graceful_shutdown=CLOSING,
     )
     host, port = bound.getsockname()[:2]
     shown = f"[{host}]" if ":" in host else host

@@ -8,11 +8,12 @@ from typing import Final
 
 from ..errors import ToolyardError
 from ..events import Delivery, Listeners, ToolsChanged
+from ..protocol.metadata import LOG_LEVELS
 from ..protocol.text import one_line
 from ..transports.channel import RequestOptions
 from ..types import Change, LogMessage, Wire
 from .lists import Lister
-from .options import LOG_LEVELS, Settings
+from .options import Settings
 from .session import Session
 from .subscriptions import Subscriptions
 

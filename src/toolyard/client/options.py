@@ -10,15 +10,13 @@ from typing import Any, Final, Literal, TypedDict
 from ..config import CHECKS, HttpServer, SseServer, StdioServer, wrong
 from ..errors import ConfigError
 from ..policy.filters import AnyFilter
+from ..protocol.metadata import LOG_LEVELS, LogLevel
 from ..transports.channel import ProgressHandler
 from ..types import UNSET, LogMessage, ReconnectPolicy
 from .handlers import ElicitationHandler, Roots, SamplingHandler
 from .negotiation import MODES
 
 CleanArguments = Literal["schema", "always", "never"]
-LogLevel = Literal["debug", "info", "notice", "warning", "error", "critical", "alert", "emergency"]
-
-LOG_LEVELS = LogLevel.__args__  # type: ignore[attr-defined]
 
 
 class ClientOptions(TypedDict, total=False):

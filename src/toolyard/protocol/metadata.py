@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import Any, Final, Literal, get_args
 
 from ..types import Wire
 
@@ -15,6 +15,10 @@ SERVER_INFO: Final = PREFIX + "serverInfo"
 LOG_LEVEL: Final = PREFIX + "logLevel"
 SUBSCRIPTION_ID: Final = PREFIX + "subscriptionId"
 PROGRESS_TOKEN: Final = "progressToken"
+
+LogLevel = Literal["debug", "info", "notice", "warning", "error", "critical", "alert", "emergency"]
+LOG_LEVELS: Final[tuple[str, ...]] = get_args(LogLevel)
+"""From the most to the least that is told."""
 
 
 def stamp(version: str, client_info: Wire, capabilities: Wire, log_level: str | None) -> Wire:

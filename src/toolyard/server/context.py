@@ -10,13 +10,13 @@ import asyncio
 import concurrent.futures
 import math
 from collections.abc import Coroutine, Iterable, Mapping
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from pydantic_core import to_jsonable_python
 
 from ..errors import UsageError
 from ..protocol.jsonrpc import RequestId
-from ..protocol.metadata import PROGRESS_TOKEN
+from ..protocol.metadata import LOG_LEVELS, PROGRESS_TOKEN
 from ..types import ElicitResult, Root, SampleResult, Wire
 from . import asking, threads
 from .exchange import Exchange
@@ -26,7 +26,6 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-LOG_LEVELS: Final = ("debug", "info", "notice", "warning", "error", "critical", "alert", "emergency")
 """The protocol's levels, the least important first."""
 
 

@@ -13,15 +13,15 @@ from typing import Any, Final, NoReturn
 
 from ..errors import CallTimeout, ConnectionLost, OutcomeUnknown, RemoteError, UnansweredTimeout
 from ..protocol.eras import HANDSHAKE_VERSIONS
-from ..protocol.jsonrpc import INTERNAL_ERROR, INVALID_PARAMS
+from ..protocol.jsonrpc import INTERNAL_ERROR
 from ..protocol.metadata import PROGRESS_TOKEN, PROTOCOL_VERSION, SUBSCRIPTION_ID
 from ..transports.channel import PLAIN, Inbound, RequestOptions
 from ..transports.pending import Pending, Waiting
 from ..types import Wire
 from ..types.wire import object_of
-from .context import LOG_LEVELS
 from .exchange import NOTHING, Answerer, Exchange, Peer
 from .frames import (
+    checked_level,
     discover_result,
     handshake_error,
     handshake_result,
@@ -202,9 +202,7 @@ class DirectChannel:
         return {}
 
     async def _set_level(self, params: Wire) -> Wire:
-        if params.get("level") not in LOG_LEVELS:
-            raise RemoteError(INVALID_PARAMS, f"level: must be one of {', '.join(LOG_LEVELS)}")
-        self._peer.log_level = params["level"]
+        self._peer.log_level = checked_level(params.get("level"))
         return {}
 
     async def _listen(self, params: Wire, peer: Peer, call: DirectCall) -> Wire:

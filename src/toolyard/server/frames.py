@@ -10,7 +10,7 @@ from ..errors import RemoteError, UsageError
 from ..protocol import jsonrpc
 from ..protocol.eras import HANDSHAKE_VERSIONS, MISSING_CAPABILITY, MODERN_VERSIONS, UNSUPPORTED_VERSION
 from ..protocol.jsonrpc import INTERNAL_ERROR, INVALID_PARAMS, Message
-from ..protocol.metadata import CLIENT_CAPABILITIES, CLIENT_INFO, LOG_LEVEL, PROTOCOL_VERSION, SERVER_INFO
+from ..protocol.metadata import CLIENT_CAPABILITIES, CLIENT_INFO, LOG_LEVEL, LOG_LEVELS, PROTOCOL_VERSION, SERVER_INFO
 from ..types import Wire
 from .exchange import Peer
 
@@ -57,7 +57,7 @@ def peer_of_request(params: Wire, principal: Any = None) -> Peer:
         raise unsupported_version(version)
     if not isinstance(capabilities, dict):
         raise RemoteError(INVALID_PARAMS, f"_meta: {CLIENT_CAPABILITIES} is missing")
-    info, level = meta.get(CLIENT_INFO, {}), meta.get(LOG_LEVEL)
+    info = meta.get(CLIENT_INFO, {})
     if not isinstance(info, dict):
         raise RemoteError(INVALID_PARAMS, f"_meta: {CLIENT_INFO} must be an object")
     return Peer(
@@ -66,8 +66,15 @@ def peer_of_request(params: Wire, principal: Any = None) -> Peer:
         info=info,
         capabilities=capabilities,
         principal=principal,
-        log_level=level if isinstance(level, str) else None,
+        log_level=checked_level(meta[LOG_LEVEL]) if LOG_LEVEL in meta else None,
     )
+
+
+def checked_level(level: Any) -> str:
+    """A level of logs that somebody asks for."""
+    if level not in LOG_LEVELS:
+        raise RemoteError(INVALID_PARAMS, f"the level of logs must be one of {', '.join(LOG_LEVELS)}")
+    return str(level)
 
 
 def unsupported_version(asked: str) -> RemoteError:

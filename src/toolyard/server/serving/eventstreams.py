@@ -34,8 +34,10 @@ HEAD: Final = (
 class Stream:
     """One stream. With a number its events have ids, and it can be resumed by them."""
 
-    def __init__(self, number: int | None = None) -> None:
+    def __init__(self, number: int | None = None, *, primes: bool = False) -> None:
         self.number = number
+        self.primes = primes
+        """Whether it begins with an event without a message, from which it can be resumed."""
         self.done = False
         self.opened = False
         self._events: deque[tuple[int, bytes]] = deque()
@@ -136,7 +138,7 @@ class Stream:
             self._unsent = sum(len(data) for position, data in self._events if position > after)
         try:
             await send({"type": "http.response.start", "status": 200, "headers": list(HEAD)})
-            priming = self.number is not None and after is None
+            priming = self.primes and after is None
             await _write(send, self._priming() if priming else SILENCE)
             while self._reader is reader:
                 if (due := self._due()) is not None:

@@ -18,6 +18,8 @@ Auth = Callable[[Mapping[str, str]], Awaitable[Any] | Any]
 
 _HOST: Final = re.compile(r"(?P<name>\[[0-9a-f:.]+\]|[a-z0-9._-]+)(?::[0-9]{1,5})?")
 _ORIGIN: Final = re.compile(r"https?://" + _HOST.pattern)
+UNAUTHORISED: Final = 401
+FORBIDDEN: Final = 403
 LOOPBACK: Final = frozenset({"localhost", "127.0.0.1", "::1"})
 ANY: Final = "*"
 REMEMBERED: Final = 256
@@ -54,20 +56,29 @@ class Guard:
             raise Refused(403, "pages of this origin may not call; if they should, name it in allowed_origins")
 
     async def _identify(self, auth: Auth, headers: Headers) -> Any:
-        challenge = ((b"www-authenticate", b"Bearer"),)
         try:
             principal = auth(text_headers(headers))
             if inspect.isawaitable(principal):
                 principal = await principal
         except AuthError as exc:
-            status = exc.status if exc.status in (401, 403) else 401
-            raise Refused(status, exc.message, headers=challenge if status == 401 else ()) from exc
+            raise _refusal(exc) from exc
+        except (LookupError, ValueError) as exc:  # what is there cannot be read, or stands for nobody
+            log.debug("the auth hook raised", exc_info=exc)
+            raise _refusal(AuthError()) from exc
         except Exception as exc:
             log.exception("the auth hook failed; the request was refused")
-            raise Refused(401, "credentials are missing or not valid", headers=challenge) from exc
+            raise Refused(500, "the credentials could not be checked") from exc
         if principal is None or principal is False:
-            raise Refused(401, "credentials are missing or not valid", headers=challenge)
+            raise _refusal(AuthError())
         return principal
+
+
+def _refusal(exc: AuthError) -> Refused:
+    status = exc.status if exc.status == FORBIDDEN else UNAUTHORISED
+    challenge = exc.challenge or ("Bearer" if status == UNAUTHORISED else "")
+    sayable = challenge.isascii() and challenge.isprintable()
+    headers = ((b"www-authenticate", challenge.encode()),) if challenge and sayable else ()
+    return Refused(status, exc.message or "credentials are missing or not valid", headers=headers)
 
 
 def _name_in(form: re.Pattern[str], said: str) -> str:

@@ -11,7 +11,6 @@ from ...protocol import jsonrpc
 from ...protocol.jsonrpc import INTERNAL_ERROR, INVALID_PARAMS, INVALID_REQUEST, METHOD_NOT_FOUND, Message, RequestId
 from ...types import Wire
 from .. import frames
-from ..context import LOG_LEVELS
 from ..exchange import Answerer, Exchange, Peer
 from .asgi import Headers, Receive, Refused, Send, parts, reply, takes_events, text_headers, until_gone
 from .eventstreams import place_of
@@ -90,11 +89,14 @@ class Handshake:
             for old in self._sessions.expired():
                 await old.close()
 
-    def _session(self, headers: Headers, principal: Any) -> Session:
+    def _session(self, headers: Headers, principal: Any, request: RequestId | None = None) -> Session:
         id = headers.get(SESSION)
         if id is None:
-            raise Refused(400, "Mcp-Session-Id: missing; a session begins with initialize")
-        return self._sessions.find(id.decode("latin-1"), principal)
+            raise Refused(400, "Mcp-Session-Id: missing; a session begins with initialize", id=request)
+        session = self._sessions.find(id.decode("latin-1"), principal)
+        if session is None:
+            raise Refused(404, "there is no such session (any more); begin a new one with initialize", id=request)
+        return session
 
     # ---- POST ------------------------------------------------------------------------------------------------------
 
@@ -112,7 +114,7 @@ class Handshake:
         if method == "initialize":
             await self._initialize(id, params, principal, send)
             return
-        session = self._session(headers, principal)
+        session = self._session(headers, principal, id)
         if id in session.running:
             raise Refused(400, "id: a request with it is still being answered", id=id)
         out = session.running[id] = Reply(send, headers, session.new_stream)
@@ -189,10 +191,7 @@ class Handshake:
         if method == "ping":
             return {}
         if method == "logging/setLevel":
-            level = params.get("level")
-            if level not in LOG_LEVELS:
-                raise RemoteError(INVALID_PARAMS, f"level: must be one of {', '.join(LOG_LEVELS)}")
-            session.peer.log_level = level
+            session.peer.log_level = frames.checked_level(params.get("level"))
             return {}
         if method == "resources/subscribe":
             return await session.subscriptions.subscribe(params, session.peer)

@@ -163,6 +163,8 @@ class HttpApp(AsgiApp):
         status = 200
         self._caretaker.enter(out, receive, out.stop)
         try:
+            if method in frames.GONE:
+                raise RemoteError(METHOD_NOT_FOUND, f"{method} is not part of this era")
             self._compare(method, params, headers)
             peer = frames.peer_of_request(params, principal)
             description = self._answerer.describe(peer)
@@ -190,8 +192,6 @@ class HttpApp(AsgiApp):
     ) -> Wire:
         if method == "server/discover":
             return frames.discover_result(description)
-        if method in frames.GONE:
-            raise RemoteError(METHOD_NOT_FOUND, f"{method} is not part of this era")
         parks = may_park(self._answerer, method, params)
         texts = text_headers(headers) if parks or self._answerer.may_ask(method, params) else NO_HEADERS
         exchange = Exchange(peer, NO_BACK, id, params["_meta"], texts)
@@ -215,10 +215,8 @@ class HttpApp(AsgiApp):
         name = params.get(key)
         if not isinstance(name, str):
             raise RemoteError(INVALID_PARAMS, f"{key}: must be a string")
-        if headers.get(NAME) != name.encode():
-            said = plain_value(headers[NAME].decode("latin-1")) if NAME in headers else None
-            if said != name:
-                raise RemoteError(HEADER_MISMATCH, "Mcp-Name: missing, or differs from the body")
+        if NAME not in headers or plain_value(headers[NAME].decode("latin-1")) != name:
+            raise RemoteError(HEADER_MISMATCH, "Mcp-Name: missing, or differs from the body")
         if method == "tools/call" and (declared := self._answerer.mirrored(name)):
             arguments = params.get("arguments")
             wrong = contradiction(declared, arguments if isinstance(arguments, dict) else {}, text_headers(headers))

@@ -78,7 +78,7 @@ class Reply:
         if not self.may_stream:
             return
         stream = self.open()
-        if self._pumping is not None and not self._pumping.done():
+        if stream.primes and self._pumping is not None and not self._pumping.done():
             stream.pause()
             await asyncio.shield(self._pumping)
 

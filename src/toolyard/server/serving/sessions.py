@@ -26,6 +26,8 @@ KEPT_SECONDS: Final = 60.0
 KEPT_BYTES: Final = 32 * 1024 * 1024
 """How long, and how much of all, streams with an answer are kept for clients that lost their connections."""
 STANDALONE: Final = 0
+PRIMED: Final = "2025-11-25"
+"""The first version whose clients can read an event without a message."""
 
 
 class Session:
@@ -36,7 +38,8 @@ class Session:
         self.peer = peer
         self.used = 0.0
         self.running: dict[RequestId, Reply] = {}
-        self.streams: dict[int, Stream] = {STANDALONE: Stream(STANDALONE)}
+        self._primes = peer.version >= PRIMED
+        self.streams: dict[int, Stream] = {STANDALONE: Stream(STANDALONE, primes=self._primes)}
         self.subscriptions = Subscriptions(answerer, self._deliver)
         self.questions = Questions(self._say, TTL)
         self._last_stream = STANDALONE
@@ -52,7 +55,7 @@ class Session:
     def new_stream(self) -> Stream:
         """A stream for one request."""
         self._last_stream += 1
-        stream = self.streams[self._last_stream] = Stream(self._last_stream)
+        stream = self.streams[self._last_stream] = Stream(self._last_stream, primes=self._primes)
         return stream
 
     def forget(self, stream: Stream) -> None:
@@ -115,11 +118,11 @@ class Sessions:
         self.touch(session)
         return session, evicted
 
-    def find(self, id: str, principal: Any) -> Session:
+    def find(self, id: str, principal: Any) -> Session | None:
         """The session of that id. One that somebody else opened does not exist."""
         session = self._all.get(id)
         if session is None or session.peer.principal != principal or self._is_over(session):
-            raise Refused(404, "there is no such session (any more); begin a new one with initialize")
+            return None
         self.touch(session)
         return session
 

@@ -28,7 +28,6 @@ from ...protocol.jsonrpc import (
 from ...protocol.limits import MAX_INBOUND
 from ...types import Wire
 from .. import frames
-from ..context import LOG_LEVELS
 from ..exchange import NOTHING, Answerer, Peer
 from ..parking import Parking, may_park
 from .questions import Questions
@@ -213,9 +212,7 @@ class StreamSession:
         if method == "logging/setLevel":
             if "logging" not in self._answerer.describe(peer).get("capabilities", {}):
                 raise RemoteError(METHOD_NOT_FOUND, f"Method not found: {method}")
-            if params.get("level") not in LOG_LEVELS:
-                raise RemoteError(INVALID_PARAMS, f"level: must be one of {', '.join(LOG_LEVELS)}")
-            peer.log_level = params["level"]
+            peer.log_level = frames.checked_level(params.get("level"))
             return {}
         return None
 

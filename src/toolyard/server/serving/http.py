@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from ...errors import ProtocolError, RemoteError
 from ...protocol import jsonrpc
-from ...protocol.eras import HANDSHAKE_VERSIONS, HEADER_MISMATCH, MODERN_ERRORS, MODERN_VERSIONS
+from ...protocol.eras import HANDSHAKE_VERSIONS, HEADER_MISMATCH, MAY_ASK_FOR_INPUT, MODERN_ERRORS, MODERN_VERSIONS
 from ...protocol.jsonrpc import INVALID_PARAMS, INVALID_REQUEST, METHOD_NOT_FOUND, PARSE_ERROR, Message, RequestId
 from ...protocol.metadata import CLIENT_CAPABILITIES, PROTOCOL_VERSION, SUBSCRIPTION_ID, with_meta
 from ...protocol.mirroring import contradiction, plain_value
@@ -76,6 +76,7 @@ class HttpApp(AsgiApp):
         self._parking = Parking(parked_ttl)
         self._caretaker = Caretaker()
         self._handshake = Handshake(answerer, self._caretaker, session_ttl, max_sessions)
+        self._info: Wire | None = None  # it never changes, and describing costs
         self._listening: dict[Stream, bytes] = {}
 
     async def drain(self, seconds: float) -> None:
@@ -167,13 +168,14 @@ class HttpApp(AsgiApp):
                 raise RemoteError(METHOD_NOT_FOUND, f"{method} is not part of this era")
             self._compare(method, params, headers)
             peer = frames.peer_of_request(params, principal)
-            description = self._answerer.describe(peer)
+            if self._info is None:
+                self._info = self._answerer.describe(peer)["serverInfo"]
             if method == "subscriptions/listen":
                 self._caretaker.leave(out)
-                await self._listen(id, params, peer, description, receive, send)
+                await self._listen(id, params, peer, receive, send)
                 return
-            result = await self._result(id, method, params, peer, headers, out, description)
-            answer = jsonrpc.result(id, frames.modern_result(method, result, description["serverInfo"]))
+            result = await self._result(id, method, params, peer, headers, out)
+            answer = jsonrpc.result(id, frames.modern_result(method, result, self._info))
         except RemoteError as exc:
             answer, status = _failed(id, frames.modern_error(exc))
         except asyncio.CancelledError as exc:
@@ -187,13 +189,12 @@ class HttpApp(AsgiApp):
             self._caretaker.leave(out)
         await out.finish(frames.encoded(answer, method), status)
 
-    async def _result(
-        self, id: RequestId, method: str, params: Wire, peer: Peer, headers: Headers, out: Reply, description: Wire
-    ) -> Wire:
+    async def _result(self, id: RequestId, method: str, params: Wire, peer: Peer, headers: Headers, out: Reply) -> Wire:
         if method == "server/discover":
-            return frames.discover_result(description)
+            return frames.discover_result(self._answerer.describe(peer))
         parks = may_park(self._answerer, method, params)
-        texts = text_headers(headers) if parks or self._answerer.may_ask(method, params) else NO_HEADERS
+        # What cannot ask has no use for them, and is what is hot.
+        texts = text_headers(headers) if parks or method not in MAY_ASK_FOR_INPUT else NO_HEADERS
         exchange = Exchange(peer, NO_BACK, id, params["_meta"], texts)
         if parks:
             return await self._parking.answer(self._answerer, method, params, exchange, out.tell)
@@ -223,9 +224,7 @@ class HttpApp(AsgiApp):
             if wrong is not None:
                 raise RemoteError(HEADER_MISMATCH, wrong)
 
-    async def _listen(
-        self, id: RequestId, params: Wire, peer: Peer, description: Wire, receive: Receive, send: Send
-    ) -> None:
+    async def _listen(self, id: RequestId, params: Wire, peer: Peer, receive: Receive, send: Send) -> None:
         wanted = params.get("notifications")
         if not isinstance(wanted, dict):
             raise RemoteError(INVALID_PARAMS, "notifications: must be an object")
@@ -241,7 +240,7 @@ class HttpApp(AsgiApp):
         watch = await self._answerer.watch(wanted, peer, deliver)
         gone = asyncio.get_running_loop().create_task(until_gone(receive))
         gone.add_done_callback(lambda _: stream.let_go())
-        ended = frames.modern_result("subscriptions/listen", {"_meta": stamp}, description["serverInfo"])
+        ended = frames.modern_result("subscriptions/listen", {"_meta": stamp}, self._info or {})
         self._listening[stream] = jsonrpc.encode(jsonrpc.result(id, ended))
         try:
             acknowledged = {"_meta": stamp, "notifications": watch.accepted}

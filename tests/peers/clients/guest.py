@@ -1,0 +1,111 @@
+"""A client of another make behind the same verbs for all, and what it was asked and told."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from contextlib import AbstractAsyncContextManager
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+Wire = dict[str, Any]
+Progress = Callable[[float, float | None, str | None], Awaitable[None]]
+
+ROOTS = ["file:///yard/one", "file:///yard/two"]
+
+
+@dataclass(frozen=True)
+class Door:
+    """Where the server is, and in which era to speak to it."""
+
+    transport: str
+    era: str
+    target: tuple[str, ...]
+
+    @property
+    def is_modern(self) -> bool:
+        return self.era == "modern"
+
+    @property
+    def url(self) -> str:
+        return self.target[0]
+
+    @property
+    def command(self) -> tuple[str, list[str]]:
+        return self.target[0], list(self.target[1:])
+
+
+class Refused(Exception):
+    """The server answered with a JSON-RPC error."""
+
+    def __init__(self, code: int, message: str, data: Any) -> None:
+        super().__init__(f"{code} {message} {data}")
+        self.wire = {"code": code, "message": message, "data": data}
+
+
+class Book:
+    """What a guest was asked and told."""
+
+    def __init__(self) -> None:
+        self.asked: list[Wire] = []
+        self.sampled: list[Wire] = []
+        self.logged: list[Wire] = []
+        self.told: list[tuple[str, Wire]] = []
+        self.requests: list[str] = []
+        self._news = asyncio.Event()
+
+    def tell(self, method: str, params: Wire) -> None:
+        self.told.append((method, params))
+        self._news.set()
+
+    async def next(self, method: str, since: int) -> Wire:
+        """The first notification of this method after `since` of them all."""
+        while True:
+            for told, params in self.told[since:]:
+                if told == method:
+                    return params
+            self._news.clear()
+            await self._news.wait()
+
+    def answer(self, question: Wire) -> tuple[str, Wire | None]:
+        """The person at the client: the question decides what is answered."""
+        self.asked.append(question)
+        message = question["message"]
+        if message in ("decline", "cancel"):
+            return message, None
+        if question.get("mode") == "url":
+            return "accept", None
+        return "accept", {"colour": "red"} if message == "colour?" else {"name": message.upper()}
+
+    def say(self, question: Wire) -> str:
+        """The model at the client."""
+        self.sampled.append(question)
+        content = question["messages"][0]["content"]
+        text = (content if isinstance(content, dict) else content[0])["text"]
+        return f"echo of {text}"
+
+    def note_request(self, verb: str, headers: Any) -> None:
+        """An HTTP request that the guest's SDK sends."""
+        self.requests.append(f"{verb} again" if "last-event-id" in headers else verb)
+
+
+class Guest(Protocol):
+    """A connected client. Results are as they were on the wire; errors are `Refused`."""
+
+    door: Door
+    book: Book
+    hello: Wire
+
+    async def page(self, kind: str, cursor: str | None) -> Wire: ...
+    async def call(self, name: str, arguments: Wire | None = None, on_progress: Progress | None = None) -> Wire: ...
+    async def call_at_level(self, level: str, name: str, arguments: Wire) -> Wire: ...
+    async def read(self, uri: str) -> Wire: ...
+    async def prompt(self, name: str, arguments: dict[str, str]) -> Wire: ...
+    async def complete(self, ref: Wire, argument: dict[str, str], context: dict[str, str] | None) -> Wire: ...
+    async def ping(self) -> Wire: ...
+    async def give_up(self, name: str, arguments: Wire, began: asyncio.Event) -> None: ...
+    def news(self, *uris: str) -> AbstractAsyncContextManager[None]: ...
+
+
+Opener = Callable[..., AbstractAsyncContextManager[Guest]]
+"""Opens a guest: with `handlers` of a person, a model and roots, or none; leaving with a `goodbye`, or without."""

@@ -1,0 +1,164 @@
+"""Visits of other makes' clients to our server: who comes how, and what they report. They are in clients/ and npm/.
+
+A visit is a process of its own in the peer's environment; each is made once, and every test that asks about it looks at
+the same report.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+
+from tests.peers.kit import ENVIRONMENTS, HANDSHAKE, MODERN, ROOT, SERVERS, present
+from tests.peers.web import Servers, ToldServer, WebServer
+
+OURS = SERVERS / "ours.py"
+PATHS = {"http": "mcp", "sse": "sse"}
+WITHIN = 180.0  # seconds; the longest visit takes about ten on a quiet machine
+NPM = {"npm1": "sdk", "npm2": "client"}
+
+Report = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Visitor:
+    """One client, in one era, over one transport."""
+
+    client: str
+    era: str
+    transport: str
+
+    def __str__(self) -> str:
+        return f"{self.client}-{self.era}-{self.transport}"
+
+    @property
+    def is_modern(self) -> bool:
+        return self.era == "modern"
+
+    @property
+    def version(self) -> str:
+        return MODERN if self.is_modern else HANDSHAKE
+
+    @property
+    def is_npm(self) -> bool:
+        return self.client in NPM
+
+    def command(self, errand: str, *target: str) -> list[str]:
+        """What runs the errand in the peer's environment."""
+        if self.is_npm:
+            node = shutil.which("node")
+            if node is None or shutil.which("npm") is None:
+                pytest.skip("node and npm are not on this machine")
+            folder = present(ENVIRONMENTS / "npm", "the npm packages")
+            script = ROOT / "tests/peers/npm/client.mjs"
+            return [node, str(script), str(folder), NPM[self.client], errand, self.transport, self.era, *target]
+        environment = "sdk1" if self.client == "sdk1" else "sdk2"
+        python = present(ENVIRONMENTS / environment / "bin/python", f"the environment {environment}")
+        module = f"tests.peers.clients.{self.client}"
+        return [str(python), "-W", "ignore", "-m", module, errand, self.transport, self.era, *target]
+
+
+def _each(transport: str, *who: tuple[str, str]) -> list[Visitor]:
+    return [Visitor(client, era, transport) for client, era in who]
+
+
+_OLD = [("sdk1", "handshake"), ("sdk2", "handshake"), ("fastmcp4", "handshake"), ("npm1", "handshake")]
+_OLD += [("npm2", "handshake")]
+_NEW = [("sdk2", "modern"), ("fastmcp4", "modern"), ("npm2", "modern")]
+STDIO = _each("stdio", *_OLD, *_NEW)
+HTTP = _each("http", *_OLD, *_NEW)
+# HTTP+SSE is of the first revision; who probes for the modern era there, finds it.
+SSE = _each("sse", *_OLD, ("sdk2", "modern"))
+VISITORS = STDIO + HTTP + SSE
+
+
+def cases(visitors: list[Visitor], slow: Callable[[Visitor], bool] = lambda _: False) -> list[Any]:
+    """The visitors as a test's parameters; what is slow is left out of the quick run, where others stand for it."""
+    return [
+        pytest.param(visitor, id=str(visitor), marks=[pytest.mark.slow] if slow(visitor) else [])
+        for visitor in visitors
+    ]
+
+
+def shares_a_transport(visitor: Visitor) -> bool:
+    """FastMCP's client has the SDK's transports."""
+    return visitor.client == "fastmcp4"
+
+
+TOURISTS = cases(VISITORS, lambda visitor: visitor.transport == "sse" and visitor.client not in ("sdk1", "npm1"))
+
+_done: dict[tuple[Visitor, str], subprocess.CompletedProcess[str]] = {}
+
+
+def our_server(servers: Servers, transport: str) -> WebServer:
+    """Our yard behind a port; the same process for every visitor."""
+    command = [sys.executable, str(OURS), "--transport", transport, "--port"]
+    return servers.get(f"ours-{transport}", lambda: ToldServer(command))
+
+
+def target_of(visitor: Visitor, servers: Servers) -> list[str]:
+    if visitor.transport == "stdio":
+        return [sys.executable, str(OURS), "--transport", "stdio"]
+    return [our_server(servers, visitor.transport).url(PATHS[visitor.transport])]
+
+
+def visit(visitor: Visitor, errand: str, servers: Servers) -> Report:
+    """What the visitor saw on this errand."""
+    if (visitor, errand) not in _done:
+        _done[visitor, errand] = subprocess.run(
+            visitor.command(errand, *target_of(visitor, servers)),
+            cwd=ROOT,
+            env=_environment(),
+            capture_output=True,
+            text=True,
+            timeout=WITHIN,
+        )
+    done = _done[visitor, errand]
+    assert done.returncode == 0, done.stderr
+    report: Report = json.loads(done.stdout.splitlines()[-1])
+    return report
+
+
+async def watched_visit(visitor: Visitor, errand: str, url: str, on_word: Callable[[], None]) -> Report:
+    """The same, of a visitor that says a word in the middle, and goes on when `on_word` has been called."""
+    process = await asyncio.create_subprocess_exec(
+        *visitor.command(errand, url),
+        cwd=ROOT,
+        env=_environment(),
+        stdin=asyncio.subprocess.PIPE,
+        stdout=asyncio.subprocess.PIPE,
+        limit=16 * 1024 * 1024,
+    )
+    assert process.stdin is not None and process.stdout is not None
+    try:
+        async with asyncio.timeout(WITHIN):
+            assert (await process.stdout.readline()).strip().isalpha()
+            on_word()
+            await asyncio.sleep(0)  # a connection that was aborted is closed in the loop's next turn
+            process.stdin.write(b"go on\n")
+            said = await process.stdout.read()
+            assert await process.wait() == 0
+    finally:
+        if process.returncode is None:
+            process.kill()
+            await process.wait()
+    report: Report = json.loads(said.splitlines()[-1])
+    return report
+
+
+def bare(result: Report) -> Report:
+    """A result without what the modern era adds to each."""
+    return {key: value for key, value in result.items() if key not in ("_meta", "resultType", "ttlMs", "cacheScope")}
+
+
+def _environment() -> dict[str, str]:
+    return {**os.environ, "PYTHONPATH": str(ROOT), "PYTHONWARNINGS": "ignore"}

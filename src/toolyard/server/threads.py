@@ -37,8 +37,15 @@ class Workers:
         if self._waiting >= len(self._queue):
             self._ready.notify()
         elif self._count < self._limit:
-            self._count += 1
-            threading.Thread(target=self._run, name=f"toolyard-tool-{self._count}", daemon=True).start()
+            thread = threading.Thread(target=self._run, name=f"toolyard-tool-{self._count + 1}", daemon=True)
+            try:
+                thread.start()
+            except RuntimeError:  # the system gives no more; those that are there take it in turn
+                if self._count == 0:
+                    self._queue.pop()
+                    raise
+            else:
+                self._count += 1
 
     def _run(self) -> None:
         while (work := self._next()) is not None:
@@ -48,10 +55,12 @@ class Workers:
     def _next(self) -> Callable[[], None] | None:
         """The next piece of work; None for a thread too many."""
         with self._ready:
+            if self._count > self._limit:
+                self._count -= 1
+                if self._queue:
+                    self._ready.notify()
+                return None
             while not self._queue:
-                if self._count > self._limit:
-                    self._count -= 1
-                    return None
                 self._waiting += 1
                 self._ready.wait()
                 self._waiting -= 1

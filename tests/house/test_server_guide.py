@@ -1,0 +1,139 @@
+"""The guide to tool servers: its examples run over every transport, and nothing that a server takes is left out."""
+
+from __future__ import annotations
+
+import contextlib
+import inspect
+import json
+import re
+import select
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import toolyard as ty
+from tests.house import snippets
+from toolyard.server.context import BlockingContext, Context
+from toolyard.server.serving.http import HttpApp
+from toolyard.server.serving.run import make_app
+from toolyard.server.tool import ToolOptions
+
+ROOT = Path(__file__).parents[2]
+GUIDE = (ROOT / "docs/servers.md").read_text()
+EXAMPLE = ROOT / "examples/tool_server.py"
+STARTING = 60.0  # seconds
+
+
+@contextlib.contextmanager
+def running(transport: str) -> Iterator[Any]:
+    """What a client is given to reach the example."""
+    if transport == "stdio":
+        yield ty.StdioServer(sys.executable, [str(EXAMPLE)])
+        return
+    command = [sys.executable, str(EXAMPLE), transport, "--port", "0"]
+    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as process:
+        assert process.stderr is not None
+        try:
+            readable, _, _ = select.select([process.stderr], [], [], STARTING)
+            said = process.stderr.readline() if readable else ""
+            assert said.startswith("math 1.0.0 serves MCP at "), said
+            yield {"http": ty.HttpServer, "sse": ty.SseServer}[transport](said.split()[-1])
+        finally:
+            process.terminate()
+            _, left = process.communicate(timeout=STARTING)
+    assert (process.returncode, left) == (0, "")
+
+
+@pytest.mark.parametrize("mode", ["auto", "legacy"])
+@pytest.mark.parametrize("transport", ["stdio", "http", "sse"])
+async def test_the_example_serves(transport: str, mode: Any) -> None:
+    told: list[str] = []
+
+    def answer(request: ty.ElicitRequest) -> dict[str, bool]:
+        told.append(request.message)
+        return {"ok": True}
+
+    with running(transport) as server:
+        async with ty.Client(server, mode=mode, elicitation_handler=answer) as client:
+            assert [tool.name for tool in await client.list_tools()] == ["add", "plot", "crawl", "now", "count"]
+            assert (await client.call_tool("add", {"a": 2, "b": 3})).data == 5
+            (picture,) = (await client.call_tool("plot", {"values": [1, 2, 3]})).content
+            assert isinstance(picture, ty.Image) and picture.data.startswith(b"\x89PNG")
+            steps: list[tuple[Any, ...]] = []
+            pages = await client.call_tool("crawl", {"url": "/", "depth": 3}, on_progress=lambda *p: steps.append(p))
+            assert len(pages.data) == 8 and told == ["8 pages so far. Go on?"]
+            assert steps == [(1, 3, "3 pages"), (2, 3, "8 pages"), (3, 3, "8 pages")]
+            assert [(await client.call_tool("count", {"by": 2})).text for _ in "ab"] == ["now at 2", "now at 4"]
+            assert (await client.call_tool("count", {"by": 0})).is_error
+            assert json.loads((await client.read_resource("config://app")).text) == {"site": "/", "pages": 3}
+            assert (await client.read_resource("file:///tool_server.py")).contents[0].blob == EXAMPLE.read_bytes()
+            with pytest.raises(ty.ResourceNotFound):
+                await client.read_resource("file:///../pyproject.toml")
+            assert (await client.get_prompt("explain", {"topic": "MCP", "to": "a child"})).text.endswith(
+                "to a child in one sentence."
+            )
+
+
+def test_the_example_in_one_process_prints_what_the_guide_shows() -> None:
+    command = "$ python examples/in_process.py\n"
+    shown = [block.body for block in snippets.blocks(GUIDE) if block.language == "console"]
+    (output,) = [body.removeprefix(command) for body in shown if body.startswith(command)]
+    ran = subprocess.run(
+        [sys.executable, "-W", "error", "examples/in_process.py"], cwd=ROOT, capture_output=True, text=True, timeout=100
+    )
+    assert (ran.returncode, ran.stderr) == (0, "")
+    assert snippets.looks_like(output, ran.stdout), ran.stdout
+
+
+def parameters(function: Any) -> set[str]:
+    plain = {p.name for p in inspect.signature(function).parameters.values() if p.kind is not p.VAR_KEYWORD}
+    return plain - {"self", "answerer", "guard", "server", "name"}
+
+
+def is_told(name: str) -> bool:
+    """Whether the guide has it as code: alone, with a value, or called."""
+    return re.search(rf"`(?:\w+\.)?{name}(?:=[^`]*|\([^`]*\))?`|\b{name}=", GUIDE) is not None
+
+
+@pytest.mark.parametrize("name", sorted(parameters(ty.ToolServer)))
+def test_every_option_of_a_server_is_in_the_guide(name: str) -> None:
+    assert is_told(name)
+
+
+@pytest.mark.parametrize("name", sorted(ToolOptions.__annotations__))
+def test_every_option_of_a_tool_is_in_the_guide(name: str) -> None:
+    assert is_told(name)
+
+
+SERVING = parameters(ty.ToolServer.run) | parameters(make_app) | parameters(HttpApp.__init__) - {"transport"}
+
+
+@pytest.mark.parametrize("name", sorted(SERVING))
+def test_every_option_of_serving_is_in_the_guide(name: str) -> None:
+    assert is_told(name)
+
+
+def public(kind: type) -> set[str]:
+    return {name for name in dir(kind) if not name.startswith("_")}
+
+
+@pytest.mark.parametrize("name", sorted(public(Context) - {"finish"}))
+def test_every_word_of_a_context_is_in_the_guide(name: str) -> None:
+    assert is_told(name)
+
+
+def test_both_contexts_know_the_same_words() -> None:
+    assert public(BlockingContext) == public(Context) - {"finish"}
+
+
+# What the others are made of: they are for those who build on a server, and for `run` and `Client`.
+INNER = {"changes", "completions", "info", "make_channel", "prompts", "resources", "router", "templates", "tools"}
+
+
+@pytest.mark.parametrize("name", sorted(public(ty.ToolServer) - INNER))
+def test_every_method_of_a_server_is_in_the_guide(name: str) -> None:
+    assert is_told(name) or f"@server.{name}" in GUIDE or f"server.{name}(" in GUIDE

@@ -14,7 +14,10 @@ import uvicorn
 @contextlib.asynccontextmanager
 async def served(app: Any) -> AsyncIterator[str]:
     """The address (`http://host:port`) of the app."""
-    bound = socket.create_server(("127.0.0.1", 0))
+    # As TCP by name, or asyncio does not set TCP_NODELAY, and answers wait for acknowledgements.
+    bound = socket.socket(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP)
+    bound.bind(("127.0.0.1", 0))
+    bound.listen()
     config = uvicorn.Config(app, log_level="warning", lifespan="off", ws="none", timeout_graceful_shutdown=5)
     server = uvicorn.Server(config)
     server.capture_signals = contextlib.nullcontext  # type: ignore[method-assign]  # they are the test runner's

@@ -161,6 +161,8 @@ class RemoteError(ToolyardError):
         server: str | None = None,
         tool: str | None = None,
     ) -> None:
+        if type(code) is not int or not isinstance(message, str):
+            raise TypeError(f"a code is an integer and a message a text, not {code!r} and {message!r:.100}")
         super().__init__(message, server=server, tool=tool)
         self.code = code
         self.data = data

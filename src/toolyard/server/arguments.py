@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import itertools
 from collections.abc import Iterable, Mapping
 from difflib import get_close_matches
 from typing import Annotated, Any, Final
@@ -69,6 +70,8 @@ class Arguments:
         try:
             bound: dict[str, Any] = self._validator.validate_python(arguments)
         except ValidationError as exc:
+            if exc.error_count() > _LISTED:  # a second look at so many would take as long again
+                raise self._complaint(arguments, exc) from None
             bound = self._bind_as_json(arguments, exc)
         if not arguments.keys() <= self._keys:
             bound.update(self._bind_others({key: arguments[key] for key in arguments if key not in self._keys}))
@@ -101,10 +104,13 @@ class Arguments:
         if count > _LISTED:
             places = [str(key) for key, value in arguments.items() if isinstance(value, list | tuple | dict)]
             return BadArguments.told(self._name, [f"{', '.join(places)}: {count} values do not fit"], 1)
-        problems = [self._problem(error) for error in failure.errors(include_url=False, include_context=False)]
-        if self._others is None and isinstance(arguments, Mapping):
-            problems += [self._unknown(key) for key in arguments if key not in self._keys]
-        return BadArguments.told(self._name, problems, len(problems))
+        problems = map(self._problem, failure.errors(include_url=False, include_context=False))
+        if self._others is not None or not isinstance(arguments, Mapping):
+            return BadArguments.told(self._name, problems, count)
+        # One after the other, and only as many as are told: looking for what was meant takes time.
+        unknown = [key for key in arguments if key not in self._keys]
+        every = itertools.chain(problems, map(self._unknown, unknown))
+        return BadArguments.told(self._name, every, count + len(unknown))
 
     def _unknown(self, key: Any) -> str:
         place = one_line(str(key), _LONG)

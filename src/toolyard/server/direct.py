@@ -7,35 +7,31 @@ stops it. A tool that does not let itself be cancelled keeps its caller waiting;
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from typing import Any, Final, NoReturn
+from typing import Any, NoReturn
 
 from ..errors import CallTimeout, ConnectionLost, OutcomeUnknown, RemoteError, UnansweredTimeout
 from ..protocol.eras import HANDSHAKE_VERSIONS
-from ..protocol.jsonrpc import INTERNAL_ERROR
-from ..protocol.metadata import PROGRESS_TOKEN, PROTOCOL_VERSION, SUBSCRIPTION_ID
+from ..protocol.jsonrpc import INTERNAL_ERROR, Message
+from ..protocol.metadata import PROGRESS_TOKEN, PROTOCOL_VERSION
 from ..transports.channel import PLAIN, Inbound, RequestOptions
 from ..transports.pending import Pending, Waiting
 from ..types import Wire
-from ..types.wire import object_of
 from .exchange import NOTHING, Answerer, Exchange, Peer
 from .frames import (
-    checked_level,
+    answer_at_once,
+    begin_session,
     discover_result,
     handshake_error,
     handshake_result,
-    initialize_result,
     internal_error,
     modern_error,
     modern_result,
     peer_of_request,
 )
 from .plain import copied, taken
-from .serving.watching import Subscriptions
-
-DEFAULT_LEVEL: Final = "info"
-"""Of a session in which nobody has said what is wanted."""
+from .serving.watching import ACKNOWLEDGED, Listening, News, Subscriptions
 
 
 class DirectCall(Pending):
@@ -109,19 +105,12 @@ class DirectChannel:
         self._stamp: Any = None
         self._stamped: Peer
         self._subscriptions: Subscriptions | None = None
-        self._handshake: dict[str, Callable[[Wire], Coroutine[Any, Any, Wire]]] = {
-            "initialize": self._initialize,
-            "ping": self._ping,
-            "logging/setLevel": self._set_level,
-        }
 
     async def open(self, inbound: Inbound) -> None:
         """Nothing has to be connected."""
         self._inbound = inbound
         self._loop = asyncio.get_running_loop()
-        self._subscriptions = subscriptions = Subscriptions(self._answerer, inbound.on_notification)
-        self._handshake["resources/subscribe"] = lambda params: subscriptions.subscribe(params, self._peer)
-        self._handshake["resources/unsubscribe"] = subscriptions.unsubscribe
+        self._subscriptions = Subscriptions(self._answerer, inbound.on_notification)
 
     # ---- requests --------------------------------------------------------------------------------------------
 
@@ -174,11 +163,18 @@ class DirectChannel:
         return copied(await self._answerer.answer(method, params, self._exchange(peer, call, meta)))
 
     async def _answer_handshake(self, method: str, params: Wire, meta: Mapping[str, Any], call: DirectCall) -> Wire:
-        own = self._handshake.get(method)
+        if method == "tools/call":  # first: it is the one that is hot
+            return handshake_result(await self._answerer.answer(method, params, self._exchange(self._peer, call, meta)))
+        if method == "initialize":
+            self._peer, result = begin_session(self._answerer, params)
+            return copied(result)
+        own = answer_at_once(self._answerer, self._peer, method, params)
+        if own is None and self._subscriptions is not None:
+            own = await self._subscriptions.answer(method, params, self._peer)
         if own is not None:
-            return await own(params)
-        result = handshake_result(await self._answerer.answer(method, params, self._exchange(self._peer, call, meta)))
-        return result if method == "tools/call" else copied(result)
+            return own
+        exchange = self._exchange(self._peer, call, meta)
+        return copied(handshake_result(await self._answerer.answer(method, params, exchange)))
 
     def _exchange(self, peer: Peer, call: DirectCall, meta: Mapping[str, Any]) -> Exchange:
         if call.progress is not None or call.idle_timeout is not None:
@@ -187,38 +183,21 @@ class DirectChannel:
 
     # ---- what is the endpoint's own --------------------------------------------------------------------------
 
-    async def _initialize(self, params: Wire) -> Wire:
-        version, result = initialize_result(self._answerer.describe(self._peer), params.get("protocolVersion"))
-        self._peer = Peer(
-            version,
-            modern=False,
-            info=object_of(params.get("clientInfo")),
-            capabilities=object_of(params.get("capabilities")),
-            log_level=DEFAULT_LEVEL,
-        )
-        return copied(result)
-
-    async def _ping(self, params: Wire) -> Wire:  # noqa: ARG002  # there is nothing to say to a ping
-        return {}
-
-    async def _set_level(self, params: Wire) -> Wire:
-        self._peer.log_level = checked_level(params.get("level"))
-        return {}
-
     async def _listen(self, params: Wire, peer: Peer, call: DirectCall) -> Wire:
         """Modern era: tell of changes until the call ends."""
-        mark = {SUBSCRIPTION_ID: call.id}
-
-        def deliver(method: str, said: Wire) -> None:
-            self._inbound.on_notification(method, {**said, "_meta": mark})
-
-        watch = await self._answerer.watch(params.get("notifications", {}), peer, deliver)
+        listening = Listening(News(self._told), call.id)
+        acknowledgement = await listening.open(self._answerer, params, peer)
         try:
-            deliver("notifications/subscriptions/acknowledged", {"notifications": watch.accepted})
+            self._inbound.on_notification(ACKNOWLEDGED, acknowledgement)
+            listening.acknowledged()
             await self._loop.create_future()
         finally:
-            await watch.close()
+            await listening.close()
         raise AssertionError("nobody sets it")
+
+    def _told(self, message: Message | list[Message]) -> None:
+        if isinstance(message, dict):
+            self._inbound.on_notification(message["method"], message.get("params", {}))
 
     async def notify(self, method: str, params: Wire | None = None) -> None:  # noqa: ARG002  # none of them says more
         """What a client tells. From `initialized` on, the handshake era hears of every list without asking."""

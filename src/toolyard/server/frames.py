@@ -9,10 +9,10 @@ from typing import Any, Final
 from ..errors import RemoteError, UsageError
 from ..protocol import jsonrpc
 from ..protocol.eras import HANDSHAKE_VERSIONS, MISSING_CAPABILITY, MODERN_VERSIONS, UNSUPPORTED_VERSION
-from ..protocol.jsonrpc import INTERNAL_ERROR, INVALID_PARAMS, Message
+from ..protocol.jsonrpc import INTERNAL_ERROR, INVALID_PARAMS, INVALID_REQUEST, METHOD_NOT_FOUND, Message
 from ..protocol.metadata import CLIENT_CAPABILITIES, CLIENT_INFO, LOG_LEVEL, LOG_LEVELS, PROTOCOL_VERSION, SERVER_INFO
 from ..types import Wire
-from .exchange import Peer
+from .exchange import Answerer, Peer
 
 log = logging.getLogger("toolyard.server")
 
@@ -35,6 +35,8 @@ GONE: Final = frozenset(
 NEW: Final = frozenset({"server/discover", "subscriptions/listen"})
 """What the handshake era has not yet."""
 
+FIRST_LEVEL: Final = "info"
+"""The level of logs in the handshake era as long as the client has set none."""
 OLD_NOT_FOUND: Final = -32002
 FIRST_RESERVED, LAST_RESERVED = -32099, -32000
 
@@ -88,10 +90,37 @@ def unsupported_version(asked: str) -> RemoteError:
 # ---- the beginning -------------------------------------------------------------------------------------------
 
 
-def initialize_result(description: Wire, asked: Any) -> tuple[str, Wire]:
-    """The version of the session and the answer to `initialize`; never a modern version, whatever is asked for."""
-    version = asked if asked in HANDSHAKE_VERSIONS else HANDSHAKE_VERSIONS[0]
-    return version, {"protocolVersion": version, **description}
+def begin_session(answerer: Answerer, params: Wire, principal: Any = None) -> tuple[Peer, Wire]:
+    """Who begins a session of the handshake era, and the answer to `initialize`.
+
+    Never a modern version, whatever is asked for.
+    """
+    asked, info, capabilities = params.get("protocolVersion"), params.get("clientInfo"), params.get("capabilities")
+    peer = Peer(
+        asked if isinstance(asked, str) and asked in HANDSHAKE_VERSIONS else HANDSHAKE_VERSIONS[0],
+        modern=False,
+        info=info if isinstance(info, dict) else {},
+        capabilities=capabilities if isinstance(capabilities, dict) else {},
+        principal=principal,
+        log_level=FIRST_LEVEL,
+    )
+    return peer, {"protocolVersion": peer.version, **answerer.describe(peer)}
+
+
+def answer_at_once(answerer: Answerer, peer: Peer, method: str, params: Wire) -> Wire | None:
+    """What an endpoint answers itself, without waiting, in a session of the handshake era; None: it does not."""
+    if method == "ping":
+        return {}
+    if method == "initialize":
+        raise RemoteError(INVALID_REQUEST, "this session is initialized already")
+    if method in NEW:
+        raise RemoteError(METHOD_NOT_FOUND, f"{method} is not part of {peer.version}")
+    if method == "logging/setLevel":
+        if "logging" not in answerer.describe(peer).get("capabilities", {}):
+            raise RemoteError(METHOD_NOT_FOUND, f"Method not found: {method}")
+        peer.log_level = checked_level(params.get("level"))
+        return {}
+    return None
 
 
 def discover_result(description: Wire) -> Wire:

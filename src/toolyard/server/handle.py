@@ -9,6 +9,7 @@ error answers are -32700 (no JSON), -32600 (no request), -32601 (no such method)
 
 from __future__ import annotations
 
+import asyncio
 from typing import TYPE_CHECKING, Any, Final
 
 from ..errors import ProtocolError, RemoteError, UsageError
@@ -18,10 +19,10 @@ from ..protocol.jsonrpc import INVALID_PARAMS, INVALID_REQUEST, PARSE_ERROR
 from ..types import Wire
 from .exchange import NO_BACK, NOTHING, Exchange, Peer
 from .frames import (
+    begin_session,
     discover_result,
     handshake_error,
     handshake_result,
-    initialize_result,
     internal_error,
     is_modern,
     modern_error,
@@ -66,19 +67,26 @@ class Door:
         except UsageError as exc:
             return jsonrpc.error(id, INVALID_PARAMS, f"Invalid params: {exc}")
         answer = self._modern if is_modern(params) else self._handshake
+        task = asyncio.current_task()
+        cancelling = task.cancelling() if task is not None else 0
         try:
             return jsonrpc.result(id, await answer(method, params, id))
         except RemoteError as exc:
             return jsonrpc.error(id, exc.code, exc.message, exc.data)
+        except asyncio.CancelledError as exc:
+            if cancelling < (task.cancelling() if task is not None else 0):
+                raise
+            fault = internal_error(RuntimeError(repr(exc)), method)  # the function's own doing: the caller was not
         except Exception as exc:  # noqa: BLE001  # our own fault: logged, and answered as such
             fault = internal_error(exc, method)
-            return jsonrpc.error(id, fault.code, fault.message)
+        return jsonrpc.error(id, fault.code, fault.message)
 
     # ---- the handshake era -----------------------------------------------------------------------------------
 
     async def _handshake(self, method: str, params: Wire, id: jsonrpc.RequestId) -> Wire:
         if method == "initialize":
-            return copied(initialize_result(self._description(), params.get("protocolVersion"))[1])
+            _, result = begin_session(self._server.router, params)
+            return copied({**result, **self._description()})
         if method == "ping":
             return {}
         exchange = Exchange(NOBODY, NO_BACK, id, params.get("_meta") or NOTHING)

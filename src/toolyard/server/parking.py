@@ -22,6 +22,7 @@ from ..protocol.eras import MAY_ASK_FOR_INPUT
 from ..protocol.jsonrpc import INTERNAL_ERROR, INVALID_PARAMS
 from ..types import Wire
 from .exchange import Answerer, Exchange
+from .frames import internal_error
 
 TTL: Final = 600.0
 """Seconds that a parked call waits for its answers."""
@@ -67,19 +68,37 @@ class ParkedCall:
         self._task: asyncio.Task[Wire]
         self._questions: dict[str, tuple[Wire, asyncio.Future[Wire]]] = {}
         self._asked = 0
+        self._over = False
+        self._ended = False
         self._waiters: dict[asyncio.Future[None], Outlet | None] = {}
         self._timer: asyncio.TimerHandle | None = None
 
     def start(self, work: Coroutine[Any, Any, Wire]) -> None:
         """Begin; the caller waits with `outcome`."""
         self._task = asyncio.get_running_loop().create_task(work)
-        self._task.add_done_callback(lambda _: self._wake())
+        self._task.add_done_callback(self._done)
+
+    def _done(self, task: asyncio.Task[Wire]) -> None:
+        if not task.cancelled():
+            task.exception()  # seen, so that nobody reports it as lost: there may be nobody to give it to
+        self._close_questions("the request that the question belongs to is over")
+        self._wake()
+
+    def _close_questions(self, why: str) -> None:
+        """Nobody will answer: who asks may be another task than the call's own, or a thread that it left behind."""
+        self._over = True
+        for _, future in self._questions.values():
+            if not future.done():
+                future.set_exception(RemoteError(INTERNAL_ERROR, why))
+
+    def is_here(self) -> bool:
+        """Whether it belongs to the running loop: what another one left behind does not go on."""
+        return self._task.get_loop() is asyncio.get_running_loop()
 
     def go_on(self, request: Exchange) -> None:
         """What is said from now on belongs to the request with which the client came again."""
         mine = self._exchange
-        mine.id, mine.meta, mine.headers = request.id, request.meta, request.headers
-        mine.peer.log_level = request.peer.log_level
+        mine.id, mine.meta, mine.headers, mine.peer = request.id, request.meta, request.headers, request.peer
 
     # ---- the side of the one who answers -------------------------------------------------------------------
 
@@ -91,11 +110,14 @@ class ParkedCall:
 
     async def ask(self, method: str, params: Wire, key: str | None) -> Wire:
         """Park until the client comes with the answer, unless it brought it at once."""
+        if self._over:
+            raise RemoteError(INTERNAL_ERROR, "the request that the question belongs to is over")
         if key is not None and key in self._brought:
             return self._brought.pop(key)
-        self._asked += 1
-        if key is None or key in self._questions:
-            key = f"{key or 'question'}-{self._asked}"
+        name = key or "question"
+        while key is None or key in self._questions:
+            self._asked += 1
+            key = f"{name}-{self._asked}"
         answer: asyncio.Future[Wire] = asyncio.get_running_loop().create_future()
         self._questions[key] = ({"method": method, "params": params} if params else {"method": method}, answer)
         self._wake()
@@ -118,17 +140,22 @@ class ParkedCall:
                 await turn
                 del self._waiters[turn]
                 turn = self._wait(outlet)
+            state = None if self._task.done() else self._parking.admit(self, self._open())
         finally:
             del self._waiters[turn]
             if not self._waiters:
                 self._left()
-        if self._task.done():
+        if state is None:
+            if self._ended:
+                raise RemoteError(INTERNAL_ERROR, "the call was ended")
+            if self._task.cancelled():  # by itself: who waits was not
+                raise internal_error(RuntimeError("the call cancelled itself"), "a call")
             return self._task.result()
         asked = self._open()
         return {
             "resultType": "input_required",
             "inputRequests": {key: question for key, (question, _) in asked.items()},
-            "requestState": self._parking.admit(self, {key: answer for key, (_, answer) in asked.items()}),
+            "requestState": state,
         }
 
     def _wait(self, outlet: Outlet | None) -> asyncio.Future[None]:
@@ -156,9 +183,9 @@ class ParkedCall:
 
     def _left(self) -> None:
         """Nobody waits now: for its questions the client will come again, for a lost outcome it may."""
-        if self._task.done():
-            self._set_timer(AFTERLIFE if self.handles else None)
-        elif self._open():
+        if self.handles and self._task.done():
+            self._set_timer(AFTERLIFE)
+        elif self.handles and self._open():
             self._set_timer(self._parking.ttl)
         else:
             self.end()
@@ -173,13 +200,9 @@ class ParkedCall:
         self._set_timer(None)
         self._parking.forget(self)
         if not self._task.done():
+            self._ended = True
             self._task.cancel()
-            for _, future in self._questions.values():
-                if not future.done():
-                    # Whoever asks may be another task than the call's own.
-                    future.set_exception(RemoteError(INTERNAL_ERROR, "the client did not answer in time"))
-        elif not self._task.cancelled():
-            self._task.exception()  # seen, so that nobody reports it as lost
+            self._close_questions("the client did not answer in time")
 
 
 def _answers(params: Wire) -> dict[str, Wire]:
@@ -217,7 +240,7 @@ class Parking:
             call.start(answerer.answer(method, params, exchange))
             return await call.outcome(outlet)
         found, questions = self._handles.get(state, (None, {})) if isinstance(state, str) else (None, {})
-        if found is None or found.principal != exchange.peer.principal or found.digest != digest:
+        if found is None or not found.is_here() or found.principal != exchange.peer.principal or found.digest != digest:
             raise RemoteError(INVALID_PARAMS, "requestState: not one of ours, not of this request, or too old")
         for key, future in questions.items():
             if key in answers and not future.done():  # else it came before: who comes twice only waits
@@ -225,14 +248,15 @@ class Parking:
         found.go_on(exchange)
         return await found.outcome(outlet)
 
-    def admit(self, call: ParkedCall, questions: dict[str, asyncio.Future[Wire]]) -> str:
+    def admit(self, call: ParkedCall, asked: dict[str, tuple[Wire, asyncio.Future[Wire]]]) -> str:
         """The handle of a call for the questions that it asks now."""
+        questions = {key: answer for key, (_, answer) in asked.items()}
         if call.handles and self._handles[call.handles[-1]][1] == questions:
             return call.handles[-1]
         if not call.handles:
             full = self._parked.total() >= MAX_PARKED or self._size + call.size > MAX_BYTES
-            if full or self._parked[call.owner] >= MAX_EACH:
-                call.end()
+            # Where nobody is asked who he is, all are one.
+            if full or (call.principal is not None and self._parked[call.owner] >= MAX_EACH):
                 raise RemoteError(INTERNAL_ERROR, "too many calls wait for their clients' answers")
             self._parked[call.owner] += 1
             self._size += call.size

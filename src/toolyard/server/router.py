@@ -104,19 +104,19 @@ class Router:
 
     # ---- lists -----------------------------------------------------------------------------------------------
 
-    async def _list_tools(self, params: Wire, _: Exchange) -> Wire:
-        return self._page("tools", self._server.tools, params)
+    async def _list_tools(self, params: Wire, exchange: Exchange) -> Wire:
+        return self._page("tools", self._server.tools, params, exchange)
 
-    async def _list_prompts(self, params: Wire, _: Exchange) -> Wire:
-        return self._page("prompts", self._server.prompts, params)
+    async def _list_prompts(self, params: Wire, exchange: Exchange) -> Wire:
+        return self._page("prompts", self._server.prompts, params, exchange)
 
-    async def _list_resources(self, params: Wire, _: Exchange) -> Wire:
-        return self._page("resources", self._server.resources, params)
+    async def _list_resources(self, params: Wire, exchange: Exchange) -> Wire:
+        return self._page("resources", self._server.resources, params, exchange)
 
-    async def _list_templates(self, params: Wire, _: Exchange) -> Wire:
-        return self._page("resourceTemplates", self._server.templates, params)
+    async def _list_templates(self, params: Wire, exchange: Exchange) -> Wire:
+        return self._page("resourceTemplates", self._server.templates, params, exchange)
 
-    def _page(self, field: str, shelf: Shelf[Any], params: Wire) -> Wire:
+    def _page(self, field: str, shelf: Shelf[Any], params: Wire, exchange: Exchange) -> Wire:
         server = self._server
         entries, following = shelf.page(params.get("cursor"), server.page_size)
         result: Wire = {field: entries}
@@ -124,7 +124,7 @@ class Router:
             result["nextCursor"] = following
         if server.cache_ttl:
             result["ttlMs"] = int(server.cache_ttl * 1000)
-            result["cacheScope"] = "public" if server.auth is None else "private"
+            result["cacheScope"] = "public" if exchange.peer.principal is None and server.auth is None else "private"
         return result
 
     # ---- resources, prompts, completion ----------------------------------------------------------------------

@@ -32,6 +32,10 @@ _ERRORS: dict[str, type[NotFound]] = {"tool": ToolNotFound, "resource": Resource
 
 LONGEST: Final = 128
 """Characters of a name that is looked for."""
+MISTYPED: Final = 8
+"""Characters by which the length of a name may differ from what was meant."""
+MOST: Final = 1_000
+"""Names that are looked at: it takes some microseconds each, and anybody may ask."""
 
 
 class Shelf(Generic[T]):
@@ -79,7 +83,8 @@ class Shelf(Generic[T]):
         """The names that look like this one; nobody mistypes a longer one than there are."""
         if not isinstance(name, str) or len(name) > LONGEST:
             return ()
-        return tuple(difflib.get_close_matches(name, tuple(self._items), 3))
+        near = [each for each in self._items if abs(len(each) - len(name)) <= MISTYPED][:MOST]
+        return tuple(difflib.get_close_matches(name, near, 3))
 
     def page(self, cursor: Any, size: int | None) -> tuple[list[Wire], str | None]:
         """The entries after a cursor, and the cursor of the next page if there is one.

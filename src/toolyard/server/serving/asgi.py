@@ -22,6 +22,8 @@ Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 Headers = dict[bytes, bytes]
 
 
+LONG: Final = 19
+"""Digits of a number that no body has bytes."""
 LINGERING: Final = 2.0
 """Seconds to read on what is refused for its size."""
 SINGLE: Final = frozenset({b"host", b"origin", b"authorization", b"content-type", b"content-length", b"last-event-id"})
@@ -112,26 +114,29 @@ async def reply(
     """A whole response."""
     length = (b"content-length", b"%d" % len(body))
     every = [(b"content-type", kind), length, *headers] if body else [length, *headers]
-    await send({"type": "http.response.start", "status": status, "headers": every})
-    await send({"type": "http.response.body", "body": body})
+    try:
+        await send({"type": "http.response.start", "status": status, "headers": every})
+        await send({"type": "http.response.body", "body": body})
+    except OSError as exc:
+        log.debug("a client went before its answer: %r", exc)
 
 
 async def read_body(receive: Receive, headers: Headers, limit: int) -> bytes:
     """The whole body of a request, as long as it keeps within the limit."""
     declared = headers.get(b"content-length", b"")
-    fits = not declared.isdigit() or int(declared) <= limit
+    fits = not declared.isdigit() or (len(declared) < LONG and int(declared) <= limit)
     parts: list[bytes] = []
-    size = 0
+    size, more = 0, True
     while fits:
         event = await receive()
         if event["type"] != "http.request":
             raise Gone
         parts.append(event.get("body", b""))
         size += len(parts[-1])
-        fits = size <= limit
-        if fits and not event.get("more_body"):
+        fits, more = size <= limit, event.get("more_body", False)
+        if fits and not more:
             return parts[0] if len(parts) == 1 else b"".join(parts)
-    if b"expect" not in headers:  # else it waits for our word, and has not begun
+    if more and b"expect" not in headers:  # else it waits for our word, and has not begun
         await _throw_away(receive, 4 * limit)
     raise Refused(413, f"the body is above the limit of {limit:,} bytes", headers=((b"connection", b"close"),))
 
@@ -160,7 +165,7 @@ def text_headers(headers: Headers) -> dict[str, str]:
 
 def takes_events(headers: Headers) -> bool:
     """Whether the client reads event streams; one that says nothing does."""
-    accept = headers.get(b"accept", b"*/*")
+    accept = headers.get(b"accept", b"*/*").lower()
     return b"text/event-stream" in accept or b"*/*" in accept or b"text/*" in accept
 
 

@@ -41,11 +41,13 @@ class Stream:
         self.done = False
         self.opened = False
         self._events: deque[tuple[int, bytes]] = deque()
+        self._questions: set[int] = set()  # the positions of what the client must answer
         self.size = self._unsent = 0
         self._last = 0
         self._position = 0
         self._reader: object | None = None
         self._paused = False
+        self._room: asyncio.Future[None] | None = None
         self._news = asyncio.Event()
         self._taken = asyncio.Event()
 
@@ -63,7 +65,10 @@ class Stream:
 
     def push(self, message: Message | list[Message]) -> None:
         """Say something."""
-        self._append(jsonrpc.encode(message))
+        text = jsonrpc.encode(message)
+        if isinstance(message, dict) and "id" in message:
+            self._questions.add(self._last + 1)
+        self._append(text)
 
     def _append(self, text: bytes) -> None:
         if self.done:
@@ -75,19 +80,30 @@ class Stream:
         self._events.append((self._last, data))
         self.size += len(data)
         self._unsent += len(data)
-        while self._too_much() and len(self._events) > 1:
-            self._drop_first()
+        while self._too_much() and self._drop_one():
+            continue
         self.open()
 
     def _too_much(self) -> bool:
-        """What was sent goes first. What was not goes only if nobody reads, or who tells it does not wait for room."""
+        """What was sent goes first. What was not goes only if nobody reads it, or far too slowly."""
         if len(self._events) <= KEPT_EVENTS and self.size <= KEPT_BYTES:
             return False
-        sent = self._events[0][0] <= self._position
-        return sent or self._reader is None or len(self._events) > 2 * KEPT_EVENTS
+        unread = self._reader is None or len(self._events) > 2 * KEPT_EVENTS
+        return unread or self._events[0][0] <= self._position
 
-    def _drop_first(self) -> None:
-        position, data = self._events.popleft()
+    def _drop_one(self) -> bool:
+        """The first that is no question which the client has not got; the last of all stays."""
+        for index, (position, data) in enumerate(self._events):
+            if index == len(self._events) - 1:
+                break
+            if position <= self._position or position not in self._questions:
+                del self._events[index]
+                self._dropped(position, data)
+                return True
+        return False
+
+    def _dropped(self, position: int, data: bytes) -> None:
+        self._questions.discard(position)
         self.size -= len(data)
         if position > self._position:
             self._unsent -= len(data)
@@ -99,6 +115,15 @@ class Stream:
                 return
             self._taken.clear()
             await self._taken.wait()
+
+    def offer(self, message: Message | list[Message]) -> asyncio.Future[None] | None:
+        """Say something that need not be said at once: gives what to wait for before the next, if too much waits."""
+        self.push(message)
+        if self._last - self._position <= BACKLOG or self.done:
+            return None
+        if self._room is None or self._room.done():
+            self._room = asyncio.get_running_loop().create_future()
+        return self._room
 
     def finish(self, answer: bytes | None = None) -> None:
         """Say the last thing."""
@@ -115,8 +140,10 @@ class Stream:
         self._paused = True
         self._news.set()
 
-    def let_go(self) -> None:
-        """End the response that brings it out at once: nobody reads it any more."""
+    def let_go(self, reader: object | None = None) -> None:
+        """End the response that brings it out at once: nobody reads it any more. `reader`: only if it is this one."""
+        if reader is not None and reader is not self._reader:
+            return
         self._reader = None
         self._news.set()
         self._taken.set()
@@ -153,8 +180,8 @@ class Stream:
         except OSError as exc:
             log.debug("a client went while it was told something: %r", exc)  # what it has not got is kept
         finally:
-            self._paused = False
             if self._reader is reader:
+                self._paused = False
                 self.let_go()
 
     def _priming(self) -> bytes:
@@ -163,16 +190,21 @@ class Stream:
 
     def _due(self) -> tuple[int, bytes] | None:
         """The next event to be brought out."""
-        if not self._events or self._events[-1][0] <= self._position:
-            return None
-        return self._events[max(0, self._position + 1 - self._events[0][0])]
+        due = None
+        for event in reversed(self._events):
+            if event[0] <= self._position:
+                break
+            due = event
+        return due
 
     def _took(self, position: int, data: bytes) -> None:
         self._position = position
         self._unsent -= len(data)
         while self.number is None and self._events and self._events[0][0] <= position:
-            self._drop_first()
+            self._dropped(*self._events.popleft())
         self._taken.set()
+        if self._room is not None and not self._room.done() and self._last - position <= BACKLOG:
+            self._room.set_result(None)
 
     async def _heard_news(self) -> bool:
         self._news.clear()

@@ -8,10 +8,10 @@ from typing import Any, Final
 
 from ...errors import RemoteError
 from ...protocol import jsonrpc
-from ...protocol.jsonrpc import INTERNAL_ERROR, INVALID_PARAMS, INVALID_REQUEST, METHOD_NOT_FOUND, Message, RequestId
+from ...protocol.jsonrpc import INTERNAL_ERROR, INVALID_PARAMS, INVALID_REQUEST, Message, RequestId
 from ...types import Wire
 from .. import frames
-from ..exchange import Answerer, Exchange, Peer
+from ..exchange import Answerer, Exchange
 from .asgi import Headers, Receive, Refused, Send, parts, reply, takes_events, text_headers, until_gone
 from .eventstreams import place_of
 from .replies import Caretaker, Reply
@@ -130,11 +130,10 @@ class Handshake:
             self._caretaker.leave(out)
 
     async def _initialize(self, id: RequestId, params: Wire, principal: Any, send: Send) -> None:
-        info, capabilities = params.get("clientInfo", {}), params.get("capabilities", {})
-        if not isinstance(info, dict) or not isinstance(capabilities, dict):
-            raise Refused(400, "clientInfo and capabilities: must be objects", code=INVALID_PARAMS, id=id)
-        peer = Peer("", modern=False, info=info, capabilities=capabilities, principal=principal, log_level="info")
-        peer.version, result = frames.initialize_result(self._answerer.describe(peer), params.get("protocolVersion"))
+        for name in ("clientInfo", "capabilities"):
+            if not isinstance(params.get(name, {}), dict):
+                raise Refused(400, f"{name}: must be an object", code=INVALID_PARAMS, id=id)
+        peer, result = frames.begin_session(self._answerer, params, principal)
         session, evicted = self._sessions.open(peer, self._answerer)
         for old in evicted:
             await old.close()
@@ -147,18 +146,16 @@ class Handshake:
     async def _work(
         self, session: Session, id: RequestId, method: str, params: Wire, headers: Mapping[str, str], out: Reply
     ) -> None:
-        out.begin()
-        answer: Message | None
+        answer: Message | None = None
         try:
-            answer = await self._outcome(session, id, method, params, headers, out)
+            if out.begin():
+                answer = await self._outcome(session, id, method, params, headers, out)
         except asyncio.CancelledError as exc:
             if not out.take_cancellation(exc):
                 answer = _fault(id, method, RuntimeError(repr(exc)))
             elif out.stream is not None:
                 # Nobody waits for it; but a stream that ends without an answer asks to be resumed, again and again.
                 answer = jsonrpc.error(id, CANCELLED, "cancelled")
-            else:
-                answer = None
         finally:
             del session.running[id]
         await out.finish(None if answer is None else frames.encoded(answer, method))
@@ -170,7 +167,9 @@ class Handshake:
     ) -> Message:
         """The answer to a request in a session, whatever comes."""
         try:
-            result = await self._own(session, method, params)
+            result = frames.answer_at_once(self._answerer, session.peer, method, params)
+            if result is None:
+                result = await session.subscriptions.answer(method, params, session.peer)
             if result is None:
                 back = _Call(session, out)
                 exchange = Exchange(session.peer, back, id, params.get("_meta", EMPTY), headers)
@@ -185,21 +184,6 @@ class Handshake:
         except Exception as exc:  # noqa: BLE001  # told as our own fault, and logged
             answer = _fault(id, method, exc)
         return answer
-
-    async def _own(self, session: Session, method: str, params: Wire) -> Wire | None:
-        """What the session answers itself."""
-        if method == "ping":
-            return {}
-        if method == "logging/setLevel":
-            session.peer.log_level = frames.checked_level(params.get("level"))
-            return {}
-        if method == "resources/subscribe":
-            return await session.subscriptions.subscribe(params, session.peer)
-        if method == "resources/unsubscribe":
-            return await session.subscriptions.unsubscribe(params)
-        if method in frames.NEW:
-            raise RemoteError(METHOD_NOT_FOUND, f"{method} is not part of this era")
-        return None
 
     async def notification(self, method: str, params: Wire, headers: Headers, principal: Any, send: Send) -> None:
         """A notification of a client."""
@@ -265,10 +249,11 @@ class Handshake:
                 raise Refused(400, "Last-Event-ID: not one of this session, too old, or nothing came after it")
             number, after = place
         stream = session.streams[number]
+        reader = stream.promise()
         gone = asyncio.get_running_loop().create_task(until_gone(receive))
-        gone.add_done_callback(lambda _: stream.let_go())
+        gone.add_done_callback(lambda _: stream.let_go(reader))
         try:
-            await stream.pump(send, stream.promise(), after)
+            await stream.pump(send, reader, after)
         finally:
             gone.cancel()
             self._sessions.touch(session)

@@ -9,7 +9,7 @@ from ...errors import ProtocolError, RemoteError
 from ...protocol import jsonrpc
 from ...protocol.eras import HANDSHAKE_VERSIONS, HEADER_MISMATCH, MAY_ASK_FOR_INPUT, MODERN_ERRORS, MODERN_VERSIONS
 from ...protocol.jsonrpc import INVALID_PARAMS, INVALID_REQUEST, METHOD_NOT_FOUND, PARSE_ERROR, Message, RequestId
-from ...protocol.metadata import CLIENT_CAPABILITIES, PROTOCOL_VERSION, SUBSCRIPTION_ID, with_meta
+from ...protocol.metadata import CLIENT_CAPABILITIES, PROTOCOL_VERSION
 from ...protocol.mirroring import contradiction, plain_value
 from ...protocol.text import one_line
 from ...types import Wire
@@ -36,6 +36,7 @@ from .guard import Guard
 from .handshake import Handshake
 from .replies import Caretaker, Reply
 from .sessions import IDLE_TTL, MAX_SESSIONS
+from .watching import ACKNOWLEDGED, Listening, News
 
 MAX_BODY: Final = 4 * 1024 * 1024
 """Bytes of one request."""
@@ -225,33 +226,21 @@ class HttpApp(AsgiApp):
                 raise RemoteError(HEADER_MISMATCH, wrong)
 
     async def _listen(self, id: RequestId, params: Wire, peer: Peer, receive: Receive, send: Send) -> None:
-        wanted = params.get("notifications")
-        if not isinstance(wanted, dict):
-            raise RemoteError(INVALID_PARAMS, "notifications: must be an object")
-        stamp, stream, held = {SUBSCRIPTION_ID: id}, Stream(), []
-
-        def deliver(method: str, told: Wire) -> None:
-            message = jsonrpc.notification(method, with_meta(told, stamp))
-            if stream.opened:
-                stream.push(message)
-            else:
-                held.append(message)
-
-        watch = await self._answerer.watch(wanted, peer, deliver)
+        stream = Stream()
+        listening = Listening(News(stream.offer), id)
+        acknowledgement = await listening.open(self._answerer, params, peer)
         gone = asyncio.get_running_loop().create_task(until_gone(receive))
         gone.add_done_callback(lambda _: stream.let_go())
-        ended = frames.modern_result("subscriptions/listen", {"_meta": stamp}, self._info or {})
+        ended = frames.modern_result("subscriptions/listen", {"_meta": listening.mark}, self._info or {})
         self._listening[stream] = jsonrpc.encode(jsonrpc.result(id, ended))
         try:
-            acknowledged = {"_meta": stamp, "notifications": watch.accepted}
-            stream.push(jsonrpc.notification("notifications/subscriptions/acknowledged", acknowledged))
-            for message in held:
-                stream.push(message)
+            stream.push(jsonrpc.notification(ACKNOWLEDGED, acknowledgement))
+            listening.acknowledged()
             await stream.pump(send, stream.promise())
         finally:
             del self._listening[stream]
             gone.cancel()
-            await watch.close()
+            await listening.close()
 
 
 NO_HEADERS: Final[dict[str, str]] = {}

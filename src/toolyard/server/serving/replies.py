@@ -78,9 +78,10 @@ class Reply:
         if not self.may_stream:
             return
         stream = self.open()
-        if stream.primes and self._pumping is not None and not self._pumping.done():
+        if stream.primes and stream.has_reader:
             stream.pause()
-            await asyncio.shield(self._pumping)
+            if self._pumping is not None:
+                await asyncio.shield(self._pumping)
 
     async def finish(self, answer: bytes | None, status: int = 200) -> None:
         """The answer, or the end without one: its request was cancelled."""
@@ -88,8 +89,7 @@ class Reply:
             self.stream.finish(answer)
             await asyncio.shield(self._pumping)
         elif answer is None:
-            await self._send({"type": "http.response.start", "status": 200, "headers": [*HEAD]})
-            await self._send({"type": "http.response.body", "body": b""})
+            await reply(self._send, 200, b"", *HEAD)
         else:
             await reply(self._send, status, answer)
 
@@ -105,14 +105,13 @@ class Reply:
 
     # ---- who works at it -----------------------------------------------------------------------------------------
 
-    def begin(self) -> None:
-        """The current task answers it."""
+    def begin(self) -> bool:
+        """The current task answers it; False if nobody wants the answer any more."""
         task = asyncio.current_task()
         assert task is not None
         self._task = task
         self._cancelling = task.cancelling()
-        if self._stopped:
-            task.cancel()
+        return not self._stopped
 
     def stop(self) -> None:
         """Nobody wants the answer any more."""
@@ -138,8 +137,7 @@ class Reply:
         """End the response to a client that has gone: what stands around us may wait for one."""
         self.abandon()
         if self.stream is None:
-            with contextlib.suppress(OSError):
-                await reply(self._send, CLOSED)
+            await reply(self._send, CLOSED)
 
     def abandon(self) -> None:
         """Say nothing more: nobody is there."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import difflib
 import ipaddress
 import logging
 import os
@@ -11,7 +12,7 @@ import signal
 import socket
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
 from ...errors import ConfigError
@@ -26,6 +27,14 @@ if TYPE_CHECKING:
     from ..server import ToolServer
 
 App = HttpApp | SseApp
+log = logging.getLogger("toolyard.server")
+
+OPTIONS: Final = {
+    "stdio": frozenset({"allowed_origins"}),
+    "http": frozenset({"allowed_origins", "max_body", "max_sessions", "parked_ttl", "session_ttl"}),
+    "sse": frozenset({"allowed_origins", "keep_alive", "max_sessions", "messages"}),
+}
+ALWAYS: Final = frozenset({"allow_remote", "allowed_hosts", "auth", "host", "path", "port"})
 PATHS: Final = {"http": "/mcp", "sse": "/sse"}
 """Where clients look for it."""
 HIGHEST_STANDARD: Final = 2
@@ -40,8 +49,25 @@ def run(server: ToolServer, transport: str = "stdio", **options: Any) -> None:
     """Serve until it is stopped by a signal, or by the end of stdin."""
     logging.basicConfig(level=logging.WARNING)  # a program that set up none of its own would see no failure at all
     _keep_standard_descriptors()
-    with contextlib.suppress(KeyboardInterrupt):
-        asyncio.run(serve(server, transport, **options))
+    loop = asyncio.new_event_loop()
+    try:
+        with contextlib.suppress(KeyboardInterrupt):
+            loop.run_until_complete(serve(server, transport, **options))
+    finally:
+        _end(loop)
+
+
+def _end(loop: asyncio.AbstractEventLoop) -> None:
+    """End what is left. `asyncio.run` would wait for ever for a task that does not let itself be cancelled."""
+    tasks = asyncio.all_tasks(loop)
+    for task in tasks:
+        task.cancel()
+    if tasks:
+        _, stubborn = loop.run_until_complete(asyncio.wait(tasks, timeout=CLOSING))
+        if stubborn:
+            log.warning("%d tasks did not end and are left behind", len(stubborn))
+    loop.run_until_complete(loop.shutdown_asyncgens())
+    loop.close()
 
 
 def _keep_standard_descriptors() -> None:
@@ -60,15 +86,16 @@ async def serve(
     path: str | None = None,
     auth: Auth | None = None,
     allow_remote: bool = False,
-    allowed_hosts: tuple[str, ...] | list[str] = (),
+    allowed_hosts: Iterable[str] = (),
     **options: Any,
 ) -> None:
     """`run` on a running loop."""
+    if transport not in OPTIONS:
+        raise ConfigError(f"transport: there is no {transport!r}", key="transport", expected="'stdio', 'http' or 'sse'")
+    _check_names(transport, options)
     if transport == "stdio":
         await serve_stdio(server.router)
         return
-    if transport not in PATHS:
-        raise ConfigError(f"transport: there is no {transport!r}", key="transport", expected="'stdio', 'http' or 'sse'")
     local = _is_loopback(host)
     if not local and auth is None and not allow_remote:
         raise ConfigError(
@@ -87,16 +114,35 @@ def make_app(
     *,
     path: str = "/mcp",
     auth: Auth | None = None,
-    allowed_hosts: tuple[str, ...] | list[str] = (),
-    allowed_origins: tuple[str, ...] | list[str] = (),
+    allowed_hosts: Iterable[str] = (),
+    allowed_origins: Iterable[str] = (),
     transport: str = "http",
     **options: Any,
 ) -> App:
     """An ASGI app. `allowed_hosts` are the names under which it may be called besides this machine's own."""
-    guard = Guard(hosts=allowed_hosts, origins=allowed_origins, auth=auth)
+    _check_names(transport, options)
+    guard = Guard(
+        hosts=_names("allowed_hosts", allowed_hosts), origins=_names("allowed_origins", allowed_origins), auth=auth
+    )
     if transport == "sse":
         return SseApp(server.router, path=path, guard=guard, **options)
     return HttpApp(server.router, path=path, guard=guard, **options)
+
+
+def _names(key: str, given: Iterable[str]) -> list[str]:
+    if isinstance(given, str):  # else its letters would be the names
+        raise ConfigError(f"{key}: expected a list of texts, such as [{given!r}]", key=key, expected="a list of texts")
+    return list(given)
+
+
+def _check_names(transport: str, options: Mapping[str, Any]) -> None:
+    known = OPTIONS[transport] | ALWAYS
+    for name in options.keys() - known:
+        nearest = difflib.get_close_matches(name, known, 1)
+        hint = f"; did you mean {nearest[0]!r}?" if nearest else ""
+        raise ConfigError(
+            f"{name}: there is no such option for {transport}{hint}", key=name, expected=", ".join(sorted(known))
+        )
 
 
 def _is_loopback(host: str) -> bool:
@@ -109,17 +155,20 @@ def _is_loopback(host: str) -> bool:
 
 
 def _bound(host: str, port: int) -> socket.socket:
-    try:
-        family = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0][0]
-        # asyncio sets TCP_NODELAY only on what says that it is TCP; without it answers wait for acknowledgements.
-        bound = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
-        bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        bound.bind((host, port))
-        bound.listen(BACKLOG)  # who reads where we are may connect at once
-    except OSError as exc:
-        raise ConfigError(
-            f"port: {host}:{port} cannot be listened on: {exc.strerror or exc}", key="port", expected="a free port"
-        ) from exc
+    with contextlib.ExitStack() as stack:
+        try:
+            family = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0][0]
+            # asyncio sets TCP_NODELAY only on what says that it is TCP; without it answers wait for acknowledgements.
+            bound = stack.enter_context(socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP))
+            bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            bound.bind((host, port))
+            bound.listen(BACKLOG)  # who reads where we are may connect at once
+        except (OSError, OverflowError) as exc:
+            what = getattr(exc, "strerror", None) or exc
+            raise ConfigError(
+                f"port: {host}:{port} cannot be listened on: {what}", key="port", expected="a free port"
+            ) from exc
+        stack.pop_all()
     return bound
 
 

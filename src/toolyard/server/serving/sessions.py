@@ -8,16 +8,14 @@ from collections import OrderedDict, deque
 from collections.abc import Coroutine
 from typing import Any, Final
 
-from ...protocol import jsonrpc
 from ...protocol.jsonrpc import Message, RequestId
-from ...types import Wire
 from ..exchange import Answerer, Peer
 from ..parking import TTL
 from .asgi import Refused
 from .eventstreams import Stream
 from .questions import Questions
 from .replies import Reply
-from .watching import Subscriptions
+from .watching import News, Subscriptions
 
 IDLE_TTL: Final = 30 * 60.0
 """Seconds after which a session that nobody uses is ended."""
@@ -40,7 +38,8 @@ class Session:
         self.running: dict[RequestId, Reply] = {}
         self._primes = peer.version >= PRIMED
         self.streams: dict[int, Stream] = {STANDALONE: Stream(STANDALONE, primes=self._primes)}
-        self.subscriptions = Subscriptions(answerer, self._deliver)
+        self._news = News(self.streams[STANDALONE].offer)
+        self.subscriptions = Subscriptions(answerer, self._news.tell)
         self.questions = Questions(self._say, TTL)
         self._last_stream = STANDALONE
         self._work: set[asyncio.Task[None]] = set()
@@ -62,9 +61,6 @@ class Session:
         """Nobody comes for it any more."""
         self.streams.pop(stream.number or STANDALONE, None)
 
-    def _deliver(self, method: str, params: Wire) -> None:
-        self._say(jsonrpc.notification(method, params))
-
     def _say(self, message: Message | list[Message]) -> None:
         self.streams[STANDALONE].push(message)
 
@@ -82,6 +78,7 @@ class Session:
         for running in list(self.running.values()):
             running.stop()
         self.questions.close()
+        self._news.close()
         for stream in self.streams.values():
             stream.finish()
         await self.subscriptions.close()

@@ -123,8 +123,8 @@ class SseApp(AsgiApp):
         max_sessions: int = MAX_SESSIONS,
     ) -> None:
         self._answerer = answerer
-        self._path = path
-        self._messages = f"{path.rstrip('/')}/messages" if messages is None else messages
+        self._path = "/" + path.strip("/")
+        self._messages = f"{self._path.rstrip('/')}/messages" if messages is None else messages
         self._guard = guard or Guard()
         self._keep_alive = keep_alive
         self._max_sessions = max_sessions

@@ -16,7 +16,6 @@ from typing import Any, Final
 
 from ...errors import ProtocolError, RemoteError, UsageError
 from ...protocol import jsonrpc
-from ...protocol.eras import HANDSHAKE_VERSIONS
 from ...protocol.jsonrpc import (
     INTERNAL_ERROR,
     INVALID_PARAMS,
@@ -40,8 +39,6 @@ WAITING: Final = 4 * MAX_INBOUND
 """Requests that may wait for one of those at work to end."""
 CLOSING: Final = 2.0
 """Seconds that cancelled requests have to end."""
-FIRST_LEVEL: Final = "info"
-"""The level of logs in the handshake era for as long as the client has set none."""
 
 
 class StreamSession:
@@ -186,7 +183,7 @@ class StreamSession:
         method, params = request.method, request.params
         if self._peer is not None:
             request.peer = self._peer
-            return self._at_once_handshake(method, params, self._peer)
+            return frames.answer_at_once(self._answerer, self._peer, method, params)
         if not self._modern and method == "ping":
             return {}
         if not self._modern and method == "initialize" and not frames.is_modern(params):
@@ -202,33 +199,9 @@ class StreamSession:
             raise RemoteError(INTERNAL_ERROR, "too many subscriptions at once")
         return None
 
-    def _at_once_handshake(self, method: str, params: Wire, peer: Peer) -> Wire | None:
-        if method == "ping":
-            return {}
-        if method == "initialize":
-            raise RemoteError(INVALID_REQUEST, "this session is initialized already")
-        if method in frames.NEW:
-            raise RemoteError(METHOD_NOT_FOUND, f"{method} is not part of {peer.version}")
-        if method == "logging/setLevel":
-            if "logging" not in self._answerer.describe(peer).get("capabilities", {}):
-                raise RemoteError(METHOD_NOT_FOUND, f"Method not found: {method}")
-            peer.log_level = frames.checked_level(params.get("level"))
-            return {}
-        return None
-
     def _initialize(self, params: Wire) -> Wire:
-        info, capabilities = params.get("clientInfo"), params.get("capabilities")
-        peer = Peer(
-            HANDSHAKE_VERSIONS[0],
-            modern=False,
-            info=info if isinstance(info, dict) else {},
-            capabilities=capabilities if isinstance(capabilities, dict) else {},
-            principal=self._principal,
-            log_level=FIRST_LEVEL,
-            session=self._session,
-        )
-        peer.version, result = frames.initialize_result(self._answerer.describe(peer), params.get("protocolVersion"))
-        self._peer = peer
+        self._peer, result = frames.begin_session(self._answerer, params, self._principal)
+        self._peer.session = self._session
         return result
 
     def _start(self, request: Request) -> None:
@@ -286,10 +259,9 @@ class StreamSession:
     # ---- handshake era ---------------------------------------------------------------------------------------
 
     async def _answer_handshake(self, request: Request) -> Wire:
-        if request.method == "resources/subscribe":
-            return await self._subscriptions.subscribe(request.params, request.peer)
-        if request.method == "resources/unsubscribe":
-            return await self._subscriptions.unsubscribe(request.params)
+        own = await self._subscriptions.answer(request.method, request.params, request.peer)
+        if own is not None:
+            return own
         answer = await self._answerer.answer(request.method, request.params, request.exchange())
         return frames.handshake_result(answer)
 

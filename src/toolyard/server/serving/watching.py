@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Callable
 from typing import Any, Final
 
 from ...errors import RemoteError
 from ...protocol import jsonrpc
-from ...protocol.jsonrpc import INVALID_PARAMS, METHOD_NOT_FOUND, Message
+from ...protocol.jsonrpc import INVALID_PARAMS, METHOD_NOT_FOUND, Message, RequestId
 from ...protocol.limits import MAX_ITEMS
 from ...protocol.metadata import SUBSCRIPTION_ID, with_meta
 from ...types import Wire
@@ -18,6 +19,7 @@ from .requests import Request, Send
 
 log = logging.getLogger("toolyard.server")
 
+ACKNOWLEDGED: Final = "notifications/subscriptions/acknowledged"
 MAX_URI: Final = 8192
 LISTS: Final = {"toolsListChanged": True, "promptsListChanged": True, "resourcesListChanged": True}
 """The changes that a session of the handshake era hears of without asking."""
@@ -81,6 +83,12 @@ class Subscriptions:
                 except Exception:
                     log.exception("changed lists cannot be told")
 
+    async def answer(self, method: str, params: Wire, peer: Peer) -> Wire | None:
+        """The answer to a request of the client about what it hears of; None: it is about something else."""
+        if method == "resources/subscribe":
+            return await self.subscribe(params, peer)
+        return await self.unsubscribe(params) if method == "resources/unsubscribe" else None
+
     async def subscribe(self, params: Wire, peer: Peer) -> Wire:
         """`resources/subscribe`."""
         uri = _uri(params)
@@ -124,32 +132,52 @@ def _uri(params: Wire) -> str:
     return uri
 
 
+class Listening:
+    """One `subscriptions/listen`. What changes before it is acknowledged is told after that."""
+
+    def __init__(self, news: News, id: RequestId, is_over: Callable[[], bool] = lambda: False) -> None:
+        self.mark: Wire = {SUBSCRIPTION_ID: id}
+        self._is_over = is_over
+        self._news = news
+        self._id = id
+        self._early: list[tuple[str, Wire]] | None = []
+        self._watch: Watch
+
+    async def open(self, answerer: Answerer, params: Wire, peer: Peer) -> Wire:
+        """Begin; gives the params of the acknowledgement (`ACKNOWLEDGED`)."""
+        wanted = params.get("notifications")
+        if not isinstance(wanted, dict):
+            raise RemoteError(INVALID_PARAMS, "notifications: must be an object")
+        self._watch = await answerer.watch(wanted, peer, self._deliver)
+        return {"_meta": self.mark, "notifications": self._watch.accepted}
+
+    def acknowledged(self) -> None:
+        """The client knows: from now on changes are told."""
+        early, self._early = self._early, None
+        for method, params in early or ():
+            self._deliver(method, params)
+
+    def _deliver(self, method: str, params: Wire) -> None:
+        if self._early is not None:
+            self._early.append((method, params))
+        elif not self._is_over():
+            self._news.tell(method, params, self._id)
+
+    async def close(self) -> None:
+        """Hear no more."""
+        self._news.forget(self._id)
+        await self._watch.close()
+
+
 async def listen(answerer: Answerer, request: Request, news: News) -> Wire:
-    """`subscriptions/listen`: acknowledged first, then told of changes until it is stopped or cancelled."""
-    wanted = request.params.get("notifications")
-    if not isinstance(wanted, dict):
-        raise RemoteError(INVALID_PARAMS, "notifications: must be an object")
+    """Listen until it is stopped or cancelled."""
     request.stopped = asyncio.get_running_loop().create_future()
-    acknowledged = False
-    early: list[tuple[str, Wire]] = []
-
-    def deliver(method: str, params: Wire) -> None:
-        if not acknowledged:
-            early.append((method, params))
-        elif not request.over:
-            news.tell(method, params, request.id)
-
-    mark = {SUBSCRIPTION_ID: request.id}
-    watch = await answerer.watch(wanted, request.peer, deliver)
+    listening = Listening(news, request.id, lambda: request.over)
+    acknowledgement = await listening.open(answerer, request.params, request.peer)
     try:
-        await request.notify(
-            "notifications/subscriptions/acknowledged", {"_meta": mark, "notifications": watch.accepted}
-        )
-        acknowledged = True
-        for method, params in early:
-            deliver(method, params)
+        await request.notify(ACKNOWLEDGED, acknowledgement)
+        listening.acknowledged()
         await request.stopped
     finally:
-        news.forget(request.id)
-        await watch.close()
-    return {"_meta": mark}
+        await listening.close()
+    return {"_meta": listening.mark}

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, NoReturn
 
-from ..errors import CallTimeout, ConnectionLost, OutcomeUnknown, RemoteError, UnansweredTimeout
+from ..errors import CallTimeout, ConnectionLost, OutcomeUnknown, RemoteError, UnansweredTimeout, UsageError
 from ..protocol.eras import HANDSHAKE_VERSIONS
 from ..protocol.jsonrpc import INTERNAL_ERROR, Message
 from ..protocol.metadata import PROGRESS_TOKEN, PROTOCOL_VERSION
@@ -244,6 +244,9 @@ def _too_late(_: int, call: DirectCall) -> None:
 def _refused(exc: RemoteError, method: str, modern: bool) -> Wire:
     """The error as the era spells it, as an error of its own: who raised it keeps his."""
     told = modern_error(exc) if modern else handshake_error(exc, method)
-    if isinstance(told, RemoteError):
+    if not isinstance(told, RemoteError):
+        return told
+    try:
         raise RemoteError(told.code, told.message, taken(told.data)) from None
-    return told
+    except UsageError as unsayable:
+        raise internal_error(unsayable, method) from None

@@ -8,11 +8,8 @@ import difflib
 import ipaddress
 import logging
 import os
-import signal
-import socket
 import sys
-import threading
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
 from ...errors import ConfigError
@@ -20,10 +17,9 @@ from .guard import ANY, Auth, Guard
 from .http import HttpApp
 from .sse import SseApp
 from .stdio import serve_stdio
+from .web import CLOSING, bound, serve_app
 
 if TYPE_CHECKING:
-    from uvicorn import Server
-
     from ..server import ToolServer
 
 App = HttpApp | SseApp
@@ -38,17 +34,12 @@ ALWAYS: Final = frozenset({"allow_remote", "allowed_hosts", "auth", "host", "pat
 PATHS: Final = {"http": "/mcp", "sse": "/sse"}
 """Where clients look for it."""
 HIGHEST_STANDARD: Final = 2
-BACKLOG: Final = 2048
-DRAINING: Final = 5
-"""Seconds that requests have to end when the server is stopped."""
-CLOSING: Final = 2
-"""Seconds that what is left then has to go."""
 
 
 def run(server: ToolServer, transport: str = "stdio", **options: Any) -> None:
     """Serve until it is stopped by a signal, or by the end of stdin."""
-    logging.basicConfig(level=logging.WARNING)  # a program that set up none of its own would see no failure at all
     _keep_standard_descriptors()
+    logging.basicConfig(level=logging.WARNING)  # a program that set up none of its own would see no failure at all
     loop = asyncio.new_event_loop()
     try:
         with contextlib.suppress(KeyboardInterrupt):
@@ -75,6 +66,9 @@ def _keep_standard_descriptors() -> None:
     while (fd := os.open(os.devnull, os.O_RDWR)) <= HIGHEST_STANDARD:
         continue
     os.close(fd)
+    sys.stdin = sys.stdin or os.fdopen(0, closefd=False, encoding="utf-8")  # Python has None for what was closed
+    sys.stdout = sys.stdout or os.fdopen(1, "w", closefd=False, encoding="utf-8")
+    sys.stderr = sys.stderr or os.fdopen(2, "w", closefd=False, encoding="utf-8")
 
 
 async def serve(
@@ -106,7 +100,7 @@ async def serve(
     path = PATHS[transport] if path is None else path
     hosts = allowed_hosts or ((host,) if local else (ANY,))
     app = make_app(server, path=path, auth=auth, allowed_hosts=hosts, transport=transport, **options)
-    await _serve_app(app, _bound(host, port), f"{server.name} {server.version}", path)
+    await serve_app(app, bound(host, port), f"{server.name} {server.version}", path)
 
 
 def make_app(
@@ -152,77 +146,3 @@ def _is_loopback(host: str) -> bool:
         return ipaddress.ip_address(host).is_loopback
     except ValueError:
         return False
-
-
-def _bound(host: str, port: int) -> socket.socket:
-    with contextlib.ExitStack() as stack:
-        try:
-            family = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0][0]
-            # asyncio sets TCP_NODELAY only on what says that it is TCP; without it answers wait for acknowledgements.
-            bound = stack.enter_context(socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP))
-            bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            bound.bind((host, port))
-            bound.listen(BACKLOG)  # who reads where we are may connect at once
-        except (OSError, OverflowError) as exc:
-            what = getattr(exc, "strerror", None) or exc
-            raise ConfigError(
-                f"port: {host}:{port} cannot be listened on: {what}", key="port", expected="a free port"
-            ) from exc
-        stack.pop_all()
-    return bound
-
-
-async def _serve_app(app: App, bound: socket.socket, who: str, path: str) -> None:
-    try:
-        import uvicorn  # noqa: PLC0415  # an extra, and slow to load
-    except ImportError as exc:
-        bound.close()
-        raise ConfigError(
-            "serving over HTTP needs a web server: pip install 'toolyard[serve]'", key="transport", expected="uvicorn"
-        ) from exc
-
-    class Serving(uvicorn.Server):
-        """Ends what runs and listens before it waits for the connections, and is ended by a signal without an error."""
-
-        @contextlib.contextmanager
-        def capture_signals(self) -> Iterator[None]:
-            with _signals(self):
-                yield
-
-        async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-            for listening in self.servers:
-                listening.close()
-            await app.drain(DRAINING)
-            await app.close()
-            await super().shutdown(sockets)
-
-    config = uvicorn.Config(
-        app,
-        log_level="warning",
-        access_log=False,
-        lifespan="off",
-        ws="none",
-        server_header=False,
-        date_header=False,
-        timeout_graceful_shutdown=CLOSING,
-    )
-    host, port = bound.getsockname()[:2]
-    shown = f"[{host}]" if ":" in host else host
-    sys.stderr.write(f"{who} serves MCP at http://{shown}:{port}{path}\n")
-    sys.stderr.flush()
-    await Serving(config).serve(sockets=[bound])
-
-
-@contextlib.contextmanager
-def _signals(server: Server) -> Iterator[None]:
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-    loop = asyncio.get_running_loop()
-    for number in (signal.SIGINT, signal.SIGTERM):
-        loop.add_signal_handler(number, server.handle_exit, number, None)
-    try:
-        yield
-    finally:
-        for number in (signal.SIGINT, signal.SIGTERM):
-            loop.remove_signal_handler(number)

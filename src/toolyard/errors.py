@@ -48,19 +48,23 @@ class UsageError(RuntimeError):
 
 
 class ConfigError(ToolyardError):
-    """A setting is wrong: which one, and what was expected instead."""
+    """A setting is wrong: which one, where, and what was expected instead."""
 
     def __init__(
         self,
         message: str = "",
         *,
         file: str | None = None,
+        line: int | None = None,
+        column: int | None = None,
         key: str | None = None,
         expected: str | None = None,
         server: str | None = None,
     ) -> None:
         super().__init__(message, server=server)
         self.file = file
+        self.line = line
+        self.column = column
         self.key = key
         self.expected = expected
 

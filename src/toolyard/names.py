@@ -59,7 +59,8 @@ def alias(name: str, taken: Container[str] = (), limit: int = ALIAS_LIMIT) -> st
         raise UsageError(f"an alias needs at least {2 * _DIGITS} characters, not {limit}")
     if len(name) <= limit and name not in taken and _ALIAS.fullmatch(name):
         return name
-    head = re.sub(r"[^A-Za-z0-9_-]", "_", name)[: limit - _DIGITS - 1]
+    # No `_` at its end: with the one that follows it would make a `__`, and the alias be another server's name.
+    head = re.sub(r"[^A-Za-z0-9_-]", "_", name)[: limit - _DIGITS - 1].rstrip("_")
     source = name.encode("utf-8", "surrogatepass")
     while True:
         digest = sha256(source)

@@ -1,0 +1,157 @@
+"""An HTTP endpoint of ours without a socket, and requests to it."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from tests.unit.kit import eventually
+from tests.unit.server.serving.answering import MARK, Bench, text
+from tests.unit.server.serving.asgi_kit import In, Out, scope
+from toolyard.protocol.mirroring import Declaration
+from toolyard.server.exchange import Exchange
+from toolyard.server.serving.guard import Guard
+from toolyard.server.serving.http import HttpApp
+
+Wire = dict[str, Any]
+VERSION = "io.modelcontextprotocol/protocolVersion"
+
+
+class Talk(Bench):
+    """Tools that tell, hold, pause and ask in the order that a test wants; `say(3), hold, say(4)` is `3 hold 4`."""
+
+    def may_ask(self, method: str, params: Wire) -> bool:
+        return params.get("name") == "talk" or super().may_ask(method, params)
+
+    def mirrored(self, tool: str) -> tuple[Declaration, ...]:  # type: ignore[override]
+        return (Declaration("Mcp-Param-Where", ("where",)),) if tool == "add" else ()
+
+    async def answer(self, method: str, params: Wire, exchange: Exchange) -> Wire:
+        if params.get("name") != "talk":
+            return await super().answer(method, params, exchange)
+        self.ran.append("talk")
+        try:
+            for step in params["arguments"]["steps"].split():
+                await self._step(step, exchange)
+        except asyncio.CancelledError:
+            self.cancelled.append("talk")
+            raise
+        return text("talked")
+
+    async def _step(self, step: str, exchange: Exchange) -> None:
+        if step == "hold":
+            await self.gate.wait()
+            self.gate.clear()
+        elif step == "pause":
+            await exchange.back.pause()
+        elif step == "ask":
+            await exchange.back.ask("roots/list", {}, "roots")
+        else:
+            await exchange.back.notify("told", {"n": step})
+
+
+class Visit:
+    """One request on its way."""
+
+    def __init__(self, app: HttpApp, at: Any, receive: In) -> None:
+        self.out, self.receive = Out(), receive
+        self.task = asyncio.create_task(app(at, receive, self.out))
+
+    async def over(self) -> Out:
+        """Its whole response."""
+        async with asyncio.timeout(10):
+            await self.task
+        return self.out
+
+    def leave(self) -> None:
+        """The client goes, and what is sent to it comes nowhere."""
+        self.receive.left.set()
+        self.out.broken = ConnectionResetError("gone")
+
+    @property
+    def told(self) -> list[Any]:
+        """What was told on the way, and the answer's text at the end."""
+        said = (
+            self.out.messages if self.out.events and "event-stream" in (self.out.header("content-type") or "") else []
+        )
+        return [said_in(message) for message in said]
+
+    async def hears(self, *values: Any) -> None:
+        await eventually(lambda: self.told == list(values))
+
+
+def said_in(message: Wire) -> Any:
+    """The essence of a message."""
+    if "method" in message:
+        return message["params"]["n"] if message["method"] == "told" else message["method"]
+    if "error" in message:
+        return message["error"]["code"]
+    content = message["result"].get("content")
+    return content[0]["text"] if content else message["result"]
+
+
+class Site:
+    """An endpoint with its tools."""
+
+    def __init__(self, bench: Bench | None = None, *, guard: Guard | None = None, **options: Any) -> None:
+        self.bench = bench or Talk()
+        self.app = HttpApp(self.bench, guard=guard or Guard(), **options)
+
+    def visit(self, verb: str, body: Any = b"", headers: Mapping[str, str] | None = None, **more: Any) -> Visit:
+        data = body if isinstance(body, bytes) else json.dumps(body).encode()
+        return Visit(self.app, scope(verb, headers=headers, **more), In(data))
+
+    async def get(self, headers: Mapping[str, str], **more: Any) -> Visit:
+        """A stream that has begun."""
+        visit = self.visit("GET", headers=headers, **more)
+        await eventually(lambda: visit.out.events)
+        return visit
+
+    # ---- the modern era --------------------------------------------------------------------------------------
+
+    def modern(self, method: str, params: Wire | None = None, id: Any = 1, headers: Any = None, **more: Any) -> Visit:
+        """A request with the headers that it owes, and others over them; None takes one away."""
+        params = {"_meta": MARK, **(params or {})}
+        owed: Wire = {"mcp-protocol-version": "2026-07-28", "mcp-method": method}
+        if method in ("tools/call", "prompts/get", "resources/read"):
+            owed["mcp-name"] = params.get("uri" if method == "resources/read" else "name", "")
+        owed = {name: value for name, value in {**owed, **(headers or {})}.items() if value is not None}
+        return self.visit("POST", message(method, params, id), owed, **more)
+
+    def call(self, name: str, arguments: Wire | None = None, id: Any = 1, headers: Any = None, **params: Any) -> Visit:
+        params = {"name": name, "arguments": arguments or {}, **params}
+        return self.modern("tools/call", params, id, headers)
+
+    # ---- the handshake era -----------------------------------------------------------------------------------
+
+    async def session(self, version: str = "2025-11-25", headers: Mapping[str, str] | None = None) -> dict[str, str]:
+        """The headers of requests in a new session."""
+        params = {"protocolVersion": version, "capabilities": {"roots": {}}, "clientInfo": {"name": "c"}}
+        out = await self.visit("POST", message("initialize", params, 0), headers).over()
+        assert (out.status, out.json["result"]["protocolVersion"]) == (200, version)
+        said = {
+            **(headers or {}),
+            "mcp-session-id": out.header("mcp-session-id") or "",
+            "mcp-protocol-version": version,
+        }
+        assert (await self.tell("notifications/initialized", said)) == 202
+        return said
+
+    def ask(
+        self, session: Mapping[str, str], method: str, params: Wire | None = None, id: Any = 1, **more: Any
+    ) -> Visit:
+        return self.visit("POST", message(method, params or {}, id), {**session, **more.pop("headers", {})}, **more)
+
+    def talk(self, session: Mapping[str, str], steps: str, id: Any = 1, **more: Any) -> Visit:
+        return self.ask(session, "tools/call", {"name": "talk", "arguments": {"steps": steps}}, id, **more)
+
+    async def tell(self, method: str, session: Mapping[str, str], **params: Any) -> int:
+        """The status of a notification."""
+        out = await self.visit("POST", {"jsonrpc": "2.0", "method": method, "params": params}, session).over()
+        return out.status
+
+
+def message(method: str, params: Wire, id: Any = 1) -> Wire:
+    return {"jsonrpc": "2.0", "id": id, "method": method, "params": params}

@@ -1,0 +1,36 @@
+"""What is said on an event stream, and who reads it, for their tests."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+from tests.unit.kit import eventually
+from tests.unit.server.serving.asgi_kit import Out
+from toolyard.server.serving.eventstreams import Stream
+
+
+def say(stream: Stream, *values: Any) -> None:
+    for value in values:
+        stream.push({"n": value})
+
+
+def bring(stream: Stream, out: Out, after: int | None = None) -> asyncio.Task[None]:
+    """A response that brings the stream out."""
+    return asyncio.create_task(stream.pump(out, stream.promise(), after))
+
+
+async def brought(stream: Stream, after: int | None = None) -> Out:
+    """A whole response of a stream that is done."""
+    out = Out()
+    await stream.pump(out, stream.promise(), after)
+    assert out.ended
+    return out
+
+
+def numbers(out: Out) -> list[Any]:
+    return [message["n"] for message in out.messages]
+
+
+def heard(out: Out, *values: Any) -> Any:
+    return eventually(lambda: numbers(out) == list(values))

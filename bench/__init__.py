@@ -1,1 +1,4 @@
-"""The benchmark: ours, the peers' clients and the bare ways against one fast server. Start it with `scripts/bench`."""
+"""The benchmark: ours, the peers' and the bare ways. Clients meet one fast server, servers one cheap load.
+
+Start it with `scripts/bench`.
+"""

@@ -27,10 +27,12 @@ def wanted(python: str, sdk_python: str | None) -> list[Import]:
         Import("toolyard", python, "import toolyard"),
         # Our names load lazily: what a user of the client pays is this.
         Import("toolyard_client", python, "from toolyard import Client, StdioServer"),
+        Import("toolyard_server", python, "from toolyard import ToolServer"),
     ]
     if sdk_python:
         imports.append(Import("mcp", sdk_python, "import mcp"))
         imports.append(Import("mcp_client", sdk_python, "from mcp import Client, StdioServerParameters"))
+        imports.append(Import("mcp_server", sdk_python, "from mcp.server.mcpserver import MCPServer"))
     return imports
 
 

@@ -2,18 +2,17 @@
 
 import argparse
 import json
-import subprocess
 import sys
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from bench import imports, report
+from bench import imports, report, served
+from bench.driving import REVISIONS, ROOT, in_turn, run_driver, say
 
-ROOT = Path(__file__).resolve().parent.parent
-DRIVERS = ROOT / "bench" / "drivers"
 SDK_PYTHON = ROOT / ".peers" / "sdk2" / "bin" / "python"
-REVISIONS = {"auto": "2026-07-28", "legacy": "2025-11-25"}
+SDK1_PYTHON = ROOT / ".peers" / "sdk1" / "bin" / "python"
+OVER = ["stdio", "json", "events", "direct", "served"]
 STDIO_GOALS = {
     ("in_flight_rate", report.SDK): ">= 8",
     ("in_flight_rate", report.RAW): ">= 0.5",
@@ -23,18 +22,6 @@ JSON_GOALS = {
     ("in_flight_rate", report.SDK): ">= 8",
     ("in_flight_rate", report.AIOHTTP): ">= 0.75",
 }
-
-
-def say(text: str) -> None:
-    print(text, file=sys.stderr, flush=True)
-
-
-def run_driver(python: str, driver: str, *arguments: str, timeout: float) -> Any:
-    command = [python, str(DRIVERS / f"{driver}.py"), *arguments]
-    done = subprocess.run(command, check=False, capture_output=True, text=True, timeout=timeout)
-    if done.returncode != 0:
-        raise SystemExit(f"the driver {driver} failed:\n{done.stderr}")
-    return json.loads(done.stdout.splitlines()[-1])
 
 
 def ways(options: argparse.Namespace) -> list[report.Way]:
@@ -71,8 +58,7 @@ def measure_calls(way: report.Way, options: argparse.Namespace) -> list[report.R
     rounds = []
     for number in range(1, options.rounds + 1):
         say(f"{way.title}: round {number} of {options.rounds}")
-        # Every second round runs backwards: nobody always follows the same neighbour.
-        names = list(way.clients) if number % 2 else list(reversed(way.clients))
+        names = in_turn(way.clients, number)
         results = {name: run_driver(*way.clients[name], *arguments, timeout=timeout) for name in names}
         rounds.append({name: results[name] for name in way.clients})
     return rounds
@@ -109,24 +95,29 @@ def parse_options() -> argparse.Namespace:
     parser.add_argument("--lifecycles", type=int, default=5, help="connect, list, call, close: times per round")
     parser.add_argument("--imports", type=int, default=11, help="fresh interpreters per import")
     parser.add_argument("--idle", type=int, default=100, help="idle connections whose memory is measured")
+    parser.add_argument("--sessions", type=int, default=1000, help="open sessions whose memory is measured")
     parser.add_argument(
         "--mode", choices=["auto", "legacy"], default="auto", help="auto: 2026-07-28, legacy: 2025-11-25"
     )
     parser.add_argument(
         "--over",
         nargs="+",
-        choices=["stdio", "json", "events"],
-        default=["stdio", "json", "events"],
-        help="stdio, HTTP with JSON answers, HTTP with event streams",
+        choices=OVER,
+        default=OVER,
+        help="clients: stdio, HTTP with JSON answers, HTTP with event streams; servers: in one process, over HTTP",
     )
     parser.add_argument("--free", action="store_true", help="leave the placing of the processes to the scheduler")
     parser.add_argument("--sdk-python", default=str(SDK_PYTHON), help="an interpreter with mcp 2.x and fastmcp 4.x")
+    parser.add_argument("--sdk1-python", default=str(SDK1_PYTHON), help="an interpreter with mcp 1.x, for its server")
     parser.add_argument("--json", action="store_true", help="every figure of every round")
     parser.add_argument("--strict", action="store_true", help="a missed goal is a failure")
     options = parser.parse_args()
     if not Path(options.sdk_python).exists():
         say(f"!! NOT MEASURED: the SDK, FastMCP and OAuth ({options.sdk_python} is not there)")
         options.sdk_python = None
+    if not Path(options.sdk1_python).exists():
+        say(f"!! NOT MEASURED: the SDK 1.x ({options.sdk1_python} is not there)")
+        options.sdk1_python = None
     return options
 
 
@@ -145,6 +136,9 @@ def main() -> int:
     if "stdio" in options.over:
         figures["idle"] = measure_idle(options.idle)
         goals["memory over stdio"] = report.memory_goals(figures["idle"])
+    of_servers = served.measure(options)
+    figures |= of_servers.figures
+    goals |= of_servers.goals
     say("imports")
     figures["imports"] = imports.measure(sys.executable, options.sdk_python, options.imports)
     goals["imports"] = report.import_goals(figures["imports"])
@@ -152,6 +146,7 @@ def main() -> int:
         print(json.dumps({**figures, "goals": {title: list(map(asdict, rows)) for title, rows in goals.items()}}))
     else:
         measured = {title: way["clients"] for title, way in figures["ways"].items()}
-        warnings = [way["noise"] for way in figures["ways"].values() if way["noise"]]
-        print(report.clients_tables(measured, options.in_flight), report.goals_tables(goals), *warnings, sep="\n")
+        warnings = [way["noise"] for way in figures["ways"].values() if way["noise"]] + of_servers.warnings
+        tables = [report.clients_tables(measured, options.in_flight)] if measured else []
+        print(*tables, *of_servers.tables, report.goals_tables(goals), *warnings, sep="\n")
     return 1 if options.strict and any(goal.met is False for rows in goals.values() for goal in rows) else 0

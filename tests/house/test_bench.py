@@ -9,7 +9,16 @@ from typing import Any
 import pytest
 
 ROOT = Path(__file__).resolve().parent.parent.parent
-TINY = ["--rounds=1", "--seconds=0.2", "--warm-up=20", "--lifecycles=1", "--imports=1", "--idle=5", "--json"]
+TINY = [
+    "--rounds=1",
+    "--seconds=0.2",
+    "--warm-up=20",
+    "--lifecycles=1",
+    "--imports=1",
+    "--idle=5",
+    "--json",
+    "--sessions=50",
+]
 HEAVY = {"pydantic", "aiohttp"}
 
 
@@ -39,6 +48,11 @@ def http(figures) -> dict[str, Any]:
 def alone() -> dict[str, Any]:
     """Event streams, and on a machine without the peers."""
     return run_bench("--over", "events", "--sdk-python=not there")
+
+
+@pytest.fixture(scope="module")
+def servers() -> dict[str, Any]:
+    return run_bench("--over", "direct", "served", "--in-flight=8")
 
 
 def of(way: dict[str, Any], metric: str) -> dict[str, float]:
@@ -96,6 +110,42 @@ def test_an_idle_connection_costs_less_than_ten_times_its_goal(figures) -> None:
 
 def test_importing_the_client_takes_less_than_ten_times_its_goal(figures) -> None:
     assert figures["imports"]["toolyard_client"] <= 1.5
+
+
+def test_a_call_in_process_is_of_the_order_of_the_checked_function_and_not_slower_than_the_sdk(servers) -> None:
+    (figures,) = servers["direct"]
+    for mode in ("auto", "legacy"):
+        assert figures["toolyard"][mode] <= figures["plain function, checked by pydantic"]["auto"] * 100
+        if "mcp SDK" in figures:
+            assert figures["toolyard"][mode] <= figures["mcp SDK"][mode]
+
+
+@pytest.mark.parametrize("mode", ["auto", "legacy"])
+def test_calls_served_over_http_are_of_the_order_of_a_bare_echo_and_not_fewer_than_the_sdk_serves(
+    servers, mode
+) -> None:
+    (figures,) = servers["served"]["rounds"][mode]
+    rates = {name: figure["rate"] for name, figure in figures.items()}
+    assert rates["toolyard"] >= rates["bare ASGI echo"] / 20
+    if "mcp SDK" in rates:
+        assert rates["toolyard"] >= rates["mcp SDK"] / 2
+    assert figures["toolyard"]["server_cpu"] <= figures["bare ASGI echo"]["server_cpu"] * 20
+
+
+def test_a_session_of_a_server_costs_less_than_ten_times_its_goal(servers) -> None:
+    for kind in ("idle", "open"):
+        assert servers["sessions"]["toolyard"][kind] < 600_000
+
+
+def test_every_goal_of_a_server_is_judged(servers) -> None:
+    judged = {
+        goal["wanted"]
+        for title, goals in servers["goals"].items()
+        for goal in goals
+        if title != "imports" and goal["met"] is not None
+    }
+    expected = {"<= 40.0 us", ">= 0.50x", "< 60.0 MB"}
+    assert judged == (expected | {">= 30.00x", ">= 8.00x"} if "mcp SDK" in servers["direct"][0] else expected)
 
 
 def test_a_stdio_call_loads_neither_pydantic_nor_aiohttp(stdio) -> None:

@@ -1,0 +1,219 @@
+"""Cheap load over HTTP: requests made beforehand, sockets without a library, every answer read to its end.
+
+A server is slower than this, so it is the server that is measured; the drivers say how busy this process was.
+"""
+
+import json
+import re
+import selectors
+import socket
+import subprocess
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from time import perf_counter, process_time
+from typing import Any
+
+import psutil
+from bare_descriptors import INFO, META
+from measure import BENCH
+
+HOST, PATH = "127.0.0.1", "/mcp"
+PATIENCE = 60.0
+REVISIONS = {"auto": "2026-07-28", "legacy": "2025-11-25"}
+ARGUMENTS, SUM = {"a": 2, "b": 3}, 5
+LAST_CHUNK = b"0\r\n\r\n"
+
+content_length = re.compile(rb"\r\ncontent-length: *(\d+)", re.IGNORECASE).search
+session_id = re.compile(rb"\r\nmcp-session-id: *([^\r]+)", re.IGNORECASE).search
+
+
+class Served:
+    """A server in a process of its own."""
+
+    def __init__(self, process: "subprocess.Popen[bytes]", port: int) -> None:
+        self.port = port
+        self._process = process
+        self._seen = psutil.Process(process.pid)
+
+    def await_listening(self) -> None:
+        end = perf_counter() + PATIENCE
+        while self._process.poll() is None and perf_counter() < end:
+            try:
+                socket.create_connection((HOST, self.port)).close()
+            except ConnectionRefusedError:
+                time.sleep(0.02)
+            else:
+                return
+        raise AssertionError(f"{self._process.args!r} does not serve")
+
+    def cpu(self) -> float:
+        """The processor time that it has used, in seconds."""
+        times = self._seen.cpu_times()
+        return times.user + times.system
+
+    def resident(self) -> int:
+        """Its memory, in bytes."""
+        size: int = self._seen.memory_info().rss
+        return size
+
+
+@contextmanager
+def started(python: str, make: str, *options: str) -> Iterator[Served]:
+    """One of the tool servers while entered; it may not listen yet."""
+    with socket.create_server((HOST, 0)) as reserved:
+        port = reserved.getsockname()[1]
+    command = [python, str(BENCH / "tool_servers.py"), make, str(port), *options]
+    # It leaves when its standard input is closed, as the end of this block does.
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stderr=subprocess.DEVNULL) as process:
+        yield Served(process, port)
+
+
+def whole(answer: bytes) -> bool:
+    """Whether a response is all there: by its length, or by its last chunk; 204 has neither."""
+    end = answer.find(b"\r\n\r\n")
+    if end < 0:
+        return False
+    if answer.startswith(b"HTTP/1.1 204 "):
+        return True
+    length = content_length(answer, 0, end + 2)
+    return len(answer) >= end + 4 + int(length[1]) if length else answer.endswith(LAST_CHUNK)
+
+
+class Connection:
+    """One keep-alive connection, and on it one client of an era: in the older one, with a session of its own."""
+
+    def __init__(self, port: int, mode: str, number: int = 1) -> None:
+        self.socket = socket.create_connection((HOST, port), timeout=PATIENCE)
+        self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        self.modern = mode == "auto"
+        self.number = number
+        self.answer = b""
+        self.said = {
+            "Host": f"{HOST}:{port}",
+            "Accept": "application/json, text/event-stream",
+            "Content-Type": "application/json",
+            "MCP-Protocol-Version": REVISIONS[mode],
+        }
+        self.call = b""
+
+    def begin(self) -> None:
+        """Whatever the era wants before a call."""
+        if not self.modern:
+            hello = {"protocolVersion": REVISIONS["legacy"], "capabilities": {}, "clientInfo": INFO}
+            found = session_id(self.exchange(self.request("initialize", hello)))
+            if found:
+                self.said["Mcp-Session-Id"] = found[1].decode()
+            self.exchange(self.post({"jsonrpc": "2.0", "method": "notifications/initialized"}))
+        self.call = self.request("tools/call", {"name": "add", "arguments": ARGUMENTS})
+
+    def end(self) -> None:
+        """The session, where there is one."""
+        if "Mcp-Session-Id" in self.said:
+            self.exchange(self.head("DELETE"))
+
+    def request(self, method: str, params: dict[str, Any]) -> bytes:
+        # The same bytes as from any client: modern ones say some of the body again in headers.
+        named = {"Mcp-Method": method, "Mcp-Name": params.get("name", "")} if self.modern else {}
+        params = {**params, "_meta": META} if self.modern else params
+        return self.post({"jsonrpc": "2.0", "id": self.number, "method": method, "params": params}, **named)
+
+    def post(self, message: dict[str, Any], **named: str) -> bytes:
+        body = json.dumps(message, separators=(",", ":")).encode()
+        return self.head("POST", **named, **{"Content-Length": str(len(body))}) + body
+
+    def head(self, verb: str, **named: str) -> bytes:
+        lines = [f"{verb} {PATH} HTTP/1.1", *(f"{name}: {value}" for name, value in {**self.said, **named}.items())]
+        return "\r\n".join([*lines, "", ""]).encode()
+
+    def exchange(self, request: bytes) -> bytes:
+        """Send, and wait for the whole answer."""
+        self.socket.sendall(request)
+        answer = b""
+        while not whole(answer):
+            answer += self.received()
+        if not answer.startswith(b"HTTP/1.1 2"):
+            raise AssertionError(f"{request!r} was answered by {answer!r}")
+        return answer
+
+    def received(self) -> bytes:
+        data = self.socket.recv(1 << 16)
+        if not data:
+            raise AssertionError("the server closed the connection")
+        return data
+
+    def check(self, answer: bytes) -> None:
+        """Whether it is the sum that was asked for, on this connection's request."""
+        found = re.search(rb"\{.*\}", answer.partition(b"\r\n\r\n")[2])
+        message = json.loads(found[0]) if found else {}
+        result = message.get("result", {})
+        right = message.get("id") == self.number and result.get("structuredContent") == {"result": SUM}
+        if not right or result["content"][0]["text"] != str(SUM) or result.get("isError"):
+            raise AssertionError(f"{self.call!r} was answered by {answer!r}")
+
+
+@dataclass(frozen=True)
+class Load:
+    """What came of it."""
+
+    rate: float
+    """Answers a second."""
+    server_cpu: float
+    """Processor time of the server for each answer."""
+    busy: float
+    """How much of its processor this process used."""
+
+
+@contextmanager
+def connected(served: Served, mode: str, count: int) -> Iterator[list[Connection]]:
+    """So many clients, each of which has had one right answer."""
+    connections = [Connection(served.port, mode, number) for number in range(1, count + 1)]
+    try:
+        for one in connections:
+            one.begin()
+            one.check(one.exchange(one.call))
+        yield connections
+        for one in connections:
+            one.end()
+    finally:
+        for one in connections:
+            one.socket.close()
+
+
+def load(served: Served, connections: list[Connection], warm_up: int, seconds: float) -> Load:
+    """Every connection sends its next request as soon as it has the answer; at the end all have theirs."""
+    with selectors.DefaultSelector() as selector:
+        for one in connections:
+            selector.register(one.socket, selectors.EVENT_READ, one)
+            one.socket.sendall(one.call)
+            one.socket.setblocking(False)  # with a timeout, every read would ask twice
+        turn(selector, warm_up, float("inf"))
+        cpu, start, own = served.cpu(), perf_counter(), process_time()
+        calls = turn(selector, float("inf"), start + seconds)
+        took, own, cpu = perf_counter() - start, process_time() - own, served.cpu() - cpu
+    for one in connections:
+        one.socket.settimeout(PATIENCE)
+        while not whole(one.answer):
+            one.answer += one.received()
+        one.check(one.answer)
+        one.answer = b""
+    return Load(calls / took, cpu / calls, own / took)
+
+
+def turn(selector: selectors.BaseSelector, most: float, end: float) -> int:
+    """The number of answers until there are so many, or until that moment."""
+    calls = 0
+    while calls < most and perf_counter() < end:
+        for key, _ in selector.select(PATIENCE):
+            one: Connection = key.data
+            answer = one.answer + one.received() if one.answer else one.received()
+            if not whole(answer):
+                one.answer = answer
+            elif not answer.startswith(b"HTTP/1.1 200 "):
+                raise AssertionError(f"{one.call!r} was answered by {answer!r}")
+            else:
+                one.answer = b""
+                one.socket.send(one.call)
+                calls += 1
+    return calls

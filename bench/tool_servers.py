@@ -1,0 +1,138 @@
+"""The servers that are measured: one tool, `add`, on each make, as its documentation shows it.
+
+The drivers call them in their own process, or start this file, which serves one of them over HTTP:
+
+    python tool_servers.py MAKE PORT [--plain] [--cpu N]
+
+`--plain` is for makes that know a shorter manner, without sessions and streams. Nobody writes a log line per request,
+and every make gets the HTTP parser that is installed beside it: `httptools` where there is one. It leaves when its
+standard input ends.
+"""
+
+import argparse
+import os
+import sys
+import threading
+from collections.abc import Callable
+from typing import Any
+
+from orjson import loads
+
+PATH = "/mcp"
+# As long as our answer: what is written is part of what is measured.
+FIXED = (
+    b'{"jsonrpc":"2.0","id":%d,"result":{"resultType":"complete","content":[{"type":"text","text":"5"}],'
+    b'"structuredContent":{"result":5},"_meta":{"io.modelcontextprotocol/serverInfo":'
+    b'{"name":"bench","version":"1"},"dev.toolyard/wrapped":true}}}'
+)
+QUIET: dict[str, Any] = {"log_level": "error", "access_log": False, "server_header": False, "date_header": False}
+
+
+async def add(a: int, b: int) -> int:
+    """Add two numbers."""
+    return a + b
+
+
+def toolyard() -> Any:
+    from toolyard import Context, ToolServer
+
+    async def add_in_context(a: int, b: int, ctx: Context) -> int:
+        return a + b
+
+    def add_in_thread(a: int, b: int) -> int:
+        return a + b
+
+    server = ToolServer("bench", version="1")
+    for function in (add, add_in_context, add_in_thread):
+        server.add_tool(function)
+    return server
+
+
+def sdk() -> Any:
+    from mcp.server.mcpserver import MCPServer
+
+    server = MCPServer("bench", version="1", log_level="ERROR")
+    server.tool()(add)
+    return server
+
+
+def sdk1(**settings: Any) -> Any:
+    from mcp.server.fastmcp import FastMCP
+
+    server = FastMCP("bench", log_level="ERROR", **settings)
+    server.tool()(add)
+    return server
+
+
+def fastmcp() -> Any:
+    from fastmcp import FastMCP
+
+    server = FastMCP("bench", version="1")
+    server.tool(add)
+    return server
+
+
+async def bare(scope: Any, receive: Any, send: Any) -> None:
+    """What any server on ASGI must do at least: read the body, know its id, answer."""
+    parts = []
+    more = True
+    while more:
+        event = await receive()
+        parts.append(event.get("body", b""))
+        more = event.get("more_body", False)
+    body = FIXED % loads(b"".join(parts)).get("id", 0)
+    headers = [(b"content-type", b"application/json"), (b"content-length", b"%d" % len(body))]
+    await send({"type": "http.response.start", "status": 200, "headers": headers})
+    await send({"type": "http.response.body", "body": body})
+
+
+def serve_toolyard(port: int, plain: bool) -> None:
+    toolyard().run("http", port=port, path=PATH)
+
+
+def serve_sdk(port: int, plain: bool) -> None:
+    serve_app(sdk().streamable_http_app(stateless_http=plain, json_response=plain), port)
+
+
+def serve_sdk1(port: int, plain: bool) -> None:
+    serve_app(sdk1(stateless_http=plain, json_response=plain).streamable_http_app(), port)
+
+
+def serve_fastmcp(port: int, plain: bool) -> None:
+    serve_app(fastmcp().http_app(path=PATH, stateless_http=plain, json_response=plain), port)
+
+
+def serve_bare(port: int, plain: bool) -> None:
+    serve_app(bare, port, lifespan="off", ws="none")
+
+
+def serve_app(app: Any, port: int, **options: Any) -> None:
+    import uvicorn
+
+    uvicorn.run(app, host="127.0.0.1", port=port, **QUIET, **options)
+
+
+SERVE: dict[str, Callable[[int, bool], None]] = {
+    "toolyard": serve_toolyard,
+    "sdk": serve_sdk,
+    "sdk1": serve_sdk1,
+    "fastmcp": serve_fastmcp,
+    "bare": serve_bare,
+}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("make", choices=SERVE)
+    parser.add_argument("port", type=int)
+    parser.add_argument("--plain", action="store_true")
+    parser.add_argument("--cpu", type=int)
+    options = parser.parse_args()
+    if options.cpu is not None:
+        os.sched_setaffinity(0, {options.cpu})
+    threading.Thread(target=lambda: (sys.stdin.read(), os._exit(0)), daemon=True).start()
+    SERVE[options.make](options.port, options.plain)
+
+
+if __name__ == "__main__":
+    main()

@@ -24,6 +24,7 @@ Headers = dict[bytes, bytes]
 
 LONG: Final = 19
 """Digits of a number that no body has bytes."""
+AGAIN: Final = 0.1
 LINGERING: Final = 2.0
 """Seconds to read on what is refused for its size."""
 SINGLE: Final = frozenset({b"host", b"origin", b"authorization", b"content-type", b"content-length", b"last-event-id"})
@@ -154,8 +155,8 @@ async def _throw_away(receive: Receive, limit: int) -> None:
 
 async def until_gone(receive: Receive) -> None:
     """Return when the client has left, or has got its whole response."""
-    while (await receive())["type"] != "http.disconnect":
-        continue
+    while (await receive())["type"] != "http.disconnect":  # noqa: ASYNC110  # there is nothing to be told by
+        await asyncio.sleep(AGAIN)  # what stands around us may say the body's end again, without waiting
 
 
 def text_headers(headers: Headers) -> dict[str, str]:

@@ -39,6 +39,7 @@ _BLOCKS: Final = (Text, Image, Audio, ResourceLink, EmbeddedResource, UnknownBlo
 _BYTES: Final = (bytes, bytearray, memoryview)
 _PIECES: Final = (*_BLOCKS, ResourceContent, *_BYTES)
 _AS_IT_IS: Final = (*_BLOCKS, ResourceContent, ToolResult)
+_WIDE: Final = 1 << 63
 # Types that tell of no structure, alone or as alternatives of each other.
 _SHAPELESS: Final = frozenset({str, None, type(None), Any, object, inspect.Signature.empty})
 
@@ -50,9 +51,11 @@ class BadReturn(Exception):
 class Output:
     """The structured output of a tool: its schema, and how a value becomes what the schema says."""
 
-    __slots__ = ("_structure", "schema", "wraps")
+    __slots__ = ("_structure", "exact", "schema", "wraps")
 
-    def __init__(self, schema: Wire, structure: Callable[[Any], Any]) -> None:
+    def __init__(self, schema: Wire, structure: Callable[[Any], Any], exact: type | None = None) -> None:
+        self.exact = exact
+        """A type whose values are on the wire what they are here, so that nothing has to be looked at."""
         self.wraps = not _is_object(schema)
         self.schema = _wrapped(schema) if self.wraps else {"type": "object", **schema}
         self._structure = structure
@@ -77,7 +80,7 @@ class Output:
             # An instance is not looked into when it is checked; what was put into it since shows when it is written.
             return write(check(value), mode="json", by_alias=True, warnings="error")
 
-        return cls(schema, structure)
+        return cls(schema, structure, annotation if annotation is int or annotation is bool else None)
 
     @classmethod
     def given(cls, schema: Wire) -> Output:
@@ -114,17 +117,17 @@ def to_wire(value: Any, *, output: Output | None = None, mime_type: str | None =
 
     `mime_type` tells what bytes are.
     """
+    if output is not None and output.exact is type(value) and (text := _exact_text(value)) is not None:
+        return _wrapping(text, value)
     if isinstance(value, _AS_IT_IS):
         return _as_it_is(value)
     if output is not None:
         data = output.structure(value)
         if type(data) is str:
             data = _writable(data)
-        content = [_text_block(_text(data))]
-        if not output.wraps:
-            return {"content": content, "structuredContent": data}
-        # The schema marks it too, but not every client that calls has listed.
-        return {"content": content, "structuredContent": {"result": data}, "_meta": {WRAPPED: True}}
+        if output.wraps:
+            return _wrapping(_text(data), data)
+        return {"content": [_text_block(_text(data))], "structuredContent": data}
     if value is None:
         return {"content": []}
     if isinstance(value, _BYTES):
@@ -137,6 +140,18 @@ def to_wire(value: Any, *, output: Output | None = None, mime_type: str | None =
 def failed(message: str) -> Wire:
     """A tool's own error, which a model can read and mend."""
     return {"content": [_text_block(message)], "isError": True}
+
+
+def _exact_text(value: Any) -> str | None:
+    """A boolean or an integer as JSON; None for one that needs a longer look."""
+    if value is True or value is False:
+        return "true" if value else "false"
+    return str(value) if -_WIDE <= value < _WIDE else None
+
+
+def _wrapping(text: str, data: Any) -> Wire:
+    # The schema marks it too, but not every client that calls has listed.
+    return {"content": [_text_block(text)], "structuredContent": {"result": data}, "_meta": {WRAPPED: True}}
 
 
 def _as_it_is(value: Any) -> Wire:

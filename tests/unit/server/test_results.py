@@ -355,3 +355,11 @@ def test_structured_content_fits_its_schema_or_is_not_sent(annotation: Any, valu
         assert jsonschema_rs.validator_for(output.schema).is_valid(wire["structuredContent"])
         assert jsonrpc.encode(wire)
     assert value == before
+
+
+@given(st.integers() | st.booleans())
+def test_the_short_way_of_plain_numbers_gives_what_the_long_one_gives(value: int) -> None:
+    short, long = Output.of(type(value)), Output.of(type(value))
+    assert short is not None and long is not None
+    long.exact = None
+    assert to_wire(value, output=short) == to_wire(value, output=long)

@@ -72,6 +72,7 @@ async def serve_app(app: AsgiApp, listening: socket.socket, who: str, path: str)
         app,
         log_config=None,
         access_log=False,
+        proxy_headers=False,  # nothing here looks at them, so nobody's can change anything
         lifespan="off",
         ws="none",
         server_header=False,

@@ -2,15 +2,16 @@
 
 The drivers call them in their own process, or start this file, which serves one of them over HTTP:
 
-    python tool_servers.py MAKE PORT [--plain] [--cpu N]
+    python tool_servers.py MAKE [--plain] [--cpu N]
 
-`--plain` is for makes that know a shorter manner, without sessions and streams. Nobody writes a log line per request,
-and every make gets the HTTP parser that is installed beside it: `httptools` where there is one. It leaves when its
-standard input ends.
+It says on stderr where it listens, as ours does by itself, and leaves when its standard input ends. `--plain` is for
+makes that know a shorter manner, without sessions and streams. Nobody writes a log line per request, and every make has
+the HTTP parser that is installed beside it: `httptools` where there is one.
 """
 
 import argparse
 import os
+import socket
 import sys
 import threading
 from collections.abc import Callable
@@ -86,33 +87,38 @@ async def bare(scope: Any, receive: Any, send: Any) -> None:
     await send({"type": "http.response.body", "body": body})
 
 
-def serve_toolyard(port: int, plain: bool) -> None:
-    toolyard().run("http", port=port, path=PATH)
+def serve_toolyard(plain: bool) -> None:
+    toolyard().run("http", port=0, path=PATH)
 
 
-def serve_sdk(port: int, plain: bool) -> None:
-    serve_app(sdk().streamable_http_app(stateless_http=plain, json_response=plain), port)
+def serve_sdk(plain: bool) -> None:
+    serve_app(sdk().streamable_http_app(stateless_http=plain, json_response=plain))
 
 
-def serve_sdk1(port: int, plain: bool) -> None:
-    serve_app(sdk1(stateless_http=plain, json_response=plain).streamable_http_app(), port)
+def serve_sdk1(plain: bool) -> None:
+    serve_app(sdk1(stateless_http=plain, json_response=plain).streamable_http_app())
 
 
-def serve_fastmcp(port: int, plain: bool) -> None:
-    serve_app(fastmcp().http_app(path=PATH, stateless_http=plain, json_response=plain), port)
+def serve_fastmcp(plain: bool) -> None:
+    serve_app(fastmcp().http_app(path=PATH, stateless_http=plain, json_response=plain))
 
 
-def serve_bare(port: int, plain: bool) -> None:
-    serve_app(bare, port, lifespan="off", ws="none")
+def serve_bare(plain: bool) -> None:
+    serve_app(bare, lifespan="off", ws="none")
 
 
-def serve_app(app: Any, port: int, **options: Any) -> None:
+def serve_app(app: Any, **options: Any) -> None:
     import uvicorn
 
-    uvicorn.run(app, host="127.0.0.1", port=port, **QUIET, **options)
+    # Only where the protocol is named does asyncio turn off Nagle's delay, which costs 40 ms an answer.
+    listening = socket.socket(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP)
+    listening.bind(("127.0.0.1", 0))
+    listening.listen(2048)
+    print(f"serves MCP at http://127.0.0.1:{listening.getsockname()[1]}{PATH}", file=sys.stderr, flush=True)
+    uvicorn.Server(uvicorn.Config(app, **QUIET, **options)).run(sockets=[listening])
 
 
-SERVE: dict[str, Callable[[int, bool], None]] = {
+SERVE: dict[str, Callable[[bool], None]] = {
     "toolyard": serve_toolyard,
     "sdk": serve_sdk,
     "sdk1": serve_sdk1,
@@ -124,14 +130,13 @@ SERVE: dict[str, Callable[[int, bool], None]] = {
 def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("make", choices=SERVE)
-    parser.add_argument("port", type=int)
     parser.add_argument("--plain", action="store_true")
     parser.add_argument("--cpu", type=int)
     options = parser.parse_args()
     if options.cpu is not None:
         os.sched_setaffinity(0, {options.cpu})
     threading.Thread(target=lambda: (sys.stdin.read(), os._exit(0)), daemon=True).start()
-    SERVE[options.make](options.port, options.plain)
+    SERVE[options.make](options.plain)
 
 
 if __name__ == "__main__":

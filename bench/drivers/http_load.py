@@ -4,16 +4,18 @@ A server is slower than this, so it is the server that is measured; the drivers 
 """
 
 import json
+import os
 import re
 import selectors
 import socket
 import subprocess
+import tempfile
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from time import perf_counter, process_time
-from typing import Any
+from typing import Any, BinaryIO
 
 import psutil
 from bare_descriptors import INFO, META
@@ -26,27 +28,31 @@ ARGUMENTS, SUM = {"a": 2, "b": 3}, 5
 LAST_CHUNK = b"0\r\n\r\n"
 
 content_length = re.compile(rb"\r\ncontent-length: *(\d+)", re.IGNORECASE).search
+listening_at = re.compile(rb"serves MCP at http://127\.0\.0\.1:(\d+)/").search
 session_id = re.compile(rb"\r\nmcp-session-id: *([^\r]+)", re.IGNORECASE).search
 
 
 class Served:
     """A server in a process of its own."""
 
-    def __init__(self, process: "subprocess.Popen[bytes]", port: int) -> None:
-        self.port = port
+    port = 0
+    """Known as soon as it listens."""
+
+    def __init__(self, process: "subprocess.Popen[bytes]", said: BinaryIO) -> None:
         self._process = process
+        self._said = said
         self._seen = psutil.Process(process.pid)
 
     def await_listening(self) -> None:
         end = perf_counter() + PATIENCE
+        text = b""
         while self._process.poll() is None and perf_counter() < end:
-            try:
-                socket.create_connection((HOST, self.port)).close()
-            except ConnectionRefusedError:
-                time.sleep(0.02)
-            else:
+            text = os.pread(self._said.fileno(), 1 << 16, 0)  # its place in the file is the server's too
+            if found := listening_at(text):
+                self.port = int(found[1])
                 return
-        raise AssertionError(f"{self._process.args!r} does not serve")
+            time.sleep(0.02)
+        raise AssertionError(f"{self._process.args!r} does not serve:\n{text.decode()}")
 
     def cpu(self) -> float:
         """The processor time that it has used, in seconds."""
@@ -60,14 +66,15 @@ class Served:
 
 
 @contextmanager
-def started(python: str, make: str, *options: str) -> Iterator[Served]:
+def started(python: str, *arguments: str) -> Iterator[Served]:
     """One of the tool servers while entered; it may not listen yet."""
-    with socket.create_server((HOST, 0)) as reserved:
-        port = reserved.getsockname()[1]
-    command = [python, str(BENCH / "tool_servers.py"), make, str(port), *options]
+    command = [python, str(BENCH / "tool_servers.py"), *arguments]
     # It leaves when its standard input is closed, as the end of this block does.
-    with subprocess.Popen(command, stdin=subprocess.PIPE, stderr=subprocess.DEVNULL) as process:
-        yield Served(process, port)
+    with (
+        tempfile.TemporaryFile() as said,
+        subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, stderr=said) as process,
+    ):
+        yield Served(process, said)
 
 
 def whole(answer: bytes) -> bool:

@@ -310,7 +310,10 @@ class Client:
 
     def _deadline(self, timeout: Timeout) -> float | None:
         seconds = self._settings.execution_timeout if timeout is UNSET else checked_timeout("timeout", timeout)
-        return None if seconds is None else asyncio.get_running_loop().time() + seconds
+        if seconds is None:
+            return None
+        # Asking for the running loop costs a system call on some Pythons; whether it is this one is seen later.
+        return (self._connection.loop or asyncio.get_running_loop()).time() + seconds
 
     def __repr__(self) -> str:
         return f"<Client {self.name} {self.status}>"

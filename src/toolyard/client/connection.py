@@ -53,7 +53,8 @@ class Connection:
         self._silence = Silence()
         self._unauthorised = False
         self._checkup: asyncio.Task[None] | None = None
-        self._loop: asyncio.AbstractEventLoop | None = None
+        self.loop: asyncio.AbstractEventLoop | None = None
+        """The one that it is used on, once it was."""
 
     # ---- requests --------------------------------------------------------------------------------------------
 
@@ -61,7 +62,7 @@ class Connection:
         self, method: str, params: Wire | None = None, *, options: RequestOptions = PLAIN, repeatable: bool = False
     ) -> Wire:
         """One request with one outcome; sent again only where that cannot run anything twice."""
-        if self._loop is not asyncio.get_running_loop():
+        if self.loop is not asyncio.get_running_loop():
             self._bind()
         attempt, before = 0, None
         # All in one coroutine: each layer more is paid by every call.
@@ -96,7 +97,7 @@ class Connection:
 
     async def reach(self, deadline: float | None = None) -> Session:
         """The live session; connecting is tried as often as it is for a request."""
-        if self._loop is not asyncio.get_running_loop():
+        if self.loop is not asyncio.get_running_loop():
             self._bind()
         attempt = 0
         while True:
@@ -107,7 +108,7 @@ class Connection:
 
     def _bind(self) -> None:
         self._keeper.bind()
-        self._loop = asyncio.get_running_loop()
+        self.loop = asyncio.get_running_loop()
         self._closing = asyncio.Event()
         self._slots = asyncio.Semaphore(self._max_in_flight) if self._max_in_flight is not None else None
 

@@ -39,13 +39,15 @@ class DirectCall(Pending):
 
     __slots__ = ("_cancelling", "_inbound", "_task", "failure", "id", "stopped")
 
-    def __init__(self, id: int, method: str, options: RequestOptions, inbound: Inbound) -> None:
+    def __init__(
+        self, id: int, method: str, options: RequestOptions, inbound: Inbound, loop: asyncio.AbstractEventLoop
+    ) -> None:
         super().__init__(method, options)
         self.id = id
         self.failure: Exception | None = None
         self.stopped = False
         self._inbound = inbound
-        task = asyncio.current_task()
+        task = asyncio.current_task(loop)
         assert task is not None
         self._task = task
         self._cancelling = task.cancelling()
@@ -125,7 +127,7 @@ class DirectChannel:
             raise CallTimeout("the deadline passed before the call could be sent")
         mine, meta = _own(params) if params else ({}, NOTHING)
         modern = PROTOCOL_VERSION in meta
-        call = self._calls[id] = DirectCall(id, method, options, self._inbound)
+        call = self._calls[id] = DirectCall(id, method, options, self._inbound, self._loop)
         try:
             if call.deadline is not None or call.idle_timeout is not None:
                 self._calls.watch(call)
@@ -225,16 +227,15 @@ class DirectChannel:
 
 def _own(params: Wire) -> tuple[Wire, Mapping[str, Any]]:
     """What the tool gets: values of its own, for the caller may go on to change his; and the request's `_meta`."""
-    mine = {
-        name: copied(value) if type(value) is dict else taken(value)
-        for name, value in params.items()
-        if name != "_meta"
-    }
+    mine = params.copy()
+    for name, value in params.items():
+        if name != "_meta":
+            mine[name] = copied(value) if type(value) is dict else taken(value)
     meta = params.get("_meta")
-    if type(meta) is not dict:
-        return mine, NOTHING
-    mine["_meta"] = meta
-    return mine, meta
+    if type(meta) is dict:
+        return mine, meta
+    mine.pop("_meta", None)
+    return mine, NOTHING
 
 
 def _too_late(_: int, call: DirectCall) -> None:

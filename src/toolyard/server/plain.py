@@ -25,11 +25,12 @@ def taken(value: Any) -> Any:
 
 
 def _object(value: dict[str, Any]) -> dict[str, Any]:
-    copy = {}
+    copy = value.copy()
     for key, item in value.items():
         if type(key) is not str:
             return jsonrpc.decode(jsonrpc.encode(value))  # type: ignore[no-any-return]  # an object stays one
-        copy[key] = item if type(item) in _PLAIN else _copied(item)
+        if type(item) not in _PLAIN:
+            copy[key] = _copied(item)
     return copy
 
 

@@ -22,7 +22,8 @@ UNSUPPORTED_VERSION: Final = -32022
 MODERN_ERRORS: Final = frozenset({HEADER_MISMATCH, MISSING_CAPABILITY, UNSUPPORTED_VERSION})
 """Errors that only a modern server knows: whoever says one is no old server."""
 
-RESOURCE_NOT_FOUND: Final = frozenset({-32002, -32602})
+OLD_NOT_FOUND: Final = -32002
+RESOURCE_NOT_FOUND: Final = frozenset({OLD_NOT_FOUND, -32602})
 """The handshake era's code and the modern era's."""
 
 MAY_ASK_FOR_INPUT: Final = frozenset({"tools/call", "prompts/get", "resources/read"})

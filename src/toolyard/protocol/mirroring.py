@@ -14,6 +14,8 @@ from ..errors import ProtocolError, UsageError
 from . import jsonrpc
 from .limits import SAMPLE
 
+NAMED_BY: Final = {"tools/call": "name", "prompts/get": "name", "resources/read": "uri"}
+"""Methods whose `Mcp-Name` header repeats this parameter."""
 ANNOTATION: Final = "x-mcp-header"
 PREFIX: Final = "Mcp-Param-"
 

@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from ..errors import RemoteError, UsageError
 from ..protocol import jsonrpc
-from ..protocol.eras import HANDSHAKE_VERSIONS, MISSING_CAPABILITY, MODERN_VERSIONS, UNSUPPORTED_VERSION
+from ..protocol.eras import HANDSHAKE_VERSIONS, MISSING_CAPABILITY, MODERN_VERSIONS, OLD_NOT_FOUND, UNSUPPORTED_VERSION
 from ..protocol.jsonrpc import INTERNAL_ERROR, INVALID_PARAMS, INVALID_REQUEST, METHOD_NOT_FOUND, Message
 from ..protocol.metadata import CLIENT_CAPABILITIES, CLIENT_INFO, LOG_LEVEL, LOG_LEVELS, PROTOCOL_VERSION, SERVER_INFO
 from ..types import Wire
@@ -37,7 +37,6 @@ NEW: Final = frozenset({"server/discover", "subscriptions/listen"})
 
 FIRST_LEVEL: Final = "info"
 """The level of logs in the handshake era as long as the client has set none."""
-OLD_NOT_FOUND: Final = -32002
 FIRST_RESERVED, LAST_RESERVED = -32099, -32000
 
 

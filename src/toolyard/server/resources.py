@@ -7,12 +7,13 @@ import functools
 import logging
 from base64 import b64encode
 from collections.abc import Callable, Iterable, Mapping
-from typing import TYPE_CHECKING, Any, Final, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from pydantic_core import to_json
 
 from ..errors import ConfigError, ProtocolError, RemoteError, ResourceNotFound, UsageError
 from ..protocol import jsonrpc
+from ..protocol.eras import OLD_NOT_FOUND
 from ..protocol.text import one_line
 from ..types import Audio, EmbeddedResource, Image, ResourceContent, ResourceContents, Text, Wire
 from .failing import words
@@ -24,7 +25,6 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("toolyard.server.tools")
 
-NOT_FOUND: Final = -32002
 """No such resource, as the answerer says it; an endpoint spells it for its era."""
 
 _BYTES = (bytes, bytearray, memoryview)
@@ -147,7 +147,7 @@ def find_template(templates: Iterable[TemplateFunction], uri: str) -> tuple[Temp
 
 def not_found(uri: str) -> RemoteError:
     """The answer where there is no such resource."""
-    return RemoteError(NOT_FOUND, f"Resource not found: {one_line(uri)}", {"uri": uri})
+    return RemoteError(OLD_NOT_FOUND, f"Resource not found: {one_line(uri)}", {"uri": uri})
 
 
 # ---- what resources, prompts and completions have in common --------------------------------------------------

@@ -27,7 +27,7 @@ from ..protocol import jsonrpc
 from ..protocol.eras import NEVER_CANCELLED
 from ..protocol.jsonrpc import Message
 from ..protocol.metadata import PROGRESS_TOKEN, PROTOCOL_VERSION, with_meta
-from ..protocol.mirroring import header_value
+from ..protocol.mirroring import NAMED_BY, header_value
 from ..protocol.text import one_line
 from ..types import Wire
 from .channel import PLAIN, Counters, Inbound, RequestOptions
@@ -52,8 +52,6 @@ FAREWELL: Final = 2.0
 SESSION: Final = "Mcp-Session-Id"
 VERSION: Final = "MCP-Protocol-Version"
 UNCOUNTED: Final = frozenset({"subscriptions/listen", "ping", "server/discover"})
-NAMED_BY: Final = {"tools/call": "name", "prompts/get": "name", "resources/read": "uri"}
-"""Methods whose `Mcp-Name` header repeats this parameter."""
 
 _name_value = lru_cache(maxsize=256)(header_value)
 

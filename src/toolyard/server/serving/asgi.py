@@ -22,6 +22,8 @@ Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 Headers = dict[bytes, bytes]
 
 
+MAX_BODY: Final = 4 * 1024 * 1024
+"""Bytes of one request."""
 LONG: Final = 19
 """Digits of a number that no body has bytes."""
 AGAIN: Final = 0.1

@@ -10,13 +10,14 @@ from ...protocol import jsonrpc
 from ...protocol.eras import HANDSHAKE_VERSIONS, HEADER_MISMATCH, MAY_ASK_FOR_INPUT, MODERN_ERRORS, MODERN_VERSIONS
 from ...protocol.jsonrpc import INVALID_PARAMS, INVALID_REQUEST, METHOD_NOT_FOUND, PARSE_ERROR, Message, RequestId
 from ...protocol.metadata import CLIENT_CAPABILITIES, PROTOCOL_VERSION
-from ...protocol.mirroring import contradiction, plain_value
+from ...protocol.mirroring import NAMED_BY, contradiction, plain_value
 from ...protocol.text import one_line
 from ...types import Wire
 from .. import frames
 from ..exchange import NO_BACK, Answerer, Exchange, Peer
 from ..parking import TTL, Parking, may_park
 from .asgi import (
+    MAX_BODY,
     AsgiApp,
     Headers,
     Receive,
@@ -38,12 +39,9 @@ from .replies import Caretaker, Reply
 from .sessions import IDLE_TTL, MAX_SESSIONS
 from .watching import ACKNOWLEDGED, Listening, News
 
-MAX_BODY: Final = 4 * 1024 * 1024
-"""Bytes of one request."""
 VERSION: Final = b"mcp-protocol-version"
 METHOD: Final = b"mcp-method"
 NAME: Final = b"mcp-name"
-NAMED_BY: Final = {"tools/call": "name", "prompts/get": "name", "resources/read": "uri"}
 HANDSHAKE: Final = frozenset(version.encode() for version in HANDSHAKE_VERSIONS)
 MODERN: Final = frozenset(version.encode() for version in MODERN_VERSIONS)
 STATUSES: Final = {
@@ -57,7 +55,7 @@ STATUSES: Final = {
 
 
 class HttpApp(AsgiApp):
-    """An ASGI app. `hosts` and `origins` are those that may be meant and may ask, besides this machine's own."""
+    """An ASGI app: MCP of both eras at one path."""
 
     def __init__(
         self,

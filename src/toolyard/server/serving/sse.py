@@ -13,6 +13,7 @@ from ...protocol import jsonrpc
 from ...protocol.jsonrpc import Message
 from ..exchange import Answerer
 from .asgi import (
+    MAX_BODY,
     AsgiApp,
     Headers,
     Receive,
@@ -32,7 +33,6 @@ from .stream import StreamSession
 
 log = logging.getLogger("toolyard.server")
 
-MAX_BODY: Final = 4 * 1024 * 1024
 MAX_SESSIONS: Final = 1_000
 FULL: Final = 4 * 1024 * 1024
 """Bytes that may wait for a client that does not read, before who sends waits too and no more messages are taken."""

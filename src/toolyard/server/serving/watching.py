@@ -13,15 +13,16 @@ from ...protocol.jsonrpc import INVALID_PARAMS, METHOD_NOT_FOUND, Message, Reque
 from ...protocol.limits import MAX_ITEMS
 from ...protocol.metadata import SUBSCRIPTION_ID, with_meta
 from ...types import Wire
-from .. import frames
+from ..changes import LISTS
 from ..exchange import Answerer, Deliver, Peer, Watch
+from ..resources import not_found
 from .requests import Request, Send
 
 log = logging.getLogger("toolyard.server")
 
 ACKNOWLEDGED: Final = "notifications/subscriptions/acknowledged"
 MAX_URI: Final = 8192
-LISTS: Final = {"toolsListChanged": True, "promptsListChanged": True, "resourcesListChanged": True}
+EVERY_LIST: Final = dict.fromkeys(LISTS, True)
 """The changes that a session of the handshake era hears of without asking."""
 
 
@@ -79,7 +80,7 @@ class Subscriptions:
         async with self._turn:
             if None not in self._watches and not self._closed:
                 try:
-                    self._watches[None] = await self._answerer.watch(dict(LISTS), peer, self._deliver)
+                    self._watches[None] = await self._answerer.watch(dict(EVERY_LIST), peer, self._deliver)
                 except Exception:
                     log.exception("changed lists cannot be told")
 
@@ -103,7 +104,7 @@ class Subscriptions:
             watch = await self._answerer.watch({"resourceSubscriptions": [uri]}, peer, self._deliver)
             if uri not in watch.accepted.get("resourceSubscriptions", ()):
                 await watch.close()
-                raise RemoteError(frames.OLD_NOT_FOUND, f"Resource not found: {uri}", {"uri": uri})
+                raise not_found(uri)
             self._watches[uri] = watch
         return {}
 

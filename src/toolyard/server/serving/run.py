@@ -85,7 +85,8 @@ async def serve(
 ) -> None:
     """`run` on a running loop."""
     if transport not in OPTIONS:
-        raise ConfigError(f"transport: there is no {transport!r}", key="transport", expected="'stdio', 'http' or 'sse'")
+        expected = "'stdio', 'http' or 'sse'"
+        raise ConfigError(f"transport: {transport!r} is none; use {expected}", key="transport", expected=expected)
     _check_names(transport, options)
     if transport == "stdio":
         await serve_stdio(server.router)

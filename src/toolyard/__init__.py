@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from .client.client import Client as Client
     from .client.options import ClientOptions as ClientOptions
     from .config import HttpServer as HttpServer
+    from .config import PythonServer as PythonServer
     from .config import ServerConfig as ServerConfig
     from .config import SseServer as SseServer
     from .config import StdioServer as StdioServer
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
     from .errors import ConnectError as ConnectError
     from .errors import ConnectionLost as ConnectionLost
     from .errors import NotFound as NotFound
+    from .errors import NotText as NotText
     from .errors import OutcomeUnknown as OutcomeUnknown
     from .errors import ProtocolError as ProtocolError
     from .errors import RateLimited as RateLimited
@@ -43,6 +45,16 @@ if TYPE_CHECKING:
     from .errors import TransportError as TransportError
     from .errors import UnansweredTimeout as UnansweredTimeout
     from .errors import UsageError as UsageError
+    from .hub.hub import Hub as Hub
+    from .hub.pipeline import Call as Call
+    from .hub.pipeline import Proceed as Proceed
+    from .hub.resources import ResourceQuery as ResourceQuery
+    from .hub.state import ServerState as ServerState
+    from .hub.tokens import estimate_tokens as estimate_tokens
+    from .hub.tokens import tokens_by_server as tokens_by_server
+    from .hub.toolsets import ToolLoadConfig as ToolLoadConfig
+    from .hub.toolsets import Toolset as Toolset
+    from .hub.view import View as View
     from .policy.filters import dynamic_filter as dynamic_filter
     from .policy.filters import static_filter as static_filter
     from .server.context import BlockingContext as BlockingContext
@@ -50,6 +62,11 @@ if TYPE_CHECKING:
     from .server.registry import ServerRegistry as ServerRegistry
     from .server.server import ToolServer as ToolServer
     from .server.tool import tool as tool
+    from .settings import ServerEntry as ServerEntry
+    from .settings import Settings as Settings
+    from .settings import discover_settings as discover_settings
+    from .settings import load_settings as load_settings
+    from .settings import parse_settings as parse_settings
     from .transports.memory import MemoryStream as MemoryStream
     from .transports.memory import MessageStream as MessageStream
     from .types import Audio as Audio
@@ -85,7 +102,7 @@ if TYPE_CHECKING:
 _ROOMS = {
     "client.client": ("Client",),
     "client.options": ("ClientOptions",),
-    "config": ("HttpServer", "ServerConfig", "SseServer", "StdioServer", "TransportType"),
+    "config": ("HttpServer", "PythonServer", "ServerConfig", "SseServer", "StdioServer", "TransportType"),
     "errors": (
         "AccessDenied",
         "AuthError",
@@ -94,6 +111,7 @@ _ROOMS = {
         "ConnectError",
         "ConnectionLost",
         "NotFound",
+        "NotText",
         "OutcomeUnknown",
         "ProtocolError",
         "RateLimited",
@@ -109,6 +127,14 @@ _ROOMS = {
         "UnansweredTimeout",
         "UsageError",
     ),
+    "hub.hub": ("Hub",),
+    "hub.view": ("View",),
+    "hub.pipeline": ("Call", "Proceed"),
+    "hub.tokens": ("estimate_tokens", "tokens_by_server"),
+    "hub.state": ("ServerState",),
+    "hub.toolsets": ("ToolLoadConfig", "Toolset"),
+    "hub.resources": ("ResourceQuery",),
+    "settings": ("ServerEntry", "Settings", "discover_settings", "load_settings", "parse_settings"),
     "policy.filters": ("dynamic_filter", "static_filter"),
     "server.context": ("BlockingContext", "Context"),
     "server.registry": ("ServerRegistry",),

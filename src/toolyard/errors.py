@@ -1,7 +1,7 @@
 """What can go wrong, as types. Decide by type and attribute, never by words in a message.
 
 ToolyardError                     .server .tool
-|- ConfigError                    .file .key .expected
+|- ConfigError                    .file .line .column .key .expected
 |- TransportError                 .sent (False: surely not executed), .status where HTTP said one
 |  |- ConnectError                never sent; .permanent: trying again cannot help
 |  |  `- StartError               .exit_code .stderr .heard
@@ -16,6 +16,7 @@ ToolyardError                     .server .tool
 |- RateLimited                    .retry_after
 |- AccessDenied                   .rule
 |- NotFound                       ServerNotFound, ToolNotFound (.nearest), ResourceNotFound
+|- NotText                        .uri .mime_type: a resource that was read as text is binary
 `- ToolFailed                     .result, from result.raise_for_error()
 UsageError (RuntimeError)         outside the tree: the caller's code is wrong
 """
@@ -240,6 +241,17 @@ class ToolNotFound(NotFound):
 
 class ResourceNotFound(NotFound):
     """The server has no such resource."""
+
+
+class NotText(ToolyardError):
+    """The resource was read, and it is binary: `read_bytes` gives it. `uri` and `mime_type` are those of the piece."""
+
+    def __init__(
+        self, message: str = "", *, server: str | None = None, uri: str = "", mime_type: str | None = None
+    ) -> None:
+        super().__init__(message, server=server)
+        self.uri = uri
+        self.mime_type = mime_type
 
 
 class ToolFailed(ToolyardError):

@@ -90,6 +90,16 @@ class ToolsChanged(Event):
     """The server's list of tools changed."""
 
 
+@dataclass(frozen=True, slots=True)
+class ResourcesChanged(Event):
+    """The server's list of resources, or of their templates, changed; a hub tells it."""
+
+
+@dataclass(frozen=True, slots=True)
+class PromptsChanged(Event):
+    """The server's list of prompts changed; a hub tells it."""
+
+
 E = TypeVar("E", bound=Event)
 
 BACKLOG = 10_000

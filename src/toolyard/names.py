@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Container
+from collections.abc import Container, Iterable
 from hashlib import sha256
 
 from .errors import ConfigError, UsageError
@@ -17,6 +17,7 @@ SERVER_NAME = re.compile(r"[A-Za-z0-9-]+(_[A-Za-z0-9-]+)*")
 ALIAS_LIMIT = 64
 """The longest tool name that the usual model APIs take."""
 
+_PREFIX = "mcp__"
 _ALIAS = re.compile(r"[A-Za-z0-9_-]+")
 _DIGITS = 8
 
@@ -32,7 +33,7 @@ def make(server: str, tool: str) -> str:
         expected = "letters, digits and -, in parts joined by single _"
         message = f"{server!r} cannot be a server's name: expected {expected}; slug() makes one"
         raise ConfigError(message, key="name", expected=expected)
-    return f"mcp__{server}__{tool}"
+    return f"{_PREFIX}{server}__{tool}"
 
 
 def slug(display_name: str, taken: Container[str] = ()) -> str:
@@ -47,6 +48,17 @@ def slug(display_name: str, taken: Container[str] = ()) -> str:
         count += 1
         name = f"{base}-{count}"
     return name
+
+
+def unique(display_names: Iterable[str]) -> dict[str, str]:
+    """A legal server name for each: itself where it is one, so that nobody else's slug takes it away."""
+    given = list(display_names)
+    taken = {name for name in given if is_server_name(name)}
+    found = {}
+    for display in given:
+        found[display] = display if display in taken else slug(display, taken)
+        taken.add(found[display])
+    return found
 
 
 def alias(name: str, taken: Container[str] = (), limit: int = ALIAS_LIMIT) -> str:
@@ -68,3 +80,27 @@ def alias(name: str, taken: Container[str] = (), limit: int = ALIAS_LIMIT) -> st
         if candidate not in taken:
             return candidate
         source = digest.digest()
+
+
+def pattern(text: str) -> str | None:
+    """The pattern over qualified names that `text` stands for; None if it is none, because no name can match it.
+
+    `*` stands for any run of characters; a server alone, `mcp__github`, for all of its tools.
+    """
+    if text.startswith(_PREFIX) and is_server_name(text.removeprefix(_PREFIX)):
+        return f"{text}__*"
+    head, star, _ = text.partition("*")
+    if text != text.strip() or not _is_beginning(head, exact=not star):
+        return None
+    return text
+
+
+def _is_beginning(head: str, *, exact: bool) -> bool:
+    """Whether some qualified name begins so, or is it. What follows a star may be part of any tool's name."""
+    if not head.startswith(_PREFIX):
+        return not exact and _PREFIX.startswith(head)
+    server, separator, _ = head.removeprefix(_PREFIX).partition("__")
+    if separator:
+        return is_server_name(server)
+    # The name goes on behind the star, so what is there must be a beginning of one.
+    return not exact and is_server_name(f"{server}x")

@@ -18,6 +18,7 @@ from toolyard.errors import (
     ConnectError,
     ConnectionLost,
     NotFound,
+    NotText,
     OutcomeUnknown,
     ProtocolError,
     RateLimited,
@@ -62,6 +63,7 @@ FULL: list[tuple[Exception, dict[str, Any]]] = [
     (ServerNotFound("m", nearest=("a", "b")), {"nearest": ("a", "b")}),
     (ToolNotFound("m", **PLACE, nearest=("a",)), {**PLACE, "nearest": ("a",)}),
     (ResourceNotFound("m", server="fs"), {"server": "fs", "nearest": ()}),
+    (NotText("m", server="fs", uri="a:b", mime_type="image/png"), {"uri": "a:b", "mime_type": "image/png"}),
     (ToolFailed("m", **PLACE, result=ToolResult.from_error("m")), {**PLACE, "result": ToolResult.from_error("m")}),
     (UsageError("m"), {}),
 ]

@@ -19,7 +19,9 @@ from toolyard.events import (
     Disconnected,
     Event,
     Listeners,
+    PromptsChanged,
     Reconnected,
+    ResourcesChanged,
     ToolExecutionCompleted,
     ToolExecutionFailed,
     ToolExecutionStarted,
@@ -36,6 +38,8 @@ EVENTS = [
     ToolExecutionCompleted("s", "t", 0.5),
     ToolExecutionFailed("s", "t", 0.5, ValueError("why")),
     ToolsChanged("s"),
+    ResourcesChanged("s"),
+    PromptsChanged("s"),
 ]
 
 

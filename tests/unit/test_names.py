@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import re
+from random import Random
 
 import pytest
-from hypothesis import assume, given
+from hypothesis import assume, example, given
 from hypothesis import strategies as st
 
 from toolyard import names
 from toolyard.errors import ConfigError, UsageError
 
 server_names = st.from_regex(names.SERVER_NAME, fullmatch=True)
+# Some so long that a tool's name is cut in the server's part, or right at the seam.
+long_server_names = server_names | st.integers(40, 64).map(lambda n: "x" * n)
 legal_alias = re.compile(r"[A-Za-z0-9_-]{1,64}")
 # Names that meet at the seams: separators, and characters that a repair turns into one.
 tricky_text = st.text(st.sampled_from("ab_-. é"), max_size=12) | st.text(max_size=100)
@@ -110,6 +113,30 @@ def test_aliases_are_unique_whatever_the_order(given_names: set[str], limit: int
             table[made] = name
         tables.append(table)
     assert tables[0] == tables[1]
+
+
+@given(st.sets(st.tuples(long_server_names, tricky_text), max_size=12), st.randoms(use_true_random=False))
+def test_server_and_tool_come_back_by_table_whatever_the_order(pairs: set[tuple[str, str]], order: Random) -> None:
+    """The way of a tool: its qualified name, an alias of that for a model, and back to the server that has it."""
+    listed = sorted(pairs)
+    order.shuffle(listed)
+    qualified = {names.make(*pair): pair for pair in listed}
+    aliases: dict[str, str] = {}
+    for name in qualified:
+        aliases[names.alias(name, aliases)] = name
+    assert len(qualified) == len(aliases) == len(pairs)
+    assert all(legal_alias.fullmatch(made) for made in aliases)
+    assert {qualified[name] for name in aliases.values()} == pairs
+
+
+@given(long_server_names, tricky_text)
+@example("x" * 49 + "_" + "y" * 10, "tool")
+@example("x" * 49, "a" * 20)
+def test_the_alias_of_a_servers_tool_is_never_the_name_of_another_servers(server: str, tool: str) -> None:
+    """Else that one could offer a tool of this name, and get what was meant for the first."""
+    made = names.alias(names.make(server, tool))
+    cuts = [i for i in range(5, len(made)) if made.startswith("__", i) and names.is_server_name(made[5:i])]
+    assert {made[5:cut] for cut in cuts} <= {server}
 
 
 def test_a_name_that_squats_on_anothers_alias_does_not_get_it_twice() -> None:

@@ -293,9 +293,11 @@ class Client:
         timeout: Timeout = UNSET,
         idle_timeout: float | None = None,
         on_progress: ProgressHandler | None = None,
+        headers: Mapping[str, str] | None = None,
     ) -> Wire:
-        """The raw door: any request, its result as it came."""
-        options = RequestOptions(self._deadline(timeout), checked_timeout("idle_timeout", idle_timeout), on_progress)
+        """The raw door: any request, its result as it came. `headers` go with it over HTTP."""
+        idle = checked_timeout("idle_timeout", idle_timeout)
+        options = RequestOptions(self._deadline(timeout), idle, on_progress, headers=headers)
         copy = dict(params) if params is not None else None
         return await self._connection.request(method, copy, options=options, repeatable=is_repeatable(method))
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass, field, fields
 from typing import Any, Final, Literal, TypedDict
 
-from ..config import CHECKS, HttpServer, SseServer, StdioServer, wrong
+from ..config import CHECKS, HttpServer, ServerConfig, SseServer, wrong
 from ..errors import ConfigError
 from ..policy.filters import AnyFilter
 from ..protocol.metadata import LOG_LEVELS, LogLevel
@@ -119,7 +119,7 @@ def resolve(config: object, name: str, given: ClientOptions) -> Settings:
             nearest = difflib.get_close_matches(key, known, 1)
             hint = f"; did you mean {nearest[0]!r}?" if nearest else ""
             raise ConfigError(f"a Client has no option {key!r}{hint}", key=key, expected="one of " + ", ".join(known))
-    asked = known if isinstance(config, StdioServer | HttpServer | SseServer) else []
+    asked = known if isinstance(config, ServerConfig) else []
     chosen = {key: getattr(config, key) for key in asked if getattr(config, key, UNSET) is not UNSET}
     options = {**chosen, **given}
     if options.get("auth") is not None and not isinstance(config, HttpServer | SseServer):

@@ -1,14 +1,15 @@
-"""How to reach a server: `StdioServer`, `HttpServer`, `SseServer`. Plain frozen values, checked when they are made.
+"""How to reach a server: `StdioServer`, `HttpServer`, `SseServer`, `PythonServer`. Frozen values, checked when made.
 
-What can be a secret appears neither in a repr nor in an error: the values of headers and environment variables, and the
-user info and query values of URLs. Command-line arguments are shown; every process of the machine can read those, so a
-secret belongs into `env`.
+What can be a secret appears neither in a repr nor in an error: the values of headers and environment variables, the
+user info and query values of URLs, and what stands for a variable in a settings file. Other command-line arguments are
+shown; every process of the machine can read those, so a secret belongs into `env`.
 """
 
 from .checks import CHECKS, HeaderValue, Timeout, check_header, wrong
-from .masks import MASK, MaskedMapping, mask_urls
+from .masks import MASK, Expanded, MaskedMapping, mask_urls, names_a_secret
 from .servers import (
     HttpServer,
+    PythonServer,
     ServerConfig,
     SseServer,
     StdioServer,
@@ -20,9 +21,11 @@ from .servers import (
 __all__ = [
     "CHECKS",
     "MASK",
+    "Expanded",
     "HeaderValue",
     "HttpServer",
     "MaskedMapping",
+    "PythonServer",
     "ServerConfig",
     "SseServer",
     "StdioServer",
@@ -30,6 +33,7 @@ __all__ = [
     "TransportType",
     "check_header",
     "mask_urls",
+    "names_a_secret",
     "server_from_dict",
     "server_from_json",
     "wrong",

@@ -22,8 +22,13 @@ HeaderValue = str | Callable[[], Any]
 Timeout = float | Unset | None
 
 
+# Most values come out of files, where nobody knows our types; a bool is an int, so it goes first.
+_KINDS = ((bool, "boolean"), (int | float, "number"), (str, "string"), (Mapping, "object"), (list | tuple, "list"))
+
+
 def wrong(key: str, expected: str, value: object) -> ConfigError:
-    message = f"{key}: expected {expected}; the given {type(value).__name__} is not that"
+    kind = next((word for kind, word in _KINDS if isinstance(value, kind)), type(value).__name__)
+    message = f"{key}: expected {expected}; the given {kind} is not that"
     return ConfigError(message, key=key, expected=expected)
 
 
@@ -35,11 +40,22 @@ def _is_number(value: Any) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool)
 
 
+def _is_passable(value: Any) -> bool:
+    """Whether a process can be given this text. A file's name that is no UTF-8 can be: Python escapes it."""
+    if not isinstance(value, str) or "\0" in value:
+        return False
+    try:
+        os.fsencode(value)
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
 def _text(key: str, value: Any) -> str:
     value = os.fspath(value) if isinstance(value, os.PathLike) else value
-    if not isinstance(value, str) or not value or "\0" in value:
-        raise wrong(key, "a text that is not empty and has no NUL in it", value)
-    return value
+    if not value or not _is_passable(value):
+        raise wrong(key, "a text that is not empty, without NUL and lone surrogates", value)
+    return value  # type: ignore[no-any-return]
 
 
 def _optional_text(key: str, value: Any) -> str | None:
@@ -51,8 +67,8 @@ def _args(key: str, value: Any) -> tuple[str, ...]:
         raise wrong(key, "a list of strings, one for each argument, such as ['-m', 'server']", value)
     given = [os.fspath(arg) if isinstance(arg, os.PathLike) else arg for arg in value]
     for place, arg in enumerate(given):
-        if not isinstance(arg, str) or "\0" in arg:
-            raise wrong(f"{key}[{place}]", "a string without NUL", arg)
+        if not _is_passable(arg):
+            raise wrong(f"{key}[{place}]", "a string without NUL and lone surrogates", arg)
     return tuple(given)
 
 
@@ -63,8 +79,8 @@ def _env(key: str, value: Any) -> MaskedMapping[str] | None:
 
 
 def _env_value(key: str, value: Any) -> None:
-    if not isinstance(value, str) or "\0" in value:
-        raise wrong(key, "a string without NUL", value)
+    if not _is_passable(value):
+        raise wrong(key, "a string without NUL and lone surrogates", value)
 
 
 def _headers(key: str, value: Any) -> MaskedMapping[HeaderValue] | None:
@@ -73,11 +89,12 @@ def _headers(key: str, value: Any) -> MaskedMapping[HeaderValue] | None:
 
 
 _HEADER_NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
+_NO_HEADER = re.compile(r"[\x00-\x08\x0a-\x1f\x7f\ud800-\udfff]")
 
 
 def check_header(key: str, value: Any) -> None:
     """A header's value, or the function that gives it."""
-    if not callable(value) and not (isinstance(value, str) and not re.search(r"[\x00-\x08\x0a-\x1f\x7f]", value)):
+    if not callable(value) and not (isinstance(value, str) and not _NO_HEADER.search(value)):
         raise wrong(key, "a string without line breaks and control characters, or a function that gives one", value)
 
 
@@ -94,7 +111,7 @@ def _masked(
 
 
 def _url(key: str, value: Any) -> str:
-    if isinstance(value, str) and not re.search(r"[\x00-\x20\x7f\s]", value) and _is_web_url(value):
+    if isinstance(value, str) and not re.search(r"[\x00-\x20\x7f\s\ud800-\udfff]", value) and _is_web_url(value):
         return value
     raise wrong(key, "an absolute http:// or https:// URL", value)
 
@@ -198,6 +215,7 @@ CHECKS: dict[str, Callable[[str, Any], Any]] = {
     "args": _args,
     "env": _env,
     "cwd": _optional_text,
+    "python": _text,
     "url": _url,
     "headers": _headers,
     "streamable": _flag,

@@ -1,4 +1,4 @@
-"""The three kinds of server and their plain form."""
+"""The kinds of server and their plain form."""
 
 from __future__ import annotations
 
@@ -21,6 +21,7 @@ class TransportType(StrEnum):
     HTTP = "http"
     STREAMABLE_HTTP = "streamable_http"
     SSE = "sse"
+    PYTHON = "python"
 
     @classmethod
     def _missing_(cls, value: object) -> TransportType | None:
@@ -189,10 +190,43 @@ class SseServer(_WebServer):
         return identifier("sse", self.url)
 
 
-ServerConfig = StdioServer | HttpServer | SseServer
+@dataclass(frozen=True, repr=False)
+class PythonServer(_Server):
+    """The `ToolServer` of a Python file, in this process: `tools.py`, or `tools.py:name` where it has several.
 
-_CLASSES: dict[TransportType, type[StdioServer] | type[HttpServer] | type[SseServer]] = {
-    kind: cls for cls in (StdioServer, HttpServer, SseServer) for kind in cls._kinds
+    The file is run when somebody connects, as a module: what stands under `if __name__ == "__main__"` is not. It is run
+    again only for a connection that is made after it has changed.
+    """
+
+    python: str
+
+    _kinds = (TransportType.PYTHON,)
+
+    @property
+    def file(self) -> str:
+        """The file alone."""
+        return _file_and_variable(self.python)[0]
+
+    @property
+    def variable(self) -> str | None:
+        """The name that the server has in the file, if one is given."""
+        return _file_and_variable(self.python)[1]
+
+    @property
+    def server_identifier(self) -> str:
+        """`python:file`, for logs and cache keys."""
+        return identifier("python", self.python)
+
+
+def _file_and_variable(text: str) -> tuple[str, str | None]:
+    file, _, variable = text.rpartition(":")
+    return (file, variable) if file and variable.isidentifier() else (text, None)
+
+
+ServerConfig = StdioServer | HttpServer | SseServer | PythonServer
+
+_CLASSES: dict[TransportType, type[ServerConfig]] = {
+    kind: cls for cls in (StdioServer, HttpServer, SseServer, PythonServer) for kind in cls._kinds
 }
 
 
@@ -212,10 +246,12 @@ def server_from_json(text: str | bytes) -> ServerConfig:
 
 def _plain(value: Any) -> Any:
     match value:
+        case str():
+            return str(value)
         case MaskedMapping():
-            return {name: item for name, item in value.items() if not callable(item)}
+            return {name: str(item) for name, item in value.items() if not callable(item)}
         case tuple():
-            return list(value)
+            return list(map(str, value))
         case frozenset():
             return sorted(value)
         case ReconnectPolicy():

@@ -89,6 +89,19 @@ def refuses(schema: Schema, value: Any, root: Schema | None = None) -> bool:
     return _Judge(schema if root is None else root).refuses(schema, value, 0)
 
 
+def resolved(reference: Any, root: Schema) -> Schema:
+    """The schema that a local reference points to; anything else is never fetched and says nothing."""
+    if not isinstance(reference, str) or not reference.startswith("#"):
+        return True
+    place: Any = root
+    for part in reference[1:].split("/")[1:]:
+        name = unquote(part).replace("~1", "/").replace("~0", "~")
+        if not isinstance(place, Mapping) or name not in place:
+            return True
+        place = place[name]
+    return place if isinstance(place, Mapping | bool) and reference[1:2] in ("", "/") else True
+
+
 def _suspicious(value: Any, depth: int) -> bool:
     """Whether there can be anything to do: a quick pass without the schema, which ends nearly every call's cleaning."""
     if isinstance(value, dict):
@@ -192,7 +205,7 @@ class _Judge:
             return False
         if "$ref" in schema:
             # Older drafts ignore what stands beside a reference: in doubt, so do we.
-            return self.refuses(self.resolved(schema["$ref"]), value, depth + 1)
+            return self.refuses(resolved(schema["$ref"], self.root), value, depth + 1)
         return (
             _refuses_by_itself(schema, value)
             or self.refuses_inside(schema, value, depth)
@@ -223,7 +236,7 @@ class _Judge:
         if not isinstance(schema, Mapping) or not self.may_go_on(depth):
             return schema is not False
         if "$ref" in schema:
-            return self.gathered(self.resolved(schema["$ref"]), part, depth + 1)
+            return self.gathered(resolved(schema["$ref"], self.root), part, depth + 1)
         said = [part.of(schema), *(self.gathered(branch, part, depth + 1) for branch in _branches(schema, "allOf"))]
         for word in ("anyOf", "oneOf"):
             speaking = [b for b in _branches(schema, word) if not self.refuses_kind(b, part.whole, depth + 1)]
@@ -239,21 +252,9 @@ class _Judge:
         if not isinstance(schema, Mapping) or not self.may_go_on(depth):
             return schema is False
         if "$ref" in schema:
-            return self.refuses_kind(self.resolved(schema["$ref"]), kind, depth + 1)
+            return self.refuses_kind(resolved(schema["$ref"], self.root), kind, depth + 1)
         allowed = _allowed_types(schema)
         return allowed is not None and kind not in allowed
-
-    def resolved(self, reference: Any) -> Schema:
-        """The schema that a local reference points to; anything else is never fetched and says nothing."""
-        if not isinstance(reference, str) or not reference.startswith("#"):
-            return True
-        place: Any = self.root
-        for part in reference[1:].split("/")[1:]:
-            name = unquote(part).replace("~1", "/").replace("~0", "~")
-            if not isinstance(place, Mapping) or name not in place:
-                return True
-            place = place[name]
-        return place if isinstance(place, Mapping | bool) and reference[1:2] in ("", "/") else True
 
     def may_go_on(self, depth: int) -> bool:
         self.steps -= 1

@@ -62,6 +62,9 @@ class DynamicFilter:
 
 AnyFilter = ToolFilter | DynamicFilter
 
+_told: set[tuple[str, str]] = set()
+"""Filters and the exceptions of theirs that were told, both by name: there are only so many names in a program."""
+
 
 def static_filter(allowed: Iterable[str] | None = None, blocked: Iterable[str] | None = None) -> StaticFilter:
     """A filter by names; see `StaticFilter`."""
@@ -96,11 +99,15 @@ def allows(tool_filter: AnyFilter | None, tool: Tool, context: FilterContext | N
             verdict = _refuse_awaitable(verdict)
         return bool(verdict)
     except Exception as exc:
+        # One warning for each kind of failure: a broken filter fails on every tool of every list.
+        failure = (describe(tool_filter), type(exc).__name__)
+        level = logging.DEBUG if failure in _told else logging.WARNING
+        _told.add(failure)
         # The text may quote what a server wrote: it goes through %r, and the raw traceback only to who debugs.
-        log.warning(
+        log.log(
+            level,
             "%s raised %s on tool %r, which is refused: %r",
-            describe(tool_filter),
-            type(exc).__name__,
+            *failure,
             _name(tool),
             str(exc)[:200],
             exc_info=log.isEnabledFor(logging.DEBUG),

@@ -7,11 +7,12 @@ from collections.abc import Callable, Mapping
 from dataclasses import fields
 from typing import Any, cast
 
-from ..config import HttpServer, ServerConfig, SseServer, StdioServer
+from ..config import HttpServer, PythonServer, ServerConfig, SseServer, StdioServer
 from ..errors import ConfigError
 from .channel import Channel, ChannelSource, Counters
 from .foreign import connector
 from .memory import MessageLink
+from .pyfile import load_file, server_in
 from .stdio import StdioLink
 from .stream import StreamChannel
 
@@ -20,7 +21,7 @@ Target = ServerConfig | ChannelSource | Callable[[], Any]
 
 def target_of(server: Any) -> Target:
     """What a `Client` was given, checked. A string is a URL, never a command."""
-    if isinstance(server, StdioServer | HttpServer | SseServer):
+    if isinstance(server, ServerConfig):
         return server
     if isinstance(server, str):
         if server.startswith(("http://", "https://")):
@@ -44,7 +45,7 @@ def target_of(server: Any) -> Target:
     raise ConfigError(
         f"cannot connect to a {type(server).__name__}",
         key="server",
-        expected="StdioServer, HttpServer, SseServer, a URL, a ToolServer or a transport callable",
+        expected="StdioServer, HttpServer, SseServer, PythonServer, a URL, a ToolServer or a transport callable",
     )
 
 
@@ -62,6 +63,8 @@ def open_channel(
         from .sse import SseLink  # noqa: PLC0415  # the same
 
         return StreamChannel(SseLink(target, auth), counters)
+    if isinstance(target, PythonServer):
+        return server_in(load_file(target.file), target.variable).make_channel()
     if isinstance(target, ChannelSource):
         return target.make_channel()
     return StreamChannel(MessageLink(connector(target)), counters)

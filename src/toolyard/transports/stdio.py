@@ -12,7 +12,7 @@ from array import array
 from collections import deque
 from collections.abc import Callable
 
-from ..config import MASK, StdioServer
+from ..config import MASK, StdioServer, names_a_secret
 from ..errors import ProtocolError, StartError
 from ..events import Delivery
 from ..protocol import jsonrpc
@@ -333,6 +333,8 @@ class StdioLink:
 
 def _secrets(server: StdioServer) -> tuple[str, ...]:
     """What must not be shown, the longest first, so that a part of one does not hide the rest of it."""
-    values = (server.env or {}).values()
+    # What is only passed on from our own environment is one if its name says so: HOME stands in every other message.
+    given = (server.env or {}).items()
+    values = [value for name, value in given if os.environ.get(name) != value or names_a_secret(name)]
     lines = {line for value in values for line in (value, *value.splitlines()) if len(line) >= MASKED_FROM}
     return tuple(sorted(lines, key=len, reverse=True))

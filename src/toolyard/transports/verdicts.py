@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from aiohttp import ClientResponse
 
 JSON = "application/json"
+HTML = "text/html"
 
 
 UNKNOWN_SESSION = -32000
@@ -47,15 +48,16 @@ def of_status(response: ClientResponse, text: bytes, *, in_session: bool) -> Too
         return SessionExpired(f"the session has expired (HTTP {status}{words}); nothing was executed", status=status)
     wait = _retry_after(response.headers.get(hdrs.RETRY_AFTER))
     sample = one_line(text)
+    shown = "" if kind == HTML else sample  # a page says nothing in a line
     if status == HTTPStatus.TOO_MANY_REQUESTS or (status == HTTPStatus.SERVICE_UNAVAILABLE and wait is not None):
         hint = f"; it asks for a pause of {wait:.0f} s" if wait is not None else ""
-        words = one_line(said.message) if said is not None else sample[:80]
+        words = one_line(said.message) if said is not None else shown[:80]
         said_so = f"HTTP {status}: {words}" if words else f"HTTP {status}"
         return RateLimited(f"the server is busy ({said_so}){hint}", retry_after=wait)
     if said is not None:
         said.status = status
         return said
-    what = f"HTTP {status} {one_line(response.reason or '')}".strip() + (f": {sample}" if sample else "")
+    what = f"HTTP {status} {one_line(response.reason or '')}".strip() + (f": {shown}" if shown else "")
     if status >= HTTPStatus.INTERNAL_SERVER_ERROR:
         return OutcomeUnknown(f"the server failed: {what}", status=status)
     return ProtocolError(

@@ -134,8 +134,9 @@ Block = Text | Image | Audio | ResourceLink | EmbeddedResource | UnknownBlock
 
 
 def _decoded(data: str) -> bytes | None:
+    """Base64, also in lines as mail has it. What has anything else in it is not guessed at."""
     try:
-        return b64decode(data)
+        return b64decode("".join(data.split()), validate=True)
     except (binascii.Error, ValueError):
         return None
 

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
+import json
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Final
 
 from ..errors import ToolFailed
-from .blocks import Block, Text, block_from_wire
+from .blocks import Audio, Block, EmbeddedResource, Image, ResourceLink, Text, block_from_wire
 from .wire import UNSET, FromWire, Wire, object_of, text_of
 
 
@@ -144,6 +146,17 @@ class ToolResult:
             raise ToolFailed(self.text or "the tool reported an error without a text", result=self)
         return self
 
+    def to_tool_result(self, tool_use_id: str) -> Wire:
+        """The result as Bedrock's Converse API and Strands take it: `{"status", "toolUseId", "content"}`.
+
+        Text is `{"text": ...}`; a PNG, JPEG, GIF or WebP picture is `{"image": {"format", "source": {"bytes"}}}`. Every
+        other block is told as text: of bytes that are none, only type and number. Data without any block is its JSON.
+        """
+        content = [_converse(block) for block in self.content]
+        if not content and self.has_data:
+            content = [{"text": _json(self.data)}]
+        return {"status": "error" if self.is_error else "success", "toolUseId": tool_use_id, "content": content}
+
     def __eq__(self, other: object) -> bool:
         return isinstance(other, ToolResult) and self.raw == other.raw
 
@@ -152,3 +165,50 @@ class ToolResult:
     def __repr__(self) -> str:
         shown = self.text if len(self.text) <= 80 else self.text[:77] + "..."
         return f"ToolResult(text={shown!r}, is_error={self.is_error}, blocks={len(self.content)})"
+
+
+_FORMATS: Final = {
+    "image/gif": "gif",
+    "image/jpeg": "jpeg",
+    "image/jpg": "jpeg",
+    "image/png": "png",
+    "image/webp": "webp",
+}
+"""The pictures that models take, by MIME type; one of another type would have the whole request refused."""
+
+
+def _converse(block: Block) -> Wire:
+    match block:
+        case Text(text=text):
+            return {"text": text}
+        case Image(data=data, mime_type=mime_type):
+            return _converse_bytes("image", data, mime_type)
+        case Audio(data=data, mime_type=mime_type):
+            return {"text": _told("audio", data, mime_type)}
+        case ResourceLink(uri=uri, name=name, description=description):
+            called = ": ".join(part for part in (name, description) if part and part != uri)
+            return {"text": f"{called} <{uri}>" if called else uri}
+        case EmbeddedResource(resource=resource) if resource.text is not None:
+            return {"text": resource.text}
+        case EmbeddedResource(resource=resource) if resource.blob is not None:
+            return _converse_bytes(resource.uri or "resource", resource.blob, resource.mime_type)
+        case _:
+            return {"text": _json(block.to_wire())}
+
+
+def _converse_bytes(what: str, data: bytes, mime_type: Any) -> Wire:
+    essence = text_of(mime_type).partition(";")[0].strip().lower()
+    if essence in _FORMATS:
+        return {"image": {"format": _FORMATS[essence], "source": {"bytes": data}}}
+    if essence.startswith("text/") or essence.endswith(("json", "xml")):
+        with contextlib.suppress(UnicodeDecodeError):
+            return {"text": data.decode()}
+    return {"text": _told(what, data, mime_type)}
+
+
+def _told(what: str, data: bytes, mime_type: Any) -> str:
+    return f"[{what}: {text_of(mime_type) or 'unknown type'}, {len(data)} bytes]"
+
+
+def _json(value: Any) -> str:
+    return json.dumps(value, ensure_ascii=False, default=str)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from typing import Any
 
 import pytest
@@ -10,23 +11,29 @@ import pytest
 from tests.unit.config.canary import CANARY, URL, every_text_of
 from toolyard.config import HttpServer, SseServer, StdioServer, server_from_dict, server_from_json
 from toolyard.errors import ConfigError
+from toolyard.settings.documents import Table
 from toolyard.types import UNSET, ReconnectPolicy
 
 WRONG: list[tuple[str, dict[str, Any]]] = [
     ("command", {"command": ""}),
     ("command", {"command": None}),
     ("command", {"command": "a\0b"}),
+    ("command", {"command": "a\ud800b"}),
     ("args", {"args": "server.py"}),
     ("args", {"args": b"server.py"}),
     ("args", {"args": None}),
     ("args[1]", {"args": ["a", 1]}),
     ("args[0]", {"args": ["a\0"]}),
+    ("args[0]", {"args": ["\ud800"]}),
     ("env", {"env": [("A", "b")]}),
     ("env", {"env": {"A=B": "c"}}),
     ("env", {"env": {"": "c"}}),
     ("env.PORT", {"env": {"PORT": 8080}}),
     ("env.A", {"env": {"A": "\0"}}),
+    ("env.A", {"env": {"A": "\udfff"}}),
+    ("env", {"env": {"\ud800": "a"}}),
     ("cwd", {"cwd": ""}),
+    ("cwd", {"cwd": "\ud800"}),
     ("tool_filter", {"tool_filter": ["search"]}),
     ("cache_tools_list", {"cache_tools_list": 1}),
     ("cache_tools_list", {"cache_tools_list": UNSET}),
@@ -63,6 +70,28 @@ def test_a_wrong_field_is_named_with_what_was_expected(key: str, given_values: d
     assert caught.value.expected in str(caught.value) or "no such setting" in str(caught.value)
 
 
+@pytest.mark.parametrize(
+    "value, kind",
+    [
+        ({}, "object"),
+        (Table(), "object"),
+        ([], "list"),
+        ("", "string"),
+        (1.5, "number"),
+        (True, "boolean"),
+        (b"", "bytes"),
+    ],
+)
+def test_what_was_given_is_called_as_in_files(value: Any, kind: str) -> None:
+    with pytest.raises(ConfigError, match=f"; the given {kind} is not that$"):
+        StdioServer(value)
+
+
+def test_the_name_of_a_file_that_is_no_utf_8_can_be_given() -> None:
+    name = os.fsdecode(b"caf\xe9")
+    assert StdioServer(name, [name], cwd=name).args == (name,)
+
+
 def test_one_string_for_the_arguments_is_refused_in_words_that_help() -> None:
     with pytest.raises(ConfigError, match=r"args: expected a list of strings, one for each argument, .*'-m', 'server'"):
         StdioServer("python", "-m server")
@@ -71,7 +100,7 @@ def test_one_string_for_the_arguments_is_refused_in_words_that_help() -> None:
 WRONG_WEB: list[tuple[str, dict[str, Any]]] = [
     *(
         ("url", {"url": url})
-        for url in ("", None, "tools.example.com/mcp", "/mcp", "ftp://x/y", "http://", "https:///p")
+        for url in ("", None, "tools.example.com/mcp", "/mcp", "ftp://x/y", "http://", "https:///p", "http://h/\ud800")
     ),
     *(
         ("url", {"url": url})
@@ -83,6 +112,7 @@ WRONG_WEB: list[tuple[str, dict[str, Any]]] = [
     ("headers.A", {"headers": {"A": 1}}),
     ("headers.A", {"headers": {"A": "b\r\nX: y"}}),
     ("headers.A", {"headers": {"A": "token\n"}}),
+    ("headers.A", {"headers": {"A": "\ud800"}}),
     ("ca", {"ca": 1}),
     ("client_cert", {"client_cert": ["only-one"]}),
     ("client_cert[1]", {"client_cert": ("cert", None)}),

@@ -10,7 +10,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.unit.config.canary import URL, rotating_token
-from toolyard.config import HttpServer, ServerConfig, SseServer, StdioServer, server_from_dict, server_from_json
+from toolyard.config import (
+    HttpServer,
+    PythonServer,
+    ServerConfig,
+    SseServer,
+    StdioServer,
+    server_from_dict,
+    server_from_json,
+)
 from toolyard.errors import ConfigError
 from toolyard.policy.filters import static_filter
 from toolyard.types import ReconnectPolicy
@@ -61,6 +69,7 @@ servers = (
     stdio_servers
     | _built(HttpServer, {"url": urls}, {**web, "streamable": st.booleans()})
     | _built(SseServer, {"url": urls}, web)
+    | _built(PythonServer, {"python": texts.filter(bool)}, common)
 )
 
 
@@ -129,7 +138,10 @@ def test_an_odd_field_is_named_in_plain_characters(field: Any) -> None:
     assert len(str(caught.value.key)) <= 60
 
 
-@pytest.mark.parametrize("values,key", [({}, "type"), ({"type": "stdio"}, "command"), ({"type": "sse"}, "url")])
+@pytest.mark.parametrize(
+    "values,key",
+    [({}, "type"), ({"type": "stdio"}, "command"), ({"type": "sse"}, "url"), ({"type": "python"}, "python")],
+)
 def test_a_missing_field_is_named(values: dict[str, Any], key: str) -> None:
     with pytest.raises(ConfigError, match=f"{key}: missing") as caught:
         server_from_dict(values)

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from tests.unit.config.canary import URL, rotating_token
-from toolyard.config import HttpServer, SseServer, StdioServer, TransportType
+from toolyard.config import HttpServer, PythonServer, SseServer, StdioServer, TransportType
 from toolyard.errors import ConfigError
 from toolyard.policy.filters import static_filter
 from toolyard.types import UNSET, ReconnectPolicy
@@ -25,7 +25,7 @@ def test_a_stdio_server_needs_only_a_command() -> None:
 
 
 def test_common_options_are_at_their_defaults() -> None:
-    for server in (StdioServer("python"), HttpServer(URL), SseServer(URL)):
+    for server in (StdioServer("python"), HttpServer(URL), SseServer(URL), PythonServer("tools.py")):
         assert server.tool_filter is None
         assert server.cache_tools_list is server.retry_safe is server.trusted is False
         assert server.lifecycle == "singleton"
@@ -113,8 +113,27 @@ def test_an_unknown_transport_type_lists_the_choices(text: Any) -> None:
 
 
 def test_a_transport_type_is_its_text() -> None:
-    assert [str(kind) for kind in TransportType] == ["stdio", "http", "streamable_http", "sse"]
+    assert [str(kind) for kind in TransportType] == ["stdio", "http", "streamable_http", "sse", "python"]
     assert TransportType.SSE == TransportType.SSE.value == "sse"
+
+
+@pytest.mark.parametrize(
+    "text, file, variable",
+    [
+        ("tools.py", "tools.py", None),
+        ("tools.py:server", "tools.py", "server"),
+        ("/a/b.py:été", "/a/b.py", "été"),
+        ("odd:name.py", "odd:name.py", None),
+        ("odd:name.py:server", "odd:name.py", "server"),
+        ("tools.py:", "tools.py:", None),
+        (":server", ":server", None),
+    ],
+)
+def test_a_python_server_is_a_file_and_perhaps_a_name_in_it(text: str, file: str, variable: str | None) -> None:
+    server = PythonServer(text)
+    assert (server.file, server.variable) == (file, variable)
+    assert server.server_identifier == f"python:{text}"
+    assert server.transport_type is TransportType.PYTHON
 
 
 def test_importing_the_config_loads_nothing_heavy() -> None:

@@ -152,3 +152,17 @@ def test_each_filter_says_its_rule_in_words() -> None:
     assert describe(dynamic_filter(test_no_filter_lets_everything_through)).startswith("dynamic filter test_no_filter")
     assert describe(tool) == "tool filter tool"  # type: ignore[arg-type]
     assert repr(static_filter(["a"])) == "<static filter: allowed 'a'>"
+
+
+def test_a_filter_that_raises_on_every_tool_is_told_of_once_for_each_kind_of_failure(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    def broken(tool: Tool) -> bool:
+        raise (KeyError if tool.name.startswith("k") else OSError)(tool.name)
+
+    with caplog.at_level(logging.WARNING, "toolyard.policy"):
+        assert not any(allows(broken, Tool(f"{kind}{number}")) for number in range(50) for kind in "ko")
+    assert [record.getMessage().partition(" on ")[0].rpartition(" ")[2] for record in caplog.records] == [
+        "KeyError",
+        "OSError",
+    ]

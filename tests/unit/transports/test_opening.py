@@ -11,14 +11,19 @@ import pytest
 import toolyard as ty
 from tests.unit.transports.links import Bench
 from toolyard import sync
-from toolyard.config import HttpServer, SseServer, StdioServer
+from toolyard.config import HttpServer, PythonServer, SseServer, StdioServer
 from toolyard.errors import ConfigError
 from toolyard.transports.channel import ChannelSource, Counters
 from toolyard.transports.http import HttpChannel
 from toolyard.transports.opening import older_way, open_channel, target_of
 from toolyard.transports.stream import StreamChannel
 
-CONFIGS = [StdioServer("cat"), HttpServer("https://x.example"), SseServer("https://x.example/sse")]
+CONFIGS = [
+    StdioServer("cat"),
+    HttpServer("https://x.example"),
+    SseServer("https://x.example/sse"),
+    PythonServer("tools.py"),
+]
 
 
 @pytest.mark.parametrize("config", CONFIGS, ids=lambda config: type(config).__name__)
@@ -115,6 +120,6 @@ def test_the_older_way_to_a_server_keeps_everything_that_was_said_of_it() -> Non
     )
 
 
-@pytest.mark.parametrize("config", [HttpServer("https://x.example", streamable=False), CONFIGS[0], CONFIGS[2]])
+@pytest.mark.parametrize("config", [HttpServer("https://x.example", streamable=False), CONFIGS[0], *CONFIGS[2:]])
 def test_others_have_no_older_way(config: Any) -> None:
     assert older_way(config) is None

@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import dataclasses
 import pickle
-from base64 import b64encode
+from base64 import b64encode, encodebytes
 from typing import Any
 
 import pytest
@@ -244,3 +244,19 @@ def test_a_resource_of_text_and_bytes_gives_both() -> None:
     contents = ResourceContents.from_wire(raw)
     assert (contents.text, contents.data, len(contents)) == ("x", b"x\x00", 2)
     assert [piece.uri for piece in contents] == ["a", "b"]
+
+
+@pytest.mark.parametrize("data", ["%%%", "iVBO-_8=", "iVBO!w==", "iVBOw", "aGk=aGk=", "é"])
+@pytest.mark.parametrize("kind", ["image", "audio"])
+def test_what_is_no_base64_is_not_guessed_at(kind: str, data: str) -> None:
+    raw = {"type": kind, "data": data, "mimeType": "x/y"}
+    assert block_from_wire(raw) == UnknownBlock(kind)
+    assert block_from_wire(raw).to_wire() == raw
+    assert ResourceContent.from_wire({"uri": "a", "blob": data}).blob is None
+
+
+def test_base64_may_be_broken_into_lines() -> None:
+    data = bytes(range(256))
+    block = block_from_wire({"type": "image", "data": encodebytes(data).decode().replace("\n", "\r\n")})
+    assert isinstance(block, Image)
+    assert block.data == data

@@ -1,4 +1,4 @@
-"""Serving a tool server: over this process's own stdin and stdout, or as a web server."""
+"""Serving somebody who answers: over this process's own stdin and stdout, or as a web server."""
 
 from __future__ import annotations
 
@@ -8,19 +8,19 @@ import difflib
 import ipaddress
 import logging
 import os
+import signal
 import sys
-from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING, Any, Final
+import threading
+from collections.abc import Coroutine, Iterable, Mapping
+from typing import Any, Final, Protocol
 
 from ...errors import ConfigError
+from ..exchange import Answerer
 from .guard import ANY, Auth, Guard
 from .http import HttpApp
 from .sse import SseApp
 from .stdio import serve_stdio
 from .web import CLOSING, bound, serve_app
-
-if TYPE_CHECKING:
-    from ..server import ToolServer
 
 App = HttpApp | SseApp
 log = logging.getLogger("toolyard.server")
@@ -36,14 +36,35 @@ PATHS: Final = {"http": "/mcp", "sse": "/sse"}
 HIGHEST_STANDARD: Final = 2
 
 
-def run(server: ToolServer, transport: str = "stdio", **options: Any) -> None:
+class Served(Protocol):
+    """Who is served: a `ToolServer`, or whoever else has an answerer and a name to be announced by."""
+
+    name: str
+    version: str
+
+    @property
+    def router(self) -> Answerer:
+        """Who answers."""
+        ...
+
+
+def run(server: Served, transport: str = "stdio", **options: Any) -> None:
     """Serve until it is stopped by a signal, or by the end of stdin."""
+    run_to_end(serve(server, transport, **options))
+
+
+def run_to_end(work: Coroutine[Any, Any, None]) -> None:
+    """Run what serves on a loop of its own, as a program that does nothing else."""
     _keep_standard_descriptors()
     logging.basicConfig(level=logging.WARNING)  # a program that set up none of its own would see no failure at all
     loop = asyncio.new_event_loop()
     try:
-        with contextlib.suppress(KeyboardInterrupt):
-            loop.run_until_complete(serve(server, transport, **options))
+        task = loop.create_task(work)
+        if threading.current_thread() is threading.main_thread():
+            for number in (signal.SIGINT, signal.SIGTERM):
+                loop.add_signal_handler(number, task.cancel)  # until it has handlers of its own
+        with contextlib.suppress(KeyboardInterrupt, asyncio.CancelledError):
+            loop.run_until_complete(task)
     finally:
         _end(loop)
 
@@ -72,7 +93,7 @@ def _keep_standard_descriptors() -> None:
 
 
 async def serve(
-    server: ToolServer,
+    server: Served,
     transport: str = "stdio",
     *,
     host: str = "127.0.0.1",
@@ -105,7 +126,7 @@ async def serve(
 
 
 def make_app(
-    server: ToolServer,
+    server: Served,
     *,
     path: str = "/mcp",
     auth: Auth | None = None,

@@ -261,7 +261,7 @@ def test_without_a_web_server_it_is_said_how_to_get_one(start: Any) -> None:
     program = start(prelude="import sys\nsys.modules['uvicorn'] = None\n")
     _, err = program.process.communicate(timeout=PATIENCE)
     assert program.process.returncode == 1
-    assert "pip install 'toolyard[serve]'" in err.decode()
+    assert "pip install uvicorn httptools" in err.decode()
     assert "ResourceWarning" not in err.decode()
 
 

@@ -1,0 +1,266 @@
+"""What all servers of a hub list, as one snapshot, and the table by which calls find their server.
+
+The table is the only way from a name to a server: no name is ever taken apart. A change of one server touches only what
+is that server's, so a start of many does not cost their square; the lists over all are put together when they are asked
+for and kept until the next change. Pure: it knows neither clients nor permissions.
+"""
+
+from __future__ import annotations
+
+import difflib
+import logging
+import re
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Final, Generic, TypeVar
+
+from .. import names
+from ..protocol.text import one_line
+from ..types import Prompt, Resource, ResourceTemplate, Tool
+
+log = logging.getLogger("toolyard.hub")
+
+O = TypeVar("O")  # noqa: E741  # the owner: who answers for a server
+T = TypeVar("T", Tool, Prompt, Resource, ResourceTemplate)
+
+_WORD = re.compile(r"[a-z0-9]+")
+
+
+class Route(Generic[O]):
+    """A tool of the hub and who answers for it. What was decided of it is noted here, so that no call decides anew."""
+
+    __slots__ = ("chain", "chosen", "decision", "live", "open", "original", "owner", "refusal", "source", "tool")
+
+    def __init__(self, owner: O, tool: Tool, source: Tool) -> None:
+        self.owner = owner
+        self.tool = tool
+        """As the hub lists it: under its qualified name."""
+        self.source = source
+        """As its server lists it, but for `server`."""
+        self.original = source.name
+        self.decision: Any = None
+        self.refusal: str | None = None
+        """The rule that hides it from everybody."""
+        self.live: tuple[Any, ...] = ()
+        """Filters that must be asked each time."""
+        self.open = True
+        """Nothing has to be asked or looked at before a call."""
+        self.chain: tuple[Any, ...] = ()
+        self.chosen: object = None
+        """The interceptors that concern it, and from which list of all they were chosen."""
+
+    def __repr__(self) -> str:
+        return f"<Route {self.tool.name}>"
+
+
+@dataclass(frozen=True, slots=True)
+class PromptRoute(Generic[O]):
+    """A prompt of the hub, its name at its server, and who answers for it."""
+
+    owner: O
+    prompt: Prompt
+    original: str
+
+
+class _Shelf(Generic[O]):
+    """What one server lists."""
+
+    __slots__ = ("owner", "prompts", "raw", "resource_templates", "resources", "routes")
+
+    def __init__(self, owner: O) -> None:
+        self.owner = owner
+        self.raw: dict[str, list[Any]] = {}
+        self.routes: list[Route[O]] = []
+        self.resources: tuple[Resource, ...] = ()
+        self.resource_templates: tuple[ResourceTemplate, ...] = ()
+        self.prompts: list[PromptRoute[O]] = []
+
+
+class Catalog(Generic[O]):
+    """The lists of many servers. `judge` is asked once for each new route, to note on it what is decided."""
+
+    def __init__(self, judge: Callable[[Route[O]], None]) -> None:
+        self.version = 0
+        """Counts the changes."""
+        self.routes: dict[str, Route[O]] = {}
+        """Tools by qualified name, and by alias where that is another one."""
+        self.aliases: dict[str, str] = {}
+        """Aliases that differ from the name, and the name behind each."""
+        self.prompts: dict[str, PromptRoute[O]] = {}
+        self._judge = judge
+        self._shelves: dict[str, _Shelf[O]] = {}
+        self._alias_of: dict[str, str] = {}
+        self._tools: tuple[Route[O], ...] | None = None
+
+    # ---- what servers list -----------------------------------------------------------------------------------
+
+    def add(self, server: str, owner: O) -> None:
+        """A new server, which lists nothing yet."""
+        self._shelves[server] = _Shelf(owner)
+
+    def put(self, server: str, kind: str, items: Sequence[Any]) -> bool:
+        """Take in a list of a server; False if it is what it was before, and nothing has changed."""
+        shelf = self._shelves.get(server)
+        if shelf is None:
+            return False  # it was removed while it answered
+        raw = [item.raw or item for item in items]
+        if shelf.raw.get(kind) == raw:
+            return False
+        nothing_yet = not raw and kind not in shelf.raw
+        shelf.raw[kind] = raw
+        getattr(self, f"_put_{kind}")(server, shelf, items)
+        self.version += not nothing_yet
+        return not nothing_yet
+
+    def drop(self, server: str) -> tuple[str, ...]:
+        """Forget a server; the lists of it in which there was something."""
+        shelf = self._shelves.get(server)
+        if shelf is None:
+            return ()
+        had = tuple(kind for kind, items in shelf.raw.items() if items)
+        self._put_tools(server, shelf, ())
+        self._put_prompts(server, shelf, ())
+        del self._shelves[server]
+        self.version += 1
+        return had
+
+    def _put_tools(self, server: str, shelf: _Shelf[O], tools: Sequence[Tool]) -> None:
+        before = {route.original: route for route in shelf.routes}
+        for route in shelf.routes:
+            del self.routes[route.tool.name]
+            self._forget_alias(route.tool.name)
+        shelf.routes = []
+        for tool in _unique(server, "tool", tools):
+            kept = before.get(tool.name)
+            if kept is None or kept.source.raw != tool.raw or not tool.raw:
+                qualified = replace(tool, name=names.make(server, tool.name), server=server, original_name=tool.name)
+                kept = Route(shelf.owner, qualified, replace(tool, server=server))
+                self._judge(kept)
+            shelf.routes.append(kept)
+            self._enter(kept)
+        for route in shelf.routes:
+            self._give_alias(route.tool.name)
+        self._tools = None
+
+    def _put_resources(self, server: str, shelf: _Shelf[O], resources: Sequence[Resource]) -> None:
+        shelf.resources = tuple(replace(resource, server=server) for resource in resources)
+
+    def _put_resource_templates(self, server: str, shelf: _Shelf[O], templates: Sequence[ResourceTemplate]) -> None:
+        shelf.resource_templates = tuple(replace(template, server=server) for template in templates)
+
+    def _put_prompts(self, server: str, shelf: _Shelf[O], prompts: Sequence[Prompt]) -> None:
+        for known in shelf.prompts:
+            del self.prompts[known.prompt.name]
+        shelf.prompts = []
+        for prompt in _unique(server, "prompt", prompts):
+            qualified = replace(prompt, name=names.make(server, prompt.name), server=server)
+            route = PromptRoute(shelf.owner, qualified, prompt.name)
+            shelf.prompts.append(route)
+            self.prompts[qualified.name] = route
+
+    # ---- aliases ---------------------------------------------------------------------------------------------
+
+    def _enter(self, route: Route[O]) -> None:
+        """A real name goes before an alias, which then has to look for another one."""
+        name = route.tool.name
+        displaced = self.aliases.pop(name, None)
+        self.routes[name] = route
+        if displaced is not None:
+            del self._alias_of[displaced]
+            self._give_alias(displaced)
+
+    def _give_alias(self, name: str) -> None:
+        if name in self._alias_of:
+            return
+        short = names.alias(name)
+        if short == name:
+            return
+        if short in self.routes:
+            short = names.alias(name, self.routes)
+        self.aliases[short] = name
+        self._alias_of[name] = short
+        self.routes[short] = self.routes[name]
+
+    def _forget_alias(self, name: str) -> None:
+        short = self._alias_of.pop(name, None)
+        if short is not None:
+            del self.aliases[short]
+            del self.routes[short]
+
+    def alias(self, name: str) -> str:
+        """The name under which interfaces with a narrow alphabet know the tool; mostly the name itself."""
+        return self._alias_of.get(name, name)
+
+    # ---- the lists -------------------------------------------------------------------------------------------
+
+    @property
+    def tools(self) -> tuple[Route[O], ...]:
+        """All tools, servers in the order in which they came, tools in the order of their server."""
+        if self._tools is None:
+            self._tools = tuple(route for shelf in self._shelves.values() for route in shelf.routes)
+        return self._tools
+
+    def tools_of(self, server: str) -> tuple[Tool, ...]:
+        """All tools of one server, under their qualified names."""
+        return tuple(route.tool for route in self._shelves[server].routes) if server in self._shelves else ()
+
+    def resources(self, server: str | None = None) -> list[Resource]:
+        """The resources of one server, or of all."""
+        return [item for shelf in self._chosen(server) for item in shelf.resources]
+
+    def resource_templates(self, server: str | None = None) -> list[ResourceTemplate]:
+        """The same for families of resources."""
+        return [item for shelf in self._chosen(server) for item in shelf.resource_templates]
+
+    def prompts_of(self, server: str | None = None) -> list[Prompt]:
+        """The same for prompts, under their qualified names."""
+        return [item.prompt for shelf in self._chosen(server) for item in shelf.prompts]
+
+    def _chosen(self, server: str | None) -> Iterator[_Shelf[O]]:
+        if server is None:
+            yield from self._shelves.values()
+        elif server in self._shelves:
+            yield self._shelves[server]
+
+    def judge_all(self) -> list[O]:
+        """Decide anew of every route, because the rules have changed: the owners of those that it concerns."""
+        concerned = []
+        for route in self.tools:
+            before = (route.decision, route.refusal)
+            self._judge(route)
+            if before != (route.decision, route.refusal):
+                concerned.append(route.owner)
+        self.version += 1
+        return concerned
+
+
+MANY: Final = 100
+"""Names that are compared letter by letter; to do so with ten thousand would hold everybody up for a second."""
+
+
+def nearest(name: str, known: Iterable[str]) -> tuple[str, ...]:
+    """The names that look most like this one."""
+    candidates = list(known)
+    if len(candidates) > MANY:
+        beginnings = [word[:4] for word in _WORD.findall(name.rpartition("__")[2].lower())]
+        candidates = [each for each in candidates if any(word in each.lower() for word in beginnings)][:MANY]
+    # What all tools of a server have in common says nothing about which of them was meant.
+    own = name.rpartition("__")[2]
+    alike = [each for each in candidates if difflib.SequenceMatcher(None, own, each.rpartition("__")[2]).ratio() > 0.5]
+    return tuple(difflib.get_close_matches(name, alike, 3))
+
+
+def did_you_mean(found: tuple[str, ...]) -> str:
+    """The same as the end of a sentence."""
+    return f"; did you mean {' or '.join(map(repr, found))}?" if found else ""
+
+
+def _unique(server: str, what: str, items: Iterable[T]) -> Iterator[T]:
+    """Without those that nobody could call: nameless ones, and all but the first of the same name."""
+    seen: set[str] = set()
+    for item in items:
+        if not item.name or item.name in seen:
+            log.warning("%s: a %s is left out, its name is empty or taken: %s", server, what, one_line(item.name))
+            continue
+        seen.add(item.name)
+        yield item

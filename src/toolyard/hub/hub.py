@@ -1,0 +1,388 @@
+"""`Hub`: many servers as one object."""
+
+from __future__ import annotations
+
+import asyncio
+import copy
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from typing import Any, NoReturn, TypeVar, Unpack, overload
+
+from ..client.client import Timeout
+from ..client.options import checked_timeout
+from ..client.subscriptions import Changes
+from ..config import CHECKS, wrong
+from ..errors import NotFound, ToolyardError, UsageError
+from ..events import Event
+from ..policy.filters import AnyFilter
+from ..policy.permissions import Permissions, RequireApproval
+from ..settings import Difference
+from ..types import (
+    UNSET,
+    Completion,
+    FilterContext,
+    Prompt,
+    PromptResult,
+    Resource,
+    ResourceContents,
+    ResourceTemplate,
+    Tool,
+    ToolResult,
+)
+from .access import Access
+from .calls import CallOptions, Calls
+from .catalog import PromptRoute, Route, did_you_mean, nearest
+from .configured import Configured, Given, Source, repeatable
+from .explaining import explain
+from .member import Member
+from .offer import Offer
+from .pipeline import Approve, Interceptor
+from .plan import Start, checked_options, checked_start, plan_for
+from .resources import Resources
+from .roster import OnError, Roster, StartTimeout, named, new_name
+from .state import ServerState
+from .toolsets import Toolsets
+from .view import View
+
+E = TypeVar("E", bound=Event)
+F = TypeVar("F", bound=Interceptor)
+
+
+class Hub:
+    """Many MCP servers as one: `async with Hub({"fs": StdioServer(...), "math": tool_server}) as hub:`.
+
+    A server is whatever a `Client` takes, or a pair of that and a dict of options for it alone. Tools are called by
+    qualified names, `mcp__{server}__{tool}`, from the first server on; lists come from a snapshot that follows every
+    server's changes.
+
+    `on_error`: with "skip" a server that cannot be started is left out and tried again every `max_delay` of its
+    reconnect policy; with "raise" the start fails. `start`: "lazy" servers are started by the first list, or by the
+    first call to them. Entering waits for servers up to `start_timeout` seconds; who is later appears when it is there.
+    "auto" gives them three times as long as the slowest that is well, at least 5 s and at most 10: one that hangs keeps
+    nobody waiting for long.
+    `lifecycle="transient"` makes a connection (a process) for each call; `idle_timeout` lets go of a server that nobody
+    has used for so many seconds. `tool_filter` sees tools under their qualified names. `approve(call)`, sync or async,
+    gives True, False or an edited call. All options of a client can be given for all servers; what a server's config
+    says goes before them.
+    """
+
+    def __init__(
+        self,
+        servers: Mapping[str, Any] | None = None,
+        *,
+        allowed_tools: Iterable[str] | None = None,
+        disallowed_tools: Iterable[str] | None = None,
+        require_approval: RequireApproval | None = None,
+        approve: Approve | None = None,
+        tool_filter: AnyFilter | None = None,
+        on_error: OnError = "skip",
+        start: Start = "eager",
+        start_timeout: StartTimeout = "auto",
+        **options: Any,
+    ) -> None:
+        if servers is not None and not isinstance(servers, Mapping):
+            raise wrong("servers", "a mapping of names to servers; for a settings file use Hub.from_config", servers)
+        if on_error not in ("skip", "raise"):
+            raise wrong("on_error", "skip | raise", on_error)
+        if approve is not None and not callable(approve):
+            raise wrong("approve", "a function of a call, or None", approve)
+        self._on_error: OnError = on_error
+        self._of_all: dict[str, Any] = {"start": checked_start(start), **checked_options(options, "a Hub")}
+        permissions = Permissions(allowed_tools, disallowed_tools, require_approval)
+        hub_filter = CHECKS["tool_filter"]("tool_filter", tool_filter)
+        access = self._access = Access(permissions, hub_filter, can_ask=approve is not None)
+
+        def judge(route: Route[Member]) -> None:
+            access.judge(route, route.owner.plan.tool_filter)
+
+        self.toolsets = Toolsets()
+        """Which tools are deferred: `hub.toolsets.register(Toolset("db").defer_all())`."""
+        self._roster = Roster(judge, _patience(start_timeout))
+        self._catalog = self._roster.catalog
+        self._offer = Offer(self._catalog, access, self.toolsets)
+        self._calls = Calls(self._roster, access, self._offer, approve)
+        self._configured: Configured | None = None
+        for name, display_name, server in named(servers or {}):
+            self._roster.enrol(plan_for(name, display_name, server, self._of_all))
+
+    @classmethod
+    def from_config(
+        cls,
+        config: Given,
+        *,
+        watch: bool = False,
+        watch_interval: float = 1.0,
+        environ: Mapping[str, str] | None = None,
+        **options: Any,
+    ) -> Hub:
+        """A hub of the servers in a settings file (or several: a later one wins), or in such a file's mapping.
+
+        `watch` follows the file: only what changed in it is restarted. A server whose entry is wrong is `failed`, with
+        the error that names file, line and key; options of the hub go before those that the file has.
+        """
+        source, options = Source(config, environ), repeatable(options)
+        settings = source.read()
+        hub = cls(**{**settings.defaults, **options})
+        hub._configured = Configured(source, settings, options, hub._of_all, hub._roster, hub._access)
+        if watch:
+            hub._configured.watch(watch_interval)
+        return hub
+
+    # ---- life ------------------------------------------------------------------------------------------------
+
+    async def start(self) -> Hub:
+        """Start all servers side by side; nothing if they are."""
+        await self._roster.start(self._on_error)
+        return self
+
+    async def close(self) -> None:
+        """End the hub: calls under way fail, every server is let go."""
+        await self._roster.close()
+
+    async def __aenter__(self) -> Hub:
+        self._roster.check()
+        try:
+            return await self.start()
+        except BaseException:
+            # Nobody will leave a block that was never entered.
+            if not self._roster.closed:
+                await self.close()
+            raise
+
+    async def __aexit__(self, *exc: object) -> None:
+        await self.close()
+
+    # ---- servers ---------------------------------------------------------------------------------------------
+
+    async def add_server(self, name: str, server: Any, *, start: Start | None = None, **options: Any) -> ServerState:
+        """One server more. Raises if it cannot be connected, and then it is not there; `start="lazy"` does not try.
+
+        A free display name gets a unique slug, which the state tells.
+        """
+        self._roster.check()
+        chosen = new_name(name, self._roster.members)
+        given = (server, {**options, **({} if start is None else {"start": checked_start(start)})})
+        member = self._roster.enrol(plan_for(chosen, name, given, self._of_all))
+        self._roster.begin()
+        if member.plan.start == "eager":
+            try:
+                await asyncio.shield(member.begin())
+            except BaseException as exc:
+                await asyncio.shield(self._roster.dismiss(member))
+                if isinstance(exc, ToolyardError):
+                    raise copy.copy(exc) from exc.__cause__
+                raise
+        return self._roster.state_of(member)
+
+    async def remove_server(self, name: str) -> None:
+        """Let go of a server. Its calls under way fail, and nobody else's."""
+        self._roster.check()
+        await asyncio.shield(self._roster.dismiss(self._roster.find(name)))
+
+    async def reload(self) -> Difference:
+        """Read the settings again that `from_config` was given: servers come, go, or are restarted if they changed."""
+        self._roster.check()
+        if self._configured is None:
+            raise UsageError("the hub was not made from a settings file; use add_server and remove_server")
+        return await self._configured.reload()
+
+    async def refresh(self, server: str | None = None) -> None:
+        """Ask a server, or all, for their lists again; for servers that do not tell of changes."""
+        self._roster.check()
+        self._roster.begin()
+        if server is not None:
+            await self._roster.find(server).refresh()
+            return
+        members = [member for member in self._roster.members.values() if member.pool is not None]
+        await asyncio.gather(*(member.refresh() for member in members), return_exceptions=True)
+
+    def list_servers(self) -> list[ServerState]:
+        """How every server stands right now."""
+        return [self._roster.state_of(member) for member in self._roster.members.values()]
+
+    def on(self, event: type[E], listener: Callable[[E], Awaitable[None] | None]) -> Callable[[], None]:
+        """Call `listener`, sync or async, with every such event of any server; the function given back ends it."""
+        return self._roster.on(event, listener)
+
+    # ---- tools -----------------------------------------------------------------------------------------------
+
+    async def list_tools(
+        self, *, deferred: bool = False, server: str | None = None, context: FilterContext | None = None
+    ) -> list[Tool]:
+        """The tools that may be seen, by qualified name, of all servers or of one; the deferred too if they are wanted.
+
+        `context` tells dynamic filters who asks; a `view` keeps one.
+        """
+        return await self._list_tools(context, deferred, server, ())
+
+    async def _list_tools(
+        self, context: FilterContext | None, deferred: bool, server: str | None, loaded: Iterable[str]
+    ) -> list[Tool]:
+        of = await self._listing(server)
+        return self._offer.tools(context, deferred=deferred, of=of, loaded=loaded)
+
+    async def call_tool(
+        self,
+        name: str,
+        arguments: Mapping[str, Any] | None = None,
+        *,
+        context: FilterContext | None = None,
+        **options: Unpack[CallOptions],
+    ) -> ToolResult:
+        """Call a tool by its qualified name or its alias: its answer, or one typed error.
+
+        The options are those of `Client.call_tool`. A tool that this caller cannot see cannot be called:
+        `AccessDenied`, with the rule.
+        """
+        return await self._calls.call(name, arguments, context, options)
+
+    async def search_tools(
+        self, query: str, *, limit: int = 10, token_budget: int | None = None, context: FilterContext | None = None
+    ) -> list[Tool]:
+        """The tools that fit the words best, the deferred among them, best first.
+
+        `token_budget` bounds what they take of a model's context together.
+        """
+        await self._roster.listing()
+        return await self._offer.search(query, context, limit, token_budget)
+
+    def alias(self, name: str) -> str:
+        """The tool's name where only 64 of `[A-Za-z0-9_-]` are allowed, mostly itself; it can be called by it too."""
+        return self._catalog.alias(name)
+
+    def explain(self, name: str, *, context: FilterContext | None = None) -> str:
+        """Why a tool can or cannot be seen and called: the rule, status or setting that decides."""
+        return explain(name, self._roster, self._access, self._offer, context)
+
+    def view(self, *, agent: Any = None, run_context: Any = None, meta_tools: bool = False) -> View:
+        """The hub as one agent sees it: dynamic filters are told of agent and run, and deferred tools can be loaded.
+
+        `meta_tools` lists `search_tools` and `call_tool` too, by which any model finds and calls the deferred ones.
+        """
+        return View(self, FilterContext(agent, None, run_context), meta_tools)
+
+    @overload
+    def intercept(self, function: F, /) -> F: ...
+
+    @overload
+    def intercept(self, pattern: str | None = None, /) -> Callable[[F], F]: ...
+
+    def intercept(self, what: Any = None, /) -> Any:
+        """`@hub.intercept` or `@hub.intercept("mcp__fs__*")`: an `async def f(call, proceed)` around all such calls.
+
+        `hub.release(function)` takes it away again.
+        """
+        if what is not None and not isinstance(what, str):
+            self._calls.interceptors.add(None, what)
+            return what
+
+        def register(function: F) -> F:
+            self._calls.interceptors.add(what, function)
+            return function
+
+        return register
+
+    def release(self, interceptor: Interceptor) -> None:
+        """Take an interceptor away again; calls under way still pass it."""
+        self._calls.interceptors.remove(interceptor)
+
+    # ---- resources and prompts -------------------------------------------------------------------------------
+
+    @property
+    def resources(self) -> Resources:
+        """The resources of all servers: listed, read, found by pattern or query."""
+        return Resources(self)
+
+    async def list_resources(self, server: str | None = None) -> list[Resource]:
+        """The resources of all servers, or of one."""
+        return self._catalog.resources(_name(await self._listing(server)))
+
+    async def list_resource_templates(self, server: str | None = None) -> list[ResourceTemplate]:
+        """The families of resources of all servers, or of one."""
+        return self._catalog.resource_templates(_name(await self._listing(server)))
+
+    async def list_prompts(self, server: str | None = None) -> list[Prompt]:
+        """The prompts of all servers, or of one, by qualified name."""
+        return self._catalog.prompts_of(_name(await self._listing(server)))
+
+    async def _listing(self, server: str | None) -> Member | None:
+        """Before a list of one server, or of all; others than that one are not waited for."""
+        of = None if server is None else self._roster.find(server)
+        await self._roster.listing(of)
+        return of
+
+    async def read_resource(self, server: str, uri: str, *, timeout: Timeout = UNSET) -> ResourceContents:
+        """Read a resource of a server; `ResourceNotFound` if it has none there."""
+        async with self._roster.lease(server) as client:
+            return await client.read_resource(uri, timeout=timeout)
+
+    def listen(
+        self, server: str, *uris: str, tools: bool = True, prompts: bool = True, resources: bool = True
+    ) -> Changes:
+        """The changes of a server's lists, and of its resources at `uris`, as `Client.listen` gives them."""
+        self._roster.begin()
+        member = self._roster.find(server)
+        if member.pool is None:
+            raise member.unusable()
+        member.begin()
+        return member.pool.client.listen(*uris, tools=tools, prompts=prompts, resources=resources)
+
+    async def get_prompt(
+        self, name: str, arguments: Mapping[str, Any] | None = None, *, timeout: Timeout = UNSET
+    ) -> PromptResult:
+        """A prompt, by its qualified name, filled in."""
+        route = await self._prompt(name)
+        async with self._roster.lease(route.owner.name) as client:
+            return await client.get_prompt(route.original, arguments, timeout=timeout)
+
+    async def _prompt(self, name: str) -> PromptRoute[Member]:
+        prompts = self._catalog.prompts
+        if name not in prompts and (owner := self._roster.owner_of(name)) is not None:
+            await self._roster.listing(owner)
+        if name not in prompts:
+            near = nearest(name, prompts)
+            raise NotFound(f"there is no prompt {name!r} in this hub{did_you_mean(near)}", nearest=near)
+        return prompts[name]
+
+    async def complete(
+        self,
+        ref: str | Prompt | ResourceTemplate,
+        argument: str,
+        value: str = "",
+        *,
+        server: str | None = None,
+        context: Mapping[str, str] | None = None,
+        timeout: Timeout = UNSET,
+    ) -> Completion:
+        """Suggestions for an argument of a prompt (its qualified name, or as listed) or of a template (as listed, or
+        its URI and `server`). `context` are the arguments that are already filled in.
+        """
+        reference: ResourceTemplate | dict[str, str]
+        if isinstance(ref, ResourceTemplate):
+            reference, server = ref, server or ref.server
+        elif isinstance(ref, str) and "://" in ref:
+            reference = {"type": "ref/resource", "uri": ref}
+        else:
+            route = await self._prompt(ref.name if isinstance(ref, Prompt) else ref)
+            reference, server = {"type": "ref/prompt", "name": route.original}, route.owner.name
+        if server is None:
+            raise UsageError("whose template is it? Say server=, or give it as the hub lists it")
+        async with self._roster.lease(server) as client:
+            return await client.complete(reference, argument, value, context=context, timeout=timeout)
+
+    # ---- small things ----------------------------------------------------------------------------------------
+
+    def __repr__(self) -> str:
+        return f"<Hub servers={len(self._roster.members)} tools={len(self._catalog.tools)}>"
+
+    def __reduce__(self) -> NoReturn:
+        raise UsageError("a hub holds connections and cannot be pickled; pickle the configs of its servers instead")
+
+
+def _name(member: Member | None) -> str | None:
+    return None if member is None else member.name
+
+
+def _patience(start_timeout: StartTimeout) -> StartTimeout:
+    if start_timeout == "auto" or start_timeout == 0:
+        return start_timeout
+    return checked_timeout("start_timeout", start_timeout)

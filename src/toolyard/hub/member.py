@@ -1,0 +1,386 @@
+"""One server of a hub: it is started, listed, heard of, tried again, let go.
+
+One owner task does all of that. The connection itself is the client's business; the owner begins it, fetches the lists
+once it is there and again whenever they may have changed, and tries a server that cannot be reached every `max_delay`.
+Callers wait for the outcome of its attempts; who is cancelled hurts nobody.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import copy
+import logging
+import time
+from collections.abc import Callable, Iterable
+from typing import Any, Final
+
+from ..client.client import Client
+from ..errors import (
+    AccessDenied,
+    AuthError,
+    CallTimeout,
+    ConnectError,
+    ConnectionLost,
+    ToolyardError,
+    UsageError,
+)
+from ..events import Event
+from ..types import ServerInfo, State, Status
+from .fetching import KINDS, fetch, kinds_of, lists_of
+from .outcomes import outcome, settle
+from .plan import Plan
+from .pool import Pool
+
+log = logging.getLogger("toolyard.hub")
+
+REFRESH_PAUSE: Final = 0.1
+"""Seconds between two looks at lists that change all the time."""
+SHORTEST_RETRY: Final = 0.05
+
+Publish = Callable[["Member", str, dict[str, list[Any]]], None]
+
+
+class Member:
+    """A server of a hub. `publish(member, kind, lists)` is told all lists of a kind that come, together."""
+
+    def __init__(
+        self,
+        plan: Plan,
+        publish: Publish,
+        forward: Callable[[Event], None],
+        after: asyncio.Future[None] | None = None,
+    ) -> None:
+        self.plan = plan
+        self.name = plan.name
+        self.listed = False
+        """Whether the server's tools are known."""
+        self.error: ToolyardError | None = plan.error
+        """Why it could not be connected or listed; None since it could."""
+        self.closed = False
+        self.first: asyncio.Future[None] | None = None
+        """The outcome of the first start; None before it began."""
+        self.began = 0.0
+        self.took: float | None = None
+        """Seconds that its first start took; None before it was well."""
+        self._after = after
+        self._publish = publish
+        self._forward = forward
+        self._forwarding: list[Callable[[], None]] | None = None
+        self.pool: Pool | None = None
+        self.direct: Client | None = None
+        """Set where a call needs nothing but this client; else it has a lease of one."""
+        if plan.error is None and not plan.disabled:
+            most = plan.settings.max_in_flight if plan.transient else None
+            self.pool = Pool(self._make, transient=plan.transient, idle_timeout=plan.idle_timeout, most=most)
+            self.direct = self.pool.direct
+        self._made = time.time()
+        self._owner: asyncio.Task[None] | None = None
+        self._listener: asyncio.Task[None] | None = None
+        self._hears = False
+        self._attempt: asyncio.Future[None] | None = None
+        self._refreshes: list[asyncio.Future[None]] = []
+        self._wake = asyncio.Event()
+        self._stale: set[str] = set(KINDS)
+        self._missing: dict[str, ToolyardError] = {}
+        self._connected_since = 0.0
+
+    def _make(self) -> Client:
+        client = Client(self.plan.server, **self.plan.options)
+        if self._forwarding is not None:
+            client.on(Event, self._forward)
+        return client
+
+    # ---- what it is ------------------------------------------------------------------------------------------
+
+    def unusable(self) -> ToolyardError:
+        """Why there is no client: the server cannot or must not be tried."""
+        if self.plan.error is not None:
+            return copy.copy(self.plan.error)
+        return AccessDenied("the server is disabled in its settings", server=self.name, rule="disabled")
+
+    @property
+    def status(self) -> Status:
+        """How it stands: as its connection does, but for what a connection cannot know."""
+        if self.pool is None:
+            state = State.DISABLED if self.plan.disabled else State.FAILED
+            reason = "disabled in its settings" if self.error is None else self.error.message
+            return Status(state, reason, self._made)
+        status = self.pool.client.status
+        if status.state is State.CONNECTED and self.error is not None:
+            return Status(State.DEGRADED, f"its lists could not be had: {self.error.message}", status.since)
+        if status.state is State.CONNECTED and not self.listed:
+            return Status(State.CONNECTING, "its tools are being listed", status.since)
+        if status.state is State.CONNECTED and self._missing:
+            name, error = next(iter(self._missing.items()))
+            return Status(State.DEGRADED, _unlisted(name, error), status.since)
+        if status.state is State.DISCONNECTED and not status.reason:
+            if self.first is not None and not self.first.done():
+                return Status(State.CONNECTING, "being started", status.since)
+            if self.pool.transient and self.error is not None:
+                return Status(State.FAILED, self.error.message, status.since)
+            return Status(State.DISCONNECTED, self._why_not_connected(self.pool), status.since)
+        return status
+
+    def _why_not_connected(self, pool: Pool) -> str:
+        if self.first is None:
+            return "not started yet"
+        if pool.transient:
+            return "transient: connected for each call"
+        return "idle" if pool.resting else ""
+
+    @property
+    def last_error(self) -> Exception | None:
+        """Why it is not well."""
+        if self.error is not None or self.pool is None:
+            return self.error
+        status = self.pool.client.status
+        if status.state is State.CONNECTED or not status.reason:
+            return next(iter(self._missing.values()), None)
+        return ConnectionLost(status.reason, server=self.name)
+
+    @property
+    def server_info(self) -> ServerInfo | None:
+        """Who answers at the other end; None before the first connection."""
+        return self.pool.client.server_info if self.pool is not None else None
+
+    def forward(self, wanted: bool) -> None:
+        """Whether the events of its clients are to be passed on. Clients that nobody listens to are faster."""
+        if wanted and self._forwarding is None:
+            self._forwarding = [self.pool.client.on(Event, self._forward)] if self.pool is not None else []
+        elif not wanted and self._forwarding is not None:
+            for stop in self._forwarding:
+                stop()
+            self._forwarding = None
+
+    # ---- starting --------------------------------------------------------------------------------------------
+
+    def begin(self) -> asyncio.Future[None]:
+        """Start it, once; the outcome of the first try."""
+        if self.first is None:
+            loop = asyncio.get_running_loop()
+            self.first, self.began, self._wake = outcome(), loop.time(), asyncio.Event()
+            if self.pool is None:
+                self.first.set_exception(self.unusable())
+            else:
+                self._owner = asyncio.create_task(self._own(), name=f"toolyard:hub:{self.name}")
+        return self.first
+
+    async def known(self, timeout: float | None = None) -> None:
+        """Have the server's tools listed. All who wait share one attempt, which is made now, whatever the back-off."""
+        if not self.listed:
+            self._check()
+            self._attempt = self._attempt or outcome()
+            await self._attempted(self._attempt, timeout)
+
+    async def refresh(self) -> None:
+        """Fetch all lists again, now: those that come are no older than this request."""
+        self._check()
+        self._stale.update(KINDS)
+        self._refreshes.append(outcome())
+        await self._attempted(self._refreshes[-1], None)
+
+    def _check(self) -> None:
+        if self.pool is None:
+            raise self.unusable()
+        if self.closed:
+            raise self._gone()
+
+    async def _attempted(self, attempt: asyncio.Future[None], timeout: float | None) -> None:
+        self.begin()
+        self._wake.set()
+        try:
+            async with asyncio.timeout(timeout):
+                await asyncio.shield(attempt)
+        except ToolyardError as exc:
+            raise copy.copy(exc) from exc.__cause__
+        except TimeoutError:
+            message = "the deadline passed while the server was being started; nothing was sent"
+            raise CallTimeout(message, server=self.name) from None
+
+    def stale(self, kinds: Iterable[str]) -> None:
+        """These lists may have changed."""
+        self._stale.update(kinds)
+        self._wake.set()
+
+    # ---- the owner -------------------------------------------------------------------------------------------
+
+    async def _own(self) -> None:
+        assert self.pool is not None
+        try:
+            if self._after is not None:
+                await asyncio.wait([self._after])
+            while True:
+                self._wake.clear()
+                try:
+                    await self._load(self.pool)
+                except Exception as exc:  # noqa: BLE001  # whatever it is, it is this server's trouble, and nobody else's
+                    self._failed(exc if isinstance(exc, ToolyardError) else _foreign(exc, self.name))
+                    await self._pause(self.pool)
+                else:
+                    await self._rest(self.pool)
+        finally:
+            self._end_waiting(self._gone())
+
+    async def _load(self, pool: Pool) -> None:
+        """Connect, and fetch what is stale."""
+        kinds, self._stale = self._stale, set()
+        refreshes, self._refreshes = self._refreshes, []
+        try:
+            async with pool.standing() as client:
+                await client.connect()
+                if not pool.transient:
+                    self._listen(client)
+                self._connected_since = client.status.since
+                await self._fetch(client, kinds)
+        except BaseException:
+            self._stale |= kinds
+            self._refreshes += refreshes
+            raise
+        self._well()
+        settle([self.first], None)
+        settle(refreshes, next(iter(self._missing.values()), None))
+
+    async def _fetch(self, client: Client, kinds: set[str]) -> None:
+        """The lists of these kinds, side by side. Without its tools a server is no use; the others may be missing."""
+        faults = await asyncio.gather(*(self._fetch_kind(client, kind) for kind in kinds), return_exceptions=True)
+        for fault in filter(None, faults):
+            raise fault
+
+    async def _fetch_kind(self, client: Client, kind: str) -> None:
+        come, missing = await fetch(client, kind)
+        known = {name: self._missing.pop(name, None) for name in lists_of(kind)}
+        self._missing |= missing
+        for name, error in missing.items():
+            self._log(error.message == getattr(known[name], "message", None), _unlisted(name, error))
+        if self.closed:
+            return
+        if kind == "tools":
+            self._well()
+        self._publish(self, kind, come)
+        if kind == "tools":
+            settle([self._attempt], None)
+            self._attempt = None
+
+    def _well(self) -> None:
+        """It answers and its tools are here. Told before they are, so that who hears of them finds it so."""
+        if self.error is not None:
+            log.info("%s: well again", self.name)
+        if self.took is None:
+            self.took = asyncio.get_running_loop().time() - self.began
+        self.error, self.listed = None, True
+
+    def _failed(self, error: ToolyardError) -> None:
+        error.server = error.server or self.name
+        known, self.error = self.error, error
+        # A server that is tried every half minute for a week tells its one trouble once.
+        self._log(known is not None and known.message == error.message, error.message)
+        self._end_waiting(error)
+
+    def _log(self, again: bool, text: str) -> None:
+        log.log(logging.DEBUG if again else logging.WARNING, "%s: %s", self.name, text)
+
+    def _end_waiting(self, error: ToolyardError) -> None:
+        """Whoever waits for an attempt learns that it failed."""
+        settle((*self._refreshes, self._attempt, self.first), error)
+        self._attempt, self._refreshes = None, []
+
+    async def _pause(self, pool: Pool) -> None:
+        """Wait for the next try: `max_delay`, or until somebody wants the server, or it is heard of.
+
+        Who has to authorise us is not asked again and again for what nobody waits for.
+        """
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(None if isinstance(self.error, AuthError) else self._retry_delay):
+                while not self._wanted:
+                    self._wake.clear()
+                    await self._wake.wait()
+                    if pool.client.connected and not self._wanted:
+                        await asyncio.sleep(REFRESH_PAUSE)
+                        return
+
+    @property
+    def _wanted(self) -> bool:
+        """Whether somebody waits for the next attempt."""
+        return self._attempt is not None or bool(self._refreshes)
+
+    @property
+    def _retry_delay(self) -> float:
+        return max(self.plan.settings.reconnect.max_delay, SHORTEST_RETRY)
+
+    async def _rest(self, pool: Pool) -> None:
+        """Until there is something to do: a list changed, somebody asks, or the client has given up reconnecting."""
+        clock = asyncio.get_running_loop().time
+        loaded = clock()
+        while not self._stale:
+            self._wake.clear()
+            try:
+                async with asyncio.timeout(self._retry_delay):
+                    await self._wake.wait()
+            except TimeoutError:
+                self._stale |= kinds_of(self._missing)
+            if not pool.transient and not pool.resting and self._is_lost(pool.client.status):
+                self._stale.update(KINDS)
+        if not self._wanted:
+            await asyncio.sleep(max(0.0, loaded + REFRESH_PAUSE - clock()))
+
+    def _is_lost(self, status: Status) -> bool:
+        """Given up by the client; or made again, which a server that tells of no changes does not tell either."""
+        if status.state is State.CONNECTED:
+            return not self._hears and status.since != self._connected_since
+        return status.state is State.FAILED or _broke(status)
+
+    def _gone(self) -> ConnectionLost:
+        return ConnectionLost("the server was removed", server=self.name)
+
+    # ---- hearing of changes ----------------------------------------------------------------------------------
+
+    def _listen(self, client: Client) -> None:
+        if self._listener is None or self._listener.done():
+            self._listener = asyncio.create_task(self._hear(client))
+
+    async def _hear(self, client: Client) -> None:
+        """Note every change that the server tells. After a reconnect everything may have changed, and is told so."""
+        try:
+            async with client.listen() as changes:
+                self._hears = True
+                async for change in changes:
+                    self.stale([change.kind] if change.kind in KINDS else [])
+        except (ToolyardError, UsageError) as exc:
+            log.debug("%s: it tells of no changes: %s", self.name, exc)
+        finally:
+            self._hears = False
+
+    # ---- the end ---------------------------------------------------------------------------------------------
+
+    async def close(self) -> None:
+        """Let go of the server for good; its calls under way fail, its processes are ended."""
+        self.closed = True
+        self.direct = None
+        tasks = [task for task in (self._owner, self._listener) if task is not None]
+        for task in tasks:
+            task.cancel()
+        self._end_waiting(self._gone())
+        if self.pool is not None:
+            await self.pool.close()
+        if tasks:
+            await asyncio.wait(tasks)
+
+    def __repr__(self) -> str:
+        return f"<Member {self.name} {self.status}>"
+
+
+def _foreign(exc: Exception, server: str) -> ToolyardError:
+    log.debug("%s: %r", server, exc, exc_info=exc)
+    error = ConnectError(f"{type(exc).__name__}: {exc}", server=server)
+    error.__cause__ = exc
+    return error
+
+
+def _unlisted(name: str, error: ToolyardError) -> str:
+    return f"its {name.replace('_', ' ')} could not be listed: {error.message}"
+
+
+def _broke(status: Status) -> bool:
+    """Gone by itself: who was let go by us has no reason in its status."""
+    return status.state is State.DISCONNECTED and bool(status.reason)

@@ -1,0 +1,138 @@
+"""How a hub reaches and keeps one server: what was said of it, what is said of all, and the defaults, put together."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from typing import Any, Final, Literal, cast
+
+from ..client.options import ClientOptions, Settings, checked_timeout, resolve
+from ..config import CHECKS, HttpServer, ServerConfig, SseServer, wrong
+from ..errors import ConfigError, ToolyardError
+from ..policy.filters import AnyFilter
+from ..transports.opening import target_of
+from ..types import UNSET
+
+Start = Literal["eager", "lazy"]
+
+STARTS: Final = ("eager", "lazy")
+OWN: Final = ("lifecycle", "idle_timeout", "start")
+"""What may be said of a server beside the options of its client. `idle_timeout` is the hub's own: a server that nobody
+used for so long is let go. The longest silence within a call is said by the config, or at the call."""
+
+_CLIENT: Final = tuple(f.name for f in fields(Settings) if f.name not in ("name", "idle_timeout"))
+_OF_ALL: Final = frozenset((*_CLIENT, *OWN)) - {"tool_filter"}
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """One server of a hub, checked. With an `error` it cannot be tried at all; `disabled`: it shall not be."""
+
+    name: str
+    display_name: str
+    server: Any
+    options: ClientOptions
+    settings: Settings
+    tool_filter: AnyFilter | None = None
+    transient: bool = False
+    idle_timeout: float | None = None
+    start: Start = "eager"
+    disabled: bool = False
+    error: ToolyardError | None = None
+
+
+def checked_options(given: Mapping[str, Any], what: str, more: tuple[str, ...] = ()) -> dict[str, Any]:
+    """Options of a hub's server or of all of them; a wrong name is told with the nearest one."""
+    known = (*_CLIENT, *OWN, *more)
+    for key in given:
+        if key not in known:
+            near = difflib.get_close_matches(key, known, 1)
+            hint = f"; did you mean {near[0]!r}?" if near else ""
+            raise ConfigError(f"{what} has no option {key!r}{hint}", key=key, expected="one of " + ", ".join(known))
+    if "start" in given:
+        checked_start(given["start"])
+    if "lifecycle" in given:
+        CHECKS["lifecycle"]("lifecycle", given["lifecycle"])
+    if "idle_timeout" in given:
+        checked_timeout("idle_timeout", given["idle_timeout"])
+    return dict(given)
+
+
+def for_all(options: Mapping[str, Any]) -> dict[str, Any]:
+    """Those of a hub's options that concern each of its servers."""
+    return {key: value for key, value in options.items() if key in _OF_ALL}
+
+
+def checked_start(value: Any) -> Start:
+    """`eager` or `lazy`."""
+    if value not in STARTS:
+        raise wrong("start", " | ".join(STARTS), value)
+    return cast("Start", value)
+
+
+def plan_for(name: str, display_name: str, given: Any, of_all: Mapping[str, Any]) -> Plan:
+    """The plan for a server as a hub is given it: a config, URL, `ToolServer`, transport, or a pair of one and options.
+
+    What was said for this server goes before its config, that before what was said for all, that before the defaults.
+    """
+    server, own = _taken_apart(name, given)
+    try:
+        target = target_of(server)
+        options = {**_where_config_is_silent(target, of_all), **checked_options(own, "a server")}
+        lifecycle = options.pop("lifecycle", getattr(target, "lifecycle", "singleton"))
+        idle_timeout = options.pop("idle_timeout", None)
+        start = options.pop("start", "eager")
+        own_filter = options.pop("tool_filter", None)
+        tool_filter = CHECKS["tool_filter"]("tool_filter", _filter_of(target) if own_filter is None else own_filter)
+        # The hub filters by who asks, and cleans before it asks for approval: the client must not do so once more.
+        settings = resolve(target, name, cast("ClientOptions", {**options, "name": name, "tool_filter": None}))
+    except ConfigError as exc:
+        exc.server = exc.server or name
+        raise
+    options |= {"name": name, "tool_filter": None, "clean_arguments": "never"}
+    return Plan(
+        name,
+        display_name,
+        server,
+        cast("ClientOptions", options),
+        settings,
+        tool_filter,
+        lifecycle == "transient",
+        idle_timeout,
+        start,
+    )
+
+
+def plan_without(name: str, display_name: str, server: Any, error: ToolyardError | None) -> Plan:
+    """A server that is not tried: its settings are wrong, or, without an error, they disable it."""
+    return Plan(name, display_name, server, {}, Settings(name=name), disabled=error is None, error=error)
+
+
+def _taken_apart(name: str, given: Any) -> tuple[Any, Mapping[str, Any]]:
+    if not isinstance(given, tuple):
+        return given, {}
+    if len(given) != 2 or not isinstance(given[1], Mapping):
+        expected = "a server, or a pair of a server and a dict of options"
+        raise ConfigError(f"expected {expected}", key=name, expected=expected, server=name)
+    return given[0], given[1]
+
+
+def _where_config_is_silent(target: Any, of_all: Mapping[str, Any]) -> dict[str, Any]:
+    """What is said for all servers, without what this one's config says otherwise, or what does not concern it."""
+    is_config = isinstance(target, ServerConfig)
+    defaults = {f.name: f.default for f in fields(target)} if is_config else {}
+    kept = {}
+    for key, value in of_all.items():
+        if key == "auth" and not isinstance(target, HttpServer | SseServer):
+            continue
+        said = getattr(target, key, UNSET) if key in defaults else UNSET
+        # The hub's idle_timeout is another thing than the config's.
+        if key == "idle_timeout" or said is UNSET or said == defaults[key]:
+            kept[key] = value
+    return kept
+
+
+def _filter_of(target: Any) -> AnyFilter | None:
+    found = getattr(target, "tool_filter", None) if isinstance(target, ServerConfig) else None
+    return cast("AnyFilter | None", found)

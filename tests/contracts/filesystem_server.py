@@ -1,0 +1,36 @@
+"""The files of one folder as a server over stdio: `python filesystem_server.py FOLDER`."""
+
+from __future__ import annotations
+
+import mimetypes
+import sys
+from functools import partial
+from pathlib import Path
+
+import toolyard as ty
+
+server = ty.ToolServer("filesystem", version="1.2.3")
+
+
+@server.tool
+def read_file(path: str) -> str:
+    """Read a file."""
+    return Path(path).read_text()
+
+
+@server.tool
+def write_file(path: str, text: str) -> str:
+    """Write a file."""
+    Path(path).write_text(text)
+    return "written"
+
+
+def content_of(path: Path) -> str | bytes:
+    return path.read_text() if path.suffix == ".txt" else path.read_bytes()
+
+
+for file in sorted(Path(sys.argv[1]).absolute().iterdir()):
+    mime_type = mimetypes.guess_type(file)[0]
+    server.add_resource(partial(content_of, file), uri=file.as_uri(), name=file.name, mime_type=mime_type)
+
+server.run("stdio")

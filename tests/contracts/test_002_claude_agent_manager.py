@@ -1,0 +1,382 @@
+"""claude-agent's MCP integration, sentence by sentence: the manager of many servers and what it gives.
+
+Where that document writes `McpManager`, `ResourceManager` and `McpToolset`, Toolyard writes `Hub`, `hub.resources` and
+`Toolset`. Each docstring gives the document's sentence in short words, and, after "Here:", where Toolyard departs from
+it and why.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+import sys
+from base64 import b64encode
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import toolyard as ty
+from tests.hub.kit import bad, echo_server, played
+from tests.unit.kit import HANDSHAKE, PlayedServer
+from toolyard import names
+from toolyard.hub.hub import Hub
+from toolyard.hub.resources import NotText, ResourceQuery
+from toolyard.hub.toolsets import ToolLoadConfig, Toolset, Toolsets
+
+FILESYSTEM = str(Path(__file__).with_name("filesystem_server.py"))
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    place = tmp_path / "files"
+    place.mkdir()
+    (place / "test.txt").write_text("File contents...")
+    (place / "picture.png").write_bytes(b"\x89PNG\xff")
+    return place
+
+
+@pytest.fixture
+def filesystem(folder: Path) -> ty.StdioServer:
+    return ty.StdioServer(sys.executable, [FILESYSTEM, str(folder)])
+
+
+def github() -> ty.ToolServer:
+    return echo_server("create_issue", name="github")
+
+
+# ---- "McpManager": manages multiple server connections
+
+
+async def test_the_life_of_a_manager(filesystem: ty.StdioServer, folder: Path) -> None:
+    """new, add_server twice, list_tools, call_tool, read_resource, list_servers, remove_server, close_all."""
+    manager = Hub()
+    await manager.add_server("filesystem", filesystem)
+    await manager.add_server("github", github())
+    listed = {tool.name: tool.description for tool in await manager.list_tools()}
+    assert listed == {
+        "mcp__filesystem__read_file": "Read a file.",
+        "mcp__filesystem__write_file": "Write a file.",
+        "mcp__github__create_issue": "create_issue something",
+    }
+    path = folder / "test.txt"
+    result = await manager.call_tool("mcp__filesystem__read_file", {"path": str(path)})
+    assert result.text == "File contents..."
+    assert (await manager.read_resource("filesystem", path.as_uri())).text == "File contents..."
+    assert [server.name for server in manager.list_servers()] == ["filesystem", "github"]
+    await manager.remove_server("filesystem")
+    assert [server.name for server in manager.list_servers()] == ["github"]
+    with pytest.raises(ty.ToolNotFound):
+        await manager.call_tool("mcp__filesystem__read_file", {"path": str(path)})
+    await manager.close()
+    with pytest.raises(ty.UsageError):
+        await manager.list_tools()
+
+
+async def test_a_server_that_cannot_be_connected_is_not_added() -> None:
+    """add_server(...).await?"""
+    async with Hub() as manager:
+        with pytest.raises(ty.ConnectError):
+            await manager.add_server("gone", ty.StdioServer("no-such-command-here"))
+        assert manager.list_servers() == []
+
+
+async def test_each_server_has_a_connection_of_its_own(filesystem: ty.StdioServer, folder: Path) -> None:
+    """The picture: one manager, a client for each server, a transport for each client."""
+    async with Hub(dict.fromkeys(("server1", "server2", "server3"), filesystem)) as manager:
+        path = {"path": str(folder / "test.txt")}
+        calls = [manager.call_tool(f"mcp__server{n}__read_file", path) for n in (1, 2, 3)]
+        assert [result.text for result in await asyncio.gather(*calls)] == ["File contents..."] * 3
+        await manager.remove_server("server2")
+        assert [state.connected for state in manager.list_servers()] == [True, True]
+        assert (await manager.call_tool("mcp__server3__read_file", path)).text == "File contents..."
+
+
+# ---- "Tool naming convention"
+
+
+@pytest.mark.parametrize(
+    "server, tool, name",
+    [
+        ("filesystem", "read_file", "mcp__filesystem__read_file"),
+        ("github", "create_issue", "mcp__github__create_issue"),
+        ("slack", "send_message", "mcp__slack__send_message"),
+    ],
+)
+async def test_tools_are_exposed_with_qualified_names(server: str, tool: str, name: str) -> None:
+    """mcp__{server_name}__{tool_name}, with double underscores; the document's three examples."""
+    async with Hub({server: echo_server(tool)}) as manager:
+        (found,) = await manager.list_tools()
+        assert (found.name, found.server, found.original_name) == (name, server, tool)
+        assert (await manager.call_tool(name, {"x": 1})).data == {"x": 1}
+
+
+async def test_names_are_the_managers_business() -> None:
+    """parse_mcp_name, make_mcp_name, is_mcp_name are not part of the public API: use call_tool directly.
+
+    Here: nobody takes a name apart at all, so no names of servers and tools can be mistaken for others.
+    """
+    assert not any("mcp_name" in name for name in ty.__all__) and not hasattr(names, "parse")
+    async with Hub({"a": echo_server("b__c"), "a_b": echo_server("c")}) as manager:
+        assert [tool.name for tool in await manager.list_tools()] == ["mcp__a__b__c", "mcp__a_b__c"]
+        assert {state.name: len(state.tools) for state in manager.list_servers()} == {"a": 1, "a_b": 1}
+
+
+# ---- the definitions
+
+
+async def test_a_tool_definition_has_name_description_and_input_schema(filesystem: ty.StdioServer) -> None:
+    """McpToolDefinition { name, description, input_schema: JSON Schema }."""
+    async with Hub({"filesystem": filesystem}) as manager:
+        tool = (await manager.list_tools())[0]
+    assert (tool.name, tool.description) == ("mcp__filesystem__read_file", "Read a file.")
+    assert tool.input_schema["type"] == "object" and tool.input_schema["required"] == ["path"]
+
+
+async def test_a_resource_definition_has_uri_name_and_perhaps_description_and_type(
+    filesystem: ty.StdioServer, folder: Path
+) -> None:
+    """McpResourceDefinition { uri, name, description: Option, mime_type: Option }."""
+    async with Hub({"filesystem": filesystem}) as manager:
+        picture, text = await manager.list_resources()
+    assert (text.uri, text.name, text.mime_type) == ((folder / "test.txt").as_uri(), "test.txt", "text/plain")
+    assert (picture.mime_type, picture.server) == ("image/png", "filesystem")
+    assert ty.Resource("a:", "a").mime_type is None and ty.Resource("a:", "a").description == ""
+
+
+async def test_a_tool_result_has_content_and_is_error() -> None:
+    """McpToolResult { content, is_error }; McpContent: Text, Image { data, mime_type }, Resource { uri, ... }."""
+    data = b64encode(b"bytes").decode()
+    content = [
+        {"type": "text", "text": "t"},
+        {"type": "image", "data": data, "mimeType": "image/png"},
+        {"type": "resource", "resource": {"uri": "a:", "text": "x", "mimeType": "text/plain"}},
+        {"type": "resource", "resource": {"uri": "b:", "blob": data}},
+    ]
+    server = played("one", tools__call={"content": content, "isError": True})
+    async with Hub({"s": server}) as manager:
+        result = await manager.call_tool("mcp__s__one")
+    assert result.is_error is True
+    text, image, words, blob = result.content
+    assert text == ty.Text("t")
+    # Here: bytes are decoded; what the wire had is in `raw`.
+    assert image == ty.Image(b"bytes", "image/png") and image.raw["data"] == data
+    assert isinstance(words, ty.EmbeddedResource) and isinstance(blob, ty.EmbeddedResource)
+    assert (words.resource.uri, words.resource.text, words.resource.mime_type) == ("a:", "x", "text/plain")
+    assert (blob.resource.blob, blob.resource.text, blob.resource.mime_type) == (b"bytes", None, None)
+
+
+# ---- "ResourceManager": high-level resource operations
+
+
+async def test_the_operations_of_the_resource_manager(filesystem: ty.StdioServer, folder: Path) -> None:
+    """list_all, list_from_server, read_text, find_by_pattern("file://*")."""
+    other = ty.ToolServer("other")
+    other.add_resource(lambda: "hello", uri="memo://hello", name="hello")
+    async with Hub({"filesystem": filesystem, "other": other}) as manager:
+        resources = manager.resources
+        assert [each.name for each in await resources.list_all()] == ["picture.png", "test.txt", "hello"]
+        assert [each.name for each in await resources.list_from_server("filesystem")] == ["picture.png", "test.txt"]
+        uri = (folder / "test.txt").as_uri()
+        assert await resources.read_text("filesystem", uri) == "File contents..."
+        matches = await resources.find_by_pattern("file://*")
+        assert [each.name for each in matches] == ["picture.png", "test.txt"]
+
+
+async def test_a_picture_is_no_text(filesystem: ty.StdioServer, folder: Path) -> None:
+    """Read as text. Here: of what is none, a typed error, and read_bytes gives it."""
+    async with Hub({"filesystem": filesystem}) as manager:
+        uri = (folder / "picture.png").as_uri()
+        with pytest.raises(NotText, match="read_bytes"):
+            await manager.resources.read_text("filesystem", uri)
+        assert await manager.resources.read_bytes("filesystem", uri) == b"\x89PNG\xff"
+
+
+async def test_the_resource_query_builder(filesystem: ty.StdioServer) -> None:
+    """ResourceQuery::new().server("filesystem").pattern("file://*").mime_type("text/plain").execute(&manager)."""
+    async with Hub({"filesystem": filesystem, "copy": filesystem}) as manager:
+        results = (
+            await ResourceQuery()
+            .server("filesystem")
+            .pattern("file://*")
+            .mime_type("text/plain")
+            .execute(manager.resources)
+        )
+        assert [(each.server, each.name) for each in results] == [("filesystem", "test.txt")]
+        of_both = await ResourceQuery().mime_type("text/plain").execute(manager.resources)
+        assert [each.server for each in of_both] == ["filesystem", "copy"]
+        # Here: a server that is not there is no empty answer.
+        with pytest.raises(ty.ServerNotFound):
+            await ResourceQuery().server("filesytem").execute(manager.resources)
+
+
+# ---- "Toolset configuration"
+
+
+def test_a_toolset_defers_all_or_all_but_some() -> None:
+    """McpToolset::new("database").defer_all().keep_loaded(["search_events"])."""
+    everything = Toolset("database").defer_all()
+    assert everything.is_deferred("some_tool") and everything.is_deferred("search_events")
+    kept = everything.keep_loaded(["search_events"])
+    assert kept.is_deferred("some_tool") and not kept.is_deferred("search_events")
+    assert everything.is_deferred("search_events"), "a step makes a new toolset"
+
+
+def test_the_registry_manages_several_toolsets() -> None:
+    """registry.register(toolset); registry.is_deferred("database", "some_tool"). Unregistered servers are not."""
+    registry = Toolsets()
+    registry.register(Toolset("database").defer_all().keep_loaded(["search_events"]))
+    registry.register(Toolset("files").configure("rare", ToolLoadConfig(defer=True)))
+    assert registry.is_deferred("database", "some_tool")
+    assert not registry.is_deferred("database", "search_events")
+    assert registry.is_deferred("files", "rare") and not registry.is_deferred("files", "common")
+    assert not registry.is_deferred("unregistered", "some_tool")
+
+
+async def test_deferred_tools_are_loaded_on_first_use() -> None:
+    """Deferred tool loading for API request optimization: loaded on first use.
+
+    Here: whoever knows a deferred tool's name may call it; what a model searches for is loaded into its own view.
+    """
+    async with Hub({"database": echo_server("search_events", "drop_table", name="database")}) as manager:
+        manager.toolsets.register(Toolset("database").defer_all().keep_loaded(["search_events"]))
+        assert [tool.original_name for tool in await manager.list_tools()] == ["search_events"]
+        assert len(await manager.list_tools(deferred=True)) == 2
+        agent = manager.view()
+        await agent.search_tools("drop a table", limit=1, load=True)
+        assert sorted(tool.original_name or "" for tool in await agent.list_tools()) == ["drop_table", "search_events"]
+        assert (await agent.call_tool("mcp__database__drop_table", {"x": 1})).data == {"x": 1}
+        assert len(await manager.list_tools()) == 1
+
+
+# ---- "ReconnectPolicy"
+
+
+def test_the_reconnect_policy_and_its_defaults() -> None:
+    """base_delay_ms 1000, max_delay_ms 30000, max_retries 3, jitter_factor 0.3. Here: seconds."""
+    assert dataclasses.asdict(ty.ReconnectPolicy()) == {
+        "base_delay": 1.0,
+        "max_delay": 30.0,
+        "max_retries": 3,
+        "jitter_factor": 0.3,
+    }
+
+
+async def test_the_policy_is_the_managers(tmp_path: Path) -> None:
+    """McpManager::new().reconnect_policy(policy): a server that is lost comes back by it."""
+    yard = bad(tmp_path, "lost")
+    policy = ty.ReconnectPolicy(base_delay=0.01, max_delay=0.1, max_retries=3, jitter_factor=0.0)
+    async with Hub({"lost": yard.server()}, reconnect=policy) as manager:
+        back = asyncio.Event()
+        manager.on(ty.events.Reconnected, lambda event: back.set())
+        yard.kill()
+        async with asyncio.timeout(10):
+            await back.wait()
+        assert (await manager.call_tool("mcp__lost__echo", {"nonce": "n"})).text == "n"
+    assert yard.record.lives == 2
+
+
+# ---- "Connection status" and "Server state"
+
+
+async def test_the_states_of_a_connection() -> None:
+    """Connecting, Connected, Disconnected. Here: and why it is so, and four more that tell people what to do."""
+    assert {"connecting", "connected", "disconnected"} < {state.value for state in ty.State}
+    release = asyncio.Event()
+
+    async def handshake(params: Any) -> dict[str, Any]:
+        await release.wait()
+        return HANDSHAKE
+
+    slow = PlayedServer(initialize=handshake, tools__list={"tools": []})
+    manager = Hub({"slow": slow}, mode="legacy", start_timeout=0)
+    assert manager.list_servers()[0].status.state is ty.State.DISCONNECTED
+    async with manager:
+        assert manager.list_servers()[0].status.state is ty.State.CONNECTING
+        release.set()
+        await manager.refresh("slow")
+        assert manager.list_servers()[0].status.state is ty.State.CONNECTED
+    assert manager.list_servers()[0].status.state is ty.State.DISCONNECTED
+
+
+async def test_the_state_of_a_server(filesystem: ty.StdioServer) -> None:
+    """McpServerState { name, config, status, server_info: Option, tools, resources }."""
+    async with Hub({"filesystem": filesystem}) as manager:
+        (state,) = manager.list_servers()
+    assert (state.name, state.config, state.status.state) == ("filesystem", filesystem, ty.State.CONNECTED)
+    assert state.server_info is not None
+    assert (state.server_info.name, state.server_info.version) == ("filesystem", "1.2.3")
+    assert [tool.name for tool in state.tools] == ["mcp__filesystem__read_file", "mcp__filesystem__write_file"]
+    assert [resource.name for resource in state.resources] == ["picture.png", "test.txt"]
+    (before,) = Hub({"filesystem": filesystem}).list_servers()
+    assert (before.server_info, before.tools, before.resources) == (None, (), ())
+
+
+# ---- "Error handling"
+
+
+def failing() -> PlayedServer:
+    def call(params: dict[str, Any]) -> Any:
+        if params["name"] == "failing":
+            return {"content": [{"type": "text", "text": "disk full"}], "isError": True}
+        return ty.RemoteError(-32000, "busy") if params["name"] == "busy" else ["not", "an", "object"]
+
+    handshake = {**HANDSHAKE, "capabilities": {"tools": {}, "resources": {}}}
+    return played("failing", "busy", "odd", initialize=handshake, tools__call=call, resources__list={"resources": []})
+
+
+async def test_what_went_wrong_is_a_type() -> None:
+    """Protocol, JsonRpc { code, message }, ToolError, ServerNotFound, ToolNotFound, ResourceNotFound { uri }."""
+    async with Hub({"s": failing(), "files": ty.ToolServer("files")}) as manager:
+        with pytest.raises(ty.RemoteError, match="busy") as told:
+            await manager.call_tool("mcp__s__busy")
+        assert (told.value.code, told.value.message) == (-32000, "busy")
+        result = await manager.call_tool("mcp__s__failing")
+        with pytest.raises(ty.ToolFailed, match="disk full"):
+            result.raise_for_error()
+        with pytest.raises(ty.ProtocolError):
+            await manager.call_tool("mcp__s__odd")
+        with pytest.raises(ty.ServerNotFound, match="filez"):
+            await manager.read_resource("filez", "file:///tmp/test.txt")
+        with pytest.raises(ty.ToolNotFound, match="mcp__s__bizzy"):
+            await manager.call_tool("mcp__s__bizzy")
+        with pytest.raises(ty.ResourceNotFound, match=r"file:///tmp/test\.txt"):
+            await manager.read_resource("files", "file:///tmp/test.txt")
+
+
+async def test_a_connection_that_fails_says_why() -> None:
+    """ConnectionFailed { message }, Io. Here: and the exit code, and the last words of the server."""
+    sick = ty.StdioServer("sh", ["-c", "echo 'no token' >&2; exit 3"])
+    async with Hub({"sick": sick}) as manager:
+        (state,) = manager.list_servers()
+        assert isinstance(state.last_error, ty.StartError)
+        assert (state.last_error.exit_code, state.last_error.stderr.strip()) == (3, "no token")
+
+
+async def test_a_server_that_speaks_no_json_says_so() -> None:
+    """Json(serde_json::Error), Protocol. Here: for this server alone, the others serve."""
+    noisy = ty.StdioServer(sys.executable, ["-c", "print('this is no JSON\\n' * 2000, flush=True); input()"])
+    async with Hub({"noisy": noisy, "github": github()}) as manager:
+        state, _ = manager.list_servers()
+        assert isinstance(state.last_error, ty.ConnectError) and "no messages" in str(state.last_error)
+        assert [tool.server for tool in await manager.list_tools()] == ["github"]
+
+
+# ---- "Agent integration"
+
+
+async def test_an_agent_has_the_tools_of_all_servers_at_once(filesystem: ty.StdioServer, folder: Path) -> None:
+    """Agent::builder().mcp_manager(manager): tools automatically available as mcp__servername_toolname.
+
+    Here: with two underscores, as everywhere else in the document; a name that a model gives back is called as it is.
+    """
+    async with Hub({"filesystem": filesystem, "github": github()}) as manager:
+        tools = {tool.name: tool.input_schema for tool in await manager.list_tools()}
+        asked = {"name": "mcp__filesystem__read_file", "input": {"path": str(folder / "test.txt")}}
+        assert asked["name"] in tools and "mcp__github__create_issue" in tools
+        assert (await manager.call_tool(asked["name"], asked["input"])).text == "File contents..."  # type: ignore[arg-type]
+
+
+def test_there_is_no_feature_to_switch_on() -> None:
+    """Without the `mcp` feature, methods return stub errors. Here: no flag, no stubs."""
+    assert callable(Hub.call_tool) and callable(ty.Client.call_tool)

@@ -1,0 +1,110 @@
+"""What the tests of the hub share: tool servers of this process, servers played as tables, bad ones as children."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections import Counter
+from collections.abc import Awaitable
+from pathlib import Path
+from typing import Any
+
+import toolyard as ty
+from tests.faults.kit import FAST, Yard
+from tests.unit.kit import HANDSHAKE, PlayedServer
+from toolyard.hub.hub import Hub
+
+DEMO = str(Path(__file__).parents[2] / "examples" / "demo_server.py")
+
+
+def math_server(name: str = "math") -> ty.ToolServer:
+    """Two tools, a resource, a template and a prompt."""
+    server = ty.ToolServer(name, version="1.0.0")
+
+    @server.tool
+    async def add(a: int, b: int) -> int:
+        """Add two numbers."""
+        return a + b
+
+    @server.tool
+    async def fail() -> str:
+        """Say that it failed."""
+        raise ty.ToolFailed("as it was told")
+
+    @server.resource("config://app", mime_type="application/json")
+    def config() -> str:
+        return json.dumps({"of": name})
+
+    @server.resource("note:///{name}")
+    def note(name: str) -> str:
+        return f"note {name}"
+
+    @server.prompt
+    def explain(topic: str) -> str:
+        return f"Explain {topic}"
+
+    return server
+
+
+def echo_server(*tools: str, name: str = "echo") -> ty.ToolServer:
+    """A server whose tools all give their arguments back."""
+    server = ty.ToolServer(name)
+
+    async def echo(arguments: dict[str, Any]) -> dict[str, Any]:
+        return arguments
+
+    for tool in tools or ("echo",):
+        server.add_tool(echo, name=tool, description=f"{tool} something", input_schema={"type": "object"})
+    return server
+
+
+def counting_server(name: str = "counting") -> tuple[ty.ToolServer, Counter[str]]:
+    """A server with the `echo` of the bad ones, and how often it ran for each nonce."""
+    server, ran = ty.ToolServer(name, version="1.0.0"), Counter[str]()
+
+    @server.tool
+    async def echo(nonce: str) -> str:
+        """Give the nonce back."""
+        ran[nonce] += 1
+        return nonce
+
+    return server, ran
+
+
+def listing(*names: str) -> dict[str, Any]:
+    """The answer of `tools/list`."""
+    return {"tools": [{"name": name, "inputSchema": {"type": "object"}} for name in names]}
+
+
+def played(*tools: str, **answers: Any) -> PlayedServer:
+    """A server as a table, which lists these tools and answers every call with the tool's name."""
+
+    def call(params: dict[str, Any]) -> dict[str, Any]:
+        return {"content": [{"type": "text", "text": params["name"]}]}
+
+    handshake = {**HANDSHAKE, "capabilities": {"tools": {"listChanged": True}}}
+    return PlayedServer(**{"initialize": handshake, "tools__list": listing(*tools), "tools__call": call, **answers})
+
+
+def bad(directory: Path, name: str) -> Yard:
+    """A place for one bad server of several."""
+    place = directory / name
+    place.mkdir()
+    return Yard(place)
+
+
+def state(hub: Hub, name: str) -> Any:
+    """How the server of this name stands."""
+    return next(each for each in hub.list_servers() if each.name == name)
+
+
+def names(tools: list[ty.Tool]) -> list[str]:
+    return [tool.name for tool in tools]
+
+
+async def outcomes(*calls: Awaitable[Any]) -> list[Any]:
+    """What became of each: its result or its exception."""
+    return await asyncio.gather(*calls, return_exceptions=True)
+
+
+__all__ = ["DEMO", "FAST", "Hub", "PlayedServer", "Yard"]

@@ -1,0 +1,150 @@
+"""Views: who asks, what they may see, which deferred tools they have loaded; search, and tools to search with."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+import toolyard as ty
+from tests.hub.kit import Hub, echo_server, math_server, names
+from toolyard.hub.tokens import estimate_tokens
+from toolyard.hub.toolsets import ToolLoadConfig, Toolset
+
+ADMINS = ty.dynamic_filter(lambda context, tool: not tool.name.startswith("write_") or context.agent["role"] == "admin")
+
+
+async def test_a_view_sees_what_its_agent_may_see() -> None:
+    async with Hub({"fs": (echo_server("read_x", "write_x"), {"tool_filter": ADMINS}), "s": echo_server("a")}) as hub:
+        admin, guest = hub.view(agent={"role": "admin"}), hub.view(agent={"role": "guest"})
+        assert names(await admin.list_tools()) == ["mcp__fs__read_x", "mcp__fs__write_x", "mcp__s__a"]
+        assert names(await guest.list_tools()) == ["mcp__fs__read_x", "mcp__s__a"]
+        assert names(await guest.list_tools(server="fs")) == ["mcp__fs__read_x"]
+        assert (await admin.call_tool("mcp__fs__write_x", {"a": 1})).data == {"a": 1}
+        with pytest.raises(ty.AccessDenied):
+            await guest.call_tool("mcp__fs__write_x", {"a": 1})
+        assert "hidden by the dynamic filter" in guest.explain("mcp__fs__write_x")
+        assert guest.explain("mcp__fs__read_x").startswith("allowed")
+        assert names(await guest.search_tools("write x")) == ["mcp__fs__read_x"]
+
+
+async def test_what_a_view_does_not_have_itself_is_its_hubs() -> None:
+    async with Hub({"math": math_server()}) as hub:
+        view = hub.view(run_context=1)
+        assert view.context == ty.FilterContext(run_context=1)
+        assert (await view.read_resource("math", "config://app")).text == '{"of": "math"}'
+        assert [each.name for each in view.list_servers()] == ["math"]
+        with pytest.raises(AttributeError):
+            _ = view.no_such_thing
+        assert "View of <Hub" in repr(view)
+
+
+async def test_deferred_tools_are_listed_only_to_who_asks_for_them() -> None:
+    async with Hub({"db": echo_server("query", "search_events", "drop"), "s": echo_server("a")}) as hub:
+        hub.toolsets.register(Toolset("db").defer_all().keep_loaded("search_events"))
+        assert names(await hub.list_tools()) == ["mcp__db__search_events", "mcp__s__a"]
+        assert len(await hub.list_tools(deferred=True)) == 4
+        assert not (await hub.call_tool("mcp__db__query")).is_error
+        assert "deferred by the toolset db" in hub.explain("mcp__db__query")
+        assert "deferred" not in hub.explain("mcp__db__search_events")
+        hub.toolsets.register(Toolset("s").configure("a", ToolLoadConfig(defer=True)))
+        assert names(await hub.list_tools()) == ["mcp__db__search_events"]
+        hub.toolsets.remove("db")
+        assert len(await hub.list_tools()) == 3
+
+
+async def test_loading_is_one_views_business_and_changes_nobody_elses_list() -> None:
+    async with Hub({"db": echo_server("query", "drop")}) as hub:
+        hub.toolsets.register(Toolset("db").defer_all())
+        view, other = hub.view(), hub.view()
+        assert names(await view.load_tools("mcp__db__query")) == ["mcp__db__query"]
+        assert names(await view.list_tools()) == ["mcp__db__query"]
+        assert view.loaded == ("mcp__db__query",)
+        assert await other.list_tools() == [] == await hub.list_tools()
+        view.unload_tools("mcp__db__query")
+        assert await view.list_tools() == []
+        with pytest.raises(ty.ToolNotFound):
+            await view.load_tools("mcp__db__nothing")
+
+
+async def test_a_hidden_tool_cannot_be_loaded_and_one_that_is_hidden_later_is_not_listed() -> None:
+    seen = True
+    async with Hub(
+        {"db": echo_server("query", "drop")}, tool_filter=lambda t: seen and t.original_name != "drop"
+    ) as hub:
+        hub.toolsets.register(Toolset("db").defer_all())
+        view = hub.view()
+        with pytest.raises(ty.ToolNotFound):
+            await view.load_tools("mcp__db__drop")
+        await view.load_tools("mcp__db__query")
+        seen = False
+        assert await view.list_tools() == []
+
+
+async def test_search_finds_deferred_tools_within_limit_and_budget() -> None:
+    server = ty.ToolServer("github")
+    for verb in ("create", "close", "list"):
+        server.add_tool(
+            lambda arguments: "ok",
+            name=f"{verb}_issue",
+            description=f"{verb} an issue",
+            input_schema={"type": "object"},
+        )
+    async with Hub({"github": server, "s": echo_server("a")}) as hub:
+        hub.toolsets.register(Toolset("github").defer_all())
+        found = await hub.search_tools("create an issue", limit=2)
+        assert found[0].name == "mcp__github__create_issue" and len(found) == 2
+        budget = estimate_tokens(found[0])
+        assert names(await hub.search_tools("create an issue", token_budget=budget)) == ["mcp__github__create_issue"]
+        assert await hub.search_tools("create an issue", token_budget=1) == []
+        server.remove_tool("create_issue")
+        await hub.refresh("github")
+        assert "mcp__github__create_issue" not in names(await hub.search_tools("create an issue"))
+
+
+async def test_a_model_searches_and_calls_by_two_tools() -> None:
+    async with Hub(
+        {"db": echo_server("query", "drop"), "s": echo_server("a")}, disallowed_tools=["mcp__db__drop"]
+    ) as hub:
+        hub.toolsets.register(Toolset("db").defer_all())
+        view = hub.view(meta_tools=True)
+        assert names(await view.list_tools()) == ["mcp__s__a", "search_tools", "call_tool"]
+        assert names(await view.list_tools(server="s")) == ["mcp__s__a"]
+        result = await view.call_tool("search_tools", {"query": "query"})
+        assert [tool["name"] for tool in json.loads(result.text)] == ["mcp__db__query"]
+        assert result.data["tools"][0]["input_schema"] == {"type": "object"}
+        assert "mcp__db__query" in names(await view.list_tools())
+        assert "mcp__db__query" not in names(await hub.list_tools())
+        called = await view.call_tool("call_tool", {"name": "mcp__db__query", "arguments": {"x": 1}}, timeout=5)
+        assert called.data == {"x": 1}
+        with pytest.raises(ty.AccessDenied):
+            await view.call_tool("call_tool", {"name": "mcp__db__drop"})
+        with pytest.raises(ty.ToolNotFound):
+            await hub.call_tool("search_tools", {"query": "x"})
+
+
+@pytest.mark.parametrize(
+    "name, arguments",
+    [
+        ("search_tools", {}),
+        ("search_tools", {"query": "  "}),
+        ("search_tools", {"query": "x", "limit": 0}),
+        ("search_tools", {"query": "x", "limit": True}),
+        ("call_tool", {}),
+        ("call_tool", {"name": "call_tool", "arguments": {"name": "call_tool"}}),
+        ("call_tool", {"name": "mcp__s__nothing"}),
+        ("call_tool", {"name": "mcp__s__a", "arguments": [1]}),
+    ],
+)
+async def test_what_a_model_says_wrong_is_told_to_the_model(name: str, arguments: dict[str, object]) -> None:
+    async with Hub({"s": echo_server("a")}) as hub:
+        result = await hub.view(meta_tools=True).call_tool(name, arguments)
+        assert result.is_error and result.text
+
+
+async def test_the_hub_without_any_server_lists_nothing() -> None:
+    async with Hub() as hub:
+        assert await hub.list_tools() == [] == await hub.search_tools("x")
+        assert hub.list_servers() == []
+        with pytest.raises(ty.ToolNotFound):
+            await hub.call_tool("mcp__a__b")

@@ -1,0 +1,106 @@
+"""How a server stands, how it is planned, and what a member of a hub says before it was ever started."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from toolyard.config import HttpServer, StdioServer
+from toolyard.errors import ConfigError
+from toolyard.hub.member import Member
+from toolyard.hub.plan import for_all, plan_for, plan_without
+from toolyard.hub.state import ServerState
+from toolyard.hub.tokens import estimate_tokens
+from toolyard.policy.filters import static_filter
+from toolyard.types import ReconnectPolicy, State, Status, Tool
+
+PROGRAM = StdioServer("program")
+
+
+def test_a_state_is_a_value_with_what_follows_from_it() -> None:
+    tool = Tool("mcp__s__t", description="something")
+    state = ServerState("s", PROGRAM, Status(State.DEGRADED, "slow", 5.0), tools=(tool, tool))
+    assert state.connected and state.since == 5.0
+    assert state.tokens == 2 * estimate_tokens(tool)
+    assert not ServerState("s", PROGRAM, Status(State.CONNECTING)).connected
+
+
+@pytest.mark.parametrize(
+    "given, of_all, expected",
+    [
+        (PROGRAM, {}, 30.0),
+        (PROGRAM, {"execution_timeout": 7}, 7),
+        (StdioServer("p", execution_timeout=5), {"execution_timeout": 7}, 5),
+        ((StdioServer("p", execution_timeout=5), {"execution_timeout": 3}), {"execution_timeout": 7}, 3),
+        ((PROGRAM, {"execution_timeout": None}), {"execution_timeout": 7}, None),
+        ("http://127.0.0.1/mcp", {"execution_timeout": 7}, 7),
+    ],
+)
+def test_one_servers_word_goes_before_its_config_that_before_the_word_for_all(
+    given: Any, of_all: dict[str, Any], expected: Any
+) -> None:
+    assert plan_for("s", "s", given, of_all).settings.execution_timeout == expected
+
+
+def test_the_hubs_idle_timeout_is_another_thing_than_the_configs() -> None:
+    config = StdioServer("p", idle_timeout=5)
+    plan = plan_for("s", "s", config, {"idle_timeout": 60})
+    assert plan.idle_timeout == 60
+    assert plan.settings.idle_timeout == 5
+    assert plan_for("s", "s", config, {}).idle_timeout is None
+
+
+def test_the_client_neither_filters_nor_cleans_because_the_hub_does() -> None:
+    only = static_filter(allowed=["a"])
+    plan = plan_for("s", "s", StdioServer("p", tool_filter=only, clean_arguments="always"), {})
+    assert plan.tool_filter is only
+    assert plan.options["tool_filter"] is None and plan.options["clean_arguments"] == "never"
+    assert plan.settings.clean_arguments == "always"
+
+
+def test_authorisation_for_all_is_only_for_those_behind_a_url() -> None:
+    class Auth:
+        async def async_auth_flow(self, request: Any) -> Any: ...
+
+    of_all = {"auth": Auth()}
+    assert plan_for("s", "s", PROGRAM, of_all).settings.auth is None
+    assert plan_for("s", "s", HttpServer("http://127.0.0.1/"), of_all).settings.auth is of_all["auth"]
+
+
+def test_what_is_wrong_names_the_server() -> None:
+    for given in ((PROGRAM, {"execution_timeout": -1}), (PROGRAM, {"nothing": 1}), (PROGRAM, 5), {}, None, "program"):
+        with pytest.raises(ConfigError) as wrong:
+            plan_for("s", "s", given, {})
+        assert wrong.value.server == "s"
+
+
+def test_options_that_concern_each_server_are_told_from_those_of_the_hub() -> None:
+    policy = ReconnectPolicy()
+    given = {
+        "allowed_tools": [],
+        "on_error": "skip",
+        "tool_filter": None,
+        "reconnect": policy,
+        "lifecycle": "transient",
+    }
+    assert for_all(given) == {"reconnect": policy, "lifecycle": "transient"}
+
+
+def member(plan: Any) -> Member:
+    return Member(plan, lambda *told: None, lambda event: None)
+
+
+def test_a_member_that_cannot_or_must_not_be_tried_says_so() -> None:
+    error = ConfigError("no TOKEN", key="env.TOKEN")
+    failed = member(plan_without("s", "s", None, error))
+    assert failed.status.state is State.FAILED and failed.status.reason == "no TOKEN"
+    assert failed.last_error is error and failed.server_info is None
+    disabled = member(plan_without("s", "s", PROGRAM, None))
+    assert disabled.status.state is State.DISABLED and disabled.last_error is None
+
+
+def test_a_member_that_was_not_started_says_so() -> None:
+    fresh = member(plan_for("s", "s", PROGRAM, {}))
+    assert str(fresh.status) == "disconnected (not started yet)"
+    assert fresh.last_error is None and not fresh.listed

@@ -1,0 +1,28 @@
+"""Settings files for tests: real ones, in a folder of the test."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+from toolyard.settings import ServerEntry, Settings, load_settings
+
+ENVIRON = {"HOME": "/home-of-tests", "TOKEN": "t0ken", "EMPTY": ""}
+
+
+def write(path: Path, content: Any) -> Path:
+    """A mapping as JSON, a text as it is."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(content if isinstance(content, str) else json.dumps(content, indent=2))
+    return path
+
+
+def load(path: Path, content: Any, **options: Any) -> Settings:
+    return load_settings(write(path, content), **{"environ": ENVIRON, **options})
+
+
+def entry(folder: Path, values: Any, *, name: str = ".mcp.json", **options: Any) -> ServerEntry:
+    """The one server `s` of a file."""
+    (found,) = load(folder / name, {"mcpServers": {"s": values}}, **options).entries
+    return found

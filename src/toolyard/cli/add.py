@@ -1,0 +1,216 @@
+"""`toolyard add`."""
+
+from __future__ import annotations
+
+import dataclasses
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Annotated, Any, Final, Literal
+
+import typer
+
+from ..names import is_server_name, slug
+from ..settings import ServerEntry, Settings, parse_settings
+from ..settings.documents import Document, Table, decoded
+from ..settings.formats import FORMATS, is_server
+from ..settings.jsonc import read_jsonc
+from ..settings.reading import parts_of
+from ..settings.spellings import URLS
+from ..settings.values import place
+from ..settings.writing_dialects import program_for, worded
+from .exits import Trouble
+from .keeping import (
+    Replace,
+    User,
+    Written,
+    checked,
+    dialect_of,
+    file_to_write,
+    free,
+    keep,
+    same,
+    standing,
+    tell_overriding,
+    tell_unset,
+)
+from .options import TIMEOUT, Timeout
+from .screen import note, say
+from .target import Target, ad_hoc, is_file, is_url, opened
+
+_EXAMPLES: Final = "toolyard add NAME -- npx -y some-server; toolyard add NAME https://...; toolyard add < mcp.json"
+
+
+EXAMPLES: Final = """
+toolyard add fs -- npx -y @modelcontextprotocol/server-filesystem .
+toolyard add docs https://example.com/mcp --header 'Authorization=Bearer ${TOKEN}'
+toolyard add mine tools.py
+toolyard add < claude_desktop_config.json
+"""
+
+
+async def command(
+    ctx: typer.Context,
+    words: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="[NAME] [URL|FILE.py|JSON|-]",
+            help="Its name, and its address, a Python file, or JSON, which - reads from stdin; or a command after --.",
+            show_default=False,
+        ),
+    ] = None,
+    env: Annotated[
+        list[str] | None,
+        typer.Option("--env", "-e", metavar="K=V", help="A variable for the command; K alone passes yours on."),
+    ] = None,
+    header: Annotated[
+        list[str] | None, typer.Option("--header", "-H", metavar="K=V", help="A header for the URL.")
+    ] = None,
+    transport: Annotated[
+        Literal["http", "sse"] | None, typer.Option("--transport", help="How the URL is spoken to. Default: http.")
+    ] = None,
+    cwd: Annotated[str | None, typer.Option("--cwd", metavar="FOLDER", help="The command's folder.")] = None,
+    config: Written = None,
+    user: User = False,
+    replace: Replace = False,
+    check: Annotated[bool, typer.Option("--check", help="Start it first, and write nothing if it fails.")] = False,
+    timeout: Timeout = TIMEOUT,
+) -> None:
+    """Add a server to the settings: a command after --, a URL, a Python file, or mcpServers JSON on stdin.
+
+    Everything else in the file stays as it is. The name can be left out where it can be told from the rest. Secrets are
+    best kept in the environment: --env 'TOKEN=${TOKEN}' writes the reference, and so does --env TOKEN.
+    """
+    path = file_to_write(config, user)
+    options = {"env": _pairs("--env", env or []), "headers": _pairs("--header", header or []), "cwd": cwd or ""}
+    given = _given(words or [], ctx.obj.command, {**options, "type": transport or ""})
+    checks = {entry.display_name: checked(entry.display_name, entry, given.dialect) for entry in given.entries}
+    servers: dict[str, Mapping[str, Any]] = {}
+    for entry in given.entries:
+        wording = worded(entry, given.dialect, program_for(dialect_of(path)), folder=path.absolute().parent)
+        servers[entry.display_name] = wording.values
+        for lost in wording.lost:
+            note(f"{entry.display_name}: {lost} is left out, it has no effect here")
+    for name, entry in standing(path).items():
+        if name in servers and not replace and not same(entry, servers[name]):
+            message = f"{place(entry)}: there is a server {name!r} already"
+            raise Trouble(message, hint="--replace puts the new one in its place; or give another name")
+    if check:
+        await _try(given.entries, timeout)
+    servers = free(path, servers, replace=replace)
+    keep(path, servers, replace=replace)
+    tell_overriding(path, servers)
+    for name in servers:
+        tell_unset(name, checks[name])
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class _Given:
+    """The servers of the command line, and whose words they are in."""
+
+    entries: tuple[ServerEntry, ...]
+    dialect: str
+
+
+def _given(words: list[str], command: tuple[str, ...], options: dict[str, Any]) -> _Given:
+    *names, last = words or [""]
+    source = last if is_url(last) or is_file(last) or last == "-" or last.lstrip().startswith(("{", '"')) else ""
+    if not source and last:
+        names.append(last)
+    if len(names) > 1:
+        message = f"{names[1]!r} is neither a URL, a Python file nor JSON"
+        raise Trouble(message, hint=f"a command goes behind --: toolyard add {names[0]} -- {' '.join(names[1:])}")
+    name = names[0] if names else ""
+    if name and not is_server_name(name):
+        message = f"{name!r} cannot be a server's name: expected letters, digits and -, in parts joined by single _"
+        raise Trouble(message, hint=f"{slug(name)!r} can")
+    named = ad_hoc(source or None, command)
+    if named is not None:
+        values = _values(source, command, options)
+        return _Given(parse_settings({"servers": {name or named[0]: values}}, dialect="toolyard").entries, "toolyard")
+    if any(options.values()):
+        raise Trouble("--env, --header, --transport and --cwd belong to a command or a URL", hint=_EXAMPLES)
+    return _Given(_of_json(name, _document(source)), "json")
+
+
+def _values(source: str, command: tuple[str, ...], options: dict[str, Any]) -> dict[str, Any]:
+    """The entry in our own words; an option that does not fit is told."""
+    values: dict[str, Any] = {"python": str(Path(source).absolute())}
+    fitting: tuple[str, ...] = ()
+    if command:
+        values, fitting = {"command": command[0], "args": list(command[1:])}, ("env", "cwd")
+    elif is_url(source):
+        values, fitting = {"url": source}, ("headers", "type")
+    for key, value in options.items():
+        if value and key not in fitting:
+            option = {"headers": "header", "type": "transport"}.get(key, key)
+            raise Trouble(f"--{option} has no effect on {'a command' if command else source}")
+    return {key: value for key, value in {**values, **options}.items() if value}
+
+
+def _pairs(option: str, given: list[str]) -> dict[str, str]:
+    pairs = {}
+    for text in given:
+        name, sign, value = text.partition("=")
+        if option == "--header" and ":" in name:  # as curl has it
+            name, sign, value = text.partition(":")
+        if not sign and option == "--env":
+            value = f"${{{name}}}"
+        elif not sign or not name.strip():
+            raise Trouble(
+                f"{option}: expected NAME=VALUE", hint=f"{option} 'NAME=${{VARIABLE}}' keeps a secret outside"
+            )
+        pairs[name.strip()] = value.strip() if option == "--header" else value
+    return pairs
+
+
+def _document(source: str) -> Document:
+    """The JSON of the command line, or of stdin."""
+    if source not in ("", "-"):
+        return Document(Path("JSON"), source)
+    if not source and sys.stdin.isatty():
+        raise Trouble("which server?", hint=_EXAMPLES)
+    document = decoded(Path("stdin"), sys.stdin.buffer.read())
+    if not document.text.strip():
+        raise Trouble("which server? There is nothing on stdin", hint=_EXAMPLES)
+    return document
+
+
+def _of_json(name: str, document: Document) -> tuple[ServerEntry, ...]:
+    """Servers as other programs' instructions show them: a whole file, one server, or a piece of a file."""
+    if document.text.lstrip().startswith('"'):
+        document = Document(document.path, f"{{{document.text.rstrip().removesuffix(',')}}}")
+    root = read_jsonc(document)
+    if is_server(root):
+        named = name or _name_of(root)
+        root = Table({"mcpServers": Table({named: root}, {named: 0})}, {"mcpServers": 0})
+    entries = [entry for part in parts_of(document, root, FORMATS["json"], Path.cwd()) for entry in part.entries]
+    if not entries:
+        raise Trouble("there is no server in it", hint='expected {"mcpServers": {"NAME": {"command": ...}}}')
+    if name and len(entries) > 1:
+        raise Trouble(f"one name, {name!r}, for {len(entries)} servers", hint="leave it out: they have names")
+    return tuple(entry if not name else _renamed(entry, name) for entry in entries)
+
+
+def _renamed(entry: ServerEntry, name: str) -> ServerEntry:
+    return dataclasses.replace(entry, name=name, display_name=name)
+
+
+def _name_of(values: Mapping[str, Any]) -> str:
+    """A name for a server that came without one."""
+    command, args = values.get("command"), values.get("args")
+    url = next((values[key] for key in URLS if isinstance(values.get(key), str)), None)
+    if isinstance(command, str):
+        named = ad_hoc(None, [command, *map(str, args if isinstance(args, list) else ())])
+    else:
+        named = ad_hoc(url, ())
+    return named[0] if named is not None else slug(Path(str(values.get("python", "server"))).stem)
+
+
+async def _try(entries: tuple[ServerEntry, ...], timeout: float | None) -> None:
+    """Start them; what fails is raised."""
+    async with opened(Target(Settings(entries)), timeout=timeout, on_error="raise") as yard:
+        for state in yard.hub.list_servers():
+            era = state.server_info.protocol_version if state.server_info else ""
+            seconds = "" if state.start_time is None else f"  {state.start_time:.1f} s"
+            say(f"{state.name}  {state.status.state}  {era}  {len(state.tools)} tools{seconds}")

@@ -1,0 +1,119 @@
+"""`toolyard bridge`."""
+
+from __future__ import annotations
+
+import os
+import re
+from dataclasses import replace
+from typing import Annotated, Any, Final
+
+import typer
+
+from ..config import HttpServer, ServerConfig, SseServer
+from ..policy.filters import static_filter
+from ..server.serving.run import run_to_end, serve
+from ..settings.variables import Scope
+from .completing import server_names
+from .exits import Trouble
+from .options import TIMEOUT, Config, Timeout
+from .passing import Passing
+from .screen import note
+from .serving import (
+    AllowRemote,
+    Host,
+    Http,
+    Port,
+    Transport,
+    UrlPath,
+    Way,
+    as_options,
+    waits_for_messages,
+    with_plain_logging,
+)
+from .target import choose
+
+_HEADER = re.compile(r"(?P<name>[^=:\s]+)(?:=|:\s*)(?P<value>.*)", re.DOTALL)
+
+
+EXAMPLES: Final = """
+toolyard bridge https://host/mcp                for a client that only starts programs
+toolyard bridge --http -- npx -y some-server    for a client that only speaks HTTP
+"""
+
+
+def command(
+    ctx: typer.Context,
+    server: Annotated[
+        str | None,
+        typer.Argument(
+            metavar="[SERVER]",
+            help="A name from the settings, a URL, or FILE.py[:NAME]; or a command after --.",
+            show_default=False,
+            autocompletion=server_names,
+        ),
+    ] = None,
+    transport: Way = Transport.STDIO,
+    http: Http = False,
+    host: Host = "127.0.0.1",
+    port: Port = 8000,
+    path: UrlPath = None,
+    allow_remote: AllowRemote = False,
+    header: Annotated[
+        list[str] | None,
+        typer.Option("--header", "-H", metavar="NAME=VALUE", help="For the server behind a URL; ${VAR} is replaced."),
+    ] = None,
+    config: Config = None,
+    timeout: Timeout = TIMEOUT,
+) -> None:
+    """Offer a server to clients that speak another way: a remote one over stdio, a local one over HTTP.
+
+    Both sides may speak either era of the protocol. Over HTTP each session has a server process of its own; clients of
+    2026-07-28, which has no sessions, share one.
+    """
+    way = Transport.HTTP if http else transport
+    name, upstream = _upstream(ctx, server, config)
+    if header:
+        upstream = _with_headers(upstream, header)
+    options: dict[str, Any] = {"name": name, "stderr_handler": note}
+    if timeout is not None:
+        options |= {"connect_timeout": timeout, "discovery_timeout": timeout}
+    with_plain_logging(ctx.obj.debug)
+    if way is Transport.STDIO:
+        waits_for_messages(name)
+    with as_options():
+        run_to_end(_bridge(upstream, way, options, host=host, port=port, path=path, allow_remote=allow_remote))
+
+
+async def _bridge(upstream: ServerConfig, way: Transport, options: dict[str, Any], **serving: Any) -> None:
+    passing = Passing(upstream, alone=way is Transport.STDIO, **options)
+    try:
+        await passing.start()
+        await serve(passing, way.value, **serving)
+    finally:
+        await passing.close()
+
+
+def _upstream(ctx: typer.Context, server: str | None, config: Any) -> tuple[str, ServerConfig]:
+    """The one server that is meant, as the settings let it through."""
+    if server is None and not ctx.obj.command:
+        raise Trouble(
+            "which server?", hint="a name from the settings, a URL, or a command: toolyard bridge --http -- COMMAND"
+        )
+    entry = choose([] if server is None else [server], config, ctx.obj.command).settings.entries[0]
+    if entry.config is None:
+        raise entry.error or Trouble(f"{entry.name} has no settings")
+    if entry.allowed_tools is None and not entry.blocked_tools:
+        return entry.name, entry.config
+    return entry.name, replace(entry.config, tool_filter=static_filter(entry.allowed_tools, entry.blocked_tools))
+
+
+def _with_headers(config: ServerConfig, given: list[str]) -> ServerConfig:
+    if not isinstance(config, HttpServer | SseServer):
+        raise Trouble("--header: only a server behind a URL takes headers")
+    headers = dict(config.headers or {})
+    for text in given:
+        found = _HEADER.fullmatch(text)
+        if found is None:
+            raise Trouble("--header: expected NAME=VALUE", hint="toolyard bridge URL --header 'X-Key=${KEY}'")
+        headers[found["name"]] = Scope(os.environ).expand(found["value"])
+    return replace(config, headers=headers)

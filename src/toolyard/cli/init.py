@@ -1,0 +1,98 @@
+"""`toolyard init`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Final
+
+import typer
+
+from ..settings.documents import Document
+from ..settings.writing import edit
+from .exits import Trouble
+from .keeping import User
+from .screen import note, say
+from .target import own_settings
+
+PLAIN: Final = """\
+{
+  "mcpServers": {}
+}
+"""
+
+COMMENTED: Final = """\
+# The servers of `toolyard`: `toolyard add` and `toolyard remove` change this file and leave the rest as it is.
+# Take the `#` away from what you want, then `toolyard tools` lists what there is and `toolyard doctor` checks it.
+
+# A program of this machine. This one needs node, and shows everything that a server can do.
+# [servers.everything]
+# command = "npx"
+# args = ["-y", "@modelcontextprotocol/server-everything"]
+# env = { API_KEY = "${API_KEY}" }      # ${NAME} is taken from your environment, ${NAME:-default} if it is there
+# cwd = "${HOME}"
+
+# Functions of a Python file, in this very process: `tools.py` has a `ToolServer`. The path is from this file on.
+# [servers.mine]
+# python = "tools.py"
+
+# A server elsewhere.
+# [servers.remote]
+# url = "https://example.com/mcp"       # type = "sse" for one that speaks HTTP+SSE
+# headers = { Authorization = "Bearer ${API_TOKEN}" }
+
+# Every server can have these too; the values are the defaults, where there is no other word.
+# disabled = false                      # keep it here, do not use it
+# allowed_tools = ["read_file"]         # an example: only these tools, by the server's own names
+# blocked_tools = ["delete_file"]       # an example: all but these
+# connect_timeout = 30                  # seconds; "none" for no limit
+# discovery_timeout = 30                # for lists of tools, resources and prompts
+# execution_timeout = 30                # for calls
+# idle_timeout = "none"                 # stop it after so many seconds without a call
+# max_retries = 3                       # of what is known to do no harm
+# lifecycle = "singleton"               # "transient": a new process for every call
+
+# What holds for all servers together.
+# [hub]
+# allowed_tools = ["mcp__*"]            # patterns of qualified names, mcp__SERVER__TOOL: all others need approval
+# disallowed_tools = ["mcp__*__delete_*"]   # an example: never these
+# require_approval = { "mcp__*__write_*" = "always" }   # an example: ask me first
+# on_error = "skip"                     # "raise": no server is used if one cannot be started
+# start = "eager"                       # "lazy": start a server when it is needed
+"""
+
+
+def command(
+    config: Annotated[
+        Path | None,
+        typer.Option("--config", "-c", metavar="FILE", help="The file to write. Default: toolyard.toml."),
+    ] = None,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Write a plain .mcp.json, which other programs read too.")
+    ] = False,
+    user: User = False,
+    force: Annotated[bool, typer.Option("--force", help="Write over a file that is there.")] = False,
+) -> None:
+    """Write a settings file with comments to start from: every usual key, and examples to uncomment."""
+    path = _chosen(config, as_json, user)
+    text = COMMENTED if path.suffix.lower() == ".toml" else PLAIN
+
+    def fill(_: Document) -> str:
+        if path.exists() and not force:
+            raise Trouble(f"{path} is there already", hint="--force writes over it; toolyard add puts a server into it")
+        return text
+
+    if user:
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    edit(path, fill, private=user)
+    say(f"wrote {path}")
+    note("next: toolyard add fs -- npx -y @modelcontextprotocol/server-filesystem .")
+    note("      toolyard import     takes over the servers of other programs")
+    note("      toolyard tools      lists what there is then; toolyard doctor tells what is wrong")
+
+
+def _chosen(config: Path | None, as_json: bool, user: bool) -> Path:
+    if sum((config is not None, as_json, user)) > 1:
+        raise Trouble("--config, --json and --user name different files", hint="give one of them")
+    if user:
+        return own_settings()
+    return config or Path(".mcp.json" if as_json else "toolyard.toml")

@@ -1,0 +1,67 @@
+"""`toolyard prompt`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Final
+
+import typer
+
+from ..types import Prompt, Wire
+from .arguments import merged, unknown
+from .completing import server_names
+from .contents import show_block
+from .exits import Exit, Trouble
+from .naming import chosen_prompt, is_name, wanted
+from .options import TIMEOUT, Config, Json, Timeout
+from .prompts import taken
+from .screen import cell, say, show_json
+from .target import addressed, opened
+
+EXAMPLES: Final = """
+toolyard prompt mcp__demo__greet name=Ada
+"""
+
+
+async def command(
+    ctx: typer.Context,
+    words: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="[SERVER] NAME [KEY=VALUE]...",
+            help="The prompt: its qualified name, or its own where one server has it; KEY=@FILE is what is in a file.",
+            show_default=False,
+            autocompletion=server_names,
+        ),
+    ] = None,
+    config: Config = None,
+    as_json: Json = False,
+    timeout: Timeout = TIMEOUT,
+) -> int:
+    """Fill in a prompt: its messages, each under the role of who says it."""
+    target, rest = addressed(words or [], config, ctx.obj.command, is_name=is_name)
+    name, rest = wanted(rest, "prompt", "prompts")
+    target = target.owning(name)
+    # Of several servers only the one matters that has it.
+    async with opened(target, timeout=timeout, told=len(target.names) == 1) as yard:
+        prompt = await chosen_prompt(yard, name)
+        arguments = _arguments(prompt, rest)
+        result = await yard.hub.get_prompt(prompt.name, arguments)
+        if as_json:
+            show_json(result.raw)
+            return Exit.OK
+        for message in result.messages:
+            say(f"{cell(message.role)}:")
+            show_block(message.content, Path(), str(prompt.get("name", "prompt")))
+        return Exit.OK
+
+
+def _arguments(prompt: Prompt, words: list[str]) -> Wire:
+    """They are all texts."""
+    schema: Wire = {"type": "object", "properties": {each.name: {"type": "string"} for each in prompt.arguments}}
+    arguments, problems = merged(words, schema, {})
+    problems += [f"missing {each.name}" for each in prompt.arguments if each.required and each.name not in arguments]
+    problems += unknown(arguments, schema)
+    if problems:
+        raise Trouble(f"{prompt.name}: {'; '.join(problems)}", hint=f"it takes {taken(prompt) or 'no arguments'}")
+    return arguments

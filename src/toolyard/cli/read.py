@@ -1,0 +1,93 @@
+"""`toolyard read`."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Annotated, Final
+
+import typer
+
+from ..errors import ConfigError
+from ..hub.hub import Hub
+from ..server.uris import UriTemplate
+from ..types import ResourceTemplate
+from .completing import server_names
+from .contents import show_piece, write_bytes
+from .exits import Exit, Trouble
+from .naming import wanted
+from .options import TIMEOUT, Config, Json, Timeout
+from .screen import show_json
+from .target import Yard, addressed, opened
+
+EXAMPLES: Final = """
+toolyard read demo://readme
+toolyard read fs file:///logo.png -o logo.png
+"""
+
+
+async def command(
+    ctx: typer.Context,
+    words: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="[SERVER] URI",
+            help="The resource; and its server, where its URI does not say whose it is.",
+            show_default=False,
+            autocompletion=server_names,
+        ),
+    ] = None,
+    output: Annotated[
+        Path | None,
+        typer.Option("--output", "-o", metavar="FILE", help="Write it there, byte by byte; - is standard output."),
+    ] = None,
+    config: Config = None,
+    as_json: Json = False,
+    timeout: Timeout = TIMEOUT,
+) -> int:
+    """Read a resource. Text is printed, without control characters; what is binary is saved in this folder."""
+    target, rest = addressed(words or [], config, ctx.obj.command, is_name=bool)
+    uri, more = wanted(rest, "resource", "resources", is_name=bool)
+    if more:
+        raise Trouble(f"{uri!r} is no server of the settings", hint="toolyard read [SERVER] URI")
+    async with opened(target, timeout=timeout, told=len(target.names) == 1) as yard:
+        contents = await yard.hub.read_resource(await _owner(yard, uri), uri)
+        if as_json:
+            show_json(contents.raw)
+        elif output is not None:
+            write_bytes(contents.data, output)
+        else:
+            for piece in contents:
+                show_piece(piece, Path())
+        return Exit.OK
+
+
+async def _owner(yard: Yard, uri: str) -> str:
+    """Whose resource it is: who lists it, else who has a template for it, else the only one that has any at all."""
+    hub = yard.hub
+    listed = [resource.server for resource in await hub.list_resources() if resource.uri == uri]
+    templates = await hub.list_resource_templates()
+    fitting = [template.server for template in templates if _fits(template, uri)]
+    found = _names(listed) or _names(fitting) or _able(hub)
+    if not found:
+        raise Trouble("none of the servers has resources", hint="`toolyard resources` lists them", code=Exit.NOT_FOUND)
+    if len(found) > 1:
+        raise Trouble(f"whose is {uri}?", hint=f"say which server: {' or '.join(found)}")
+    return found[0]
+
+
+def _names(servers: Iterable[str | None]) -> list[str]:
+    return [name for name in dict.fromkeys(servers) if name is not None]
+
+
+def _fits(template: ResourceTemplate, uri: str) -> bool:
+    with contextlib.suppress(ConfigError):  # a template that we cannot read decides nothing
+        return UriTemplate(template.uri_template).match(uri) is not None
+    return False
+
+
+def _able(hub: Hub) -> list[str]:
+    states = [state for state in hub.list_servers() if state.last_error is None and state.server_info]
+    able = [state.name for state in states if state.server_info and "resources" in state.server_info.capabilities]
+    return able or [state.name for state in states if len(states) == 1]

@@ -1,0 +1,267 @@
+"""Which servers a command works on: those of a settings file, or one that is named ad hoc."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import re
+import sys
+from collections.abc import AsyncIterator, Callable, Collection, Coroutine, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, Final
+
+from ..config import HttpServer, ServerConfig, StdioServer
+from ..hub.catalog import did_you_mean, nearest
+from ..hub.hub import Hub
+from ..hub.state import ServerState
+from ..names import slug
+from ..settings import ServerEntry, Settings, load_settings
+from ..types import UNSET, State
+from .asking import Person
+from .exits import Exit, Trouble, code_of, complain_of
+from .options import TIMEOUT
+from .screen import note, waiting
+
+PROJECT_FILES: Final = (".mcp.json", "toolyard.toml")
+"""Settings of a folder; where both are there, the later one wins."""
+
+SILENCE: Final = 30.0
+"""Seconds without a sign of life after which a call is given up."""
+
+A_MOMENT: Final = 0.3
+"""Seconds before somebody wonders whether anything is going on."""
+
+_URL: Final = re.compile(r"https?://", re.IGNORECASE)
+_FILE: Final = re.compile(r"\.py(:\w+)?$")
+_LAUNCHERS: Final = frozenset(
+    {"npx", "uvx", "bunx", "pipx", "node", "deno", "python", "python3", "uv", "docker", "run"}
+)
+
+
+def own_settings() -> Path:
+    """The person's own file, used where the folder has none."""
+    return Path(os.environ.get("XDG_CONFIG_HOME") or Path.home() / ".config") / "toolyard" / "toolyard.toml"
+
+
+def settings_files(config: Path | None) -> list[Path]:
+    """The files that are read: the one that was named, else this folder's, else the person's own; none if none is."""
+    if config is not None:
+        return [config]
+    here = [path for name in PROJECT_FILES if (path := Path(name)).is_file()]
+    return here or [path for path in (own_settings(),) if path.is_file()]
+
+
+def found_settings(config: Path | None) -> Settings:
+    """What those files say."""
+    files = settings_files(config)
+    if not files:
+        message = f"there are no settings: neither {' nor '.join(PROJECT_FILES)} here, nor {own_settings()}"
+        hint = "toolyard init writes some; or name a server: toolyard tools -- npx -y some-server"
+        raise Trouble(message, hint=hint, code=Exit.CONFIG)
+    return load_settings(*files)
+
+
+def is_url(text: str) -> bool:
+    """Whether a word of the command line is a server's address."""
+    return _URL.match(text) is not None
+
+
+def is_file(text: str) -> bool:
+    """Whether a word of the command line is a Python file, or `FILE.py:NAME`."""
+    return _FILE.search(text) is not None
+
+
+def ad_hoc(word: str | None, command: Sequence[str]) -> tuple[str, ServerConfig] | None:
+    """A server that stands on the command line itself, with a name for it; None if there is none."""
+    if command:
+        if word is not None and (is_url(word) or is_file(word)):
+            raise Trouble(f"which server: {word}, or the command after --?", hint="name one of the two")
+        return _name_of_command(command), StdioServer(command[0], list(command[1:]))
+    if word is not None and is_url(word):
+        host = re.sub(r"^\w+://([^@/]*@)?", "", word).partition("/")[0]
+        return slug(host.partition(":")[0]), HttpServer(word)
+    if word is not None and is_file(word):
+        if not Path(_FILE.sub(".py", word)).is_file():
+            raise Trouble(f"there is no file {word}", code=Exit.NOT_FOUND)
+        # -P: a file of this folder that is called like one of Python's modules, or like us, must not take its place.
+        arguments = ["-P", "-m", "toolyard", "run", word]
+        return slug(Path(_FILE.sub("", word)).name), StdioServer(sys.executable, arguments)
+    return None
+
+
+def _name_of_command(command: Sequence[str]) -> str:
+    """What people call it: the first word that is no launcher, option or version."""
+    for word in command:
+        base = re.sub(r"(?<=.)@[^/]*$|[\[=<>~!].*$", "", word)
+        base = Path(base).stem if "/" not in base or not base.startswith("@") else base.rpartition("/")[2]
+        if not word.startswith("-") and base not in _LAUNCHERS:
+            return slug(base)
+    return slug(Path(command[0]).stem)
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """The servers of one command."""
+
+    settings: Settings
+
+    def hub(self, **options: Any) -> Hub:
+        """A hub of them, not started."""
+        return Hub.from_config(self.settings, **options)
+
+    @property
+    def names(self) -> list[str]:
+        """What a hub calls them."""
+        return [entry.name for entry in self.settings.entries]
+
+    def find(self, word: str) -> str | None:
+        """The server of this name, or of the name that the file has for it."""
+        known = self.settings.entries
+        return next((entry.name for entry in known if word in (entry.name, entry.display_name)), None)
+
+    def only(self, names: Collection[str]) -> Target:
+        """Without the others."""
+        chosen = tuple(entry for entry in self.settings.entries if entry.name in names)
+        return Target(replace(self.settings, entries=chosen))
+
+    def owning(self, name: str) -> Target:
+        """Those that a tool or prompt of this name can be of: its server alone, where the name says which."""
+        owner = next((each for each in self.names if name.startswith(f"mcp__{each}__")), None)
+        return self if owner is None else self.only([owner])
+
+    def patience(self, server: str | None) -> dict[str, float | None]:
+        """How long a call may take where nobody said so: as long as the server tells of its progress."""
+        entry = self.settings.get(server or "")
+        said = UNSET if entry is None or entry.config is None else entry.config.execution_timeout
+        if said is not UNSET or "execution_timeout" in self.settings.defaults:
+            return {}
+        return {"timeout": None, "idle_timeout": SILENCE}
+
+    def within(self, timeout: float) -> Target:
+        """With this time-out for whatever they do, whatever the settings say."""
+        entries = tuple(
+            entry if entry.config is None else replace(entry, config=_hurried(entry.config, timeout))
+            for entry in self.settings.entries
+        )
+        return Target(replace(self.settings, entries=entries))
+
+
+def _hurried(config: ServerConfig, timeout: float) -> ServerConfig:
+    return replace(config, connect_timeout=timeout, discovery_timeout=timeout, execution_timeout=timeout)
+
+
+def choose(words: Sequence[str], config: Path | None, command: Sequence[str]) -> Target:
+    """The servers that these words mean; all of the settings without any.
+
+    `words` are names of the settings, or one URL or Python file.
+    """
+    named = ad_hoc(words[0] if words else None, command)
+    if named is not None:
+        if len(words) > (0 if command else 1):
+            raise Trouble(f"{words[-1]}: one server at a time, if it is not from the settings")
+        name, server = named
+        if isinstance(server, StdioServer):
+            # What somebody types is run as if they had run it themselves: with all of the environment.
+            server = replace(server, env=dict(os.environ))
+        return Target(Settings((ServerEntry(name, server, display_name=name),)))
+    target = Target(found_settings(config))
+    for warning in target.settings.warnings:
+        note(f"warning: {warning}", "yellow")
+    if not words:
+        return target
+    found = {word: target.find(word) for word in words}
+    unknown = next((word for word, name in found.items() if name is None), None)
+    if unknown is not None:
+        message = f"there is no server {unknown!r} in the settings{did_you_mean(nearest(unknown, target.names))}"
+        raise Trouble(message, hint=f"they have {', '.join(target.names) or 'none'}", code=Exit.NOT_FOUND)
+    return target.only([name for name in found.values() if name is not None])
+
+
+def addressed(
+    words: Sequence[str], config: Path | None, command: Sequence[str], *, is_name: Callable[[str], bool]
+) -> tuple[Target, list[str]]:
+    """The servers, and the words without the one in front that means a server: `call [SERVER] NAME ...`.
+
+    It does so only before another word that `is_name`, the name of what is wanted.
+    """
+    first, *rest = words or [""]
+    followed = bool(rest) and is_name(rest[0])
+    if followed and (is_url(first) or is_file(first)):
+        return choose((first,), config, command), rest
+    target = choose((), config, command)
+    server = target.find(first) if followed else None
+    return (target, list(words)) if server is None else (target.only([server]), rest)
+
+
+@dataclass(slots=True)
+class Yard:
+    """A hub at work, and which of its servers could not be started."""
+
+    hub: Hub
+    failed: list[ServerState]
+
+    @property
+    def code(self) -> Exit:
+        """The exit code of a command that did what it could."""
+        return next((code_of(state.last_error) for state in self.failed if state.last_error), Exit.OK)
+
+
+@asynccontextmanager
+async def opened(
+    target: Target, *, timeout: float | None = TIMEOUT, told: bool = True, **options: Any
+) -> AsyncIterator[Yard]:
+    """The servers, started.
+
+    If there is but one and it cannot be started, that is raised; of several it is told on stderr, and the others go on.
+    With `told` False neither is done: the caller looks at `failed`.
+    """
+    if not target.settings.entries:
+        note("the settings have no servers; toolyard add puts one in")
+    if timeout is not None:
+        target = target.within(timeout)
+    # Every server has its own time to start, so the hub itself needs no patience.
+    chosen: dict[str, Any] = {"approve": Person().approve, "start": "eager", "start_timeout": None}
+    if not told or len(target.settings.entries) == 1:
+        chosen["on_error"] = "raise" if told else "skip"
+    hub = target.hub(**chosen | options)
+    try:
+        await _patiently("starting the servers", hub.start())
+        states = hub.list_servers()
+        if told:
+            _tell(states)
+            if [state.status.state for state in states] == [State.DISABLED]:
+                hint = "take `disabled` out of its entry to use it"
+                raise Trouble(f"{states[0].name} is disabled in the settings", hint=hint, code=Exit.DENIED)
+        yield Yard(hub, [state for state in states if _has_failed(state)])
+    finally:
+        await hub.close()
+
+
+def _has_failed(state: ServerState) -> bool:
+    return state.last_error is not None and not state.connected
+
+
+def _tell(states: Sequence[ServerState]) -> None:
+    for state in states:
+        if state.last_error is not None and _has_failed(state):
+            complain_of(state.last_error)
+        elif state.last_error is not None:
+            note(f"warning: {state.last_error}", "yellow")
+        elif state.status.state is State.DISABLED and len(states) > 1:
+            note(f"{state.name} is disabled in the settings")
+
+
+async def _patiently(what: str, work: Coroutine[Any, Any, Any]) -> None:
+    """Wait, and if it takes longer than a moment, show so."""
+    task = asyncio.ensure_future(work)
+    try:
+        await asyncio.wait([task], timeout=A_MOMENT)
+        if task.done():
+            await task
+            return
+        with waiting(what):
+            await task
+    finally:
+        task.cancel()

@@ -1,0 +1,223 @@
+"""`toolyard watch`."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import sys
+from collections.abc import Callable, Coroutine, Sequence
+from datetime import datetime
+from functools import partial
+from typing import Annotated, Any, Final
+
+import typer
+
+from ..config import HttpServer, SseServer
+from ..errors import ToolyardError
+from ..protocol.metadata import LOG_LEVELS
+from ..types import UNSET
+from .arguments import is_argument
+from .asking import Person
+from .call import arguments_for
+from .exits import Exit, Trouble
+from .lookout import Lookout, Sight
+from .naming import chosen_tool
+from .options import TIMEOUT, Config, Timeout
+from .screen import cell, is_terminal, out
+from .target import Yard, choose, is_url
+
+_COLOURS: Final = {
+    "status": "cyan",
+    "call": "green",
+    "result": "bold green",
+    "progress": "blue",
+    "log": "yellow",
+    "stderr": "dim",
+}
+_OF_LISTS: Final = "magenta"
+
+
+EXAMPLES: Final = """
+toolyard watch
+toolyard watch fs --resource file:///notes.txt --for 60
+toolyard watch --call mcp__demo__slow_count steps=5
+"""
+
+
+async def command(
+    ctx: typer.Context,
+    words: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="[SERVER]... [KEY=VALUE]...",
+            help="Names from the settings, a URL, or FILE.py[:NAME]; or a command after --. Default: all of the "
+            "settings. KEY=VALUE are arguments for --call.",
+            show_default=False,
+        ),
+    ] = None,
+    uris: Annotated[
+        list[str] | None, typer.Option("--resource", "-r", metavar="URI", help="Be told of changes of this resource.")
+    ] = None,
+    call: Annotated[str, typer.Option("--call", metavar="NAME", help="Call this tool once, and watch it work.")] = "",
+    level: Annotated[str, typer.Option("--level", metavar="LEVEL", help="From which level on servers log.")] = "debug",
+    poll: Annotated[
+        float, typer.Option("--poll", metavar="SECONDS", min=0.1, help="How often servers behind a URL are looked at.")
+    ] = 10.0,
+    seconds: Annotated[
+        float | None, typer.Option("--for", metavar="SECONDS", min=0.001, help="Stop after so long.")
+    ] = None,
+    count: Annotated[int | None, typer.Option("--count", "-n", metavar="N", min=1, help="Stop after N lines.")] = None,
+    config: Config = None,
+    as_lines: Annotated[bool, typer.Option("--json", help="Print a line of JSON for each, for programs.")] = False,
+    timeout: Timeout = TIMEOUT,
+) -> int:
+    """Show live what servers send: progress, logs, changes of their lists and resources, their status.
+
+    It goes on until Ctrl-C (exit code 130), or until --for or --count have had enough (0). A server that goes away is
+    connected to again; only if none can be started at all it ends by itself.
+    """
+    if level not in LOG_LEVELS:
+        raise Trouble(f"{level!r} is no level", hint=f"levels are {', '.join(LOG_LEVELS)}")
+    given = list(words or [])
+    arguments = [word for word in given if not is_url(word) and is_argument(word)]
+    if arguments and not call:
+        raise Trouble(f"{arguments[0]} is an argument, but of which tool?", hint="--call NAME says which")
+    target = choose([word for word in given if word not in arguments], config, ctx.obj.command)
+    settings = (target if timeout is None else target.within(timeout)).settings
+    lookout = Lookout(settings, level=level, approve=Person().approve)
+    doing = [partial(_subscribe, lookout, uri) for uri in uris or ()]
+    doing.append(partial(_poll, lookout, poll))
+    if call:
+        doing.append(partial(_call, lookout, call, arguments, timeout))
+    try:
+        await _show(lookout, _do(lookout, doing), seconds, count, as_lines=as_lines)
+    finally:
+        await lookout.hub.close()
+    return Exit.OK
+
+
+# ---- what is done meanwhile ------------------------------------------------------------------------------------
+
+
+async def _do(lookout: Lookout, doing: Sequence[Callable[[], Coroutine[Any, Any, None]]]) -> None:
+    """Start the servers, then do all of this side by side; whatever goes wrong with it ends the watch."""
+    await lookout.hub.start()
+    states = lookout.hub.list_servers()
+    errors = [state.last_error for state in states if state.last_error is not None]
+    if len(errors) == len(states):
+        raise errors[0] if errors else Trouble("there is no server to be watched", code=Exit.NOT_FOUND)
+    await asyncio.gather(*(do() for do in doing))
+
+
+async def _subscribe(lookout: Lookout, uri: str) -> None:
+    """To the servers that list the resource, or to all if none does: its URI may be one of a template."""
+    states = [state for state in lookout.hub.list_servers() if state.connected]
+    owners = [state for state in states if any(resource.uri == uri for resource in state.resources)]
+    await asyncio.gather(*(_hear(lookout, state.name, uri) for state in owners or states))
+
+
+async def _hear(lookout: Lookout, server: str, uri: str) -> None:
+    try:
+        async with lookout.hub.listen(server, uri, tools=False, prompts=False, resources=False) as changes:
+            lookout.tell(server, "resource", f"subscribed to {uri}", uri=uri, state="subscribed")
+            async for change in changes:
+                lookout.tell(server, "resource", f"{change.uri} changed", uri=change.uri, state="changed")
+    except ToolyardError as exc:
+        lookout.tell(server, "resource", f"no subscription to {uri}: {exc.message}", uri=uri, state="refused")
+
+
+async def _poll(lookout: Lookout, every: float) -> None:
+    """Servers behind a URL do not tell when they go: they are asked."""
+    remote = [s.name for s in lookout.hub.list_servers() if isinstance(s.config, HttpServer | SseServer)]
+    silent: set[str] = set()
+    while remote:
+        await asyncio.sleep(every)
+        for name in remote:
+            try:
+                await lookout.hub.refresh(name)
+            except ToolyardError as exc:
+                if name not in silent:
+                    lookout.status(name, "silent", f"no answer: {exc.message}")
+                silent.add(name)
+            else:
+                if name in silent:
+                    lookout.status(name, "connected", "answers again")
+                silent.discard(name)
+
+
+async def _call(lookout: Lookout, name: str, arguments: list[str], timeout: float | None) -> None:
+    tool = await chosen_tool(Yard(lookout.hub, []), name)
+    values = arguments_for(tool, arguments, {}, check=True)
+    server, own = tool.server or "", tool.original_name or tool.name
+    try:
+        result = await lookout.hub.call_tool(
+            tool.name,
+            values,
+            timeout=UNSET if timeout is None else timeout,
+            on_progress=partial(lookout.on_progress, server, own),
+        )
+    except ToolyardError as exc:
+        lookout.tell(server, "result", f"{own}: {exc.message}", tool=own, is_error=True)
+    else:
+        lookout.tell(server, "result", f"{own}: {result.text}", tool=own, is_error=result.is_error, result=result.raw)
+
+
+# ---- what is shown ---------------------------------------------------------------------------------------------
+
+
+async def _show(
+    lookout: Lookout, work: Coroutine[Any, Any, None], seconds: float | None, count: int | None, *, as_lines: bool
+) -> None:
+    """Print what is seen until there was enough of it, or the work failed."""
+    working = asyncio.create_task(work)
+    try:
+        async with asyncio.timeout(seconds):
+            shown = 0
+            while count is None or shown < count:
+                _print(await _next(lookout, working), as_lines=as_lines)
+                shown += 1
+    except TimeoutError as exc:
+        if isinstance(exc, ToolyardError):
+            raise
+    finally:
+        working.cancel()
+        await asyncio.gather(working, return_exceptions=True)
+
+
+async def _next(lookout: Lookout, working: asyncio.Task[None]) -> Sight:
+    """What is seen next; if the work fails, first all that was seen before, then why it failed."""
+    seeing = asyncio.ensure_future(lookout.next())
+    try:
+        waiting: list[asyncio.Future[Any]] = [seeing]
+        if not working.done() or working.exception() is not None:
+            waiting.append(working)
+        await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
+        if not seeing.done():
+            # Once more around the loop: what was told last is on its way.
+            await asyncio.sleep(0)
+        if not seeing.done() and working.done():
+            working.result()
+        return await seeing
+    finally:
+        seeing.cancel()
+
+
+def _print(sight: Sight, *, as_lines: bool) -> None:
+    if as_lines:
+        sys.stdout.write(json.dumps(sight.to_dict(), default=str) + "\n")
+    else:
+        _print_to_a_person(sight)
+    sys.stdout.flush()
+
+
+def _print_to_a_person(sight: Sight) -> None:
+    clock = datetime.fromtimestamp(sight.at).strftime("%H:%M:%S.%f")[:-3]  # noqa: DTZ006  # the clock on the wall
+    if not is_terminal():
+        sys.stdout.write("\t".join((clock, sight.server, sight.kind, cell(sight.text))) + "\n")
+        return
+    from rich.text import Text  # noqa: PLC0415  # slow; only for a terminal
+
+    line = Text.assemble((clock, "dim"), "  ", (f"{sight.server:<12}", "bold"), " ")
+    line.append(f"{sight.kind:<9} ", _COLOURS.get(sight.kind, _OF_LISTS))
+    line.append(cell(sight.text))
+    out().print(line, soft_wrap=True)

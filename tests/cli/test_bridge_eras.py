@@ -1,0 +1,293 @@
+"""What passes a bridge, whichever era each side speaks: everything, in both directions."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+
+import toolyard as ty
+from tests.serving import served
+from toolyard.cli.passing import Passing
+from toolyard.server.serving.guard import Guard
+from toolyard.server.serving.http import HttpApp
+
+YARD = Path(__file__).with_name("yard.py")
+VERSIONS = {"legacy": "2025-11-25", "auto": "2026-07-28"}
+WITHIN = 30.0
+
+
+@dataclass
+class Guest:
+    """A client in front of a bridge, and what it was asked and told."""
+
+    client: ty.Client
+    journal: Path
+    front: str
+    asked: list[ty.ElicitRequest] = field(default_factory=list)
+    logged: list[Any] = field(default_factory=list)
+
+    async def text(self, tool: str, **arguments: Any) -> str:
+        return (await self.client.call_tool(tool, arguments)).text
+
+    async def noted(self, step: str) -> None:
+        async with asyncio.timeout(WITHIN):
+            while step not in self.journal.read_text():
+                await asyncio.sleep(0.01)
+
+
+@asynccontextmanager
+async def bridged(upstream: ty.ServerConfig, mode: str = "auto") -> AsyncIterator[str]:
+    """The URL of a bridge to this server."""
+    passing = Passing(upstream, alone=False, mode=mode)
+    try:
+        await passing.start()
+        async with served(HttpApp(passing, guard=Guard())) as address:
+            yield f"{address}/mcp"
+    finally:
+        await passing.close()
+
+
+@asynccontextmanager
+async def guest(url: str, front: str, journal: Path, **options: Any) -> AsyncIterator[Guest]:
+    """A client with every handler."""
+
+    def elicit(asked: ty.ElicitRequest) -> Any:
+        found.asked.append(asked)
+        return {"name": "Ada"} if asked.mode == "form" else True
+
+    given = {
+        "elicitation_handler": elicit,
+        "elicitation_modes": ("form", "url"),
+        "sampling_handler": lambda _: "a rose",
+        "roots": ["file:///garden"],
+        "log_handler": lambda message: found.logged.append(message.data),
+        "log_level": "warning",
+        **options,
+    }
+    client = ty.Client(url, mode=front, **given)
+    found = Guest(client, journal, front)
+    async with client:
+        yield found
+
+
+@pytest.fixture
+def upstream(tmp_path: Path) -> ty.StdioServer:
+    journal = tmp_path / "journal"
+    journal.touch()
+    return ty.StdioServer(sys.executable, [str(YARD), str(journal)])
+
+
+ERAS = [
+    pytest.param(("legacy", "auto"), id="2025-in-front-2026-behind"),
+    pytest.param(("auto", "legacy"), id="2026-in-front-2025-behind"),
+    # In the quick run the clients of other makes stand for these.
+    pytest.param(("legacy", "legacy"), id="2025-in-front-2025-behind", marks=pytest.mark.slow),
+    pytest.param(("auto", "auto"), id="2026-in-front-2026-behind", marks=pytest.mark.slow),
+]
+
+
+@pytest.fixture(params=ERAS)
+def eras(request: pytest.FixtureRequest) -> tuple[str, str]:
+    front, behind = request.param
+    return front, behind
+
+
+@pytest.fixture
+async def here(upstream: ty.StdioServer, eras: tuple[str, str], tmp_path: Path) -> AsyncIterator[Guest]:
+    front, behind = eras
+    async with bridged(upstream, behind) as url, guest(url, front, tmp_path / "journal") as found:
+        yield found
+
+
+async def test_the_upstream_introduces_itself(here: Guest) -> None:
+    info = here.client.server_info
+    assert info is not None
+    assert (info.name, info.version, info.instructions) == ("yard", "2.1", "Mind the step.")
+    assert info.protocol_version == VERSIONS[here.front]
+    assert info.capabilities == {
+        "completions": {},
+        "logging": {},
+        "prompts": {"listChanged": True},
+        "resources": {"subscribe": True, "listChanged": True},
+        "tools": {"listChanged": True},
+    }
+
+
+async def test_tools_resources_prompts_and_completion_pass(here: Guest) -> None:
+    client = here.client
+    add = next(tool for tool in await client.list_tools() if tool.name == "add")
+    assert add.description == "Add two numbers."
+    assert (await client.call_tool("add", {"a": 2, "b": 40})).data == 42
+    assert [resource.uri for resource in await client.list_resources()] == ["yard://plot"]
+    assert (await client.read_resource("yard://plot")).text == "a plot"
+    prompt = await client.get_prompt("explain", {"topic": "bees"})
+    assert [message.content for message in prompt.messages] == [ty.Text("Explain bees.")]
+    assert (await client.complete("explain", "topic", "a")).values == ("apples",)
+
+
+async def test_progress_comes_before_the_answer(here: Guest) -> None:
+    seen: list[Any] = []
+    result = await here.client.call_tool("count", {"steps": 3}, on_progress=lambda *step: seen.append(step))
+    assert (result.text, seen) == ("counted 3", [(1, 3, "step 1"), (2, 3, "step 2"), (3, 3, "step 3")])
+
+
+async def test_logs_pass_from_the_level_on_that_was_asked_for(here: Guest) -> None:
+    assert await here.text("chatter") == "said"
+    assert here.logged == ["high"]
+
+
+async def test_what_the_upstream_asks_reaches_the_client_and_the_answer_the_upstream(here: Guest) -> None:
+    assert await here.text("ask_user", question="who?") == "who? accept Ada"
+    assert await here.text("ask_model") == "a rose"
+    assert await here.text("ask_roots") == "file:///garden"
+    assert [asked.message for asked in here.asked] == ["who?"]
+
+
+async def test_a_person_is_sent_to_a_url_with_what_the_era_in_front_wants(here: Guest) -> None:
+    assert await here.text("ask_page") == "accept"
+    (asked,) = here.asked
+    assert asked.url == "https://example.com/sign-in"
+    assert ("elicitationId" in asked.raw) == (here.front == "legacy")
+
+
+async def test_many_questions_at_once_find_their_answers(here: Guest) -> None:
+    words = await asyncio.gather(*(here.text("ask_user", question=f"n{n}") for n in range(6)))
+    assert words == [f"n{n} accept Ada" for n in range(6)]
+
+
+async def test_a_call_that_is_given_up_is_cancelled_upstream(here: Guest) -> None:
+    began = asyncio.Event()
+    call = asyncio.create_task(here.client.call_tool("nap", on_progress=lambda *_: began.set()))
+    async with asyncio.timeout(WITHIN):
+        await began.wait()
+    call.cancel()
+    await here.noted("nap cancelled")
+    assert (await here.client.call_tool("add", {"a": 1, "b": 1})).data == 2
+
+
+async def test_changes_are_told(here: Guest) -> None:
+    async with here.client.listen("yard://plot", prompts=False, resources=False) as changes, asyncio.timeout(WITHIN):
+        await here.client.call_tool("grow")
+        assert await anext(changes) == ty.Change("tools")
+        await here.client.call_tool("touch")
+        assert await anext(changes) == ty.Change("resource", "yard://plot")
+    assert "grown" in [tool.name for tool in await here.client.list_tools()]
+
+
+async def test_a_resource_that_is_not_there_is_told_with_the_code_of_the_era(here: Guest) -> None:
+    with pytest.raises(ty.RemoteError) as caught:
+        await here.client.request("resources/read", {"uri": "yard://nowhere"})
+    assert caught.value.code == (-32002 if here.front == "legacy" else -32602)
+
+
+async def test_a_subscription_that_the_upstream_refuses_is_refused(upstream: ty.StdioServer, tmp_path: Path) -> None:
+    async with bridged(upstream, "legacy") as url, guest(url, "legacy", tmp_path / "journal") as here:
+        with pytest.raises(ty.RemoteError) as caught:
+            await here.client.subscribe("yard://nowhere")
+        assert caught.value.code == -32002
+
+
+async def test_errors_of_the_upstream_keep_code_and_data(here: Guest) -> None:
+    with pytest.raises(ty.RemoteError) as caught:
+        await here.client.call_tool("refuse")
+    assert (caught.value.code, caught.value.message, caught.value.data) == (-31999, "not today", {"why": "rain"})
+    with pytest.raises(ty.RemoteError) as caught:
+        await here.client.request("no/such", {})
+    assert caught.value.code == -32601
+    with pytest.raises(ty.RemoteError) as caught:
+        await here.client.request("tools/call", {"name": "ad", "arguments": {}})
+    assert (caught.value.code, "add" in caught.value.message) == (-32602, True)
+
+
+async def test_an_upstream_that_dies_is_a_typed_error_and_comes_back(here: Guest) -> None:
+    first = await here.text("pid")
+    with pytest.raises(ty.RemoteError) as caught:
+        await here.client.request("tools/call", {"name": "die", "arguments": {}})
+    assert caught.value.code == -32603
+    assert caught.value.data == {"reason": "OutcomeUnknown", "sent": True}
+    assert "yard.py" not in caught.value.message  # what it wrote is not for everybody who reaches us
+    async with asyncio.timeout(WITHIN):
+        assert await here.text("pid") != first
+
+
+async def test_changes_are_told_also_after_the_upstream_came_back(here: Guest) -> None:
+    async with here.client.listen("yard://plot", tools=False, prompts=False, resources=False) as changes:
+        with pytest.raises(ty.RemoteError):
+            await here.client.request("tools/call", {"name": "die", "arguments": {}})
+        async with asyncio.timeout(WITHIN):
+            assert await anext(changes) == ty.Change("resource", "yard://plot")  # perhaps it was missed
+            await here.client.call_tool("touch")
+            assert await anext(changes) == ty.Change("resource", "yard://plot")
+
+
+async def test_the_upstream_is_told_of_no_more_than_the_client_can_do(
+    upstream: ty.StdioServer, eras: tuple[str, str], tmp_path: Path
+) -> None:
+    front, behind = eras
+    async with bridged(upstream, behind) as url:
+        nothing: dict[str, Any] = {"elicitation_handler": None, "sampling_handler": None, "roots": None}
+        async with guest(url, front, tmp_path / "journal", **nothing) as here:
+            assert (await here.client.call_tool("capabilities")).data == []
+        some = {**nothing, "roots": ["file:///garden"]}
+        async with guest(url, front, tmp_path / "journal", **some) as here:
+            assert (await here.client.call_tool("capabilities")).data == ["roots"]
+
+
+async def test_a_client_that_refuses_is_a_refusal_to_the_upstream(
+    upstream: ty.StdioServer, eras: tuple[str, str], tmp_path: Path
+) -> None:
+    front, behind = eras
+
+    def decline(_: ty.ElicitRequest) -> bool:
+        return False
+
+    options: dict[str, Any] = {"elicitation_handler": decline}
+    async with bridged(upstream, behind) as url, guest(url, front, tmp_path / "journal", **options) as here:
+        assert await here.text("ask_user", question="who?") == "who? decline None"
+
+
+# ---- who shares an upstream ------------------------------------------------------------------------------------
+
+
+async def test_sessions_have_processes_of_their_own_which_end_with_them(
+    upstream: ty.StdioServer, tmp_path: Path
+) -> None:
+    async with bridged(upstream) as url:
+        async with guest(url, "legacy", tmp_path / "journal") as one, guest(url, "legacy", tmp_path / "journal") as two:
+            pids = {int(await each.text("pid")) for each in (one, two, one)}
+            assert len(pids) == 2
+        async with asyncio.timeout(WITHIN):
+            while any(psutil.pid_exists(pid) for pid in pids):
+                await asyncio.sleep(0.02)
+
+
+async def test_modern_clients_share_one(upstream: ty.StdioServer, tmp_path: Path) -> None:
+    journal = tmp_path / "journal"
+    async with bridged(upstream) as url, guest(url, "auto", journal) as one, guest(url, "auto", journal) as two:
+        assert await one.text("pid") == await two.text("pid")
+
+
+async def test_the_first_connection_is_taken_over_or_ended_before_another_begins(
+    upstream: ty.StdioServer, tmp_path: Path
+) -> None:
+    journal = tmp_path / "journal"
+    nothing: dict[str, Any] = {"elicitation_handler": None, "sampling_handler": None, "roots": None}
+    async with bridged(upstream) as url, guest(url, "legacy", journal, **nothing) as here:
+        assert await here.text("pid") == journal.read_text().split()[1]
+        assert journal.read_text().count("began") == 1
+
+
+async def test_hidden_tools_are_neither_listed_nor_called(upstream: ty.StdioServer, tmp_path: Path) -> None:
+    config = replace(upstream, tool_filter=ty.static_filter(allowed=["add"]))
+    async with bridged(config) as url, guest(url, "auto", tmp_path / "journal") as here:
+        assert [tool.name for tool in await here.client.list_tools()] == ["add"]
+        with pytest.raises(ty.RemoteError, match="Unknown tool: pid"):
+            await here.client.request("tools/call", {"name": "pid", "arguments": {}})

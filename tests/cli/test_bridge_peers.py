@@ -1,0 +1,144 @@
+"""Clients and servers of other makes on both sides of a bridge: they see what they see without it."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import toolyard as ty
+from tests.cli.kit import COMMAND
+from tests.cli.test_bridge_eras import bridged
+from tests.peers.kit import (
+    ENVIRONMENTS,
+    FASTMCP_MODERN,
+    SDK1,
+    SDK2_HANDSHAKE,
+    SDK2_MODERN,
+    SERVERS,
+    Peer,
+    Yard,
+    eventually,
+    present,
+)
+from tests.peers.visits import HTTP, OURS, STDIO, WITHIN, Report, Visitor, _environment, cases, our_server, visit
+from tests.peers.web import Servers
+
+QUICK = {("sdk1", "handshake"), ("sdk2", "modern"), ("npm2", "modern")}
+
+DIFFERENT = {
+    "detached": "a response that ends early is one of the hop in front, and the upstream is another hop",
+    "after_giving_up": "the same",
+}
+"""Scenes that are not about what passes."""
+
+
+@pytest.fixture(scope="module")
+def servers() -> Iterator[Servers]:
+    each = Servers()
+    yield each
+    each.close()
+
+
+@pytest.fixture(scope="module")
+def bridge_at_a_url() -> Iterator[str]:
+    """A bridge to a process of our yard."""
+    command = [*COMMAND, "bridge", "--http", "--port", "0", "--", sys.executable, str(OURS), "--transport", "stdio"]
+    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as process:
+        assert process.stderr is not None
+        try:
+            yield process.stderr.readline().split()[-1]
+        finally:
+            process.terminate()
+            process.communicate(timeout=30)
+
+
+def tour(visitor: Visitor, *target: str) -> Report:
+    done = subprocess.run(
+        visitor.command("tour", *target),
+        cwd=OURS.parents[3],
+        env=_environment(),
+        capture_output=True,
+        text=True,
+        timeout=WITHIN,
+    )
+    assert done.returncode == 0, done.stderr
+    report: Report = json.loads(done.stdout.splitlines()[-1])
+    return report
+
+
+def what_passes(report: Report, visitor: Visitor) -> Report:
+    """The report without what a hop in between must change: who asks, how, and by which id."""
+    seen: Any = json.loads(json.dumps({scene: value for scene, value in report.items() if scene not in DIFFERENT}))
+    ours = seen["ours_only"]
+    del ours["who"]
+    del ours["shipped"]["headers"]
+    ours["asking"].pop("elicitationId", None)
+    seen["questions"]["asking"].pop("mode", None)  # a form, said or unsaid
+    if visitor.is_npm:  # it drops what comes in one piece with the answer
+        del seen["progress"], ours["thread"], ours["march"]
+    return dict(seen)
+
+
+def is_slow(visitor: Visitor) -> bool:
+    return (visitor.client, visitor.era) not in QUICK
+
+
+@pytest.mark.parametrize("visitor", cases(STDIO, is_slow))
+def test_a_client_that_starts_programs_sees_a_remote_server_as_if_it_were_local(
+    visitor: Visitor, servers: Servers
+) -> None:
+    url = our_server(servers, "http").url("mcp")
+    through = tour(visitor, *COMMAND, "bridge", url)
+    assert what_passes(through, visitor) == what_passes(visit(visitor, "tour", servers), visitor)
+
+
+@pytest.mark.parametrize("visitor", cases(HTTP, is_slow))
+def test_a_client_that_knows_urls_sees_a_local_server_as_if_it_were_remote(
+    visitor: Visitor, servers: Servers, bridge_at_a_url: str
+) -> None:
+    through = tour(visitor, bridge_at_a_url)
+    assert what_passes(through, visitor) == what_passes(visit(visitor, "tour", servers), visitor)
+
+
+# ---- servers of other makes ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("front", ["legacy", "auto"], ids=["2025-in-front", "2026-in-front"])
+@pytest.mark.parametrize("peer", [SDK1, SDK2_MODERN, SDK2_HANDSHAKE, FASTMCP_MODERN], ids=str)
+async def test_a_server_of_another_make_answers_asks_and_tells_through_the_bridge(peer: Peer, front: str) -> None:
+    python = present(ENVIRONMENTS / peer.environment / "bin/python", f"the environment {peer.environment}")
+    upstream = ty.StdioServer(str(python), [str(SERVERS / peer.script)])
+    async with bridged(upstream, peer.mode) as url, Yard(url, mode=front) as yard:
+        client = yard.client
+        assert client.server_info is not None and client.server_info.name == f"{peer.framework}-yard"
+        assert (await client.call_tool("add", {"a": 2, "b": 40})).text == "42"
+        yard.answers, yard.says = lambda _: {"name": "Ada"}, lambda _: "a rose"
+        assert (await client.call_tool("ask_user", {"question": "who?"})).text == "hello Ada"
+        assert "a rose" in (await client.call_tool("ask_model", {"prompt": "what?"})).text
+        seen: list[Any] = []
+        await client.call_tool("count", {"steps": 3}, on_progress=lambda *step: seen.append(step))
+        assert [step[0] for step in seen] == [1, 2, 3]
+        assert (await client.read_resource("yard://greeting")).text
+        with pytest.raises((ty.ResourceNotFound, ty.RemoteError), match="yard://nowhere"):
+            await client.read_resource("yard://nowhere")
+
+
+@pytest.mark.parametrize("front", ["legacy", "auto"], ids=["2025-in-front", "2026-in-front"])
+async def test_an_npm_server_that_wants_the_roots_gets_those_of_the_client(front: str, tmp_path: Path) -> None:
+    """It asks for them as soon as it is connected, in no call's name: they come with the next one."""
+    node = ENVIRONMENTS / "npm/node_modules/@modelcontextprotocol/server-filesystem/dist/index.js"
+    if not node.exists():
+        pytest.skip("node and npm are not on this machine")
+    upstream = ty.StdioServer("node", [str(node)])
+    async with bridged(upstream) as url, ty.Client(url, mode=front, roots=[tmp_path.as_uri()]) as client:
+
+        async def knows_them() -> bool:
+            return str(tmp_path.resolve()) in (await client.call_tool("list_allowed_directories")).text
+
+        await eventually(knows_them)

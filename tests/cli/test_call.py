@@ -1,0 +1,273 @@
+"""`toolyard call`."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.cli.kit import DEMO, ROOT, run_cli, terminal, write_settings
+
+GOODS = (sys.executable, str(ROOT / "tests/cli/goods.py"))
+PNG = b"\x89PNG\r\n\x1a\nno picture"
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    write_settings(tmp_path, {"demo": DEMO, "goods": GOODS})
+    return tmp_path
+
+
+# ---- arguments and names -------------------------------------------------------------------------------------
+
+
+def test_arguments_are_typed_by_the_schema(folder: Path) -> None:
+    words = ["count=3", "share=0.25", "deep=true", "tags=a", "tags=b", "where.x=1", "colour=green"]
+    ran = run_cli("call", "mcp__goods__typed", *words, cwd=folder)
+    expected = {"count": 3, "share": 0.25, "deep": True, "tags": ["a", "b"], "where": {"x": 1}, "colour": "green"}
+    assert (ran.code, ran.json, ran.err) == (0, expected, "")
+
+
+@pytest.mark.parametrize(
+    "words, stdin",
+    [(["--json", '{"text": "hi"}'], ""), (["-"], '{"text": "hi"}'), (["--json", '{"text": "no"}', "text=hi"], "")],
+)
+def test_arguments_come_as_json_too(words: list[str], stdin: str, folder: Path) -> None:
+    assert run_cli("call", "mcp__demo__echo", *words, cwd=folder, stdin=stdin).out == "hi\n"
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["--json", "{"],
+        ["--json", "[]"],
+        ["--json", '{"text": NaN}'],
+        ["--json", "{}", "-"],
+        ["text"],
+        ["text=@nothing"],
+    ],
+)
+def test_arguments_that_cannot_be_read_are_wrong_usage(words: list[str], folder: Path) -> None:
+    ran = run_cli("call", "mcp__demo__echo", *words, cwd=folder)
+    assert ran.code == 2 and ran.err.startswith("error: ") and "hint: " in ran.err and "Traceback" not in ran.err
+
+
+@pytest.mark.parametrize(
+    "words, told",
+    [
+        (["a=x", "b=1"], "a: expected number, got 'x'"),
+        (["a=x"], "a: expected number, got 'x'; missing b (number)"),
+        ([], "missing a (number); missing b (number)"),
+        (["a=1", "bb=2"], "missing b (number); bb is no argument of it, did you mean b?"),
+        (["--json", '{"a": 1, "b": "2"}'], 'b: "2" is not of type "number"'),
+    ],
+)
+def test_what_is_wrong_with_arguments_is_told_before_anything_is_sent(
+    words: list[str], told: str, folder: Path
+) -> None:
+    ran = run_cli("call", "mcp__demo__add", *words, cwd=folder)
+    expected = f"error: mcp__demo__add: {told}\nhint: it takes a=<number> b=<number>\n"
+    assert (ran.code, ran.out, ran.err) == (2, "", expected)
+
+
+def test_who_wants_to_can_send_what_the_schema_refuses(folder: Path) -> None:
+    ran = run_cli("call", "mcp__demo__add", "a=1", "--no-check", cwd=folder)
+    assert (ran.code, ran.err) == (1, "error: mcp__demo__add: missing: b\n")
+
+
+def test_an_argument_that_the_schema_only_does_not_name_is_sent_with_a_warning(folder: Path) -> None:
+    ran = run_cli("call", "mcp__demo__echo", "text=hi", "txt=x", cwd=folder)
+    assert (ran.code, ran.out) == (0, "hi\n")
+    assert ran.err == "warning: txt is no argument of it, did you mean text?\n"
+
+
+def test_a_tool_is_found_by_its_own_name_and_behind_its_server(folder: Path) -> None:
+    assert run_cli("call", "echo", "text=hi", cwd=folder).out == "hi\n"
+    assert run_cli("call", "demo", "echo", "text=hi", cwd=folder).out == "hi\n"
+
+
+def test_a_name_that_two_servers_have_is_asked_back(tmp_path: Path) -> None:
+    write_settings(tmp_path, {"one": DEMO, "two": DEMO})
+    ran = run_cli("call", "echo", "text=hi", cwd=tmp_path)
+    assert (ran.code, ran.out) == (2, "")
+    assert ran.err == ("error: 2 servers have a tool 'echo'\nhint: say which: mcp__one__echo or mcp__two__echo\n")
+
+
+@pytest.mark.parametrize("name", ["mcp__demo__ecoh", "ecoh", "mcp__dmeo__echo"])
+def test_a_tool_that_is_not_there_is_told_with_the_nearest_names(name: str, folder: Path) -> None:
+    ran = run_cli("call", name, cwd=folder)
+    assert ran.code == 4 and f"there is no tool '{name}'; did you mean 'mcp__demo__echo'" in ran.err
+
+
+def test_only_the_server_of_a_qualified_name_is_started(tmp_path: Path) -> None:
+    trace = tmp_path / "started"
+    other = (sys.executable, "-c", f"open({str(trace)!r}, 'w').close()")
+    write_settings(tmp_path, {"demo": DEMO, "other": other})
+    assert run_cli("call", "mcp__demo__echo", "text=hi", cwd=tmp_path).out == "hi\n"
+    assert not trace.exists()
+    assert run_cli("call", "echo", "text=hi", cwd=tmp_path).out == "hi\n"  # the failure of the other is no concern
+    assert trace.exists()
+
+
+# ---- results -------------------------------------------------------------------------------------------------
+
+
+def test_data_is_shown_readable_and_raw_is_the_whole_result(folder: Path) -> None:
+    assert run_cli("call", "mcp__demo__add", "a=1", "b=2", cwd=folder).out == '{\n  "sum": 3\n}\n'
+    raw = run_cli("call", "mcp__demo__add", "a=1", "b=2", "--raw", cwd=folder).json
+    assert raw["structuredContent"] == {"sum": 3} and raw["content"][0]["type"] == "text"
+
+
+def test_pictures_and_sounds_are_saved_and_named(folder: Path) -> None:
+    for number in (1, 2):
+        ran = run_cli("call", "mcp__goods__picture", "--out", "new/out", cwd=folder)
+        suffix = "" if number == 1 else "-2"
+        assert ran.out.splitlines() == [
+            f"saved new/out/picture{suffix}.png (image/png, {len(PNG)} bytes)",
+            f"saved new/out/picture{suffix}.wav (audio/wav, 4 bytes)",
+        ]
+    assert (folder / "new/out/picture-2.png").read_bytes() == PNG
+    ran = run_cli("call", "mcp__goods__picture", "--raw", cwd=folder)
+    assert ran.json["content"][0]["type"] == "image" and not list(folder.glob("*.png"))
+
+
+def test_a_tool_that_fails_leaves_with_1_and_no_answer(folder: Path) -> None:
+    ran = run_cli("call", "mcp__demo__fail", "reason=no luck", cwd=folder)
+    assert (ran.code, ran.out, ran.err) == (1, "", "error: mcp__demo__fail: no luck\n")
+    ran = run_cli("call", "mcp__goods__fails", "lines=2", cwd=folder)
+    assert (ran.code, ran.err) == (1, "error: mcp__goods__fails failed\n  | reason 1\n  | reason 2\n")
+    ran = run_cli("call", "mcp__demo__fail", "--raw", cwd=folder)
+    assert ran.code == 1 and ran.json["isError"] is True
+
+
+def test_no_answer_in_time_is_an_outcome_of_its_own(folder: Path) -> None:
+    ran = run_cli("call", "mcp__demo__slow_count", "steps=1", "seconds=60", "--timeout", "3", cwd=folder)
+    assert ran.code == 7 and "hint: --timeout gives it more seconds" in ran.err
+
+
+# ---- meanwhile -----------------------------------------------------------------------------------------------
+
+
+def test_progress_is_a_bar_on_a_terminal_and_gone_at_the_end(folder: Path) -> None:
+    with terminal("call", "mcp__demo__slow_count", "steps=4", "seconds=0.5", cwd=folder) as screen:
+        screen.until("counted to 2")
+        screen.until("50%")
+        assert screen.exit_code() == 0
+    assert screen.text.splitlines() == ["[info demo] counted 4 steps", "counted to 4"]
+
+
+def test_without_a_terminal_there_are_only_the_logs(folder: Path) -> None:
+    ran = run_cli("call", "mcp__demo__slow_count", "steps=2", "seconds=0.01", cwd=folder)
+    assert (ran.out, ran.err) == ("counted to 2\n", "[info demo] counted 2 steps\n")
+
+
+def test_a_server_that_asks_is_answered_at_the_terminal(folder: Path) -> None:
+    with terminal("call", "mcp__goods__form", cwd=folder, echo=True) as screen:
+        screen.until("name (string, required: Your name):")
+        screen.type("Ann")
+        screen.until("age (integer, required):")
+        screen.type("old")
+        screen.until("expected integer, got 'old'")
+        screen.type("42")
+        screen.until("member (boolean) [true]:")
+        screen.type("")
+        screen.until("colour (red|green):")
+        screen.type("")
+        screen.until("Send it? [Y/n]")
+        screen.type("")
+        assert screen.exit_code() == 0
+    answer = screen.text[screen.text.index("\n{") :]
+    assert json.loads(answer) == {"action": "accept", "content": {"name": "Ann", "age": 42, "member": True}}
+    assert "  | Who are you?�[31m" in screen.text and "age (integer, required): 42" in screen.text
+
+
+def test_a_question_can_be_declined_and_cancelled(folder: Path) -> None:
+    with terminal("call", "mcp__demo__greet", cwd=folder, echo=True) as screen:
+        screen.until("name (string, required):")
+        screen.type("Ann")
+        screen.until("Send it?")
+        screen.type("n")
+        assert screen.exit_code() == 1
+    assert "nobody wants to be greeted" in screen.text
+    with terminal("call", "mcp__goods__form", cwd=folder, echo=True) as screen:
+        screen.until("name (string, required")
+        screen.press("d")
+        assert screen.exit_code() == 0
+    assert '"action": "cancel"' in screen.text
+
+
+@pytest.mark.parametrize("answer, action", [("y", "accept"), ("", "decline")])
+def test_a_page_to_visit_is_shown_and_never_opened(answer: str, action: str, folder: Path) -> None:
+    with terminal("call", "mcp__goods__visit", cwd=folder, echo=True) as screen:
+        screen.until("  | https://login.example/?a=1")
+        screen.until("Go on? [y/N]")
+        screen.type(answer)
+        assert screen.exit_code() == 0
+    assert "  | Please log in." in screen.text and screen.text.splitlines()[-1] == action
+
+
+def test_without_a_terminal_a_question_is_declined_and_said_so(folder: Path) -> None:
+    ran = run_cli("call", "mcp__demo__greet", cwd=folder)
+    assert (ran.code, ran.out) == (1, "")
+    assert ran.err == (
+        "the server asks, and nobody is at a terminal, so it is declined:\n  | Who shall be greeted?\n"
+        "error: mcp__demo__greet: nobody wants to be greeted\n"
+    )
+
+
+def test_a_server_that_wants_a_model_is_refused_clearly(folder: Path) -> None:
+    ran = run_cli("call", "mcp__goods__think", cwd=folder)
+    assert ran.code != 0 and "sampling" in ran.err and "Traceback" not in ran.err
+
+
+# ---- approval ------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def guarded(tmp_path: Path) -> Path:
+    (tmp_path / "toolyard.toml").write_text(
+        f'[hub]\nrequire_approval = ["mcp__demo__echo"]\ndisallowed_tools = ["mcp__demo__fail"]\n'
+        f"[servers.demo]\ncommand = {json.dumps(DEMO[0])}\nargs = [{json.dumps(DEMO[1])}]\n",
+        "utf-8",
+    )
+    return tmp_path
+
+
+@pytest.mark.parametrize("answer, code", [("y", 0), ("n", 6), ("", 6)])
+def test_a_call_that_needs_approval_is_asked_for(answer: str, code: int, guarded: Path) -> None:
+    with terminal("call", "echo", "text=hi", cwd=guarded, echo=True) as screen:
+        screen.until('"text": "hi"')
+        screen.until("Call it? [y/N]")
+        screen.type(answer)
+        assert screen.exit_code() == code
+    assert screen.text.splitlines()[-1].strip() == (
+        "hi" if code == 0 else "hint: `toolyard explain NAME` tells which rule decides"
+    )
+
+
+def test_who_does_not_answer_does_not_approve(guarded: Path) -> None:
+    with terminal("call", "echo", "text=hi", cwd=guarded, echo=True) as screen:
+        screen.until("Call it? [y/N]")
+        screen.press("d")
+        assert screen.exit_code() == 6
+    assert "the call was not approved" in screen.text and "Cancelled" not in screen.text
+
+
+def test_without_a_terminal_it_needs_yes(guarded: Path) -> None:
+    ran = run_cli("call", "echo", "text=hi", cwd=guarded)
+    assert ran.code == 6 and "--yes approves" in ran.err and ran.out == ""
+    assert run_cli("call", "echo", "text=hi", "--yes", cwd=guarded).out == "hi\n"
+
+
+def test_no_yes_opens_what_is_denied(guarded: Path) -> None:
+    for name in ("fail", "mcp__demo__fail"):
+        ran = run_cli("call", name, "--yes", cwd=guarded)
+        assert ran.code == 6 and "denied by disallowed_tools: mcp__demo__fail" in ran.err
+
+
+@pytest.mark.slow
+def test_a_call_may_take_as_long_as_it_tells_of_its_progress(tmp_path: Path) -> None:
+    ran = run_cli("call", "slow_count", "steps=16", "seconds=2", "--", *DEMO, cwd=tmp_path)
+    assert (ran.code, ran.out) == (0, "counted to 16\n"), ran.err

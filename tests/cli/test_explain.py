@@ -1,0 +1,62 @@
+"""`toolyard explain`."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.cli.kit import DEMO, run_cli
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    (tmp_path / "toolyard.toml").write_text(
+        f"""
+[hub]
+allowed_tools = ["mcp__demo__add", "mcp__dead__*", "mcp__off__*"]
+disallowed_tools = ["mcp__*__fail"]
+[servers.demo]
+command = {json.dumps(DEMO[0])}
+args = [{json.dumps(DEMO[1])}]
+blocked_tools = ["greet"]
+[servers.dead]
+command = {json.dumps(sys.executable)}
+args = ["-c", "import sys; sys.exit('no key')"]
+[servers.off]
+command = "nothing"
+disabled = true
+""",
+        "utf-8",
+    )
+    return tmp_path
+
+
+@pytest.mark.parametrize(
+    "name, told",
+    [
+        ("mcp__demo__add", "mcp__demo__add: allowed by allowed_tools: mcp__demo__add"),
+        ("add", "mcp__demo__add: allowed by allowed_tools: mcp__demo__add"),
+        ("mcp__demo__echo", "needs approval: not in allowed_tools"),
+        ("mcp__demo__fail", "denied by disallowed_tools: mcp__*__fail"),
+        ("mcp__nobody__fail", "denied by disallowed_tools: mcp__*__fail"),
+        ("greet", "hidden by the"),
+        ("mcp__demo__ad", "demo lists no such tool; did you mean 'mcp__demo__add'"),
+        ("ad", "ad: there is no tool 'ad'; did you mean 'mcp__demo__add'"),
+        ("zebra", "the tools of dead are not known: it is failed"),
+        ("mcp__dead__x", "the tools of dead are not known: it is failed (the server's process ended with exit code 1"),
+        ("mcp__off__x", "the tools of off are not known: it is disabled"),
+        ("mcp__nobody__x", "no server of this hub"),
+    ],
+)
+def test_what_decides_of_a_tool_is_told_whether_or_not_it_is_there(name: str, told: str, folder: Path) -> None:
+    ran = run_cli("explain", name, cwd=folder)
+    assert ran.code == 0 and told in ran.out and ran.err == ""
+
+
+def test_a_server_of_its_own_can_be_asked_about(tmp_path: Path) -> None:
+    ran = run_cli("explain", "echo", "--", *DEMO, cwd=tmp_path)
+    assert ran.out == "mcp__demo_server__echo: allowed: no rule is against it\n"
+    assert run_cli("explain", "--", *DEMO, cwd=tmp_path).err.startswith("error: which tool?")

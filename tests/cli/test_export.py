@@ -1,0 +1,172 @@
+"""`toolyard export`: the settings in other programs' words, and no secret among them."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.cli.kit import Ran, run_cli
+from toolyard.settings import load_settings
+
+TOML = """\
+[hub]
+start = "lazy"
+
+[servers.fs]
+command = "fs"
+args = ["${ROOT:-/data}"]
+env = { TOKEN = "${TOKEN}" }
+cwd = "/w"
+execution_timeout = 2
+
+[servers.web]
+url = "https://example.com/mcp"
+headers = { Authorization = "Bearer ${TOKEN}" }
+
+[servers.old]
+type = "sse"
+url = "https://example.com/sse"
+
+[servers.mine]
+python = "tools.py"
+
+[servers.off]
+command = "x"
+disabled = true
+"""
+PLACES = {
+    "claude": ".mcp.json",
+    "vscode": ".vscode/mcp.json",
+    "cursor": ".cursor/mcp.json",
+    "gemini": ".gemini/settings.json",
+}
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    (tmp_path / "toolyard.toml").write_text(TOML)
+    return tmp_path
+
+
+def run(folder: Path, *words: str) -> Ran:
+    done = run_cli("export", *words, cwd=folder, env={"TOKEN": "s3cret"})
+    assert "s3cret" not in done.out + done.err
+    return done
+
+
+def mine(folder: Path) -> Any:
+    return {"command": "toolyard", "args": ["run", f"{folder}/tools.py"]}
+
+
+def test_claude_code(folder: Path) -> None:
+    done = run(folder, "--for", "claude")
+    assert done.code == 0
+    assert done.json == {
+        "mcpServers": {
+            "fs": {"command": "fs", "args": ["${ROOT:-/data}"], "env": {"TOKEN": "${TOKEN}"}},
+            "web": {
+                "type": "http",
+                "url": "https://example.com/mcp",
+                "headers": {"Authorization": "Bearer ${TOKEN}"},
+            },
+            "old": {"type": "sse", "url": "https://example.com/sse"},
+            "mine": mine(folder),
+        }
+    }
+    assert done.err == (
+        "fs: Claude Code cannot express cwd, execution_timeout\n"
+        "off is left out: toolyard.toml:22 disables it, which Claude Code cannot express\n"
+        "Claude Code has no options for all servers: start of [hub] stay here\n"
+    )
+
+
+def test_vs_code(folder: Path) -> None:
+    done = run(folder, "--for", "vscode", "fs", "mine")
+    assert done.json == {
+        "servers": {
+            "fs": {
+                "type": "stdio",
+                "command": "fs",
+                "args": ["${env:ROOT}"],
+                "env": {"TOKEN": "${env:TOKEN}"},
+                "cwd": "/w",
+            },
+            "mine": {"type": "stdio", **mine(folder)},
+        }
+    }
+    assert "fs: VS Code cannot express the default of ROOT, execution_timeout\n" in done.err
+
+
+def test_cursor(folder: Path) -> None:
+    done = run(folder, "--for", "cursor", "web", "old")
+    web = {"url": "https://example.com/mcp", "headers": {"Authorization": "Bearer ${env:TOKEN}"}}
+    assert done.json == {"mcpServers": {"web": web, "old": {"type": "sse", "url": "https://example.com/sse"}}}
+
+
+def test_gemini(folder: Path) -> None:
+    servers = run(folder, "--for", "gemini").json["mcpServers"]
+    assert servers["fs"]["timeout"] == 2000 and servers["fs"]["cwd"] == "/w"
+    assert servers["web"]["httpUrl"] == "https://example.com/mcp" and "url" not in servers["web"]
+    assert servers["old"] == {"url": "https://example.com/sse"}
+
+
+@pytest.mark.parametrize("program", PLACES)
+def test_it_is_merged_into_the_programs_own_file(folder: Path, program: str) -> None:
+    path = folder / PLACES[program]
+    path.parent.mkdir(exist_ok=True)
+    path.write_text('{\n  // mine\n  "$schema": "x"\n}\n')
+    done = run(folder, "--for", program, "--write")
+    assert done.code == 0, done.err
+    assert f"added web: https://example.com/mcp  ({PLACES[program]}:" in done.out
+    assert path.read_text().startswith('{\n  // mine\n  "$schema": "x",\n  "')
+    settings = load_settings(path, environ={"TOKEN": "t", "ROOT": "/data"})
+    assert set(settings.servers) == {"fs", "web", "old", "mine"}
+    before = path.read_bytes()
+    assert "web is there already, the same" in run(folder, "--for", program, "--write").out
+    assert path.read_bytes() == before
+
+
+def test_what_stands_in_that_file_anyway_is_left_alone(folder: Path) -> None:
+    (folder / ".mcp.json").write_text('{"mcpServers": {"own": {"command": "x", "execution_timeout": 5}}}')
+    done = run(folder, "--for", "claude", "--write", "--replace")
+    assert done.code == 0 and "own" not in done.out
+    servers = json.loads((folder / ".mcp.json").read_text())["mcpServers"]
+    assert servers["own"] == {"command": "x", "execution_timeout": 5} and "web" in servers
+
+
+def test_another_file_can_be_named_and_what_is_there_is_kept(folder: Path) -> None:
+    (folder / "out.json").write_text('{"servers": {"web": {"type": "http", "url": "https://other.io"}}}')
+    done = run(folder, "--for", "vscode", "--to", "out.json", "web", "old")
+    assert "web is skipped: out.json:1 has another one" in done.err
+    assert json.loads((folder / "out.json").read_text())["servers"]["web"]["url"] == "https://other.io"
+    run(folder, "--for", "vscode", "--to", "out.json", "--replace", "web")
+    servers = json.loads((folder / "out.json").read_text())["servers"]
+    assert servers["web"]["url"] == "https://example.com/mcp" and set(servers) == {"web", "old"}
+
+
+def test_a_broken_server_is_told_and_the_others_are_there(folder: Path) -> None:
+    (folder / "toolyard.toml").write_text('[servers.a]\ncomand = "x"\n\n[servers.b]\ncommand = "y"\n')
+    done = run(folder, "--for", "claude")
+    assert done.code == 3 and done.json == {"mcpServers": {"b": {"command": "y"}}}
+    assert "error: a: toolyard.toml:1:1: expected command" in done.err and "hint: a is left out" in done.err
+
+
+@pytest.mark.parametrize(
+    "words, code, said",
+    [
+        ([], 2, "--for"),
+        (["--for", "emacs"], 2, "emacs"),
+        (["--for", "claude", "wbe"], 4, "there is no server 'wbe' in the settings; did you mean 'web'?"),
+        (["--for", "claude", "--config", "no.json"], 3, "no.json: cannot be read"),
+        (["--for", "claude", "--to", "toolyard.toml"], 2, "is where these servers are"),
+        (["--for", "claude", "--to", "no/such.json"], 3, "cannot be written"),
+    ],
+)
+def test_bad_input_is_one_clear_line(folder: Path, words: list[str], code: int, said: str) -> None:
+    done = run(folder, *words)
+    assert done.code == code and said in done.err and "Traceback" not in done.err
+    assert done.out == "" and [path.name for path in folder.iterdir()] == ["toolyard.toml"]
+    assert (folder / "toolyard.toml").read_text() == TOML

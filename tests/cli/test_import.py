@@ -1,0 +1,187 @@
+"""`toolyard import`: what other programs have is shown first, and taken over as it was asked for."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.cli.kit import run_cli, terminal
+from toolyard.settings import load_settings
+
+HOMES = {
+    ".claude.json": {"mcpServers": {"user": {"type": "http", "url": "https://claude.io/mcp"}}, "other": 1},
+    ".config/Claude/claude_desktop_config.json": {"mcpServers": {"desk": {"command": "desk", "args": ["a b"]}}},
+    ".config/Code/User/mcp.json": {
+        "servers": {
+            "code": {"type": "stdio", "command": "code", "args": ["${workspaceFolder}", "${env:KEY}"]},
+            "asks": {"command": "x", "env": {"K": "${input:k}"}},
+        }
+    },
+    ".cursor/mcp.json": {"mcpServers": {"fs": {"command": "fs", "env": {"T": "${env:KEY}"}, "envFile": ".env"}}},
+    ".gemini/settings.json": {
+        "mcpServers": {"g": {"httpUrl": "https://g.io", "timeout": 5000}, "off": {"command": "off"}},
+        "mcp": {"excluded": ["off"]},
+    },
+}
+FOUND = ["desk", "code", "asks", "fs", "g", "off", "user"]
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """A project; the home above it has settings of every program."""
+    for name, content in HOMES.items():
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text(json.dumps(content, indent=2))
+    (tmp_path / "project").mkdir()
+    return tmp_path / "project"
+
+
+def run(folder: Path, *words: str, **env: str) -> Any:
+    return run_cli("import", *words, cwd=folder, env={"HOME": str(folder.parent), **env})
+
+
+def taken(folder: Path) -> Any:
+    return json.loads((folder / ".mcp.json").read_text())["mcpServers"]
+
+
+def test_what_is_found_is_shown_and_nothing_is_taken_unasked(folder: Path) -> None:
+    done = run(folder)
+    assert done.code == 0 and [row[1] for row in done.rows] == FOUND
+    assert done.rows[0] == [
+        "1",
+        "desk",
+        "claude-desktop",
+        "desk 'a b'",
+        "~/.config/Claude/claude_desktop_config.json:3",
+        "new",
+    ]
+    assert [row[-1] for row in done.rows] == ["new", "new", "broken", "new", "new", "disabled", "new"]
+    assert "${input:k} asks a person" in done.err and "name the servers, or --all" in done.err
+    assert list(folder.iterdir()) == []
+
+
+def test_all_is_all_that_is_neither_broken_nor_off_with_variables_kept(folder: Path) -> None:
+    done = run(folder, "--all", KEY="s3cret")
+    assert done.code == 0 and "s3cret" not in done.out + done.err
+    assert taken(folder) == {
+        "desk": {"command": "desk", "args": ["a b"]},
+        "code": {"command": "code", "args": [str(folder), "${KEY}"]},
+        "fs": {"command": "fs", "env": {"T": "${KEY}"}},
+        "g": {"type": "http", "url": "https://g.io", "execution_timeout": 5.0},
+        "user": {"type": "http", "url": "https://claude.io/mcp"},
+    }
+    assert "fs: left out, because it has no effect here: envFile" in done.err
+    settings = load_settings(folder / ".mcp.json", environ={"KEY": "k"})
+    assert len(settings.servers) == 5 and not settings.warnings
+
+
+def test_one_program_and_names_choose(folder: Path) -> None:
+    assert [row[1] for row in run(folder, "gemini").rows] == ["g", "off"]
+    done = run(folder, "desk", "off")
+    assert "added desk: desk 'a b'  (.mcp.json:3)" in done.out
+    assert "off is disabled in" in done.err and taken(folder)["off"] == {"command": "off", "disabled": True}
+    assert run(folder, "cursor", "fs", "--config", "mine.toml").code == 0
+    assert (folder / "mine.toml").read_text() == '[servers.fs]\ncommand = "fs"\nenv = { T = "${KEY}" }\n'
+
+
+def test_any_file_can_be_named(folder: Path) -> None:
+    (folder / "given.json").write_text('{"servers": {"x": {"command": "x"}}}')
+    assert run(folder, "given.json", "--all").rows[-1] == ["added x: x  (.mcp.json:3)"]
+    (folder / "given.json").write_text('{"servers": {]}')
+    broken = run(folder, "given.json", "--all")
+    assert broken.code == 3 and "given.json:1:14: " in broken.err
+    assert run(folder, "no/such.json").code == 3
+
+
+def test_what_is_there_is_skipped_unless_it_is_to_be_replaced(folder: Path) -> None:
+    text = '{"mcpServers": {"fs": {"command": "mine"}, "desk": {"command": "desk", "args": ["a b"]}}}'
+    (folder / ".mcp.json").write_text(text)
+    states = {row[1]: row[-1] for row in run(folder).rows}
+    assert states["fs"] == "there, but other" and states["desk"] == "there already" and states["g"] == "new"
+    skipped = run(folder, "fs", "desk")
+    assert skipped.code == 0 and "desk is there already, the same  (.mcp.json:1)" in skipped.out
+    assert "fs is skipped: .mcp.json:1 has another one; --replace takes its place" in skipped.err
+    assert (folder / ".mcp.json").read_text() == text
+    assert "replaced fs: fs  (.mcp.json:1)" in run(folder, "fs", "--replace").out
+    assert taken(folder)["fs"]["command"] == "fs"
+
+
+def test_a_dry_run_writes_nothing(folder: Path) -> None:
+    done = run(folder, "--all", "--dry-run")
+    assert "would write desk, code, fs, g, user to .mcp.json" in done.err
+    assert list(folder.iterdir()) == []
+
+
+def test_json_is_for_programs(folder: Path) -> None:
+    found = run(folder, "--json").json
+    assert [each["name"] for each in found] == FOUND
+    assert found[2]["state"] == "broken" and "mcp.json:14:" in found[2]["error"]
+    assert found[0] == {
+        "name": "desk",
+        "program": "claude-desktop",
+        "file": str(folder.parent / ".config/Claude/claude_desktop_config.json"),
+        "line": 3,
+        "server": "desk 'a b'",
+        "state": "new",
+        "error": None,
+    }
+
+
+def test_the_projects_own_wins_over_the_persons(folder: Path) -> None:
+    (folder / ".cursor").mkdir()
+    (folder / ".cursor/mcp.json").write_text('{"mcpServers": {"fs": {"command": "of-the-project"}}}')
+    done = run(folder, "cursor", "--all")
+    assert "fs of " in done.err and "is left out" in done.err
+    assert taken(folder)["fs"] == {"command": "of-the-project"}
+
+
+@pytest.mark.parametrize(
+    "words, code, said",
+    [
+        (["no-such"], 4, "no server 'no-such' is found"),
+        (["usr"], 4, "did you mean 'user'?"),
+        (["asks"], 3, "${input:k} asks a person"),
+        (["--all", "fs"], 2, "--all, or names"),
+        (["--all", "--json"], 2, "--json lists what is found"),
+    ],
+)
+def test_bad_input_is_one_clear_line(folder: Path, words: list[str], code: int, said: str) -> None:
+    done = run(folder, *words)
+    assert done.code == code and said in done.err and "Traceback" not in done.err
+    assert list(folder.iterdir()) == []
+
+
+def test_a_file_that_cannot_be_read_is_told_and_the_others_go_on(folder: Path) -> None:
+    (folder.parent / ".cursor/mcp.json").write_text("{")
+    done = run(folder, "--all")
+    assert done.code == 0 and ".cursor/mcp.json:1:2: " in done.err and "its servers are left out" in done.err
+    assert set(taken(folder)) == {"desk", "code", "g", "user"}
+
+
+def test_at_a_terminal_it_asks_which(folder: Path) -> None:
+    with terminal("import", cwd=folder, env={"HOME": str(folder.parent)}) as person:
+        person.until("Take over which?")
+        person.type("99")
+        person.until("'99' is neither a number nor a name")
+        person.type("1, g")
+        assert person.exit_code() == 0
+        assert "added desk" in person.text and "added g" in person.text
+    assert set(taken(folder)) == {"desk", "g"}
+
+
+@pytest.mark.parametrize("key, code", [("d", 0), ("c", 130)])
+def test_who_does_not_answer_takes_nothing(folder: Path, key: str, code: int) -> None:
+    with terminal("import", cwd=folder, env={"HOME": str(folder.parent)}) as person:
+        person.until("Take over which?")
+        person.press(key)
+        assert person.exit_code() == code
+        assert "Traceback" not in person.text
+    assert list(folder.iterdir()) == []
+
+
+def test_a_machine_without_other_programs(tmp_path: Path) -> None:
+    done = run_cli("import", cwd=tmp_path)
+    assert (done.code, done.out) == (0, "") and "no servers are found" in done.err

@@ -1,0 +1,133 @@
+"""Ctrl-C, at a real terminal: quick, clean, nobody left behind, exit code 130."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import psutil
+import pytest
+
+from tests.cli.kit import COMMAND, DEMO, ROOT, Terminal, environment, terminal, write_settings
+
+GOODS = (sys.executable, str(ROOT / "tests/cli/goods.py"))
+SILENT = (sys.executable, "-c", "import sys; sys.stdin.read()")
+STUBBORN = (sys.executable, "-c", "import signal, time; signal.signal(15, signal.SIG_IGN); time.sleep(600)")
+QUICK = 10.0
+"""Seconds; what it takes is less than one, on a machine that has nothing else to do."""
+
+
+def children(screen: Terminal) -> list[psutil.Process]:
+    return psutil.Process(screen.child.pid).children(recursive=True)
+
+
+def interrupted(screen: Terminal, press: str = "c") -> None:
+    """Press it, and see that all is over."""
+    begun = children(screen)
+    assert begun
+    before = time.monotonic()
+    screen.press(press)
+    assert screen.exit_code() == 130
+    assert time.monotonic() - before < QUICK
+    _, alive = psutil.wait_procs(begun, timeout=QUICK)
+    assert not alive
+    assert "Traceback" not in screen.text and "error" not in screen.text
+
+
+@pytest.mark.parametrize("server", [SILENT, STUBBORN], ids=["silent", "stubborn"])
+@pytest.mark.parametrize("command", [("tools",), ("servers",), ("call", "x")], ids=lambda words: words[0])
+def test_while_a_server_starts(command: tuple[str, ...], server: tuple[str, ...], tmp_path: Path) -> None:
+    with terminal(*command, "--", *server, cwd=tmp_path) as screen:
+        screen.until("starting the servers")
+        interrupted(screen)
+
+
+def test_in_a_call_which_is_cancelled_at_the_server(tmp_path: Path) -> None:
+    journal = tmp_path / "journal"
+    with terminal("call", "forever", f"journal={journal}", "--", *GOODS, cwd=tmp_path) as screen:
+        screen.until("half")
+        interrupted(screen)
+    assert journal.read_text("utf-8") == "cancelled"
+    assert b"\x1b[?25h" in screen.bytes.rpartition(b"\x1b[?25l")[2]  # the cursor is shown again
+
+
+def test_while_arguments_are_typed(tmp_path: Path) -> None:
+    with terminal("call", "echo", "-", "--", *DEMO, cwd=tmp_path, echo=True) as screen:
+        screen.type('{"text":')
+        screen.until('{"text":')
+        screen.until(lambda _: _sleeps(screen))
+        screen.press("c")
+        assert screen.exit_code() == 130
+    assert "Traceback" not in screen.text
+
+
+def _sleeps(screen: Terminal) -> bool:
+    """Whether it waits for somebody, with all that it needs loaded: some CPU time was used, and now none is."""
+    process = psutil.Process(screen.child.pid)
+    used = process.cpu_times().user
+    screen.read(0.5)
+    return used > 0.1 and process.cpu_times().user == used and process.status() == psutil.STATUS_SLEEPING
+
+
+def test_in_the_middle_of_a_question(tmp_path: Path) -> None:
+    with terminal("call", "greet", "--", *DEMO, cwd=tmp_path) as screen:
+        screen.until("name (string")
+        interrupted(screen)
+
+
+def test_when_asked_for_approval(tmp_path: Path) -> None:
+    (tmp_path / "toolyard.toml").write_text('[hub]\nallowed_tools = []\n[servers.a]\npython = "a.py"\n', "utf-8")
+    (tmp_path / "a.py").write_text(
+        "import toolyard as ty\nserver = ty.ToolServer('a')\n@server.tool\ndef f() -> str: return ''\n", "utf-8"
+    )
+    with terminal("call", "f", cwd=tmp_path) as screen:
+        screen.until("Call it?")
+        screen.press("c")
+        assert screen.exit_code() == 130
+    assert "Traceback" not in screen.text
+
+
+def test_while_a_function_of_this_process_does_not_let_go(tmp_path: Path) -> None:
+    write_settings(tmp_path, {"a": {"python": "a.py"}})
+    (tmp_path / "a.py").write_text(
+        "import time, toolyard as ty\nserver = ty.ToolServer('a')\n"
+        "@server.tool\ndef sleep(ctx: ty.Context) -> str:\n    time.sleep(600)\n    return ''\n",
+        "utf-8",
+    )
+    with terminal("call", "sleep", cwd=tmp_path) as screen:
+        screen.until("0:00:0")
+        before = time.monotonic()
+        screen.press("c")
+        assert screen.exit_code() == 130
+    assert time.monotonic() - before < QUICK and "Traceback" not in screen.text
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
+def test_who_is_told_to_end_leaves_as_cleanly(number: signal.Signals, tmp_path: Path) -> None:
+    journal = tmp_path / "journal"
+    with terminal("call", "forever", f"journal={journal}", "--", *GOODS, cwd=tmp_path) as screen:
+        screen.until("half")
+        begun = children(screen)
+        screen.child.kill(number)
+        assert screen.exit_code() == 128 + number
+    _, alive = psutil.wait_procs(begun, timeout=QUICK)
+    assert not alive and journal.read_text("utf-8") == "cancelled"
+    assert b"\x1b[?25h" in screen.bytes.rpartition(b"\x1b[?25l")[2]
+
+
+def test_without_a_terminal_too(tmp_path: Path) -> None:
+    journal = tmp_path / "journal"
+    command = [*COMMAND, "call", "forever", f"journal={journal}", "--debug", "--", *GOODS]
+    pipe = subprocess.PIPE
+    with subprocess.Popen(command, cwd=tmp_path, env=environment(tmp_path), stdout=pipe, stderr=pipe) as process:
+        assert process.stderr is not None
+        begun: list[psutil.Process] = []
+        while not begun and process.stderr.readline():  # --debug has much to say
+            begun = psutil.Process(process.pid).children()
+        process.send_signal(signal.SIGINT)
+        assert process.wait(QUICK) == 130
+    _, alive = psutil.wait_procs(begun, timeout=QUICK)
+    assert not alive

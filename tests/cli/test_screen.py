@@ -1,0 +1,97 @@
+"""What servers write reaches neither the terminal nor the file system as anything but text."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.cli.evil_server import TOOL
+from tests.cli.kit import DEMO, ROOT, run_cli, terminal, write_settings
+
+EVIL = (sys.executable, str(ROOT / "tests/cli/evil_server.py"))
+# What rich itself sends: colours, the cursor, erasing. A title, a bell or a clear screen it never does.
+FORBIDDEN = (b"\x1b]", b"\x07", b"\x1b[31mred", b"\xc2\x9b", "\u202e".encode(), "\u200b".encode(), b"\x00", b"\x7f")
+COMMANDS: list[tuple[str, ...]] = [
+    ("servers",),
+    ("servers", "--json"),
+    ("tools",),
+    ("tools", "--json"),
+    ("tools", "--schema"),
+    ("call", TOOL),
+    ("call", "plain"),
+    ("call", "plain", "--raw"),
+    ("call", "refused"),
+    ("call", "plai"),
+    ("resources",),
+    ("read", "evil://x"),
+    ("prompts",),
+    ("prompt", "asks"),
+    ("explain", TOOL),
+]
+
+
+@pytest.mark.parametrize(
+    "arguments", COMMANDS, ids=lambda words: " ".join(words)[:20].encode("ascii", "ignore").decode()
+)
+def test_no_word_of_a_server_commands_the_terminal(arguments: tuple[str, ...], tmp_path: Path) -> None:
+    with terminal(*arguments, "--", *EVIL, cwd=tmp_path) as screen:
+        screen.exit_code()
+    assert screen.text and not [each for each in FORBIDDEN if each in screen.bytes]
+    for path in tmp_path.iterdir():
+        assert path.name.isascii() and path.name.isprintable() and path.suffix == ".bin"
+    assert not list(tmp_path.parent.glob("*.bin"))
+
+
+@pytest.mark.parametrize(
+    "arguments", COMMANDS, ids=lambda words: " ".join(words)[:20].encode("ascii", "ignore").decode()
+)
+def test_nor_does_it_pass_through_a_pipe(arguments: tuple[str, ...], tmp_path: Path) -> None:
+    ran = run_cli(*arguments, "--", *EVIL, cwd=tmp_path)
+    assert all(c.isprintable() or c in "\n\t" for c in ran.out + ran.err)
+
+
+def test_nor_does_what_a_dying_server_wrote(tmp_path: Path) -> None:
+    ran = run_cli("tools", "--", *EVIL, "--dead", cwd=tmp_path)
+    assert ran.code == 5 and "[31mred" in ran.err
+    assert all(c.isprintable() or c in "\n\t" for c in ran.out + ran.err)
+
+
+def test_markup_of_a_server_is_text_on_the_terminal_too(tmp_path: Path) -> None:
+    with terminal("call", "plain", "--", *EVIL, cwd=tmp_path) as screen:
+        screen.exit_code()
+    assert "[bold]b[/bold]:smile:" in screen.text
+
+
+def test_wide_characters_keep_a_table_straight(tmp_path: Path) -> None:
+    server = tmp_path / "wide.py"
+    server.write_text(
+        "import toolyard as ty\nserver = ty.ToolServer('w')\n"
+        "@server.tool(description='日本語の説明です')\ndef a() -> str: return ''\n"
+        "@server.tool(description='ascii')\ndef b() -> str: return ''\n",
+        "utf-8",
+    )
+    write_settings(tmp_path, {"w": {"python": "wide.py"}})
+    with terminal("tools", cwd=tmp_path, width=60) as screen:
+        assert screen.exit_code() == 0
+    assert "日本語の説明です" in screen.text.replace(" ", "") and "ascii" in screen.text
+
+
+def test_colours_are_left_out_where_nobody_wants_them(tmp_path: Path) -> None:
+    with terminal("tools", "--", *DEMO, cwd=tmp_path, env={"NO_COLOR": "1"}) as screen:
+        screen.exit_code()
+    assert "what it does" in screen.text and b"\x1b[3" not in screen.bytes  # no colour; bold is none
+    with terminal("call", "fail", "--", *DEMO, cwd=tmp_path, env={"TERM": "dumb"}) as screen:
+        assert screen.exit_code() == 1
+    assert "this tool always fails" in screen.text and b"\x1b[" not in screen.bytes
+
+
+def test_a_narrow_terminal_folds_and_loses_nothing(tmp_path: Path) -> None:
+    with terminal("tools", "--", *DEMO, cwd=tmp_path, width=40) as screen:
+        assert screen.exit_code() == 0
+    assert all(len(line) <= 40 for line in screen.lines)
+    assert "mcp__demo_server__slow_count" in "".join(line[1:14] for line in screen.lines)
+    with terminal("tools", "--", *DEMO, cwd=tmp_path, width=200, env={"COLUMNS": "50"}) as screen:
+        assert screen.exit_code() == 0
+    assert all(len(line) <= 50 for line in screen.lines)

@@ -1,0 +1,54 @@
+"""The door to the terminal: what passes, and what does not. These tests have no terminal; tests/cli has one."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from toolyard.cli.screen import Styled, as_json, cell, complain, note, plain, say, show_json, show_table
+
+EVIL = "a\x1b[31mred\x1b]0;title\x07\x9b2J\u202egnp.exe\u2066\u200b\x00\x7f\x08[bold]b[/bold] :smile:"
+
+
+def clean(text: str) -> bool:
+    return all(c.isprintable() or c in "\n\t" for c in text)
+
+
+def test_no_control_bidi_or_invisible_character_passes(capsys: pytest.CaptureFixture[str]) -> None:
+    say(EVIL)
+    note(EVIL)
+    complain(EVIL, EVIL, EVIL)
+    show_table((EVIL,), [(EVIL, Styled(EVIL, "red"), 5)])
+    show_json({EVIL: [EVIL]})
+    captured = capsys.readouterr()
+    assert clean(captured.out) and clean(captured.err)
+
+
+def test_markup_and_emoji_codes_are_text(capsys: pytest.CaptureFixture[str]) -> None:
+    say(EVIL)
+    assert capsys.readouterr().out.endswith("[bold]b[/bold] :smile:\n")
+
+
+def test_everyday_text_stays_as_it_is() -> None:
+    text = "naïve — 日本語\n\ttab 🎉"
+    assert plain(text) == text
+    assert plain("one\r\ntwo") == "one\ntwo"
+    assert plain("10\u00a0000\u3000x") == "10 000 x"
+    assert cell(" many\n  lines\tand tabs ") == "many lines and tabs"
+
+
+def test_json_is_escaped_where_a_terminal_could_take_it_for_more_and_means_the_same() -> None:
+    value = {EVIL: EVIL, "lone": "\ud800", "astral": "\U000e0001"}
+    assert json.loads(as_json(value)) == value
+    assert clean(as_json(value))
+
+
+def test_a_table_is_tab_separated_lines_where_a_program_reads(capsys: pytest.CaptureFixture[str]) -> None:
+    show_table(("a", "b"), [("x\ty\nz", 5), (Styled("red", "red"), "")])
+    assert capsys.readouterr().out == "x y z\t5\nred\t\n"
+
+
+def test_a_complaint_is_one_line_a_quote_and_a_hint(capsys: pytest.CaptureFixture[str]) -> None:
+    complain("it\nbroke", "do\nthis", "first\n\n  second\n")
+    assert capsys.readouterr().err == "error: it broke\n  | first\n  | second\nhint: do this\n"

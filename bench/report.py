@@ -3,7 +3,7 @@
 import operator
 import statistics
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 Round = dict[str, dict[str, Any]]
@@ -43,6 +43,16 @@ class Goal:
     shown: str
     wanted: str = ""
     met: bool | None = None
+
+
+@dataclass
+class Outcome:
+    """What was measured of a part, and how it is shown."""
+
+    figures: dict[str, Any] = field(default_factory=dict)
+    goals: dict[str, list[Goal]] = field(default_factory=dict)
+    tables: list[str] = field(default_factory=list)
+    warnings: list[str] = field(default_factory=list)
 
 
 COMPARE: dict[str, Callable[[float, float], bool]] = {"<=": operator.le, "<": operator.lt, ">=": operator.ge}

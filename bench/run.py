@@ -7,12 +7,12 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from bench import imports, report, served
+from bench import cli, hub, imports, report, served
 from bench.driving import REVISIONS, ROOT, in_turn, run_driver, say
 
 SDK_PYTHON = ROOT / ".peers" / "sdk2" / "bin" / "python"
 SDK1_PYTHON = ROOT / ".peers" / "sdk1" / "bin" / "python"
-OVER = ["stdio", "json", "events", "direct", "served"]
+OVER = ["stdio", "json", "events", "direct", "served", "hub", "cli"]
 STDIO_GOALS = {
     ("in_flight_rate", report.SDK): ">= 8",
     ("in_flight_rate", report.RAW): ">= 0.5",
@@ -96,6 +96,8 @@ def parse_options() -> argparse.Namespace:
     parser.add_argument("--imports", type=int, default=11, help="fresh interpreters per import")
     parser.add_argument("--idle", type=int, default=100, help="idle connections whose memory is measured")
     parser.add_argument("--sessions", type=int, default=1000, help="open sessions whose memory is measured")
+    parser.add_argument("--servers", type=int, default=200, help="servers of the hub")
+    parser.add_argument("--tools", type=int, default=50, help="tools of each of them")
     parser.add_argument(
         "--mode", choices=["auto", "legacy"], default="auto", help="auto: 2026-07-28, legacy: 2025-11-25"
     )
@@ -104,7 +106,8 @@ def parse_options() -> argparse.Namespace:
         nargs="+",
         choices=OVER,
         default=OVER,
-        help="clients: stdio, HTTP with JSON answers, HTTP with event streams; servers: in one process, over HTTP",
+        help="clients: stdio, HTTP with JSON answers, HTTP with event streams; servers: in one process, over HTTP; "
+        "many servers as one; the command line",
     )
     parser.add_argument("--free", action="store_true", help="leave the placing of the processes to the scheduler")
     parser.add_argument("--sdk-python", default=str(SDK_PYTHON), help="an interpreter with mcp 2.x and fastmcp 4.x")
@@ -136,9 +139,10 @@ def main() -> int:
     if "stdio" in options.over:
         figures["idle"] = measure_idle(options.idle)
         goals["memory over stdio"] = report.memory_goals(figures["idle"])
-    of_servers = served.measure(options)
-    figures |= of_servers.figures
-    goals |= of_servers.goals
+    parts = [served.measure(options), hub.measure(options), cli.measure(options)]
+    for part in parts:
+        figures |= part.figures
+        goals |= part.goals
     say("imports")
     figures["imports"] = imports.measure(sys.executable, options.sdk_python, options.imports)
     goals["imports"] = report.import_goals(figures["imports"])
@@ -146,7 +150,10 @@ def main() -> int:
         print(json.dumps({**figures, "goals": {title: list(map(asdict, rows)) for title, rows in goals.items()}}))
     else:
         measured = {title: way["clients"] for title, way in figures["ways"].items()}
-        warnings = [way["noise"] for way in figures["ways"].values() if way["noise"]] + of_servers.warnings
+        warnings = [way["noise"] for way in figures["ways"].values() if way["noise"]]
         tables = [report.clients_tables(measured, options.in_flight)] if measured else []
-        print(*tables, *of_servers.tables, report.goals_tables(goals), *warnings, sep="\n")
+        for part in parts:
+            tables += part.tables
+            warnings += part.warnings
+        print(*tables, report.goals_tables(goals), *warnings, sep="\n")
     return 1 if options.strict and any(goal.met is False for rows in goals.values() for goal in rows) else 0

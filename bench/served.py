@@ -5,12 +5,11 @@ import json
 import statistics
 import subprocess
 import sys
-from dataclasses import dataclass, field
 from typing import Any
 
 from bench import report
 from bench.driving import REVISIONS, in_turn, run_driver, say
-from bench.report import FASTMCP, OURS, SDK, Goal, Round, row
+from bench.report import FASTMCP, OURS, SDK, Goal, Outcome, Round, row
 
 PLAIN, ECHO, SHORT_SDK = "plain function, checked by pydantic", "bare ASGI echo", "mcp SDK, stateless JSON"
 SDK1, SHORT_SDK1 = "mcp SDK 1.x", "mcp SDK 1.x, stateless JSON"
@@ -169,16 +168,6 @@ def sessions_goals(sessions: dict[str, Any]) -> list[Goal]:
 
 
 # ---- all of it -----------------------------------------------------------------------------------------------
-
-
-@dataclass
-class Outcome:
-    """What was measured, and how it is shown."""
-
-    figures: dict[str, Any] = field(default_factory=dict)
-    goals: dict[str, list[Goal]] = field(default_factory=dict)
-    tables: list[str] = field(default_factory=list)
-    warnings: list[str] = field(default_factory=list)
 
 
 def measure(options: argparse.Namespace) -> Outcome:

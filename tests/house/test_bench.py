@@ -22,9 +22,9 @@ TINY = [
 HEAVY = {"pydantic", "aiohttp"}
 
 
-def run_bench(*arguments: str) -> dict[str, Any]:
+def run_bench(*arguments: str, timeout: float = 110) -> dict[str, Any]:
     command = [sys.executable, "-m", "bench", *TINY, *arguments]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=110)
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=timeout)
     assert done.returncode == 0, done.stderr
     return json.loads(done.stdout)
 
@@ -53,6 +53,17 @@ def alone() -> dict[str, Any]:
 @pytest.fixture(scope="module")
 def servers() -> dict[str, Any]:
     return run_bench("--over", "direct", "served", "--in-flight=8")
+
+
+@pytest.fixture(scope="module")
+def many() -> dict[str, Any]:
+    return run_bench("--over", "hub", "--servers=16", "--tools=10")
+
+
+@pytest.fixture(scope="module")
+def commands() -> dict[str, Any]:
+    """Without the peer, whose code takes long to compile."""
+    return run_bench("--over", "cli", "--sdk-python=not there")
 
 
 def of(way: dict[str, Any], metric: str) -> dict[str, float]:
@@ -146,6 +157,58 @@ def test_every_goal_of_a_server_is_judged(servers) -> None:
     }
     expected = {"<= 40.0 us", ">= 0.50x", "< 60.0 MB"}
     assert judged == (expected | {">= 30.00x", ">= 8.00x"} if "mcp SDK" in servers["direct"][0] else expected)
+
+
+def test_a_call_through_a_hub_is_of_the_order_of_the_bare_client_and_not_slower_than_the_peers(many) -> None:
+    (figures,) = many["hub"]
+    ours = figures["toolyard"]
+    assert ours["call"] <= ours["bare"] * 20
+    assert all(ours["call"] <= peer["call"] for peer in figures.values())
+
+
+def test_lists_and_searches_of_a_hub_take_less_than_ten_times_their_goals(many) -> None:
+    ours = many["hub"][0]["toolyard"]
+    assert ours["list"] < 0.05
+    assert max(ours["search"], ours["long_search"]) < 0.1
+
+
+def test_the_start_of_a_hub_is_measured_with_more_and_more_servers(many) -> None:
+    starts = many["hub"][0]["toolyard"]["starts"]
+    assert list(starts) == ["2", "4", "8", "16"]
+    # A start that is quadratic takes 64 times as long for eight times as many.
+    assert starts["16"] < starts["2"] * 40
+
+
+def test_every_goal_of_the_hub_is_judged(many) -> None:
+    (goals,) = [goals for title, goals in many["goals"].items() if "as one" in title]
+    judged = sorted(goal["wanted"] for goal in goals if goal["met"] is not None)
+    assert judged == ["< 15.0 us", "<= 10.00 ms", "<= 10.00 ms", "<= 2.00x", "<= 5.00 ms"]
+
+
+def test_the_help_of_the_command_line_is_of_the_order_of_a_bare_python(commands) -> None:
+    (figures,) = commands["cli"]["help"]
+    assert set(figures) == {"bare python", "toolyard"}
+    # A bare Python takes so little that the ratio is large on a quiet machine too.
+    assert figures["toolyard"]["cpu"] <= figures["bare python"]["cpu"] * 150
+
+
+@pytest.mark.parametrize("task", ["tools", "call"])
+def test_a_command_on_a_server_is_of_the_order_of_its_imports(commands, task) -> None:
+    (figures,) = commands["cli"][task]
+    assert 0 < figures["server's own start"]["cpu"] < figures["toolyard"]["cpu"]
+    assert figures["toolyard"]["cpu"] <= figures["imports of ours alone"]["cpu"] * 20
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(300)
+def test_the_command_line_is_judged_by_the_peers_and_not_slower() -> None:
+    found = run_bench("--over", "cli", timeout=290)
+    if "FastMCP" not in found["cli"]["help"][0]:
+        pytest.skip("the peer is not here")
+    judged = [goal["wanted"] for title, goals in found["goals"].items() for goal in goals if "--help" in title]
+    assert judged == ["", "<= 0.50x"]
+    for (figures,) in found["cli"].values():
+        assert figures["toolyard"]["cpu"] <= figures["FastMCP"]["cpu"]
 
 
 def test_a_stdio_call_loads_neither_pydantic_nor_aiohttp(stdio) -> None:

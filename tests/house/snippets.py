@@ -1,8 +1,15 @@
-"""Runs the Python snippets of a Markdown file: `python snippets.py FILE [PACKAGE ...]`.
+"""Runs the snippets of a Markdown file: `python snippets.py FILE [PACKAGE ...]`.
 
-The snippets of one file share one namespace and one event loop, as in a notebook, and may use `await` at the top.
-A `text` block right after a snippet is what the snippet must print; `...` in it stands for anything. A snippet that
-needs another package names it behind the language (`python mcp`) and runs only if that is among the arguments.
+| block | what is done with it |
+| --- | --- |
+| `python` | it runs; all of a file share one namespace and one event loop, and may use `await` at the top |
+| `console` | each line that begins with `$ ` is run in a terminal, and what follows it is what the terminal must show |
+| `text`, right after one of `python` | what that one must print |
+| any that begins with a comment that is a file's name | it is saved under that name, in the current folder |
+
+`...` in an output stands for anything within a line, and alone in a line for any number of lines. A block that needs
+something more names it behind the language (`python mcp`, `console network`) and runs only if that is among the
+arguments. The project's own `scripts/` set everything up: they are not run from here and have tests of their own.
 """
 
 from __future__ import annotations
@@ -12,14 +19,24 @@ import asyncio
 import contextlib
 import inspect
 import io
+import os
+import pty
 import re
+import select
+import signal
+import subprocess
 import sys
+import termios
+import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 FENCE = re.compile(r"^```(\w*) ?(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+FILE_NAME = re.compile(r"(?:#|//) (\.?\w[\w.-]*\.(?:py|json|toml))\n")
+LINES, COLUMNS = 400, 140  # of the terminal; longer lines are folded there as on any
+PATIENCE = 60.0  # seconds for a command
 
 
 @dataclass(frozen=True)
@@ -31,6 +48,25 @@ class Block:
     follows: bool
     """Nothing but blank lines lies between this block and the one before it."""
 
+    @property
+    def file_name(self) -> str | None:
+        named = FILE_NAME.match(self.body)
+        return named[1] if named else None
+
+
+@dataclass(frozen=True)
+class Shown:
+    """What a document says that is printed, and what was."""
+
+    line: int
+    expected: str
+    printed: str
+
+    def check(self, path: Path) -> None:
+        assert looks_like(self.expected, self.printed), (
+            f"{path}:{self.line}: expected\n{self.expected}\nbut the snippet printed\n{self.printed}"
+        )
+
 
 def blocks(text: str) -> Iterator[Block]:
     end = 0
@@ -40,33 +76,46 @@ def blocks(text: str) -> Iterator[Block]:
         end = match.end()
 
 
+def runnable(text: str, *packages: str) -> list[Block]:
+    """The blocks of a document that run, where these packages are there."""
+    return [
+        block
+        for block in blocks(text)
+        if block.needs in ("", *packages)
+        and (block.language == "python" or (block.language == "console" and not block.body.startswith("$ scripts/")))
+        and block.file_name is None
+    ]
+
+
 def looks_like(expected: str, printed: str) -> bool:
-    """Whether the two are equal line by line, trailing blanks aside, where `...` matches anything within a line."""
-    want, got = ([line.rstrip() for line in text.strip().splitlines()] for text in (expected, printed))
-    return len(want) == len(got) and all(
-        re.fullmatch(".*".join(map(re.escape, pattern.split("..."))), line)
-        for pattern, line in zip(want, got, strict=True)
-    )
+    """Whether the two are equal line by line, trailing blanks and the `...` aside."""
+    pattern = ""
+    for line in expected.strip().splitlines():
+        any_lines = line.strip() == "..."
+        pattern += r"(?:.*\n)*" if any_lines else ".*".join(map(re.escape, line.rstrip().split("..."))) + r"\n"
+    got = "".join(line.rstrip() + "\n" for line in printed.strip().splitlines())
+    return re.fullmatch(pattern, got) is not None
 
 
 def run(path: Path, *packages: str) -> int:
     """Run the snippets of the file that can run; gives back how many there were."""
-    found = list(blocks(path.read_text()))
+    text = path.read_text()
+    found, wanted = list(blocks(text)), set(runnable(text, *packages))
     namespace: dict[str, Any] = {"__name__": "__main__"}
-    count = 0
     with asyncio.Runner() as runner:
         for block, after in zip(found, [*found[1:], None], strict=True):
-            if block.language != "python" or block.needs not in ("", *packages):
-                continue
-            count += 1
-            printed = io.StringIO()
-            with contextlib.redirect_stdout(printed):
-                _execute(block, path, namespace, runner)
-            if after is not None and after.language == "text" and after.follows:
-                assert looks_like(after.body, printed.getvalue()), (
-                    f"{path}:{after.line}: expected\n{after.body}\nbut the snippet printed\n{printed.getvalue()}"
-                )
-    return count
+            if block.file_name is not None and block.needs in ("", *packages):
+                Path(block.file_name).write_text(block.body)
+            elif block in wanted and block.language == "console":
+                for shown in typed(block):
+                    shown.check(path)
+            elif block in wanted:
+                printed = io.StringIO()
+                with contextlib.redirect_stdout(printed):
+                    _execute(block, path, namespace, runner)
+                if after is not None and after.language == "text" and after.follows:
+                    Shown(after.line, after.body, printed.getvalue()).check(path)
+    return len(wanted)
 
 
 def _execute(block: Block, path: Path, namespace: dict[str, Any], runner: asyncio.Runner) -> None:
@@ -78,5 +127,56 @@ def _execute(block: Block, path: Path, namespace: dict[str, Any], runner: asynci
         runner.run(outcome)
 
 
+def typed(block: Block) -> Iterator[Shown]:
+    """Each command of a console block, typed at a terminal; `$?` is the exit code of the one before."""
+    code, line = 0, block.line
+    for session in re.split(r"^\$ ", block.body, flags=re.MULTILINE)[1:]:
+        command, _, expected = session.partition("\n")
+        code, printed = at_terminal(f"(exit {code}); {command}")
+        yield Shown(line, expected, printed)
+        line += session.count("\n")
+
+
+def at_terminal(command: str) -> tuple[int, str]:
+    """Run a command of a shell where somebody looks: its exit code, and what stands on the screen in the end."""
+    import pyte  # only where a document has such blocks
+
+    here = os.path.dirname(sys.executable)
+    aside = ("XDG_CONFIG_HOME", "COLUMNS", "LINES", "CI")
+    env = {name: value for name, value in os.environ.items() if name not in aside}
+    env |= {"PATH": f"{here}:{os.environ['PATH']}", "HOME": os.getcwd(), "TERM": "xterm", "NO_COLOR": "1"}
+    env |= {"PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}  # a reader has none of those that our own tests need
+    ours, theirs = pty.openpty()
+    termios.tcsetwinsize(theirs, (50, COLUMNS))
+    process = subprocess.Popen(
+        ["bash", "-c", command], stdin=theirs, stdout=theirs, stderr=theirs, env=env, start_new_session=True
+    )
+    os.close(theirs)
+    try:
+        screen = pyte.Screen(COLUMNS, LINES)
+        pyte.ByteStream(screen).feed(_everything(ours, time.monotonic() + PATIENCE, command))
+        return process.wait(PATIENCE), "\n".join(screen.display)
+    finally:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+        os.close(ours)
+
+
+def _everything(terminal: int, deadline: float, command: str) -> bytes:
+    read = b""
+    while True:
+        ready, _, _ = select.select([terminal], [], [], max(0.0, deadline - time.monotonic()))
+        assert ready, f"{command} did not end; so far it said {read.decode(errors='replace')}"
+        try:
+            piece = os.read(terminal, 65536)
+        except OSError:  # Linux: nobody holds the other end any more
+            return read
+        if not piece:
+            return read
+        read += piece
+
+
 if __name__ == "__main__":
+    sys.path.insert(0, os.getcwd())  # as at a prompt: files that were saved can be imported
     print(f"{run(Path(sys.argv[1]), *sys.argv[2:])} snippets ran")

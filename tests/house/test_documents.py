@@ -13,11 +13,18 @@ import pytest
 
 import toolyard
 from tests.house import snippets
-from toolyard import config, errors
+from toolyard import State, config
+from toolyard.client.standing import TRANSITIONS
 
 ROOT = Path(__file__).parents[2]
-DOCUMENTS = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
-TEXT = "\n".join(path.read_text() for path in DOCUMENTS)
+DOCUMENTS = [ROOT / "README.md", ROOT / "examples/README.md", *sorted((ROOT / "docs").rglob("*.md"))]
+GENERATED = ROOT / "docs/reference"
+# What is made from the code names everything by itself: only what people wrote can have forgotten something.
+TEXT = "\n".join(path.read_text() for path in DOCUMENTS if GENERATED not in path.parents)
+
+
+def named(path: Path) -> str:
+    return str(path.relative_to(ROOT))
 
 
 def run_snippets(python: Path | str, document: Path, folder: Path, *packages: str) -> int:
@@ -30,29 +37,45 @@ def run_snippets(python: Path | str, document: Path, folder: Path, *packages: st
     return int(counted[1])
 
 
-@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: path.name)
-def test_every_python_snippet_runs_and_prints_what_it_says(document: Path, tmp_path: Path) -> None:
-    own = [b for b in snippets.blocks(document.read_text()) if b.language == "python" and not b.needs]
-    assert run_snippets(sys.executable, document, tmp_path) == len(own) > 0
+WITH_SNIPPETS = [path for path in DOCUMENTS if snippets.runnable(path.read_text())]
 
 
-@pytest.mark.parametrize("peer", ["sdk1", "sdk2"])
-def test_the_snippets_that_need_the_sdk_run_with_it(peer: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize("document", WITH_SNIPPETS, ids=named)
+def test_every_snippet_runs_and_prints_what_it_says(document: Path, tmp_path: Path) -> None:
+    assert run_snippets(sys.executable, document, tmp_path) == len(snippets.runnable(document.read_text()))
+
+
+TEACHING = [path for room in ("tutorials", "how-to", "coming-from") for path in (ROOT / "docs" / room).glob("*.md")]
+
+
+@pytest.mark.parametrize("document", TEACHING, ids=named)
+def test_a_page_that_teaches_has_something_that_runs(document: Path) -> None:
+    assert document in WITH_SNIPPETS
+
+
+PEERS = {"mcp": ("sdk1", "sdk2"), "fastmcp": ("sdk2",)}
+WITH_PEERS = [
+    pytest.param(path, package, peer, id=f"{named(path)}-{package}-{peer}")
+    for path in DOCUMENTS
+    for package in sorted({block.needs for block in snippets.blocks(path.read_text())} & PEERS.keys())
+    for peer in PEERS[package]
+]
+
+
+@pytest.mark.parametrize("document, package, peer", WITH_PEERS)
+def test_the_snippets_that_need_a_peer_run_with_it(document: Path, package: str, peer: str, tmp_path: Path) -> None:
     python = ROOT / ".peers" / peer / "bin/python"
     if not python.exists():
-        pytest.skip("the SDK's environment is not there: scripts/test makes it")
-    document = ROOT / "docs/client.md"
-    every = [b for b in snippets.blocks(document.read_text()) if b.language == "python"]
-    assert run_snippets(python, document, tmp_path, "mcp") == len(every)
+        pytest.skip("the peer's environment is not there: scripts/test makes it")
+    count = len(snippets.runnable(document.read_text(), package))
+    assert run_snippets(python, document, tmp_path, package) == count > 0
 
 
-def test_the_demonstration_prints_what_the_readme_shows() -> None:
-    shown = [block.body for block in snippets.blocks((ROOT / "README.md").read_text()) if block.language == "console"]
-    demo = next(body for body in shown if body.startswith("$ scripts/up\n"))
-    ran = subprocess.run([sys.executable, "examples/demo.py"], cwd=ROOT, capture_output=True, text=True, timeout=100)
-    assert ran.returncode == 0, ran.stderr
-    assert ran.stderr == ""
-    assert snippets.looks_like(demo.removeprefix("$ scripts/up\n"), ran.stdout), ran.stdout
+@pytest.mark.parametrize("document", DOCUMENTS, ids=named)
+def test_no_python_is_shown_that_is_not_run(document: Path) -> None:
+    """Unless it needs what is not ours, and says so."""
+    needs = {block.needs for block in snippets.blocks(document.read_text()) if block.language == "python"}
+    assert needs <= {"", *PEERS, "theirs"}
 
 
 def test_a_snippet_that_fails_names_the_line_of_its_document(tmp_path: Path) -> None:
@@ -71,16 +94,26 @@ def test_a_snippet_that_prints_something_else_is_found(tmp_path: Path) -> None:
         snippets.run(document)
 
 
-PUBLIC_ERRORS = sorted(
-    name
-    for name, value in vars(errors).items()
-    if inspect.isclass(value) and issubclass(value, Exception) and not name.startswith("_")
-)
+def test_a_command_that_shows_something_else_is_found(tmp_path: Path) -> None:
+    document = tmp_path / "wrong.md"
+    document.write_text("```console\n$ echo one; false\none\n$ echo $? two\n1 three\n```\n")
+    with pytest.raises(AssertionError, match=r"wrong.md:4: expected\n1 three\n"):
+        snippets.run(document)
 
 
-@pytest.mark.parametrize("name", PUBLIC_ERRORS)
-def test_every_error_is_documented(name: str) -> None:
-    assert f"`{name}`" in TEXT
+def test_dots_stand_for_a_part_of_a_line_or_for_lines() -> None:
+    assert snippets.looks_like("a ... c\n...\nz", "a b c\n1\n2\nz\n")
+    assert snippets.looks_like("...\nz", "z")
+    assert not snippets.looks_like("a ... c\nz", "a b c\n1\nz\n")
+    assert not snippets.looks_like("a\n", "a\nb\n")
+
+
+def test_a_block_with_a_files_name_is_that_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    document = tmp_path / "page.md"
+    document.write_text("```python\n# one.py\nprint(1)\n```\n\n```console\n$ python one.py\n1\n```\n")
+    assert snippets.run(document) == 1
+    assert Path("one.py").read_text() == "# one.py\nprint(1)\n"
 
 
 @pytest.mark.parametrize("name", sorted(toolyard.ClientOptions.__annotations__))
@@ -94,7 +127,7 @@ def test_every_field_of_a_server_config_is_documented(server: type) -> None:
     assert not missing
 
 
-@pytest.mark.parametrize("document", [*DOCUMENTS, *ROOT.glob("*.md")], ids=lambda path: path.name)
+@pytest.mark.parametrize("document", [*DOCUMENTS, *ROOT.glob("*.md")], ids=named)
 def test_every_link_to_a_file_leads_somewhere(document: Path) -> None:
     targets = re.findall(r"\]\((?!https?:|#|mailto:)([^)#]+)", document.read_text())
     assert [target for target in targets if not (document.parent / target).exists()] == []
@@ -106,7 +139,62 @@ def test_every_file_that_the_architecture_names_exists() -> None:
     assert [name for name in named if not (ROOT / "src/toolyard" / name).exists()] == []
 
 
+@pytest.mark.parametrize("document", sorted((ROOT / "docs/coming-from").glob("*.md")), ids=named)
+def test_what_a_newcomer_is_sent_to_exists(document: Path) -> None:
+    """The capitalised names, and the methods of hubs, clients and servers, in the right columns of the tables."""
+    cells = [row.rsplit(" | ", 1)[1] for row in re.findall(r"^\| .+ \|$", document.read_text(), re.MULTILINE)]
+    names = {name for cell in cells for name in re.findall(r"`([A-Z][a-z]\w+)", cell)} - {"None", "True", "False"}
+    assert [name for name in names if not hasattr(toolyard, name)] == []
+    homes = {"hub": toolyard.Hub, "client": toolyard.Client, "server": toolyard.ToolServer, "ctx": toolyard.Context}
+    used = [found for cell in cells for found in re.findall(r"`(?:await )?@?(hub|client|server|ctx)\.(\w+)", cell)]
+    missing = [f"{home}.{name}" for home, name in used if not hasattr(homes[home], name)]
+    assert [name for name in missing if name != "hub.toolsets"] == []  # which every hub has for itself
+    assert names and used
+
+
+def test_the_picture_of_a_connection_shows_what_can_happen() -> None:
+    text = (ROOT / "docs/explanation/architecture.md").read_text()
+    arrows = re.findall(r"^ +(\w+) --> (\w+)", text.partition("stateDiagram")[2].partition("```")[0], re.MULTILINE)
+    states = [(State(a.replace("_", "-")), State(b.replace("_", "-"))) for a, b in arrows]
+    assert states
+    assert [(a, b) for a, b in states if b not in TRANSITIONS[a]] == []
+    assert {a for a, _ in states} | {b for _, b in states} == set(State) - {State.DISABLED}
+
+
 def test_every_room_is_on_the_map() -> None:
     text = (ROOT / "ARCHITECTURE.md").read_text()
     rooms = [p.name + "/" * p.is_dir() for p in (ROOT / "src/toolyard").iterdir() if p.suffix in ("", ".py")]
     assert [room for room in rooms if f"`{room}`" not in text and room != "__pycache__/"] == []
+
+
+def test_the_index_leads_to_every_page() -> None:
+    index = ROOT / "docs/README.md"
+    linked = {(index.parent / target).resolve() for target in re.findall(r"\]\(([^)#]+)\)", index.read_text())}
+    assert [named(path) for path in (ROOT / "docs").rglob("*.md") if path != index and path not in linked] == []
+
+
+def test_every_example_is_listed() -> None:
+    text = (ROOT / "examples/README.md").read_text()
+    assert [path.name for path in (ROOT / "examples").glob("*.py") if f"[{path.name}](" not in text] == []
+
+
+def test_every_link_to_a_heading_leads_to_one() -> None:
+    missing = []
+    for document in DOCUMENTS:
+        for target, anchor in re.findall(r"\]\((?!https?:)([^)#]*)#([^)]+)\)", document.read_text()):
+            found = document if not target else document.parent / target
+            if anchor not in anchors(found.read_text()):
+                missing.append(f"{named(document)}: {target}#{anchor}")
+    assert missing == []
+
+
+def anchors(text: str) -> set[str]:
+    """As GitHub makes them of headings; one that is there already is counted."""
+    made: dict[str, int] = {}
+    prose = re.sub(r"^```.*?^```$", "", text, flags=re.MULTILINE | re.DOTALL)
+    for heading in re.findall(r"^#+ (.+)$", prose, re.MULTILINE):
+        anchor = re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-")
+        made[anchor] = made.get(anchor, -1) + 1
+        if made[anchor]:
+            made[f"{anchor}-{made[anchor]}"] = 0
+    return set(made)

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-import inspect
 import json
-import re
 import select
 import subprocess
 import sys
@@ -17,6 +15,7 @@ import pytest
 
 import toolyard as ty
 from tests.house import snippets
+from tests.house.guides import parameters, public, tells
 from toolyard.server.context import BlockingContext, Context
 from toolyard.server.serving.http import HttpApp
 from toolyard.server.serving.run import make_app
@@ -89,41 +88,31 @@ def test_the_example_in_one_process_prints_what_the_guide_shows() -> None:
     assert snippets.looks_like(output, ran.stdout), ran.stdout
 
 
-def parameters(function: Any) -> set[str]:
-    plain = {p.name for p in inspect.signature(function).parameters.values() if p.kind is not p.VAR_KEYWORD}
-    return plain - {"self", "answerer", "guard", "server", "name"}
-
-
-def is_told(name: str) -> bool:
-    """Whether the guide has it as code: alone, with a value, or called."""
-    return re.search(rf"`(?:\w+\.)?{name}(?:=[^`]*|\([^`]*\))?`|\b{name}=", GUIDE) is not None
-
-
-@pytest.mark.parametrize("name", sorted(parameters(ty.ToolServer)))
+@pytest.mark.parametrize("name", sorted(parameters(ty.ToolServer) - {"name"}))
 def test_every_option_of_a_server_is_in_the_guide(name: str) -> None:
-    assert is_told(name)
+    assert tells(GUIDE, name)
 
 
 @pytest.mark.parametrize("name", sorted(ToolOptions.__annotations__))
 def test_every_option_of_a_tool_is_in_the_guide(name: str) -> None:
-    assert is_told(name)
+    assert tells(GUIDE, name)
 
 
-SERVING = parameters(ty.ToolServer.run) | parameters(make_app) | parameters(HttpApp.__init__) - {"transport"}
+SERVING = (parameters(ty.ToolServer.run) | parameters(make_app) | parameters(HttpApp.__init__) - {"transport"}) - {
+    "answerer",
+    "guard",
+    "server",
+}
 
 
 @pytest.mark.parametrize("name", sorted(SERVING))
 def test_every_option_of_serving_is_in_the_guide(name: str) -> None:
-    assert is_told(name)
-
-
-def public(kind: type) -> set[str]:
-    return {name for name in dir(kind) if not name.startswith("_")}
+    assert tells(GUIDE, name)
 
 
 @pytest.mark.parametrize("name", sorted(public(Context) - {"finish"}))
 def test_every_word_of_a_context_is_in_the_guide(name: str) -> None:
-    assert is_told(name)
+    assert tells(GUIDE, name)
 
 
 def test_both_contexts_know_the_same_words() -> None:
@@ -136,4 +125,4 @@ INNER = {"changes", "completions", "info", "make_channel", "prompts", "resources
 
 @pytest.mark.parametrize("name", sorted(public(ty.ToolServer) - INNER))
 def test_every_method_of_a_server_is_in_the_guide(name: str) -> None:
-    assert is_told(name) or f"@server.{name}" in GUIDE or f"server.{name}(" in GUIDE
+    assert tells(GUIDE, name) or f"@server.{name}" in GUIDE or f"server.{name}(" in GUIDE

@@ -1,0 +1,71 @@
+"""A tool server behind a URL with a key, and a client that calls it in both eras of the protocol.
+
+`python examples/http_client_and_server.py` starts itself once more as the server, on a free port; with `serve` it is
+the server.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import subprocess
+import sys
+from collections.abc import Mapping
+
+import toolyard as ty
+
+KEYS = {"Bearer s3cret": "ada"}
+server = ty.ToolServer("library", version="1.0.0")
+BOOKS = {"1984": "Orwell", "Emma": "Austen", "Walden": "Thoreau"}
+
+
+@server.tool
+async def find_author(title: str, *, ctx: ty.Context) -> str:
+    """Who wrote a book."""
+    await ctx.info(f"{ctx.principal} looks for {title}")
+    return BOOKS.get(title, "nobody knows")
+
+
+@server.tool
+async def count_letters(*, ctx: ty.Context) -> dict[str, int]:
+    """How many letters the titles have; tells how far it is."""
+    for done, title in enumerate(BOOKS, start=1):
+        await ctx.progress(done, len(BOOKS), title)
+    return {title: len(title) for title in BOOKS}
+
+
+def who(headers: Mapping[str, str]) -> str | None:
+    """None refuses: 401."""
+    return KEYS.get(headers.get("authorization", ""))
+
+
+async def use(url: str) -> None:
+    try:
+        async with ty.Client(url, max_retries=1):
+            pass
+    except ty.AuthError as error:
+        print("without a key  ", error.status, error.challenge)
+    locked = ty.HttpServer(url, headers={"Authorization": "Bearer s3cret"})
+    print("the config     ", repr(locked).replace(url, "http://.../mcp"))
+    for mode in ("auto", "legacy"):
+        async with ty.Client(locked, mode=mode, log_handler=lambda line: print("  (log)        ", line.data)) as client:
+            assert client.server_info is not None
+            print("protocol       ", client.server_info.protocol_version)
+            print("  find_author  ", (await client.call_tool("find_author", {"title": "Emma"})).text)
+            counted = await client.call_tool("count_letters", on_progress=lambda *step: print("  (progress)   ", *step))
+            print("  count_letters", counted.data)
+
+
+def main() -> None:
+    with subprocess.Popen([sys.executable, __file__, "serve"], stderr=subprocess.PIPE, text=True) as process:
+        assert process.stderr is not None
+        try:
+            asyncio.run(use(process.stderr.readline().split()[-1]))
+        finally:
+            process.terminate()
+
+
+if __name__ == "__main__":
+    if sys.argv[1:] == ["serve"]:
+        server.run("http", port=0, auth=who)
+    else:
+        main()

@@ -1,0 +1,149 @@
+"""The page of public names: each with its signature and its docstring."""
+
+from __future__ import annotations
+
+import enum
+import inspect
+from collections.abc import Iterator
+from dataclasses import MISSING, fields, is_dataclass
+from typing import Any, get_args, is_typeddict
+
+import toolyard
+import toolyard.settings
+import toolyard.sync
+
+from .markdown import attribute_docs, bare, code, codes, doc, document, signature, table
+
+HOW = """
+Every name of `import toolyard as ty`. Errors have [a page of their own](errors.md), and so have [events](events.md).
+The guides tell how they are used: [client](../client.md), [HTTP](../http.md), [tool servers](../servers.md),
+[hub](../hub.md), [settings](../settings.md). A time-out is in seconds, `None` is none, and `UNSET` is
+what the client's options say.
+"""
+
+ROOMS = {
+    "One server": "client",
+    "Server configs": "config",
+    "Many servers": "hub",
+    "Which tools": "policy",
+    "Functions as tools": "server",
+    "Settings files": "settings",
+    "Transports": "transports",
+    "Values": "types",
+}
+
+
+def page() -> str:
+    """All names, room by room."""
+    parts = [HOW, table(("", ""), [(title, _links(title)) for title in ROOMS])]
+    for title in ROOMS:
+        parts += [f"## {title}", *(part for name in _names(title) for part in _entry(name, getattr(toolyard, name)))]
+        if title == "Settings files":
+            more = [name for name in toolyard.settings.__all__ if name not in toolyard.__all__]
+            parts += ["Also in `toolyard.settings`:"]
+            parts += [part for name in more for part in _entry(name, getattr(toolyard.settings, name))]
+    return document("API", *parts, *_sync())
+
+
+def _names(title: str) -> list[str]:
+    return [name for name, home in toolyard._HOME.items() if home.partition(".")[0] == ROOMS[title]]
+
+
+def _links(title: str) -> str:
+    return ", ".join(f"[`{name}`](#{_anchor(name)})" for name in _names(title))
+
+
+def _anchor(name: str) -> str:
+    """As GitHub makes them: headings that differ only in case are counted."""
+    before = [each for room in ROOMS for each in _names(room)]
+    same = sum(each.lower() == name.lower() for each in before[: before.index(name)])
+    return name.lower() + (f"-{same}" if same else "")
+
+
+def _entry(name: str, thing: Any) -> Iterator[str]:
+    yield f"### {name}"
+    if not (inspect.isclass(thing) or inspect.isroutine(thing)):  # another name for a type
+        yield f"```py\n{name} = {bare(str(thing))}\n```"
+        return
+    if is_typeddict(thing):
+        texts = attribute_docs(thing)
+        yield doc(thing)
+        yield table(
+            ("key", "type", ""),
+            [(code(key), code(bare(kind)), texts.get(key, "")) for key, kind in _annotations(thing).items()],
+        )
+        return
+    if inspect.isclass(thing) and issubclass(thing, enum.Enum):
+        yield doc(thing)
+        yield codes(each.value for each in thing)
+        return
+    if not is_dataclass(thing) and not getattr(thing, "_is_protocol", False):
+        yield f"```py\n{signature(name, thing)}\n```"
+    yield doc(thing)
+    if inspect.isclass(thing):
+        yield _fields(thing)
+        yield from _members(thing)
+
+
+def _annotations(kind: Any) -> dict[str, Any]:
+    return {key: getattr(value, "__forward_arg__", value) for key, value in kind.__annotations__.items()}
+
+
+def _fields(kind: Any) -> str:
+    if not is_dataclass(kind):
+        return ""
+    # A config's options are those of the client, which says what they mean.
+    texts = {**(attribute_docs(toolyard.ClientOptions) if _is_config(kind) else {}), **attribute_docs(kind)}
+    shown = [field for field in fields(kind) if not field.name.startswith("_")]
+    shown.sort(key=lambda field: field.kw_only)
+    return table(
+        ("field", "type", "default", ""),
+        [(code(f.name), code(bare(f.type)), _default(f), texts.get(f.name, "")) for f in shown],
+    )
+
+
+def _is_config(kind: type) -> bool:
+    return kind in get_args(toolyard.ServerConfig)
+
+
+def _default(field: Any) -> str:
+    if field.default is not MISSING:
+        return code(repr(field.default))
+    return "" if field.default_factory is MISSING else "empty"
+
+
+def _members(kind: type) -> Iterator[str]:
+    """Public methods and properties, its own first, then those of its bases here."""
+    seen: set[str] = set()
+    for base in kind.__mro__:
+        if not base.__module__.startswith("toolyard"):
+            continue
+        for name, member in vars(base).items():
+            function = getattr(member, "__func__", member)
+            if name.startswith("_") or name in seen or not (isinstance(member, property) or callable(function)):
+                continue
+            seen.add(name)
+            yield _member(kind.__name__, name, member)
+
+
+def _member(owner: str, name: str, member: Any) -> str:
+    text = doc(member)
+    if isinstance(member, property):
+        shown = f"{name}: {bare(member.fget.__annotations__.get('return', ''))}"  # type: ignore[union-attr]
+    else:
+        mark = {classmethod: "@classmethod\n", staticmethod: "@staticmethod\n"}.get(type(member), "")
+        function = getattr(member, "__func__", member)
+        shown = mark + signature(name, function).replace("(cls, ", "(").replace("(cls)", "()")
+        shown = shown.replace("(\n    cls,\n", "(\n")
+    return f"#### {owner}.{name}\n```py\n{shown}\n```\n{text}"
+
+
+def _sync() -> Iterator[str]:
+    yield "## Without an event loop"
+    yield "`toolyard.sync`. " + doc(toolyard.sync)
+    rows = []
+    for name in ("Client", "Hub", "View", "Resources", "Changes"):
+        kind = getattr(toolyard.sync, name)
+        methods = [each for each in dir(kind) if not each.startswith("_")]
+        rows.append((code(f"sync.{name}"), doc(kind).splitlines()[0], codes(methods)))
+    yield table(("class", "", "has, as its async twin"), rows)

@@ -1,0 +1,30 @@
+"""The page of events."""
+
+from __future__ import annotations
+
+from dataclasses import MISSING, fields
+from typing import Any
+
+import toolyard.events
+
+from .markdown import bare, code, doc, document, table
+
+HOW = """
+`client.on(Event, listener)` and `hub.on(Event, listener)` call `listener` with every event of that type or a subtype,
+and give back a function that ends it. A listener may be sync or async; what one raises is logged and hurts nobody.
+Events are frozen dataclasses of `toolyard.events`. A program that shows them:
+[observability.py](../../examples/observability.py).
+"""
+
+
+def page() -> str:
+    """Every event in the order of the code."""
+    base = toolyard.events.Event
+    kinds = [kind for kind in vars(toolyard.events).values() if isinstance(kind, type) and issubclass(kind, base)]
+    rows = [(code(kind.__name__), doc(kind), ", ".join(_fields(kind))) for kind in kinds]
+    return document("Events", HOW, table(("event", "when", "fields"), rows))
+
+
+def _fields(kind: Any) -> list[str]:
+    defaults = {f.name: "" if f.default is MISSING else f" = {f.default!r}" for f in fields(kind)}
+    return [code(f"{f.name}: {bare(f.type)}{defaults[f.name]}") for f in fields(kind)]

@@ -1,0 +1,98 @@
+"""The reference says what the code says: its pages are made from it, and nothing public is left out."""
+
+from __future__ import annotations
+
+import inspect
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import toolyard
+from scripts.reference import __main__ as reference
+from scripts.reference import markdown
+from toolyard import errors, events
+from toolyard.cli.app import COMMANDS
+
+ROOT = Path(__file__).parents[2]
+PAGES = reference.pages()
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda path: path.name)
+def test_a_page_of_the_reference_is_what_the_code_says_now(page: Path) -> None:
+    assert page.read_text() == PAGES[page], f"{page.name} is out of date: run scripts/docs"
+
+
+def test_every_page_of_the_reference_is_made() -> None:
+    assert set((ROOT / "docs/reference").glob("*.md")) == set(PAGES)
+
+
+def text_of(name: str) -> str:
+    return PAGES[ROOT / "docs/reference" / name]
+
+
+@pytest.mark.parametrize("name", toolyard._HOME)
+def test_every_public_name_is_in_the_reference(name: str) -> None:
+    if hasattr(errors, name):
+        assert f"| `{name}` |" in text_of("errors.md")
+    else:
+        assert f"\n### {name}\n" in text_of("api.md")
+
+
+def test_every_error_is_in_the_reference_with_what_to_do() -> None:
+    kinds = [k for k in vars(errors).values() if inspect.isclass(k) and issubclass(k, Exception)]
+    rows = [row for row in text_of("errors.md").splitlines() if row.startswith("| `")]
+    assert {row.split("`")[1] for row in rows} == {kind.__name__ for kind in kinds}
+    assert [row for row in rows if not row.rsplit(" | ", 1)[1].strip(" |")] == []
+
+
+def test_every_event_is_in_the_reference() -> None:
+    kinds = [k for k in vars(events).values() if inspect.isclass(k) and issubclass(k, events.Event)]
+    assert kinds
+    assert [kind.__name__ for kind in kinds if f"| `{kind.__name__}` |" not in text_of("events.md")] == []
+
+
+def test_every_option_of_every_command_is_in_the_reference(tmp_path: Path) -> None:
+    """Compared with what the command line itself says, which no generator of ours has made."""
+    # One process for all: most of the time of a command's help is the start of Python.
+    code = "import sys; from toolyard.cli.app import run; [run([name, '--help']) for name in sys.argv[1:]]"
+    env = {"PATH": os.environ["PATH"], "HOME": str(tmp_path), "TERM": "dumb", "NO_COLOR": "1", "COLUMNS": "200"}
+    command = [sys.executable, "-c", code, *COMMANDS]
+    ran = subprocess.run(command, env=env, capture_output=True, text=True, timeout=100, check=True)
+    helps = re.split(r"Usage: toolyard (\S+)", ran.stdout)[1:]
+    assert helps[::2] == list(COMMANDS)
+    for name, text in zip(helps[::2], helps[1::2], strict=True):
+        section = text_of("cli.md").partition(f"\n## toolyard {name}\n")[2].partition("\n## ")[0]
+        options = set(re.findall(r"--[a-z][a-z-]*", text)) - {"--help"}
+        assert [option for option in options if option not in section] == [], name
+
+
+def test_a_stale_page_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture) -> None:
+    monkeypatch.setattr(reference, "FOLDER", tmp_path)
+    assert reference.main(["--check"]) == 1
+    assert "stale: api.md" in capsys.readouterr().out
+    assert reference.main([]) == 0
+    assert reference.main(["--check"]) == 0
+    (tmp_path / "errors.md").write_text("something else")
+    assert [path.name for path in reference.stale()] == ["errors.md"]
+
+
+def test_a_long_signature_has_a_line_for_each_parameter() -> None:
+    def short(a: int, /, b: str = ",", *, c: tuple[int, ...] = (1, 2)) -> None: ...
+
+    def long(
+        arguments_by_name: dict[str, tuple[int, str]], *, of_a_long_name: int = 1, another_of_a_long_name: str = "(,)"
+    ) -> list[int]: ...
+
+    assert markdown.signature("f", short) == "def f(a: int, /, b: str = ',', *, c: tuple[int, ...] = (1, 2)) -> None"
+    assert markdown.signature("f", long).splitlines() == [
+        "def f(",
+        "    arguments_by_name: dict[str, tuple[int, str]],",
+        "    *,",
+        "    of_a_long_name: int = 1,",
+        "    another_of_a_long_name: str = '(,)',",
+        ") -> list[int]",
+    ]

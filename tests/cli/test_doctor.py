@@ -145,6 +145,42 @@ def test_entries_that_are_wrong_lack_a_variable_or_are_disabled_are_rows_like_th
     assert (named.code, facts(named, "off")["tools"]) == (0, 5)
 
 
+def test_a_server_that_is_disabled_is_counted_as_such(tmp_path: Path) -> None:
+    settings(tmp_path, demo=stdio(*DEMO), off=stdio(*DEMO, disabled=True))
+    assert "2 servers: 1 well, 1 disabled; 5 tools" in run_cli("doctor", cwd=tmp_path).err
+
+
+def test_names_in_lists_of_tools_that_no_tool_has_are_told_and_only_what_is_let_through_counts(tmp_path: Path) -> None:
+    settings(tmp_path, demo=stdio(*DEMO, allowed_tools=["add", "ecko"], blocked_tools=["zzz"]))
+    ran = run_cli("doctor", "--json", cwd=tmp_path)
+    assert (facts(ran, "demo")["tools"], ran.json["tools"]) == (1, 1)
+    assert step(ran, "demo", "tools")["text"].startswith("1 of 5 tools, about ")
+    allowed, blocked = [each for each in facts(ran, "demo")["steps"] if each["step"] == "rules"]
+    assert (allowed["verdict"], allowed["text"]) == ("warning", "allowed_tools: there is no tool ecko")
+    assert "did you mean 'echo'?" in allowed["fix"]
+    assert blocked["text"] == "blocked_tools: there is no tool zzz"
+    assert "the tools are add, echo" in blocked["fix"]
+
+
+def test_a_rule_of_the_hub_that_fits_no_tool_is_told_once_all_tools_are_known(tmp_path: Path) -> None:
+    servers = f"[servers.demo]\ncommand = '{DEMO[0]}'\nargs = ['{DEMO[1]}']\n"
+    hub = "[hub]\nallowed_tools = ['mcp__demo__add', 'mcp__demo__ecko*']\nrequire_approval = ['mcp__demo']\n"
+    (tmp_path / "toolyard.toml").write_text(servers + hub)
+    (rule,) = [each for each in run_cli("doctor", "--json", cwd=tmp_path).json["files"] if each["step"] == "rules"]
+    assert rule["text"] == "allowed_tools of [hub]: mcp__demo__ecko* fits no tool"
+    (tmp_path / "toolyard.toml").write_text(servers + hub + "[servers.off]\ncommand = 'x'\ndisabled = true\n")
+    assert "rules" not in {each["step"] for each in run_cli("doctor", "--json", cwd=tmp_path).json["files"]}
+
+
+def test_a_program_that_is_no_server_is_told_as_such(tmp_path: Path) -> None:
+    chatter = "import sys\nprint('hello', flush=True)\nsys.stdin.read()"
+    settings(tmp_path, echoes=stdio("cat"), chatters=stdio(sys.executable, "-c", chatter))
+    ran = run_cli("doctor", "--json", "--timeout", "2", cwd=tmp_path)
+    assert "only sends back what it is sent" in step(ran, "echoes", "starts")["text"]
+    assert "--timeout" not in step(ran, "echoes", "starts")["fix"]
+    assert "stderr" in step(ran, "chatters", "starts")["fix"]
+
+
 def test_warnings_count_only_if_they_shall(tmp_path: Path) -> None:
     settings(tmp_path, demo=stdio(*DEMO, env={"API_KEY": "do-not-show-this"}))
     ran = run_cli("doctor", cwd=tmp_path)
@@ -289,6 +325,17 @@ def test_in_a_terminal_the_steps_are_shown_live_and_then_as_a_table(tmp_path: Pa
     assert "2 servers: 2 well; " in text
     # The progress is gone, and the table has its place.
     assert text.count("slow ") == 1
+
+
+def test_in_a_narrow_terminal_what_was_found_has_its_room(tmp_path: Path) -> None:
+    settings(tmp_path, gone=stdio("no-such-program"))
+    with terminal("doctor", cwd=tmp_path, width=40) as screen:
+        assert screen.exit_code() == 1
+        lines = screen.lines
+    at = lines.index("✗ command")
+    assert "gone" in lines[:at]
+    assert lines[at + 1].startswith("  there is no no-such-program")
+    assert any(line.startswith("  fix: ") for line in lines[at:])
 
 
 def test_control_characters_of_a_server_never_reach_the_terminal(tmp_path: Path) -> None:

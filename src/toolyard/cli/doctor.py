@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
-from .. import names
+from ..names import make as whole_name
 from ..settings import ServerEntry, Settings
 from .checkup.entry import examine_files
 from .checkup.findings import Checkup, Finding, Verdict, worst
@@ -86,9 +86,9 @@ def _examined_files(settings: Settings, paths: Sequence[Path]) -> list[Checkup]:
 
 def _examine_rules(checkup: Checkup, settings: Settings, checkups: Sequence[Checkup]) -> None:
     """Patterns of [hub] that fit no tool, if all tools are known."""
-    if any("tool_names" not in each.facts for each in checkups):
+    if any("tools" not in each.facts for each in checkups):
         return
-    tools = [names.make(each.server, tool) for each in checkups for tool in each.facts["tool_names"]]
+    tools = [whole_name(each.server, tool) for each in checkups for tool in each.facts.get("tool_names", ())]
     for key, pattern in idle_patterns(settings.defaults, tools):
         checkup.warn("rules", f"{key} of [hub]: {pattern} fits no tool", "correct it: toolyard tools shows the names")
 

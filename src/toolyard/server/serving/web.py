@@ -50,7 +50,9 @@ async def serve_app(app: AsgiApp, listening: socket.socket, who: str, path: str)
     except ImportError as exc:
         listening.close()
         raise ConfigError(
-            "serving over HTTP needs a web server, the extra `serve`: pip install uvicorn httptools", key="transport", expected="uvicorn"
+            "serving over HTTP needs a web server, the extra `serve`: pip install uvicorn httptools",
+            key="transport",
+            expected="uvicorn",
         ) from exc
 
     class Serving(uvicorn.Server):

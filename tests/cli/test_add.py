@@ -85,6 +85,16 @@ def test_a_python_file_is_in_process_for_us_and_a_command_for_others(tmp_path: P
     }
 
 
+def test_that_the_command_for_a_python_file_is_not_on_path_is_told(tmp_path: Path) -> None:
+    (tmp_path / "tools.py").write_text("")
+    program = tmp_path / "bin/toolyard"
+    program.parent.mkdir()
+    told = run_cli("add", "tools.py", cwd=tmp_path, env={"PATH": str(program.parent)})
+    assert told.code == 0 and "there is no toolyard on PATH" in told.err
+    program.touch(0o700)
+    assert run_cli("add", "other", "tools.py", cwd=tmp_path, env={"PATH": str(program.parent)}).err == ""
+
+
 def test_the_file_is_the_one_that_is_named_or_there_or_new(tmp_path: Path) -> None:
     run_cli("add", "a", "--config", "other.json", "--", "x", cwd=tmp_path)
     assert sorted(os.listdir(tmp_path)) == ["other.json"]

@@ -249,10 +249,14 @@ def test_a_server_that_says_nothing_is_bounded_by_the_time_out(tmp_path: Path) -
         assert "--timeout 4" in found["fix"]
 
 
-def test_without_a_time_out_the_settings_own_holds(tmp_path: Path) -> None:
-    settings(tmp_path, hurried={**bad(silent=["initialize", "server/discover"]), "connect_timeout": 0.5})
-    ran = run_cli("doctor", "--json", cwd=tmp_path)
+def test_without_a_time_out_the_servers_own_holds_and_else_that_of_all(tmp_path: Path) -> None:
+    silent = bad(silent=["initialize", "server/discover"])
+    file = tmp_path / "servers.json"
+    servers = {"hurried": {**silent, "connect_timeout": 0.5}, "other": silent}
+    file.write_text(json.dumps({"mcpServers": servers, "hub": {"connect_timeout": 0.7}}))
+    ran = run_cli("doctor", "--json", "--config", str(file), cwd=tmp_path)
     assert "connect_timeout=0.5 s" in step(ran, "hurried", "starts")["text"]
+    assert "connect_timeout=0.7 s" in step(ran, "other", "starts")["text"]
 
 
 def test_tools_that_a_model_cannot_understand_are_told(tmp_path: Path) -> None:

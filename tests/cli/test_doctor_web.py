@@ -49,9 +49,13 @@ async def doctor(
     return await asyncio.to_thread(run_cli, "doctor", "--json", "--timeout", str(patience), cwd=folder, env=env)
 
 
-def steps(ran: Ran, server: str = "web") -> dict[str, dict[str, Any]]:
+def facts(ran: Ran, server: str = "web") -> dict[str, Any]:
     (checkup,) = [each for each in ran.json["servers"] if each["server"] == server]
-    return {each["step"]: each for each in checkup["steps"]}
+    return dict(checkup)
+
+
+def steps(ran: Ran, server: str = "web") -> dict[str, dict[str, Any]]:
+    return {each["step"]: each for each in facts(ran, server)["steps"]}
 
 
 @pytest.mark.parametrize("path", ["/mcp", "/elsewhere"])
@@ -136,7 +140,9 @@ async def test_a_server_of_the_other_kind_is_told_in_both_directions(tmp_path: P
         given_as_http = await doctor(tmp_path, old + "/sse", old + "/", type="http")
         given_as_sse = await doctor(tmp_path, new + "/mcp", type="sse")
         fine = await doctor(tmp_path, old + "/sse", type="sse")
-    assert "give it the type sse" in steps(given_as_http)["connects"]["fix"]
+    first, second = [each for each in facts(given_as_http)["steps"] if each["step"] == "connects"]
+    assert (first["verdict"], second["verdict"], facts(given_as_http)["tools"]) == ("warning", "ok", 1)
+    assert "give it the type sse" in first["fix"]
     assert f"{old}/sse: give that as url, with the type sse" in steps(given_as_http, "web-2")["connects"]["fix"]
     assert "give it the type http" in steps(given_as_sse)["connects"]["fix"]
     assert (fine.code, given_as_http.code, given_as_sse.code) == (0, 1, 1)

@@ -129,3 +129,15 @@ def test_the_command_line_says_what_is_wrong_with_a_file(settings: Path) -> None
     assert listed.code == 3
     assert f"{settings.with_name('tools.py')}:2: ZeroDivisionError: division by zero" in listed.err
     assert "Traceback" not in listed.err
+
+
+def test_what_a_server_of_this_process_prints_is_no_part_of_the_answer(tmp_path: Path) -> None:
+    chatty = TOOLS.replace("    return a + b", "    print('adding')\n    return a + b") + "\nprint('here I am')\n"
+    (tmp_path / "tools.py").write_text(chatty)
+    (tmp_path / "toolyard.toml").write_text('[servers.garden]\npython = "tools.py"\n')
+    listed = run_cli("tools", "--json", cwd=tmp_path)
+    assert [tool["name"] for tool in listed.json] == ["mcp__garden__add", "mcp__garden__shout"]
+    assert "here I am" in listed.err
+    called = run_cli("call", "add", "a=1", "b=2", "--raw", cwd=tmp_path)
+    assert called.json["structuredContent"] == {"result": 3}
+    assert "adding" in called.err

@@ -172,7 +172,7 @@ def test_other_machines_are_let_in_only_on_purpose(file: Path) -> None:
     assert ran.code == 2
     assert ran.err.splitlines()[1:] == [  # without what the file prints
         "error: --host: 0.0.0.0 can be reached from other machines",
-        "hint: --allow-remote, if whoever reaches it may call; or give the server auth",
+        "hint: --allow-remote, if whoever reaches it may call; a ToolServer may have auth instead",
     ]
 
 

@@ -29,6 +29,7 @@ from .keeping import (
     file_to_write,
     free,
     keep,
+    pairs,
     same,
     standing,
     tell_overriding,
@@ -82,7 +83,7 @@ async def command(
     best kept in the environment: --env 'TOKEN=${TOKEN}' writes the reference, and so does --env TOKEN.
     """
     path = file_to_write(config, user)
-    options = {"env": _pairs("--env", env or []), "headers": _pairs("--header", header or []), "cwd": cwd or ""}
+    options = {"env": pairs("--env", env or []), "headers": pairs("--header", header or []), "cwd": cwd or ""}
     given = _given(words or [], ctx.obj.command, {**options, "type": transport or ""})
     checks = {entry.display_name: checked(entry.display_name, entry, given.dialect) for entry in given.entries}
     servers: dict[str, Mapping[str, Any]] = {}
@@ -148,22 +149,6 @@ def _values(source: str, command: tuple[str, ...], options: dict[str, Any]) -> d
     return {key: value for key, value in {**values, **options}.items() if value}
 
 
-def _pairs(option: str, given: list[str]) -> dict[str, str]:
-    pairs = {}
-    for text in given:
-        name, sign, value = text.partition("=")
-        if option == "--header" and ":" in name:  # as curl has it
-            name, sign, value = text.partition(":")
-        if not sign and option == "--env":
-            value = f"${{{name}}}"
-        elif not sign or not name.strip():
-            raise Trouble(
-                f"{option}: expected NAME=VALUE", hint=f"{option} 'NAME=${{VARIABLE}}' keeps a secret outside"
-            )
-        pairs[name.strip()] = value.strip() if option == "--header" else value
-    return pairs
-
-
 def _document(source: str) -> Document:
     """The JSON of the command line, or of stdin."""
     if source not in ("", "-"):
@@ -213,4 +198,5 @@ async def _try(entries: tuple[ServerEntry, ...], timeout: float | None) -> None:
         for state in yard.hub.list_servers():
             era = state.server_info.protocol_version if state.server_info else ""
             seconds = "" if state.start_time is None else f"  {state.start_time:.1f} s"
-            say(f"{state.name}  {state.status.state}  {era}  {len(state.tools)} tools{seconds}")
+            tools = f"{len(state.tools)} tool{'s' * (len(state.tools) != 1)}"
+            say(f"{state.name}  {state.status.state}  {era}  {tools}{seconds}")

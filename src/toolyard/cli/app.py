@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import importlib
 import inspect
@@ -21,7 +22,7 @@ from .._version import __version__
 from .exits import Exit, Trouble, tell
 from .options import Invocation
 from .pages import Page, Quick, write_lines
-from .screen import note
+from .screen import keeping_stdout, note
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +34,8 @@ class Entry:
     panel: str
     starts_servers: bool = True
     """Whether a command of a server may stand behind `--`."""
+    serves: bool = False
+    """Whether standard output belongs to a client of ours."""
 
 
 _USE: Final = "Use servers"
@@ -54,8 +57,8 @@ COMMANDS: Final[dict[str, Entry]] = {
     "remove": Entry("remove", "Take a server out of the settings.", _KEEP, False),
     "import": Entry("importing", "Take over servers from Claude, VS Code, Cursor or Gemini CLI.", _KEEP, False),
     "export": Entry("exporting", "Print the servers as another program wants them.", _KEEP, False),
-    "run": Entry("run", "Serve the tools of a Python file over stdio, HTTP or SSE.", _SERVE, False),
-    "bridge": Entry("bridge", "Offer a stdio server over HTTP, or a remote one over stdio.", _SERVE),
+    "run": Entry("run", "Serve the tools of a Python file over stdio, HTTP or SSE.", _SERVE, False, serves=True),
+    "bridge": Entry("bridge", "Offer a stdio server over HTTP, or a remote one over stdio.", _SERVE, serves=True),
     "doctor": Entry("doctor", "Go through every server's start step by step; a fix for each red line.", _SERVE),
 }
 
@@ -83,7 +86,11 @@ class _Commands(Quick, TyperGroup):
         if ctx.obj is not None and ctx.obj.command and not entry.starts_servers:
             ctx.fail(f"`toolyard {name}` takes no command after --")
         module = importlib.import_module(f".{entry.module}", __package__)
-        return name, _face(name, entry, _runnable(module.command), getattr(module, "EXAMPLES", None)), rest
+        return (
+            name,
+            _face(name, entry, _runnable(module.command, serves=entry.serves), getattr(module, "EXAMPLES", None)),
+            rest,
+        )
 
     def format_epilog(self, ctx: Any, formatter: Any) -> None:  # noqa: ARG002  # as it is called
         write_lines("Exit codes", self.epilog, formatter)
@@ -102,17 +109,18 @@ def _face(name: str, entry: Entry, function: Callable[..., Any], examples: str |
     return typer.main.get_command(app)
 
 
-def _runnable(function: Callable[..., Any]) -> Callable[..., Any]:
+def _runnable(function: Callable[..., Any], *, serves: bool) -> Callable[..., Any]:
     """The command as typer wants it: sync, with an exit code."""
 
     @functools.wraps(function)
     def run(*args: Any, **kwargs: Any) -> Any:
-        code = function(*args, **kwargs)
-        if not inspect.iscoroutine(code):
-            return code
-        import asyncio  # noqa: PLC0415  # slow; help and completion do without
+        with contextlib.nullcontext() if serves else keeping_stdout():
+            code = function(*args, **kwargs)
+            if not inspect.iscoroutine(code):
+                return code
+            import asyncio  # noqa: PLC0415  # slow; help and completion do without
 
-        return asyncio.run(_until_told(code))
+            return asyncio.run(_until_told(code))
 
     return run
 
@@ -149,7 +157,7 @@ app = typer.Typer(cls=_Commands, pretty_exceptions_enable=False, rich_markup_mod
 
 @app.callback(
     epilog="0 well, 1 the tool failed, 2 usage, 3 settings, 4 not found, 5 unreachable,\n"
-    "6 denied, 7 outcome unknown, 130 Ctrl-C"
+    "6 denied, 7 outcome unknown, 129 terminal closed, 130 Ctrl-C, 143 SIGTERM"
 )
 def toolyard(
     version: Annotated[

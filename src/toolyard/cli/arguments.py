@@ -12,8 +12,9 @@ from __future__ import annotations
 import contextlib
 import json
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from difflib import get_close_matches
+from itertools import count
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
@@ -28,6 +29,7 @@ _NUMBER: Final = re.compile(r"[-+]?(\d+\.?\d*|\.\d+)([eE][-+]?\d+)?", re.ASCII)
 _BRANCHES: Final = ("anyOf", "oneOf")
 _DEEP: Final = 8
 _MANY: Final = 50
+_PATIENCE: Final = 2_000
 _LONG: Final = 60
 # A text can be read as many things; whatever says more than "a text" is tried before.
 _RANKS: Final = {"boolean": 0, "integer": 1, "number": 2, "array": 3, "object": 4, "any": 5, "string": 6, "null": 7}
@@ -188,7 +190,10 @@ def _one(given: _Given, schema: Any, root: Wire) -> Any:
 
 def from_json(text: str) -> Any:
     """A value of JSON; `ValueError` if it is none, NaN and Infinity included."""
-    return json.loads(text, parse_constant=_no_number)
+    try:
+        return json.loads(text, parse_constant=_no_number)
+    except RecursionError:
+        raise ValueError("it is nested too deeply") from None
 
 
 def _no_number(text: str) -> Any:
@@ -220,20 +225,24 @@ def _at(path: list[str], schema: Any, root: Wire) -> Any:
 # ---- the schema's side ---------------------------------------------------------------------------------------
 
 
-def _alternatives(schema: Any, root: Wire, depth: int = 0) -> list[Wire]:
-    """The schemas without branches that a value may fit, references followed; `{}` says nothing."""
-    if not isinstance(schema, Mapping) or depth > _DEEP:
+def _alternatives(schema: Any, root: Wire, depth: int = 0, visits: Iterator[int] | None = None) -> list[Wire]:
+    """The schemas without branches that a value may fit, references followed; `{}` says nothing.
+
+    Servers write schemas, and a branching one could cost for ever: `visits` counts what is left of our patience.
+    """
+    visits = count() if visits is None else visits
+    if not isinstance(schema, Mapping) or depth > _DEEP or next(visits) > _PATIENCE:
         return [] if schema is False else [{}]
     rest = {key: value for key, value in schema.items() if key not in ("$ref", "allOf", *_BRANCHES)}
     if "$ref" in schema:
         target = resolved(schema["$ref"], root)
-        return [{**each, **rest} for each in _alternatives(target, root, depth + 1)]
+        return [{**each, **rest} for each in _alternatives(target, root, depth + 1, visits)]
     for part in _listed(schema, "allOf"):
-        for each in _alternatives(part, root, depth + 1)[:1]:
+        for each in _alternatives(part, root, depth + 1, visits)[:1]:
             rest = {**each, **rest}
     branches = [branch for word in _BRANCHES for branch in _listed(schema, word)]
     if branches:
-        found = (each for branch in branches[:_MANY] for each in _alternatives(branch, root, depth + 1))
+        found = (each for branch in branches[:_MANY] for each in _alternatives(branch, root, depth + 1, visits))
         return [{**rest, **each} for each, _ in zip(found, range(_MANY), strict=False)]
     kinds = schema.get("type")
     return [{**rest, "type": kind} for kind in kinds] if isinstance(kinds, list) else [rest]

@@ -88,8 +88,10 @@ class Person:
             if text == "" and "default" in schema:
                 content[key] = schema["default"]
                 return
-            if text == "" and not needed:
-                return
+            if text == "":
+                if not needed:
+                    return
+                continue
             try:
                 content[key] = typed(text, schema, root)
                 return

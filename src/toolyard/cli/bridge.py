@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import os
-import re
 from dataclasses import replace
 from typing import Annotated, Any, Final
 
 import typer
 
 from ..config import HttpServer, ServerConfig, SseServer
+from ..errors import StartError
 from ..policy.filters import static_filter
 from ..server.serving.run import run_to_end, serve
 from ..settings.variables import Scope
 from .completing import server_names
-from .exits import Trouble
+from .exits import Trouble, code_of, hint_for
+from .keeping import pairs
 from .options import TIMEOUT, Config, Timeout
 from .passing import Passing
 from .screen import note
@@ -28,12 +29,10 @@ from .serving import (
     Way,
     as_options,
     waits_for_messages,
+    way_of,
     with_plain_logging,
 )
 from .target import choose
-
-_HEADER = re.compile(r"(?P<name>[^=:\s]+)(?:=|:\s*)(?P<value>.*)", re.DOTALL)
-
 
 EXAMPLES: Final = """
 toolyard bridge https://host/mcp                for a client that only starts programs
@@ -70,7 +69,7 @@ def command(
     Both sides may speak either era of the protocol. Over HTTP each session has a server process of its own; clients of
     2026-07-28, which has no sessions, share one.
     """
-    way = Transport.HTTP if http else transport
+    way = way_of(ctx, http, transport)
     name, upstream = _upstream(ctx, server, config)
     if header:
         upstream = _with_headers(upstream, header)
@@ -87,7 +86,10 @@ def command(
 async def _bridge(upstream: ServerConfig, way: Transport, options: dict[str, Any], **serving: Any) -> None:
     passing = Passing(upstream, alone=way is Transport.STDIO, **options)
     try:
-        await passing.start()
+        try:
+            await passing.start()
+        except StartError as exc:  # what it wrote was shown as it came
+            raise Trouble(exc.message.partition("; stderr: ")[0], hint=hint_for(exc), code=code_of(exc)) from exc
         await serve(passing, way.value, **serving)
     finally:
         await passing.close()
@@ -110,10 +112,6 @@ def _upstream(ctx: typer.Context, server: str | None, config: Any) -> tuple[str,
 def _with_headers(config: ServerConfig, given: list[str]) -> ServerConfig:
     if not isinstance(config, HttpServer | SseServer):
         raise Trouble("--header: only a server behind a URL takes headers")
-    headers = dict(config.headers or {})
-    for text in given:
-        found = _HEADER.fullmatch(text)
-        if found is None:
-            raise Trouble("--header: expected NAME=VALUE", hint="toolyard bridge URL --header 'X-Key=${KEY}'")
-        headers[found["name"]] = Scope(os.environ).expand(found["value"])
-    return replace(config, headers=headers)
+    scope = Scope(os.environ)
+    more = {name: scope.expand(value) for name, value in pairs("--header", given).items()}
+    return replace(config, headers={**(config.headers or {}), **more})

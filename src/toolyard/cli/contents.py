@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import json
-import mimetypes
 import re
-import sys
 from pathlib import Path
 from typing import Any, Final
 from urllib.parse import unquote, urlsplit
@@ -13,7 +11,7 @@ from urllib.parse import unquote, urlsplit
 from ..names import slug
 from ..types import Audio, Block, EmbeddedResource, Image, ResourceContent, ResourceLink, Text, ToolResult
 from .exits import Exit, Trouble
-from .screen import cell, say, show_json
+from .screen import cell, is_terminal, say, show_json, stdout
 
 _LONGEST: Final = 60
 # What the machine's own table says differs from one to the next; these are the same everywhere.
@@ -95,7 +93,7 @@ def show_piece(piece: ResourceContent, folder: Path) -> None:
 
 def save(data: bytes, mime_type: str | None, folder: Path, name: str) -> Path:
     """Bytes as a new file of the folder, and its name said. A file that is there is never touched."""
-    base, extension = slug(name)[:_LONGEST] or "file", extension_of(mime_type)
+    base, extension = slug(name)[:_LONGEST].lstrip("-") or "file", extension_of(mime_type)
     try:
         folder.mkdir(parents=True, exist_ok=True)
         count = 1
@@ -118,12 +116,12 @@ def save(data: bytes, mime_type: str | None, folder: Path, name: str) -> Path:
 def write_bytes(data: bytes, path: Path) -> None:
     """Bytes as they are: to the file that was named, or with `-` to standard output."""
     if str(path) == "-":
-        if sys.stdout.isatty():
+        if is_terminal():
             message = "these bytes would reach the terminal as they are, whatever they do to it"
             raise Trouble(message, hint="-o FILE keeps them; a pipe takes them too")
-        sys.stdout.flush()
-        sys.stdout.buffer.write(data)
-        sys.stdout.buffer.flush()
+        stdout().flush()
+        stdout().buffer.write(data)
+        stdout().buffer.flush()
         return
     try:
         path.write_bytes(data)
@@ -132,9 +130,9 @@ def write_bytes(data: bytes, path: Path) -> None:
 
 
 def extension_of(mime_type: Any) -> str:
-    """The ending of files of this type; what a server writes there is only looked up, never used."""
+    """The ending of files of this type, of those that nothing runs: a server must not leave code in the folder."""
     essence = str(mime_type or "").partition(";")[0].strip().lower()
-    return _EXTENSIONS.get(essence) or mimetypes.guess_extension(essence) or ".bin"
+    return _EXTENSIONS.get(essence, ".bin")
 
 
 def _name_in(uri: str) -> str:

@@ -16,7 +16,7 @@ from ..settings import ServerEntry, Settings
 from .checkup.entry import examine_files
 from .checkup.findings import Checkup, Finding, Verdict, worst
 from .checkup.offers import few, idle_patterns, same_names
-from .checkup.walk import examine
+from .checkup.walk import examine, time_to_connect
 from .exits import Exit
 from .options import TIMEOUT, Config, Json, Servers, Timeout
 from .screen import cell, err, is_terminal, note, out, plain, show_json, show_table
@@ -63,7 +63,7 @@ async def command(
     settings = choose(servers or [], config, ctx.obj.command).settings
     is_ad_hoc = bool(settings.entries) and all(entry.source is None for entry in settings.entries)
     files = _examined_files(settings, [] if is_ad_hoc else settings_files(config))
-    checkups = await _examined(settings.entries, timeout, start_disabled=bool(servers))
+    checkups = await _examined(settings, timeout, start_disabled=bool(servers))
     for each in files if not servers else ():
         _examine_rules(each, settings, checkups)
     everything = [*files, *checkups]
@@ -93,17 +93,20 @@ def _examine_rules(checkup: Checkup, settings: Settings, checkups: Sequence[Chec
         checkup.warn("rules", f"{key} of [hub]: {pattern} fits no tool", "correct it: toolyard tools shows the names")
 
 
-async def _examined(entries: Sequence[ServerEntry], timeout: float | None, *, start_disabled: bool) -> list[Checkup]:
+async def _examined(settings: Settings, timeout: float | None, *, start_disabled: bool) -> list[Checkup]:
     """All side by side, each told on the terminal while it goes."""
-    with _progress([entry.name for entry in entries]) as tell:
+    patience = time_to_connect(settings.defaults.get("connect_timeout"))
+    with _progress([entry.name for entry in settings.entries]) as tell:
 
         async def one(entry: ServerEntry) -> Checkup:
             start = start_disabled or not entry.disabled
-            checkup = await examine(entry, timeout=timeout, start=start, on_step=lambda step: tell(entry.name, step))
+            checkup = await examine(
+                entry, timeout=timeout, start=start, patience=patience, on_step=lambda step: tell(entry.name, step)
+            )
             tell(entry.name, "done")
             return checkup
 
-        return await asyncio.gather(*map(one, entries))
+        return await asyncio.gather(*map(one, settings.entries))
 
 
 @contextmanager

@@ -42,8 +42,12 @@ class Exit(IntEnum):
     """No answer in time, or the connection broke: whether the tool ran is not known."""
     BUG = 70
     """Something that should not happen: please report it, with the output of `--debug`."""
+    HUNG_UP = 129
+    """The terminal was closed."""
     INTERRUPTED = 130
     """Ctrl-C."""
+    TERMINATED = 143
+    """Told to end by SIGTERM; `run` and `bridge`, for which that is the usual end, leave with 0."""
 
 
 class Trouble(Exception):

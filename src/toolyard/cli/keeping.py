@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import shlex
+import shutil
+import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any
@@ -47,6 +49,23 @@ def file_to_write(config: Path | None, user: bool) -> Path:
     # The one that wins where several are read.
     here = [path for name in reversed(PROJECT_FILES) if (path := Path(name)).is_file()]
     return config or (here[0] if here else Path(PROJECT_FILES[0]))
+
+
+def pairs(option: str, given: list[str]) -> dict[str, str]:
+    """The variables of --env, or the headers of --header."""
+    found = {}
+    for text in given:
+        name, sign, value = text.partition("=")
+        if option == "--header" and ":" in name:  # as curl has it
+            name, sign, value = text.partition(":")
+        if not sign and option == "--env":
+            value = f"${{{name}}}"
+        elif not sign or not name.strip():
+            raise Trouble(
+                f"{option}: expected NAME=VALUE", hint=f"{option} 'NAME=${{VARIABLE}}' keeps a secret outside"
+            )
+        found[name.strip()] = value.strip() if option == "--header" else value
+    return found
 
 
 def standing(path: Path, dialect: str | None = None) -> dict[str, ServerEntry]:
@@ -101,6 +120,9 @@ def keep(
         for key, _, instead in written_plainly(values):
             note(f"warning: {name}: {key} looks like a secret, and stands in {path} as it is", "yellow")
             note(f"hint: keep it in the environment, and write {instead} there")
+        if values.get("command") == "toolyard" and shutil.which("toolyard") is None:
+            note(f"warning: {name}: there is no toolyard on PATH, and the entry starts it by that name", "yellow")
+            note(f"hint: put {Path(sys.executable).parent} on PATH, or write the whole path there")
     if own_were_used and settings_files(None) != [own_settings()]:
         note(f"this folder has settings of its own now; your own in {own_settings()} are not used here")
 

@@ -188,7 +188,7 @@ class Reloading:
         self._failed_in = None
         self._note_new()
         await self.router.replace(server)
-        note(f"reloaded {self._file.name}: {len(server.tools)} tools")
+        note(f"reloaded {self._file.name}: {len(server.tools)} tool{'s' * (len(server.tools) != 1)}")
 
     def _tell_failure(self, exc: ConfigError | UsageError | OSError) -> None:
         if isinstance(exc, ConfigError) and exc.file is not None:

@@ -28,6 +28,7 @@ from .serving import (
     Way,
     as_options,
     waits_for_messages,
+    way_of,
     with_plain_logging,
 )
 
@@ -53,7 +54,7 @@ def command(
     The file is run as with `python FILE`, but what stands under `if __name__ == "__main__"` is not. With --reload the
     clients stay connected; code that cannot be run leaves the code before it at work.
     """
-    way = Transport.HTTP if http else transport
+    way = way_of(ctx, http, transport)
     asked = PythonServer(file)
     source = Path(asked.file)
     with_plain_logging(ctx.obj.debug)

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, TextIO
 
 from ..protocol.text import one_line, printable
 
@@ -40,9 +40,28 @@ class Styled:
         return str(self.value)
 
 
+_kept: list[TextIO] = []
+
+
+def stdout() -> TextIO:
+    """Where answers go, and nothing else."""
+    return _kept[-1] if _kept else sys.stdout
+
+
+@contextmanager
+def keeping_stdout() -> Iterator[None]:
+    """What servers of this process print goes to stderr meanwhile: it is no part of the answer."""
+    _kept.append(sys.stdout)
+    sys.stdout = sys.stderr
+    try:
+        yield
+    finally:
+        sys.stdout = _kept.pop()
+
+
 def is_terminal() -> bool:
     """Whether somebody looks at what we print."""
-    return sys.stdout.isatty()
+    return stdout().isatty()
 
 
 def can_ask() -> bool:
@@ -55,7 +74,7 @@ def out() -> Console:
     """Where answers go."""
     from rich.console import Console  # noqa: PLC0415  # slow; a piped listing does without
 
-    return Console(highlight=False, markup=False, emoji=False, soft_wrap=not is_terminal())
+    return Console(file=stdout(), highlight=False, markup=False, emoji=False, soft_wrap=not is_terminal())
 
 
 @cache
@@ -78,7 +97,7 @@ def cell(value: Any) -> str:
 
 def say(text: str = "") -> None:
     """A line of the answer, as it is: no markup, and no line is broken."""
-    sys.stdout.write(plain(text) + "\n")
+    stdout().write(plain(text) + "\n")
 
 
 def say_title(text: str) -> None:
@@ -86,7 +105,7 @@ def say_title(text: str) -> None:
     if is_terminal():
         out().print(cell(text), style="bold", soft_wrap=True)
     else:
-        sys.stdout.write(cell(text) + "\n")
+        stdout().write(cell(text) + "\n")
 
 
 def note(text: str, style: str = "dim") -> None:
@@ -120,7 +139,7 @@ def show_json(value: Any) -> None:
     """The answer for a program; on a terminal with colours."""
     text = as_json(value)
     if not is_terminal():
-        sys.stdout.write(text + "\n")
+        stdout().write(text + "\n")
         return
     from rich.highlighter import JSONHighlighter  # noqa: PLC0415  # slow; only for a terminal
 
@@ -128,7 +147,7 @@ def show_json(value: Any) -> None:
 
 
 def _speaks_unicode() -> bool:
-    return (sys.stdout.encoding or "").lower().replace("-", "") == "utf8"
+    return (stdout().encoding or "").lower().replace("-", "") == "utf8"
 
 
 def show_table(
@@ -140,7 +159,7 @@ def show_table(
     """
     if not is_terminal():
         for row in rows:
-            sys.stdout.write("\t".join(cell(value) for value in row) + "\n")
+            stdout().write("\t".join(cell(value) for value in row) + "\n")
         return
     from rich.box import SIMPLE_HEAD  # noqa: PLC0415  # slow; only for a terminal
     from rich.table import Table  # noqa: PLC0415

@@ -28,7 +28,7 @@ Way = Annotated[Transport, typer.Option("--transport", "-T", help="How it is ser
 Http = Annotated[bool, typer.Option("--http", help="Serve at a URL: short for --transport http.")]
 Host = Annotated[
     str,
-    typer.Option(metavar="HOST", help="Where to listen; beyond this machine only with --allow-remote, or with auth."),
+    typer.Option(metavar="HOST", help="Where to listen; beyond this machine only with --allow-remote."),
 ]
 Port = Annotated[int, typer.Option("--port", "-p", metavar="PORT", min=0, max=65535, help="0: any that is free.")]
 UrlPath = Annotated[
@@ -36,11 +36,25 @@ UrlPath = Annotated[
 ]
 AllowRemote = Annotated[bool, typer.Option("--allow-remote", help="Whoever reaches the host may call.")]
 
+_AT_A_URL: Final = ("host", "port", "path", "allow_remote")
 _HINTS: Final = {
-    "host": "--allow-remote, if whoever reaches it may call; or give the server auth",
+    "host": "--allow-remote, if whoever reaches it may call; a ToolServer may have auth instead",
     "port": "--port takes another one; 0 is any that is free",
 }
 """What to do about an option that cannot be served with."""
+
+
+def way_of(ctx: typer.Context, http: bool, transport: Transport) -> Transport:
+    """The way that the options name; options that do not go together are told."""
+    sources = {name: ctx.get_parameter_source(name) for name in ("transport", *_AT_A_URL)}
+    given = [name for name, source in sources.items() if source is not None and source.name == "COMMANDLINE"]
+    if http and "transport" in given and transport is not Transport.HTTP:
+        raise Trouble(f"--http and --transport {transport.value} say two things", hint="give one of them")
+    way = Transport.HTTP if http else transport
+    idle = [name for name in given if name in _AT_A_URL and way is Transport.STDIO]
+    if idle:
+        raise Trouble(f"--{idle[0].replace('_', '-')}: over stdio it has no effect", hint="--http serves at a URL")
+    return way
 
 
 @contextlib.contextmanager

@@ -227,7 +227,7 @@ async def opened(
         chosen["on_error"] = "raise" if told else "skip"
     hub = target.hub(**chosen | options)
     try:
-        await _patiently("starting the servers", hub.start())
+        await _patiently(hub, hub.start())
         states = hub.list_servers()
         if told:
             _tell(states)
@@ -253,15 +253,15 @@ def _tell(states: Sequence[ServerState]) -> None:
             note(f"{state.name} is disabled in the settings")
 
 
-async def _patiently(what: str, work: Coroutine[Any, Any, Any]) -> None:
-    """Wait, and if it takes longer than a moment, show so."""
+async def _patiently(hub: Hub, work: Coroutine[Any, Any, Any]) -> None:
+    """Wait, and if it takes longer than a moment, show for whom."""
     task = asyncio.ensure_future(work)
     try:
         await asyncio.wait([task], timeout=A_MOMENT)
         if task.done():
             await task
             return
-        with waiting(what):
+        with waiting("starting " + ", ".join(state.name for state in hub.list_servers() if not state.connected)):
             await task
     finally:
         task.cancel()

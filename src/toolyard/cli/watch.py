@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import sys
 from collections.abc import Callable, Coroutine, Sequence
 from datetime import datetime
 from functools import partial
@@ -23,7 +22,7 @@ from .exits import Exit, Trouble
 from .lookout import Lookout, Sight
 from .naming import chosen_tool
 from .options import TIMEOUT, Config, Timeout
-from .screen import cell, is_terminal, out
+from .screen import cell, is_terminal, out, stdout
 from .target import Yard, choose, is_url
 
 _COLOURS: Final = {
@@ -204,16 +203,16 @@ async def _next(lookout: Lookout, working: asyncio.Task[None]) -> Sight:
 
 def _print(sight: Sight, *, as_lines: bool) -> None:
     if as_lines:
-        sys.stdout.write(json.dumps(sight.to_dict(), default=str) + "\n")
+        stdout().write(json.dumps(sight.to_dict(), default=str) + "\n")
     else:
         _print_to_a_person(sight)
-    sys.stdout.flush()
+    stdout().flush()
 
 
 def _print_to_a_person(sight: Sight) -> None:
     clock = datetime.fromtimestamp(sight.at).strftime("%H:%M:%S.%f")[:-3]  # noqa: DTZ006  # the clock on the wall
     if not is_terminal():
-        sys.stdout.write("\t".join((clock, sight.server, sight.kind, cell(sight.text))) + "\n")
+        stdout().write("\t".join((clock, sight.server, sight.kind, cell(sight.text))) + "\n")
         return
     from rich.text import Text  # noqa: PLC0415  # slow; only for a terminal
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from pathlib import Path
 from typing import Any
 
@@ -202,3 +203,15 @@ def test_what_a_schema_wants_is_said_in_few_words() -> None:
     shown = {key: described(each, SCHEMA) for key, each in SCHEMA["properties"].items()}
     assert shown["tags"] == "array of string" and shown["limit"] == "integer or null" and shown["home"] == "object"
     assert described(False, SCHEMA) == "nothing" and described({"const": {"a": 1}}, SCHEMA) == json.dumps({"a": 1})
+
+
+def test_a_schema_that_branches_without_end_costs_little() -> None:
+    schema = {"properties": {"a": {"$ref": "#/$defs/x"}}, "$defs": {"x": {"allOf": [{"$ref": "#/$defs/x"}] * 60}}}
+    began = time.monotonic()
+    assert merged(["a=1"], schema, {}) == ({"a": 1}, [])
+    assert time.monotonic() - began < 10
+
+
+def test_json_that_is_nested_too_deeply_is_told() -> None:
+    _, problems = merged(["a:=" + "[" * 100_000], {"properties": {"a": {}}}, {})
+    assert problems and "nested too deeply" in problems[0]

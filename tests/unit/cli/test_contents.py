@@ -130,3 +130,10 @@ def test_a_resource_without_a_name_still_gets_a_file(uri: str, tmp_path: Path) -
 def test_a_piece_that_does_not_decode_is_shown_as_it_came(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     show_piece(ResourceContent.from_wire({"uri": "a:b", "blob": "abcde"}), tmp_path)
     assert '"blob": "abcde"' in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("mime_type", ["text/x-python", "application/x-sh", "application/x-sharedlib", "text/html"])
+def test_no_server_leaves_something_that_is_run(mime_type: str, tmp_path: Path) -> None:
+    """A `conftest.py` in the current folder would be, by the next `pytest`."""
+    assert save(b"print('owned')", mime_type, tmp_path, "conftest").name in ("conftest.bin", "conftest.html")
+    assert save(b"", "image/png", tmp_path, "-rf").name == "rf.png"

@@ -8,9 +8,11 @@ from dataclasses import fields
 from typing import Any, Final
 from urllib.parse import urlsplit, urlunsplit
 
+from ...client.dialing import OLDER
 from ...config import HttpServer, ServerConfig, SseServer, mask_urls
 from ...errors import AuthError, ConfigError, ProtocolError, RateLimited, RemoteError, StartError, ToolyardError
 from ...protocol.jsonrpc import METHOD_NOT_FOUND
+from ...transports.opening import older_way
 from .findings import Checkup
 from .patience import Patience
 from .trying import client_for
@@ -128,6 +130,12 @@ def credentials_for(error: AuthError) -> str:
     if challenge.lower().startswith("basic"):
         return 'put user and password in base64 under headers: "Authorization": "Basic ${CREDENTIALS}"'
     return 'put its token under headers: "Authorization": "Bearer ${TOKEN}", and export TOKEN=...'
+
+
+async def older_kind(checkup: Checkup, config: ServerConfig, error: ToolyardError) -> SseServer | None:
+    """The server at this very URL, if it is of the older kind: a client finds that out by itself, too."""
+    older = older_way(config) if getattr(error, "status", None) in OLDER else None
+    return older if older is not None and await _answers(older, checkup.server) else None
 
 
 async def _where_else(checkup: Checkup, config: HttpServer | SseServer, error: ToolyardError) -> str:

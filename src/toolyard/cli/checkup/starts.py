@@ -11,7 +11,7 @@ from ...policy.filters import StaticFilter
 from ...protocol.eras import MODERN_VERSIONS
 from ...transports import process
 from ...types import Tool
-from .failures import STDOUT_IS_FOR_MCP, explain
+from .failures import STDOUT_IS_FOR_MCP, explain, older_kind
 from .findings import Checkup
 from .offers import examine_rules, examine_tools
 from .patience import Patience, Watch
@@ -32,6 +32,11 @@ async def examine_server(checkup: Checkup, config: ServerConfig, rules: StaticFi
     except ToolyardError as exc:
         took = watch.seconds
         await client.close()
+        older = await older_kind(checkup, config, exc)
+        if older is not None:
+            checkup.warn(step, "it speaks only the older HTTP+SSE", "give it the type sse: that saves a try", took)
+            await examine_server(checkup, older, rules, patience)
+            return
         await explain(checkup, step, config, exc, took, patience, is_noisy=client.counters.garbage > 0)
         return
     try:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
-from typing import Final
+from typing import Any, Final
 
 from ...config import HttpServer, ServerConfig, SseServer, StdioServer
 from ...policy.filters import static_filter
@@ -51,11 +51,16 @@ STEPS: Final = {
 
 
 async def examine(
-    entry: ServerEntry, *, timeout: float | None, start: bool, on_step: Callable[[str], object] = nobody
+    entry: ServerEntry,
+    *,
+    timeout: float | None,
+    start: bool,
+    patience: float = PATIENCE,
+    on_step: Callable[[str], object] = nobody,
 ) -> Checkup:
     """Go through one server. With `start` false nothing is started nor asked.
 
-    `timeout` is for all of its steps together; None: what its settings give it to connect, else `PATIENCE`.
+    `timeout` is for all of its steps together; None: what its settings give it to connect, else `patience`.
     """
     checkup = Checkup(entry.name, on_step=on_step)
     config = entry.config
@@ -68,18 +73,18 @@ async def examine(
         return checkup
     if not start:
         checkup.skip("starts", "disabled in its settings; name it to start it")
-    patience = Patience(timeout or _time_to_connect(config))
-    if await _is_there(checkup, config, patience, start) and start:
-        await examine_server(checkup, config, static_filter(entry.allowed_tools, entry.blocked_tools), patience)
+    left = Patience(timeout or time_to_connect(config.connect_timeout, patience))
+    if await _is_there(checkup, config, left, start) and start:
+        await examine_server(checkup, config, static_filter(entry.allowed_tools, entry.blocked_tools), left)
     # Only now: what was started tells the version.
     if isinstance(config, StdioServer) and (package := package_of(config.command, config.args)):
         _note_package(checkup, package, config)
     return in_order(checkup)
 
 
-def _time_to_connect(config: ServerConfig) -> float:
-    said = config.connect_timeout
-    return said if isinstance(said, int | float) else PATIENCE
+def time_to_connect(said: Any, otherwise: float = PATIENCE) -> float:
+    """The seconds that settings give a server to connect, as far as they say so."""
+    return said if isinstance(said, int | float) else otherwise
 
 
 async def _is_there(checkup: Checkup, config: ServerConfig, patience: Patience, ask: bool) -> bool:

@@ -109,9 +109,12 @@ def edit(path: Path, change: Callable[[Document], str], *, private: bool = False
 def _real(path: Path) -> Path:
     """The file itself, behind links."""
     try:
-        return path.resolve()
-    except (OSError, RuntimeError) as exc:  # a circle of links is a RuntimeError, before Python 3.13
-        raise Document(path).error("cannot be written: its links go in a circle", expected="a file") from exc
+        target = path.resolve()
+    except (OSError, RuntimeError):  # before Python 3.13, which gives what it has got
+        target = path
+    if target.is_symlink():
+        raise Document(path).error("cannot be written: its links go in a circle", expected="a file")
+    return target
 
 
 def _encoded(document: Document, text: str) -> bytes:

@@ -181,17 +181,23 @@ def as_words(server: ty.ServerConfig) -> list[str]:
     return ["--", server.command, *server.args]
 
 
-@pytest.mark.parametrize("peer", [p for p in HTTP_PEERS if p.mode == "auto"], ids=str)
-def test_sdk_and_fastmcp_servers_over_http(
+@pytest.mark.parametrize("peer", HTTP_PEERS, ids=str)
+def test_sdk_and_fastmcp_servers_over_http_in_both_eras(
     peer: Peer,
     server_of: Callable[..., ty.ServerConfig],  # noqa: F811  # the fixture
     tmp_path: Path,
 ) -> None:
     server = server_of(peer)
     assert isinstance(server, ty.HttpServer)
-    (row,) = run_cli("servers", server.url, cwd=tmp_path).rows
+    if peer.mode == "auto":
+        address = [server.url]
+    else:  # which a line of the settings says
+        settings = tmp_path / "toolyard.toml"
+        settings.write_text(f'[hub]\nmode = "{peer.mode}"\n[servers.peer]\nurl = "{server.url}"\n')
+        address = ["peer"]
+    (row,) = run_cli("servers", *address, cwd=tmp_path).rows
     assert row[1:3] == ["connected", peer.version] and int(row[3]) > 0
-    ran = run_cli("call", server.url, "add", "a=2", "b=3", cwd=tmp_path)
+    ran = run_cli("call", *address, "add", "a=2", "b=3", cwd=tmp_path)
     assert ran.code == 0 and "5" in ran.out
 
 

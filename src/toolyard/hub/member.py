@@ -112,8 +112,8 @@ class Member:
         if status.state is State.CONNECTED and not self.listed:
             return Status(State.CONNECTING, "its tools are being listed", status.since)
         if status.state is State.CONNECTED and self._missing:
-            name, error = next(iter(self._missing.items()))
-            return Status(State.DEGRADED, _unlisted(name, error), status.since)
+            name = min(self._missing)  # of several always the same one
+            return Status(State.DEGRADED, _unlisted(name, self._missing[name]), status.since)
         if status.state is State.DISCONNECTED and not status.reason:
             if self.first is not None and not self.first.done():
                 return Status(State.CONNECTING, "being started", status.since)
@@ -136,7 +136,7 @@ class Member:
             return self.error
         status = self.pool.client.status
         if status.state is State.CONNECTED or not status.reason:
-            return next(iter(self._missing.values()), None)
+            return self._missing.get(min(self._missing, default=""))
         return ConnectionLost(status.reason, server=self.name)
 
     @property
@@ -239,7 +239,7 @@ class Member:
             raise
         self._well()
         settle([self.first], None)
-        settle(refreshes, next(iter(self._missing.values()), None))
+        settle(refreshes, self._missing.get(min(self._missing, default="")))
 
     async def _fetch(self, client: Client, kinds: set[str]) -> None:
         """The lists of these kinds, side by side. Without its tools a server is no use; the others may be missing."""

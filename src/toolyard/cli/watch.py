@@ -14,7 +14,6 @@ import typer
 from ..config import HttpServer, SseServer
 from ..errors import ToolyardError
 from ..protocol.metadata import LOG_LEVELS
-from ..types import UNSET
 from .arguments import is_argument
 from .asking import Person
 from .call import arguments_for
@@ -23,7 +22,7 @@ from .lookout import Lookout, Sight
 from .naming import chosen_tool
 from .options import TIMEOUT, Config, Timeout
 from .screen import cell, is_terminal, out, stdout
-from .target import Yard, choose, is_url
+from .target import Target, Yard, choose, is_url
 
 _COLOURS: Final = {
     "status": "cyan",
@@ -82,12 +81,13 @@ async def command(
     if arguments and not call:
         raise Trouble(f"{arguments[0]} is an argument, but of which tool?", hint="--call NAME says which")
     target = choose([word for word in given if word not in arguments], config, ctx.obj.command)
-    settings = (target if timeout is None else target.within(timeout)).settings
-    lookout = Lookout(settings, level=level, approve=Person().approve)
+    if timeout is not None:
+        target = target.within(timeout)
+    lookout = Lookout(target.settings, level=level, approve=Person().approve)
     doing = [partial(_subscribe, lookout, uri) for uri in uris or ()]
     doing.append(partial(_poll, lookout, poll))
     if call:
-        doing.append(partial(_call, lookout, call, arguments, timeout))
+        doing.append(partial(_call, lookout, call, arguments, target))
     try:
         await _show(lookout, _do(lookout, doing), seconds, count, as_lines=as_lines)
     finally:
@@ -144,17 +144,14 @@ async def _poll(lookout: Lookout, every: float) -> None:
                 silent.discard(name)
 
 
-async def _call(lookout: Lookout, name: str, arguments: list[str], timeout: float | None) -> None:
+async def _call(lookout: Lookout, name: str, arguments: list[str], target: Target) -> None:
     tool = await chosen_tool(Yard(lookout.hub, []), name)
     values = arguments_for(tool, arguments, {}, check=True)
     server, own = tool.server or "", tool.original_name or tool.name
+    patience: dict[str, Any] = target.patience(server)
     try:
-        result = await lookout.hub.call_tool(
-            tool.name,
-            values,
-            timeout=UNSET if timeout is None else timeout,
-            on_progress=partial(lookout.on_progress, server, own),
-        )
+        on_progress = partial(lookout.on_progress, server, own)
+        result = await lookout.hub.call_tool(tool.name, values, on_progress=on_progress, **patience)
     except ToolyardError as exc:
         lookout.tell(server, "result", f"{own}: {exc.message}", tool=own, is_error=True)
     else:

@@ -12,6 +12,7 @@ import copy
 import logging
 import random
 from collections.abc import Callable
+from typing import Any
 
 from ..errors import (
     AuthError,
@@ -99,7 +100,7 @@ class Keeper:
         if self._attempt is None:
             self.check_breaker()
             self._attempt = asyncio.get_running_loop().create_future()
-            self._attempt.add_done_callback(_retrieve)
+            self._attempt.add_done_callback(retrieve)
         if self._owner is None:
             self._owner = asyncio.create_task(self._own(), name=f"toolyard:{self.settings.name}")
         self._asked.set()
@@ -302,7 +303,7 @@ class Keeper:
             await asyncio.wait(leaving)
 
 
-def _retrieve(future: asyncio.Future[Session]) -> None:
+def retrieve(future: asyncio.Future[Any]) -> None:
     """An attempt that failed with nobody waiting is no lost exception: the status tells it."""
     if not future.cancelled():
         future.exception()

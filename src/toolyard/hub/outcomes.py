@@ -5,13 +5,14 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterable
 
+from ..client.keeper import retrieve
 from ..errors import ToolyardError
 
 
 def outcome() -> asyncio.Future[None]:
     """Something to wait for."""
     future = asyncio.get_running_loop().create_future()
-    future.add_done_callback(_retrieve)
+    future.add_done_callback(retrieve)
     return future
 
 
@@ -24,9 +25,3 @@ def settle(waiting: Iterable[asyncio.Future[None] | None], error: ToolyardError 
             future.set_result(None)
         else:
             future.set_exception(error)
-
-
-def _retrieve(future: asyncio.Future[None]) -> None:
-    """A failure with nobody waiting is no lost exception: the status tells it."""
-    if not future.cancelled():
-        future.exception()

@@ -1,24 +1,32 @@
-"""What can go wrong, as types. Decide by type and attribute, never by words in a message.
+"""The exception tree. Decide by type and attribute, never by words in a message.
 
-ToolyardError                     .server .tool
+ToolyardError                     .server .tool .sent
 |- ConfigError                    .file .line .column .key .expected
-|- TransportError                 .sent (False: surely not executed), .status where HTTP said one
-|  |- ConnectError                never sent; .permanent: trying again cannot help
-|  |  `- StartError               .exit_code .stderr .heard
-|  |- ConnectionLost              never sent: the connection was gone before the write
-|  |  `- SessionExpired           never executed: the server did not know our session any more
+|- TransportError                 .status, the HTTP status if there was one
+|  |- ConnectError                .permanent: retrying cannot help; .stderr of the server's process
+|  |  `- StartError               .exit_code .heard
+|  |- ConnectionLost              the connection was gone before the call was written
+|  |  `- SessionExpired           the server no longer knew the session and executed nothing
 |  |- CallTimeout (TimeoutError)  the deadline passed
-|  |- OutcomeUnknown              bytes were handed over and no answer came: the caller decides
-|  `- UnansweredTimeout           both of the last two
-|- ProtocolError                  the peer broke the protocol; .sample, the first 200 characters
-|- RemoteError                    .code .data: a JSON-RPC error reply
+|  |- OutcomeUnknown              the call was sent and no answer came: the caller decides
+|  |- UnansweredTimeout           both of the last two
+|  `- ProtocolError               the peer violated the protocol; .content_type .sample
+|- RemoteError                    .code .data .status: a JSON-RPC error response
 |- AuthError                      .status .challenge
 |- RateLimited                    .retry_after
 |- AccessDenied                   .rule
-|- NotFound                       ServerNotFound, ToolNotFound (.nearest), ResourceNotFound
+|- NotFound                       .nearest: ServerNotFound, ToolNotFound, ResourceNotFound (.uri)
 |- NotText                        .uri .mime_type: a resource that was read as text is binary
 `- ToolFailed                     .result, from result.raise_for_error()
 UsageError (RuntimeError)         outside the tree: the caller's code is wrong
+
+`sent` is on every error, `UsageError` included. It says whether the call can have been executed:
+
+False   No byte of the call reached the server, or the server refused it before executing anything.
+True    The call was handed to the server. It ran, or may have run, in part or as a whole.
+None    Unknown: the error is not about one call, or was raised outside of Toolyard.
+
+In a multi-round call (`input_required`) the rounds count as one: once an earlier round was answered, `sent` is True.
 """
 
 from __future__ import annotations
@@ -27,12 +35,19 @@ from typing import Any
 
 
 class ToolyardError(Exception):
-    """Base of everything that Toolyard raises on purpose, but for `UsageError`."""
+    """Base of everything that Toolyard raises on purpose, except for `UsageError`."""
 
-    def __init__(self, message: str = "", *, server: str | None = None, tool: str | None = None) -> None:
+    sent: bool | None = None
+    """Whether the call can have been executed: False (no), True (yes, or it may have been), None (unknown)."""
+
+    def __init__(
+        self, message: str = "", *, server: str | None = None, tool: str | None = None, sent: bool | None = None
+    ) -> None:
         super().__init__(message)
         self.server = server
         self.tool = tool
+        if sent is not None:
+            self.sent = sent
 
     @property
     def message(self) -> str:
@@ -40,16 +55,22 @@ class ToolyardError(Exception):
         return str(self.args[0]) if self.args else ""
 
     def __str__(self) -> str:
+        """Return server, tool and message on one line, so that no remote text can forge a second log line."""
         place = " ".join(part for part in (self.server, self.tool) if part)
-        return f"{place}: {self.message}" if place else self.message
+        text = f"{place}: {self.message}" if place else self.message
+        return text if text.isprintable() else " ".join(text.split())
 
 
 class UsageError(RuntimeError):
-    """The calling code is wrong: no outcome of a call, a bug to mend."""
+    """Raised for incorrect use of the API; fix the calling code. Nothing was sent."""
+
+    sent = False
 
 
 class ConfigError(ToolyardError):
     """A setting is wrong: which one, where, and what was expected instead."""
+
+    sent = False
 
     def __init__(
         self,
@@ -71,25 +92,41 @@ class ConfigError(ToolyardError):
 
 
 class TransportError(ToolyardError):
-    """The way to the server failed. `sent` tells whether the call can have been executed."""
+    """The connection to the server failed, or what arrived over it violated the protocol."""
 
     sent = False
 
     def __init__(
-        self, message: str = "", *, server: str | None = None, tool: str | None = None, status: int | None = None
+        self,
+        message: str = "",
+        *,
+        server: str | None = None,
+        tool: str | None = None,
+        sent: bool | None = None,
+        status: int | None = None,
     ) -> None:
-        super().__init__(message, server=server, tool=tool)
+        super().__init__(message, server=server, tool=tool, sent=sent)
         self.status = status
 
 
 class ConnectError(TransportError):
-    """No connection could be made; the call was never sent."""
+    """No connection could be made; the call was never sent.
+
+    `stderr` is the end of what the server's process wrote there, if it has a process.
+    """
 
     def __init__(
-        self, message: str = "", *, server: str | None = None, status: int | None = None, permanent: bool = False
+        self,
+        message: str = "",
+        *,
+        server: str | None = None,
+        status: int | None = None,
+        permanent: bool = False,
+        stderr: str = "",
     ) -> None:
         super().__init__(message, server=server, status=status)
         self.permanent = permanent
+        self.stderr = stderr
 
 
 class StartError(ConnectError):
@@ -105,9 +142,8 @@ class StartError(ConnectError):
         heard: bool = False,
         permanent: bool = False,
     ) -> None:
-        super().__init__(message, server=server, permanent=permanent)
+        super().__init__(message, server=server, permanent=permanent, stderr=stderr)
         self.exit_code = exit_code
-        self.stderr = stderr
         self.heard = heard
 
 
@@ -135,8 +171,14 @@ class UnansweredTimeout(CallTimeout, OutcomeUnknown):
     sent = True
 
 
-class ProtocolError(ToolyardError):
-    """The peer broke the protocol."""
+class ProtocolError(TransportError):
+    """The peer violated the protocol; `sample` holds the first 200 characters of what it sent.
+
+    A `TransportError`, so that one `except` catches connections, time-outs and broken answers. Unless raised before the
+    call was written, `sent` is True: a server whose answer is broken may have executed the call.
+    """
+
+    sent = True
 
     def __init__(
         self,
@@ -144,18 +186,23 @@ class ProtocolError(ToolyardError):
         *,
         server: str | None = None,
         tool: str | None = None,
+        sent: bool | None = None,
         status: int | None = None,
         content_type: str | None = None,
         sample: str = "",
     ) -> None:
-        super().__init__(message, server=server, tool=tool)
-        self.status = status
+        super().__init__(message, server=server, tool=tool, sent=sent, status=status)
         self.content_type = content_type
         self.sample = sample[:200]
 
 
 class RemoteError(ToolyardError):
-    """The server answered with a JSON-RPC error."""
+    """The server answered with a JSON-RPC error.
+
+    `sent` is True: the server received the call, and an error response may follow execution.
+    """
+
+    sent = True
 
     def __init__(
         self,
@@ -182,42 +229,28 @@ class RemoteError(ToolyardError):
 
 
 class AuthError(ToolyardError):
-    """The server wants authorisation that we could not give; the call was not executed."""
+    """The server requires authorisation that was not available; it refused the request without executing it."""
 
     sent = False
 
     def __init__(
-        self, message: str = "", *, server: str | None = None, status: int | None = None, challenge: str | None = None
+        self,
+        message: str = "",
+        *,
+        server: str | None = None,
+        sent: bool | None = None,
+        status: int | None = None,
+        challenge: str | None = None,
     ) -> None:
-        super().__init__(message, server=server)
+        super().__init__(message, server=server, sent=sent)
         self.status = status
         self.challenge = challenge
 
 
 class RateLimited(ToolyardError):
-    """The server asked for a pause that is longer than the deadline allows; the call was not executed."""
+    """The server asked for a pause that is longer than the deadline allows; it refused the request unexecuted."""
 
     sent = False
-
-    def __init__(
-        self, message: str = "", *, server: str | None = None, tool: str | None = None, retry_after: float | None = None
-    ) -> None:
-        super().__init__(message, server=server, tool=tool)
-        self.retry_after = retry_after
-
-
-class AccessDenied(ToolyardError):
-    """A rule of ours forbids this; `rule` names it."""
-
-    def __init__(
-        self, message: str = "", *, server: str | None = None, tool: str | None = None, rule: str | None = None
-    ) -> None:
-        super().__init__(message, server=server, tool=tool)
-        self.rule = rule
-
-
-class NotFound(ToolyardError):
-    """There is no such thing; `nearest` are the names that look like it."""
 
     def __init__(
         self,
@@ -225,26 +258,77 @@ class NotFound(ToolyardError):
         *,
         server: str | None = None,
         tool: str | None = None,
+        sent: bool | None = None,
+        retry_after: float | None = None,
+    ) -> None:
+        super().__init__(message, server=server, tool=tool, sent=sent)
+        self.retry_after = retry_after
+
+
+class AccessDenied(ToolyardError):
+    """A rule of this client, hub or server forbids the call; `rule` names it."""
+
+    sent = False
+
+    def __init__(
+        self,
+        message: str = "",
+        *,
+        server: str | None = None,
+        tool: str | None = None,
+        sent: bool | None = None,
+        rule: str | None = None,
+    ) -> None:
+        super().__init__(message, server=server, tool=tool, sent=sent)
+        self.rule = rule
+
+
+class NotFound(ToolyardError):
+    """The name is unknown; `nearest` lists similar names. `sent` is True if the server itself said so."""
+
+    sent = False
+
+    def __init__(
+        self,
+        message: str = "",
+        *,
+        server: str | None = None,
+        tool: str | None = None,
+        sent: bool | None = None,
         nearest: tuple[str, ...] = (),
     ) -> None:
-        super().__init__(message, server=server, tool=tool)
+        super().__init__(message, server=server, tool=tool, sent=sent)
         self.nearest = nearest
 
 
 class ServerNotFound(NotFound):
-    """No server of that name is known here."""
+    """No server of that name exists here; `server` is the name that was asked for."""
 
 
 class ToolNotFound(NotFound):
-    """The server has no such tool."""
+    """No such tool; `tool` is the name that was asked for, `server` the server if the name says which."""
 
 
 class ResourceNotFound(NotFound):
-    """The server has no such resource."""
+    """No such resource; `uri` is the one that was asked for."""
+
+    def __init__(
+        self,
+        message: str = "",
+        *,
+        server: str | None = None,
+        sent: bool | None = None,
+        nearest: tuple[str, ...] = (),
+        uri: str = "",
+    ) -> None:
+        super().__init__(message, server=server, sent=sent, nearest=nearest)
+        self.uri = uri
 
 
 class NotText(ToolyardError):
-    """The resource was read, and it is binary: `read_bytes` gives it. `uri` and `mime_type` are those of the piece."""
+    """The resource was read as text and is binary; use `read_bytes`. `uri` and `mime_type` describe the content."""
+
+    sent = True
 
     def __init__(
         self, message: str = "", *, server: str | None = None, uri: str = "", mime_type: str | None = None
@@ -256,6 +340,8 @@ class NotText(ToolyardError):
 
 class ToolFailed(ToolyardError):
     """The tool itself reported an error; `result` is its whole answer."""
+
+    sent = True
 
     def __init__(
         self, message: str = "", *, server: str | None = None, tool: str | None = None, result: Any = None

@@ -81,7 +81,7 @@ def _drawn() -> dict[str, str | None]:
     """Each name of the drawing with its parent's."""
     parents: dict[str, str | None] = {}
     stack: list[tuple[int, str]] = []
-    for line in (errors.__doc__ or "").splitlines()[2:]:
+    for line in (errors.__doc__ or "").split("\n\n")[1].splitlines():
         found = re.match(r"([ |`-]*)([A-Z]\w+)( .*)?$", line)
         if not found:
             continue
@@ -121,9 +121,22 @@ def test_a_passed_deadline_is_also_pythons_own_timeout() -> None:
     assert not isinstance(OutcomeUnknown(), TimeoutError)
 
 
-@pytest.mark.parametrize("kind", [each for each in CLASSES if issubclass(each, TransportError)])
-def test_sent_is_true_only_where_the_outcome_is_unknown(kind: type[TransportError]) -> None:
-    assert kind().sent is issubclass(kind, OutcomeUnknown)
+@pytest.mark.parametrize("kind", CLASSES)
+def test_every_error_has_sent(kind: type[ToolyardError]) -> None:
+    possibly_executed = (OutcomeUnknown, ProtocolError, RemoteError, NotText, ToolFailed)
+    expected = None if kind is ToolyardError else issubclass(kind, possibly_executed)
+    assert kind().sent is expected
+
+
+@pytest.mark.parametrize("kind", [ToolyardError, AuthError, RateLimited, AccessDenied, NotFound, ProtocolError])
+@pytest.mark.parametrize("sent", [True, False])
+def test_sent_can_be_set_and_survives_a_pickle(kind: type[ToolyardError], sent: bool) -> None:
+    error = pickle.loads(pickle.dumps(kind("message", sent=sent)))  # our own bytes
+    assert error.sent is sent
+
+
+def test_the_text_of_an_error_is_one_line() -> None:
+    assert str(ToolyardError("first\nCRITICAL forged", server="demo")) == "demo: first CRITICAL forged"
 
 
 # ---- attributes, text, pickle --------------------------------------------------------------------------------

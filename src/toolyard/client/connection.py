@@ -12,6 +12,7 @@ from ..errors import (
     AuthError,
     CallTimeout,
     ConnectError,
+    ConnectionLost,
     OutcomeUnknown,
     ProtocolError,
     RateLimited,
@@ -228,7 +229,7 @@ class Connection:
     async def _check(self, session: Session) -> None:
         try:
             await self.ping(session)
-        except TransportError as exc:
+        except (ConnectError, ConnectionLost, OutcomeUnknown, CallTimeout) as exc:
             self._keeper.lose(session, TransportError(f"the server does not answer any more ({exc.message})"))
         except ToolyardError as exc:
             log.debug("%s: an error is an answer too: %s", self.name, exc)

@@ -59,6 +59,8 @@ class Events:
                         answer = self._take(event.data, own)
                         if answer is not None:
                             return answer
+        except ProtocolError:
+            raise
         except TransportError as exc:
             place.broke = exc
         return None

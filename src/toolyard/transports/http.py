@@ -219,7 +219,7 @@ class HttpChannel:
                 response = await self._web.send("GET", {**self._headers(call, EVENTS), "Last-Event-ID": before})
             except ToolyardError as exc:
                 log.debug("resuming a stream failed: %s", exc)
-                if not isinstance(exc, TransportError):
+                if isinstance(exc, ProtocolError) or not isinstance(exc, TransportError):
                     raise OutcomeUnknown(f"{lost}; it could not be resumed: {exc.message}") from exc
                 failures += 1
                 continue

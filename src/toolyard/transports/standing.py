@@ -7,7 +7,17 @@ import logging
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Final
 
-from ..errors import ConnectionLost, ProtocolError, RateLimited, SessionExpired, ToolyardError, TransportError
+from ..errors import (
+    CallTimeout,
+    ConnectError,
+    ConnectionLost,
+    OutcomeUnknown,
+    ProtocolError,
+    RateLimited,
+    SessionExpired,
+    ToolyardError,
+    TransportError,
+)
 from .events import Events, Place
 from .web import EVENTS, Web
 
@@ -58,7 +68,7 @@ class StandingStream:
                 failures, reason = (0 if await self._stand() else failures + 1), None
             except SessionExpired:
                 return
-            except (TransportError, RateLimited) as exc:
+            except (ConnectError, ConnectionLost, OutcomeUnknown, CallTimeout, RateLimited) as exc:
                 failures, reason = failures + 1, exc
             except ToolyardError as exc:
                 log.debug("the server offers no standing stream: %s", exc)

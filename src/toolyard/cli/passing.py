@@ -107,7 +107,7 @@ class Passing:
             await self.leave(upstream)
 
     def _note(self, upstream: Upstream) -> None:
-        self._info = upstream.client.server_info or self._info
+        self._info = upstream.server_info or self._info
 
     # ---- the seam --------------------------------------------------------------------------------------------
 

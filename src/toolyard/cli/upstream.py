@@ -16,7 +16,7 @@ from uuid import uuid4
 
 from ..client.client import Client
 from ..client.subscriptions import Changes
-from ..config import HttpServer, ServerConfig
+from ..config import HttpServer, ServerConfig, as_singleton
 from ..errors import RemoteError
 from ..protocol.eras import MAY_ASK_FOR_INPUT, MODERN_VERSIONS
 from ..protocol.jsonrpc import INTERNAL_ERROR
@@ -24,7 +24,7 @@ from ..protocol.metadata import LOG_LEVELS, PROGRESS_TOKEN
 from ..server.changes import LISTS, UPDATED, accepted
 from ..server.exchange import Deliver, Exchange, Peer
 from ..server.serving.sessions import IDLE_TTL
-from ..types import UNSET, Change, ElicitRequest, LogMessage, SamplingRequest, Wire
+from ..types import UNSET, Change, ElicitRequest, LogMessage, SamplingRequest, ServerInfo, Wire
 
 PATIENCE: Final = 30.0
 """Seconds that a question waits for a request in whose name it can be asked."""
@@ -62,6 +62,7 @@ class Upstream:
         self._is_live = asyncio.Event()
         self._turn = asyncio.Lock()
         self._used = asyncio.get_running_loop().time()
+        self._info: ServerInfo | None = None
         handlers: dict[str, Any] = {}
         if features.elicitation:
             handlers |= {"elicitation_handler": self._elicit, "elicitation_modes": features.elicitation}
@@ -71,11 +72,17 @@ class Upstream:
             handlers["roots"] = self._roots
         if config.execution_timeout is UNSET:
             handlers["execution_timeout"] = None  # how long a call may take is for those in front to say
-        self.client = Client(config, log_handler=self._log, log_level="debug", **{**handlers, **options})
+        self.client = Client(as_singleton(config), log_handler=self._log, log_level="debug", **{**handlers, **options})
+
+    @property
+    def server_info(self) -> ServerInfo | None:
+        """What the server said of itself when it last connected."""
+        self._info = self.client.server_info or self._info
+        return self._info
 
     @property
     def _modern(self) -> bool:
-        info = self.client.server_info
+        info = self.server_info
         return info is not None and info.protocol_version in MODERN_VERSIONS
 
     @property
@@ -202,7 +209,7 @@ class Following:
 
     async def open(self, wanted: Wire) -> None:
         """Ask for what is wanted; what the upstream does not offer, or refuses, is not accepted."""
-        client, info = self._upstream.client, self._upstream.client.server_info
+        client, info = self._upstream.client, self._upstream.server_info
         declared = info.capabilities if info is not None else {}
         kinds = [flag.removesuffix("ListChanged") for flag in LISTS if flag in wanted]
         told = [kind for kind in kinds if (declared.get(kind) or {}).get("listChanged") is True]

@@ -9,20 +9,18 @@ from typing import Any, Final
 from ..protocol.hints import CacheHint
 
 TTL: Final = 300.0
-"""Seconds that a list is kept where we decide; a server's own hint beats it."""
+"""Seconds that a list is kept if the client decides; a positive hint of the server beats it."""
 
 
 class Use(enum.Enum):
     """Whose word on freshness counts."""
 
     NEVER = "never"
-    """Nobody's: ask the server."""
+    """Do not use the cache: ask the server."""
     HINTED = "hinted"
-    """The server's alone."""
-    OURS = "ours"
-    """The server's, and ours where it said nothing."""
+    """Only the server's hint."""
     ALWAYS = "always"
-    """The server's, and ours even where it said that the list is stale at once."""
+    """The server's hint if it is above 0, else `TTL`: the user asked for caching."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,8 +53,6 @@ class ListCache:
         ttl = entry.hint.ttl
         if use is Use.ALWAYS:
             ttl = ttl or TTL
-        elif use is Use.OURS and ttl is None:
-            ttl = TTL
         return entry.items if ttl is not None and now < entry.stored + ttl else None
 
     def drop(self, *resource_types: str) -> None:

@@ -8,7 +8,16 @@ from collections.abc import Mapping
 from time import monotonic
 from typing import Any
 
-from ..errors import AccessDenied, CallTimeout, ConnectionLost, OutcomeUnknown, RemoteError, ToolNotFound, ToolyardError
+from ..errors import (
+    AccessDenied,
+    CallTimeout,
+    ConnectionLost,
+    OutcomeUnknown,
+    RemoteError,
+    ToolNotFound,
+    ToolyardError,
+    UsageError,
+)
 from ..events import Listeners, ToolExecutionCompleted, ToolExecutionFailed, ToolExecutionStarted
 from ..policy.arguments import clean, clean_for_schema
 from ..policy.filters import StaticFilter, allows, describe
@@ -48,13 +57,20 @@ class Calls:
         self._context = FilterContext(server_name=settings.name)
 
     async def check_filter(self, name: str, deadline: float | None) -> None:
-        """A tool that is hidden is not callable. Names alone need no list; any other filter must see the whole tool."""
+        """Raise `AccessDenied` if the filter hides the tool.
+
+        A static filter decides by the name alone. Any other filter must see the whole tool as the server lists it now:
+        a tool that is not in the list is refused, because nothing is known of it to decide by.
+        """
         tool_filter = self._settings.tool_filter
-        if not isinstance(tool_filter, StaticFilter):
-            await self._known(deadline)
-            if self._lister.complete and name not in self._lister.tools:
+        if isinstance(tool_filter, StaticFilter):
+            tool = self._lister.tools.get(name) or Tool(name, raw={"name": name})
+        else:
+            await self._list_before_call(deadline)
+            listed = self._lister.tools.get(name)
+            if listed is None:
                 raise self._not_found(name, "the server does not list it")
-        tool = self._lister.tools.get(name) or Tool(name, raw={"name": name})
+            tool = listed
         if tool_filter is not None and not self.allowed(tool):
             rule = describe(tool_filter)
             raise AccessDenied(f"this tool is hidden by the {rule}", rule=rule)
@@ -102,11 +118,9 @@ class Calls:
             raw = await self._connection.request("tools/call", params, options=options, repeatable=repeatable)
         except RemoteError as exc:
             raw = await self._second_chance(name, params, options, repeatable, exc)
+        # An error result stays a result, whatever the list says: the tool may have run and said what it did.
         tool = self._lister.tools.get(name)
-        result = ToolResult(raw, elapsed=monotonic() - began, wrapped=tool is not None and tool.wraps_result)
-        if result.is_error and (tool is None or not self._lister.complete):
-            await self._look_for(name, result.text, options.deadline)
-        return result
+        return ToolResult(raw, elapsed=monotonic() - began, wrapped=tool is not None and tool.wraps_result)
 
     def _may_want_headers(self, name: str) -> bool:
         session = self._connection.session
@@ -118,7 +132,7 @@ class Calls:
         session = await self._connection.reach(options.deadline)
         if session.mirrors and name not in self._lister.tools:
             try:
-                await self._known(options.deadline)
+                await self._list_before_call(options.deadline)
             except RemoteError as exc:
                 log.debug("%s: the tools could not be listed before a call: %s", self._settings.name, exc)
         declared = self._lister.mirrored.get(name)
@@ -126,27 +140,41 @@ class Calls:
             return options
         return options._replace(headers=parameter_headers(declared, params["arguments"]))
 
-    async def _known(self, deadline: float | None) -> None:
-        """Have a list of tools. That its own outcome is not known says nothing about the call, which was not sent."""
+    async def _list_before_call(self, deadline: float | None, *, fresh: bool = False) -> None:
+        """Fetch the list of tools if it is stale, or in any case if `fresh`.
+
+        Whatever happens to the listing, the call itself was not sent.
+        """
         try:
-            await self._lister.known(deadline)
+            if fresh:
+                await self._lister.fetch(TOOLS, Use.NEVER, deadline)
+            else:
+                await self._lister.known(deadline)
         except OutcomeUnknown as exc:
             kind = CallTimeout if isinstance(exc, CallTimeout) else ConnectionLost
             raise kind("the tools could not be listed before the call, which was not sent") from exc
+        except ToolyardError as exc:
+            exc.sent = False
+            raise
 
     async def _second_chance(
         self, name: str, params: Wire, options: RequestOptions, repeatable: bool, exc: RemoteError
     ) -> Wire:
         """The server refused the call. It may do so because our list of its tools is not its own any more."""
         if exc.code == INVALID_PARAMS:
-            await self._look_for(name, exc.message, options.deadline, exc)
+            await self._check_listed(name, options.deadline, exc)
         if exc.code != HEADER_MISMATCH:
             raise exc
-        await self._lister.fetch(TOOLS, Use.NEVER, options.deadline)
+        await self._list_before_call(options.deadline, fresh=True)
         options = await self._with_headers(name, params, options._replace(headers=None))
         return await self._connection.request("tools/call", params, options=options, repeatable=repeatable)
 
     def _cleaned(self, arguments: Mapping[str, Any] | None, tool: Tool | None) -> Wire:
+        if arguments is not None and not isinstance(arguments, Mapping):
+            raise UsageError(
+                f"a tool's arguments are a mapping of names to values, not {type(arguments).__name__}; "
+                "decode JSON text with json.loads first"
+            )
         given: Wire = dict(arguments) if arguments else {}
         mode = self._settings.clean_arguments
         if mode == "always":
@@ -159,22 +187,22 @@ class Calls:
         """Whether the filter lets the tool through."""
         return allows(self._settings.tool_filter, tool, self._context)
 
-    async def _look_for(self, name: str, said: str, deadline: float | None, cause: RemoteError | None = None) -> None:
-        """A tool that we do not know failed. Servers say "unknown" in many ways; a fresh list decides."""
+    async def _check_listed(self, name: str, deadline: float | None, refusal: RemoteError) -> None:
+        """Raise `ToolNotFound` if the server refused the call and a fresh list does not have the tool."""
         if self._lister.complete and name in self._lister.tools:
             return
         try:
             await self._lister.fetch(TOOLS, Use.NEVER, deadline)
         except ToolyardError:
-            return  # the first outcome is the one to tell
+            return  # the refusal is the outcome of the call, not the failed listing
         if name not in self._lister.tools:
-            raise self._not_found(name, one_line(said)) from cause
+            raise self._not_found(name, one_line(refusal.message), sent=True) from refusal
 
-    def _not_found(self, name: str, said: str) -> ToolNotFound:
+    def _not_found(self, name: str, reason: str, *, sent: bool = False) -> ToolNotFound:
         visible = [tool.name for tool in self._lister.tools.values() if self.allowed(tool)]
         nearest = tuple(difflib.get_close_matches(name, visible, 3))
         hint = f"; did you mean {' or '.join(map(repr, nearest))}?" if nearest else ""
-        return ToolNotFound(f"there is no such tool ({said}){hint}", nearest=nearest)
+        return ToolNotFound(f"there is no such tool ({reason}){hint}", tool=name, nearest=nearest, sent=sent)
 
 
 def _check_callable(tool: Tool) -> None:

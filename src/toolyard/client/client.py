@@ -9,7 +9,7 @@ from typing import Any, NoReturn, TypeVar, Unpack
 
 from .._version import __version__
 from ..config import HttpServer
-from ..errors import RemoteError, ResourceNotFound, ToolyardError, UsageError
+from ..errors import ConfigError, ConnectionLost, RemoteError, ResourceNotFound, ToolyardError, UsageError
 from ..events import (
     Event,
     Listeners,
@@ -43,6 +43,7 @@ from .lists import PROMPTS, RESOURCES, TEMPLATES, TOOLS, Lister, ListOf
 from .negotiation import Identity
 from .news import News
 from .options import ClientOptions, checked_timeout, resolve
+from .session import Session
 from .subscriptions import Changes, Subscriptions
 from .telemetry import tracing
 
@@ -61,6 +62,13 @@ class Client:
 
     def __init__(self, server: Any, **options: Unpack[ClientOptions]) -> None:
         target = target_of(server)
+        if getattr(target, "lifecycle", None) == "transient":
+            raise ConfigError(
+                "lifecycle: a Client keeps one connection, so 'transient' has no effect; give the server to a Hub, or "
+                "leave lifecycle out",
+                key="lifecycle",
+                expected="singleton",
+            )
         identifier = str(getattr(target, "server_identifier", None) or getattr(target, "name", None) or "custom")
         self._settings = settings = resolve(target, identifier, options)
         self._listeners = Listeners()
@@ -136,9 +144,20 @@ class Client:
 
     @property
     def server_info(self) -> ServerInfo | None:
-        """Who answers at the other end; None before the first connection."""
-        agreement = self._connection.last_agreement
-        return agreement.server if agreement is not None else None
+        """Name, version, capabilities and instructions of the connected server; None while there is no connection."""
+        session = self._connection.session
+        return session.agreement.server if session is not None else None
+
+    @property
+    def session(self) -> Session:
+        """The live session; raises `ConnectionLost` while there is none.
+
+        It belongs to one connection: after a reconnect this property returns another object.
+        """
+        session = self._connection.session
+        if session is None:
+            raise ConnectionLost("not connected; call connect() first", server=self.name)
+        return session
 
     @property
     def counters(self) -> Counters:
@@ -152,12 +171,12 @@ class Client:
     # ---- tools -----------------------------------------------------------------------------------------------
 
     async def list_tools(self, use_cache: bool | None = None, *, timeout: Timeout = UNSET) -> list[Tool]:
-        """The tools that the filter lets through.
+        """Return the tools that the filter lets through.
 
-        `use_cache`: True takes the list from the cache if it is there, False asks the server, None does as
-        `cache_tools_list` and the server's own hints say.
+        `use_cache`: True takes the list from the cache if it is there, False asks the server, None follows
+        `cache_tools_list` and, without it, the server's own hints.
         """
-        default = Use.OURS if self._settings.cache_tools_list else Use.HINTED
+        default = Use.ALWAYS if self._settings.cache_tools_list else Use.HINTED
         tools = await self._list(TOOLS, use_cache, timeout, default)
         return [tool for tool in tools if self._calls.allowed(tool)]
 
@@ -213,7 +232,9 @@ class Client:
             raw = await self.request("resources/read", {"uri": uri}, timeout=timeout)
         except RemoteError as exc:
             if exc.code in RESOURCE_NOT_FOUND:
-                raise ResourceNotFound(f"there is no resource {uri!r} ({exc.message})", server=self.name) from exc
+                raise ResourceNotFound(
+                    f"there is no resource {uri!r} ({exc.message})", server=self.name, uri=uri, sent=True
+                ) from exc
             raise
         return ResourceContents.from_wire(raw)
 

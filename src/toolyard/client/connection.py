@@ -21,6 +21,7 @@ from ..errors import (
     ToolyardError,
     TransportError,
     UnansweredTimeout,
+    UsageError,
 )
 from ..policy.retry import RetryBudget, call_delay, may_retry
 from ..protocol.metadata import with_meta
@@ -28,7 +29,6 @@ from ..transports.channel import PLAIN, Counters, RequestOptions
 from ..types import State, Status, Wire
 from .handlers import Handlers
 from .keeper import Keeper
-from .negotiation import Agreement
 from .rounds import in_rounds
 from .session import Session
 from .standing import STALLED_AFTER, Silence
@@ -70,11 +70,13 @@ class Connection:
         while True:
             session: Session | None = None
             failures = self._keeper.breaker.failures
+            # A handler that answers the server may call it in turn, while the call that it belongs to holds a slot.
+            slots = None if self._handlers.open_requests else self._slots
             try:
                 if failures and self._keeper.session is not None:
                     self._keeper.check_breaker()
-                if self._slots is not None:
-                    await self._take_slot(self._slots, options.deadline)
+                if slots is not None:
+                    await self._take_slot(slots, options.deadline)
                 try:
                     session = self._keeper.session or await self._keeper.ready(options.deadline)
                     stamp = session.agreement.stamp
@@ -83,8 +85,8 @@ class Connection:
                     if stamp is not None and answer.get("resultType", "complete") != "complete":
                         answer = await self._in_rounds(session, method, params or {}, options, answer)
                 finally:
-                    if self._slots is not None:
-                        self._slots.release()
+                    if slots is not None:
+                        slots.release()
             except BaseException as exc:  # noqa: BLE001  # a trial must end, whatever ends it; raised again below
                 self._note_trouble(session, exc, failures)
                 attempt += await self._before_retry(exc, before, attempt, repeatable, options.deadline)
@@ -128,7 +130,7 @@ class Connection:
             try:
                 return await session.channel.request(method, stamped, options=options)
             except (TransportError, RateLimited) as exc:
-                # This round was not sent, but the call was: what its first round has done, nobody knows.
+                # This round was not sent, but earlier ones were, and what they have done is unknown.
                 if exc.sent:
                     raise
                 kind = UnansweredTimeout if isinstance(exc, CallTimeout) else OutcomeUnknown
@@ -136,7 +138,11 @@ class Connection:
 
         answer = first
         if first.get("resultType") == "input_required":
-            answer = await in_rounds(again, self._handlers.answer, method, params, first, put_off)
+            try:
+                answer = await in_rounds(again, self._handlers.answer, method, params, first, put_off)
+            except (ToolyardError, UsageError) as exc:
+                exc.sent = True  # the rounds are one call, and its first round was answered
+                raise
         kind = answer.get("resultType", "complete")
         if kind != "complete":
             raise ProtocolError(f"the server answered with a result of the unknown type {kind!r}")
@@ -167,7 +173,10 @@ class Connection:
         # the call that learned of it is not counted as tried.
         expired = isinstance(exc, SessionExpired) and not isinstance(before, SessionExpired)
         last = (attempt + 1 >= self._max_retries and not expired) or self._keeper.closed
-        if last or not may_retry(exc, repeatable=repeatable):
+        retry = not last and may_retry(exc, repeatable=repeatable)
+        if isinstance(before, ToolyardError) and before.sent:
+            exc.sent = True  # an earlier attempt was handed over, whatever became of this one
+        if not retry:
             raise exc
         delay = 0.0 if expired else call_delay(attempt, random)
         if isinstance(exc, RateLimited) and exc.retry_after is not None:
@@ -272,11 +281,6 @@ class Connection:
     def status(self) -> Status:
         """The state, why, and since when."""
         return self._keeper.standing.status
-
-    @property
-    def last_agreement(self) -> Agreement | None:
-        """What was agreed on with the server when it last connected."""
-        return self._keeper.last_agreement
 
     @property
     def counters(self) -> Counters:

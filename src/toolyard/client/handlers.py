@@ -37,7 +37,7 @@ class HandlerFailed(RemoteError):
     """Our own handler failed: the error answer to a server that can be told so, else the error of the call."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True, eq=False)
 class Handlers:
     """What the client's user offers. Only what is given is declared."""
 
@@ -45,6 +45,8 @@ class Handlers:
     elicitation: ElicitationHandler | None = None
     elicitation_modes: tuple[str, ...] = ("form",)
     roots: Roots | None = None
+    open_requests: int = 0
+    """Requests of the server that are being answered right now."""
 
     def capabilities(self) -> Wire:
         """What we declare to the server."""
@@ -58,9 +60,16 @@ class Handlers:
         return declared
 
     async def answer(self, method: str, params: Wire) -> Wire:
-        """The result for the server's request; `RemoteError` if it is refused."""
+        """Return the result for the server's request; raise `RemoteError` to refuse it."""
         if method == "ping":
             return {}
+        self.open_requests += 1
+        try:
+            return await self._answer(method, params)
+        finally:
+            self.open_requests -= 1
+
+    async def _answer(self, method: str, params: Wire) -> Wire:
         if method == "sampling/createMessage" and self.sampling is not None:
             return _sampled(await _called(self.sampling, SamplingRequest.from_wire(params)))
         if method == "elicitation/create" and self.elicitation is not None:

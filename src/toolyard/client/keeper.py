@@ -91,9 +91,11 @@ class Keeper:
     async def ready(self, deadline: float | None = None) -> Session:
         """The live session; the connection is made first if there is none. All who wait share one attempt."""
         self.bind()
-        if self.session is not None:
-            return self.session
-        while self._stopping and self._owner is not None:
+        while True:
+            if self.session is not None:
+                return self.session
+            if not self._stopping or self._owner is None:
+                break
             await self._until_left(self._owner, deadline)
         if self.closed:
             raise UsageError(f"the client for {self.settings.name} is closed; make a new one")
@@ -103,13 +105,17 @@ class Keeper:
             self._attempt.add_done_callback(retrieve)
         if self._owner is None:
             self._owner = asyncio.create_task(self._own(), name=f"toolyard:{self.settings.name}")
+            # A task that is cancelled before its first step never enters its `try`, so `finally` alone is not enough.
+            self._owner.add_done_callback(self._on_owner_done)
         self._asked.set()
         try:
             async with asyncio.timeout_at(deadline):
                 return await asyncio.shield(self._attempt)
         except ToolyardError as exc:
-            # One failure, many who waited for it: each gets an error of its own to fill in and to keep.
-            raise copy.copy(exc) from exc.__cause__
+            # Several callers share this failure: each gets its own copy to fill in and to keep.
+            failure = copy.copy(exc)
+            failure.sent = False  # whatever went wrong concerned the connection, not the call
+            raise failure from exc.__cause__
         except TimeoutError:
             raise CallTimeout("the deadline passed while connecting; nothing was sent") from None
 
@@ -164,6 +170,10 @@ class Keeper:
             if self._loop is not None and not self._loop.is_closed():
                 self._leave()
 
+    def _on_owner_done(self, owner: asyncio.Task[None]) -> None:
+        if self._owner is owner:
+            self._leave()
+
     def _goes_on(self, exc: ToolyardError, tries: int) -> bool:
         # A first connection that fails is its caller's business; only one that was there is made again unasked.
         permanent = isinstance(exc, AuthError) or (isinstance(exc, ConnectError) and exc.permanent)
@@ -187,9 +197,10 @@ class Keeper:
         try:
             reason = await session.ended
         except asyncio.CancelledError:
+            lost = session.ended.done()  # lost and disconnected in the same turn of the loop
             self._part()
             session.end(ConnectionLost("the connection was closed"))
-            await session.channel.close(hurry=not self._stopping)
+            await session.channel.close(hurry=lost or not self._stopping)
             raise
         if self.session is session:  # it ended before we had begun with it
             self.lose(session, reason)
@@ -201,7 +212,7 @@ class Keeper:
         return reason
 
     def _see_off(self, channel: Channel) -> None:
-        task = asyncio.create_task(channel.close(hurry=True))
+        task = asyncio.create_task(channel.close())
         self._leaving.add(task)
         task.add_done_callback(self._leaving.discard)
 
@@ -288,19 +299,22 @@ class Keeper:
         The next call makes a new one. Nothing is left behind, also if we are cancelled here.
         """
         self.check_loop()
-        owner, leaving = self._owner, [*self._leaving]
-        for task in leaving:
-            task.cancel()
-        if owner is not None:
-            leaving.append(owner)
-            if not self._stopping:
-                self._stopping = True
-                self._part()
-                owner.cancel()
-        elif self.standing.status.state is not State.DISCONNECTED:
-            self.standing.become(State.DISCONNECTED)
-        if leaving:
-            await asyncio.wait(leaving)
+        owner = self._owner
+        if owner is None:
+            if self.standing.status.state is not State.DISCONNECTED:
+                self.standing.become(State.DISCONNECTED)
+        elif not self._stopping:
+            self._stopping = True
+            self._part()
+            owner.cancel()
+        if self._leaving:
+            # Every closing task has taken its first step before it is cancelled; else it would close nothing.
+            await asyncio.sleep(0)
+            for task in self._leaving:
+                task.cancel()
+        ending = {*self._leaving, *([owner] if owner is not None else [])}
+        if ending:
+            await asyncio.wait(ending)
 
 
 def retrieve(future: asyncio.Future[Any]) -> None:

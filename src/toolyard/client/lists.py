@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any, Final, Generic, TypeVar
 
@@ -45,9 +45,10 @@ _STALE_WITH: Final = {"resources": ("resources", "resourceTemplates")}
 
 
 class Lister:
-    """Fetches lists over a connection. `tools` are those of the last list, by name; `complete` if it is not stale.
+    """Fetches lists over a connection.
 
-    `mirrored` are those of them that want some of their arguments repeated in headers.
+    `tools` holds the tools of the last list by name; `complete` is False once that list may be stale. `mirrored` holds
+    those of them that require some of their arguments in HTTP headers.
     """
 
     def __init__(self, connection: Connection, cache: ListCache) -> None:
@@ -72,27 +73,27 @@ class Lister:
         if of.capability in session.agreement.server.capabilities:
             raw, hint = await self._pages(of, deadline)
             items = tuple(of.parse(item) for item in raw)
-            if session.mirrors and of.key == TOOLS.key:
-                items = tuple(item for item in items if isinstance(item, Tool) and self._mirrors(item))
-        if self._changes[of.capability] != changes:
-            return list(items)  # it changed while we asked: this is what the server said, and nothing to keep
-        self._cache.put(of.key, items, hint, clock())
+        # A list that changed while it was fetched is the best that is known, and is fetched again for its next use.
+        unchanged = self._changes[of.capability] == changes
         if of.key == TOOLS.key:
-            self.tools = {tool.name: tool for tool in items if isinstance(tool, Tool)}
-            self.complete = True
+            if session.mirrors:
+                self.mirrored = self._declared_headers(item for item in items if isinstance(item, Tool))
+                items = tuple(item for item in items if isinstance(item, Tool) and item.name in self.mirrored)
+            self.tools = {item.name: item for item in items if isinstance(item, Tool)}
+            self.complete = unchanged
+        if unchanged:
+            self._cache.put(of.key, items, hint, clock())
         return list(items)
 
-    def _mirrors(self, tool: Tool) -> bool:
-        """Learn which headers the tool wants; one that cannot say so properly cannot be called over HTTP."""
-        try:
-            declared = declarations(tool.input_schema)
-        except InvalidDeclaration as exc:
-            log.warning("%s: the tool %s is left out: %s", self._connection.name, one_line(tool.name), exc)
-            return False
-        self.mirrored.pop(tool.name, None)
-        if declared:
-            self.mirrored[tool.name] = declared
-        return True
+    def _declared_headers(self, tools: Iterable[Tool]) -> dict[str, tuple[Declaration, ...]]:
+        """Return the header declarations of each tool. Tools with invalid ones are left out: no call could be valid."""
+        declared: dict[str, tuple[Declaration, ...]] = {}
+        for tool in tools:
+            try:
+                declared[tool.name] = declarations(tool.input_schema)
+            except InvalidDeclaration as exc:
+                log.warning("%s: the tool %s is left out: %s", self._connection.name, one_line(tool.name), exc)
+        return declared
 
     async def known(self, deadline: float | None) -> None:
         """Make sure that there is a list of tools; all who need one share the asking."""

@@ -41,7 +41,9 @@ class ClientOptions(TypedDict, total=False):
     max_in_flight: int | None
     """Requests under way at the same time; default unlimited."""
     cache_tools_list: bool
-    """Keep the list of tools for 300 s, or as long as the server says; default False."""
+    """Keep the list of tools as long as the server says, or 300 s if it gives no time above 0; default False.
+
+    A `list_changed` notification or a reconnect still discards it. If False, only a server's own hint keeps a list."""
     tool_filter: AnyFilter | None
     """Which tools are listed and may be called."""
     clean_arguments: CleanArguments

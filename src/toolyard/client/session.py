@@ -47,6 +47,8 @@ class Session:
         self.agreement: Agreement
         self.ended: asyncio.Future[Exception] = asyncio.get_running_loop().create_future()
         self.takes_requests = True
+        self.connected = False
+        """Whether the handshake is complete."""
         self.mirrors = False
         self.began = asyncio.get_running_loop().time()
         self._handlers = handlers
@@ -58,6 +60,7 @@ class Session:
     def begin(self, agreement: Agreement) -> None:
         """The server answered."""
         self.agreement = agreement
+        self.connected = True
         self._held = nullcontext
         self.takes_requests = agreement.era.server_asks
         self.mirrors = agreement.stamp is not None and self.channel.over_http
@@ -77,8 +80,12 @@ class Session:
             task.cancel()
 
     async def on_request(self, method: str, params: Wire) -> Wire:
-        """Answer the server; while a person is asked, no deadline passes."""
-        if method in ASKS_A_PERSON:
+        """Answer the server; while a person or a model is asked, no deadline passes.
+
+        The time limit for connecting is not extended: a server that asks before it has answered the handshake cannot
+        keep the attempt open.
+        """
+        if method in ASKS_A_PERSON and self.connected:
             with self.channel.hold():
                 return await self._handlers.answer(method, params)
         return await self._handlers.answer(method, params)

@@ -14,6 +14,7 @@ from .servers import (
     SseServer,
     StdioServer,
     TransportType,
+    as_singleton,
     server_from_dict,
     server_from_json,
 )
@@ -31,6 +32,7 @@ __all__ = [
     "StdioServer",
     "Timeout",
     "TransportType",
+    "as_singleton",
     "check_header",
     "mask_urls",
     "names_a_secret",

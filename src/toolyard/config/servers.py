@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from dataclasses import MISSING, Field, asdict, dataclass, field, fields
+from dataclasses import MISSING, Field, asdict, dataclass, field, fields, replace
 from enum import StrEnum
-from typing import Any, ClassVar, Literal, Self
+from typing import Any, ClassVar, Literal, Self, TypeVar
 
 from ..errors import ConfigError
 from ..types import UNSET, ReconnectPolicy, Unset
 from .checks import CHECKS, HeaderValue, Timeout, check_known, wrong
 from .masks import MaskedMapping, identifier, shown
+
+T = TypeVar("T")
 
 
 class TransportType(StrEnum):
@@ -242,6 +244,13 @@ def server_from_dict(values: Mapping[str, Any]) -> ServerConfig:
 def server_from_json(text: str | bytes) -> ServerConfig:
     """The config whose `to_json` this is."""
     return server_from_dict(_parsed(text))
+
+
+def as_singleton(server: T) -> T:
+    """Return the config for one connection that is kept; anything but a transient config is returned as it is."""
+    if isinstance(server, ServerConfig) and server.lifecycle == "transient":
+        return replace(server, lifecycle="singleton")
+    return server
 
 
 def _plain(value: Any) -> Any:

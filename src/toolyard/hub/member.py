@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterable
 from typing import Any, Final
 
 from ..client.client import Client
+from ..config import as_singleton
 from ..errors import (
     AccessDenied,
     AuthError,
@@ -84,9 +85,10 @@ class Member:
         self._stale: set[str] = set(KINDS)
         self._missing: dict[str, ToolyardError] = {}
         self._connected_since = 0.0
+        self._last_info: ServerInfo | None = None
 
     def _make(self) -> Client:
-        client = Client(self.plan.server, **self.plan.options)
+        client = Client(as_singleton(self.plan.server), **self.plan.options)
         if self._forwarding is not None:
             client.on(Event, self._forward)
         return client
@@ -141,8 +143,9 @@ class Member:
 
     @property
     def server_info(self) -> ServerInfo | None:
-        """Who answers at the other end; None before the first connection."""
-        return self.pool.client.server_info if self.pool is not None else None
+        """Name and version of the server; those of its last connection while there is none."""
+        live = self.pool.client.server_info if self.pool is not None else None
+        return live or self._last_info
 
     def forward(self, wanted: bool) -> None:
         """Whether the events of its clients are to be passed on. Clients that nobody listens to are faster."""
@@ -232,6 +235,7 @@ class Member:
                 if not pool.transient:
                     self._listen(client)
                 self._connected_since = client.status.since
+                self._last_info = client.server_info
                 await self._fetch(client, kinds)
         except BaseException:
             self._stale |= kinds

@@ -85,9 +85,10 @@ def call_delay(attempt: int, rng: Rng) -> float:
 
 
 def reconnect_delay(policy: ReconnectPolicy, attempt: int, rng: Rng) -> float:
-    """Seconds to wait before connecting again after failed attempt number `attempt` (from 0)."""
+    """Seconds to wait before connecting again after failed attempt number `attempt` (from 0), at most `max_delay`."""
     jitter = policy.jitter_factor * (2.0 * rng.random() - 1.0)
-    return max(0.0, _doubled(policy.base_delay, attempt, policy.max_delay) * (1.0 + jitter))
+    delay = _doubled(policy.base_delay, attempt, policy.max_delay) * (1.0 + jitter)
+    return min(policy.max_delay, max(0.0, delay))
 
 
 def _doubled(base: float, times: int, cap: float) -> float:

@@ -76,7 +76,7 @@ class Client(Entered[aio.Client]):
 
     @property
     def server_info(self) -> ServerInfo | None:
-        """Who answers at the other end; None before the first connection."""
+        """Name, version, capabilities and instructions of the connected server; None while there is no connection."""
         return self._twin.server_info
 
     @property

@@ -145,7 +145,7 @@ class HttpChannel:
     async def _exchange(self, call: HttpCall, headers: dict[str, str]) -> Message:
         # A listening has no end, and would keep its place from the calls for good; a sign of life is asked for when no
         # call gets one; and what a handler asks must not wait for the call that waits for the handler.
-        slots = None if call.method in UNCOUNTED or self._pending.holds else self._slots
+        slots = None if call.method in UNCOUNTED or self._pending.holding else self._slots
         if slots is not None and (turn := slots.take()) is not None:
             await slots.wait(turn)
         try:
@@ -357,7 +357,7 @@ class HttpChannel:
         if not hasattr(self, "_web"):
             return
         try:
-            if self._lost and self._pending:
+            if self._lost and self._pending and not hurry:
                 # The session is over, not what was already asked: each of these hears its own end.
                 self._idle.clear()
                 await self._idle.wait()

@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from typing import Any, TypeVar
 
 from ..events import Delivery
+from ..protocol.limits import MAX_ROUNDS
 from ..types import Wire
 from .channel import RequestOptions
 
@@ -15,17 +16,28 @@ COURTESY = 5.0
 """Seconds that a peer, or a handler, may take for what is only a courtesy."""
 
 
+class _Hold:
+    """How often and since when the clock of one request stands still because its server's questions are answered."""
+
+    __slots__ = ("open", "questions", "since")
+
+    def __init__(self) -> None:
+        self.open = 0
+        self.questions = 0
+        self.since = 0.0
+
+
 class Pending:
     """A request that waits for its answer. Times are the loop's."""
 
-    __slots__ = ("deadline", "held_since", "idle_timeout", "idle_until", "method", "progress")
+    __slots__ = ("deadline", "hold", "idle_timeout", "idle_until", "method", "progress")
 
     def __init__(self, method: str, options: RequestOptions) -> None:
         self.method = method
         self.deadline = options.deadline
         self.idle_timeout = options.idle_timeout
         self.idle_until: float | None = None
-        self.held_since: float | None = None
+        self.hold: _Hold | None = None
         self.progress = Delivery(options.on_progress, "progress handler") if options.on_progress is not None else None
 
     def due(self) -> float | None:
@@ -34,12 +46,36 @@ class Pending:
             return self.deadline
         return self.idle_until if self.deadline is None else min(self.deadline, self.idle_until)
 
-    def put_off(self, seconds: float) -> None:
-        """So much time did not count."""
-        if self.deadline is not None:
-            self.deadline += seconds
-        if self.idle_until is not None:
-            self.idle_until += seconds
+    @property
+    def held(self) -> bool:
+        """Whether its clock stands still."""
+        return self.hold is not None and self.hold.open > 0
+
+    def stop_clock(self, now: float) -> bool:
+        """Stop the clock for one question of the server; False if the server has asked too often already.
+
+        Without a limit, a server that keeps asking would keep every deadline from passing.
+        """
+        hold = self.hold = self.hold or _Hold()
+        if hold.questions >= MAX_ROUNDS:
+            return False
+        hold.questions += 1
+        hold.open += 1
+        if hold.open == 1:
+            hold.since = now
+        return True
+
+    def resume_clock(self, now: float) -> None:
+        """Undo one `stop_clock`; after the last one, the time in between does not count."""
+        hold = self.hold
+        if hold is None:
+            return
+        hold.open -= 1
+        if hold.open == 0:
+            if self.deadline is not None:
+                self.deadline += now - hold.since
+            if self.idle_until is not None:
+                self.idle_until += now - hold.since
 
     def on_progress(self, params: Wire, now: float) -> None:
         """A `notifications/progress` of this request."""
@@ -47,8 +83,9 @@ class Pending:
         if progress is None:
             return
         if self.idle_timeout is not None:
-            # While held, what was held so far will be added again when it ends: this silence begins only now.
-            self.idle_until = (now if self.held_since is None else self.held_since) + self.idle_timeout
+            # While the clock stands still, the time since it stopped is added when it resumes: do not count it twice.
+            began = self.hold.since if self.hold is not None and self.hold.open else now
+            self.idle_until = began + self.idle_timeout
         if self.progress is not None:
             message = params.get("message")
             self.progress(progress, _number(params.get("total")), message if isinstance(message, str) else None)
@@ -113,21 +150,29 @@ class Waiting(dict[int, P]):
     `on_due` is called with those whose time is over, also with those that have got their outcome meanwhile.
     """
 
-    __slots__ = ("_on_due", "_timer", "_timer_at", "holds")
+    __slots__ = ("_holds", "_on_due", "_timer", "_timer_at")
 
     def __init__(self, on_due: Callable[[int, P], object]) -> None:
         super().__init__()
-        self.holds = 0
+        self._holds: list[list[P]] = []
         self._on_due = on_due
         self._timer: asyncio.TimerHandle | None = None
         self._timer_at = 0.0
+
+    @property
+    def holding(self) -> bool:
+        """Whether a question of the server is being answered."""
+        return bool(self._holds)
 
     def watch(self, entry: P) -> None:
         """Its time begins."""
         if entry.idle_timeout is not None:
             entry.idle_until = asyncio.get_running_loop().time() + entry.idle_timeout
-        if self.holds:
-            entry.held_since = asyncio.get_running_loop().time()
+        if self._holds:
+            now = asyncio.get_running_loop().time()
+            for held in self._holds:
+                if entry.stop_clock(now):
+                    held.append(entry)
         due = entry.deadline if entry.idle_until is None else entry.due()
         if due is not None and (self._timer is None or due < self._timer_at):
             self._set_timer(due)
@@ -144,13 +189,11 @@ class Waiting(dict[int, P]):
 
     def _look(self) -> None:
         self._timer = None
-        if self.holds:
-            return
         now = asyncio.get_running_loop().time() + 0.001
         earliest: float | None = None
         for id, entry in list(self.items()):
             due = entry.due()
-            if due is None:
+            if due is None or entry.held:
                 continue
             if due > now:
                 earliest = due if earliest is None else min(earliest, due)
@@ -161,26 +204,24 @@ class Waiting(dict[int, P]):
 
     @contextmanager
     def hold(self) -> Iterator[None]:
-        """Let no deadline pass while entered."""
+        """While entered, let no deadline pass: a question of the server is being answered.
+
+        The protocol does not say which request the question belongs to, so all of them wait. Each waits for at most
+        `MAX_ROUNDS` questions, as a request of the modern protocol does.
+        """
         clock = asyncio.get_running_loop().time
-        self.holds += 1
-        if self.holds == 1:
-            now = clock()
-            for entry in self.values():
-                entry.held_since = now
-            self.stop()
+        now = clock()
+        held = [entry for entry in self.values() if entry.stop_clock(now)]
+        self._holds.append(held)
         try:
             yield
         finally:
-            self.holds -= 1
-            if self.holds == 0:
-                now = clock()
-                for entry in self.values():
-                    if entry.held_since is not None:
-                        entry.put_off(now - entry.held_since)
-                        entry.held_since = None
-                self.stop()
-                self._look()
+            self._holds = [other for other in self._holds if other is not held]
+            now = clock()
+            for entry in held:
+                entry.resume_clock(now)
+            self.stop()
+            self._look()
 
 
 def _number(value: Any) -> float | None:

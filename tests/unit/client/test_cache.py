@@ -35,10 +35,6 @@ def test_our_own_life_is_five_minutes() -> None:
         (Use.HINTED, STALE, 0),
         (Use.HINTED, BRIEF, 10),
         (Use.HINTED, LONG, 1000),
-        (Use.OURS, SILENT, 300),
-        (Use.OURS, STALE, 0),
-        (Use.OURS, BRIEF, 10),
-        (Use.OURS, LONG, 1000),
         (Use.ALWAYS, SILENT, 300),
         (Use.ALWAYS, STALE, 300),
         (Use.ALWAYS, BRIEF, 10),
@@ -56,14 +52,14 @@ def test_a_list_lives_as_long_as_the_one_whose_word_counts_says(use: Use, hint: 
 def test_an_empty_list_is_a_list() -> None:
     cache = ListCache("s")
     cache.put("tools", (), SILENT, 0.0)
-    assert cache.get("tools", 1.0, Use.OURS) == ()
+    assert cache.get("tools", 1.0, Use.ALWAYS) == ()
 
 
 def test_a_new_list_replaces_the_old_one_and_its_life() -> None:
     cache = cached(LONG)
     cache.put("tools", ("c",), BRIEF, 100.0)
-    assert cache.get("tools", 109.0, Use.OURS) == ("c",)
-    assert cache.get("tools", 111.0, Use.OURS) is None
+    assert cache.get("tools", 109.0, Use.ALWAYS) == ("c",)
+    assert cache.get("tools", 111.0, Use.ALWAYS) is None
 
 
 def test_lists_are_forgotten_by_kind_or_all() -> None:

@@ -11,6 +11,7 @@ import toolyard as ty
 from tests.unit.kit import HANDSHAKE, SILENCE, PlayedServer
 from toolyard.errors import AccessDenied, RemoteError, ToolNotFound
 from toolyard.policy.filters import StaticFilter
+from toolyard.protocol import jsonrpc
 
 FAILED = {"content": [{"type": "text", "text": "out of paper"}], "isError": True}
 TOOLS = {"tools": [{"name": "read_file"}, {"name": "write_file"}, {"name": "print"}]}
@@ -24,16 +25,28 @@ def client_of(server: PlayedServer, **options: Any) -> ty.Client:
     return ty.Client(server, mode="legacy", name="office", **options)
 
 
-@pytest.mark.parametrize("said", [FAILED, RemoteError(-32602, "Unknown tool")], ids=["isError", "invalid params"])
 @pytest.mark.parametrize("listed", [True, False])
-async def test_a_tool_that_is_on_no_list_is_told_with_the_nearest_names(said: Any, listed: bool) -> None:
-    async with client_of(played(tools__call=said)) as client:
+async def test_a_refused_tool_that_is_not_listed_is_not_found(listed: bool) -> None:
+    async with client_of(played(tools__call=RemoteError(-32602, "Unknown tool"))) as client:
         if listed:
             await client.list_tools()
         with pytest.raises(ToolNotFound, match="did you mean 'read_file'") as caught:
             await client.call_tool("read_fil")
     assert caught.value.nearest[0] == "read_file"
     assert (caught.value.server, caught.value.tool) == ("office", "read_fil")
+    assert caught.value.sent is True
+
+
+@pytest.mark.parametrize("listed", [True, False])
+async def test_the_error_result_of_an_unlisted_tool_is_kept(listed: bool) -> None:
+    """It may have run: "money was taken, but the mail could not be sent" must reach the caller."""
+    server = played(tools__call=FAILED)
+    async with client_of(server) as client:
+        if listed:
+            await client.list_tools()
+        result = await client.call_tool("hidden_by_the_server")
+    assert (result.is_error, result.text) == (True, "out of paper")
+    assert len(server.named("tools/call")) == 1
 
 
 async def test_the_failure_of_a_tool_that_is_listed_is_its_own() -> None:
@@ -64,14 +77,60 @@ async def test_looking_for_the_tool_does_not_outlive_the_deadline_of_the_call(sa
 
 
 async def test_a_hidden_tool_is_neither_called_nor_suggested() -> None:
-    server = played(tools__call=FAILED)
+    server = played(tools__call=RemoteError(-32602, "Unknown tool"))
     async with client_of(server, tool_filter=StaticFilter(blocked=["read_file"])) as client:
-        with pytest.raises(AccessDenied):
+        with pytest.raises(AccessDenied) as denied:
             await client.call_tool("read_file")
+        assert denied.value.sent is False
         assert server.named("tools/call") == []
         with pytest.raises(ToolNotFound) as caught:
             await client.call_tool("read_fil")
     assert "read_file" not in caught.value.nearest
+
+
+def harmless(tool: ty.Tool) -> bool:
+    return not tool.annotations.get("destructiveHint")
+
+
+@pytest.mark.parametrize("always", [False, True], ids=["once", "with every list"])
+async def test_a_hidden_tool_stays_hidden_if_the_list_changes_while_it_is_fetched(always: bool) -> None:
+    server = played()
+    listings = 0
+
+    async def listing(_params: Any) -> Any:
+        nonlocal listings
+        listings += 1
+        if always or listings == 1:
+            await server.end.send(jsonrpc.notification("notifications/tools/list_changed"))
+        return {"tools": [{"name": "rm", "annotations": {"destructiveHint": True}}, {"name": "ls"}]}
+
+    server.answers["tools/list"] = listing
+    async with client_of(server, tool_filter=harmless) as client:
+        with pytest.raises(AccessDenied):
+            await client.call_tool("rm", timeout=5)
+        with pytest.raises(ToolNotFound) as unknown:
+            await client.call_tool("unlisted", timeout=5)
+        assert unknown.value.sent is False
+        assert server.named("tools/call") == []
+        assert not (await client.call_tool("ls", timeout=5)).is_error
+
+
+async def test_a_list_that_fails_before_a_call_says_that_the_call_was_not_sent() -> None:
+    server = played(tools__list=RemoteError(-32603, "no list"))
+    async with client_of(server, tool_filter=harmless) as client:
+        with pytest.raises(RemoteError, match="no list") as caught:
+            await client.call_tool("print", timeout=5)
+    assert caught.value.sent is False
+    assert server.named("tools/call") == []
+
+
+@pytest.mark.parametrize("arguments", ['{"a": 1}', [1], 5])
+async def test_arguments_that_are_no_mapping_are_refused_with_a_hint(arguments: Any) -> None:
+    server = played()
+    async with client_of(server) as client:
+        with pytest.raises(ty.UsageError, match=r"mapping of names to values.*json\.loads"):
+            await client.call_tool("print", arguments)
+    assert server.named("tools/call") == []
 
 
 async def test_a_tool_that_runs_only_as_a_task_is_refused_before_it_is_sent() -> None:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
 import pytest
 
 import toolyard as ty
-from tests.unit.kit import MODERN, PlayedServer, eventually
+from tests.unit.kit import HANDSHAKE, MODERN, SILENCE, PlayedServer, eventually
+from toolyard.protocol import jsonrpc
 
 QUESTION = {"method": "elicitation/create", "params": {"message": "?"}}
 ASKS = {"resultType": "input_required", "inputRequests": {"q": QUESTION}}
@@ -29,4 +31,139 @@ async def test_a_call_whose_first_round_ran_is_neither_run_again_nor_called_unse
         assert told.value.sent is True
         assert len(server.named("tools/call")) == 1
     finally:
+        await client.close()
+
+
+# ---- sent ----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "answer, expected",
+    [
+        (lambda _: 1 / 0, ty.RemoteError),
+        (lambda _: object(), ty.RemoteError),
+        (lambda _: {"x": object()}, ty.UsageError),
+        (None, ty.AccessDenied),
+    ],
+    ids=["the handler raises", "no answer", "an answer that is no JSON", "no handler"],
+)
+async def test_a_call_that_fails_in_a_later_round_was_sent(answer: Any, expected: type[Exception]) -> None:
+    question = {"method": "sampling/createMessage", "params": {"messages": []}}
+    asks = {"resultType": "input_required", "inputRequests": {"q": question}}
+    server = PlayedServer(server__discover=MODERN, tools__call=asks)
+    async with ty.Client(server, sampling_handler=answer) as client:
+        with pytest.raises(expected) as caught:
+            await client.call_tool("any", timeout=5)
+    assert caught.value.sent is True  # type: ignore[attr-defined]
+
+
+async def test_a_server_that_asks_too_often_got_the_call() -> None:
+    server = PlayedServer(server__discover=MODERN, tools__call=ASKS)
+    async with ty.Client(server, elicitation_handler=lambda _: {}) as client:
+        with pytest.raises(ty.ProtocolError) as caught:
+            await client.call_tool("any", timeout=5)
+    assert caught.value.sent is True
+
+
+async def test_a_call_whose_first_attempt_was_sent_stays_sent_when_the_next_one_cannot_connect() -> None:
+    server = PlayedServer(initialize=HANDSHAKE)
+
+    async def die(_: Any) -> Any:
+        gone.set()
+        await server.end.close()
+        return SILENCE
+
+    gone = asyncio.Event()
+    server.answers["tools/call"] = die
+
+    def transport() -> Any:
+        if gone.is_set():
+            raise OSError("no such server any more")
+        return server()
+
+    async with ty.Client(transport, mode="legacy", retry_safe=True, max_retries=2) as client:
+        with pytest.raises(ty.ConnectError, match="no such server any more") as caught:
+            await client.call_tool("any", timeout=20)
+    assert caught.value.sent is True
+    assert len(server.named("tools/call")) == 1
+
+
+async def test_a_connection_that_breaks_the_protocol_sent_no_call() -> None:
+    server = PlayedServer(initialize={"protocolVersion": 5})
+    client = ty.Client(server, mode="legacy")
+    with pytest.raises(ty.ToolyardError) as caught:
+        await client.call_tool("any", timeout=5)
+    assert caught.value.sent is False
+    await client.close()
+
+
+# ---- the limit of calls in flight ----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("era", ["legacy", "modern"])
+async def test_a_handler_may_call_its_own_server_though_all_slots_are_taken(era: str) -> None:
+    async def answer(_: ty.ElicitRequest) -> dict[str, Any]:
+        return {"from the server": (await client.call_tool("inner", timeout=5)).text}
+
+    async def call(params: Any) -> Any:
+        if params["name"] == "inner" or "inputResponses" in params:
+            return {"content": [{"type": "text", "text": params["name"]}]}
+        if era == "modern":
+            return ASKS
+        await server.end.send(jsonrpc.request("q", QUESTION["method"], QUESTION["params"]))
+        await eventually(lambda: [m for m in server.received if m.get("id") == "q" and "result" in m])
+        return {"content": [{"type": "text", "text": "outer"}]}
+
+    server = PlayedServer(initialize=HANDSHAKE, server__discover=MODERN, tools__call=call)
+    mode = "legacy" if era == "legacy" else "2026-07-28"
+    async with ty.Client(server, mode=mode, max_in_flight=1, elicitation_handler=answer) as client:
+        assert (await client.call_tool("outer", timeout=5)).text == "outer"
+        assert [m["params"]["name"] for m in server.named("tools/call")][:2] == ["outer", "inner"]
+
+
+# ---- deadlines while the server asks -------------------------------------------------------------------------
+
+
+async def test_a_server_that_keeps_asking_cannot_keep_deadlines_from_passing() -> None:
+    """Not even those of calls that have nothing to do with the questions."""
+
+    async def flood() -> None:
+        for number in range(10_000):
+            await server.end.send(jsonrpc.request(number, "sampling/createMessage", {"messages": []}))
+            await asyncio.sleep(0.01)
+
+    async def answer(_: ty.SamplingRequest) -> str:
+        await asyncio.sleep(0.05)
+        return "an answer"
+
+    server = PlayedServer(initialize=HANDSHAKE, tools__call=SILENCE, prompts__get=SILENCE)
+    async with ty.Client(server, mode="legacy", sampling_handler=answer) as client:
+        flooding = asyncio.ensure_future(flood())
+        try:
+            async with asyncio.timeout(10):
+                calls = (client.call_tool("any", timeout=0.2), client.get_prompt("other", timeout=0.2))
+                outcomes = await asyncio.gather(*calls, return_exceptions=True)
+        finally:
+            flooding.cancel()
+    assert [type(outcome) for outcome in outcomes] == [ty.UnansweredTimeout] * 2
+
+
+async def test_a_server_that_asks_before_the_handshake_cannot_keep_the_attempt_open() -> None:
+    async def initialize(_: Any) -> Any:
+        await server.end.send(jsonrpc.request("q", "sampling/createMessage", {"messages": []}))
+        return SILENCE
+
+    server = PlayedServer(initialize=initialize)
+    asked = asyncio.Event()
+
+    async def answer(_: ty.SamplingRequest) -> str:
+        asked.set()
+        await asyncio.Event().wait()
+        return "never"
+
+    client = ty.Client(server, mode="legacy", sampling_handler=answer, connect_timeout=0.3, max_retries=1)
+    async with asyncio.timeout(10):
+        with pytest.raises(ty.ConnectError, match="connect_timeout"):
+            await client.connect()
+        assert asked.is_set()
         await client.close()

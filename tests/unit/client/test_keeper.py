@@ -130,3 +130,74 @@ async def test_another_event_loop_may_not_take_the_connection_away(leave: str) -
         await client.disconnect()
         await client.ping()
         assert len(server.named("initialize")) == 2, "what was refused has not closed it either"
+
+
+# ---- disconnect and close at any moment ----------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("later", range(8))
+@pytest.mark.parametrize("end", ["disconnect", "close"])
+async def test_a_client_that_is_ended_while_it_connects_is_never_stuck(end: str, later: int) -> None:
+    """In the first turns the owner task is cancelled before its first step: its clean-up must not depend on it."""
+    client = ty.Client(PlayedServer(initialize=HANDSHAKE, tools__call={"content": []}), mode="legacy")
+    async with asyncio.timeout(5):
+        first = asyncio.ensure_future(client.connect())
+        ending = asyncio.gather(turns(later), getattr(client, end)()) if later == 0 else turns(later)
+        await ending
+        await getattr(client, end)()
+        (outcome,) = await asyncio.gather(first, return_exceptions=True)
+        assert outcome is client or (isinstance(outcome, ty.ConnectionLost) and outcome.sent is False)
+        assert client.status.state is ty.State.DISCONNECTED
+        if end == "close":
+            with pytest.raises(ty.UsageError, match="closed"):
+                await client.call_tool("echo", timeout=1)
+        else:
+            assert (await client.call_tool("echo", timeout=1)).text == ""
+        await client.close()
+    assert [task for task in asyncio.all_tasks() if task.get_name().startswith("toolyard:")] == []
+
+
+async def test_connect_and_close_in_the_same_turn_end_both() -> None:
+    client = ty.Client(PlayedServer(initialize=HANDSHAKE), mode="legacy")
+    async with asyncio.timeout(5):
+        connected, closed = await asyncio.gather(client.connect(), client.close(), return_exceptions=True)
+    assert isinstance(connected, ty.ConnectionLost)
+    assert closed is None
+
+
+async def test_several_callers_survive_a_disconnect_in_the_turn_in_which_they_connect() -> None:
+    client = ty.Client(PlayedServer(initialize=HANDSHAKE, tools__call={"content": []}), mode="legacy")
+    async with asyncio.timeout(10):
+        calls = [client.call_tool("echo", timeout=5) for _ in range(5)]
+        # `ConnectionLost` with sent=False: each call is tried again and reaches the next connection.
+        *results, _ = await asyncio.gather(*calls, client.disconnect())
+        assert [result.is_error for result in results] == [False] * 5
+        await client.close()
+
+
+async def test_a_cancelled_disconnect_still_disconnects() -> None:
+    client = ty.Client(PlayedServer(initialize=HANDSHAKE), mode="legacy")
+    async with asyncio.timeout(5):
+        first = asyncio.ensure_future(client.connect())
+        await turns(1)
+        leaving = asyncio.ensure_future(client.disconnect())
+        await turns(1)
+        leaving.cancel()
+        with pytest.raises(ty.ConnectionLost):
+            await first
+        assert (await client.connect()).connected
+        await client.close()
+
+
+async def test_the_session_and_the_server_info_are_those_of_the_live_connection() -> None:
+    client = ty.Client(PlayedServer(initialize=HANDSHAKE), mode="legacy", name="office")
+    with pytest.raises(ty.ConnectionLost, match=r"office: not connected; call connect\(\) first"):
+        _ = client.session
+    assert client.server_info is None
+    await client.connect()
+    assert client.session.agreement.server is client.server_info
+    await client.disconnect()
+    assert client.server_info is None
+    with pytest.raises(ty.ConnectionLost):
+        _ = client.session
+    await client.close()

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from ...client.client import Client
-from ...config import ServerConfig, StdioServer
+from ...config import ServerConfig, StdioServer, as_singleton
 from ...transports.channel import Channel, Counters
 from ...transports.opening import open_channel
 from ...types import ReconnectPolicy
@@ -23,7 +23,7 @@ class _AsGiven:
 
 def client_for(config: ServerConfig, name: str, timeout: float) -> Client:
     """A client that is not connected yet."""
-    target = config if isinstance(config, StdioServer) else _AsGiven(config)
+    target = as_singleton(config) if isinstance(config, StdioServer) else _AsGiven(config)
     once = ReconnectPolicy(max_retries=0)
     rounded = max(0.1, round(timeout, 1))  # a person reads it, if it passes
     return Client(target, name=name, connect_timeout=rounded, max_retries=1, reconnect=once)

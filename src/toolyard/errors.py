@@ -55,10 +55,12 @@ class ToolyardError(Exception):
         return str(self.args[0]) if self.args else ""
 
     def __str__(self) -> str:
-        """Return server, tool and message on one line, so that no remote text can forge a second log line."""
+        """Return server, tool and message on one line without control characters: remote text may be part of it."""
         place = " ".join(part for part in (self.server, self.tool) if part)
         text = f"{place}: {self.message}" if place else self.message
-        return text if text.isprintable() else " ".join(text.split())
+        if text.isprintable():
+            return text
+        return "".join(c if c.isprintable() else "\N{REPLACEMENT CHARACTER}" for c in " ".join(text.split()))
 
 
 class UsageError(RuntimeError):

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import shutil
 import signal
 import tempfile
+import threading
 import time
-from collections.abc import Coroutine
+from collections import Counter
+from collections.abc import Callable, Coroutine
 from pathlib import Path
 from typing import Any
 
@@ -18,11 +21,25 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 import toolyard as ty
-from tests.faults.kit import BIG, FAST, Ledger, Yard, alive, cancelled, eventually, impatient, outcome_of, succeeded
+from tests.faults.kit import (
+    BIG,
+    FAST,
+    Ledger,
+    Yard,
+    alive,
+    cancelled,
+    eventually,
+    impatient,
+    outcome_of,
+    succeeded,
+    until,
+)
+from toolyard import sync
 from toolyard.errors import ConnectError, OutcomeUnknown, ToolyardError, UsageError
 from toolyard.types import State
 
 CONNECTED = {State.CONNECTED, State.DEGRADED}
+TOGETHER = ["connect", "connect", "call", "call", "disconnect", "disconnect", "cancel"]
 
 
 class OneClient(RuleBasedStateMachine):
@@ -103,6 +120,47 @@ class OneClient(RuleBasedStateMachine):
         self.finish_calls()
         self.run(eventually(lambda: not self.yard.living(), what="no child after close"))
         self.client = self.yard.client(era=self.era)
+
+    @rule(steps=st.lists(st.tuples(st.sampled_from(TOGETHER), st.integers(0, 3)), min_size=2, max_size=8))
+    def several_tasks_at_once(self, steps: list[tuple[str, int]]) -> None:
+        """Operations of several tasks in the same turn of the loop, or a few turns apart."""
+
+        async def take(step: str) -> None:
+            if step == "call":
+                await self.ledger.call(self.client, timeout=5)
+            else:
+                await outcome_of(getattr(self.client, step)())
+
+        async def together() -> None:
+            tasks: list[asyncio.Task[Any]] = []
+            for step, turns in steps:
+                if step != "cancel":
+                    tasks.append(asyncio.create_task(take(step)))
+                elif tasks:
+                    tasks[-1].cancel()
+                for _ in range(turns):
+                    await asyncio.sleep(0)
+            _, pending = await asyncio.wait(tasks, timeout=20) if tasks else (None, None)
+            assert not pending, f"stuck: {pending}"
+
+        self.release()  # a stalled server would make every call wait for its deadline
+        self.run(together())
+
+    @rule(first=st.sampled_from(["connect", "call"]), turns=st.integers(0, 3))
+    def close_while_connecting(self, first: str, turns: int) -> None:
+        async def together() -> None:
+            begin = self.client.connect if first == "connect" else self.client.call_tool
+            arguments = () if first == "connect" else ("echo", {"nonce": "closing"})
+            connecting = asyncio.create_task(outcome_of(begin(*arguments)))
+            for _ in range(turns):
+                await asyncio.sleep(0)
+            await self.client.close()
+            with contextlib.suppress(UsageError):  # it had not begun when the client was closed
+                await asyncio.wait_for(connecting, 5)
+
+        self.run(self.client.disconnect())
+        self.run(together())
+        self.close_and_begin_anew()
 
     # --- what happens to the server
 
@@ -192,6 +250,35 @@ class TestOneClient(OneClient.TestCase):  # type: ignore[misc]
 @pytest.mark.timeout(1500)
 class TestOneClientForLong(OneClient.TestCase):  # type: ignore[misc]
     settings = long
+
+
+@pytest.mark.timeout(60)
+def test_threads_that_call_and_disconnect_one_sync_client_never_get_stuck(tmp_path: Path) -> None:
+    yard = Yard(tmp_path)
+    ended = threading.Event()
+    outcomes: Counter[str] = Counter()
+
+    def repeat(operation: Callable[[], object]) -> None:
+        while not ended.is_set():
+            try:
+                operation()
+            except ToolyardError as exc:
+                outcomes[type(exc).__name__] += 1
+            else:
+                outcomes["done"] += 1
+
+    with sync.Client(yard.server(), reconnect=FAST) as client:
+        calls = [lambda: client.call_tool("echo", {"nonce": "n"}, timeout=5)] * 3
+        threads = [threading.Thread(target=repeat, args=[each], daemon=True) for each in (*calls, client.disconnect)]
+        for thread in threads:
+            thread.start()
+        until(lambda: yard.record.lives >= 8, within=30, what="eight connections")
+        ended.set()
+        for thread in threads:
+            thread.join(15)
+        assert [thread for thread in threads if thread.is_alive()] == [], f"stuck after {outcomes}"
+        assert client.call_tool("echo", {"nonce": "last"}, timeout=10).text == "last"
+    until(lambda: not yard.living(), what="no child left")
 
 
 assert FAST.jitter_factor == 0, "the machine's steps are to be repeatable"

@@ -137,6 +137,7 @@ def test_sent_can_be_set_and_survives_a_pickle(kind: type[ToolyardError], sent: 
 
 def test_the_text_of_an_error_is_one_line() -> None:
     assert str(ToolyardError("first\nCRITICAL forged", server="demo")) == "demo: first CRITICAL forged"
+    assert str(ToolyardError("a\x1b]0;owned\x07\u202eb")) == "a\ufffd]0;owned\ufffd\ufffdb"
 
 
 # ---- attributes, text, pickle --------------------------------------------------------------------------------

@@ -10,7 +10,7 @@ import asyncio
 import contextlib
 import logging
 from collections import Counter, deque
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable
 from typing import Any, Final, Literal
 
 from ..errors import AuthError, ConnectionLost, RemoteError, ToolyardError, UsageError
@@ -124,6 +124,7 @@ class Subscriptions:
         """A new listener; it hears from now on."""
         self._streams.append(changes)
         done: list[str] = []
+        session = None
         try:
             session = await self._connection.reach(self._deadline())
             if session.agreement.era.subscribe_method is None:
@@ -133,16 +134,20 @@ class Subscriptions:
                 done.append(uri)
         except BaseException:
             self._streams.remove(changes)
-            for uri in done:
-                self._uris[uri] -= 1
+            if done and session is not None:
+                # In the background: this task may be cancelled.
+                session.beside(self._unsubscribe_all(done))
             raise
 
     async def leave(self, changes: Changes, uris: tuple[str, ...]) -> None:
         """A listener has gone."""
         if changes in self._streams:
             self._streams.remove(changes)
+        await self._unsubscribe_all(uris)
+
+    async def _unsubscribe_all(self, uris: Iterable[str]) -> None:
         for uri in uris:
-            with contextlib.suppress(ToolyardError):  # whoever leaves does not care whether the server heard it
+            with contextlib.suppress(ToolyardError):  # the caller has left: a failure has no consequence for it
                 await self.unsubscribe(uri)
 
     async def subscribe(self, uri: str) -> None:

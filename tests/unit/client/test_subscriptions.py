@@ -128,3 +128,17 @@ async def test_a_listening_that_the_server_ends_is_opened_again_and_what_was_mis
         await server.tell("notifications/tools/list_changed")
         async with asyncio.timeout(5):
             assert await anext(changes) == Change("tools")
+
+
+async def test_a_refused_resource_leaves_none_of_the_others_subscribed() -> None:
+    def subscribe(params: Wire) -> Any:
+        return RemoteError(-32002, "no such resource") if params["uri"] == "file:///b" else {}
+
+    server = handshake_server()
+    server.answers["resources/subscribe"] = subscribe
+    async with ty.Client(server, mode="legacy") as client:
+        with pytest.raises(RemoteError):
+            async with client.listen("file:///a", "file:///b"):
+                pass
+        await eventually(lambda: server.named("resources/unsubscribe"))
+        assert [m["params"]["uri"] for m in server.named("resources/unsubscribe")] == ["file:///a"]

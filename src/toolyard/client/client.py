@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
 from typing import Any, NoReturn, TypeVar, Unpack
@@ -17,6 +16,7 @@ from ..events import (
 from ..policy.retry import is_repeatable
 from ..protocol import jsonrpc
 from ..protocol.eras import RESOURCE_NOT_FOUND
+from ..protocol.text import one_line
 from ..transports.channel import Channel, Counters, ProgressHandler, RequestOptions
 from ..transports.opening import older_way, open_channel, target_of
 from ..types import (
@@ -46,6 +46,7 @@ from .options import ClientOptions, checked_timeout, resolve
 from .session import Session
 from .subscriptions import Changes, Subscriptions
 from .telemetry import tracing
+from .turns import running_loop
 
 E = TypeVar("E", bound=Event)
 T = TypeVar("T")
@@ -233,7 +234,7 @@ class Client:
         except RemoteError as exc:
             if exc.code in RESOURCE_NOT_FOUND:
                 raise ResourceNotFound(
-                    f"there is no resource {uri!r} ({exc.message})", server=self.name, uri=uri, sent=True
+                    f"there is no resource {uri!r} ({one_line(exc.message)})", server=self.name, uri=uri, sent=True
                 ) from exc
             raise
         return ResourceContents.from_wire(raw)
@@ -299,7 +300,7 @@ class Client:
 
     async def ping(self, *, timeout: Timeout = UNSET) -> float:
         """Ask for a sign of life; the seconds that it took."""
-        clock = asyncio.get_running_loop().time
+        clock = running_loop().time
         options = RequestOptions(self._deadline(timeout))
         session = await self._connection.reach(options.deadline)
         began = clock()
@@ -336,7 +337,7 @@ class Client:
         if seconds is None:
             return None
         # Asking for the running loop costs a system call on some Pythons; whether it is this one is seen later.
-        return (self._connection.loop or asyncio.get_running_loop()).time() + seconds
+        return (self._connection.loop or running_loop()).time() + seconds
 
     def __repr__(self) -> str:
         return f"<Client {self.name} {self.status}>"

@@ -25,6 +25,7 @@ from ..errors import (
 )
 from ..policy.retry import RetryBudget, call_delay, may_retry
 from ..protocol.metadata import with_meta
+from ..protocol.text import one_line
 from ..transports.channel import PLAIN, Counters, RequestOptions
 from ..types import State, Status, Wire
 from .handlers import Handlers
@@ -32,6 +33,7 @@ from .keeper import Keeper
 from .rounds import in_rounds
 from .session import Session
 from .standing import STALLED_AFTER, Silence
+from .turns import running_loop
 
 log = logging.getLogger("toolyard.client")
 
@@ -63,7 +65,7 @@ class Connection:
         self, method: str, params: Wire | None = None, *, options: RequestOptions = PLAIN, repeatable: bool = False
     ) -> Wire:
         """One request with one outcome; sent again only where that cannot run anything twice."""
-        if self.loop is not asyncio.get_running_loop():
+        if self.loop is not asyncio._get_running_loop():  # None outside of asyncio, which `_bind` refuses
             self._bind()
         attempt, before = 0, None
         # All in one coroutine: each layer more is paid by every call.
@@ -100,7 +102,7 @@ class Connection:
 
     async def reach(self, deadline: float | None = None) -> Session:
         """The live session; connecting is tried as often as it is for a request."""
-        if self.loop is not asyncio.get_running_loop():
+        if self.loop is not running_loop():
             self._bind()
         attempt = 0
         while True:
@@ -145,7 +147,7 @@ class Connection:
                 raise
         kind = answer.get("resultType", "complete")
         if kind != "complete":
-            raise ProtocolError(f"the server answered with a result of the unknown type {kind!r}")
+            raise ProtocolError(f"the server answered with a result of the unknown type {one_line(str(kind))!r}")
         return answer
 
     async def _take_slot(self, slots: asyncio.Semaphore, deadline: float | None) -> None:
@@ -185,7 +187,7 @@ class Connection:
             raise exc
         if not expired and not self._budget.spend():
             raise exc
-        log.debug("%s: tried again in %.2f s after: %s", self.name, delay, exc.message)
+        log.debug("%s: retrying in %.2f s after: %s", self.name, delay, exc)
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(delay):
                 await self._closing.wait()

@@ -12,6 +12,7 @@ from typing import Any
 
 from ..errors import RemoteError
 from ..protocol.jsonrpc import INTERNAL_ERROR, INVALID_PARAMS, METHOD_NOT_FOUND
+from ..protocol.text import one_line
 from ..types import ElicitRequest, ElicitResult, SamplingRequest, Wire
 
 log = logging.getLogger("toolyard.client")
@@ -75,11 +76,11 @@ class Handlers:
         if method == "elicitation/create" and self.elicitation is not None:
             request = ElicitRequest.from_wire(params)
             if request.mode not in self.elicitation_modes:
-                raise RemoteError(INVALID_PARAMS, f"elicitation mode {request.mode!r} was not declared")
+                raise RemoteError(INVALID_PARAMS, f"elicitation mode {one_line(str(request.mode))!r} was not declared")
             return _elicited(await _called(self.elicitation, request))
         if method == "roots/list" and self.roots is not None:
             return {"roots": await _called(_listed, self.roots)}
-        raise RemoteError(METHOD_NOT_FOUND, f"{method} is not offered by this client")
+        raise RemoteError(METHOD_NOT_FOUND, f"{one_line(method)} is not offered by this client")
 
 
 async def _called(handler: Callable[..., Any], *args: Any) -> Any:

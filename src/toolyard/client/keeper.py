@@ -34,6 +34,7 @@ from .negotiation import Agreement, Identity
 from .options import Settings
 from .session import Observer, Session
 from .standing import Standing
+from .turns import running_loop
 
 log = logging.getLogger("toolyard.client")
 
@@ -74,7 +75,7 @@ class Keeper:
 
     def bind(self) -> None:
         """Belong to the running event loop, or say that this is another one."""
-        loop = asyncio.get_running_loop()
+        loop = running_loop()
         if self._loop is not loop:
             self.check_loop()
             self._loop = loop
@@ -82,7 +83,7 @@ class Keeper:
 
     def check_loop(self) -> None:
         """A client that is connected belongs to its loop, and to its process."""
-        if self._owner is not None and self._loop is not asyncio.get_running_loop():
+        if self._owner is not None and self._loop is not running_loop():
             raise UsageError(
                 f"the client for {self.settings.name} belongs to another event loop (or to the process before a fork); "
                 "make a new one here, or use toolyard.sync from several threads"
@@ -248,7 +249,7 @@ class Keeper:
             if not isinstance(exc, AuthError | RateLimited):  # a refusal is a sign of life
                 self.breaker.failed(asyncio.get_running_loop().time())
             elapsed = asyncio.get_running_loop().time() - began
-            log.info("%s: connecting failed after %.2f s: %s", self.settings.name, elapsed, exc.message)
+            log.info("connecting failed after %.2f s: %s", elapsed, exc)
             if self._attempt is not None and not self._attempt.done():
                 self._attempt.set_exception(exc)
             self._attempt = None

@@ -9,6 +9,7 @@ from ..errors import ConnectError, ProtocolError, RemoteError
 from ..protocol import eras
 from ..protocol.eras import Era
 from ..protocol.metadata import stamp, with_meta
+from ..protocol.text import one_line
 from ..transports.channel import Channel, RequestOptions
 from ..types import ServerInfo, Wire
 
@@ -146,8 +147,9 @@ async def _initialize(channel: Channel, identity: Identity) -> Agreement:
 
 def _no_common_version(offered: object, cause: RemoteError | None = None) -> ConnectError:
     ours = ", ".join((*eras.MODERN_VERSIONS, *eras.HANDSHAKE_VERSIONS))
-    said = f"; it said: {cause.message}" if cause is not None else ""
+    theirs = one_line(str(offered))
+    said = f"; it said: {one_line(cause.message)}" if cause is not None else ""
     return ConnectError(
-        f"the server speaks protocol revision {offered!r}, this client {ours}{said}; update one of the two",
+        f"the server speaks protocol revision {theirs}, this client {ours}{said}; update one of the two",
         permanent=True,
     )

@@ -29,6 +29,8 @@ LEVELS: Final = {
     "emergency": logging.CRITICAL,
 }
 """The protocol's levels in Python's; the others are `INFO`."""
+MAX_LOGGED: Final = 4_000
+"""Characters of a server's log message that are passed to Python's logging."""
 
 
 class News:
@@ -80,6 +82,5 @@ class News:
 
 
 def _log_server_message(message: LogMessage) -> None:
-    server_log.log(
-        LEVELS.get(message.level, logging.INFO), "%s: %r", one_line(str(message.logger or "server")), message.data
-    )
+    logger = one_line(str(message.logger or "server"))
+    server_log.log(LEVELS.get(message.level, logging.INFO), "%s: %s", logger, one_line(repr(message.data), MAX_LOGGED))

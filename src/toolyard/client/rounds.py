@@ -10,6 +10,7 @@ from typing import Any
 from ..errors import AccessDenied, ProtocolError, RemoteError
 from ..protocol.eras import MAY_ASK_FOR_INPUT
 from ..protocol.limits import MAX_ROUNDS
+from ..protocol.text import one_line
 from ..types import Wire
 from .handlers import HandlerFailed
 
@@ -70,4 +71,5 @@ async def _answer_one(answer: Callable[[str, Wire], Awaitable[Wire]], request: W
         if method == "elicitation/create":
             return {"action": "cancel"}
         # There is no shape for a refusal here: the call fails.
-        raise AccessDenied(f"the server needs {method} for this call: {exc.message}", rule=method) from exc
+        rule = one_line(method)
+        raise AccessDenied(f"the server needs {rule} for this call: {one_line(exc.message)}", rule=rule) from exc

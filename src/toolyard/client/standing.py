@@ -6,6 +6,7 @@ import time
 from dataclasses import dataclass, field
 from typing import Final
 
+from ..protocol.text import one_line
 from ..types import State, Status
 
 TRANSITIONS: Final[dict[State, frozenset[State]]] = {
@@ -18,6 +19,9 @@ TRANSITIONS: Final[dict[State, frozenset[State]]] = {
     State.DISABLED: frozenset({State.DISCONNECTED}),
 }
 """From each state, those that can follow."""
+
+MAX_REASON: Final = 2_000
+"""Characters of a status's reason, which may quote the server."""
 
 STALLED_AFTER: Final = 3
 """Unanswered calls in a row, with no message in between, after which the server is asked whether it lives."""
@@ -38,7 +42,7 @@ class Standing:
         before = self.status.state
         if before is not state and state not in TRANSITIONS[before]:
             raise AssertionError(f"{before} cannot become {state}")
-        self.status = _now(state, reason)
+        self.status = _now(state, one_line(reason, MAX_REASON))
 
 
 @dataclass(slots=True)

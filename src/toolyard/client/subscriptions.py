@@ -20,7 +20,7 @@ from ..transports.channel import RequestOptions
 from ..types import Change, Wire
 from .connection import Connection
 from .session import Session
-from .turns import Turns
+from .turns import Turns, running_loop
 
 log = logging.getLogger("toolyard.client")
 
@@ -181,7 +181,7 @@ class Subscriptions:
             await self._connection.request(method, {"uri": uri}, options=RequestOptions(self._deadline()))
 
     def _deadline(self) -> float | None:
-        return None if self._timeout is None else asyncio.get_running_loop().time() + self._timeout
+        return None if self._timeout is None else running_loop().time() + self._timeout
 
     # ---- what the server must be told again ------------------------------------------------------------------
 

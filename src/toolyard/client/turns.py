@@ -1,8 +1,21 @@
-"""One after the other, on whatever event loop it is."""
+"""The running event loop, and a lock for each one."""
 
 from __future__ import annotations
 
 import asyncio
+
+from ..errors import UsageError
+
+
+def running_loop() -> asyncio.AbstractEventLoop:
+    """Return asyncio's running event loop; raise `UsageError` outside of one, for example under trio."""
+    try:
+        return asyncio.get_running_loop()
+    except RuntimeError:
+        raise UsageError(
+            "no asyncio event loop is running here; call this inside of asyncio.run(...). Under trio, or without any "
+            "event loop, use toolyard.sync in a thread"
+        ) from None
 
 
 class Turns:
@@ -16,7 +29,7 @@ class Turns:
 
     def __call__(self) -> asyncio.Lock:
         """`async with turns():`"""
-        loop = asyncio.get_running_loop()
+        loop = running_loop()
         if self._loop is not loop:
             self._loop, self._lock = loop, asyncio.Lock()
         return self._lock

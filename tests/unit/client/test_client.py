@@ -52,3 +52,24 @@ async def test_a_close_from_another_event_loop_is_refused_and_ends_no_listening(
 def test_a_client_does_not_travel(travel: Callable[[Any], Any]) -> None:
     with pytest.raises(ty.UsageError, match="pickle its server config"):
         travel(ty.Client(ty.StdioServer("server")))
+
+
+@pytest.mark.parametrize(
+    "use",
+    [
+        lambda client: client.connect(),
+        lambda client: client.call_tool("echo"),
+        lambda client: client.call_tool("echo", timeout=None),
+        lambda client: client.list_tools(),
+        lambda client: client.ping(),
+        lambda client: client.subscribe("file:///a"),
+        lambda client: client.listen().__aenter__(),
+        lambda client: client.__aenter__(),
+    ],
+)
+def test_without_an_asyncio_loop_the_error_says_what_to_use(use: Any) -> None:
+    """As it is under trio, which runs coroutines without an event loop of asyncio."""
+    work = use(ty.Client(ty.StdioServer("python")))
+    with pytest.raises(ty.UsageError, match=r"no asyncio event loop.*trio.*toolyard\.sync"):
+        work.send(None)
+    work.close()

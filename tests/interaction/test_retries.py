@@ -206,7 +206,7 @@ async def test_closing_the_client_in_the_pause_before_a_retry_ends_the_call_with
     caplog.set_level(logging.DEBUG, "toolyard.client")
     c = await yard.client().connect()
     call = asyncio.create_task(c.call_tool("die", {"nonce": "n"}, retry_safe=True))
-    await eventually(lambda: "tried again in" in caplog.text)
+    await eventually(lambda: "retrying in" in caplog.text)
     assert not call.done()
     await c.close()
     clock.advance(2)

@@ -8,7 +8,6 @@ where Toolyard departs from it and why.
 from __future__ import annotations
 
 import asyncio
-import dataclasses
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -18,7 +17,6 @@ import pytest
 import toolyard as ty
 from tests.interaction.kit import Clock, Place, eventually, soon
 from toolyard import events as ev
-from toolyard.client.options import Settings
 
 
 @pytest.fixture(params=["modern", "handshake"])
@@ -36,26 +34,107 @@ def lucky(monkeypatch: pytest.MonkeyPatch) -> None:
 # ---- "Creating a client", "Client fields", "Constants"
 
 
-def test_the_fields_of_a_client_and_their_defaults() -> None:
+OPTIONS: dict[str, Any] = {
+    "connect_timeout": 60,
+    "execution_timeout": 120,
+    "discovery_timeout": 45,
+    "max_retries": 5,
+    "cache_tools_list": True,
+}
+
+
+async def check_connect_timeout(yard: Place, options: dict[str, Any], seconds: int) -> None:
+    clock = Clock(asyncio.get_running_loop())
+    client = yard.client(yard={"silent": {"initialize": 0, "server/discover": 0}}, **options)
+    connecting = asyncio.create_task(client.connect())
+    await eventually(lambda: yard.journal.entries("got"))
+    clock.advance(seconds - 1)
+    await turns()
+    assert client.status.state is ty.State.CONNECTING
+    clock.advance(2)
+    with pytest.raises(ty.ConnectError, match=f"connect_timeout={seconds}"):
+        await soon(connecting)
+
+
+async def check_execution_timeout(yard: Place, options: dict[str, Any], seconds: int) -> None:
+    clock = Clock(asyncio.get_running_loop())
+    async with yard.client(**options) as client:
+        call = asyncio.create_task(client.call_tool("sleeper"))
+        await eventually(lambda: yard.journal.calls)
+        await check_deadline(clock, call, seconds)
+
+
+async def check_discovery_timeout(yard: Place, options: dict[str, Any], seconds: int) -> None:
+    clock = Clock(asyncio.get_running_loop())
+    async with yard.client(yard={"silent": {"tools/list": 0}}, **options) as client:
+        listing = asyncio.create_task(client.list_tools())
+        await eventually(lambda: yard.journal.got("tools/list"))
+        await check_deadline(clock, listing, seconds)
+
+
+async def check_deadline(clock: Clock, request: asyncio.Task[Any], seconds: int) -> None:
+    clock.advance(seconds - 1)
+    await turns()
+    assert not request.done()
+    clock.advance(2)
+    await turns()
+    assert request.done()
+    with pytest.raises(ty.UnansweredTimeout):
+        await request
+
+
+async def turns() -> None:
+    """Let the event loop run everything that is due."""
+    for _ in range(50):
+        await asyncio.sleep(0)
+
+
+async def check_max_retries(yard: Place, options: dict[str, Any], attempts: int) -> None:
+    sick = yard.sick(99)
+    client = yard.client(yard=sick, **options)
+    with pytest.raises(ty.StartError):
+        await client.call_tool("echo", {"text": "x"})
+    assert yard.journal.lives == attempts * sick["sick"] // 99
+    await client.close()
+
+
+async def check_cache_tools_list(yard: Place, options: dict[str, Any], cached: bool) -> None:
+    async with yard.client(**options) as client:
+        await client.list_tools()
+        await client.list_tools()
+    assert len(yard.journal.got("tools/list")) == (1 if cached else 2)
+
+
+CHECKS: dict[str, Any] = {
+    "connect_timeout": check_connect_timeout,
+    "execution_timeout": check_execution_timeout,
+    "discovery_timeout": check_discovery_timeout,
+    "max_retries": check_max_retries,
+    "cache_tools_list": check_cache_tools_list,
+}
+
+
+@pytest.mark.usefixtures("lucky")
+@pytest.mark.parametrize(
+    "option,value",
+    {
+        "connect_timeout": 30,
+        "execution_timeout": 30,
+        "discovery_timeout": 30,
+        "max_retries": 3,
+        "cache_tools_list": False,
+    }.items(),
+)
+async def test_the_fields_of_a_client_and_their_defaults(yard: Place, option: str, value: Any) -> None:
     """connect, execution and discovery timeout 30 s each, max_retries 3, cache_tools_list false."""
-    defaults = {field.name: field.default for field in dataclasses.fields(Settings)}
-    wanted = {"connect_timeout": 30, "execution_timeout": 30, "discovery_timeout": 30}
-    assert {name: defaults[name] for name in wanted} == wanted
-    assert (defaults["max_retries"], defaults["cache_tools_list"]) == (3, False)
+    await CHECKS[option](yard, {}, value)
 
 
-async def test_a_client_is_made_from_a_server_and_its_options(yard: Place) -> None:
+@pytest.mark.usefixtures("lucky")
+@pytest.mark.parametrize("option", OPTIONS)
+async def test_a_client_is_made_from_a_server_and_its_options(yard: Place, option: str) -> None:
     """MCPClient::new(transport) with connect 60, execution 120, discovery 45, retries 5, cache on."""
-    client = ty.Client(
-        yard.server(),
-        connect_timeout=60,
-        execution_timeout=120,
-        discovery_timeout=45,
-        max_retries=5,
-        cache_tools_list=True,
-    )
-    async with client:
-        assert (await client.call_tool("echo", {"text": "x"})).text == "x"
+    await CHECKS[option](yard, OPTIONS, OPTIONS[option])
 
 
 def test_the_transport_is_required() -> None:

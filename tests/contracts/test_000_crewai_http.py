@@ -21,7 +21,6 @@ import toolyard as ty
 from tests.peers.kit import HANDSHAKE, MODERN, SERVERS
 from tests.peers.web import Relay, Watched, WebServer, python_server, yard_server
 from toolyard import events as ev
-from toolyard.client.cache import ListCache
 from toolyard.config import server_from_dict
 
 KINDS: dict[str, Callable[..., ty.HttpServer | ty.SseServer]] = {
@@ -322,8 +321,11 @@ async def test_prompts_are_listed_and_got(yard: Yard) -> None:
 
 async def test_arguments_are_cleaned_before_execution(yard: Yard) -> None:
     """The client automatically cleans tool arguments before execution: nulls are removed."""
+    watched = yard.watch()
     async with yard.client(clean_arguments="always") as client:
         assert (await client.call_tool("add", {"a": 1, "b": 2, "unused": None})).text == "3"
+    (call,) = [entry for entry in watched.requests if entry["rpc"] == "tools/call"]
+    assert call["params"]["arguments"] == {"a": 1, "b": 2}
 
 
 # ---- "Retry logic"
@@ -357,15 +359,20 @@ async def test_not_found_errors_are_returned_at_once(yard: Yard) -> None:
 @pytest.mark.usefixtures("lucky")
 async def test_a_lost_server_is_asked_again_for_what_only_looks(yard: Yard) -> None:
     """Retryable: server errors, transient network errors. Here: only where nothing can run twice."""
+    watched = yard.watch()
     async with Relay(yard.process.port) as relay, yard.client(relay) as client:
         begun = asyncio.Event()
         nap = asyncio.create_task(client.call_tool("nap", {"seconds": 60}, on_progress=lambda *_: begun.set()))
         async with asyncio.timeout(20):
             await begun.wait()
         relay.cut()
-        with pytest.raises(ty.OutcomeUnknown):
-            await nap
+        with pytest.raises(ty.OutcomeUnknown) as failure:
+            async with asyncio.timeout(20):  # a call that is sent again would sleep once more
+                await nap
+        # Not UnansweredTimeout, its subclass: that is how a call ends that was sent again and ran into its deadline.
+        assert (type(failure.value), failure.value.sent) == (ty.OutcomeUnknown, True)
         assert await client.list_tools()
+    assert asked(watched, "tools/call") == 1
 
 
 async def test_a_time_out_is_not_retried(yard: Yard) -> None:
@@ -384,7 +391,8 @@ def test_the_cache_key_names_the_server(yard: Yard) -> None:
     """Cache key format: "mcp:{server_identifier}:{resource_type}"."""
     server = yard.server()
     scheme = "sse" if yard.kind == "sse" else "http"
-    assert ListCache(server.server_identifier).key("tools") == f"mcp:{scheme}:{server.url}:tools"
+    cache = ty.Client(server, name="another name")._lister._cache
+    assert cache.key("tools") == f"mcp:{scheme}:{server.url}:tools"
 
 
 @pytest.mark.parametrize("url", ["mcp", "events/sse"])

@@ -8,15 +8,14 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Iterator
+from itertools import pairwise
 from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
 
 import toolyard as ty
 from tests.interaction.kit import Clock, Place, eventually, soon
-from toolyard.client.cache import TTL, ListCache, Use
-from toolyard.policy.retry import call_delay
+from toolyard.client.cache import ListCache, Use
 from toolyard.protocol.hints import CacheHint
 
 
@@ -51,10 +50,31 @@ async def test_arguments_are_cleaned_before_execution(yard: Place, mode: str) ->
 # ---- "Retry logic"
 
 
-def test_the_retry_schedule() -> None:
+async def test_the_retry_schedule(monkeypatch: pytest.MonkeyPatch) -> None:
     """1 s, 2 s, 4 s ... (2^attempt). Here: full jitter up to that, capped at 30 s."""
-    longest = SimpleNamespace(random=lambda: 1.0)
-    assert [call_delay(attempt, longest) for attempt in range(7)] == [1, 2, 4, 8, 16, 30, 30]
+    monkeypatch.setattr("random.random", lambda: 1.0)
+    loop = asyncio.get_running_loop()
+    clock = Clock(loop)
+    attempts: list[float] = []
+
+    def open_stream() -> ty.MessageStream:
+        attempts.append(loop.time())
+        raise ConnectionRefusedError("nothing listens there")
+
+    # The breaker opens after five failures, for max_delay seconds: shorter than the pauses that are measured.
+    brief = ty.ReconnectPolicy(base_delay=0.01, max_delay=0.1)
+    client = ty.Client(open_stream, mode="legacy", max_retries=8, execution_timeout=None, reconnect=brief)
+    call = asyncio.create_task(client.call_tool("echo"))
+    for _ in range(20_000):
+        clock.advance(0.01)
+        await asyncio.sleep(0)
+        if call.done():
+            break
+    with pytest.raises(ty.ConnectError):
+        await soon(call)
+    await client.close()
+    pauses = [after - before for before, after in pairwise(attempts)]
+    assert pauses == pytest.approx([1, 2, 4, 8, 16, 30, 30], abs=0.5)
 
 
 @pytest.mark.usefixtures("lucky")
@@ -103,11 +123,10 @@ async def test_a_time_out_is_not_retried(yard: Place) -> None:
 # ---- "Schema cache"
 
 
-def test_the_key_and_the_life_of_a_cached_list() -> None:
-    """Key "mcp:{server_identifier}:{resource_type}", such as "mcp:stdio:python:server.py:tools"; TTL 300 seconds."""
-    cache = ListCache(ty.StdioServer("python", ["server.py"]).server_identifier)
-    assert cache.key("tools") == "mcp:stdio:python:server.py:tools"
-    assert TTL == 300
+def test_the_key_of_a_cached_list() -> None:
+    """Key "mcp:{server_identifier}:{resource_type}", such as "mcp:stdio:python:server.py:tools"."""
+    client = ty.Client(ty.StdioServer("python", ["server.py"]), name="another name")
+    assert client._lister._cache.key("tools") == "mcp:stdio:python:server.py:tools"
 
 
 def test_entries_are_kept_by_type_and_checked_when_they_are_looked_at() -> None:

@@ -95,6 +95,7 @@ class Journal:
             "http": scope["method"],
             "path": scope["path"],
             "rpc": None,
+            "params": None,
             "status": None,
             "session": headers.get("mcp-session-id"),
             "version": headers.get("mcp-protocol-version"),
@@ -110,7 +111,9 @@ class Journal:
                 body.extend(message.get("body", b""))
                 if body and not message.get("more_body"):
                     with contextlib.suppress(ValueError):
-                        entry["rpc"] = json.loads(body).get("method", "answer")
+                        message_body = json.loads(body)
+                        entry["rpc"] = message_body.get("method", "answer")
+                        entry["params"] = message_body.get("params")
             return message
 
         async def noted_send(message: Any) -> None:

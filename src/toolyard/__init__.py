@@ -13,6 +13,7 @@ from ._version import __version__ as __version__
 
 if TYPE_CHECKING:
     # The same names for type checkers; a test keeps the two lists equal.
+    from . import defaults as defaults
     from . import events as events
     from . import sync as sync
     from .client.client import Client as Client
@@ -23,6 +24,8 @@ if TYPE_CHECKING:
     from .config import SseServer as SseServer
     from .config import StdioServer as StdioServer
     from .config import TransportType as TransportType
+    from .config import server_from_dict as server_from_dict
+    from .config import server_from_json as server_from_json
     from .errors import AccessDenied as AccessDenied
     from .errors import AuthError as AuthError
     from .errors import CallTimeout as CallTimeout
@@ -55,6 +58,7 @@ if TYPE_CHECKING:
     from .hub.toolsets import ToolLoadConfig as ToolLoadConfig
     from .hub.toolsets import Toolset as Toolset
     from .hub.view import View as View
+    from .policy.arguments import clean_tool_arguments as clean_tool_arguments
     from .policy.filters import dynamic_filter as dynamic_filter
     from .policy.filters import static_filter as static_filter
     from .server.context import BlockingContext as BlockingContext
@@ -102,7 +106,16 @@ if TYPE_CHECKING:
 _ROOMS = {
     "client.client": ("Client",),
     "client.options": ("ClientOptions",),
-    "config": ("HttpServer", "PythonServer", "ServerConfig", "SseServer", "StdioServer", "TransportType"),
+    "config": (
+        "HttpServer",
+        "PythonServer",
+        "ServerConfig",
+        "SseServer",
+        "StdioServer",
+        "TransportType",
+        "server_from_dict",
+        "server_from_json",
+    ),
     "errors": (
         "AccessDenied",
         "AuthError",
@@ -135,6 +148,7 @@ _ROOMS = {
     "hub.toolsets": ("ToolLoadConfig", "Toolset"),
     "hub.resources": ("ResourceQuery",),
     "settings": ("ServerEntry", "Settings", "discover_settings", "load_settings", "parse_settings"),
+    "policy.arguments": ("clean_tool_arguments",),
     "policy.filters": ("dynamic_filter", "static_filter"),
     "server.context": ("BlockingContext", "Context"),
     "server.registry": ("ServerRegistry",),
@@ -175,7 +189,9 @@ _ROOMS = {
 }
 _HOME = {name: room for room, names in _ROOMS.items() for name in names}
 
-__all__ = [*_HOME, "__version__", "events", "sync"]  # noqa: PLE0604  # the table above is the one list of names
+_MODULES = ("defaults", "events", "sync")
+
+__all__ = [*_HOME, "__version__", *_MODULES]  # noqa: PLE0604  # the table above is the one list of names
 
 logging.getLogger(__name__).addHandler(logging.NullHandler())
 
@@ -183,7 +199,7 @@ logging.getLogger(__name__).addHandler(logging.NullHandler())
 def __getattr__(name: str) -> Any:
     if name in _HOME:
         value = getattr(import_module(f".{_HOME[name]}", __name__), name)
-    elif name in ("events", "sync"):
+    elif name in _MODULES:
         value = import_module(f".{name}", __name__)
     else:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

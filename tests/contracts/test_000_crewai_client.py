@@ -8,6 +8,7 @@ where Toolyard departs from it and why.
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -139,8 +140,9 @@ async def test_a_client_is_made_from_a_server_and_its_options(yard: Place, optio
 
 def test_the_transport_is_required() -> None:
     """transport: required."""
-    with pytest.raises(TypeError):
-        ty.Client()  # type: ignore[call-arg]
+    for kind in (ty.Client, ty.sync.Client):
+        with pytest.raises(TypeError, match="takes the server as its first argument"):
+            kind()  # type: ignore[call-arg]
 
 
 async def test_the_server_identifier_names_the_client(yard: Place) -> None:
@@ -224,6 +226,9 @@ async def test_list_tools_gives_name_description_and_input_schema(yard: Place) -
         echo = (await client.list_tools(None))[0]
     assert (echo["name"], echo["description"]) == ("echo", "Say it back")
     assert echo["inputSchema"]["properties"] == {"text": {"type": "string"}}
+    assert "name" in echo and "nope" not in echo
+    assert {"name", "description", "inputSchema"} <= set(echo) == set(dict(echo))
+    assert json.loads(json.dumps(echo.to_dict())) == echo.raw
 
 
 async def test_list_tools_with_true_uses_the_cache_and_with_false_bypasses_it(yard: Place) -> None:

@@ -7,13 +7,14 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import subprocess
+import sys
 from typing import Any
 
 import pytest
 
 import toolyard as ty
-from toolyard.config import server_from_dict, server_from_json
-from toolyard.policy.arguments import clean
+from toolyard import clean_tool_arguments, server_from_dict, server_from_json
 from toolyard.policy.filters import allows
 
 CONFIGS: list[Any] = [
@@ -80,6 +81,54 @@ def test_an_sse_server_has_transport_type_and_identifier() -> None:
     server = ty.SseServer("https://api.example.com/sse")
     assert server.transport_type is ty.TransportType.SSE
     assert server.server_identifier == "sse:https://api.example.com/sse"
+
+
+@pytest.mark.parametrize("kind", [ty.HttpServer, ty.SseServer])
+@pytest.mark.parametrize(
+    "one,other",
+    [
+        ("https://example.com/mcp?team=red", "https://example.com/mcp?team=blue"),
+        ("https://ann:x@example.com/mcp", "https://bob:x@example.com/mcp"),
+        ("https://ann:x@example.com/mcp", "https://ann:y@example.com/mcp"),
+        ("https://example.com/mcp#a", "https://example.com/mcp#b"),
+    ],
+)
+def test_the_identifier_is_unique_without_showing_a_secret(kind: Any, one: str, other: str) -> None:
+    """Each server config provides a unique identifier used for caching and logging."""
+    assert kind(one).server_identifier == kind(one).server_identifier != kind(other).server_identifier
+    for url in (one, other):
+        shown = kind(url).server_identifier
+        assert "<masked>" in shown and not any(word in shown for word in ("red", "blue", "ann", "bob"))
+        assert ty.Client(kind(url)).name == shown
+
+
+def test_arguments_with_secrets_in_urls_make_different_identifiers() -> None:
+    one, other = (ty.StdioServer("mcp-remote", [f"https://example.com/mcp?key={key}"]) for key in ("a", "b"))
+    assert one.server_identifier != other.server_identifier
+
+
+def test_the_hash_in_an_identifier_cannot_be_computed_from_a_guess() -> None:
+    """Otherwise a short password in a URL could be found in a log by trying. Another process has another hash."""
+    code = "import toolyard; print(toolyard.HttpServer('https://example.com/mcp?pin=1234').server_identifier)"
+    shown = {subprocess.check_output([sys.executable, "-c", code], text=True) for _ in range(2)}
+    assert len(shown) == 2
+    assert all(text.startswith("http:https://example.com/mcp?pin=<masked> #") for text in shown)
+
+
+# ---- "Constants"
+
+
+def test_the_constants_have_names() -> None:
+    """MCP_CONNECTION_TIMEOUT, MCP_TOOL_EXECUTION_TIMEOUT, MCP_DISCOVERY_TIMEOUT 30; MCP_MAX_RETRIES 3; CACHE_TTL 300.
+
+    That a client uses them is tested in test_000_crewai_client.py and test_000_crewai_retry_and_cache.py.
+    """
+    assert ty.defaults.CONNECT_TIMEOUT == ty.defaults.EXECUTION_TIMEOUT == ty.defaults.DISCOVERY_TIMEOUT == 30
+    assert (ty.defaults.MAX_RETRIES, ty.defaults.CACHE_TTL_SECONDS) == (3, 300)
+    settings = ty.Client(ty.StdioServer("python"))._settings
+    assert settings.connect_timeout is ty.defaults.CONNECT_TIMEOUT
+    assert settings.execution_timeout is ty.defaults.EXECUTION_TIMEOUT
+    assert settings.discovery_timeout is ty.defaults.DISCOVERY_TIMEOUT
 
 
 # ---- "Server configuration": fields and defaults
@@ -181,7 +230,7 @@ def test_the_context_of_a_filter_has_agent_server_name_and_an_optional_run_conte
 
 def test_the_documents_own_example_of_cleaning() -> None:
     given = {"query": "test", "unused": None, "sources": ["web", "file"]}
-    assert clean(given) == {"query": "test", "sources": [{"type": "web"}, {"type": "file"}]}
+    assert clean_tool_arguments(given) == {"query": "test", "sources": [{"type": "web"}, {"type": "file"}]}
     assert given == {"query": "test", "unused": None, "sources": ["web", "file"]}
 
 
@@ -201,7 +250,7 @@ def test_the_documents_own_example_of_cleaning() -> None:
     ],
 )
 def test_the_four_rules_of_cleaning(given: dict[str, Any], expected: dict[str, Any]) -> None:
-    assert clean(given) == expected
+    assert clean_tool_arguments(given) == expected
 
 
 # ---- "Debug security"

@@ -69,6 +69,14 @@ async def test_an_agent_has_servers_of_all_three_kinds(yard: Place) -> None:
             assert (await hub.call_tool("mcp__sse__search")).text == "old search"
 
 
+async def test_a_tool_of_a_hub_is_a_map_with_the_name_by_which_it_is_called() -> None:
+    """Vec<HashMap<String, Value>> with "name", "description", "inputSchema". Here: "name" is the qualified name."""
+    async with Hub({"web": server("web", "search")}) as hub:
+        (tool,) = await hub.list_tools()
+    assert tool["name"] == tool.get("name") == dict(tool)["name"] == tool.to_dict()["name"] == tool.name
+    assert (tool.name, tool.original_name, tool.raw["name"]) == ("mcp__web__search", "search", "search")
+
+
 # ---- "ArcToolFilter", at the level of a config
 
 

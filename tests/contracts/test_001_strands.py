@@ -84,6 +84,25 @@ def test_after_the_with_block_an_error_because_the_session_has_closed(yard: Plac
     assert yard.journal.lives == 1
 
 
+def test_the_factory_is_the_first_argument(pair: Place) -> None:
+    """MCPClient(transport_callable). Here: by position only; by that name the error shows how."""
+    with MCPClient(pair.server()) as client:
+        assert client.call_tool("echo", {"text": "x"}).text == "x"
+    for kind in (sync.Client, ty.Client):
+        with pytest.raises(TypeError, match=r"first argument, such as Client\(lambda: .*not as transport_callable="):
+            kind(transport_callable=pair.server())  # type: ignore[call-arg]
+
+
+def test_a_client_is_entered_once(yard: Place) -> None:
+    """with client: ... with client: starts a new session. Here: a client that was left is closed; make a new one."""
+    client = MCPClient(yard.server())
+    with client:
+        pass
+    with pytest.raises(ty.UsageError, match="closed"), client:
+        pytest.fail("entered again")
+    assert yard.journal.lives == 1
+
+
 def test_leaving_the_block_by_an_exception_closes_the_session(yard: Place) -> None:
     """Always use context managers to ensure proper cleanup."""
     client = MCPClient(yard.server())

@@ -14,7 +14,7 @@ from typing import Any, Optional
 import pytest
 
 import toolyard as ty
-from toolyard.config import server_from_dict
+from toolyard import server_from_dict, server_from_json
 
 ADDING = {
     "type": "object",
@@ -101,11 +101,16 @@ def test_env_and_headers_may_be_left_out(tag: str) -> None:
 
 @pytest.mark.parametrize("tag", EXTERNAL)
 def test_a_config_survives_being_written_and_read(tag: str) -> None:
-    """Serialize, Deserialize. Here: streamable HTTP is written by its whole name, and read by either."""
+    """Serialize, Deserialize: the same tag and fields. Here: with `dialect="claude"`; both forms are read."""
     made = server_from_dict(EXTERNAL[tag])
-    written = json.loads(made.to_json())
-    assert written["type"] == {"http": "streamable_http"}.get(tag, tag)
-    assert server_from_dict(written) == made
+    assert json.loads(made.to_json(dialect="claude")) == EXTERNAL[tag]
+    assert server_from_json(made.to_json(dialect="claude")) == server_from_json(made.to_json()) == made
+
+
+def test_args_are_written_even_if_there_are_none() -> None:
+    """Stdio { command, args, #[serde(default)] env }: a reader of the document's own kind requires args."""
+    assert ty.StdioServer("server").to_dict(dialect="claude") == {"type": "stdio", "command": "server", "args": []}
+    assert ty.StdioServer("server").to_dict()["args"] == []
 
 
 # ---- 3: the core types

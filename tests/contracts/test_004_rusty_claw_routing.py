@@ -54,7 +54,7 @@ def test_a_qualified_name_is_mcp_server_tool() -> None:
 
 
 async def test_inside_of_the_server_tools_have_their_short_names_only() -> None:
-    """This naming is handled by the CLI, not the SDK. Here: by the hub, which is not built yet."""
+    """This naming is handled by the CLI, not the SDK. Here: by the hub (test_004_rusty_claw_hub.py)."""
     server = ty.ToolServer("math-tools")
     server.add_tool(add_two, name="calculator", input_schema=ADDING)
     assert [tool.name for tool in server.list_tools()] == ["calculator"]

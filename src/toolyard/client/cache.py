@@ -6,9 +6,10 @@ import enum
 from dataclasses import dataclass
 from typing import Any, Final
 
+from ..defaults import CACHE_TTL_SECONDS
 from ..protocol.hints import CacheHint
 
-TTL: Final = 300.0
+TTL: Final = CACHE_TTL_SECONDS
 """Seconds that a list is kept if the client decides; a positive hint of the server beats it."""
 
 

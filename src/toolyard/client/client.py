@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
-from typing import Any, NoReturn, TypeVar, Unpack
+from typing import Any, NoReturn, Self, TypeVar, Unpack
 
 from .._version import __version__
 from ..config import HttpServer
@@ -42,7 +42,7 @@ from .keeper import Keeper
 from .lists import PROMPTS, RESOURCES, TEMPLATES, TOOLS, Lister, ListOf
 from .negotiation import Identity
 from .news import News
-from .options import ClientOptions, checked_timeout, resolve
+from .options import ClientOptions, check_server_given, checked_timeout, resolve
 from .session import Session
 from .subscriptions import Changes, Subscriptions
 from .telemetry import tracing
@@ -60,6 +60,11 @@ class Client:
     transport. Use it as `async with Client(server) as c:`; without `with` the first call connects, and `close()` is
     yours to call. The options are those of `ClientOptions`.
     """
+
+    def __new__(cls, *args: Any, **options: Any) -> Self:
+        """Check that a server is given: Python's own message would not say how."""
+        check_server_given(args, options)
+        return super().__new__(cls)
 
     def __init__(self, server: Any, **options: Unpack[ClientOptions]) -> None:
         target = target_of(server)

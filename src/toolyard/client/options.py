@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field, fields
 from typing import Any, Final, Literal, TypedDict
 
+from .. import defaults
 from ..config import CHECKS, HttpServer, ServerConfig, SseServer, wrong
 from ..errors import ConfigError
 from ..policy.filters import AnyFilter
@@ -80,11 +81,11 @@ class Settings:
 
     name: str
     mode: str = "auto"
-    connect_timeout: float | None = 30.0
-    discovery_timeout: float | None = 30.0
-    execution_timeout: float | None = 30.0
+    connect_timeout: float | None = defaults.CONNECT_TIMEOUT
+    discovery_timeout: float | None = defaults.DISCOVERY_TIMEOUT
+    execution_timeout: float | None = defaults.EXECUTION_TIMEOUT
     idle_timeout: float | None = None
-    max_retries: int = 3
+    max_retries: int = defaults.MAX_RETRIES
     reconnect: ReconnectPolicy = field(default_factory=ReconnectPolicy)
     max_in_flight: int | None = None
     cache_tools_list: bool = False
@@ -111,6 +112,16 @@ class Settings:
         for each in fields(self):
             value = getattr(self, each.name)
             object.__setattr__(self, each.name, _CHECKS[each.name](each.name, value))
+
+
+def check_server_given(args: tuple[Any, ...], options: Mapping[str, Any]) -> None:
+    """Raise a `TypeError` that shows how to give the server, if it is not among the arguments of a client."""
+    if args or "server" in options:
+        return
+    message = "a Client takes the server as its first argument, such as Client(lambda: stdio_client(parameters))"
+    if "transport_callable" in options:
+        message += ", not as transport_callable="
+    raise TypeError(message)
 
 
 def resolve(config: object, name: str, given: ClientOptions) -> Settings:
@@ -150,7 +161,8 @@ def _auth(key: str, value: Any) -> Any:
 
 
 def _roots(key: str, value: Any) -> Any:
-    if value is not None and (isinstance(value, str) or not (callable(value) or isinstance(value, Iterable))):
+    single = isinstance(value, str | Mapping)  # iterable, and yet one root: a `Root` is a mapping
+    if value is not None and (single or not (callable(value) or isinstance(value, Iterable))):
         raise wrong(key, "a list of paths or URIs, a function that gives one, or None", value)
     return value if value is None or callable(value) else tuple(value)
 

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import MISSING, Field, asdict, dataclass, field, fields, replace
 from enum import StrEnum
-from typing import Any, ClassVar, Literal, Self, TypeVar
+from typing import Any, ClassVar, Final, Literal, Self, TypeVar
 
 from ..errors import ConfigError
 from ..types import UNSET, ReconnectPolicy, Unset
 from .checks import CHECKS, HeaderValue, Timeout, check_known, wrong
-from .masks import MaskedMapping, identifier, shown
+from .masks import MASK, MaskedMapping, identifier, shown
 
 T = TypeVar("T")
 
@@ -75,21 +76,31 @@ class _Server:
         given = (f"{f.name}={shown(value)}" for f, value in self._given())
         return f"{type(self).__name__}({', '.join(given)})"
 
-    def _given(self) -> Iterator[tuple[Field[Any], Any]]:
-        """The fields that are not at their default."""
+    def _given(self, always: Collection[str] = ()) -> Iterator[tuple[Field[Any], Any]]:
+        """Yield the fields that are not at their default, and those named in `always`."""
         for f in _own_first(type(self)):
             value = getattr(self, f.name)
-            if f.default is MISSING or value != f.default:
+            if f.default is MISSING or value != f.default or f.name in always:
                 yield f, value
 
-    def to_dict(self) -> dict[str, Any]:
-        """A plain form for JSON, secrets included, with a `type` and without defaults, filter and other functions."""
-        plain = {f.name: _plain(value) for f, value in self._given() if f.name != "tool_filter"}
-        return {"type": self.transport_type.value, **plain}
+    def to_dict(self, *, dialect: str | None = None) -> dict[str, Any]:
+        """Return a plain form for JSON, secrets included, with a `type`. Functions such as the filter are left out.
 
-    def to_json(self) -> str:
-        """`to_dict` as text: it holds the secrets."""
-        return json.dumps(self.to_dict(), allow_nan=False)
+        Settings that are at their default are left out too, but a `StdioServer` always has its `args`.
+        `dialect="claude"` writes the `type` as Claude's programs do: `http` for every `HttpServer`, where it is
+        otherwise `streamable_http` if it streams. `server_from_dict` reads both.
+        """
+        if dialect not in (None, "claude"):
+            raise wrong("dialect", "claude, or None", dialect)
+        plain = {f.name: _plain(value) for f, value in self._given(_ALWAYS_WRITTEN) if f.name != "tool_filter"}
+        kind = self.transport_type
+        if dialect == "claude" and kind is TransportType.STREAMABLE_HTTP:
+            kind = TransportType.HTTP
+        return {"type": kind.value, **plain}
+
+    def to_json(self, *, dialect: str | None = None) -> str:
+        """Return `to_dict` as JSON text, secrets included."""
+        return json.dumps(self.to_dict(dialect=dialect), allow_nan=False)
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> Self:
@@ -115,6 +126,8 @@ class _Server:
 
 
 _COMMON = frozenset(f.name for f in fields(_Server))
+_ALWAYS_WRITTEN = frozenset({"args"})
+"""Fields of the plain form that other programs require, also if they are empty."""
 
 
 def _own_first(kind: type[_Server]) -> list[Field[Any]]:
@@ -139,8 +152,8 @@ class StdioServer(_Server):
 
     @property
     def server_identifier(self) -> str:
-        """`stdio:command:arg:...`, for logs and cache keys."""
-        return identifier("stdio", self.command, *self.args)
+        """`stdio:command:arg:...`, for logs and cache keys; unique within the process, without any secret."""
+        return _identifier("stdio", self.command, *self.args)
 
 
 @dataclass(frozen=True, repr=False, init=False, eq=False)
@@ -176,8 +189,12 @@ class HttpServer(_WebServer):
 
     @property
     def server_identifier(self) -> str:
-        """`http:https://...`, for logs and cache keys."""
-        return identifier("http", self.url)
+        """`http:https://...`, for logs and cache keys; unique within the process, without any secret.
+
+        Masked parts of the URL (user, query values, fragment) are represented by ` #` and a short hash, which is
+        another one in each process.
+        """
+        return _identifier("http", self.url)
 
 
 @dataclass(frozen=True, repr=False)
@@ -188,8 +205,8 @@ class SseServer(_WebServer):
 
     @property
     def server_identifier(self) -> str:
-        """`sse:https://...`, for logs and cache keys."""
-        return identifier("sse", self.url)
+        """`sse:https://...`, for logs and cache keys: as that of an `HttpServer`."""
+        return _identifier("sse", self.url)
 
 
 @dataclass(frozen=True, repr=False)
@@ -217,7 +234,27 @@ class PythonServer(_Server):
     @property
     def server_identifier(self) -> str:
         """`python:file`, for logs and cache keys."""
-        return identifier("python", self.python)
+        return _identifier("python", self.python)
+
+
+_KEY: Final = os.urandom(16)
+
+
+def _identifier(*parts: str) -> str:
+    """Return the parts joined by colons and masked; what is masked is represented by ` #` and a short hash of it.
+
+    Two servers that differ only in a token must not share a cache key, and the token must not be in a log. The hash is
+    keyed with a random key of this process: without the key, a short password could be found by trying. Identifiers
+    are used only within the process (names in errors and logs, keys of in-memory caches), so it need not be the same in
+    another one. The space keeps the hash apart from the URL, whose query would otherwise be masked with it.
+    """
+    text = identifier(*parts)
+    if MASK not in text:
+        return text
+    import hashlib  # noqa: PLC0415  # takes milliseconds to load, and few identifiers need it
+
+    hidden = "\0".join(map(str, parts)).encode("utf-8", "surrogateescape")
+    return f"{text} #{hashlib.blake2b(hidden, digest_size=4, key=_KEY).hexdigest()}"
 
 
 def _file_and_variable(text: str) -> tuple[str, str | None]:
@@ -233,7 +270,11 @@ _CLASSES: dict[TransportType, type[ServerConfig]] = {
 
 
 def server_from_dict(values: Mapping[str, Any]) -> ServerConfig:
-    """The config whose `to_dict` this is; its `type` says which kind."""
+    """Read a config back from its `to_dict`, whatever its kind: `type` says which one.
+
+    `type` is `stdio`, `http` or `streamable_http` (both mean an `HttpServer`), `sse` or `python`. An unknown or invalid
+    field raises a `ConfigError` that names it.
+    """
     kind = _object(values).get("type")
     if kind is None:
         expected = f"one of {', '.join(TransportType)}"
@@ -242,7 +283,7 @@ def server_from_dict(values: Mapping[str, Any]) -> ServerConfig:
 
 
 def server_from_json(text: str | bytes) -> ServerConfig:
-    """The config whose `to_json` this is."""
+    """Read a config back from its `to_json`, whatever its kind: `type` says which one."""
     return server_from_dict(_parsed(text))
 
 

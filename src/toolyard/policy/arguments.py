@@ -68,6 +68,16 @@ def _is_nothing(value: Any) -> bool:
     return value is None or (isinstance(value, _CONTAINERS) and not value)
 
 
+def clean_tool_arguments(arguments: Mapping[str, Any], schema: Schema | None = None) -> dict[str, Any]:
+    """Return the arguments without what a model writes for "nothing", as `clean_arguments` of a client does.
+
+    Without a schema: nulls, empty objects and empty arrays are removed at every depth, and strings in an array called
+    `sources` become `{"type": ...}` (`clean_arguments="always"`). With the tool's `input_schema`: only where the schema
+    refuses the value (`clean_arguments="schema"`). The input is not changed.
+    """
+    return clean(arguments) if schema is None else dict(clean_for_schema(dict(arguments), schema))
+
+
 # ---- by schema -----------------------------------------------------------------------------------------------
 
 

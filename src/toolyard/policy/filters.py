@@ -124,7 +124,7 @@ def _refuse_awaitable(verdict: Any) -> bool:
 
 
 def _name(tool: Tool | Mapping[str, Any]) -> str:
-    name = tool.get("name") if isinstance(tool, Mapping) else tool.name
+    name = tool.name if isinstance(tool, Tool) else tool.get("name")
     return name if isinstance(name, str) else ""
 
 

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import Any, NoReturn, Unpack, cast
+from typing import Any, NoReturn, Self, Unpack, cast
 
 from ..client import client as aio
-from ..client.options import ClientOptions
+from ..client.options import ClientOptions, check_server_given
 from ..client.subscriptions import Changes as AsyncChanges
 from ..errors import UsageError
 from ..transports.channel import Counters
@@ -19,6 +19,11 @@ class Client(Entered[aio.Client]):
     """One MCP server without an event loop: `with Client(server) as c:`. Same options as `toolyard.Client`."""
 
     _noun, _usage = "client", "with Client(server) as c"
+
+    def __new__(cls, *args: Any, **options: Any) -> Self:
+        """Check that a server is given: Python's own message would not say how."""
+        check_server_given(args, options)
+        return super().__new__(cls)
 
     def __init__(self, server: Any, **options: Unpack[ClientOptions]) -> None:
         super().__init__(aio.Client(server, **cast("ClientOptions", threaded(options))))

@@ -3,20 +3,25 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 from .blocks import Block, Text, block_from_wire
-from .wire import FromWire, Wire, object_of, objects_of, text_of
+from .wire import Wire, WireMapping, object_of, objects_of, text_of
 
 
 @dataclass(frozen=True, slots=True)
-class SamplingRequest(FromWire):
+class SamplingRequest(WireMapping):
     """A server asks for a completion by the client's model."""
 
     messages: tuple[Wire, ...] = field(hash=False)
     system_prompt: str | None = None
     max_tokens: int | None = None
     raw: Wire = field(default_factory=dict, repr=False, compare=False)
+
+    _fields: ClassVar = {"systemPrompt": "system_prompt", "maxTokens": "max_tokens"}
+
+    def _parts(self) -> Wire:
+        return {"messages": list(self.messages)}
 
     @classmethod
     def from_wire(cls, raw: Wire) -> SamplingRequest:
@@ -32,7 +37,7 @@ class SamplingRequest(FromWire):
 
 
 @dataclass(frozen=True, slots=True)
-class ElicitRequest(FromWire):
+class ElicitRequest(WireMapping):
     """A server asks the person: to fill in a form (`schema`), or to visit `url`, which is never fetched by us."""
 
     message: str
@@ -40,6 +45,11 @@ class ElicitRequest(FromWire):
     mode: str = "form"
     url: str | None = None
     raw: Wire = field(default_factory=dict, repr=False, compare=False)
+
+    _fields: ClassVar = {"message": "message", "requestedSchema": "schema", "url": "url"}
+
+    def _parts(self) -> Wire:
+        return {"mode": self.mode}
 
     @classmethod
     def from_wire(cls, raw: Wire) -> ElicitRequest:
@@ -69,9 +79,13 @@ class ElicitResult:
             wire["content"] = self.content
         return wire
 
+    def to_dict(self) -> Wire:
+        """Return the answer as the protocol writes it."""
+        return self.to_wire()
+
 
 @dataclass(frozen=True, slots=True)
-class SampleResult(FromWire):
+class SampleResult(WireMapping):
     """What the client's model said."""
 
     role: str
@@ -79,6 +93,12 @@ class SampleResult(FromWire):
     model: str = ""
     stop_reason: str | None = None
     raw: Wire = field(default_factory=dict, repr=False, compare=False)
+
+    _fields: ClassVar = {"role": "role", "model": "model", "stopReason": "stop_reason"}
+
+    def _parts(self) -> Wire:
+        blocks = [block.to_dict() for block in self.content]
+        return {"content": blocks[0] if len(blocks) == 1 else blocks}
 
     @classmethod
     def from_wire(cls, raw: Wire) -> SampleResult:
@@ -100,12 +120,14 @@ class SampleResult(FromWire):
 
 
 @dataclass(frozen=True, slots=True)
-class Root(FromWire):
+class Root(WireMapping):
     """A directory or file that the client works with."""
 
     uri: str
     name: str | None = None
     raw: Wire = field(default_factory=dict, repr=False, compare=False)
+
+    _fields: ClassVar = {"uri": "uri", "name": "name"}
 
     @classmethod
     def from_wire(cls, raw: Wire) -> Root:

@@ -10,8 +10,22 @@ from typing import Any
 from .wire import Wire, text_of
 
 
+class _Content:
+    """What all content has in common."""
+
+    __slots__ = ()
+
+    def to_wire(self) -> Wire:
+        """Return the content as the protocol writes it; may be `raw` itself."""
+        raise NotImplementedError
+
+    def to_dict(self) -> Wire:
+        """Return the content as the protocol writes it, as a new dict that `json.dumps` accepts."""
+        return dict(self.to_wire())
+
+
 @dataclass(frozen=True, slots=True)
-class Text:
+class Text(_Content):
     """A block of text."""
 
     text: str
@@ -23,7 +37,7 @@ class Text:
 
 
 @dataclass(frozen=True, slots=True)
-class Image:
+class Image(_Content):
     """A picture: its bytes and its MIME type."""
 
     data: bytes = field(repr=False)
@@ -36,7 +50,7 @@ class Image:
 
 
 @dataclass(frozen=True, slots=True)
-class Audio:
+class Audio(_Content):
     """A sound: its bytes and its MIME type."""
 
     data: bytes = field(repr=False)
@@ -49,7 +63,7 @@ class Audio:
 
 
 @dataclass(frozen=True, slots=True)
-class ResourceLink:
+class ResourceLink(_Content):
     """A pointer to a resource that can be read from the same server."""
 
     uri: str
@@ -71,7 +85,7 @@ class ResourceLink:
 
 
 @dataclass(frozen=True, slots=True)
-class ResourceContent:
+class ResourceContent(_Content):
     """One piece of a resource: `text`, or `blob` when it is binary."""
 
     uri: str
@@ -107,7 +121,7 @@ class ResourceContent:
 
 
 @dataclass(frozen=True, slots=True)
-class EmbeddedResource:
+class EmbeddedResource(_Content):
     """A resource that travels inside of a result."""
 
     resource: ResourceContent
@@ -119,7 +133,7 @@ class EmbeddedResource:
 
 
 @dataclass(frozen=True, slots=True)
-class UnknownBlock:
+class UnknownBlock(_Content):
     """A block that this version does not know or that is malformed: kept as it came."""
 
     type: str

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from typing import ClassVar
 
 from .blocks import Block, ResourceContent, Text, block_from_wire
-from .wire import FromWire, Wire, object_of, objects_of, text_of
+from .wire import Wire, WireMapping, WireValue, object_of, objects_of, text_of
 
 
 @dataclass(frozen=True, slots=True)
-class Resource(FromWire):
+class Resource(WireMapping):
     """A resource that a server lists."""
 
     uri: str
@@ -21,6 +22,15 @@ class Resource(FromWire):
     size: int | None = None
     server: str | None = None
     raw: Wire = field(default_factory=dict, repr=False, compare=False)
+
+    _fields: ClassVar = {
+        "uri": "uri",
+        "name": "name",
+        "title": "title",
+        "description": "description",
+        "mimeType": "mime_type",
+        "size": "size",
+    }
 
     @classmethod
     def from_wire(cls, raw: Wire) -> Resource:
@@ -37,7 +47,7 @@ class Resource(FromWire):
 
 
 @dataclass(frozen=True, slots=True)
-class ResourceTemplate(FromWire):
+class ResourceTemplate(WireMapping):
     """A family of resources: a URI with `{variables}`."""
 
     uri_template: str
@@ -47,6 +57,14 @@ class ResourceTemplate(FromWire):
     mime_type: str | None = None
     server: str | None = None
     raw: Wire = field(default_factory=dict, repr=False, compare=False)
+
+    _fields: ClassVar = {
+        "uriTemplate": "uri_template",
+        "name": "name",
+        "title": "title",
+        "description": "description",
+        "mimeType": "mime_type",
+    }
 
     @classmethod
     def from_wire(cls, raw: Wire) -> ResourceTemplate:
@@ -62,8 +80,11 @@ class ResourceTemplate(FromWire):
 
 
 @dataclass(frozen=True, slots=True)
-class ResourceContents(FromWire):
-    """What reading a resource gave: one piece or several."""
+class ResourceContents(WireValue):
+    """What reading a resource gave: one piece or several.
+
+    Iterating it gives the pieces, so it is no mapping; `contents["contents"]` and `to_dict()` are the protocol's form.
+    """
 
     contents: tuple[ResourceContent, ...]
     raw: Wire = field(default_factory=dict, repr=False, compare=False)
@@ -83,6 +104,9 @@ class ResourceContents(FromWire):
         """All pieces as bytes, text in UTF-8, one after the other."""
         return b"".join((p.text or "").encode() if p.blob is None else p.blob for p in self.contents)
 
+    def _parts(self) -> Wire:
+        return {"contents": [piece.to_dict() for piece in self.contents]}
+
     def __iter__(self) -> Iterator[ResourceContent]:
         return iter(self.contents)
 
@@ -98,9 +122,18 @@ class PromptArgument:
     description: str = ""
     required: bool = False
 
+    def to_dict(self) -> Wire:
+        """Return the argument as the protocol writes it."""
+        wire: Wire = {"name": self.name}
+        if self.description:
+            wire["description"] = self.description
+        if self.required:
+            wire["required"] = True
+        return wire
+
 
 @dataclass(frozen=True, slots=True)
-class Prompt(FromWire):
+class Prompt(WireMapping):
     """A prompt that a server lists."""
 
     name: str
@@ -109,6 +142,11 @@ class Prompt(FromWire):
     arguments: tuple[PromptArgument, ...] = ()
     server: str | None = None
     raw: Wire = field(default_factory=dict, repr=False, compare=False)
+
+    _fields: ClassVar = {"name": "name", "title": "title", "description": "description"}
+
+    def _parts(self) -> Wire:
+        return {"arguments": [argument.to_dict() for argument in self.arguments]} if self.arguments else {}
 
     @classmethod
     def from_wire(cls, raw: Wire) -> Prompt:
@@ -133,9 +171,13 @@ class PromptMessage:
     content: Block
     raw: Wire = field(default_factory=dict, repr=False, compare=False)
 
+    def to_dict(self) -> Wire:
+        """Return the message as the protocol writes it."""
+        return dict(self.raw) if self.raw else {"role": self.role, "content": self.content.to_dict()}
+
 
 @dataclass(frozen=True, slots=True)
-class PromptResult(FromWire):
+class PromptResult(WireMapping):
     """A prompt filled in: its name, the arguments it was asked for with, and the messages."""
 
     name: str
@@ -143,6 +185,11 @@ class PromptResult(FromWire):
     arguments: Mapping[str, str] = field(default_factory=dict, hash=False)
     description: str = ""
     raw: Wire = field(default_factory=dict, repr=False, compare=False)
+
+    _fields: ClassVar = {"name": "name", "description": "description"}
+
+    def _parts(self) -> Wire:
+        return {"messages": [message.to_dict() for message in self.messages], "arguments": dict(self.arguments)}
 
     @classmethod
     def from_wire(cls, name: str, arguments: Mapping[str, str], raw: Wire) -> PromptResult:
@@ -178,3 +225,10 @@ class Completion:
             found.get("total"),
             found.get("hasMore") is True,
         )
+
+    def to_dict(self) -> Wire:
+        """Return the answer of `completion/complete` as the protocol writes it."""
+        wire: Wire = {"values": list(self.values), "hasMore": self.has_more}
+        if self.total is not None:
+            wire["total"] = self.total
+        return {"completion": wire}

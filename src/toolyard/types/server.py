@@ -33,13 +33,25 @@ class State(enum.StrEnum):
     DISABLED = "disabled"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Status:
-    """A state, why, and since when (seconds of the epoch, for people; no deadline is measured by it)."""
+    """A state, why, and since when (seconds of the epoch, for people; no deadline is measured by it).
+
+    Equal to its state: `status == State.CONNECTED`, `status == "connected"`, `status in (State.FAILED, ...)`. Two
+    statuses are equal if state, reason and time are.
+    """
 
     state: State
     reason: str = ""
     since: float = 0.0
+
+    def __eq__(self, other: object) -> bool:
+        if isinstance(other, Status):
+            return (self.state, self.reason, self.since) == (other.state, other.reason, other.since)
+        return self.state == other if isinstance(other, str) else NotImplemented
+
+    def __hash__(self) -> int:
+        return hash(self.state)  # that of the `State` and of the text, which can be equal to this
 
     def __str__(self) -> str:
         return f"{self.state} ({self.reason})" if self.reason else str(self.state)

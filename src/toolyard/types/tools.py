@@ -6,18 +6,19 @@ import contextlib
 import json
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Any, ClassVar, Final
 
 from ..errors import ToolFailed
 from .blocks import Audio, Block, EmbeddedResource, Image, ResourceLink, Text, block_from_wire
-from .wire import UNSET, FromWire, Wire, object_of, text_of
+from .wire import UNSET, Wire, WireMapping, object_of, text_of
 
 
 @dataclass(frozen=True, slots=True)
-class Tool(FromWire):
-    """A tool as its server describes it.
+class Tool(WireMapping):
+    """A tool as its server describes it: attributes, and a mapping by the protocol's names (`tool["inputSchema"]`).
 
-    In a hub, `name` is the qualified name and `original_name` the server's own.
+    In a hub `name`, and with it `tool["name"]`, is the qualified name; `original_name` and `raw["name"]` are the
+    server's own.
     """
 
     name: str
@@ -30,6 +31,16 @@ class Tool(FromWire):
     server: str | None = None
     original_name: str | None = None
     raw: Wire = field(default_factory=dict, repr=False, compare=False)
+
+    _fields: ClassVar = {
+        "name": "name",
+        "title": "title",
+        "description": "description",
+        "inputSchema": "input_schema",
+        "outputSchema": "output_schema",
+        "annotations": "annotations",
+        "_meta": "meta",
+    }
 
     @classmethod
     def from_wire(cls, raw: Wire) -> Tool:
@@ -62,10 +73,11 @@ WRAPPED = "dev.toolyard/wrapped"
 """In a result's `_meta`: its scalar is wrapped, whether or not the caller has seen the output schema."""
 
 
-class ToolResult:
+class ToolResult(WireMapping):
     """What a tool answered. Blocks are parsed when they are looked at; nothing is dropped.
 
-    `elapsed` is the time of the whole call in seconds, waiting and retries included.
+    `elapsed` is the time of the whole call in seconds, waiting and retries included. A mapping by the protocol's names
+    as well: `result["content"]`, `result.get("isError")`.
     """
 
     __slots__ = ("_content", "_wrapped", "elapsed", "raw")

@@ -117,7 +117,7 @@ def test_a_name_like_no_other_is_told_with_all_that_there_are() -> None:
         ("progress_handler", [True]),
         ("stderr_handler", ["err.txt"]),
         ("tool_filter", ["read_file", 7]),
-        ("roots", ["/srv", 7]),
+        ("roots", ["/srv", 7, ty.Root("file:///srv"), {"uri": "file:///srv"}]),
         ("name", ["", 7]),
     ],
 )

@@ -91,7 +91,25 @@ def test_the_plain_form_leaves_out_defaults_filter_and_functions() -> None:
     assert server.to_dict() == {"type": "http", "url": URL, "headers": {"X-Team": "a"}, "streamable": False}
     again = server_from_dict(server.to_dict())
     assert again.tool_filter is None
-    assert StdioServer("python").to_json() == '{"type": "stdio", "command": "python"}'
+    assert StdioServer("python").to_json() == '{"type": "stdio", "command": "python", "args": []}'
+
+
+def test_claudes_programs_know_one_word_for_http() -> None:
+    assert HttpServer(URL).to_dict(dialect="claude") == {"type": "http", "url": URL}
+    assert HttpServer(URL).to_dict() == {"type": "streamable_http", "url": URL}
+    plain = HttpServer(URL, streamable=False)
+    assert plain.to_dict(dialect="claude") == plain.to_dict() == {"type": "http", "url": URL, "streamable": False}
+
+
+@given(servers)
+def test_every_config_comes_back_from_claudes_form_too(server: ServerConfig) -> None:
+    assert server_from_json(server.to_json(dialect="claude")) == server
+
+
+@pytest.mark.parametrize("dialect", ["cursor", "", "Claude", 7])
+def test_an_unknown_dialect_is_refused(dialect: Any) -> None:
+    with pytest.raises(ConfigError, match="dialect: expected claude"):
+        StdioServer("python").to_dict(dialect=dialect)
 
 
 def test_the_plain_form_is_the_callers_to_change() -> None:

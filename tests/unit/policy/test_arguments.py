@@ -11,7 +11,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from toolyard.policy.arguments import clean, clean_for_schema, refuses
+from toolyard.policy.arguments import clean, clean_for_schema, clean_tool_arguments, refuses
 
 keys = st.sampled_from(["a", "b", "sources", "type"])
 scalars = st.none() | st.booleans() | st.integers(-2, 2) | st.sampled_from(["", "web", "x"]) | st.just(1.5)
@@ -298,3 +298,21 @@ def test_large_arguments_are_cleaned_to_the_end() -> None:
     schema = {"properties": {"rows": rows}, "$defs": SCHEMA["$defs"]}
     cleaned = clean_for_schema({"rows": [{"size": None, "next": None}] * 50_000}, schema)
     assert cleaned == {"rows": [{"next": None}] * 50_000}
+
+
+# ---- both by one public name
+
+
+def test_arguments_are_cleaned_always_or_by_a_schema() -> None:
+    given = {"limit": None, "note": None, "tags": []}
+    schema = {"properties": {"limit": {"type": "integer"}, "note": {"type": ["string", "null"]}}}
+    assert clean_tool_arguments(given) == clean(given) == {}
+    assert clean_tool_arguments(given, schema) == clean_for_schema(given, schema) == {"note": None, "tags": []}
+    assert given == {"limit": None, "note": None, "tags": []}
+
+
+def test_cleaned_arguments_are_a_dict_of_their_own() -> None:
+    given = {"a": 1}
+    for schema in (None, {}, {"type": "object"}):
+        cleaned = clean_tool_arguments(given, schema)
+        assert cleaned == given and cleaned is not given

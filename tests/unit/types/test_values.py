@@ -233,6 +233,35 @@ def test_a_status_says_its_reason() -> None:
     assert str(Status(State.NEEDS_AUTH, "401")) == "needs-auth (401)"
 
 
+@pytest.mark.parametrize("state", State)
+def test_a_status_equals_its_state_and_no_other(state: State) -> None:
+    status = Status(state, "why", 7.0)
+    assert [other for other in State if status == other] == [other for other in State if other == status] == [state]
+    assert status == str(state) and str(state) == status
+    assert status in (state,) and status in {state} and status in {str(state): 1}
+    assert not status != state
+    match status:
+        case State.CONNECTED:
+            assert state is State.CONNECTED
+        case _:
+            assert state is not State.CONNECTED
+
+
+def test_statuses_equal_each_other_by_all_their_fields() -> None:
+    assert Status(State.FAILED, "a", 1.0) == Status(State.FAILED, "a", 1.0)
+    assert len({Status(State.FAILED, "a", 1.0), Status(State.FAILED, "a", 1.0), Status(State.FAILED, "b", 1.0)}) == 2
+    for other in (
+        Status(State.FAILED),
+        Status(State.FAILED, "a", 2.0),
+        "FAILED",
+        "Failed",
+        None,
+        1,
+        ("failed", "a", 1.0),
+    ):
+        assert Status(State.FAILED, "a", 1.0) != other
+
+
 def test_a_person_who_declines_or_cancels_sends_no_content() -> None:
     assert ElicitResult("accept", {"a": 1}).to_wire() == {"action": "accept", "content": {"a": 1}}
     assert ElicitResult("decline", {"a": 1}).to_wire() == {"action": "decline"}

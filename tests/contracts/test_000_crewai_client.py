@@ -168,10 +168,18 @@ async def test_connect_connected_disconnect(yard: Place) -> None:
 async def test_the_session_is_there_while_connected_and_an_error_after_the_end(yard: Place) -> None:
     """get_session(): an error if not connected. Here: a call connects by itself; after close() it is a UsageError."""
     client = yard.client()
-    assert client.server_info is None
-    async with client:
+    for again in (False, True):
+        assert client.server_info is None
+        with pytest.raises(ty.ConnectionLost) as failure:
+            client.session  # noqa: B018 - reading it is the test
+        assert failure.value.sent is False
+        await client.connect()
+        assert client.session.generation == 1 + again
         assert client.server_info is not None
         assert client.server_info.name == "yard"
+        await client.disconnect()
+    assert client.server_info is None
+    await client.close()
     with pytest.raises(ty.UsageError):
         await client.list_tools()
 

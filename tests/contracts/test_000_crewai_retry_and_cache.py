@@ -134,9 +134,9 @@ def test_entries_are_kept_by_type_and_checked_when_they_are_looked_at() -> None:
     cache = ListCache("stdio:python")
     cache.put("tools", ("a",), CacheHint(), now=1000.0)
     cache.put("prompts", ("b",), CacheHint(), now=1200.0)
-    assert cache.get("tools", 1299.9, Use.OURS) == ("a",)
-    assert cache.get("tools", 1300.0, Use.OURS) is None
-    assert cache.get("prompts", 1300.0, Use.OURS) == ("b",)
+    assert cache.get("tools", 1299.9, Use.ALWAYS) == ("a",)
+    assert cache.get("tools", 1300.0, Use.ALWAYS) is None
+    assert cache.get("prompts", 1300.0, Use.ALWAYS) == ("b",)
 
 
 async def test_the_cache_lives_five_minutes(yard: Place) -> None:

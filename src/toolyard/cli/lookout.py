@@ -158,7 +158,7 @@ class Lookout:
         state = next((each for each in self.hub.list_servers() if each.name == event.server), None)
         items = getattr(state, kind, ())
         before = self._lists.get((event.server, kind))
-        now = {str(item.get("uri" if kind == "resources" else "name")): item.raw for item in items}
+        now = {str(item.raw.get("uri" if kind == "resources" else "name")): item.raw for item in items}
         self._lists[event.server, kind] = now
         if before is None:
             if now:

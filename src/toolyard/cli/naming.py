@@ -55,7 +55,7 @@ async def chosen_prompt(yard: Yard, name: str) -> Prompt:
 
 def own_of(name: str, items: Iterable[T]) -> list[T]:
     """Those that their own server calls so."""
-    return [item for item in items if item.get("name") == name]
+    return [item for item in items if item.raw.get("name") == name]
 
 
 def _the_one(what: str, name: str, found: list[T]) -> T:
@@ -67,7 +67,7 @@ def _the_one(what: str, name: str, found: list[T]) -> T:
 
 def no_such(what: str, name: str, items: Iterable[T]) -> str:
     """That there is none, and what may have been meant."""
-    full = {item.name: str(item.get("name", "")) for item in items}
+    full = {item.name: str(item.raw.get("name", "")) for item in items}
     own = nearest(name, full.values())
     near = nearest(name, full) or tuple(each for each, short in full.items() if short in own)
     return f"there is no {what} {name!r}{did_you_mean(near)}"

@@ -52,7 +52,7 @@ async def command(
             return Exit.OK
         for message in result.messages:
             say(f"{cell(message.role)}:")
-            show_block(message.content, Path(), str(prompt.get("name", "prompt")))
+            show_block(message.content, Path(), str(prompt.raw.get("name", "prompt")))
         return Exit.OK
 
 

@@ -8,7 +8,16 @@ from dataclasses import dataclass, field, fields
 from typing import Any, Final, Literal, TypedDict
 
 from .. import defaults
-from ..config import CHECKS, HttpServer, ServerConfig, SseServer, wrong
+from ..config import (
+    CHECKS,
+    DOWNLOAD_CONNECT_TIMEOUT,
+    HttpServer,
+    ServerConfig,
+    SseServer,
+    StdioServer,
+    may_download,
+    wrong,
+)
 from ..errors import ConfigError
 from ..policy.filters import AnyFilter
 from ..protocol.metadata import LOG_LEVELS, LogLevel
@@ -28,7 +37,9 @@ class ClientOptions(TypedDict, total=False):
     mode: str
     """`auto` finds the protocol's era out, `legacy` is the handshake one, `2026-07-28` the modern one."""
     connect_timeout: float | None
-    """From the start of the process to the answered handshake; default 30."""
+    """From the start of the process to the answered handshake; default 30, and 120 for commands that may download the
+    server first, such as npx, uvx and docker.
+    """
     discovery_timeout: float | None
     """A whole list, all its pages; default 30."""
     execution_timeout: float | None
@@ -139,6 +150,8 @@ def resolve(config: object, name: str, given: ClientOptions) -> Settings:
         raise ConfigError("auth: only a server behind a URL is authorised with", key="auth", expected="an HttpServer")
     if options.get("name") is None:
         options["name"] = name
+    if isinstance(config, StdioServer) and may_download(config.command, config.args):
+        options.setdefault("connect_timeout", DOWNLOAD_CONNECT_TIMEOUT)
     return Settings(**options)
 
 

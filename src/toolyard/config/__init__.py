@@ -7,6 +7,7 @@ shown; every process of the machine can read those, so a secret belongs into `en
 
 from .checks import CHECKS, HeaderValue, Timeout, check_header, wrong
 from .masks import MASK, Expanded, MaskedMapping, mask_urls, names_a_secret
+from .runners import DOWNLOAD_CONNECT_TIMEOUT, may_download
 from .servers import (
     HttpServer,
     PythonServer,
@@ -21,6 +22,7 @@ from .servers import (
 
 __all__ = [
     "CHECKS",
+    "DOWNLOAD_CONNECT_TIMEOUT",
     "MASK",
     "Expanded",
     "HeaderValue",
@@ -35,6 +37,7 @@ __all__ = [
     "as_singleton",
     "check_header",
     "mask_urls",
+    "may_download",
     "names_a_secret",
     "server_from_dict",
     "server_from_json",

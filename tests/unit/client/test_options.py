@@ -67,6 +67,15 @@ def test_none_is_no_timeout_in_every_place(option: str) -> None:
     assert getattr(settings(config, **{option: None}), option) is None
 
 
+def test_a_server_that_may_have_to_be_downloaded_gets_more_time_to_connect() -> None:
+    runner = ty.StdioServer("npx", ["-y", "some-server"])
+    assert settings(runner).connect_timeout == 120.0
+    assert settings(runner, connect_timeout=7).connect_timeout == 7
+    assert settings(runner, connect_timeout=None).connect_timeout is None
+    assert settings(ty.StdioServer("npx", connect_timeout=30.0)).connect_timeout == 30.0
+    assert settings(ty.StdioServer("node", ["server.js"])).connect_timeout == 30.0
+
+
 def test_what_a_config_leaves_open_is_the_default() -> None:
     assert settings(ty.StdioServer("server")) == settings()
 

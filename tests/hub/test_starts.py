@@ -2,10 +2,251 @@
 
 from __future__ import annotations
 
+import asyncio
+import logging
+import os
+import sys
+from pathlib import Path
+
 import pytest
 
 import toolyard as ty
-from tests.hub.kit import Hub
+from tests.hub.kit import FAST, Hub, math_server, outcomes, state
+from tests.unit.kit import eventually
+from toolyard.hub import start_queue
+from toolyard.hub.start_queue import DEFAULT_LIMIT, StartQueue
+from toolyard.types import State
+
+CHILD = str(Path(__file__).with_name("slow_child.py"))
+WAITING = "waiting for its turn to start"
+
+
+class Starts:
+    """Slow servers that share one log."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._log = folder / "starts.log"
+        self._log.touch()
+
+    def server(self, name: str, until: float | None = None) -> ty.StdioServer:
+        """A server that is ready after so many seconds, or once it is released."""
+        condition = str(self._folder / f"go-{name}") if until is None else str(until)
+        return ty.StdioServer(sys.executable, ["-S", "-E", CHILD, str(self._log), name, condition])
+
+    def release(self, *names: str) -> None:
+        for name in names:
+            (self._folder / f"go-{name}").touch()
+
+    def noted(self, what: str) -> list[str]:
+        """The servers of which this was noted, in their order."""
+        pairs = (line.split() for line in self._log.read_text().splitlines())
+        return [name for kind, name in pairs if kind == what]
+
+    def most_at_a_time(self) -> int:
+        """How many servers had been started and were not ready, at the worst moment."""
+        starting = most = 0
+        for line in self._log.read_text().splitlines():
+            starting += 1 if line.startswith("start") else -1
+            most = max(most, starting)
+        return most
+
+
+@pytest.fixture
+def starts(tmp_path: Path) -> Starts:
+    return Starts(tmp_path)
+
+
+# ---- the limit -----------------------------------------------------------------------------------------------
+
+
+async def test_only_so_many_servers_start_at_a_time_and_none_fails_because_it_waited(starts: Starts) -> None:
+    """All starts together take longer than one server's connect_timeout."""
+    names = [f"s{n}" for n in range(8)]
+    servers = {name: starts.server(name, until=0.7) for name in names}
+    async with Hub(
+        servers, max_parallel_starts=2, connect_timeout=2.5, start_timeout=None, on_error="raise", mode="legacy"
+    ) as hub:
+        assert starts.most_at_a_time() == 2
+        assert sorted(starts.noted("ready")) == names
+        assert {each.status.state for each in hub.list_servers()} == {State.CONNECTED}
+        assert all((each.start_time or 9.9) < 2.5 for each in hub.list_servers())
+
+
+async def test_a_server_that_waits_says_so(starts: Starts, caplog: pytest.LogCaptureFixture) -> None:
+    servers = {name: starts.server(name) for name in ("a", "b", "c")}
+    hub = Hub(servers, max_parallel_starts=1, start_timeout=0.01)
+    with caplog.at_level(logging.WARNING, "toolyard.hub"):
+        await hub.start()
+    await eventually(lambda: starts.noted("start"))
+    first, second, third = (each.status for each in hub.list_servers())
+    assert (first.state, first.reason) == (State.CONNECTING, "")
+    assert (second.state, second.reason) == (third.state, third.reason) == (State.CONNECTING, WAITING)
+    assert "2 servers wait for a turn to start (max_parallel_starts=1): b, c" in caplog.text
+    assert hub.explain("mcp__b__who") == f"the tools of b are not known: it is connecting ({WAITING})"
+    starts.release("a", "b", "c")
+    await eventually(lambda: all(each.connected for each in hub.list_servers()))
+    assert starts.noted("start") == ["a", "b", "c"]
+    await hub.close()
+
+
+async def test_a_server_that_starts_no_process_does_not_wait(starts: Starts) -> None:
+    servers = {"slow": starts.server("slow"), "math": math_server()}
+    async with Hub(servers, max_parallel_starts=1, start_timeout=0.01) as hub:
+        assert (await hub.call_tool("mcp__math__add", {"a": 1, "b": 2})).data == 3
+        assert not state(hub, "slow").connected
+
+
+async def test_without_a_limit_all_start_at_once(starts: Starts) -> None:
+    names = [f"s{n}" for n in range(DEFAULT_LIMIT + 2)]
+    async with Hub({name: starts.server(name) for name in names}, max_parallel_starts=None, start_timeout=0.01) as hub:
+        await eventually(lambda: len(starts.noted("start")) == len(names))
+        assert WAITING not in {each.status.reason for each in hub.list_servers()}
+
+
+async def test_the_default_is_three_starts_for_each_core(starts: Starts) -> None:
+    assert 3 * (os.cpu_count() or 1) == DEFAULT_LIMIT
+    names = [f"s{n}" for n in range(DEFAULT_LIMIT + 2)]
+    async with Hub({name: starts.server(name) for name in names}, start_timeout=0.01) as hub:
+        await eventually(lambda: [each.status.reason for each in hub.list_servers()].count(WAITING) == 2)
+        await eventually(lambda: len(starts.noted("start")) == DEFAULT_LIMIT)
+
+
+async def test_the_limit_can_be_given_in_a_settings_file(starts: Starts, tmp_path: Path) -> None:
+    file = tmp_path / "toolyard.toml"
+    entries = "".join(
+        f"[servers.{name}]\ncommand = '{server.command}'\nargs = {list(server.args)!r}\n"
+        for name, server in ((name, starts.server(name)) for name in ("a", "b"))
+    )
+    file.write_text(f"[hub]\nmax_parallel_starts = 1\nstart_timeout = 0.01\n{entries}")
+    async with Hub.from_config(file) as hub:
+        await eventually(lambda: starts.noted("start") == ["a"])
+        assert state(hub, "b").status.reason == WAITING
+    file.write_text(f"[hub]\nmax_parallel_starts = 'none'\nstart_timeout = 0.01\n{entries}")
+    async with Hub.from_config(file):
+        await eventually(lambda: sorted(starts.noted("start")) == ["a", "a", "b"])
+
+
+@pytest.mark.parametrize("limit", [0, -1, 1.5, True, "2"])
+def test_a_limit_that_is_not_a_positive_whole_number_is_refused(limit: object) -> None:
+    with pytest.raises(ty.ConfigError, match="max_parallel_starts: expected a whole number"):
+        Hub({}, max_parallel_starts=limit)  # type: ignore[arg-type]
+
+
+# ---- callers that need a server which waits ------------------------------------------------------------------
+
+
+async def test_a_call_that_waits_for_a_turn_ends_at_its_own_deadline(starts: Starts) -> None:
+    async with Hub(
+        {name: starts.server(name) for name in ("a", "b")}, max_parallel_starts=1, start_timeout=0.01
+    ) as hub:
+        for call in (hub.call_tool("mcp__b__who", timeout=0.1), hub.read_resource("b", "x://y", timeout=0.1)):
+            with pytest.raises(ty.CallTimeout) as caught:
+                await call
+            assert (caught.value.server, caught.value.sent) == ("b", False)
+            assert f"{WAITING} (max_parallel_starts=1)" in caught.value.message
+        assert starts.noted("start") == ["a"]
+
+
+@pytest.mark.parametrize("how", ["a call", "a resource", "a refresh"])
+async def test_a_server_that_a_caller_needs_is_started_before_the_others(starts: Starts, how: str) -> None:
+    names = ["a", "b", "c", "d"]
+    async with Hub({name: starts.server(name) for name in names}, max_parallel_starts=1, start_timeout=0) as hub:
+        await eventually(lambda: starts.noted("start") == ["a"])
+        wanted = asyncio.ensure_future(
+            {
+                "a call": lambda: hub.call_tool("mcp__d__who", timeout=30),
+                "a resource": lambda: hub.read_resource("d", "x://y", timeout=30),
+                "a refresh": lambda: hub.refresh("d"),
+            }[how]()
+        )
+        await asyncio.sleep(0)
+        starts.release(*names)
+        await wanted
+        await eventually(lambda: len(starts.noted("ready")) == len(names))
+        assert starts.noted("start") == ["a", "d", "b", "c"]
+
+
+async def test_the_server_whose_tools_are_listed_first_is_started_before_the_others(starts: Starts) -> None:
+    names = ["a", "b", "c", "d"]
+    hub = Hub({name: starts.server(name, until=0) for name in names}, max_parallel_starts=1)
+    assert [tool.name for tool in await hub.list_tools(server="d")] == ["mcp__d__who"]
+    await eventually(lambda: len(starts.noted("ready")) == len(names))
+    assert starts.noted("start") == ["a", "d", "b", "c"]
+    await hub.close()
+
+
+async def test_a_server_that_is_added_goes_before_those_that_wait(starts: Starts) -> None:
+    async with Hub(
+        {name: starts.server(name) for name in ("a", "b", "c")}, max_parallel_starts=1, start_timeout=0.01
+    ) as hub:
+        adding = asyncio.ensure_future(hub.add_server("late", starts.server("late")))
+        await eventually(lambda: len(hub.list_servers()) == 4)
+        await eventually(lambda: state(hub, "late").status.reason == WAITING)
+        starts.release("a", "b", "c", "late")
+        assert (await adding).connected
+        assert starts.noted("start")[:2] == ["a", "late"]
+
+
+async def test_a_server_that_is_removed_while_it_waits_is_never_started(starts: Starts) -> None:
+    async with Hub(
+        {name: starts.server(name) for name in ("a", "b", "c")}, max_parallel_starts=1, start_timeout=0.01
+    ) as hub:
+        calling = asyncio.ensure_future(hub.call_tool("mcp__b__who"))
+        await eventually(lambda: starts.noted("start"))
+        await hub.remove_server("b")
+        with pytest.raises(ty.ConnectionLost, match="removed"):
+            await calling
+        starts.release("a", "c")
+        await eventually(lambda: state(hub, "c").connected)
+        assert starts.noted("start") == ["a", "c"]
+
+
+async def test_servers_that_fail_make_room_for_the_next_and_wait_for_a_turn_to_try_again(starts: Starts) -> None:
+    servers: dict[str, ty.StdioServer] = {f"bad{n}": ty.StdioServer("no-such-program") for n in range(3)}
+    async with Hub({**servers, "good": starts.server("good", until=0)}, max_parallel_starts=1, reconnect=FAST) as hub:
+        assert state(hub, "good").connected
+        results = await outcomes(*(hub.call_tool(f"mcp__bad{n}__x") for n in range(3)))
+        assert [type(each) for each in results] == [ty.StartError] * 3
+
+
+async def test_a_start_that_hangs_does_not_keep_the_others_waiting(
+    starts: Starts, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(start_queue, "MAX_SLOT_SECONDS", 0.05)
+    servers = {"hangs": starts.server("hangs"), "good": starts.server("good", until=0)}
+    async with Hub(servers, max_parallel_starts=1, start_timeout=0) as hub:
+        await eventually(lambda: state(hub, "good").connected)
+        assert not state(hub, "hangs").connected
+
+
+# ---- the queue -----------------------------------------------------------------------------------------------
+
+
+async def test_a_slot_that_was_granted_to_a_cancelled_waiter_goes_to_the_next() -> None:
+    queue, order = StartQueue(1), list[str]()
+    end = asyncio.Event()
+
+    async def hold(name: str) -> None:
+        async with queue.slot(name):
+            order.append(name)
+            await end.wait()
+
+    tasks = [asyncio.ensure_future(hold(name)) for name in ("a", "b", "c", "d")]
+    await asyncio.sleep(0)
+    tasks[2].cancel()  # while it waits
+    tasks[0].cancel()  # its slot is granted to b ...
+    await asyncio.sleep(0)
+    tasks[1].cancel()  # ... which is cancelled before it runs
+    await asyncio.wait(tasks[:3])
+    await eventually(lambda: order == ["a", "d"])
+    end.set()
+    await tasks[3]
+    async with asyncio.timeout(1), queue.slot("e"):
+        assert not queue.is_waiting("e")
+
+
+# ---- commands that may download ------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,6 @@ from time import monotonic
 from typing import Any, TypedDict
 
 from ..client.client import Timeout
-from ..client.options import checked_timeout
 from ..errors import AccessDenied, ConnectionLost, ToolNotFound, UsageError
 from ..events import ToolExecutionFailed
 from ..policy.arguments import clean, clean_for_schema
@@ -15,7 +14,7 @@ from ..transports.channel import ProgressHandler
 from ..types import UNSET, FilterContext, ToolResult
 from .access import Access, scoped
 from .catalog import Route, did_you_mean
-from .member import Member
+from .member import Member, time_left
 from .offer import Offer
 from .pipeline import Approval, Approve, Call, Interceptor, Interceptors, Proceed, run
 from .roster import Roster
@@ -77,9 +76,9 @@ class Calls:
         self._roster.begin()
         owner = None if name in self._routes else self._roster.owner_of(name)
         if owner is not None and not owner.listed:
-            timeout, began = _timeout(owner, options), monotonic()
+            timeout, began = owner.timeout_of(options.get("timeout", UNSET)), monotonic()
             await owner.known(timeout)
-            options = {**options, "timeout": _left(timeout, began)}
+            options = {**options, "timeout": time_left(timeout, began)}
         route = self._routes.get(name)
         if route is None:
             raise self._offer.unknown(name)
@@ -159,9 +158,9 @@ class Calls:
                 return await member.direct.call_tool(route.original, arguments, **options)
             if member.pool is None:
                 raise ConnectionLost("the server was removed", server=member.name, tool=route.original)
-            timeout, began = _timeout(member, options), monotonic()
+            timeout, began = member.timeout_of(options.get("timeout", UNSET)), monotonic()
             async with member.pool.lease(timeout) as client:
-                options = {**options, "timeout": _left(timeout, began)}
+                options = {**options, "timeout": time_left(timeout, began)}
                 result = await client.call_tool(route.original, arguments, **options)
             # A client that was made for this one call has not seen the list.
             return ToolResult(result.raw, elapsed=result.elapsed, wrapped=route.tool.wraps_result)
@@ -175,13 +174,3 @@ class Calls:
             if not member.closed:
                 raise
             raise ConnectionLost("the server was removed", server=member.name, tool=route.original) from exc
-
-
-def _timeout(member: Member, options: Mapping[str, Any]) -> float | None:
-    """How long the call may take in all."""
-    given = options.get("timeout", UNSET)
-    return member.plan.settings.execution_timeout if given is UNSET else checked_timeout("timeout", given)
-
-
-def _left(timeout: float | None, began: float) -> float | None:
-    return None if timeout is None else max(timeout - (monotonic() - began), 0.001)

@@ -27,6 +27,7 @@ from ..types import (
     ResourceTemplate,
     Tool,
     ToolResult,
+    Unset,
 )
 from .access import Access
 from .calls import CallOptions, Calls
@@ -39,6 +40,7 @@ from .pipeline import Approve, Interceptor
 from .plan import Start, checked_options, checked_start, plan_for
 from .resources import Resources
 from .roster import OnError, Roster, StartTimeout, named, new_name
+from .start_queue import DEFAULT_LIMIT
 from .state import ServerState
 from .toolsets import Toolsets
 from .view import View
@@ -59,6 +61,8 @@ class Hub:
     first call to them. Entering waits for servers up to `start_timeout` seconds; who is later appears when it is there.
     "auto" gives them three times as long as the slowest that is well, at least 5 s and at most 10: one that hangs keeps
     nobody waiting for long.
+    `max_parallel_starts` limits how many servers start a process at the same time (default: 3 per core, None: no
+    limit); the others wait for their turn, and the `connect_timeout` of each begins with its turn.
     `lifecycle="transient"` makes a connection (a process) for each call; `idle_timeout` lets go of a server that nobody
     has used for so many seconds. `tool_filter` sees tools under their qualified names. `approve(call)`, sync or async,
     gives True, False or an edited call. All options of a client can be given for all servers; what a server's config
@@ -77,6 +81,7 @@ class Hub:
         on_error: OnError = "skip",
         start: Start = "eager",
         start_timeout: StartTimeout = "auto",
+        max_parallel_starts: int | Unset | None = UNSET,
         **options: Any,
     ) -> None:
         if servers is not None and not isinstance(servers, Mapping):
@@ -96,7 +101,7 @@ class Hub:
 
         self.toolsets = Toolsets()
         """Which tools are deferred: `hub.toolsets.register(Toolset("db").defer_all())`."""
-        self._roster = Roster(judge, _patience(start_timeout))
+        self._roster = Roster(judge, _patience(start_timeout), _start_limit(max_parallel_starts))
         self._catalog = self._roster.catalog
         self._offer = Offer(self._catalog, access, self.toolsets)
         self._calls = Calls(self._roster, access, self._offer, approve)
@@ -165,7 +170,9 @@ class Hub:
         self._roster.begin()
         if member.plan.start == "eager":
             try:
-                await asyncio.shield(member.begin())
+                first = member.begin()
+                member.prioritize()
+                await asyncio.shield(first)
             except BaseException as exc:
                 await asyncio.shield(self._roster.dismiss(member))
                 if isinstance(exc, ToolyardError):
@@ -312,8 +319,8 @@ class Hub:
 
     async def read_resource(self, server: str, uri: str, *, timeout: Timeout = UNSET) -> ResourceContents:
         """Read a resource of a server; `ResourceNotFound` if it has none there."""
-        async with self._roster.lease(server) as client:
-            return await client.read_resource(uri, timeout=timeout)
+        async with self._roster.lease(server, timeout) as (client, left):
+            return await client.read_resource(uri, timeout=left)
 
     def listen(
         self, server: str, *uris: str, tools: bool = True, prompts: bool = True, resources: bool = True
@@ -331,8 +338,8 @@ class Hub:
     ) -> PromptResult:
         """A prompt, by its qualified name, filled in."""
         route = await self._prompt(name)
-        async with self._roster.lease(route.owner.name) as client:
-            return await client.get_prompt(route.original, arguments, timeout=timeout)
+        async with self._roster.lease(route.owner.name, timeout) as (client, left):
+            return await client.get_prompt(route.original, arguments, timeout=left)
 
     async def _prompt(self, name: str) -> PromptRoute[Member]:
         prompts = self._catalog.prompts
@@ -366,8 +373,8 @@ class Hub:
             reference, server = {"type": "ref/prompt", "name": route.original}, route.owner.name
         if server is None:
             raise UsageError("whose template is it? Say server=, or give it as the hub lists it")
-        async with self._roster.lease(server) as client:
-            return await client.complete(reference, argument, value, context=context, timeout=timeout)
+        async with self._roster.lease(server, timeout) as (client, left):
+            return await client.complete(reference, argument, value, context=context, timeout=left)
 
     # ---- small things ----------------------------------------------------------------------------------------
 
@@ -380,6 +387,13 @@ class Hub:
 
 def _name(member: Member | None) -> str | None:
     return None if member is None else member.name
+
+
+def _start_limit(given: int | Unset | None) -> int | None:
+    if given is UNSET:
+        return DEFAULT_LIMIT
+    limit: int | None = CHECKS["max_in_flight"]("max_parallel_starts", given)
+    return limit
 
 
 def _patience(start_timeout: StartTimeout) -> StartTimeout:

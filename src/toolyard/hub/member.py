@@ -15,7 +15,8 @@ import time
 from collections.abc import Callable, Iterable
 from typing import Any, Final
 
-from ..client.client import Client
+from ..client.client import Client, Timeout
+from ..client.options import checked_timeout
 from ..config import as_singleton
 from ..errors import (
     AccessDenied,
@@ -27,17 +28,20 @@ from ..errors import (
     UsageError,
 )
 from ..events import Event
-from ..types import ServerInfo, State, Status
+from ..types import UNSET, ServerInfo, State, Status
 from .fetching import KINDS, fetch, kinds_of, lists_of
 from .outcomes import outcome, settle
 from .plan import Plan
 from .pool import Pool
+from .start_queue import StartQueue
 
 log = logging.getLogger("toolyard.hub")
 
 REFRESH_PAUSE: Final = 0.1
 """Seconds between two looks at lists that change all the time."""
 SHORTEST_RETRY: Final = 0.05
+WAITING: Final = "waiting for its turn to start"
+"""Reason in the status of a server that `max_parallel_starts` delays."""
 
 Publish = Callable[["Member", str, dict[str, list[Any]]], None]
 
@@ -51,6 +55,7 @@ class Member:
         publish: Publish,
         forward: Callable[[Event], None],
         after: asyncio.Future[None] | None = None,
+        starts: StartQueue | None = None,
     ) -> None:
         self.plan = plan
         self.name = plan.name
@@ -62,9 +67,16 @@ class Member:
         self.first: asyncio.Future[None] | None = None
         """The outcome of the first start; None before it began."""
         self.began = 0.0
+        """When the first start was requested, in the loop's time."""
+        self.turn: asyncio.Future[None] | None = None
+        """Done when the first start may begin; None before it was requested."""
+        self.turn_began: float | None = None
+        """When that was, in the loop's time."""
         self.took: float | None = None
-        """Seconds that its first start took; None before it was well."""
+        """Seconds from `turn_began` until the tools were listed for the first time; None before."""
         self._after = after
+        self._starts = StartQueue(None) if starts is None else starts
+        self._urgent = False
         self._publish = publish
         self._forward = forward
         self._forwarding: list[Callable[[], None]] | None = None
@@ -118,7 +130,8 @@ class Member:
             return Status(State.DEGRADED, _unlisted(name, self._missing[name]), status.since)
         if status.state is State.DISCONNECTED and not status.reason:
             if self.first is not None and not self.first.done():
-                return Status(State.CONNECTING, "being started", status.since)
+                reason = WAITING if self.waits_for_turn else "being started"
+                return Status(State.CONNECTING, reason, status.since)
             if self.pool.transient and self.error is not None:
                 return Status(State.FAILED, self.error.message, status.since)
             return Status(State.DISCONNECTED, self._why_not_connected(self.pool), status.since)
@@ -163,22 +176,56 @@ class Member:
         if self.first is None:
             loop = asyncio.get_running_loop()
             self.first, self.began, self._wake = outcome(), loop.time(), asyncio.Event()
+            self.turn = outcome()
             if self.pool is None:
+                settle([self.turn], None)
                 self.first.set_exception(self.unusable())
             else:
                 self._owner = asyncio.create_task(self._own(), name=f"toolyard:hub:{self.name}")
         return self.first
 
+    def timeout_of(self, given: Timeout) -> float | None:
+        """Return how many seconds a request may take: as given with it, or as this server's settings say."""
+        return self.plan.settings.execution_timeout if given is UNSET else checked_timeout("timeout", given)
+
+    @property
+    def waits_for_turn(self) -> bool:
+        """Whether `max_parallel_starts` other servers are starting and this one is delayed."""
+        return self._starts.is_waiting(self)
+
+    def prioritize(self) -> None:
+        """Start before the servers that no caller waits for."""
+        self._urgent = True
+        self._starts.prioritize(self)
+
+    async def wait_for_turn(self, timeout: float | None) -> None:
+        """Wait until the first start may begin; raise `CallTimeout` if `timeout` seconds pass before."""
+        self.begin()
+        assert self.turn is not None
+        if not self.turn.done():
+            self.prioritize()
+            await asyncio.wait([self.turn], timeout=timeout)
+            if not self.turn.done():
+                raise self._too_late()
+
+    def _too_late(self) -> CallTimeout:
+        doing = "being started"
+        if self.waits_for_turn:
+            doing = f"{WAITING} (max_parallel_starts={self._starts.limit})"
+        return CallTimeout(f"the deadline passed while the server was {doing}; nothing was sent", server=self.name)
+
     async def known(self, timeout: float | None = None) -> None:
         """Have the server's tools listed. All who wait share one attempt, which is made now, whatever the back-off."""
         if not self.listed:
             self._check()
+            self.prioritize()
             self._attempt = self._attempt or outcome()
             await self._attempted(self._attempt, timeout)
 
     async def refresh(self) -> None:
         """Fetch all lists again, now: those that come are no older than this request."""
         self._check()
+        self.prioritize()
         self._stale.update(KINDS)
         self._refreshes.append(outcome())
         await self._attempted(self._refreshes[-1], None)
@@ -198,8 +245,7 @@ class Member:
         except ToolyardError as exc:
             raise copy.copy(exc) from exc.__cause__
         except TimeoutError:
-            message = "the deadline passed while the server was being started; nothing was sent"
-            raise CallTimeout(message, server=self.name) from None
+            raise self._too_late() from None
 
     def stale(self, kinds: Iterable[str]) -> None:
         """These lists may have changed."""
@@ -231,7 +277,7 @@ class Member:
         refreshes, self._refreshes = self._refreshes, []
         try:
             async with pool.standing() as client:
-                await client.connect()
+                await self._connect(client)
                 if not pool.transient:
                     self._listen(client)
                 self._connected_since = client.status.since
@@ -244,6 +290,22 @@ class Member:
         self._well()
         settle([self.first], None)
         settle(refreshes, self._missing.get(min(self._missing, default="")))
+
+    async def _connect(self, client: Client) -> None:
+        """Connect; a server that starts a process waits for its turn first."""
+        if self.plan.starts_process and not client.connected:
+            async with self._starts.slot(self, urgent=self._urgent):
+                self._begin_turn()
+                await client.connect()
+        else:
+            self._begin_turn()
+            await client.connect()
+
+    def _begin_turn(self) -> None:
+        self._urgent = False
+        if self.turn_began is None:
+            self.turn_began = asyncio.get_running_loop().time()
+        settle([self.turn], None)
 
     async def _fetch(self, client: Client, kinds: set[str]) -> None:
         """The lists of these kinds, side by side. Without its tools a server is no use; the others may be missing."""
@@ -271,7 +333,7 @@ class Member:
         if self.error is not None:
             log.info("%s: well again", self.name)
         if self.took is None:
-            self.took = asyncio.get_running_loop().time() - self.began
+            self.took = asyncio.get_running_loop().time() - (self.turn_began or self.began)
         self.error, self.listed = None, True
 
     def _failed(self, error: ToolyardError) -> None:
@@ -287,6 +349,7 @@ class Member:
     def _end_waiting(self, error: ToolyardError) -> None:
         """Whoever waits for an attempt learns that it failed."""
         settle((*self._refreshes, self._attempt, self.first), error)
+        settle([self.turn], None)  # there is nothing more to wait for
         self._attempt, self._refreshes = None, []
 
     async def _pause(self, pool: Pool) -> None:
@@ -372,6 +435,11 @@ class Member:
 
     def __repr__(self) -> str:
         return f"<Member {self.name} {self.status}>"
+
+
+def time_left(timeout: float | None, began: float) -> float | None:
+    """Return what is left of `timeout` seconds since `began`, in monotonic time; never zero, None for no time-out."""
+    return None if timeout is None else max(timeout - (time.monotonic() - began), 0.001)
 
 
 def _foreign(exc: Exception, server: str) -> ToolyardError:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, fields
 from typing import Any, Final, Literal, cast
 
 from ..client.options import ClientOptions, Settings, checked_timeout, resolve
-from ..config import CHECKS, HttpServer, ServerConfig, SseServer, wrong
+from ..config import CHECKS, HttpServer, ServerConfig, SseServer, StdioServer, wrong
 from ..errors import ConfigError, ToolyardError
 from ..policy.filters import AnyFilter
 from ..transports.opening import target_of
@@ -40,6 +40,8 @@ class Plan:
     start: Start = "eager"
     disabled: bool = False
     error: ToolyardError | None = None
+    starts_process: bool = False
+    """Whether connecting starts a process on this machine."""
 
 
 def checked_options(given: Mapping[str, Any], what: str, more: tuple[str, ...] = ()) -> dict[str, Any]:
@@ -101,6 +103,7 @@ def plan_for(name: str, display_name: str, given: Any, of_all: Mapping[str, Any]
         lifecycle == "transient",
         idle_timeout,
         start,
+        starts_process=isinstance(target, StdioServer),
     )
 
 

@@ -7,15 +7,18 @@ import contextlib
 import copy
 import logging
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
+from time import monotonic
 from typing import Any, Final, Literal, TypeVar
 
 from .. import names
-from ..client.client import Client
+from ..client.client import Client, Timeout
 from ..errors import ConfigError, ConnectionLost, ServerNotFound, UsageError
 from ..events import Event, Listeners, PromptsChanged, ResourcesChanged, ToolsChanged
+from ..types import UNSET
 from .catalog import Catalog, Route, did_you_mean, nearest
-from .member import Member
+from .member import Member, time_left
 from .plan import Plan
+from .start_queue import DEFAULT_LIMIT, StartQueue
 from .state import ServerState
 
 log = logging.getLogger("toolyard.hub")
@@ -38,13 +41,19 @@ _TOLD_AS: Final[dict[str, type[Event]]] = {
 class Roster:
     """Members by name, and the catalog that they fill."""
 
-    def __init__(self, judge: Callable[[Route[Member]], None], start_timeout: StartTimeout) -> None:
+    def __init__(
+        self,
+        judge: Callable[[Route[Member]], None],
+        start_timeout: StartTimeout,
+        max_parallel_starts: int | None = DEFAULT_LIMIT,
+    ) -> None:
         self.members: dict[str, Member] = {}
         self.catalog: Catalog[Member] = Catalog(judge)
         self.listeners = Listeners()
         self.begun = False
         self.closed = False
         self._start_timeout = start_timeout
+        self._starts = StartQueue(max_parallel_starts)
         self._young: set[Member] = set()
         self._on_begin: list[Callable[[], object]] = []
         self._on_close: list[Callable[[], Awaitable[None]]] = []
@@ -58,7 +67,9 @@ class Roster:
         """A new member, not started yet; it starts no sooner than one whose name it takes has ended."""
         if plan.name in self.members:
             raise _taken(plan.name)
-        member = self.members[plan.name] = Member(plan, self._publish, self._pass_on, self._leaving.get(plan.name))
+        member = self.members[plan.name] = Member(
+            plan, self._publish, self._pass_on, self._leaving.get(plan.name), self._starts
+        )
         member.forward(bool(self.listeners.entries))
         self.catalog.add(plan.name, member)
         self._young.add(member)
@@ -97,17 +108,18 @@ class Roster:
         return member
 
     @contextlib.asynccontextmanager
-    async def lease(self, name: str) -> AsyncIterator[Client]:
-        """A client of the server of this name, for one request."""
+    async def lease(self, name: str, timeout: Timeout = UNSET) -> AsyncIterator[tuple[Client, Timeout]]:
+        """Yield a client of the server of this name for one request, and what is left of the request's time-out."""
         self.begin()
         member = self.find(name)
         pool = member.pool
         if pool is None:
             raise member.unusable()
-        member.begin()
+        seconds, began = member.timeout_of(timeout), monotonic()
         try:
-            async with pool.lease() as client:
-                yield client
+            await member.wait_for_turn(seconds)
+            async with pool.lease(time_left(seconds, began)) as client:
+                yield client, time_left(seconds, began)
         except UsageError as exc:
             if not member.closed:
                 raise
@@ -183,6 +195,8 @@ class Roster:
         concerned = [member for member in self._young if of is None or member is of]
         for member in concerned:
             member.begin()
+            if member is of:
+                member.prioritize()
         await self.settled(concerned)
         if self.closed:
             raise ConnectionLost("the hub was closed")
@@ -197,21 +211,32 @@ class Roster:
                 break
             _, late = await asyncio.wait(late, timeout=left)
         if self._start_timeout:  # who does not want to wait knows
-            for member in waiting:
-                if member.first in late and member in self._young:
-                    log.warning("%s: not started yet; the hub goes on without it until it is", member.name)
+            self._warn_of([member for member in waiting if member.first in late and member in self._young])
         self._young.difference_update(waiting)
+
+    def _warn_of(self, late: list[Member]) -> None:
+        delayed = [member.name for member in late if member.waits_for_turn]
+        for member in late:
+            if member.name not in delayed:
+                log.warning("%s: not started yet; the hub goes on without it until it is", member.name)
+        if delayed:
+            what = f"{len(delayed)} server{'s wait' if len(delayed) > 1 else ' waits'}"
+            shown = ", ".join(delayed[:5]) + (", ..." if len(delayed) > 5 else "")
+            log.warning("%s for a turn to start (max_parallel_starts=%s): %s", what, self._starts.limit, shown)
 
     def _patience(self, members: Iterable[Member]) -> float | None:
         """Seconds more that they have for their start; None: as long as they want."""
         if self._start_timeout is None:
             return None
-        elapsed = asyncio.get_running_loop().time() - max(member.began for member in members)
+        now = asyncio.get_running_loop().time()
+        elapsed = now - max(member.began for member in members)
         if self._start_timeout != "auto":
             return self._start_timeout - elapsed
         # While nobody is well, it is not known what a long time is: looked at again and again.
         slowest = max((member.took for member in members if member.took is not None), default=elapsed)
-        return min(max(START_GRACE, 3 * slowest), START_TIMEOUT) - elapsed
+        # A server that has not had its turn yet has all of its time before it.
+        starting = now - max(now if member.waits_for_turn else member.turn_began or member.began for member in members)
+        return min(max(START_GRACE, 3 * slowest) - starting, START_TIMEOUT - elapsed)
 
     # ---- lists and events ------------------------------------------------------------------------------------
 

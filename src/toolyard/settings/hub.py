@@ -64,6 +64,7 @@ OPTIONS: dict[str, Callable[[str, Any], Any]] = {
     "on_error": _choice("skip", "raise"),
     "start": _choice("eager", "lazy"),
     "start_timeout": _start_timeout,
+    "max_parallel_starts": CHECKS["max_in_flight"],
     "mode": _choice("auto", "legacy", "2026-07-28"),
     **{name: CHECKS[name] for name in _FROM_CONFIGS},
 }

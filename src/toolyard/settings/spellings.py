@@ -37,7 +37,15 @@ KNOWN = (*sorted(FIELDS), *URLS, *KINDS, *FLAGS, *ALLOWED, *BLOCKED, *WITHOUT_EF
 EXPANDED = ("command", "python", "args", "env", "cwd", "url", "headers", "ca", "client_cert", "proxy")
 """Where variables may stand."""
 NULLABLE = frozenset(
-    {"connect_timeout", "discovery_timeout", "execution_timeout", "idle_timeout", "max_in_flight", "max_connections"}
+    {
+        "connect_timeout",
+        "discovery_timeout",
+        "execution_timeout",
+        "idle_timeout",
+        "max_in_flight",
+        "max_connections",
+        "max_parallel_starts",
+    }
 )
 """Where nothing means something: no time-out, no limit."""
 

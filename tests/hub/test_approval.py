@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import contextvars
+import threading
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from typing import Any
@@ -10,7 +12,9 @@ from typing import Any
 import pytest
 
 import toolyard as ty
+from tests.faults.kit import noise_in, run_python
 from tests.hub.kit import Hub, echo_server, listing, names, outcomes, played
+from tests.unit.kit import eventually
 
 WIPE = "mcp__s__wipe"
 
@@ -348,3 +352,107 @@ async def test_the_name_of_a_banned_tool_is_not_given_away_by_one_that_vanished(
             await hub.call_tool("mcp__s__drop_table_secret")
         assert "payroll" not in str(failed.value)
         assert failed.value.nearest == ()
+
+
+# ---- approvers that block ------------------------------------------------------------------------------------
+
+
+async def test_other_tasks_go_on_while_a_plain_function_waits_for_an_answer() -> None:
+    disk, asked, answer = Disk(), threading.Event(), threading.Event()
+
+    def person(_call: ty.Call) -> bool:
+        asked.set()
+        return answer.wait(30)
+
+    async with guarded(disk, person) as hub:
+        calling = asyncio.ensure_future(hub.call_tool(WIPE, {"path": "/a"}))
+        await eventually(asked.is_set)  # the loop runs while the approver blocks
+        answer.set()
+        assert (await calling).text == "/a"
+
+
+async def test_a_call_that_is_cancelled_ends_at_once_and_a_late_yes_is_ignored() -> None:
+    disk, asked, answer, answered = Disk(), threading.Event(), threading.Event(), threading.Event()
+
+    def person(_call: ty.Call) -> bool:
+        asked.set()
+        answer.wait(30)
+        answered.set()
+        return True
+
+    async with guarded(disk, person) as hub:
+        calling = asyncio.ensure_future(hub.call_tool(WIPE, {"path": "/a"}))
+        await eventually(asked.is_set)
+        calling.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await calling
+        assert not answered.is_set()
+        answer.set()
+        await eventually(answered.is_set)
+        await asyncio.sleep(0)
+    assert disk.wiped == []
+
+
+async def test_a_plain_approver_sees_the_context_variables_of_the_caller() -> None:
+    disk, caller = Disk(), contextvars.ContextVar("caller", default="")
+    async with guarded(disk, lambda _: caller.get() == "ada") as hub:
+        with pytest.raises(ty.AccessDenied):
+            await hub.call_tool(WIPE, {"path": "/a"})
+        caller.set("ada")
+        await hub.call_tool(WIPE, {"path": "/a"})
+    assert disk.wiped == ["/a"]
+
+
+@pytest.mark.parametrize("raised", [ValueError, StopIteration, SystemExit, KeyboardInterrupt])
+async def test_whatever_a_plain_approver_raises_is_a_no(raised: type[BaseException]) -> None:
+    disk = Disk()
+
+    def broken(_call: ty.Call) -> bool:
+        raise raised
+
+    async with guarded(disk, broken) as hub:
+        with pytest.raises(ty.AccessDenied, match="not approved"):
+            await hub.call_tool(WIPE, {"path": "/a"})
+    assert disk.wiped == []
+
+
+async def test_a_plain_function_that_returns_a_coroutine_is_awaited() -> None:
+    disk = Disk()
+
+    async def later(call: ty.Call) -> bool:
+        return call.arguments["path"] == "/a"
+
+    async with guarded(disk, lambda call: later(call)) as hub:  # noqa: PLW0108  # a plain function
+        await hub.call_tool(WIPE, {"path": "/a"})
+        with pytest.raises(ty.AccessDenied):
+            await hub.call_tool(WIPE, {"path": "/b"})
+    assert disk.wiped == ["/a"]
+
+
+def test_a_program_ends_though_an_approver_still_waits() -> None:
+    program = run_python(
+        """
+import asyncio, threading
+import toolyard as ty
+server = ty.ToolServer("s")
+server.add_tool(lambda: "ran", name="t")
+
+async def main():
+    async with ty.Hub({"s": server}, require_approval="always", approve=lambda call: threading.Event().wait()) as hub:
+        try:
+            await asyncio.wait_for(hub.call_tool("mcp__s__t"), 0.1)
+        except TimeoutError:
+            print("timed out")
+
+asyncio.run(main())
+"""
+    )
+    try:
+        stdout, stderr = program.stdout, program.stderr
+        assert stdout is not None and stderr is not None
+        assert program.wait(30) == 0
+        assert stdout.read() == "timed out\n"
+        assert noise_in(stderr.read()) == []
+    finally:
+        program.kill()
+        program.communicate()

@@ -15,6 +15,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from .._util.threads import in_daemon_thread
 from ..errors import AccessDenied, ToolyardError, UsageError
 from ..policy.globs import Glob
 from ..policy.permissions import checked_pattern
@@ -130,10 +131,13 @@ def _apart(call: Call) -> Call:
 async def approved(approve: Approve, call: Call, rule: str) -> Call:
     """The call that may be sent: this one, or what the approver made of it. `AccessDenied` if there is none.
 
+    An approver that is not async runs in a thread, because it may block until a person answers. If the caller is
+    cancelled meanwhile, the call ends at once and the answer is ignored.
+
     Nothing but True and a `Call` opens the door: not a text that says "no", not an approver that broke.
     """
     try:
-        verdict: object = approve(call)
+        verdict: object = approve(call) if is_async(approve) else await in_daemon_thread(lambda: approve(call))
         if inspect.isawaitable(verdict):
             verdict = await verdict
     except ToolyardError:

@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping
 from functools import partial, wraps
 from typing import Any, NoReturn, TypeVar, cast, overload
 
+from .._util.threads import in_daemon_thread
 from ..errors import UsageError
 from ..hub import hub as aio
 from ..hub import resources, view
@@ -17,7 +18,7 @@ from ..hub.toolsets import Toolsets
 from ..types import FilterContext, ToolResult
 from .client import Changes
 from .faces import Entered, Face, on_loop, through_portal
-from .threads import portal, thread, threaded
+from .threads import portal, threaded
 
 A = TypeVar("A")
 F = TypeVar("F", bound=Callable[..., Any])
@@ -227,7 +228,7 @@ def _interceptor(function: Any) -> Interceptor:
                 raise asyncio.CancelledError from None
 
         try:
-            return cast("ToolResult", await thread(lambda: function(call, from_thread)))
+            return cast("ToolResult", await in_daemon_thread(lambda: function(call, from_thread)))
         finally:
             left, under_way = under_way, None
             for task in left or ():

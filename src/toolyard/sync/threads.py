@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextvars
 import inspect
 import logging
 import os
@@ -12,6 +11,7 @@ from collections.abc import Callable, Coroutine, Mapping
 from functools import wraps
 from typing import Any, Final, TypeVar
 
+from .._util.threads import in_daemon_thread
 from ..errors import UsageError
 
 log = logging.getLogger("toolyard.sync")
@@ -91,34 +91,7 @@ def in_thread(handler: Callable[..., Any]) -> Callable[..., Any]:
 
     @wraps(handler)
     async def run(*args: Any) -> Any:
-        outcome = await thread(lambda: handler(*args))
+        outcome = await in_daemon_thread(lambda: handler(*args))
         return await outcome if inspect.isawaitable(outcome) else outcome
 
     return run
-
-
-def thread(work: Callable[[], Any]) -> asyncio.Future[Any]:
-    """A daemon thread for one piece of work: a pool is joined at exit, and a handler may wait for a person."""
-    loop = asyncio.get_running_loop()
-    future: asyncio.Future[Any] = loop.create_future()
-    context = contextvars.copy_context()
-
-    def finish(result: Any, error: BaseException | None) -> None:
-        if not future.done():
-            future.set_result(result) if error is None else future.set_exception(error)
-
-    def run() -> None:
-        result: Any = None
-        error: BaseException | None = None
-        try:
-            result = context.run(work)
-        except (StopIteration, SystemExit, KeyboardInterrupt) as exc:
-            # No future takes the first, and the others would end the loop that the future belongs to.
-            error = RuntimeError(f"the function raised {type(exc).__name__}")
-            error.__cause__ = exc
-        except BaseException as exc:  # noqa: BLE001  # whatever it is, it belongs to who waits
-            error = exc
-        loop.call_soon_threadsafe(finish, result, error)
-
-    threading.Thread(target=run, name="toolyard-handler", daemon=True).start()
-    return future

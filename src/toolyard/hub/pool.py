@@ -32,16 +32,18 @@ class Pool:
         self._make = make
         self._idle_timeout = idle_timeout
         self._uses = 0
-        self._places = asyncio.Semaphore(most or MOST)
+        self._most = most or MOST
+        self._places = asyncio.Semaphore(self._most)
         self._timer: asyncio.TimerHandle | None = None
         self._out: set[Client] = set()
         self._leaving: set[asyncio.Task[None]] = set()
 
     @contextlib.asynccontextmanager
     async def lease(self, timeout: float | None = None) -> AsyncIterator[Client]:
-        """A client for one call. That of a transient server is ended behind the caller's back: its answer is there.
+        """Yield a client for one call. The client of a transient server is closed in the background afterwards.
 
-        So many of those at a time are allowed; `timeout` bounds the wait for a place.
+        A transient server has a limited number of places. A call keeps its place until its process has ended, so that
+        servers that are slow to end do not pile up. `timeout` bounds the wait for a place.
         """
         if not self.transient:
             with self._in_use():
@@ -51,17 +53,27 @@ class Pool:
             async with asyncio.timeout(timeout):
                 await self._places.acquire()
         except TimeoutError:
-            message = "the deadline passed while other calls had all places of this server; nothing was sent"
+            message = (
+                f"the deadline passed while other calls, or processes that had not ended yet, had all {self._most} "
+                "places of this server; nothing was sent"
+            )
             raise CallTimeout(message, server=self.client.name) from None
         try:
             self._check()
             client = self._make()
-            self._out.add(client)
-            try:
-                yield client
-            finally:
-                self._out.discard(client)
-                self._behind(client.close())
+        except BaseException:
+            self._places.release()
+            raise
+        self._out.add(client)
+        try:
+            yield client
+        finally:
+            self._out.discard(client)
+            self._behind(self._end(client))
+
+    async def _end(self, client: Client) -> None:
+        try:
+            await client.close()
         finally:
             self._places.release()
 

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import difflib
 import logging
 from collections.abc import Mapping
 from time import monotonic
 from typing import Any
 
+from .._util.suggest import did_you_mean, similar_names
 from ..errors import (
     AccessDenied,
     CallTimeout,
@@ -200,9 +200,9 @@ class Calls:
 
     def _not_found(self, name: str, reason: str, *, sent: bool = False) -> ToolNotFound:
         visible = [tool.name for tool in self._lister.tools.values() if self.allowed(tool)]
-        nearest = tuple(difflib.get_close_matches(name, visible, 3))
-        hint = f"; did you mean {' or '.join(map(repr, nearest))}?" if nearest else ""
-        return ToolNotFound(f"there is no such tool ({reason}){hint}", tool=name, nearest=nearest, sent=sent)
+        nearest = similar_names(name, visible)
+        message = f"there is no such tool ({reason}){did_you_mean(nearest)}"
+        return ToolNotFound(message, tool=name, nearest=nearest, sent=sent)
 
 
 def _check_callable(tool: Tool) -> None:

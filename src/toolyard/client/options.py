@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field, fields
 from typing import Any, Final, Literal, TypedDict
 
 from .. import defaults
+from .._util.suggest import did_you_mean, similar_names
 from ..config import (
     CHECKS,
     DOWNLOAD_CONNECT_TIMEOUT,
@@ -140,8 +140,7 @@ def resolve(config: object, name: str, given: ClientOptions) -> Settings:
     known = [each.name for each in fields(Settings)]
     for key in given:
         if key not in known:
-            nearest = difflib.get_close_matches(key, known, 1)
-            hint = f"; did you mean {nearest[0]!r}?" if nearest else ""
+            hint = did_you_mean(similar_names(key, known, 1))
             raise ConfigError(f"a Client has no option {key!r}{hint}", key=key, expected="one of " + ", ".join(known))
     asked = known if isinstance(config, ServerConfig) else []
     chosen = {key: getattr(config, key) for key in asked if getattr(config, key, UNSET) is not UNSET}

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from time import monotonic
 from typing import Any, TypedDict
 
+from .._util.suggest import did_you_mean
 from ..client.client import Timeout
 from ..errors import AccessDenied, ConnectionLost, ToolNotFound, UsageError
 from ..events import ToolExecutionFailed
@@ -13,7 +14,7 @@ from ..policy.arguments import clean, clean_for_schema
 from ..transports.channel import ProgressHandler
 from ..types import UNSET, FilterContext, ToolResult
 from .access import Access, scoped
-from .catalog import Route, did_you_mean
+from .catalog import Route
 from .member import Member, time_left
 from .offer import Offer
 from .pipeline import Approval, Approve, Call, Interceptor, Interceptors, Proceed, run

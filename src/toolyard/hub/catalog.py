@@ -9,12 +9,14 @@ from __future__ import annotations
 
 import difflib
 import logging
-import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from time import monotonic
 from typing import Any, Final, Generic, TypeVar
 
 from .. import names
+from .._util.suggest import did_you_mean as did_you_mean  # noqa: PLC0414  # for the command line
+from .._util.suggest import shortlist, similar_names
 from ..protocol.text import one_line
 from ..types import Prompt, Resource, ResourceTemplate, Tool
 
@@ -23,7 +25,10 @@ log = logging.getLogger("toolyard.hub")
 O = TypeVar("O")  # noqa: E741  # the owner: who answers for a server
 T = TypeVar("T", Tool, Prompt, Resource, ResourceTemplate)
 
-_WORD = re.compile(r"[a-z0-9]+")
+MAX_SHOWN: Final = 5
+"""Names that a warning about a list shows."""
+WARNING_INTERVAL: Final = 60.0
+"""Seconds between two warnings about the lists of one kind of a server, however often they change."""
 
 
 class Route(Generic[O]):
@@ -65,7 +70,7 @@ class PromptRoute(Generic[O]):
 class _Shelf(Generic[O]):
     """What one server lists."""
 
-    __slots__ = ("owner", "prompts", "raw", "resource_templates", "resources", "routes")
+    __slots__ = ("owner", "prompts", "raw", "resource_templates", "resources", "routes", "warned")
 
     def __init__(self, owner: O) -> None:
         self.owner = owner
@@ -74,6 +79,8 @@ class _Shelf(Generic[O]):
         self.resources: tuple[Resource, ...] = ()
         self.resource_templates: tuple[ResourceTemplate, ...] = ()
         self.prompts: list[PromptRoute[O]] = []
+        self.warned: dict[str, tuple[float, str]] = {}
+        """When, and in which words, the log last had a warning about a list of this kind."""
 
 
 class Catalog(Generic[O]):
@@ -130,7 +137,7 @@ class Catalog(Generic[O]):
             del self.routes[route.tool.name]
             self._forget_alias(route.tool.name)
         shelf.routes = []
-        for tool in _unique(server, "tool", tools):
+        for tool in self._unique(server, shelf, "tool", tools):
             kept = before.get(tool.name)
             if kept is None or kept.source.raw != tool.raw or not tool.raw:
                 qualified = replace(tool, name=names.make(server, tool.name), server=server, original_name=tool.name)
@@ -152,11 +159,23 @@ class Catalog(Generic[O]):
         for known in shelf.prompts:
             del self.prompts[known.prompt.name]
         shelf.prompts = []
-        for prompt in _unique(server, "prompt", prompts):
+        for prompt in self._unique(server, shelf, "prompt", prompts):
             qualified = replace(prompt, name=names.make(server, prompt.name), server=server)
             route = PromptRoute(shelf.owner, qualified, prompt.name)
             shelf.prompts.append(route)
             self.prompts[qualified.name] = route
+
+    def _unique(self, server: str, shelf: _Shelf[O], kind: str, items: Iterable[T]) -> list[T]:
+        """Return the items that can be called: without empty names, and only the first of each name."""
+        first: dict[str, T] = {}
+        left_out = []
+        for item in items:
+            if item.name and first.setdefault(item.name, item) is item:
+                continue
+            left_out.append(item.name)
+        if left_out:
+            _warn_of_names(server, shelf, kind, left_out)
+        return list(first.values())
 
     # ---- aliases ---------------------------------------------------------------------------------------------
 
@@ -234,33 +253,29 @@ class Catalog(Generic[O]):
         return concerned
 
 
-MANY: Final = 100
-"""Names that are compared letter by letter; to do so with ten thousand would hold everybody up for a second."""
-
-
 def nearest(name: str, known: Iterable[str]) -> tuple[str, ...]:
-    """The names that look most like this one."""
-    candidates = list(known)
-    if len(candidates) > MANY:
-        beginnings = [word[:4] for word in _WORD.findall(name.rpartition("__")[2].lower())]
-        candidates = [each for each in candidates if any(word in each.lower() for word in beginnings)][:MANY]
-    # What all tools of a server have in common says nothing about which of them was meant.
-    own = name.rpartition("__")[2]
-    alike = [each for each in candidates if difflib.SequenceMatcher(None, own, each.rpartition("__")[2]).ratio() > 0.5]
-    return tuple(difflib.get_close_matches(name, alike, 3))
+    """Return the qualified names that are most similar to this one."""
+    # The prefix that all tools of a server share says nothing about which of them was meant.
+    own = _own_part(name)
+    alike = [
+        each
+        for each in shortlist(own, known, _own_part, cutoff=0.5)
+        if difflib.SequenceMatcher(None, own, _own_part(each)).ratio() > 0.5
+    ]
+    return similar_names(name, alike)
 
 
-def did_you_mean(found: tuple[str, ...]) -> str:
-    """The same as the end of a sentence."""
-    return f"; did you mean {' or '.join(map(repr, found))}?" if found else ""
+def _own_part(name: str) -> str:
+    return name.rpartition("__")[2]
 
 
-def _unique(server: str, what: str, items: Iterable[T]) -> Iterator[T]:
-    """Without those that nobody could call: nameless ones, and all but the first of the same name."""
-    seen: set[str] = set()
-    for item in items:
-        if not item.name or item.name in seen:
-            log.warning("%s: a %s is left out, its name is empty or taken: %s", server, what, one_line(item.name))
-            continue
-        seen.add(item.name)
-        yield item
+def _warn_of_names(server: str, shelf: _Shelf[Any], kind: str, left_out: list[str]) -> None:
+    """Log once for a whole list which names cannot be used, and not again for the same names or within a minute."""
+    shown = ", ".join(repr(one_line(name, 60)) for name in dict.fromkeys(left_out[:MAX_SHOWN]))
+    text = f"{len(left_out)} {kind}s are left out, their names are empty or taken: {shown}"
+    now, (since, known) = monotonic(), shelf.warned.get(kind, (-WARNING_INTERVAL, ""))
+    if text == known or now - since < WARNING_INTERVAL:
+        log.debug("%s: %s", server, text)
+        return
+    shelf.warned[kind] = (now, text)
+    log.warning("%s: %s", server, text)

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from .._util.suggest import did_you_mean
 from ..types import FilterContext, State
 from .access import Access
-from .catalog import Route, did_you_mean, nearest
+from .catalog import Route, nearest
 from .member import Member
 from .offer import Offer
 from .roster import Roster

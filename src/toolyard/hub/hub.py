@@ -7,6 +7,7 @@ import copy
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import Any, NoReturn, TypeVar, Unpack, overload
 
+from .._util.suggest import did_you_mean
 from ..client.client import Timeout
 from ..client.options import checked_timeout
 from ..client.subscriptions import Changes
@@ -31,7 +32,7 @@ from ..types import (
 )
 from .access import Access
 from .calls import CallOptions, Calls
-from .catalog import PromptRoute, Route, did_you_mean, nearest
+from .catalog import PromptRoute, Route, nearest
 from .configured import Configured, Given, Source, repeatable
 from .explaining import explain
 from .member import Member

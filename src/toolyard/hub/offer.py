@@ -6,10 +6,11 @@ import asyncio
 from collections.abc import Iterable
 from typing import Final
 
+from .._util.suggest import did_you_mean
 from ..errors import ToolNotFound
 from ..types import FilterContext, Tool
 from .access import Access, hidden_by, scoped
-from .catalog import Catalog, Route, did_you_mean, nearest
+from .catalog import Catalog, Route, nearest
 from .member import Member
 from .search import SearchIndex
 from .toolsets import Toolsets

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from typing import Any, Final, Literal, cast
 
+from .._util.suggest import did_you_mean, similar_names
 from ..client.options import ClientOptions, Settings, checked_timeout, resolve
 from ..config import CHECKS, HttpServer, ServerConfig, SseServer, StdioServer, wrong
 from ..errors import ConfigError, ToolyardError
@@ -49,8 +49,7 @@ def checked_options(given: Mapping[str, Any], what: str, more: tuple[str, ...] =
     known = (*_CLIENT, *OWN, *more)
     for key in given:
         if key not in known:
-            near = difflib.get_close_matches(key, known, 1)
-            hint = f"; did you mean {near[0]!r}?" if near else ""
+            hint = did_you_mean(similar_names(key, known, 1))
             raise ConfigError(f"{what} has no option {key!r}{hint}", key=key, expected="one of " + ", ".join(known))
     if "start" in given:
         checked_start(given["start"])

@@ -11,11 +11,12 @@ from time import monotonic
 from typing import Any, Final, Literal, TypeVar
 
 from .. import names
+from .._util.suggest import did_you_mean
 from ..client.client import Client, Timeout
 from ..errors import ConfigError, ConnectionLost, ServerNotFound, UsageError
 from ..events import Event, Listeners, PromptsChanged, ResourcesChanged, ToolsChanged
 from ..types import UNSET
-from .catalog import Catalog, Route, did_you_mean, nearest
+from .catalog import Catalog, Route, nearest
 from .member import Member, time_left
 from .plan import Plan
 from .start_queue import DEFAULT_LIMIT, StartQueue

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import difflib
 import logging
 from collections.abc import Iterable, Iterator
 
+from .._util.suggest import did_you_mean, similar_names
 from ..errors import ServerNotFound
 from ..types import Wire
 from .server import ToolServer
-from .shelf import did_you_mean
 
 log = logging.getLogger("toolyard.server")
 
@@ -37,9 +36,10 @@ class ServerRegistry:
         """The server of this name; `ServerNotFound` if there is none."""
         server = self._servers.get(server_name)
         if server is None:
-            nearest = tuple(difflib.get_close_matches(server_name, self._servers, 3))
+            nearest = similar_names(server_name, self._servers)
             hint = did_you_mean(nearest)
-            raise ServerNotFound(f"no server is registered as {server_name!r}{hint}", nearest=nearest)
+            message = f"no server is registered as {server_name!r}{hint}"
+            raise ServerNotFound(message, server=server_name, nearest=nearest)
         return server
 
     async def handle(self, server_name: str, request: Wire | str | bytes) -> Wire | None:

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import logging
 import time
 from typing import Any
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from toolyard.hub.catalog import Catalog, Route, did_you_mean, nearest
+from toolyard.hub.catalog import Catalog, Route
 from toolyard.names import ALIAS_LIMIT
 from toolyard.types import Prompt, Resource, ResourceTemplate, Tool
 
@@ -157,12 +159,28 @@ def test_a_start_of_many_servers_does_not_cost_their_square() -> None:
     assert min(filled(400) for _ in range(3)) < 3 * 8 * few
 
 
-def test_the_nearest_of_ten_thousand_names_are_found_quickly() -> None:
-    many = [f"mcp__s{n % 200}__tool_{n}_create_issue" for n in range(10_000)]
-    began = time.perf_counter()
-    found = nearest("mcp__s7__tool_7_create_isue", many)
-    assert time.perf_counter() - began < 1.0
-    assert found and all(name in many for name in found)
-    assert nearest("zzz", many) == ()
-    assert did_you_mean(()) == ""
-    assert did_you_mean(("a", "b")) == "; did you mean 'a' or 'b'?"
+def test_names_that_cannot_be_used_are_one_line_of_the_log_for_a_whole_list(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock, forged = [0.0], "\x1b[2Jx\nforged"
+    monkeypatch.setattr("toolyard.hub.catalog.monotonic", lambda: clock[0])
+    made, _ = catalog(s=[])
+    names = [*(f"t{number}" for number in range(9)), forged, ""]
+    with caplog.at_level(logging.WARNING, "toolyard.hub"):
+        made.put("s", "tools", tools(*names * 1000))
+        (line,) = caplog.messages
+        assert line == "s: 10990 tools are left out, their names are empty or taken: '', 't0', 't1', 't2', 't3'"
+        assert [each.tool.name for each in made.tools] == [f"mcp__s__{name}" for name in names if name]
+
+        for number in range(100):  # a server whose list changes all the time
+            made.put("s", "tools", tools("a", "a", f"b{number}"))
+        assert len(caplog.messages) == 1
+        clock[0] += 60
+        made.put("s", "tools", tools("a", "a", forged, forged))
+        assert caplog.messages[1:] == [
+            "s: 2 tools are left out, their names are empty or taken: 'a', '\ufffd[2Jx forged'"
+        ]
+        clock[0] += 60
+        made.put("s", "tools", tools("c"))
+        made.put("s", "tools", tools("a", "a", forged, forged))
+        assert len(caplog.messages) == 2, "the same names are not told again"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import subprocess
 import sys
 import time
@@ -15,7 +16,7 @@ import toolyard as ty
 from tests.faults.kit import Ledger, Yard, cancelled, outcome_of, succeeded
 from tests.hub.kit import FAST, Hub, bad, echo_server, math_server, names, outcomes, played, state
 from tests.serving import served
-from tests.unit.kit import SILENCE, eventually, turns
+from tests.unit.kit import HANDSHAKE, SILENCE, eventually, turns
 from toolyard.types import State
 
 
@@ -203,3 +204,32 @@ def test_the_interpreter_can_end_with_a_hub_left_open(tmp_path: Path) -> None:
         [sys.executable, "-W", "error", "-c", code, *yard.command()], capture_output=True, text=True, timeout=30
     )
     assert (program.returncode, program.stdout, program.stderr) == (0, "n\n", "")
+
+
+# ---- what a server writes ------------------------------------------------------------------------------------
+
+FORGED = "\x1b]0;owned\x07\n2026-01-01 CRITICAL forged \u202egnp.exe"
+
+
+@pytest.mark.parametrize("where", ["tools/list", "resources/list", "initialize"])
+async def test_what_a_server_writes_cannot_forge_lines_of_the_log_or_steer_the_terminal(
+    where: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    refusal = ty.RemoteError(-32603, FORGED)
+    handshake = {**HANDSHAKE, "capabilities": {"tools": {}, "resources": {}}}
+    server = played("t", **{"initialize": handshake, where.replace("/", "__"): refusal})
+    with caplog.at_level(logging.DEBUG, "toolyard.hub"):
+        async with Hub({"s": server}, reconnect=FAST, mode="legacy") as hub:
+            await eventually(lambda: state(hub, "s").last_error)
+            found = state(hub, "s")
+            shown = [found.status.reason, str(found.status), hub.explain("mcp__s__x"), *caplog.messages]
+    assert "CRITICAL forged" in found.status.reason
+    assert [text for text in shown if not text.isprintable()] == []
+
+
+async def test_the_name_of_a_tool_cannot_steer_the_terminal_by_what_is_explained() -> None:
+    async with Hub({"s": played(FORGED, "read")}) as hub:
+        name = f"mcp__s__{FORGED}"
+        texts = [hub.explain(name), hub.explain(hub.alias(name)), hub.explain("mcp__s__CRITICAL forged")]
+        assert "is an alias of" in texts[1]
+        assert [text for text in texts if not text.isprintable()] == []

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from .._util.suggest import did_you_mean
+from ..protocol.text import one_line
 from ..types import FilterContext, State
 from .access import Access
 from .catalog import Route, nearest
@@ -45,7 +46,8 @@ def _named(name: str, route: Route[Member], roster: Roster) -> str:
     alias = roster.catalog.alias(route.tool.name)
     if alias == route.tool.name:
         return ""
-    return f"; {name} is an alias of {route.tool.name}" if name == alias else f"; its alias is {alias}"
+    own = one_line(route.tool.name)
+    return f"; {alias} is an alias of {own}" if name == alias else f"; its alias is {alias}"
 
 
 def _standing(member: Member) -> str:

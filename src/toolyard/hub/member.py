@@ -3,6 +3,8 @@
 One owner task does all of that. The connection itself is the client's business; the owner begins it, fetches the lists
 once it is there and again whenever they may have changed, and tries a server that cannot be reached every `max_delay`.
 Callers wait for the outcome of its attempts; who is cancelled hurts nobody.
+
+Longer than 400 lines: the status, the start and the owner task of one server share its state.
 """
 
 from __future__ import annotations
@@ -28,6 +30,7 @@ from ..errors import (
     UsageError,
 )
 from ..events import Event
+from ..protocol.text import one_line
 from ..types import UNSET, ServerInfo, State, Status
 from .fetching import KINDS, fetch, kinds_of, lists_of
 from .outcomes import outcome, settle
@@ -40,6 +43,8 @@ log = logging.getLogger("toolyard.hub")
 REFRESH_PAUSE: Final = 0.1
 """Seconds between two looks at lists that change all the time."""
 SHORTEST_RETRY: Final = 0.05
+MAX_REASON: Final = 2_000
+"""Characters of an error that a status or a log line shows."""
 WAITING: Final = "waiting for its turn to start"
 """Reason in the status of a server that `max_parallel_starts` delays."""
 
@@ -118,11 +123,11 @@ class Member:
         """How it stands: as its connection does, but for what a connection cannot know."""
         if self.pool is None:
             state = State.DISABLED if self.plan.disabled else State.FAILED
-            reason = "disabled in its settings" if self.error is None else self.error.message
+            reason = "disabled in its settings" if self.error is None else _shown(self.error)
             return Status(state, reason, self._made)
         status = self.pool.client.status
         if status.state is State.CONNECTED and self.error is not None:
-            return Status(State.DEGRADED, f"its lists could not be had: {self.error.message}", status.since)
+            return Status(State.DEGRADED, f"its lists could not be had: {_shown(self.error)}", status.since)
         if status.state is State.CONNECTED and not self.listed:
             return Status(State.CONNECTING, "its tools are being listed", status.since)
         if status.state is State.CONNECTED and self._missing:
@@ -133,8 +138,10 @@ class Member:
                 reason = WAITING if self.waits_for_turn else "being started"
                 return Status(State.CONNECTING, reason, status.since)
             if self.pool.transient and self.error is not None:
-                return Status(State.FAILED, self.error.message, status.since)
+                return Status(State.FAILED, _shown(self.error), status.since)
             return Status(State.DISCONNECTED, self._why_not_connected(self.pool), status.since)
+        if not status.reason.isprintable():
+            return Status(status.state, one_line(status.reason, MAX_REASON), status.since)
         return status
 
     def _why_not_connected(self, pool: Pool) -> str:
@@ -152,7 +159,7 @@ class Member:
         status = self.pool.client.status
         if status.state is State.CONNECTED or not status.reason:
             return self._missing.get(min(self._missing, default=""))
-        return ConnectionLost(status.reason, server=self.name)
+        return ConnectionLost(one_line(status.reason, MAX_REASON), server=self.name)
 
     @property
     def server_info(self) -> ServerInfo | None:
@@ -340,7 +347,7 @@ class Member:
         error.server = error.server or self.name
         known, self.error = self.error, error
         # A server that is tried every half minute for a week tells its one trouble once.
-        self._log(known is not None and known.message == error.message, error.message)
+        self._log(known is not None and known.message == error.message, _shown(error))
         self._end_waiting(error)
 
     def _log(self, again: bool, text: str) -> None:
@@ -414,7 +421,7 @@ class Member:
                 async for change in changes:
                     self.stale([change.kind] if change.kind in KINDS else [])
         except (ToolyardError, UsageError) as exc:
-            log.debug("%s: it tells of no changes: %s", self.name, exc)
+            log.debug("%s: it tells of no changes: %s", self.name, one_line(str(exc), MAX_REASON))
         finally:
             self._hears = False
 
@@ -444,13 +451,18 @@ def time_left(timeout: float | None, began: float) -> float | None:
 
 def _foreign(exc: Exception, server: str) -> ToolyardError:
     log.debug("%s: %r", server, exc, exc_info=exc)
-    error = ConnectError(f"{type(exc).__name__}: {exc}", server=server)
+    error = ConnectError(f"{type(exc).__name__}: {one_line(str(exc), MAX_REASON)}", server=server)
     error.__cause__ = exc
     return error
 
 
 def _unlisted(name: str, error: ToolyardError) -> str:
-    return f"its {name.replace('_', ' ')} could not be listed: {error.message}"
+    return f"its {name.replace('_', ' ')} could not be listed: {_shown(error)}"
+
+
+def _shown(error: ToolyardError) -> str:
+    """Return an error's message for a log line or a status; a server may have written part of it."""
+    return one_line(error.message, MAX_REASON)
 
 
 def _broke(status: Status) -> bool:

@@ -9,6 +9,7 @@ from ..client.client import Timeout
 from ..config import wrong
 from ..errors import NotText, ProtocolError
 from ..policy.globs import Glob
+from ..protocol.text import one_line
 from ..types import UNSET, Resource, ResourceContent, ResourceContents
 
 if TYPE_CHECKING:
@@ -50,7 +51,7 @@ class Resources:
             if piece.text is None:
                 if piece.blob is None and not _sent_blob(piece):
                     raise _empty(piece, server, uri)
-                kind = f" ({piece.mime_type})" if isinstance(piece.mime_type, str) and piece.mime_type else ""
+                kind = f" ({one_line(piece.mime_type)})" if isinstance(piece.mime_type, str) and piece.mime_type else ""
                 message = f"{uri} is not text but bytes{kind}; use read_bytes"
                 raise NotText(message, server=server, uri=piece.uri or uri, mime_type=piece.mime_type)
         return contents.text

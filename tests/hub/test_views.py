@@ -28,15 +28,68 @@ async def test_a_view_sees_what_its_agent_may_see() -> None:
         assert names(await guest.search_tools("write x")) == ["mcp__fs__read_x"]
 
 
-async def test_what_a_view_does_not_have_itself_is_its_hubs() -> None:
+async def test_a_view_reads_resources_and_prompts() -> None:
     async with Hub({"math": math_server()}) as hub:
         view = hub.view(run_context=1)
         assert view.context == ty.FilterContext(run_context=1)
         assert (await view.read_resource("math", "config://app")).text == '{"of": "math"}'
-        assert [each.name for each in view.list_servers()] == ["math"]
-        with pytest.raises(AttributeError):
-            _ = view.no_such_thing
+        assert await view.resources.read_text("math", "config://app") == '{"of": "math"}'
+        assert [each.uri for each in await view.list_resources()] == ["config://app"]
+        assert [each.uri_template for each in await view.list_resource_templates("math")] == ["note:///{name}"]
+        (prompt,) = await view.list_prompts()
+        assert (await view.get_prompt(prompt.name, {"topic": "x"})).text == "Explain x"
+        assert list((await view.complete(prompt, "topic")).values) == []
+        assert view.alias("mcp__math__add") == "mcp__math__add"
+        async with view.listen("math"):
+            pass
         assert "View of <Hub" in repr(view)
+
+
+VIEWED = {
+    "alias",
+    "call_tool",
+    "complete",
+    "context",
+    "explain",
+    "get_prompt",
+    "list_prompts",
+    "list_resource_templates",
+    "list_resources",
+    "list_tools",
+    "listen",
+    "load_tools",
+    "loaded",
+    "read_resource",
+    "resources",
+    "search_tools",
+    "unload_tools",
+}
+
+
+@pytest.mark.parametrize("kind", [ty.View, ty.sync.View])
+def test_a_view_cannot_manage_the_hub(kind: type) -> None:
+    """An agent that is given a view can neither end the hub nor change its servers, rules and interceptors."""
+    assert {name for name in dir(kind) if not name.startswith("_")} == VIEWED
+    assert not hasattr(kind, "__getattr__")
+
+
+async def test_a_deferred_tool_that_is_called_is_loaded_in_that_view() -> None:
+    long = "x" * 70
+    async with Hub({"db": echo_server("query", "drop", long), "s": echo_server("a")}) as hub:
+        hub.toolsets.register(Toolset("db").defer_all())
+        view, other = hub.view(), hub.view(meta_tools=True)
+        await view.call_tool("mcp__s__a")
+        assert view.loaded == (), "this one is not deferred"
+        await view.call_tool("mcp__db__query")
+        await view.call_tool(hub.alias(f"mcp__db__{long}"))
+        assert view.loaded == ("mcp__db__query", f"mcp__db__{long}")
+        assert names(await view.list_tools()) == ["mcp__s__a", *view.loaded]
+        await other.call_tool("call_tool", {"name": "mcp__db__drop"})
+        assert other.loaded == ("mcp__db__drop",)
+        with pytest.raises(ty.ToolNotFound):
+            await view.call_tool("mcp__db__nothing")
+        assert len(view.loaded) == 2
+        assert names(await hub.list_tools()) == ["mcp__s__a"]
 
 
 async def test_deferred_tools_are_listed_only_to_who_asks_for_them() -> None:

@@ -170,7 +170,7 @@ class Calls:
             member.stale(["tools"])
             near = self._offer.nearest(route.tool.name, but=route)
             message = f"the server does not have this tool any more{did_you_mean(near)}"
-            raise ToolNotFound(message, server=member.name, tool=route.original, nearest=near) from exc
+            raise ToolNotFound(message, server=member.name, tool=route.original, sent=True, nearest=near) from exc
         except UsageError as exc:
             if not member.closed:
                 raise

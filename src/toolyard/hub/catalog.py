@@ -235,6 +235,11 @@ class Catalog(Generic[O]):
         """The same for prompts, under their qualified names."""
         return [item.prompt for shelf in self._chosen(server) for item in shelf.prompts]
 
+    def server_of(self, name: str) -> str | None:
+        """Return the server whose tool or prompt this qualified name would be, whether or not it lists one."""
+        # At most one server can match: names.py tells why.
+        return next((server for server in self._shelves if name.startswith(f"mcp__{server}__")), None)
+
     def _chosen(self, server: str | None) -> Iterator[_Shelf[O]]:
         if server is None:
             yield from self._shelves.values()

@@ -1,4 +1,7 @@
-"""`Hub`: many servers as one object."""
+"""`Hub`: many servers as one object.
+
+Longer than 400 lines: it is the public class, and half of it is documentation.
+"""
 
 from __future__ import annotations
 
@@ -7,12 +10,12 @@ import copy
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import Any, NoReturn, TypeVar, Unpack, overload
 
-from .._util.suggest import did_you_mean
+from .._util.suggest import did_you_mean, similar_names
 from ..client.client import Timeout
 from ..client.options import checked_timeout
 from ..client.subscriptions import Changes
 from ..config import CHECKS, wrong
-from ..errors import NotFound, ToolyardError, UsageError
+from ..errors import NotFound, ResourceNotFound, ToolyardError, UsageError
 from ..events import Event
 from ..policy.filters import AnyFilter
 from ..policy.permissions import Permissions, RequireApproval
@@ -64,10 +67,11 @@ class Hub:
     nobody waiting for long.
     `max_parallel_starts` limits how many servers start a process at the same time (default: 3 per core, None: no
     limit); the others wait for their turn, and the `connect_timeout` of each begins with its turn.
-    `lifecycle="transient"` makes a connection (a process) for each call; `idle_timeout` lets go of a server that nobody
-    has used for so many seconds. `tool_filter` sees tools under their qualified names. `approve(call)`, sync or async,
-    gives True, False or an edited call. All options of a client can be given for all servers; what a server's config
-    says goes before them.
+    `lifecycle="transient"` makes a connection (a process) for each call. `idle_timeout` disconnects a server that was
+    not used for so many seconds; in a server's config it limits the silence within a call instead. `tool_filter` sees
+    tools under their qualified names. `approve(call)` returns True, False or an edited call; if it is not async, it
+    runs in a thread. All options of a client can be given for all servers; what a server's config says goes before
+    them.
     """
 
     def __init__(
@@ -321,7 +325,12 @@ class Hub:
     async def read_resource(self, server: str, uri: str, *, timeout: Timeout = UNSET) -> ResourceContents:
         """Read a resource of a server; `ResourceNotFound` if it has none there."""
         async with self._roster.lease(server, timeout) as (client, left):
-            return await client.read_resource(uri, timeout=left)
+            try:
+                return await client.read_resource(uri, timeout=left)
+            except ResourceNotFound as exc:
+                near = similar_names(uri, (resource.uri for resource in self._catalog.resources(client.name)))
+                message = f"{exc.message}{did_you_mean(near)}"
+                raise ResourceNotFound(message, server=client.name, sent=True, nearest=near, uri=uri) from exc
 
     def listen(
         self, server: str, *uris: str, tools: bool = True, prompts: bool = True, resources: bool = True
@@ -348,7 +357,8 @@ class Hub:
             await self._roster.listing(owner)
         if name not in prompts:
             near = nearest(name, prompts)
-            raise NotFound(f"there is no prompt {name!r} in this hub{did_you_mean(near)}", nearest=near)
+            message = f"there is no prompt {name!r} in this hub{did_you_mean(near)}"
+            raise NotFound(message, server=self._catalog.server_of(name), nearest=near)
         return prompts[name]
 
     async def complete(

@@ -91,7 +91,8 @@ class Offer:
         same = tuple(r.tool.name for r in self._routes(True) if r.original == name and not r.live)[:3]
         near = same or self.nearest(name)
         hint = "; tools are called by their qualified names" if same else ""
-        return ToolNotFound(f"there is no tool {name!r} in this hub{hint}{did_you_mean(near)}", nearest=near)
+        message = f"there is no such tool in this hub{hint}{did_you_mean(near)}"
+        return ToolNotFound(message, server=self._catalog.server_of(name), tool=name, nearest=near)
 
     def nearest(self, name: str, but: Route[Member] | None = None) -> tuple[str, ...]:
         """Names like this one. What a filter may hide from who asks is not given away."""

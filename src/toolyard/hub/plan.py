@@ -18,8 +18,10 @@ Start = Literal["eager", "lazy"]
 
 STARTS: Final = ("eager", "lazy")
 OWN: Final = ("lifecycle", "idle_timeout", "start")
-"""What may be said of a server beside the options of its client. `idle_timeout` is the hub's own: a server that nobody
-used for so long is let go. The longest silence within a call is said by the config, or at the call."""
+"""Options of a server in a hub beside those of its client.
+
+`idle_timeout` has two meanings. Here, as an option of a hub or of one of its servers, it is the time after which an
+unused server is disconnected. In a server's config and at a call it is the longest silence within a call."""
 
 _CLIENT: Final = tuple(f.name for f in fields(Settings) if f.name not in ("name", "idle_timeout"))
 _OF_ALL: Final = frozenset((*_CLIENT, *OWN)) - {"tool_filter"}

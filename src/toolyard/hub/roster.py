@@ -105,7 +105,7 @@ class Roster:
         if member is None:
             near = nearest(name, self.members)
             hint = did_you_mean(near) or f"; its servers: {', '.join(self.members) or 'none'}"
-            raise ServerNotFound(f"there is no server {name!r} in this hub{hint}", nearest=near)
+            raise ServerNotFound(f"there is no such server in this hub{hint}", server=name, nearest=near)
         return member
 
     @contextlib.asynccontextmanager
@@ -127,10 +127,9 @@ class Roster:
             raise ConnectionLost("the server was removed", server=member.name) from exc
 
     def owner_of(self, qualified: str) -> Member | None:
-        """Whose a name would be that no table has. Two servers cannot both be meant: see `names`."""
-        if not qualified.startswith("mcp__"):
-            return None
-        return next((m for name, m in self.members.items() if qualified.startswith(f"mcp__{name}__")), None)
+        """Return the member whose tool or prompt this qualified name would be, whether or not it lists one."""
+        server = self.catalog.server_of(qualified)
+        return None if server is None else self.members.get(server)
 
     # ---- starting --------------------------------------------------------------------------------------------
 

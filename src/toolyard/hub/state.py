@@ -30,7 +30,8 @@ class ServerState:
     last_error: Exception | None = None
     display_name: str = ""
     start_time: float | None = None
-    """Seconds that its first start took, its tools listed; None before it was well."""
+    """A duration in seconds, not a point in time: from the start of the first connection (without the wait for its turn
+    to start) until the tools were listed; None before."""
 
     @property
     def since(self) -> float:

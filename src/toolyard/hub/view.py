@@ -5,17 +5,35 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Unpack
 
-from ..types import FilterContext, Tool, ToolResult
+from ..client.client import Timeout
+from ..client.subscriptions import Changes
+from ..types import (
+    UNSET,
+    Completion,
+    FilterContext,
+    Prompt,
+    PromptResult,
+    Resource,
+    ResourceContents,
+    ResourceTemplate,
+    Tool,
+    ToolResult,
+)
 from .calls import CallOptions
 from .metatools import META_TOOLS, answer
+from .resources import Resources
 
 if TYPE_CHECKING:
     from .hub import Hub
 
 
 class View:
-    """A hub with somebody's eyes: dynamic filters are told of `agent` and `run_context`, and deferred tools are loaded
-    here for this one alone. Cheap: it shares everything with its hub, and what it does not have itself is the hub's.
+    """A hub as one agent sees it: dynamic filters are told of `agent` and `run_context`, and deferred tools are loaded
+    for this agent alone.
+
+    A view has what an agent needs: tools, resources and prompts. It cannot manage the hub: servers, interceptors,
+    toolsets, events and the end of the hub belong to the program. Views are cheap, because they share the hub's lists
+    and connections.
     """
 
     def __init__(self, hub: Hub, context: FilterContext, meta_tools: bool = False) -> None:
@@ -64,10 +82,19 @@ class View:
     async def call_tool(
         self, name: str, arguments: Mapping[str, Any] | None = None, **options: Unpack[CallOptions]
     ) -> ToolResult:
-        """Call a tool that this one may see."""
+        """Call a tool that this one may see; a deferred tool that was called is loaded afterwards."""
         if name in self._meta_tools:
             return await answer(self, name, arguments or {}, options)
-        return await self._hub.call_tool(name, arguments, context=self._context, **options)
+        result = await self._hub.call_tool(name, arguments, context=self._context, **options)
+        if len(self._hub.toolsets):
+            self._note_use(name)
+        return result
+
+    def _note_use(self, name: str) -> None:
+        """Load a deferred tool that was used."""
+        route = self._hub._catalog.routes.get(name)
+        if route is not None and self._hub._offer.is_deferred(route):
+            self._loaded[route.tool.name] = None
 
     def explain(self, name: str) -> str:
         """Why this one can or cannot see and call a tool."""
@@ -75,10 +102,57 @@ class View:
             return "allowed: a tool of this view, to find and call those that are deferred"
         return self._hub.explain(name, context=self._context)
 
-    def __getattr__(self, name: str) -> Any:
-        if name.startswith("_"):
-            raise AttributeError(name)
-        return getattr(self._hub, name)
+    def alias(self, name: str) -> str:
+        """Return the tool's name for model APIs, as `Hub.alias` does."""
+        return self._hub.alias(name)
+
+    # ---- resources and prompts -------------------------------------------------------------------------------
+
+    @property
+    def resources(self) -> Resources:
+        """The resources of all servers: listed, read, found by pattern or query."""
+        return self._hub.resources
+
+    async def list_resources(self, server: str | None = None) -> list[Resource]:
+        """Return the resources of all servers, or of one."""
+        return await self._hub.list_resources(server)
+
+    async def list_resource_templates(self, server: str | None = None) -> list[ResourceTemplate]:
+        """Return the resource templates of all servers, or of one."""
+        return await self._hub.list_resource_templates(server)
+
+    async def list_prompts(self, server: str | None = None) -> list[Prompt]:
+        """Return the prompts of all servers, or of one, by qualified name."""
+        return await self._hub.list_prompts(server)
+
+    async def read_resource(self, server: str, uri: str, *, timeout: Timeout = UNSET) -> ResourceContents:
+        """Read a resource of a server; raise `ResourceNotFound` if the server has none at this URI."""
+        return await self._hub.read_resource(server, uri, timeout=timeout)
+
+    def listen(
+        self, server: str, *uris: str, tools: bool = True, prompts: bool = True, resources: bool = True
+    ) -> Changes:
+        """Return the changes of a server's lists, and of its resources at `uris`, as `Hub.listen` does."""
+        return self._hub.listen(server, *uris, tools=tools, prompts=prompts, resources=resources)
+
+    async def get_prompt(
+        self, name: str, arguments: Mapping[str, Any] | None = None, *, timeout: Timeout = UNSET
+    ) -> PromptResult:
+        """Return a prompt, by its qualified name, with its arguments filled in."""
+        return await self._hub.get_prompt(name, arguments, timeout=timeout)
+
+    async def complete(
+        self,
+        ref: str | Prompt | ResourceTemplate,
+        argument: str,
+        value: str = "",
+        *,
+        server: str | None = None,
+        context: Mapping[str, str] | None = None,
+        timeout: Timeout = UNSET,
+    ) -> Completion:
+        """Return suggestions for an argument of a prompt or a resource template, as `Hub.complete` does."""
+        return await self._hub.complete(ref, argument, value, server=server, context=context, timeout=timeout)
 
     def __repr__(self) -> str:
         return f"<View of {self._hub!r}>"

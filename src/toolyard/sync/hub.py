@@ -153,7 +153,7 @@ class _Part(Face[A]):
 
 
 class View(_Part[view.View]):
-    """A sync hub as one agent sees it. What it does not have itself is the hub's."""
+    """A sync hub as one agent sees it: tools, resources and prompts. It cannot manage the hub."""
 
     list_tools = through_portal(view.View.list_tools)
     load_tools = through_portal(view.View.load_tools)
@@ -161,6 +161,24 @@ class View(_Part[view.View]):
     call_tool = through_portal(view.View.call_tool)
     unload_tools = on_loop(view.View.unload_tools)
     explain = on_loop(view.View.explain)
+    alias = on_loop(view.View.alias)
+    list_resources = through_portal(view.View.list_resources)
+    list_resource_templates = through_portal(view.View.list_resource_templates)
+    list_prompts = through_portal(view.View.list_prompts)
+    read_resource = through_portal(view.View.read_resource)
+    get_prompt = through_portal(view.View.get_prompt)
+    complete = through_portal(view.View.complete)
+
+    @property
+    def resources(self) -> Resources:
+        """The resources of all servers: listed, read, found by pattern or query."""
+        return self._hub.resources
+
+    def listen(
+        self, server: str, *uris: str, tools: bool = True, prompts: bool = True, resources: bool = True
+    ) -> Changes:
+        """Return the changes of a server's lists and of its resources at `uris`, as `Hub.listen` does."""
+        return self._hub.listen(server, *uris, tools=tools, prompts=prompts, resources=resources)
 
     @property
     def context(self) -> FilterContext:
@@ -171,11 +189,6 @@ class View(_Part[view.View]):
     def loaded(self) -> tuple[str, ...]:
         """The deferred tools that were loaded here."""
         return self._twin.loaded
-
-    def __getattr__(self, name: str) -> Any:
-        if name.startswith("_"):
-            raise AttributeError(name)
-        return getattr(self._hub, name)
 
 
 class Resources(_Part[resources.Resources]):

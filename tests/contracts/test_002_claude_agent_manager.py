@@ -18,7 +18,7 @@ import pytest
 
 import toolyard as ty
 from tests.hub.kit import bad, echo_server, played
-from tests.unit.kit import HANDSHAKE, PlayedServer
+from tests.unit.kit import HANDSHAKE, PlayedServer, eventually
 from toolyard import names
 from toolyard.hub.hub import Hub
 from toolyard.hub.resources import NotText, ResourceQuery
@@ -236,16 +236,18 @@ def test_the_registry_manages_several_toolsets() -> None:
 async def test_deferred_tools_are_loaded_on_first_use() -> None:
     """Deferred tool loading for API request optimization: loaded on first use.
 
-    Here: whoever knows a deferred tool's name may call it; what a model searches for is loaded into its own view.
+    Here: in the view of the agent that used it. What an agent searches for can be loaded into its view as well.
     """
-    async with Hub({"database": echo_server("search_events", "drop_table", name="database")}) as manager:
+    database = echo_server("search_events", "drop_table", "count_rows", name="database")
+    async with Hub({"database": database}) as manager:
         manager.toolsets.register(Toolset("database").defer_all().keep_loaded(["search_events"]))
         assert [tool.original_name for tool in await manager.list_tools()] == ["search_events"]
-        assert len(await manager.list_tools(deferred=True)) == 2
-        agent = manager.view()
-        await agent.search_tools("drop a table", limit=1, load=True)
-        assert sorted(tool.original_name or "" for tool in await agent.list_tools()) == ["drop_table", "search_events"]
+        assert len(await manager.list_tools(deferred=True)) == 3
+        agent, other = manager.view(), manager.view()
         assert (await agent.call_tool("mcp__database__drop_table", {"x": 1})).data == {"x": 1}
+        assert [tool.original_name for tool in await agent.list_tools()] == ["search_events", "drop_table"]
+        await other.search_tools("count the rows", limit=1, load=True)
+        assert [tool.original_name for tool in await other.list_tools()] == ["search_events", "count_rows"]
         assert len(await manager.list_tools()) == 1
 
 
@@ -262,8 +264,8 @@ def test_the_reconnect_policy_and_its_defaults() -> None:
     }
 
 
-async def test_the_policy_is_the_managers(tmp_path: Path) -> None:
-    """McpManager::new().reconnect_policy(policy): a server that is lost comes back by it."""
+async def test_a_server_that_is_lost_comes_back(tmp_path: Path) -> None:
+    """Automatic reconnection."""
     yard = bad(tmp_path, "lost")
     policy = ty.ReconnectPolicy(base_delay=0.01, max_delay=0.1, max_retries=3, jitter_factor=0.0)
     async with Hub({"lost": yard.server()}, reconnect=policy) as manager:
@@ -274,6 +276,29 @@ async def test_the_policy_is_the_managers(tmp_path: Path) -> None:
             await back.wait()
         assert (await manager.call_tool("mcp__lost__echo", {"nonce": "n"})).text == "n"
     assert yard.record.lives == 2
+
+
+async def test_the_policy_is_the_managers(tmp_path: Path) -> None:
+    """McpManager::new().reconnect_policy(policy): it decides how often and when a lost server is tried.
+
+    Here max_retries is 2: the first attempt comes after one base delay, the second after two.
+    """
+    yard, gone = bad(tmp_path, "lost"), tmp_path / "gone"
+    # Once the file exists, the server's process ends as soon as it has started.
+    command = ["-c", '[ -e "$0" ] && exit 7; exec "$@"', str(gone), *yard.command()]
+    policy = ty.ReconnectPolicy(base_delay=0.1, max_delay=30, max_retries=2, jitter_factor=0.0)
+    clock = asyncio.get_running_loop().time
+    async with Hub({"lost": ty.StdioServer("sh", command)}, reconnect=policy) as manager:
+        lost, attempts, failures = [], [], []
+        manager.on(ty.events.Disconnected, lambda event: lost.append(clock()))
+        manager.on(ty.events.ConnectionStarted, lambda event: attempts.append(clock()))
+        manager.on(ty.events.ConnectionFailed, lambda event: failures.append(clock()))
+        gone.touch()
+        yard.kill()
+        await eventually(lambda: manager.list_servers()[0].status.state is ty.State.FAILED)
+        assert (len(lost), len(attempts), len(failures)) == (1, 2, 2)
+        waits = [attempts[0] - lost[0], attempts[1] - failures[0]]
+        assert waits[0] >= 0.09 and waits[1] >= 0.19, waits
 
 
 # ---- "Connection status" and "Server state"
@@ -327,21 +352,31 @@ def failing() -> PlayedServer:
 
 async def test_what_went_wrong_is_a_type() -> None:
     """Protocol, JsonRpc { code, message }, ToolError, ServerNotFound, ToolNotFound, ResourceNotFound { uri }."""
-    async with Hub({"s": failing(), "files": ty.ToolServer("files")}) as manager:
+    files = ty.ToolServer("files")
+    files.add_resource(lambda: "", "file:///tmp/test.txt", name="test")
+    async with Hub({"s": failing(), "files": files}) as manager:
         with pytest.raises(ty.RemoteError, match="busy") as told:
             await manager.call_tool("mcp__s__busy")
         assert (told.value.code, told.value.message) == (-32000, "busy")
         result = await manager.call_tool("mcp__s__failing")
-        with pytest.raises(ty.ToolFailed, match="disk full"):
+        with pytest.raises(ty.ToolFailed, match="disk full") as failed:
             result.raise_for_error()
-        with pytest.raises(ty.ProtocolError):
+        assert failed.value.result is result
+        with pytest.raises(ty.ProtocolError) as odd:
             await manager.call_tool("mcp__s__odd")
-        with pytest.raises(ty.ServerNotFound, match="filez"):
+        assert (odd.value.server, odd.value.tool, odd.value.sent) == ("s", "odd", True)
+        assert (told.value.server, told.value.tool) == ("s", "busy")
+        with pytest.raises(ty.ServerNotFound) as no_server:
             await manager.read_resource("filez", "file:///tmp/test.txt")
-        with pytest.raises(ty.ToolNotFound, match="mcp__s__bizzy"):
-            await manager.call_tool("mcp__s__bizzy")
-        with pytest.raises(ty.ResourceNotFound, match=r"file:///tmp/test\.txt"):
-            await manager.read_resource("files", "file:///tmp/test.txt")
+        assert (no_server.value.server, no_server.value.nearest) == ("filez", ("files",))
+        with pytest.raises(ty.ToolNotFound) as no_tool:
+            await manager.call_tool("mcp__s__bussy")
+        assert (no_tool.value.server, no_tool.value.tool) == ("s", "mcp__s__bussy")
+        assert no_tool.value.nearest == ("mcp__s__busy",)
+        with pytest.raises(ty.ResourceNotFound) as no_resource:
+            await manager.read_resource("files", "file:///tmp/tset.txt")
+        assert (no_resource.value.server, no_resource.value.uri) == ("files", "file:///tmp/tset.txt")
+        assert no_resource.value.nearest == ("file:///tmp/test.txt",)
 
 
 async def test_a_connection_that_fails_says_why() -> None:
@@ -375,8 +410,3 @@ async def test_an_agent_has_the_tools_of_all_servers_at_once(filesystem: ty.Stdi
         asked = {"name": "mcp__filesystem__read_file", "input": {"path": str(folder / "test.txt")}}
         assert asked["name"] in tools and "mcp__github__create_issue" in tools
         assert (await manager.call_tool(asked["name"], asked["input"])).text == "File contents..."  # type: ignore[arg-type]
-
-
-def test_there_is_no_feature_to_switch_on() -> None:
-    """Without the `mcp` feature, methods return stub errors. Here: no flag, no stubs."""
-    assert callable(Hub.call_tool) and callable(ty.Client.call_tool)

@@ -8,7 +8,7 @@ from typing import Any, TypedDict
 
 from .._util.suggest import did_you_mean
 from ..client.client import Timeout
-from ..errors import AccessDenied, ConnectionLost, ToolNotFound, UsageError
+from ..errors import AccessDenied, ConnectionLost, ToolNotFound, ToolyardError, UsageError
 from ..events import ToolExecutionFailed
 from ..policy.arguments import clean, clean_for_schema
 from ..transports.channel import ProgressHandler
@@ -102,8 +102,12 @@ class Calls:
         context: FilterContext | None,
         options: CallOptions,
     ) -> ToolResult:
-        """By way of the interceptors, and of who has to approve."""
-        server = route.owner.name
+        """Pass the call through the interceptors and the approval.
+
+        An interceptor may send several calls. If one of them was handed to the server, every later error of this call
+        says `sent`, a refusal too.
+        """
+        server, possibly_sent = route.owner.name, 0
         call = Call(server, route.original, route.tool.name, arguments, scoped(context, server), dict(options))
         approval = Approval(self._approve) if self._approve is not None else None
 
@@ -116,11 +120,21 @@ class Calls:
                 if chosen.decision.kind == "ask":
                     assert approval is not None
                     chosen, call = await self._agreed(approval, chosen, call)
-                return await self._send(chosen, call.arguments, call.options)
+                nonlocal possibly_sent
+                possibly_sent += 1
+                try:
+                    return await self._send(chosen, call.arguments, call.options)
+                except (ToolyardError, UsageError) as exc:
+                    possibly_sent -= exc.sent is False
+                    raise
 
             return send
 
-        return await run(chain, call, end(chain))
+        try:
+            return await run(chain, call, end(chain))
+        except (ToolyardError, UsageError) as exc:
+            exc.sent = exc.sent or possibly_sent > 0
+            raise
 
     async def _agreed(self, approval: Approval, asked: Route[Member], call: Call) -> tuple[Route[Member], Call]:
         """What somebody lets through. It is good for the tool that they were asked about, not for one that took its

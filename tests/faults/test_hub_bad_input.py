@@ -84,9 +84,9 @@ UNKNOWN: dict[str, Ask] = {
 @pytest.mark.parametrize("ask", UNKNOWN.values(), ids=UNKNOWN)
 async def test_an_unknown_server_is_named_with_the_nearest(ask: Ask) -> None:
     async with ty.Hub({"files": plain_server(), "math": ty.ToolServer("math")}) as hub:
-        with pytest.raises(ty.ServerNotFound, match=r"'filez'.*did you mean 'files'") as missing:
+        with pytest.raises(ty.ServerNotFound, match=r"^filez: .*did you mean 'files'") as missing:
             await ask(hub)
-        assert missing.value.nearest == ("files",)
+        assert (missing.value.server, missing.value.nearest, missing.value.sent) == ("filez", ("files",), False)
 
 
 async def test_a_tool_of_an_unknown_server_is_not_found() -> None:

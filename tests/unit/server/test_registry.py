@@ -35,7 +35,7 @@ async def test_an_unknown_server_is_an_error_with_the_nearest_names() -> None:
     registry = ty.ServerRegistry([server("math-tools")])
     with pytest.raises(ty.ServerNotFound, match=r"'math-tool'; did you mean 'math-tools'\?") as caught:
         await registry.handle("math-tool", CALL)
-    assert caught.value.nearest == ("math-tools",)
+    assert (caught.value.server, caught.value.nearest) == ("math-tool", ("math-tools",))
 
 
 async def test_a_server_of_the_same_name_takes_its_place_and_it_is_said(caplog: pytest.LogCaptureFixture) -> None:

@@ -21,6 +21,7 @@ from ..settings import ServerEntry, Settings, load_settings
 from ..types import UNSET, State
 from .asking import Person
 from .exits import Exit, Trouble, code_of, complain_of
+from .launchers import name_of_command, name_of_url
 from .options import TIMEOUT
 from .screen import note, waiting
 
@@ -35,9 +36,6 @@ A_MOMENT: Final = 0.3
 
 _URL: Final = re.compile(r"https?://", re.IGNORECASE)
 _FILE: Final = re.compile(r"\.py(:\w+)?$")
-_LAUNCHERS: Final = frozenset(
-    {"npx", "uvx", "bunx", "pipx", "node", "deno", "python", "python3", "uv", "docker", "run"}
-)
 
 
 def own_settings() -> Path:
@@ -78,10 +76,10 @@ def ad_hoc(word: str | None, command: Sequence[str]) -> tuple[str, ServerConfig]
     if command:
         if word is not None and (is_url(word) or is_file(word)):
             raise Trouble(f"which server: {word}, or the command after --?", hint="name one of the two")
-        return _name_of_command(command), StdioServer(command[0], list(command[1:]))
+        name = name_of_command(command[0], command[1:], os.getcwd())
+        return name, StdioServer(command[0], list(command[1:]))
     if word is not None and is_url(word):
-        host = re.sub(r"^\w+://([^@/]*@)?", "", word).partition("/")[0]
-        return slug(host.partition(":")[0]), HttpServer(word)
+        return name_of_url(word), HttpServer(word)
     if word is not None and is_file(word):
         if not Path(_FILE.sub(".py", word)).is_file():
             raise Trouble(f"there is no file {word}", code=Exit.NOT_FOUND)
@@ -89,16 +87,6 @@ def ad_hoc(word: str | None, command: Sequence[str]) -> tuple[str, ServerConfig]
         arguments = ["-P", "-m", "toolyard", "run", word]
         return slug(Path(_FILE.sub("", word)).name), StdioServer(sys.executable, arguments)
     return None
-
-
-def _name_of_command(command: Sequence[str]) -> str:
-    """What people call it: the first word that is no launcher, option or version."""
-    for word in command:
-        base = re.sub(r"(?<=.)@[^/]*$|[\[=<>~!].*$", "", word)
-        base = Path(base).stem if "/" not in base or not base.startswith("@") else base.rpartition("/")[2]
-        if not word.startswith("-") and base not in _LAUNCHERS:
-            return slug(base)
-    return slug(Path(command[0]).stem)
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from toolyard.cli.checkup.packages import fetched_version, package_of
+from toolyard.cli.checkup.packages import fetched_version
+from toolyard.cli.launchers import package_of
 
 
 @pytest.mark.parametrize(

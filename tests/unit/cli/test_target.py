@@ -36,12 +36,12 @@ def test_a_command_is_called_what_people_call_it(command: str, name: str) -> Non
     "url, name",
     [
         ("https://tools.example.com/mcp", "tools-example-com"),
-        ("http://localhost:8000/mcp", "localhost"),
+        ("http://localhost:8000/mcp", "localhost-8000"),
         ("https://user:pass@host/mcp", "host"),
-        ("http://[::1]:80/mcp", "server"),
+        ("http://[::1]:80/mcp", "1"),
     ],
 )
-def test_a_url_is_called_by_its_host(url: str, name: str) -> None:
+def test_a_url_is_called_by_its_host_and_port(url: str, name: str) -> None:
     found = ad_hoc(url, ())
     assert found is not None and found[0] == name and isinstance(found[1], HttpServer)
 

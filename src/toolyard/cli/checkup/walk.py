@@ -10,10 +10,11 @@ from ...config import HttpServer, ServerConfig, SseServer, StdioServer
 from ...policy.filters import static_filter
 from ...settings import ServerEntry
 from ...transports.process import environment
+from ..launchers import Package, package_of
 from .address import examine_address
 from .entry import examine_entry
 from .findings import Checkup, nobody
-from .packages import Package, fetched_version, package_of
+from .packages import fetched_version
 from .patience import Patience
 from .program import examine_file, examine_program
 from .secret import values_of

@@ -96,6 +96,140 @@ def test_servers_that_do_not_start_are_told_with_exit_code_stderr_and_a_fix(tmp_
     assert "nowhere.py" in step(ran, "lost", "starts")["fix"]
 
 
+def launcher(folder: Path, name: str, stderr: str, code: int) -> dict[str, Any]:
+    """A program of this name that writes what the real one writes, and ends as it does."""
+    (folder / f"{name}.txt").write_text(stderr, "utf-8")
+    program = folder / name
+    program.write_text(f'#!/bin/sh\ncat "{folder / name}.txt" >&2\nexit {code}\n')
+    program.chmod(0o700)
+    return {"PATH": f"{folder}{os.pathsep}{os.environ['PATH']}"}
+
+
+@pytest.mark.parametrize(
+    "name, args, code, stderr, text, fix",
+    [
+        (
+            "uvx",
+            ["some-mcp", "--port", "1"],
+            1,
+            (
+                "Traceback (most recent call last):\nModuleNotFoundError: No module named 'mcp.server.fastmcp'. "
+                "This is mcp 2.x, where FastMCP was renamed to MCPServer; pin 'mcp<2' to keep running v1 code.\n"
+            ),
+            "version 2 is installed",
+            "uvx --with 'mcp<2' some-mcp ...",
+        ),
+        (
+            "uvx",
+            ["windows-mcp"],
+            1,
+            (
+                "error: No solution found when resolving tool dependencies\n  cause: Because the current Python "
+                "version (3.11.7) does not satisfy Python>=3.14 and windows-mcp>=0.8.6 depends on Python>=3.14, we can "
+                "conclude that windows-mcp>=0.8.6 cannot be used.\n"
+            ),
+            "it needs Python 3.14 or newer",
+            "uvx --python 3.14 windows-mcp",
+        ),
+        (
+            "docker",
+            ["run", "-i", "--rm", "mcp/time"],
+            125,
+            (
+                "docker: failed to connect to the docker API at unix:///var/run/docker.sock; check if the path is "
+                "correct and if the daemon is running: dial unix /var/run/docker.sock: connect: no such file or "
+                "directory\n\nRun 'docker run --help' for more information\n"
+            ),
+            "the Docker daemon does not run",
+            "start Docker",
+        ),
+        (
+            "npx",
+            ["-y", "@modelcontextprotocol/server-redis"],
+            1,
+            "[Redis Error] Error: connect ECONNREFUSED 127.0.0.1:6379\n    at TCPConnectWrap.afterConnect\n",
+            "it cannot reach 127.0.0.1:6379",
+            "start what listens at 127.0.0.1:6379",
+        ),
+    ],
+    ids=["mcp-2", "python-too-old", "no-docker-daemon", "no-backend"],
+)
+def test_a_launcher_that_fails_leads_to_the_fix_that_works(
+    tmp_path: Path, name: str, args: list[str], code: int, stderr: str, text: str, fix: str
+) -> None:
+    settings(tmp_path, one={"command": name, "args": args, "env": launcher(tmp_path, name, stderr, code)})
+    ran = run_cli("doctor", "--json", cwd=tmp_path)
+    found = step(ran, "one", "starts")
+    assert (ran.code, found["verdict"]) == (1, "error")
+    assert f"exit code {code}" in found["text"]
+    assert text in found["text"]
+    assert fix in found["fix"]
+
+
+@pytest.mark.parametrize(
+    "message, stderr, host",
+    [
+        ("getaddrinfo ENOTFOUND db.internal", "", "db.internal"),
+        ("Internal error", "connect ECONNREFUSED 127.0.0.1:5432", "127.0.0.1:5432"),
+    ],
+)
+def test_a_server_that_cannot_reach_its_backend_is_told_with_the_backend(
+    tmp_path: Path, message: str, stderr: str, host: str
+) -> None:
+    program = tmp_path / "server.py"
+    program.write_text(BACKEND.format(message=message, stderr=stderr))
+    settings(tmp_path, one=stdio(sys.executable, str(program)))
+    ran = run_cli("doctor", "--json", cwd=tmp_path)
+    found = step(ran, "one", "tools")
+    assert (ran.code, found["verdict"]) == (1, "error")
+    assert f"it cannot reach {host}" in found["text"]
+    assert host in found["fix"] and "env" in found["fix"]
+
+
+BACKEND = """
+import json, sys
+for line in sys.stdin:
+    asked = json.loads(line)
+    if "id" not in asked:
+        continue
+    answer = {{"result": {{}}}}
+    if asked["method"] == "initialize":
+        info = {{"name": "x", "version": "1"}}
+        tools = {{"tools": {{}}}}
+        answer = {{"result": {{"protocolVersion": "2025-11-25", "capabilities": tools, "serverInfo": info}}}}
+    elif asked["method"] != "ping":
+        if asked["method"] == "tools/list":
+            print({stderr!r}, file=sys.stderr, flush=True)
+        answer = {{"error": {{"code": -32603, "message": {message!r}}}}}
+    print(json.dumps({{"jsonrpc": "2.0", "id": asked["id"], **answer}}), flush=True)
+"""
+
+
+def test_a_server_that_waits_for_a_sign_in_is_told_with_what_it_wrote(tmp_path: Path) -> None:
+    program = (
+        "import sys, time; print('visit https://x.invalid/authorize', file=sys.stderr, flush=True); time.sleep(99)"
+    )
+    settings(tmp_path, one=stdio(sys.executable, "-c", program))
+    ran = run_cli("doctor", "--json", "--timeout", "1.5", cwd=tmp_path)
+    found = step(ran, "one", "starts")
+    assert "it waits for a sign-in at https://x.invalid/authorize" in found["text"]
+    assert found["quoted"] == "visit https://x.invalid/authorize"
+    assert "sign in" in found["fix"]
+
+
+def test_a_placeholder_is_told_as_such_and_not_as_a_secret(tmp_path: Path) -> None:
+    values = ["<YOUR KEY>", "YOUR_API_KEY", "changeme", "sk-...", "xxxx"]
+    settings(tmp_path, **{f"s{at}": stdio(*DEMO, env={"API_KEY": value}) for at, value in enumerate(values)})
+    (tmp_path / ".mcp.json").chmod(0o644)
+    ran = run_cli("doctor", "--json", cwd=tmp_path)
+    for at in range(len(values)):
+        found = step(ran, f"s{at}", "placeholders")
+        assert found["verdict"] == "warning"
+        assert "env.API_KEY of .mcp.json:1 is a placeholder" in found["text"]
+        assert "put the real value there" in found["fix"]
+    assert "secret in plain text" not in ran.out and "holds secrets" not in ran.out
+
+
 @pytest.mark.parametrize(
     "command, text, fix",
     [

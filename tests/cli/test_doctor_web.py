@@ -103,6 +103,32 @@ async def test_the_credentials_that_it_wants_are_told(tmp_path: Path, status: in
     assert fix in found["fix"]
 
 
+async def test_a_server_that_wants_an_oauth_sign_in_is_told_as_such(tmp_path: Path) -> None:
+    challenge = 'Bearer resource_metadata="https://example.com/.well-known/oauth-protected-resource"'
+    async with served(page(401, b"no", more={"www-authenticate": challenge})) as origin:
+        ran = await doctor(tmp_path, origin + "/mcp")
+    found = steps(ran)["connects"]
+    assert "it wants an OAuth sign-in (HTTP 401)" in found["text"]
+    assert "cannot sign in there by itself" in found["fix"]
+    assert "auth=" in found["fix"] and "Bearer ${TOKEN}" in found["fix"]
+
+
+@pytest.mark.parametrize("place", ["", "/mcp"])
+async def test_metadata_for_oauth_are_found_though_the_challenge_does_not_name_them(tmp_path: Path, place: str) -> None:
+    async def app(scope: Any, receive: Any, send: Any) -> None:
+        if scope["path"] == f"/.well-known/oauth-protected-resource{place}":
+            body = json.dumps({"resource": "x", "authorization_servers": ["https://auth.example"]}).encode()
+            await page(200, body, "application/json")(scope, receive, send)
+        else:
+            await page(401, b"no", more={"www-authenticate": "Bearer"})(scope, receive, send)
+
+    async with served(app) as origin:
+        ran = await doctor(tmp_path, origin + "/mcp")
+    found = steps(ran)["connects"]
+    assert "it wants an OAuth sign-in" in found["text"]
+    assert "cannot sign in there by itself" in found["fix"]
+
+
 async def test_a_credential_that_the_server_repeats_is_not_shown(tmp_path: Path) -> None:
     async with served(page(400, b"unknown token do-not-show-this", "text/plain")) as origin:
         ran = await doctor(tmp_path, origin + "/mcp", headers={"Authorization": "Bearer do-not-show-this"})

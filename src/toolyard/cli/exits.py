@@ -19,6 +19,7 @@ from ..errors import (
     ToolyardError,
     UsageError,
 )
+from .checkup.causes import credentials_for
 from .screen import complain
 
 
@@ -75,7 +76,6 @@ _CODES: tuple[tuple[type[BaseException], Exit], ...] = (
 _HINTS: tuple[tuple[type[BaseException], str], ...] = (
     (StartError, "`toolyard doctor` goes through its start step by step"),
     (ConnectError, "`toolyard doctor` goes through the connection step by step"),
-    (AuthError, "give the server's credentials in its settings, under headers"),
     (AccessDenied, "`toolyard explain NAME` tells which rule decides"),
     (CallTimeout, "--timeout gives it more seconds; it may still be running there"),
     (OutcomeUnknown, "it may have been done: look before you do it again"),
@@ -93,6 +93,8 @@ def hint_for(error: BaseException) -> str:
     """What to do next; empty where the error says so itself."""
     if isinstance(error, Trouble):
         return error.hint
+    if isinstance(error, AuthError):
+        return credentials_for(error)
     if isinstance(error, ConnectError) and error.status is not None:
         return "is that the address of an MCP server? Most end with /mcp or /sse"
     return next((hint for kind, hint in _HINTS if isinstance(error, kind)), "")

@@ -21,7 +21,7 @@ from ..settings.spellings import URLS
 from ..settings.values import place
 from ..settings.writing import put_servers
 from ..settings.writing_checks import Check, check_values
-from .checkup.secret import written_plainly
+from .checkup.secret import placeholders, written_plainly
 from .exits import Trouble
 from .screen import note, say
 from .target import PROJECT_FILES, own_settings, settings_files
@@ -117,6 +117,8 @@ def keep(
     for name, line in lines.items():
         say(f"{'replaced' if name in before else 'added'} {name}: {described(servers[name])}  ({path}:{line})")
     for name, values in servers.items():
+        for key in placeholders(values):
+            note(f"warning: {name}: {key} in {path} is a placeholder: put the real value there", "yellow")
         for key, _, instead in written_plainly(values):
             note(f"warning: {name}: {key} looks like a secret, and stands in {path} as it is", "yellow")
             note(f"hint: keep it in the environment, and write {instead} there")

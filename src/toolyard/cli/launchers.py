@@ -96,9 +96,8 @@ class Launch:
         return next((value for name, value in reversed(self.options) if name in names), "")
 
     def with_option(self, name: str, value: str, *, instead_of: Collection[str] = ()) -> str:
-        """Return the command line with one more option of the launcher, without the program's own arguments."""
-        replaced = {name, *instead_of}
-        kept = [word for key, given in self.options if key not in replaced for word in (key, given) if word]
+        """Return the command line with one more option, `instead_of` others, without the program's own arguments."""
+        kept = [word for key, given in self.options if key not in instead_of for word in (key, given) if word]
         more = " ..." if self.rest else ""
         return shlex.join([*self.launcher, name, value, *kept, self.program]) + more
 

@@ -9,7 +9,7 @@ import pytest
 import toolyard as ty
 from toolyard.cli.checkup.entry import examine_entry, examine_files, missing_variables
 from toolyard.cli.checkup.findings import Checkup, Verdict
-from toolyard.cli.checkup.secret import values_of, written_plainly
+from toolyard.cli.checkup.secret import placeholders, values_of, written_plainly
 from toolyard.settings import ServerEntry, load_settings
 
 
@@ -148,3 +148,34 @@ def test_a_name_that_cannot_stand_in_names_of_tools_is_told(tmp_path: Path) -> N
     file.write_text('{"mcpServers": {"my server": {"command": "x"}}}')
     findings = checked(load_settings(file).entries[0]).findings
     assert "it is called my-server" in findings[-1].text
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        *("<YOUR KEY>", "<token>", "YOUR_API_KEY", "your-api-key-here", "xxx", "XXXXXXXX", "changeme", "change-me"),
+        *("sk-...", "sk-xxxxxxxx", "ghp_xxxxxxxxxxxx", "Bearer <token>", "Bearer YOUR_TOKEN", "[your token]", "****"),
+        *("{{API_KEY}}", "https://your-domain.example.com", "replace_me", "insert-key-here", "my-api-key"),
+    ],
+)
+def test_a_value_that_is_still_to_be_replaced_is_a_placeholder_and_no_secret(value: str) -> None:
+    assert placeholders({"env": {"API_KEY": value}}) == ["env.API_KEY"]
+    assert written_plainly({"env": {"API_KEY": value}}) == []
+    assert placeholders({"args": ["--api-key", value]}) == ["args[1]"]
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        *("${API_KEY}", "Bearer ${TOKEN}", "sk-proj-4f9d8a7c6b5e", "ghp_16C7e42F292c6912E7710c838347Ae178B4a", "a<b"),
+        *("hunter2", "flour-mill", "/srv/data", "maxxx", "production"),
+    ],
+)
+def test_a_real_value_is_no_placeholder(value: str) -> None:
+    assert placeholders({"env": {"API_KEY": value}, "args": ["--api-key", value]}) == []
+
+
+def test_a_word_by_itself_among_the_arguments_means_what_it_says() -> None:
+    assert placeholders({"args": ["todo", "./...", "--list", "fetch", "mcp<2", "--with", "mcp<2"]}) == []
+    assert placeholders({"args": ["-y", "pkg", "<path to folder>"]}) == ["args[2]"]
+    assert placeholders({"url": "https://mcp.example.com/?key=<YOUR KEY>"}) == ["url"]

@@ -14,7 +14,7 @@ from ...settings.spellings import EXPANDED, URLS
 from ...settings.values import place
 from ...settings.variables import Reference, parse
 from .findings import Checkup
-from .secret import written_plainly
+from .secret import placeholders, written_plainly
 
 
 def examine_files(checkup: Checkup, settings: Settings, paths: Sequence[Path]) -> None:
@@ -52,6 +52,9 @@ def examine_entry(checkup: Checkup, entry: ServerEntry, environ: Mapping[str, st
         text = f"not set: {', '.join(names)}; wanted by {where} of {place(entry)}"
         exports = " ".join(f"{name}=..." for name in names)
         checkup.broken("variables", text, f"export {exports}; or give a default: ${{{names[0]}:-default}}")
+    for key in placeholders(entry.raw):
+        text = f"{key} of {place(entry)} is a placeholder, not a real value"
+        checkup.warn("placeholders", text, "put the real value there; a secret is best kept outside, as ${NAME}")
     for key, name, instead in written_plainly(entry.raw):
         text = f"{key} of {place(entry)} holds a secret in plain text"
         checkup.warn("secrets", text, f"write {instead} there, and export {name}=...")

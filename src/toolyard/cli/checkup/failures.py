@@ -3,16 +3,28 @@
 from __future__ import annotations
 
 import asyncio
-import re
+import json
 from dataclasses import fields
 from typing import Any, Final
 from urllib.parse import urlsplit, urlunsplit
 
 from ...client.dialing import OLDER
-from ...config import HttpServer, ServerConfig, SseServer, mask_urls
-from ...errors import AuthError, ConfigError, ProtocolError, RateLimited, RemoteError, StartError, ToolyardError
+from ...config import HttpServer, ServerConfig, SseServer, StdioServer, mask_urls
+from ...errors import (
+    AuthError,
+    ConfigError,
+    ConnectError,
+    ProtocolError,
+    RateLimited,
+    RemoteError,
+    StartError,
+    ToolyardError,
+)
 from ...protocol.jsonrpc import METHOD_NOT_FOUND
 from ...transports.opening import older_way
+from ...transports.reaching import proxy_of_environment, tls
+from ..launchers import Launch, parse_command
+from .causes import credentials_for, diagnose, wants_oauth
 from .findings import Checkup
 from .patience import Patience
 from .trying import client_for
@@ -26,26 +38,8 @@ _PLACES: Final = ("/mcp", "/sse", "/mcp/", "/api/mcp")
 _NOT_HERE: Final = frozenset({200, 301, 302, 307, 308, 400, 404, 405, 406, 410, 415, 501})
 """Statuses that a place gives where there is no MCP server, or one of the other kind."""
 
-_REMEDIES: Final = (
-    (r"No module named ['\"]?([\w.]+)", "install {0} into the Python that the command starts"),
-    (r"Cannot find (?:module|package) ['\"]([^'\"]+)", "install {0} where the command looks for it"),
-    (r"npm (?:error|ERR!) code E404|404 Not Found - GET", "correct the name of the npm package"),
-    (r"not found in the package registry|No solution found", "correct the name and version of the PyPI package"),
-    (r"ETARGET|ENOVERSIONS|No matching version", "there is no such version of the package: give another one"),
-    (
-        r"UnknownIssuer|SELF_SIGNED_CERT|UNABLE_TO_GET_ISSUER|CERTIFICATE_VERIFY_FAILED|unable to get local issuer",
-        "it does not trust the certificates here: give it SSL_CERT_FILE (for node NODE_EXTRA_CA_CERTS) under env",
-    ),
-    (r"ENOTFOUND|EAI_AGAIN|failure in name resolution", "it needs the network to start: is there one?"),
-    (r"EADDRINUSE|[Aa]ddress already in use", "something listens there already: end that, or give another port"),
-    (r"Cannot connect to the Docker daemon", "start Docker"),
-    (r"can't open file ['\"]?([^'\":\n]+)", "there is no {0}: correct the paths in args"),
-    (r"No such file or directory: ['\"]?([^'\"\n]+)", "there is no {0}: correct the paths in args"),
-    (r"ENOENT|No such file or directory", "one of the paths in args is not there"),
-    (r"usage:|unrecognized arguments|[Uu]nknown option", "correct args: the program does not know them"),
-)
-_MISSING: Final = re.compile(r"missing|required|not set|unset|must|environ|provide|undefined|KeyError", re.IGNORECASE)
-_VARIABLE: Final = re.compile(r"\b[A-Z][A-Z0-9]*(?:_[A-Z0-9]+)+\b")
+_METADATA_BYTES: Final = 65_536
+_OAUTH_METADATA: Final = "/.well-known/oauth-protected-resource"
 
 
 async def explain(
@@ -58,14 +52,15 @@ async def explain(
     *,
     is_noisy: bool,
 ) -> None:
-    """Note why the step failed, with a fix; `is_noisy`: the server wrote what is no message."""
+    """Note why the step failed, with a fix; `is_noisy`: the server wrote to stdout something that is no message."""
     said = checkup.said(error.message)
     if isinstance(error, StartError):
         checkup.facts["exit_code"] = error.exit_code
-        checkup.broken(step, checkup.said(_ended(error)), remedy_for(error.stderr), seconds, error.stderr)
+        _note_failure(checkup, step, config, _ended(error), error.stderr, _by_hand(error.stderr), seconds)
     elif isinstance(error, AuthError):
         checkup.facts.update(status=error.status, challenge=checkup.said(error.challenge or ""))
-        checkup.broken(step, checkup.said(_refusal(error)), credentials_for(error), seconds)
+        oauth = wants_oauth(error) or await _has_oauth_metadata(config, error)
+        checkup.broken(step, checkup.said(_refusal(error, oauth)), credentials_for(error, oauth=oauth), seconds)
     elif isinstance(error, RateLimited):
         checkup.broken(step, said, "wait, and try again later", seconds)
     elif isinstance(error, ConfigError):
@@ -74,17 +69,51 @@ async def explain(
         checkup.facts["status"] = getattr(error, "status", None)
         checkup.broken(step, said, await _where_else(checkup, config, error), seconds)
     elif is_noisy:
-        checkup.broken(step, said, STDOUT_IS_FOR_MCP, seconds)
+        checkup.broken(step, said, STDOUT_IS_FOR_MCP, seconds, stderr_of(error, checkup))
     elif isinstance(error.__cause__, RemoteError) and error.__cause__.code == METHOD_NOT_FOUND:
         text = "it is no MCP server: it does not know initialize, or only sends back what it is sent"
         checkup.broken(step, text, "correct the command: this program does something else", seconds)
     else:
         more = f"--timeout {patience.seconds * 4:g}"
         fix = f"is it an MCP server that speaks over stdio? one that is only slow needs more time: {more}"
-        checkup.broken(step, said, fix, seconds)
+        _note_failure(checkup, step, config, error.message, stderr_of(error, checkup), fix, seconds)
+
+
+def explain_list(checkup: Checkup, config: ServerConfig, error: ToolyardError, seconds: float) -> None:
+    """Note why a server that is connected cannot list its tools."""
+    launch, stderr = launch_of(config), stderr_of(error, checkup)
+    found = diagnose(error.message, launch) or diagnose(stderr, launch)
+    what, fix = found or ("", "tools/list fails: report it to the server's author")
+    text = _joined(f"its tools cannot be listed: {error.message}", what)
+    checkup.broken("tools", checkup.said(text), checkup.said(fix), seconds, stderr)
+
+
+def _note_failure(
+    checkup: Checkup, step: str, config: ServerConfig, text: str, stderr: str, fix: str, seconds: float
+) -> None:
+    """Note a failure with what the server wrote about it, and the fix for that, else `fix`."""
+    text = text.partition("; stderr: ")[0]  # it is quoted below
+    found = diagnose(stderr, launch_of(config))
+    if found is not None:
+        text, fix = _joined(text, found.what), found.fix
+    checkup.broken(step, checkup.said(text), checkup.said(fix), seconds, stderr)
+
+
+def _joined(text: str, what: str) -> str:
+    return f"{text}: {what}" if what else text
+
+
+def launch_of(config: ServerConfig) -> Launch | None:
+    """Return the command line of a server, taken apart; None if it has none."""
+    return parse_command(config.command, config.args) if isinstance(config, StdioServer) else None
 
 
 # ---- a program that ended -------------------------------------------------------------------------------------
+
+
+def stderr_of(error: ToolyardError, checkup: Checkup) -> str:
+    """Return the end of what the server's process wrote before it failed."""
+    return (error.stderr if isinstance(error, ConnectError) else "") or "\n".join(checkup.stderr)
 
 
 def _ended(error: StartError) -> str:
@@ -95,17 +124,7 @@ def _ended(error: StartError) -> str:
     return f"its process ended with exit code {error.exit_code} before it answered"
 
 
-def remedy_for(stderr: str) -> str:
-    """What can be done about a server that wrote this and ended."""
-    # From the end: what a program says last is mostly why it went.
-    lines = stderr.splitlines()[::-1]
-    for pattern, remedy in _REMEDIES:
-        for line in lines:
-            if found := re.search(pattern, line):
-                return remedy.format(*found.groups())
-    for line in lines:
-        if _MISSING.search(line) and (variable := _VARIABLE.search(line)):
-            return f"give it {variable[0]} under env, as ${{{variable[0]}}}: a server gets few variables of yours"
+def _by_hand(stderr: str) -> str:
     said = "it says why" if stderr.strip() else "it says nothing"
     return f"{said}: start the same command by hand, and look at what it writes"
 
@@ -113,23 +132,42 @@ def remedy_for(stderr: str) -> str:
 # ---- a place that refused -------------------------------------------------------------------------------------
 
 
-def _refusal(error: AuthError) -> str:
+def _refusal(error: AuthError, oauth: bool) -> str:
     said = f"; it says: {error.challenge}" if error.challenge else ""
-    what = "it wants credentials" if error.status == 401 else "it does not take these credentials"
+    what = "it does not take these credentials"
+    if error.status == 401:
+        what = "it wants an OAuth sign-in" if oauth else "it wants credentials"
     return f"{what} (HTTP {error.status}){said}"
 
 
-def credentials_for(error: AuthError) -> str:
-    """How to give a server what it asks for in its challenge."""
-    challenge = error.challenge or ""
-    if error.status == 403:
-        scope = re.search(r'scope="?([^",]+)', challenge)
-        return f"get credentials {f'with the scope {scope[1]}' if scope else 'that allow it'} from who runs it"
-    if "resource_metadata" in challenge:
-        return 'it uses OAuth: log in there, and put the token under headers: "Authorization": "Bearer ${TOKEN}"'
-    if challenge.lower().startswith("basic"):
-        return 'put user and password in base64 under headers: "Authorization": "Basic ${CREDENTIALS}"'
-    return 'put its token under headers: "Authorization": "Bearer ${TOKEN}", and export TOKEN=...'
+async def _has_oauth_metadata(config: ServerConfig, error: AuthError) -> bool:
+    """Whether the server publishes where to sign in, though its challenge does not say so."""
+    if error.status != 401 or not isinstance(config, HttpServer | SseServer):
+        return False
+    path = urlsplit(config.url).path.rstrip("/")
+    places = dict.fromkeys((_OAUTH_METADATA + path, _OAUTH_METADATA))
+    urls = [urlunsplit(urlsplit(config.url)._replace(path=place, query="", fragment="")) for place in places]
+    return any(await asyncio.gather(*(_is_oauth_metadata(config, url) for url in urls)))
+
+
+async def _is_oauth_metadata(config: HttpServer | SseServer, url: str) -> bool:
+    import aiohttp  # noqa: PLC0415  # slow; only for a server that wants credentials
+
+    proxy = config.proxy or proxy_of_environment(url)
+    connector = aiohttp.TCPConnector(ssl=tls(config))
+    timeout = aiohttp.ClientTimeout(total=NEARBY)
+    try:
+        async with (
+            aiohttp.ClientSession(connector=connector, timeout=timeout) as session,
+            session.get(url, proxy=proxy, allow_redirects=False, headers={"Accept": "application/json"}) as answer,
+        ):
+            body = bytearray()
+            while answer.status == 200 and len(body) < _METADATA_BYTES and (piece := await answer.content.readany()):
+                body += piece
+            found = json.loads(body or b"null")
+    except (aiohttp.ClientError, TimeoutError, ValueError, OSError):
+        return False
+    return isinstance(found, dict) and ("authorization_servers" in found or "resource" in found)
 
 
 async def older_kind(checkup: Checkup, config: ServerConfig, error: ToolyardError) -> SseServer | None:

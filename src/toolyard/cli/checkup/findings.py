@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any, Final
 
 from ...config import MASK
+
+LINES_KEPT: Final = 50
+"""Lines of a server's stderr that are kept to find out why it failed."""
 
 QUOTED: Final = 8
 """Lines of what a server wrote that are shown."""
@@ -66,6 +70,10 @@ class Checkup:
     """What must not be shown, whoever says it."""
     on_step: Callable[[str], object] = nobody
     """Is told what is looked at next."""
+    on_stderr: Callable[[str], object] = nobody
+    """Is called with each line that the server writes to stderr, without its secrets."""
+    stderr: deque[str] = field(default_factory=lambda: deque(maxlen=LINES_KEPT))
+    """The last lines that the server wrote to stderr."""
 
     def fine(self, step: str, text: str, seconds: float | None = None) -> None:
         """It is as it should be."""
@@ -83,6 +91,11 @@ class Checkup:
         """It does not work; `quoted` is shown by its last lines."""
         lines = [line for line in self.said(quoted).splitlines() if line.strip()]
         self.findings.append(Finding(step, Verdict.BROKEN, text, fix, seconds, "\n".join(lines[-QUOTED:])))
+
+    def hear(self, line: str) -> None:
+        """Take a line that the server wrote to stderr."""
+        self.stderr.append(line)
+        self.on_stderr(self.said(line))
 
     def said(self, text: str) -> str:
         """Words of the server without what we gave it as a secret."""

@@ -22,6 +22,22 @@ _SCHEME: Final = re.compile(r"[A-Za-z]+ (?=\S)")
 """What stands before the credentials in a header for them, as `Bearer `."""
 
 
+_PLACEHOLDER: Final = re.compile(
+    r"<[A-Za-z][^<>/]{0,60}>"  # <YOUR KEY>
+    r"|\[your[^\]]{0,60}\]|\{\{[^{}]{1,60}\}\}"
+    r"|(?<![a-z])your(?:[-_][\w-]|[a-z]*(?:key|token|secret|password|name|domain|company))",
+    re.IGNORECASE,
+)
+"""Found in a value, it makes the value one that is to be replaced."""
+_DUMMY: Final = re.compile(
+    r"(?:[\w-]*[-_])?(?:x{3,}|\.{3,}|\u2026|\*{3,})"  # xxx, sk-..., ghp_xxxx
+    r"|your \w[\w ]*|change[-_ ]?me|replace[-_ ]?(?:me|this)|placeholder|fixme|todo|tbd"
+    r"|(?:insert|enter|put|add|paste)[-_ ].*|.*[-_ ]here|my[-_]?(?:api[-_]?)?(?:key|token|secret|password)",
+    re.IGNORECASE,
+)
+"""A whole value that is to be replaced."""
+
+
 class Plain(NamedTuple):
     """A secret that stands in an entry as it is."""
 
@@ -30,6 +46,36 @@ class Plain(NamedTuple):
     """A name for the variable that should hold it."""
     instead: str
     """What should stand there."""
+
+
+def is_placeholder(value: Any) -> bool:
+    """Return whether a value stands for one that a person has to put there: `<YOUR KEY>`, `sk-...`, `changeme`."""
+    if not isinstance(value, str) or "${" in value:
+        return False
+    bare = _SCHEME.sub("", value.strip(), count=1) if re.match(r"(?i)(bearer|basic|token) ", value) else value.strip()
+    return _PLACEHOLDER.search(bare) is not None or _DUMMY.fullmatch(bare) is not None
+
+
+def placeholders(raw: Mapping[str, Any]) -> list[str]:
+    """Return the keys of an entry whose values are still to be replaced."""
+    found = []
+    for key in ("env", "headers"):
+        values = raw.get(key)
+        if isinstance(values, Mapping):
+            found += [f"{key}.{name}" for name, value in values.items() if is_placeholder(value)]
+    args = raw.get("args")
+    before = ""
+    for at, arg in enumerate(args if isinstance(args, list | tuple) else ()):
+        named = _OPTION.match(arg) if isinstance(arg, str) else None
+        value, option = (named[2], named[1]) if named is not None and named[2] is not None else (arg, before)
+        # A word by itself can mean what it says: `todo`, `...`.
+        if isinstance(value, str) and (
+            _PLACEHOLDER.search(value) or (is_placeholder(value) and (_VALUE.match(f"{value}xxxxxxxxxx") or option))
+        ):
+            found.append(f"args[{at}]")
+        before = named[1] if named is not None and named[2] is None else ""
+    found += [key for key in URLS if isinstance(raw.get(key), str) and _PLACEHOLDER.search(raw[key])]
+    return found
 
 
 def values_of(config: ServerConfig) -> tuple[str, ...]:
@@ -63,7 +109,7 @@ def is_secret(name: str, value: Any) -> bool:
     """Whether this looks like one: by its name or by itself. What is taken from the environment is none."""
     if not isinstance(value, str) or "${" in value or len(value) < SHORTEST:
         return False
-    return names_a_secret(name) or _VALUE.match(value) is not None
+    return (names_a_secret(name) or _VALUE.match(value) is not None) and not is_placeholder(value)
 
 
 def variable_for(name: str) -> str:

@@ -11,7 +11,7 @@ from ...policy.filters import StaticFilter
 from ...protocol.eras import MODERN_VERSIONS
 from ...transports import process
 from ...types import Tool
-from .failures import STDOUT_IS_FOR_MCP, explain, older_kind
+from .failures import STDOUT_IS_FOR_MCP, explain, explain_list, older_kind
 from .findings import Checkup
 from .offers import examine_rules, examine_tools
 from .patience import Patience, Watch
@@ -26,7 +26,7 @@ async def examine_server(checkup: Checkup, config: ServerConfig, rules: StaticFi
     step = "connects" if isinstance(config, HttpServer | SseServer) else "starts"
     checkup.on_step(step)
     watch = Watch()
-    client = client_for(config, checkup.server, patience.left())
+    client = client_for(config, checkup.server, patience.left(), checkup.hear)
     try:
         await client.connect()
     except ToolyardError as exc:
@@ -42,7 +42,7 @@ async def examine_server(checkup: Checkup, config: ServerConfig, rules: StaticFi
     try:
         _note_start(checkup, step, config, watch.seconds)
         _note_protocol(checkup, client)
-        await _examine_answers(checkup, client, rules, patience)
+        await _examine_answers(checkup, client, config, rules, patience)
     finally:
         checkup.on_step("ends")
         ending = Watch()
@@ -73,7 +73,9 @@ def _note_protocol(checkup: Checkup, client: Client) -> None:
     checkup.fine("protocol", f"{info.protocol_version} ({era} era){f': {who}' if who else ''}")
 
 
-async def _examine_answers(checkup: Checkup, client: Client, rules: StaticFilter, patience: Patience) -> None:
+async def _examine_answers(
+    checkup: Checkup, client: Client, config: ServerConfig, rules: StaticFilter, patience: Patience
+) -> None:
     checkup.on_step("answers")
     watch = Watch()
     try:
@@ -83,7 +85,7 @@ async def _examine_answers(checkup: Checkup, client: Client, rules: StaticFilter
         checkup.broken("answers", checkup.said(exc.message), fix, watch.seconds)
         return
     checkup.fine("answers", "", watch.seconds)
-    await _examine_lists(checkup, client, rules, patience)
+    await _examine_lists(checkup, client, config, rules, patience)
     garbage = client.counters.garbage
     if garbage:
         sample = checkup.said(client.counters.last_garbage)
@@ -91,7 +93,9 @@ async def _examine_answers(checkup: Checkup, client: Client, rules: StaticFilter
         checkup.warn("stdout", text, STDOUT_IS_FOR_MCP)
 
 
-async def _examine_lists(checkup: Checkup, client: Client, rules: StaticFilter, patience: Patience) -> None:
+async def _examine_lists(
+    checkup: Checkup, client: Client, config: ServerConfig, rules: StaticFilter, patience: Patience
+) -> None:
     info = client.server_info
     declared = info.capabilities if info is not None else {}
     for kind, fetch in (("resources", client.list_resources), ("prompts", client.list_prompts)):
@@ -113,8 +117,7 @@ async def _examine_lists(checkup: Checkup, client: Client, rules: StaticFilter, 
         seconds = watch.seconds
         paged = bool(tools) and await _is_paged(client, patience)
     except ToolyardError as exc:
-        text = f"its tools cannot be listed: {checkup.said(exc.message)}"
-        checkup.broken("tools", text, "have its author mend tools/list", watch.seconds)
+        explain_list(checkup, config, exc, watch.seconds)
         return
     _note_tools(checkup, tools, rules, seconds, paged)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from ...client.client import Client
@@ -21,9 +22,11 @@ class _AsGiven:
         return open_channel(self.config, Counters(), None)
 
 
-def client_for(config: ServerConfig, name: str, timeout: float) -> Client:
-    """A client that is not connected yet."""
+def client_for(
+    config: ServerConfig, name: str, timeout: float, on_stderr: Callable[[str], object] | None = None
+) -> Client:
+    """A client that is not connected yet; `on_stderr` is called with each line that its process writes there."""
     target = as_singleton(config) if isinstance(config, StdioServer) else _AsGiven(config)
     once = ReconnectPolicy(max_retries=0)
     rounded = max(0.1, round(timeout, 1))  # a person reads it, if it passes
-    return Client(target, name=name, connect_timeout=rounded, max_retries=1, reconnect=once)
+    return Client(target, name=name, connect_timeout=rounded, max_retries=1, reconnect=once, stderr_handler=on_stderr)

@@ -26,6 +26,7 @@ PATIENCE: Final = 30.0
 STEPS: Final = {
     "settings": "its entry can be read",
     "variables": "every ${NAME} in it stands for something",
+    "placeholders": "every value in it is a real one",
     "secrets": "no secret stands in it in plain text",
     "command": "its program, or its Python file, is there",
     "package": "the package that is fetched has a version",

@@ -87,11 +87,11 @@ def test_colours_are_left_out_where_nobody_wants_them(tmp_path: Path) -> None:
     assert "this tool always fails" in screen.text and b"\x1b[" not in screen.bytes
 
 
-def test_a_narrow_terminal_folds_and_loses_nothing(tmp_path: Path) -> None:
+def test_a_narrow_terminal_breaks_no_name(tmp_path: Path) -> None:
     with terminal("tools", "--", *DEMO, cwd=tmp_path, width=40) as screen:
         assert screen.exit_code() == 0
     assert all(len(line) <= 40 for line in screen.lines)
-    assert "mcp__demo_server__slow_count" in "".join(line[1:14] for line in screen.lines)
+    assert "mcp__demo_server__slow_count" in screen.lines
     with terminal("tools", "--", *DEMO, cwd=tmp_path, width=200, env={"COLUMNS": "50"}) as screen:
         assert screen.exit_code() == 0
     assert all(len(line) <= 50 for line in screen.lines)

@@ -11,7 +11,7 @@ from urllib.parse import unquote, urlsplit
 from ..names import slug
 from ..types import Audio, Block, EmbeddedResource, Image, ResourceContent, ResourceLink, Text, ToolResult
 from .exits import Exit, Trouble
-from .screen import cell, is_terminal, say, show_json, stdout
+from .screen import cell, is_terminal, say, show_json, show_text, stdout
 
 _LONGEST: Final = 60
 # What the machine's own table says differs from one to the next; these are the same everywhere.
@@ -69,7 +69,7 @@ def show_block(block: Block, folder: Path, name: str) -> None:
     """One block; `name` is what its file is called after, if it becomes one."""
     match block:
         case Text(text=text):
-            say(text)
+            show_text(text)
         case Image(data=data, mime_type=mime_type) | Audio(data=data, mime_type=mime_type):
             save(data, mime_type, folder, name)
         case ResourceLink(uri=uri, name=called, description=description):
@@ -86,7 +86,7 @@ def show_piece(piece: ResourceContent, folder: Path) -> None:
     if piece.blob is not None:
         save(piece.blob, piece.mime_type, folder, _name_in(piece.uri))
     elif piece.text is not None:
-        say(piece.text)
+        show_text(piece.text)
     else:
         show_json(piece.to_wire())
 

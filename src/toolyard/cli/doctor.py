@@ -6,6 +6,7 @@ import asyncio
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
@@ -19,7 +20,8 @@ from .checkup.offers import few, idle_patterns, same_names
 from .checkup.walk import examine, time_to_connect
 from .exits import Exit
 from .options import TIMEOUT, Config, Json, Servers, Timeout
-from .screen import cell, err, is_terminal, note, out, plain, show_json, show_table
+from .screen import cell, cell_width, err, is_terminal, narrowed, note, out, plain, show_json, show_table, wrapped
+from .startup import LONG_WAIT, Startup
 from .target import choose, settings_files
 
 if TYPE_CHECKING:
@@ -37,8 +39,10 @@ _KINDS: Final = (
     (Verdict.WARNING, "with warnings"),
     (Verdict.BROKEN, "broken"),
 )
-NARROW: Final = 70
-"""Columns of a terminal below which a table would leave no room for what was found."""
+ROOM: Final = 40
+"""Columns of a terminal that a table must leave for what was found."""
+_GAPS: Final = 15
+"""Columns of a terminal that the five columns of the table take for themselves."""
 
 
 EXAMPLES: Final = """
@@ -96,12 +100,18 @@ def _examine_rules(checkup: Checkup, settings: Settings, checkups: Sequence[Chec
 async def _examined(settings: Settings, timeout: float | None, *, start_disabled: bool) -> list[Checkup]:
     """All side by side, each told on the terminal while it goes."""
     patience = time_to_connect(settings.defaults.get("connect_timeout"))
-    with _progress([entry.name for entry in settings.entries]) as tell:
+    startup = Startup(settings.entries)
+    with _progress([entry.name for entry in settings.entries], startup) as tell:
 
         async def one(entry: ServerEntry) -> Checkup:
             start = start_disabled or not entry.disabled
             checkup = await examine(
-                entry, timeout=timeout, start=start, patience=patience, on_step=lambda step: tell(entry.name, step)
+                entry,
+                timeout=timeout,
+                start=start,
+                patience=patience,
+                on_step=lambda step: tell(entry.name, step),
+                on_stderr=partial(startup.hear, entry.name),
             )
             tell(entry.name, "done")
             return checkup
@@ -110,16 +120,29 @@ async def _examined(settings: Settings, timeout: float | None, *, start_disabled
 
 
 @contextmanager
-def _progress(names: Sequence[str]) -> Iterator[Callable[[str, str], None]]:
+def _progress(names: Sequence[str], startup: Startup) -> Iterator[Callable[[str, str], None]]:
     """A line for each server with the step that it is at, where a person looks."""
     if not sys.stderr.isatty():
         yield lambda *_: None
         return
-    from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn  # noqa: PLC0415  # slow
+    from rich.progress import Progress, SpinnerColumn, Task, TextColumn, TimeElapsedColumn  # noqa: PLC0415  # slow
+    from rich.text import Text  # noqa: PLC0415
+
+    class Step(TextColumn):
+        """The step that a server is at; after a while also what it wrote last."""
+
+        def render(self, task: Task) -> Text:
+            is_long = not task.finished and (task.elapsed or 0) >= LONG_WAIT
+            detail = startup.detail(task.fields["server"]) if is_long else ""
+            text = Text(task.description, "dim", no_wrap=False, overflow="fold")
+            return text.append(f"  {detail}" if detail else "")
+
+    class Narrow(Progress):
+        def get_renderables(self) -> Iterator[Any]:
+            yield from map(narrowed, super().get_renderables())
 
     shown = TextColumn("{task.fields[server]}", style="bold", markup=False)
-    step_at = TextColumn("{task.description}", style="dim", markup=False)
-    with Progress(SpinnerColumn(), shown, step_at, TimeElapsedColumn(), console=err(), transient=True) as progress:
+    with Narrow(SpinnerColumn(), shown, TimeElapsedColumn(), Step(""), console=err(), transient=True) as progress:
         tasks = {name: progress.add_task("", total=1, server=name) for name in names}
 
         def tell(name: str, step: str) -> None:
@@ -148,8 +171,11 @@ def _same_names(checkups: list[Checkup]) -> dict[str, list[str]]:
 
 def _show(checkups: list[Checkup]) -> None:
     if is_terminal():
-        show = _show_lines if out().width < NARROW else _show_to_a_person
-        show(checkups)
+        room = _room_for_words(checkups)
+        if room < ROOM or room < _longest_word(checkups):
+            _show_lines(checkups)
+        else:
+            _show_to_a_person(checkups)
         return
     rows = ((each.server, finding) for each in checkups for finding in each.findings)
     show_table(
@@ -180,17 +206,35 @@ def _show_to_a_person(checkups: list[Checkup]) -> None:
     out().print(table)
 
 
-def _show_lines(checkups: list[Checkup]) -> None:
-    """The same, where there is no room for columns."""
-    from rich.padding import Padding  # noqa: PLC0415  # slow; only for a terminal
-    from rich.text import Text  # noqa: PLC0415
+def _room_for_words(checkups: list[Checkup]) -> int:
+    """The columns that are left for what was found beside server, mark, step and time."""
+    servers = max((len(each.server or "settings") for each in checkups), default=0)
+    steps = max((len(finding.step) for each in checkups for finding in each.findings), default=0)
+    times = max((len(_took(finding)) for each in checkups for finding in each.findings), default=0)
+    return out().width - max(servers, len("server")) - 1 - steps - max(times, len("time")) - _GAPS
 
+
+def _longest_word(checkups: list[Checkup]) -> int:
+    texts = (_words(finding).plain for each in checkups for finding in each.findings)
+    return max((cell_width(word) for text in texts for word in text.split()), default=0)
+
+
+def _show_lines(checkups: list[Checkup]) -> None:
+    """The same without columns, where these would leave too little room or break words."""
+    from rich.text import Text  # noqa: PLC0415  # slow; only for a terminal
+
+    width = out().width
     for each in checkups:
-        out().print(each.server or "settings", style="bold")
+        out().print(each.server or "settings", style="bold", soft_wrap=True)
         for finding in each.findings:
             out().print(Text(*_MARKS[finding.verdict]), finding.step, _took(finding))
-            if words := _words(finding):
-                out().print(Padding(words, (0, 0, 0, 2)))
+            for line in _words(finding).split("\n"):
+                marked = "  | " if line.plain.startswith("| ") else "  "
+                shown = Text(wrapped("  " + line.plain, width, marked))
+                for span in line.spans:
+                    shown.stylize(span.style, min(span.start + 2, len(shown)))
+                if line.plain:
+                    out().print(shown, soft_wrap=True)
 
 
 def _words(finding: Finding) -> Text:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 import traceback
 from enum import IntEnum
+from typing import Final
 
 from ..errors import (
     AccessDenied,
@@ -82,6 +83,10 @@ _HINTS: tuple[tuple[type[BaseException], str], ...] = (
 )
 
 
+QUOTED_LINES: Final = 20
+"""Lines of a server's stderr that are shown."""
+
+
 def code_of(error: BaseException) -> Exit:
     """The exit code for an error."""
     if isinstance(error, Trouble):
@@ -113,8 +118,8 @@ def tell(error: BaseException, *, debug: bool) -> Exit:
 
 
 def complain_of(error: BaseException) -> None:
-    """Say what went wrong, and quote what a server wrote before it ended."""
-    message, stderr = str(error), error.stderr if isinstance(error, StartError) else ""
+    """Say what went wrong, and quote the last lines that a server wrote before it."""
+    message, stderr = str(error), error.stderr if isinstance(error, ConnectError) else ""
     if stderr:
         message = message.partition("; stderr: ")[0]  # the same, on one line
-    complain(message, hint_for(error), stderr)
+    complain(message, hint_for(error), "\n".join(stderr.splitlines()[-QUOTED_LINES:]))

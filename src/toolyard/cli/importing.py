@@ -35,7 +35,7 @@ from .keeping import (
     tell_unset,
 )
 from .options import Json
-from .screen import Styled, can_ask, complain, note, show_json, show_table
+from .screen import Column, Styled, can_ask, complain, note, show_json, show_table
 from .target import PROJECT_FILES
 
 SOURCES: Final[dict[str, tuple[str, ...]]] = {
@@ -134,7 +134,15 @@ def _show(found: list[_Found], source: str) -> None:
         (at, each.name, each.program, described(each.entry.raw), _near(each.entry), _shown(each.state))
         for at, each in enumerate(found, 1)
     ]
-    show_table(("", "server", "from", "what", "file", "state"), rows, styles=("dim", "bold"))
+    columns = (
+        Column("", "dim"),
+        Column("server", "bold"),
+        Column("from", optional=1),
+        Column("what", text=True),
+        Column("file", optional=2),
+        "state",
+    )
+    show_table(columns, rows)
     for each in found:
         if each.fault is not None:
             note(f"broken: {each.fault}", "yellow")

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Final, Self
 
 from ..types import LogMessage
-from .screen import as_json, cell, err, note
+from .screen import as_json, cell, err, narrowed, note
 
 if TYPE_CHECKING:
     from rich.progress import Progress
@@ -73,4 +73,9 @@ def _new_bar() -> Progress:
 
     text = TextColumn("{task.description}", markup=False)
     bar = SpinnerColumn(), text, BarColumn(), TaskProgressColumn(), TimeElapsedColumn()
-    return Progress(*bar, console=err(), transient=True)
+
+    class _Narrow(Progress):
+        def get_renderables(self) -> Iterator[Any]:
+            yield from map(narrowed, super().get_renderables())
+
+    return _Narrow(*bar, console=err(), transient=True)

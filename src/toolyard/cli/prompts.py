@@ -6,7 +6,7 @@ import typer  # noqa: TC002  # typer reads the annotations
 
 from ..types import Prompt
 from .options import TIMEOUT, Config, Json, Long, Servers, Timeout
-from .screen import is_terminal, say, show_json, show_table
+from .screen import Column, is_terminal, say, show_json, show_table
 from .target import choose, opened
 
 
@@ -28,7 +28,8 @@ async def command(
             show_json([{**prompt.raw, "name": prompt.name, "server": prompt.server} for prompt in prompts])
         else:
             rows = [(prompt.name, taken(prompt), prompt.description or prompt.title or "") for prompt in prompts]
-            show_table(("prompt", "takes", "what it is for"), rows, styles=("bold",), brief=not long)
+            columns = (Column("prompt", "bold"), Column("takes", text=True), Column("what it is for", text=True))
+            show_table(columns, rows, brief=not long)
             if not rows and is_terminal():
                 say("no prompts")
         return yard.code

@@ -5,7 +5,7 @@ from __future__ import annotations
 import typer  # noqa: TC002  # typer reads the annotations
 
 from .options import TIMEOUT, Config, Json, Long, Servers, Timeout
-from .screen import is_terminal, say, show_json, show_table
+from .screen import Column, is_terminal, say, show_json, show_table
 from .target import choose, opened
 
 
@@ -30,7 +30,14 @@ async def command(
         else:
             rows = [(r.uri, r.server, r.mime_type or "", r.title or r.name, r.description) for r in resources]
             rows += [(t.uri_template, t.server, t.mime_type or "", t.title or t.name, t.description) for t in templates]
-            show_table(("uri", "server", "type", "name", "what it is"), rows, styles=("bold",), brief=not long)
+            columns = (
+                Column("uri", "bold"),
+                Column("server", optional=2),
+                Column("type", optional=3),
+                Column("name", optional=1),
+                Column("what it is", text=True),
+            )
+            show_table(columns, rows, brief=not long)
             if not rows and is_terminal():
                 say("no resources")
         return yard.code

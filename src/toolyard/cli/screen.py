@@ -8,7 +8,8 @@ from __future__ import annotations
 import json
 import re
 import sys
-from collections.abc import Iterable, Iterator, Sequence
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
@@ -18,6 +19,7 @@ from ..protocol.text import one_line, printable
 
 if TYPE_CHECKING:
     from rich.console import Console
+    from rich.text import Text
 
 _WHOLE: Final = sys.maxsize
 # Spaces that are no ASCII ones are everyday text, and harmless; what is left of `\s` is.
@@ -27,6 +29,11 @@ _SENTENCE: Final = re.compile(r"(?<=[.!?])\s")
 _GAP: Final = 3
 """Columns of the terminal between two of a table."""
 _SHORTEST: Final = 20
+"""The narrowest column of text in a table; with less room a table becomes a list."""
+_ECHO: Final = 3
+"""Columns that are left free behind a live line: a terminal shows ^C there, which must not begin a new row."""
+_LEFT: Final = 2
+"""Columns by which a text below its name is moved to the right."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +45,18 @@ class Styled:
 
     def __str__(self) -> str:
         return str(self.value)
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """A column of a table. What it holds is shown whole and on one line, unless it is `text`."""
+
+    heading: str
+    style: str = ""
+    text: bool = False
+    """It may be wrapped at words, or cut short in a brief table."""
+    optional: int = 0
+    """Where there is no room it is left out; those with the highest number first."""
 
 
 _kept: list[TextIO] = []
@@ -96,7 +115,13 @@ def cell(value: Any) -> str:
 
 
 def say(text: str = "") -> None:
-    """A line of the answer, as it is: no markup, and no line is broken."""
+    """A line of the answer; on a terminal it is wrapped at words."""
+    text = plain(text)
+    stdout().write((wrapped(text, out().width) if text and is_terminal() else text) + "\n")
+
+
+def show_text(text: str) -> None:
+    """Write a server's text as it is, lines unbroken: it may be code, or a table."""
     stdout().write(plain(text) + "\n")
 
 
@@ -111,7 +136,7 @@ def say_title(text: str) -> None:
 def note(text: str, style: str = "dim") -> None:
     """A line beside the answer, for a person."""
     if sys.stderr.isatty():
-        err().print(plain(text), style=style)
+        err().print(wrapped(plain(text), err().width), style=style)
     else:
         sys.stderr.write(plain(text) + "\n")
 
@@ -123,10 +148,35 @@ def complain(message: str, hint: str = "", quoted: str = "") -> None:
     lines += [("hint: ", "bold cyan", cell(hint))] if hint else []
     for label, style, text in lines:
         if sys.stderr.isatty():
+            shown = wrapped(label + text, err().width, "" if label else "  | ")
             err().print(label, style=style, end="")
-            err().print(text, style="" if label else "dim")
+            err().print(shown[len(label) :], style="" if label else "dim")
         else:
             sys.stderr.write(label + text + "\n")
+
+
+def cell_width(text: str) -> int:
+    """Return how many columns of a terminal a text takes."""
+    from rich.cells import cell_len  # noqa: PLC0415  # slow; only for a terminal
+
+    return cell_len(text)
+
+
+def wrapped(text: str, width: int, indent: str = "") -> str:
+    """A text in lines of at most `width` columns, broken at spaces only: a longer word stays whole."""
+    from rich.cells import cell_len  # noqa: PLC0415  # slow; only for a terminal
+
+    lines: list[str] = []
+    for line in text.split("\n"):
+        shown = ""
+        for word in re.findall(r"\s*\S+|\s+$", line):
+            if shown.strip() and cell_len(shown + word) > width:
+                lines.append(shown)
+                shown = indent + word.lstrip()
+            else:
+                shown += word
+        lines.append(shown)
+    return "\n".join(lines)
 
 
 def as_json(value: Any) -> str:
@@ -150,46 +200,144 @@ def _speaks_unicode() -> bool:
     return (stdout().encoding or "").lower().replace("-", "") == "utf8"
 
 
-def show_table(
-    columns: Sequence[str], rows: Iterable[Sequence[Any]], *, styles: Sequence[str] = (), brief: bool = False
-) -> None:
+def show_table(columns: Sequence[Column | str], rows: Iterable[Sequence[Any]], *, brief: bool = False) -> None:
     """Rows under headings on a terminal; tab-separated lines without headings where a program reads.
 
-    `brief`: on a terminal of the last column only the first sentence, as far as there is room on one line.
+    On a terminal no name is ever broken: text is wrapped at words, columns that are optional are left out, and where
+    even that is too wide each row is a list. `brief`: of text only the first sentence, as far as one line has room.
     """
     if not is_terminal():
         for row in rows:
             stdout().write("\t".join(cell(value) for value in row) + "\n")
         return
-    from rich.box import SIMPLE_HEAD  # noqa: PLC0415  # slow; only for a terminal
-    from rich.table import Table  # noqa: PLC0415
-    from rich.text import Text  # noqa: PLC0415
+    from rich.text import Text  # noqa: PLC0415  # slow; only for a terminal
 
     rows = [*rows]
     if not rows:
         return
+    layout = [column if isinstance(column, Column) else Column(column) for column in columns]
     shown = [[Text(cell(each), each.style if isinstance(each, Styled) else "") for each in row] for row in rows]
     if brief:
-        taken = sum(max(len(column), *(row[at].cell_len for row in shown)) for at, column in enumerate(columns[:-1]))
-        room = max(out().width - taken - _GAP * len(columns), _SHORTEST)
-        for row in shown:
-            row[-1] = Text(_SENTENCE.split(row[-1].plain, maxsplit=1)[0])
-            row[-1].truncate(room, overflow="ellipsis")
+        shown = [
+            [Text(_first_sentence(each)) if column.text else each for column, each in zip(layout, row, strict=False)]
+            for row in shown
+        ]
+    kept, widths = _fitted(layout, shown, out().width, brief=brief)
+    if widths is None:
+        _show_list(layout, shown, kept, brief=brief)
+        return
+    from rich.box import SIMPLE_HEAD  # noqa: PLC0415  # slow; only for a terminal
+    from rich.table import Table  # noqa: PLC0415
+
     table = Table(box=SIMPLE_HEAD, pad_edge=False, header_style="bold")
-    for at, column in enumerate(columns):
+    for at in kept:
         numbers = all(isinstance(row[at], int) or row[at] == "" for row in rows)
-        style = styles[at] if at < len(styles) else ""
-        table.add_column(column, style=style, overflow="fold", justify="right" if numbers else "left")
+        table.add_column(
+            layout[at].heading,
+            style=layout[at].style,
+            overflow="fold",
+            no_wrap=not layout[at].text,
+            width=widths[at],
+            justify="right" if numbers else "left",
+        )
     for row in shown:
-        table.add_row(*row)
+        if brief:
+            for at in kept:
+                row[at].truncate(widths[at], overflow="ellipsis")
+        table.add_row(*(row[at] for at in kept))
     out().print(table)
 
 
+def _first_sentence(text: Text) -> str:
+    return _SENTENCE.split(text.plain, maxsplit=1)[0]
+
+
+def _fitted(
+    layout: list[Column], rows: list[list[Text]], width: int, *, brief: bool
+) -> tuple[list[int], dict[int, int] | None]:
+    """Which columns are shown, and how wide each is; None for the widths if no table has room for them."""
+    from rich.cells import cell_len  # noqa: PLC0415  # slow; only for a terminal
+
+    natural = {at: max(cell_len(c.heading), *(row[at].cell_len for row in rows)) for at, c in enumerate(layout)}
+    kept = list(natural)
+    while True:
+        room = width - _GAP * len(kept)
+        texts = [at for at in kept if layout[at].text]
+        left = room - sum(natural[at] for at in kept if at not in texts)
+        least = {at: min(natural[at], _SHORTEST if brief else _longest_word(rows, at)) for at in texts}
+        if left >= sum(least.values()):
+            return kept, {**{at: natural[at] for at in kept}, **_shared(left, {at: natural[at] for at in texts}, least)}
+        optional = max(kept, key=lambda at: layout[at].optional)
+        if not layout[optional].optional:
+            return kept, None
+        kept.remove(optional)
+
+
+def _longest_word(rows: list[list[Text]], at: int) -> int:
+    from rich.cells import cell_len  # noqa: PLC0415  # slow; only for a terminal
+
+    words = (cell_len(word) for row in rows for word in row[at].plain.split())
+    return max(_SHORTEST, *words, 0)
+
+
+def _shared(room: int, natural: dict[int, int], least: dict[int, int]) -> dict[int, int]:
+    """How wide columns of text are that share a room: none wider than it needs, none narrower than its least."""
+    widths: dict[int, int] = {}
+    # Those that need less than their share leave more to the others.
+    for count, at in zip(range(len(natural), 0, -1), sorted(natural, key=lambda at: natural[at]), strict=True):
+        others = sum(least[other] for other in natural if other not in widths and other != at)
+        widths[at] = max(least[at], min(natural[at], room // count, room - others))
+        room -= widths[at]
+    return widths
+
+
+def _show_list(layout: list[Column], rows: list[list[Text]], kept: list[int], *, brief: bool) -> None:
+    """A table that is too wide: each row a name, and below it what else there is."""
+    from rich.text import Text  # noqa: PLC0415  # slow; only for a terminal
+
+    width = out().width
+    for row in rows:
+        count = 1 + next((at for at, column in enumerate(kept) if layout[column].heading), 0)
+        leading, others = kept[:count], kept[count:]
+        out().print("  ".join(row[at].plain for at in leading), style="bold", soft_wrap=True)
+        facts = [row[at].plain for at in others if not layout[at].text and row[at].plain]
+        texts = [row[at].plain for at in others if layout[at].text and row[at].plain]
+        for text in (["  ".join(facts)] if facts else []) + texts:
+            if brief:
+                short = Text(text)
+                short.truncate(width - _LEFT, overflow="ellipsis")
+                text = short.plain  # the same, shorter
+            out().print(wrapped(" " * _LEFT + text, width, " " * _LEFT), soft_wrap=True)
+
+
 @contextmanager
-def waiting(what: str) -> Iterator[None]:
-    """Shows a person that something takes a moment."""
+def waiting(describe: Callable[[], str]) -> Iterator[None]:
+    """Show a person that something takes a moment: `describe` is asked again and again what."""
     if not sys.stderr.isatty():
         yield
         return
-    with err().status(what, spinner="dots"):
+    from rich.live import Live  # noqa: PLC0415  # slow; only for a terminal
+
+    with Live(console=err(), transient=True, refresh_per_second=10, get_renderable=_spinning(describe)):
         yield
+
+
+def _spinning(describe: Callable[[], str]) -> Callable[[], Any]:
+    from rich.text import Text  # noqa: PLC0415  # slow; only for a terminal
+
+    def render() -> Any:
+        frame = _FRAMES[int(time.monotonic() * 10) % len(_FRAMES)]
+        text = Text(no_wrap=False, overflow="fold")
+        return narrowed(text.append(f"{frame} ", "green").append(plain(describe())))
+
+    return render
+
+
+_FRAMES: Final = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏"
+
+
+def narrowed(renderable: Any) -> Any:
+    """Return something live so that nothing of it is left when it goes, not even after Ctrl-C."""
+    from rich.constrain import Constrain  # noqa: PLC0415  # slow; only for a terminal
+
+    return Constrain(renderable, max(err().width - _ECHO, _SHORTEST))

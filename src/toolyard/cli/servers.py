@@ -10,7 +10,7 @@ from ..hub.state import ServerState
 from ..types import State
 from .exits import complain_of
 from .options import TIMEOUT, Config, Json, Servers, Timeout
-from .screen import Styled, is_terminal, show_json, show_table
+from .screen import Column, Styled, is_terminal, show_json, show_table
 from .target import choose, opened
 
 _COLOURS: Final = {
@@ -20,7 +20,16 @@ _COLOURS: Final = {
     State.FAILED: "bold red",
     State.NEEDS_AUTH: "bold red",
 }
-_COLUMNS: Final = ("server", "status", "era", "tools", "resources", "prompts", "tokens", "start ms")
+_COLUMNS: Final = (
+    Column("server", "bold"),
+    "status",
+    Column("era", optional=2),
+    "tools",
+    Column("resources", optional=4),
+    Column("prompts", optional=3),
+    Column("tokens", optional=1),
+    Column("start ms", optional=5),
+)
 
 
 async def command(
@@ -40,7 +49,7 @@ async def command(
         if as_json:
             show_json([_as_json(state) for state in states])
         elif is_terminal():
-            show_table(_COLUMNS, [_row(state) for state in states], styles=("bold",))
+            show_table(_COLUMNS, [_row(state) for state in states])
             for state in states:
                 if state.last_error is not None:
                     complain_of(state.last_error)

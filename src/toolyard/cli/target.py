@@ -24,6 +24,7 @@ from .exits import Exit, Trouble, code_of, complain_of
 from .launchers import name_of_command, name_of_url
 from .options import TIMEOUT
 from .screen import note, waiting
+from .startup import Startup
 
 PROJECT_FILES: Final = (".mcp.json", "toolyard.toml")
 """Settings of a folder; where both are there, the later one wins."""
@@ -127,6 +128,10 @@ class Target:
             return {}
         return {"timeout": None, "idle_timeout": SILENCE}
 
+    def hearing(self, startup: Startup) -> Target:
+        """Return the servers so that `startup` receives what they write to stderr."""
+        return Target(replace(self.settings, entries=tuple(map(startup.listening, self.settings.entries))))
+
     def within(self, timeout: float) -> Target:
         """With this time-out for whatever they do, whatever the settings say."""
         entries = tuple(
@@ -213,9 +218,10 @@ async def opened(
     chosen: dict[str, Any] = {"approve": Person().approve, "start": "eager", "start_timeout": None}
     if not told or len(target.settings.entries) == 1:
         chosen["on_error"] = "raise" if told else "skip"
-    hub = target.hub(**chosen | options)
+    startup = Startup(target.settings.entries)
+    hub = target.hearing(startup).hub(**chosen | options)
     try:
-        await _patiently(hub, hub.start())
+        await _patiently(hub, hub.start(), startup)
         states = hub.list_servers()
         if told:
             _tell(states)
@@ -241,7 +247,15 @@ def _tell(states: Sequence[ServerState]) -> None:
             note(f"{state.name} is disabled in the settings")
 
 
-async def _patiently(hub: Hub, work: Coroutine[Any, Any, Any]) -> None:
+def _starting(hub: Hub) -> list[str]:
+    """The servers that are still waited for."""
+    states = [state for state in hub.list_servers() if not state.connected]
+    return [s.name for s in states if s.last_error is None and s.status.state is not State.DISABLED] or [
+        state.name for state in states
+    ]
+
+
+async def _patiently(hub: Hub, work: Coroutine[Any, Any, Any], startup: Startup) -> None:
     """Wait, and if it takes longer than a moment, show for whom."""
     task = asyncio.ensure_future(work)
     try:
@@ -249,7 +263,7 @@ async def _patiently(hub: Hub, work: Coroutine[Any, Any, Any]) -> None:
         if task.done():
             await task
             return
-        with waiting("starting " + ", ".join(state.name for state in hub.list_servers() if not state.connected)):
+        with waiting(lambda: startup.describe(_starting(hub))):
             await task
     finally:
         task.cancel()

@@ -11,7 +11,7 @@ from ..hub.tokens import estimate_tokens
 from ..types import Tool
 from .arguments import parameters
 from .options import TIMEOUT, Config, Json, Long, Servers, Timeout
-from .screen import Styled, is_terminal, say, say_title, show_json, show_table
+from .screen import Column, Styled, is_terminal, say, say_title, show_json, show_table
 from .target import choose, opened
 
 EXAMPLES: Final = """
@@ -50,9 +50,8 @@ async def command(
                 _show_whole(tool)
         else:
             show_table(
-                ("tool", "tokens", "what it does"),
+                (Column("tool", "bold"), Column("tokens", optional=1), Column("what it does", text=True)),
                 [_row(tool, schema) for tool in tools],
-                styles=("bold",),
                 brief=not long,
             )
         if is_terminal() and not as_json:
@@ -89,6 +88,7 @@ def _show_whole(tool: Tool) -> None:
         for name, kind, needed, about in parameters(tool.input_schema)
     ]
     if rows:
-        show_table(("argument", "type", "", "what it is"), rows, styles=("bold", "cyan"))
+        columns = (Column("argument", "bold"), Column("type", "cyan", text=True), "", Column("what it is", text=True))
+        show_table(columns, rows)
     else:
         say()

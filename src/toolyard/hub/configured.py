@@ -181,4 +181,4 @@ class Configured:
             return plan_without(entry.name, display_name, None, entry.error)
         if entry.allowed_tools is not None or entry.blocked_tools:
             config = replace(config, tool_filter=static_filter(entry.allowed_tools, entry.blocked_tools))
-        return plan_for(entry.name, display_name, config, self._of_all)
+        return plan_for(entry.name, display_name, (config, entry.client_options), self._of_all)

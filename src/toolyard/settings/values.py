@@ -29,6 +29,8 @@ class ServerEntry:
     blocked_tools: tuple[str, ...] = ()
     raw: Mapping[str, Any] = field(default_factory=lambda: MaskedMapping({}), compare=False)
     """The entry as it stands in the file, unknown keys included."""
+    client_options: Mapping[str, Any] = field(default_factory=dict, compare=False, repr=False)
+    """Options of the server's client that no file can express, such as handlers. A program may set them."""
 
     def same_as(self, other: ServerEntry) -> bool:
         """Whether both mean the same server, wherever they stand."""

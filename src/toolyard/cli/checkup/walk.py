@@ -59,12 +59,13 @@ async def examine(
     start: bool,
     patience: float = PATIENCE,
     on_step: Callable[[str], object] = nobody,
+    on_stderr: Callable[[str], object] = nobody,
 ) -> Checkup:
     """Go through one server. With `start` false nothing is started nor asked.
 
     `timeout` is for all of its steps together; None: what its settings give it to connect, else `patience`.
     """
-    checkup = Checkup(entry.name, on_step=on_step)
+    checkup = Checkup(entry.name, on_step=on_step, on_stderr=on_stderr)
     config = entry.config
     if config is not None:
         checkup.secrets = values_of(config)

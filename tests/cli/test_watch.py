@@ -231,6 +231,34 @@ async def test_a_server_behind_a_url_that_goes_away_is_told_and_so_is_its_return
         await process.wait()
 
 
+async def test_it_goes_on_if_a_server_goes_away_as_soon_as_its_tools_are_seen(tmp_path: Path) -> None:
+    server = ty.ToolServer("math")
+    server.add_tool(lambda a: a, name="same")
+    server.add_prompt(lambda a: a, name="ask")
+    app, seen, is_back = server.asgi(), asyncio.Event(), asyncio.Event()
+
+    async def leaving(scope: Any, receive: Any, send: Any) -> None:
+        messages = [await receive()] if scope["type"] == "http" else []
+        if any(b'"prompts/list"' in message.get("body", b"") for message in messages) and not is_back.is_set():
+            await seen.wait()  # the start is not over yet, and the tools are on the screen
+            await send({"type": "http.response.start", "status": 503, "headers": [(b"content-length", b"0")]})
+            await send({"type": "http.response.body", "body": b""})
+            return
+
+        async def replayed() -> Any:
+            return messages.pop() if messages else await receive()
+
+        await app(scope, replayed, send)
+
+    async with served(leaving) as origin, watching(f"{origin}/mcp", "--poll", "0.3", cwd=tmp_path) as watch:
+        await watch.until("tools")
+        seen.set()
+        await watch.until("status", "no ")
+        is_back.set()
+        await watch.until("status", state="connected")
+    assert watch.process.returncode == 130
+
+
 # ---- its end -------------------------------------------------------------------------------------------------
 
 

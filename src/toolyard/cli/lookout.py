@@ -59,6 +59,8 @@ class Lookout:
         self._seen: asyncio.Queue[Sight] = asyncio.Queue()
         self._last_status: dict[str, str] = {}
         self._lists: dict[tuple[str, str], dict[str, Any]] = {}
+        self.reached: set[str] = set()
+        """The servers that were connected at least once."""
         self._secrets = {e.name: values_of(e.config) for e in settings.entries if e.config is not None}
         servers = {}
         for entry in settings.entries:
@@ -128,6 +130,7 @@ class Lookout:
             self.status(event.server, "connecting", "connecting")
 
     def _connected(self, event: ConnectionCompleted) -> None:
+        self.reached.add(event.server)
         again = " again" if event.is_reconnect else ""
         text = f"connected{again}: {event.protocol_version}, {event.duration:.2f} s"
         facts = {"protocol_version": event.protocol_version, "seconds": event.duration, "again": event.is_reconnect}

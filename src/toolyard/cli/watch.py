@@ -102,7 +102,8 @@ async def _do(lookout: Lookout, doing: Sequence[Callable[[], Coroutine[Any, Any,
     """Start the servers, then do all of this side by side; whatever goes wrong with it ends the watch."""
     await lookout.hub.start()
     states = lookout.hub.list_servers()
-    errors = [state.last_error for state in states if state.last_error is not None]
+    # A server that was reached and is gone already was started: it is connected to again.
+    errors = [s.last_error for s in states if s.last_error is not None and s.name not in lookout.reached]
     if len(errors) == len(states):
         raise errors[0] if errors else Trouble("there is no server to be watched", code=Exit.NOT_FOUND)
     await asyncio.gather(*(do() for do in doing))
@@ -110,7 +111,8 @@ async def _do(lookout: Lookout, doing: Sequence[Callable[[], Coroutine[Any, Any,
 
 async def _subscribe(lookout: Lookout, uri: str) -> None:
     """To the servers that list the resource, or to all if none does: its URI may be one of a template."""
-    states = [state for state in lookout.hub.list_servers() if state.connected]
+    states = lookout.hub.list_servers()
+    states = [state for state in states if state.connected] or states
     owners = [state for state in states if any(resource.uri == uri for resource in state.resources)]
     await asyncio.gather(*(_hear(lookout, state.name, uri) for state in owners or states))
 

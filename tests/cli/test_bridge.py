@@ -19,6 +19,8 @@ import toolyard as ty
 from tests.cli.kit import COMMAND, environment, run_cli, terminal
 from tests.cli.test_run import over_web
 from tests.serving import served
+from toolyard.cli.passing import Passing
+from toolyard.server.exchange import Exchange, Peer
 
 YARD = Path(__file__).with_name("yard.py")
 BEHIND = (sys.executable, str(YARD))
@@ -115,6 +117,35 @@ async def test_tools_that_the_settings_hide_do_not_pass(tmp_path: Path) -> None:
     )
     async with ty.Client(by_stdio("yard", cwd=tmp_path)) as client:
         assert [tool.name for tool in await client.list_tools()] == ["add"]
+
+
+async def test_a_connection_that_ends_slowly_keeps_no_other_session_waiting(tmp_path: Path) -> None:
+    log = tmp_path / "log"
+    stubborn = Path(__file__).parents[1] / "faults/bad_server.py"
+    script = json.dumps({"log": str(log), "first": {"stubborn": True}, "era": "legacy"})
+    config = ty.StdioServer(sys.executable, ["-S", "-E", str(stubborn), script])
+    passing = Passing(config, alone=False, name="bridged")
+    await passing.start()
+
+    def listed(capability: str) -> asyncio.Task[Any]:
+        peer = Peer("2025-11-25", modern=False, capabilities={capability: {}})
+        return asyncio.create_task(passing.answer("tools/list", {}, Exchange(peer, NoWayBack())))
+
+    try:
+        first, second = listed("elicitation"), listed("sampling")
+        async with asyncio.timeout(WITHIN):
+            done, _ = await asyncio.wait({first, second}, return_when=asyncio.FIRST_COMPLETED)
+            assert done == {second}  # the first has to wait for the end of the one that it takes the place of
+            assert (await first)["tools"] == (await second)["tools"] != []
+    finally:
+        await passing.close()
+
+
+class NoWayBack:
+    async def notify(self, method: str, params: Any) -> None: ...
+
+    async def ask(self, method: str, params: Any, key: str | None) -> Any:
+        raise AssertionError(method)
 
 
 async def test_what_a_local_server_writes_to_stderr_is_seen(tmp_path: Path) -> None:

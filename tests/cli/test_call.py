@@ -235,6 +235,15 @@ def guarded(tmp_path: Path) -> Path:
     return tmp_path
 
 
+def test_what_was_typed_before_the_question_does_not_approve(guarded: Path) -> None:
+    with terminal("call", "mcp__demo__echo", "text=hi", cwd=guarded) as screen:
+        screen.type("y")
+        screen.until("Call it? [y/N]")
+        screen.type("n")
+        assert screen.exit_code() == 6
+    assert "the call was not approved" in screen.text
+
+
 @pytest.mark.parametrize("answer, code", [("y", 0), ("n", 6), ("", 6)])
 def test_a_call_that_needs_approval_is_asked_for(answer: str, code: int, guarded: Path) -> None:
     with terminal("call", "echo", "text=hi", cwd=guarded, echo=True) as screen:

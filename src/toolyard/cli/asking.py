@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import sys
+import termios
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any
@@ -43,6 +44,7 @@ class Person:
                 note(f"{cell(call.name)} needs your approval. It would be called with", "bold")
                 note(_quoted(as_json(dict(call.arguments))), "")
                 try:
+                    _forget_typed()
                     return await self._agreed("Call it? [y/N]", default=False)
                 except Cancelled:
                     note("")
@@ -58,6 +60,7 @@ class Person:
                 note("The server asks (Ctrl-D to cancel):", "bold")
                 note(_quoted(request.message), "")
                 try:
+                    _forget_typed()
                     return await (self._visit(request) if request.mode == "url" else self._fill_in(request))
                 except Cancelled:
                     note("")
@@ -117,6 +120,11 @@ class Person:
         if not data:
             raise Cancelled
         return data.decode("utf-8", "replace").rstrip("\r\n")
+
+
+def _forget_typed() -> None:
+    """Discard what was typed before the question: it answers something else."""
+    termios.tcflush(sys.stdin.fileno(), termios.TCIFLUSH)
 
 
 def _quoted(text: str) -> str:

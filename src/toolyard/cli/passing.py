@@ -60,7 +60,7 @@ class Passing:
         self._info = ServerInfo()
         self._spare: Upstream | None = None
         self._upstreams: dict[_Key, Upstream] = {}
-        self._turn = asyncio.Lock()
+        self._closing: set[asyncio.Task[None]] = set()
         self._mirrored: dict[str, tuple[Declaration, ...]] = {}
 
     @property
@@ -79,32 +79,45 @@ class Passing:
         """Let go of the upstream."""
         every = [*self._upstreams.values(), *([self._spare] if self._spare is not None else [])]
         self._upstreams.clear()
-        await asyncio.gather(*(each.client.close() for each in every))
+        await asyncio.gather(*(each.client.close() for each in every), *self._closing)
 
     async def _reach(self, peer: Peer) -> Upstream:
         """The connection for whoever asks, made with the first request."""
         features = Features.of(peer.capabilities)
         owner = None if peer.modern or self._alone else peer
         key = _Key(features, None if owner is None else id(owner))
-        async with self._turn:
-            found = self._upstreams.get(key)
-            if found is not None:
-                return found
-            await self._sweep()
-            spare, self._spare = self._spare, None
-            if spare is not None and spare.features != features:
-                await spare.client.close()  # first, for a server may hold what it does not share
-                spare = None
-            if spare is not None:
-                spare.owner = owner
-            found = spare or Upstream(self._config, features, owner, self._options)
-            self._upstreams[key] = found
-            return found
+        found = self._upstreams.get(key)
+        if found is None:
+            self._sweep()
+            found = self._upstreams[key] = self._opened(features, owner)
+        if found.held_up is not None:
+            await asyncio.shield(found.held_up)
+        return found
 
-    async def _sweep(self) -> None:
-        """End those whose sessions ended without a word: a client that never began to listen never stops."""
-        for upstream in [each for each in self._upstreams.values() if each.abandoned]:
-            await self.leave(upstream)
+    def _opened(self, features: Features, owner: Peer | None) -> Upstream:
+        """Return the connection that was made at the start, if it fits, else a new one."""
+        spare, self._spare = self._spare, None
+        if spare is not None and spare.features == features:
+            spare.owner = owner
+            return spare
+        found = Upstream(self._config, features, owner, self._options)
+        if spare is not None:  # that one ends first, for a server may hold what it does not share
+            found.held_up = self._close(spare)
+        return found
+
+    def _sweep(self) -> None:
+        """Close the connections of sessions that ended without a word: some clients never begin to listen."""
+        for key, upstream in [*self._upstreams.items()]:
+            if upstream.abandoned:
+                del self._upstreams[key]
+                self._close(upstream)
+
+    def _close(self, upstream: Upstream) -> asyncio.Task[None]:
+        """Close a connection in the background: requests of other sessions do not wait for it."""
+        closing = asyncio.create_task(upstream.client.close())
+        self._closing.add(closing)
+        closing.add_done_callback(self._closing.discard)
+        return closing
 
     def _note(self, upstream: Upstream) -> None:
         self._info = upstream.server_info or self._info

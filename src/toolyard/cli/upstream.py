@@ -56,6 +56,8 @@ class Upstream:
     ) -> None:
         self.features = features
         self.owner = owner
+        self.held_up: asyncio.Task[None] | None = None
+        """The end of another connection that has to be over before this one is made."""
         self.followed: dict[Following, None] = {}
         self._over_http = isinstance(config, HttpServer)
         self._live: dict[Exchange, set[asyncio.Task[None]]] = {}

@@ -7,8 +7,13 @@ import re
 import stat
 from pathlib import Path
 
+import pytest
+
 from tests.cli.kit import run_cli
 from toolyard.cli.init import COMMENTED
+from toolyard.errors import ConfigError
+from toolyard.hub.hub import Hub
+from toolyard.hub.plan import Plan
 from toolyard.settings import load_settings
 
 
@@ -59,11 +64,57 @@ def test_every_line_that_is_uncommented_is_right(tmp_path: Path) -> None:
     settings = load_settings(path, environ={"HOME": "/h", "API_KEY": "k", "API_TOKEN": "t"})
     assert [entry.name for entry in settings.entries] == ["everything", "mine", "remote"]
     assert not settings.failed and not settings.warnings
-    assert set(settings.defaults) == {"allowed_tools", "disallowed_tools", "require_approval", "on_error", "start"}
+    rules = {"allowed_tools", "disallowed_tools", "require_approval"}
+    assert set(settings.defaults) == {*rules, "on_error", "start", "idle_timeout"}
     for name in ("everything", "mine", "remote"):
         at = code.index(f"[servers.{name}]")
         path.write_text("\n".join(code[at : at + 2]))
         assert list(load_settings(path, environ={}).servers) == [name]
+
+
+def uncommented() -> list[str]:
+    return [line.removeprefix("# ") for line in COMMENTED.splitlines() if re.match(r"# (\[|[a-z_]+ = )", line)]
+
+
+def plan_of(path: Path, text: str) -> Plan:
+    path.write_text(text)
+    hub = Hub.from_config(path, environ={"HOME": "/h", "API_KEY": "k", "API_TOKEN": "t"})
+    return hub._roster.members["remote"].plan
+
+
+def test_the_values_that_it_shows_as_defaults_are_the_defaults(tmp_path: Path) -> None:
+    code = uncommented()
+    at, end = code.index("[servers.remote]"), code.index("[hub]")
+    plain, path = "\n".join(code[at : at + 3]), tmp_path / "toolyard.toml"
+    values = [line for line in code[at + 3 : end] if "an example" not in line]
+    assert len(values) == 7
+    shown, default = plan_of(path, "\n".join([plain, *values])), plan_of(path, plain)
+    assert shown.settings == default.settings
+    assert (shown.transient, shown.idle_timeout, shown.disabled) == (False, None, False)
+    of_hub = [line for line in code[end:] if re.match(r"\[hub|on_error|start|idle_timeout", line)]
+    assert len(of_hub) == 4
+    with_hub = plan_of(path, "\n".join([*of_hub, plain]))
+    assert (with_hub.settings, with_hub.idle_timeout) == (default.settings, default.idle_timeout)
+
+
+def test_what_it_says_about_silence_idleness_and_retries_is_true(tmp_path: Path) -> None:
+    comments = {line.partition(" = ")[0]: line.partition("#")[2] for line in uncommented() if " = " in line}
+    server, hub = (line.partition("#")[2] for line in uncommented() if line.startswith("idle_timeout"))
+    assert "silence within a call" in server and "without use" in hub
+    plan = plan_of(
+        tmp_path / "toolyard.toml",
+        '[hub]\nidle_timeout = 7\n[servers.remote]\nurl = "https://x.invalid/mcp"\nidle_timeout = 20\nmax_retries = 1',
+    )
+    assert (plan.settings.idle_timeout, plan.idle_timeout) == (20, 7)
+    assert "attempts in all" in comments["max_retries"] and plan.settings.max_retries == 1
+    with pytest.raises(ConfigError, match="max_retries"):  # attempts in all: there is no zero of them
+        load_settings_strictly(tmp_path / "toolyard.toml")
+
+
+def load_settings_strictly(path: Path) -> None:
+    path.write_text('[servers.remote]\nurl = "https://x.invalid/mcp"\nmax_retries = 0')
+    for entry in load_settings(path).failed:
+        raise entry.error or AssertionError
 
 
 def test_servers_that_are_added_to_it_leave_its_comments_alone(tmp_path: Path) -> None:

@@ -62,7 +62,8 @@ async def command(
 ) -> int:
     """Go through every server's start step by step: what is well, how long it took, and a fix for what is not.
 
-    Every server is started side by side, and ended again. Leaves with 1 if something is broken.
+    Every server is started side by side, and ended again. --timeout is for all steps of a server together. The exit
+    code is 1 if something is broken.
     """
     settings = choose(servers or [], config, ctx.obj.command).settings
     is_ad_hoc = bool(settings.entries) and all(entry.source is None for entry in settings.entries)

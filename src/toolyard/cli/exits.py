@@ -91,6 +91,8 @@ def code_of(error: BaseException) -> Exit:
     """The exit code for an error."""
     if isinstance(error, Trouble):
         return error.code
+    if isinstance(error, CallTimeout) and error.sent is False:
+        return Exit.UNREACHABLE  # nothing was sent, so nothing ran
     return next((code for kind, code in _CODES if isinstance(error, kind)), Exit.BUG)
 
 
@@ -100,6 +102,8 @@ def hint_for(error: BaseException) -> str:
         return error.hint
     if isinstance(error, AuthError):
         return credentials_for(error)
+    if isinstance(error, CallTimeout) and error.sent is False:
+        return "nothing was sent; --timeout gives it more seconds"
     if isinstance(error, ConnectError) and error.status is not None:
         return "is that the address of an MCP server? Most end with /mcp or /sse"
     return next((hint for kind, hint in _HINTS if isinstance(error, kind)), "")

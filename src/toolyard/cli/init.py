@@ -40,16 +40,16 @@ COMMENTED: Final = """\
 # url = "https://example.com/mcp"       # type = "sse" for one that speaks HTTP+SSE
 # headers = { Authorization = "Bearer ${API_TOKEN}" }
 
-# Every server can have these too; the values are the defaults, where there is no other word.
+# Every server can have these too; the values are the defaults unless noted.
 # disabled = false                      # keep it here, do not use it
 # allowed_tools = ["read_file"]         # an example: only these tools, by the server's own names
 # blocked_tools = ["delete_file"]       # an example: all but these
-# connect_timeout = 30                  # seconds; "none" for no limit
-# discovery_timeout = 30                # for lists of tools, resources and prompts
-# execution_timeout = 30                # for calls
-# idle_timeout = "none"                 # stop it after so many seconds without a call
-# max_retries = 3                       # of what is known to do no harm
-# lifecycle = "singleton"               # "transient": a new process for every call
+# connect_timeout = 30                  # seconds to start; 120 for npx, uvx and others that download; "none": no limit
+# discovery_timeout = 30                # seconds for a list of tools, resources or prompts
+# execution_timeout = 30                # seconds for a call
+# idle_timeout = "none"                 # seconds of silence within a call; progress ends a silence
+# max_retries = 3                       # attempts in all, where it is safe to send a request again; 1: no retries
+# lifecycle = "singleton"               # "transient": a new connection, and process, for every call
 
 # What holds for all servers together.
 # [hub]
@@ -58,6 +58,7 @@ COMMENTED: Final = """\
 # require_approval = { "mcp__*__write_*" = "always" }   # an example: ask me first
 # on_error = "skip"                     # "raise": no server is used if one cannot be started
 # start = "eager"                       # "lazy": start a server when it is needed
+# idle_timeout = "none"                 # stop a server after so many seconds without use; the next call starts it again
 """
 
 

@@ -36,7 +36,8 @@ Timeout = Annotated[
         "-t",
         metavar="SECONDS",
         callback=_seconds,
-        help="How long to wait for a server. Default: what the settings say, else 30.",
+        help="Seconds to wait: to connect, for a list, for a call. Default: what the settings say, else 30; 120 to "
+        "connect with a command that may download, and no limit for a call that shows progress.",
         show_default=False,
     ),
 ]
@@ -51,7 +52,7 @@ Servers = Annotated[
 ]
 
 TIMEOUT: Final[float | None] = None
-"""What the settings say, else 30 s."""
+"""What the settings say, else the defaults of a client."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,7 +10,7 @@ from ...config import HttpServer, ServerConfig, SseServer, StdioServer
 from ...policy.filters import static_filter
 from ...settings import ServerEntry
 from ...transports.process import environment
-from ..launchers import Package, package_of
+from ..launchers import Package, is_fetching, package_of
 from .address import examine_address
 from .entry import examine_entry
 from .findings import Checkup, nobody
@@ -22,6 +22,9 @@ from .starts import examine_server
 
 PATIENCE: Final = 30.0
 """Seconds for a server, if nobody says otherwise."""
+
+FETCHING_PATIENCE: Final = 120.0
+"""Seconds for a server whose command may download it first."""
 
 STEPS: Final = {
     "settings": "its entry can be read",
@@ -57,7 +60,7 @@ async def examine(
     *,
     timeout: float | None,
     start: bool,
-    patience: float = PATIENCE,
+    patience: float | None = None,
     on_step: Callable[[str], object] = nobody,
     on_stderr: Callable[[str], object] = nobody,
 ) -> Checkup:
@@ -76,7 +79,7 @@ async def examine(
         return checkup
     if not start:
         checkup.skip("starts", "disabled in its settings; name it to start it")
-    left = Patience(timeout or time_to_connect(config.connect_timeout, patience))
+    left = Patience(timeout or time_to_connect(config.connect_timeout) or patience or _usual_patience(config))
     if await _is_there(checkup, config, left, start) and start:
         await examine_server(checkup, config, static_filter(entry.allowed_tools, entry.blocked_tools), left)
     # Only now: what was started tells the version.
@@ -85,9 +88,13 @@ async def examine(
     return in_order(checkup)
 
 
-def time_to_connect(said: Any, otherwise: float = PATIENCE) -> float:
-    """The seconds that settings give a server to connect, as far as they say so."""
-    return said if isinstance(said, int | float) else otherwise
+def time_to_connect(said: Any) -> float | None:
+    """Return the seconds that settings give a server to connect; None if they do not say so."""
+    return said if isinstance(said, int | float) else None
+
+
+def _usual_patience(config: ServerConfig) -> float:
+    return FETCHING_PATIENCE if isinstance(config, StdioServer) and is_fetching(config.command) else PATIENCE
 
 
 async def _is_there(checkup: Checkup, config: ServerConfig, patience: Patience, ask: bool) -> bool:

@@ -280,3 +280,12 @@ def test_no_yes_opens_what_is_denied(guarded: Path) -> None:
 def test_a_call_may_take_as_long_as_it_tells_of_its_progress(tmp_path: Path) -> None:
     ran = run_cli("call", "slow_count", "steps=16", "seconds=2", "--", *DEMO, cwd=tmp_path)
     assert (ran.code, ran.out) == (0, "counted to 16\n"), ran.err
+
+
+@pytest.mark.parametrize(
+    "command, what", [("call", "tool"), ("prompt", "prompt"), ("read", "resource"), ("explain", "tool")]
+)
+def test_without_a_name_that_is_what_is_told_even_without_settings(command: str, what: str, tmp_path: Path) -> None:
+    ran = run_cli(command, cwd=tmp_path)
+    assert (ran.code, ran.out) == (2, "")
+    assert ran.err == f"error: which {what}?\nhint: `toolyard {what}s` lists them\n"

@@ -170,3 +170,20 @@ def test_bad_input_is_one_clear_line(folder: Path, words: list[str], code: int, 
     assert done.code == code and said in done.err and "Traceback" not in done.err
     assert done.out == "" and [path.name for path in folder.iterdir()] == ["toolyard.toml"]
     assert (folder / "toolyard.toml").read_text() == TOML
+
+
+def test_paths_are_written_without_detours(tmp_path: Path) -> None:
+    for name in ("project", "tools", "elsewhere"):
+        (tmp_path / name).mkdir()
+    settings = tmp_path / "project/toolyard.toml"
+    settings.write_text('[servers.mine]\npython = "../tools/mine.py"\n')
+    done = run_cli("export", "--for", "claude", "--config", "../project/toolyard.toml", cwd=tmp_path / "elsewhere")
+    assert done.json["mcpServers"]["mine"]["args"] == ["run", f"{tmp_path}/tools/mine.py"]
+
+
+def test_a_detour_through_a_link_leads_to_the_same_file(tmp_path: Path) -> None:
+    (tmp_path / "real/inner").mkdir(parents=True)
+    (tmp_path / "link").symlink_to(tmp_path / "real/inner")
+    (tmp_path / "link/toolyard.toml").write_text('[servers.mine]\npython = "../mine.py"\n')
+    done = run_cli("export", "--for", "claude", "--config", "link/toolyard.toml", cwd=tmp_path)
+    assert done.json["mcpServers"]["mine"]["args"] == ["run", f"{tmp_path}/real/mine.py"]

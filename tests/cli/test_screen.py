@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import json
+import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
-from tests.cli.evil_server import TOOL
-from tests.cli.kit import DEMO, ROOT, run_cli, terminal, write_settings
+from tests.cli.evil_server import LINE, TOOL
+from tests.cli.kit import COMMAND, DEMO, ROOT, run_cli, terminal, write_settings
 
 EVIL = (sys.executable, str(ROOT / "tests/cli/evil_server.py"))
 # What rich itself sends: colours, the cursor, erasing. A title, a bell or a clear screen it never does.
@@ -29,6 +31,23 @@ COMMANDS: list[tuple[str, ...]] = [
     ("prompts",),
     ("prompt", "asks"),
     ("explain", TOOL),
+    ("explain", "nothing"),
+    ("tools", "--long"),
+    ("tools", "--search", "red"),
+    ("tools", "--debug"),
+    ("resources", "--long"),
+    ("resources", "--json"),
+    ("prompts", "--long"),
+    ("prompts", "--json"),
+    ("prompt", "asks", "nothing=1"),
+    ("call", "fails"),
+    ("call", "dies"),
+    ("call", "dies", "--debug"),
+    ("call", f"two{LINE}".replace("\x00", "")),
+    ("watch", "--count", "8", "--call", "plain"),
+    ("watch", "--count", "7", "--json", "--call", "refused"),
+    ("doctor",),
+    ("doctor", "--json"),
 ]
 
 
@@ -36,9 +55,10 @@ COMMANDS: list[tuple[str, ...]] = [
     "arguments", COMMANDS, ids=lambda words: " ".join(words)[:20].encode("ascii", "ignore").decode()
 )
 def test_no_word_of_a_server_commands_the_terminal(arguments: tuple[str, ...], tmp_path: Path) -> None:
-    with terminal(*arguments, "--", *EVIL, cwd=tmp_path) as screen:
+    with terminal(*arguments, "--", *EVIL, cwd=tmp_path, width=1000) as screen:  # so wide that no line is wrapped
         screen.exit_code()
     assert screen.text and not [each for each in FORBIDDEN if each in screen.bytes]
+    assert not forged(screen.text)
     for path in tmp_path.iterdir():
         assert path.name.isascii() and path.name.isprintable() and path.suffix == ".bin"
     assert not list(tmp_path.parent.glob("*.bin"))
@@ -50,6 +70,46 @@ def test_no_word_of_a_server_commands_the_terminal(arguments: tuple[str, ...], t
 def test_nor_does_it_pass_through_a_pipe(arguments: tuple[str, ...], tmp_path: Path) -> None:
     ran = run_cli(*arguments, "--", *EVIL, cwd=tmp_path)
     assert all(c.isprintable() or c in "\n\t" for c in ran.out + ran.err)
+    assert not forged(ran.out) and not forged(ran.err)
+
+
+def forged(text: str) -> list[str]:
+    """Lines that a server made where its text should have been on one."""
+    return [line for line in text.splitlines() if line.startswith("FORGED")]
+
+
+def test_nor_does_what_it_asks(tmp_path: Path) -> None:
+    with terminal("call", "asks", "--", *EVIL, cwd=tmp_path) as screen:
+        screen.until("Ctrl-D to cancel")
+        screen.until("]:")
+        screen.press("d")
+        screen.exit_code()
+    assert not [each for each in FORBIDDEN if each in screen.bytes]
+    assert not forged(screen.text)
+    ran = run_cli("call", "asks", "--", *EVIL, cwd=tmp_path)
+    assert "declined" in ran.err
+    assert all(c.isprintable() or c in "\n\t" for c in ran.out + ran.err)
+    assert not forged(ran.err)
+
+
+@pytest.mark.parametrize("tool", ["dies", "refused", "plain"])
+def test_nor_does_what_a_bridge_logs(tool: str, tmp_path: Path) -> None:
+    client = {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "x", "version": "1"}}
+    asked = [
+        {"id": 1, "method": "initialize", "params": client},
+        {"method": "notifications/initialized"},
+        {"id": 2, "method": "tools/call", "params": {"name": tool}},
+    ]
+    lines = "".join(json.dumps({"jsonrpc": "2.0", **each}) + "\n" for each in asked)
+    program = "import subprocess, sys; p = subprocess.Popen(sys.argv[1:], stdin=-1, stdout=-1)\n"
+    program += "p.stdin.write(sys.stdin.buffer.read()); p.stdin.flush()\n"
+    program += "while b'\"id\":2' not in p.stdout.readline().replace(b' ', b''): pass\np.stdin.close(); p.wait()"
+    words = [sys.executable, "-c", program, *COMMAND, "bridge", "--", *EVIL]
+    done = subprocess.run(words, input=lines.encode(), capture_output=True, cwd=tmp_path, timeout=60, check=False)
+    said = done.stderr.decode()
+    assert "[31mred" in said
+    assert all(c.isprintable() or c in "\n\t" for c in said)
+    assert not forged(said)
 
 
 def test_nor_does_what_a_dying_server_wrote(tmp_path: Path) -> None:

@@ -100,7 +100,11 @@ def unknown(values: Wire, schema: Wire) -> list[str]:
     """Arguments that the schema does not name, with what may have been meant."""
     known = _properties(schema, schema)
     near = {key: get_close_matches(key, known, 1) for key in values if key not in known} if known else {}
-    return [f"{key} is no argument of it" + (f", did you mean {hit[0]}?" if hit else "") for key, hit in near.items()]
+    if not near:
+        return []
+    meant = " or ".join(dict.fromkeys(hit[0] for hit in near.values() if hit))
+    what = "is no argument of it" if len(near) == 1 else "are no arguments of it"
+    return [f"{', '.join(near)} {what}" + (f", did you mean {meant}?" if meant else "")]
 
 
 def usage(schema: Wire) -> str:

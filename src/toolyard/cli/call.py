@@ -16,7 +16,7 @@ from .asking import Person
 from .completing import server_names
 from .contents import show_block, show_result
 from .exits import Exit, Trouble
-from .naming import chosen_tool, is_name, wanted
+from .naming import check_words, chosen_tool, is_name, wanted
 from .options import TIMEOUT, Config, Timeout
 from .progress import Meter
 from .screen import complain, note, show_json
@@ -58,7 +58,7 @@ def command(
     While it works, its progress and what its server logs are shown on stderr; if the server asks something, you are
     asked at the terminal, and without one it is declined. Ctrl-C cancels the call at the server.
     """
-    target, rest = addressed(words or [], config, ctx.obj.command, is_name=is_name)
+    target, rest = addressed(check_words(words, "tool", "tools"), config, ctx.obj.command, is_name=is_name)
     name, rest = wanted(rest, "tool", "tools")
     if given and "-" in rest:
         raise Trouble("--json and - both give the arguments", hint="give one of them")

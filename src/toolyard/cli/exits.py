@@ -21,7 +21,7 @@ from ..errors import (
     UsageError,
 )
 from .checkup.causes import credentials_for
-from .screen import complain
+from .screen import complain, plain
 
 
 class Exit(IntEnum):
@@ -113,7 +113,7 @@ def tell(error: BaseException, *, debug: bool) -> Exit:
     """Say what went wrong, and give the exit code for it."""
     code = code_of(error)
     if debug:
-        sys.stderr.write("".join(traceback.format_exception(error)))
+        sys.stderr.write(plain("".join(traceback.format_exception(error))))
     if code is Exit.BUG:
         complain(f"{type(error).__name__}: {error}", "this is a bug of toolyard: --debug shows where")
         return code

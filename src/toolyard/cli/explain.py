@@ -8,7 +8,7 @@ import typer
 
 from .completing import server_names
 from .exits import Exit
-from .naming import is_name, no_such, own_of, wanted
+from .naming import check_words, is_name, no_such, own_of, wanted
 from .options import TIMEOUT, Config, Timeout
 from .screen import cell, say
 from .target import addressed, opened
@@ -32,7 +32,7 @@ async def command(
 
     Whoever needs approval is asked for it by `toolyard call`.
     """
-    target, rest = addressed(words or [], config, ctx.obj.command, is_name=is_name)
+    target, rest = addressed(check_words(words, "tool", "tools"), config, ctx.obj.command, is_name=is_name)
     name, _ = wanted(rest, "tool", "tools")
     async with opened(target.owning(name), timeout=timeout, told=False) as yard:
         hub = yard.hub

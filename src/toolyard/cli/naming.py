@@ -27,6 +27,13 @@ def wanted(
     return words[0], words[1:]
 
 
+def check_words(words: list[str] | None, what: str, listed_by: str) -> list[str]:
+    """Return the words of a command line, of which there must be some: without a name no settings are needed."""
+    if not words:
+        raise Trouble(f"which {what}?", hint=f"`toolyard {listed_by}` lists them")
+    return words
+
+
 async def chosen_tool(yard: Yard, name: str) -> Tool:
     """The tool of this name. Who means a hidden one learns from the call why it cannot be called."""
     visible = await yard.hub.list_tools(deferred=True)

@@ -37,6 +37,10 @@ OURS: Final = frozenset({HEADER_MISMATCH, UNSUPPORTED_VERSION})
 """Errors of the upstream that are about how we asked, not about what was asked."""
 
 
+MAX_LOGGED: Final = 2_000
+"""Characters of an upstream's error that are logged."""
+
+
 class _Key(NamedTuple):
     """Who shares a connection to the upstream: those who can be asked the same, and within a session only itself."""
 
@@ -194,7 +198,7 @@ class Passing:
 
     def _unreachable(self, exc: ToolyardError) -> RemoteError:
         """No answer came. Who reaches us over a network is not told what the upstream wrote about it."""
-        log.warning("%s", exc)
+        log.warning("%s", one_line(str(exc), MAX_LOGGED))
         what = exc.message if self._alone else "the server behind this bridge gave no answer; its log says why"
         # `sent`: the request can have been executed.
         return RemoteError(INTERNAL_ERROR, what, {"reason": type(exc).__name__, "sent": getattr(exc, "sent", False)})

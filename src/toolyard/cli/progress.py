@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Final, Self
 
 from ..types import LogMessage
-from .screen import as_json, cell, err, narrowed, note
+from .screen import as_json, cell, err, narrowed, note, plain
 
 if TYPE_CHECKING:
     from rich.progress import Progress
@@ -47,7 +47,9 @@ class Meter:
         """What the server logs, above the bar."""
         said = message.data if isinstance(message.data, str) else as_json(message.data)
         logger = f" {cell(message.logger)}" if message.logger else ""
-        note(f"[{cell(message.level)}{logger}] {said}", _COLOURS.get(message.level, "dim"))
+        # Lines after the first are marked, so that none of them passes for one of ours.
+        lines = plain(said).replace("\n", "\n  | ")
+        note(f"[{cell(message.level)}{logger}] {lines}", _COLOURS.get(message.level, "dim"))
 
     @contextmanager
     def aside(self) -> Iterator[None]:

@@ -12,7 +12,7 @@ from .arguments import merged, unknown
 from .completing import server_names
 from .contents import show_block
 from .exits import Exit, Trouble
-from .naming import chosen_prompt, is_name, wanted
+from .naming import check_words, chosen_prompt, is_name, wanted
 from .options import TIMEOUT, Config, Json, Timeout
 from .prompts import taken
 from .screen import cell, say, show_json
@@ -39,7 +39,7 @@ async def command(
     timeout: Timeout = TIMEOUT,
 ) -> int:
     """Fill in a prompt: its messages, each under the role of who says it."""
-    target, rest = addressed(words or [], config, ctx.obj.command, is_name=is_name)
+    target, rest = addressed(check_words(words, "prompt", "prompts"), config, ctx.obj.command, is_name=is_name)
     name, rest = wanted(rest, "prompt", "prompts")
     target = target.owning(name)
     # Of several servers only the one matters that has it.

@@ -16,7 +16,7 @@ from ..types import ResourceTemplate
 from .completing import server_names
 from .contents import show_piece, write_bytes
 from .exits import Exit, Trouble
-from .naming import wanted
+from .naming import check_words, wanted
 from .options import TIMEOUT, Config, Json, Timeout
 from .screen import show_json
 from .target import Yard, addressed, opened
@@ -47,7 +47,7 @@ async def command(
     timeout: Timeout = TIMEOUT,
 ) -> int:
     """Read a resource. Text is printed, without control characters; what is binary is saved in this folder."""
-    target, rest = addressed(words or [], config, ctx.obj.command, is_name=bool)
+    target, rest = addressed(check_words(words, "resource", "resources"), config, ctx.obj.command, is_name=bool)
     uri, more = wanted(rest, "resource", "resources", is_name=bool)
     if more:
         raise Trouble(f"{uri!r} is no server of the settings", hint="toolyard read [SERVER] URI")

@@ -125,6 +125,11 @@ def show_text(text: str) -> None:
     stdout().write(plain(text) + "\n")
 
 
+def indented(text: str) -> str:
+    """Return a server's text moved to the right, so that none of its lines passes for one of ours."""
+    return "\n".join(" " * _LEFT + line for line in plain(text).strip("\n").split("\n"))
+
+
 def say_title(text: str) -> None:
     """A line of the answer that stands out, on one line."""
     if is_terminal():
@@ -162,13 +167,17 @@ def cell_width(text: str) -> int:
     return cell_len(text)
 
 
-def wrapped(text: str, width: int, indent: str = "") -> str:
-    """A text in lines of at most `width` columns, broken at spaces only: a longer word stays whole."""
+def wrapped(text: str, width: int, given: str = "") -> str:
+    """Return a text in lines of at most `width` columns, broken at spaces only: a longer word stays whole.
+
+    `given` is what the rest of a line begins with; default: as far to the right as the line itself.
+    """
     from rich.cells import cell_len  # noqa: PLC0415  # slow; only for a terminal
 
     lines: list[str] = []
     for line in text.split("\n"):
         shown = ""
+        indent = given or line[: len(line) - len(line.lstrip(" "))]
         for word in re.findall(r"\s*\S+|\s+$", line):
             if shown.strip() and cell_len(shown + word) > width:
                 lines.append(shown)
@@ -183,6 +192,11 @@ def as_json(value: Any) -> str:
     """JSON to be read, escaped wherever a terminal could take it for more than text: it means the same either way."""
     text = json.dumps(value, indent=2, ensure_ascii=not _speaks_unicode(), default=str)
     return "".join(c if c.isprintable() or c == "\n" else json.dumps(c)[1:-1] for c in text)
+
+
+def json_line(value: Any) -> str:
+    """Return JSON on one line, in printable ASCII."""
+    return json.dumps(value, default=str).replace("\x7f", "\\u007f")
 
 
 def show_json(value: Any) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import logging
 import sys
+import traceback
 from collections.abc import Iterator
 from enum import StrEnum
 from typing import Annotated, Final
@@ -13,7 +14,7 @@ import typer
 
 from ..errors import ConfigError
 from .exits import Trouble
-from .screen import note
+from .screen import cell, note, plain
 
 
 class Transport(StrEnum):
@@ -75,6 +76,15 @@ def with_plain_logging(debug: bool) -> None:
         root = logging.getLogger()
         root.handlers.clear()
         root.setLevel(logging.WARNING)
+        logging.lastResort = _PlainHandler(logging.WARNING)
+
+
+class _PlainHandler(logging.Handler):
+    """Writes to stderr, each message on one line and without control characters: it may quote a server or a client."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        trace = "".join(traceback.format_exception(*record.exc_info)) if record.exc_info else ""
+        sys.stderr.write(f"{cell(record.getMessage())}\n{plain(trace)}")
 
 
 def waits_for_messages(name: str) -> None:

@@ -11,7 +11,7 @@ from ..hub.tokens import estimate_tokens
 from ..types import Tool
 from .arguments import parameters
 from .options import TIMEOUT, Config, Json, Long, Servers, Timeout
-from .screen import Column, Styled, is_terminal, say, say_title, show_json, show_table
+from .screen import Column, Styled, indented, is_terminal, say, say_title, show_json, show_table
 from .target import choose, opened
 
 EXAMPLES: Final = """
@@ -82,7 +82,7 @@ def _as_json(tool: Tool) -> dict[str, Any]:
 def _show_whole(tool: Tool) -> None:
     say_title(f"{tool.name}  {estimate_tokens(tool)} tokens")
     if about := _about(tool):
-        say(about)
+        say(indented(about))
     rows = [
         (name, kind, Styled("required", "yellow") if needed else "", about)
         for name, kind, needed, about in parameters(tool.input_schema)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
 from collections.abc import Callable, Coroutine, Sequence
 from datetime import datetime
 from functools import partial
@@ -21,7 +20,7 @@ from .exits import Exit, Trouble
 from .lookout import Lookout, Sight
 from .naming import chosen_tool
 from .options import TIMEOUT, Config, Timeout
-from .screen import cell, is_terminal, out, stdout
+from .screen import cell, is_terminal, json_line, out, stdout
 from .target import Target, Yard, choose, is_url
 
 _COLOURS: Final = {
@@ -202,7 +201,7 @@ async def _next(lookout: Lookout, working: asyncio.Task[None]) -> Sight:
 
 def _print(sight: Sight, *, as_lines: bool) -> None:
     if as_lines:
-        stdout().write(json.dumps(sight.to_dict(), default=str) + "\n")
+        stdout().write(json_line(sight.to_dict()) + "\n")
     else:
         _print_to_a_person(sight)
     stdout().flush()

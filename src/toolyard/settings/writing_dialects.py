@@ -134,7 +134,7 @@ def _meaning(entry: ServerEntry, reading: Reading) -> tuple[type[ServerConfig], 
     if reading.kind.milliseconds and "timeout" in own:
         fields["execution_timeout"] = judged.config.execution_timeout
     if isinstance(python := fields.get("python"), str) and entry.source is not None and not python.startswith("${"):
-        fields["python"] = str(entry.source.absolute().parent / python)
+        fields["python"] = _without_detours(str(entry.source.absolute().parent / python))
     if entry.allowed_tools is not None:
         fields["allowed_tools"] = list(entry.allowed_tools)
     if entry.blocked_tools:
@@ -142,6 +142,12 @@ def _meaning(entry: ServerEntry, reading: Reading) -> tuple[type[ServerConfig], 
     if "description" in own:
         fields["description"] = own["description"]
     return type(judged.config), fields
+
+
+def _without_detours(path: str) -> str:
+    """Return the path of the same file without `..`; `a/../b` is another one than `b` if `a` is a link."""
+    short, real = os.path.normpath(path), os.path.realpath(path)
+    return short if os.path.realpath(short) == real else real
 
 
 def _of_file(fields: dict[str, Any], folder: Path | None) -> tuple[type[ServerConfig], dict[str, Any]]:

@@ -168,6 +168,11 @@ def test_an_unknown_argument_is_told_with_the_nearest_one() -> None:
     assert unknown({"anything": 1}, {"type": "object"}) == []
 
 
+def test_several_unknown_arguments_are_told_with_one_question() -> None:
+    problems = unknown({"txet": "a", "textt": "b", "cuont": 1}, SCHEMA)
+    assert problems == ["txet, textt, cuont are no arguments of it, did you mean text or count?"]
+
+
 def test_the_schema_is_asked_for_the_rest() -> None:
     (problem,) = refused({"text": "a", "count": -1}, SCHEMA)
     assert problem.startswith("count:") and "minimum" in problem

@@ -6,7 +6,9 @@ import json
 
 import pytest
 
-from toolyard.cli.screen import Styled, as_json, cell, complain, note, plain, say, show_json, show_table
+from toolyard.cli.exits import complain_of
+from toolyard.cli.screen import Styled, as_json, cell, complain, note, plain, say, show_json, show_table, wrapped
+from toolyard.errors import ConnectError
 
 EVIL = "a\x1b[31mred\x1b]0;title\x07\x9b2J\u202egnp.exe\u2066\u200b\x00\x7f\x08[bold]b[/bold] :smile:"
 
@@ -52,3 +54,29 @@ def test_a_table_is_tab_separated_lines_where_a_program_reads(capsys: pytest.Cap
 def test_a_complaint_is_one_line_a_quote_and_a_hint(capsys: pytest.CaptureFixture[str]) -> None:
     complain("it\nbroke", "do\nthis", "first\n\n  second\n")
     assert capsys.readouterr().err == "error: it broke\n  | first\n  | second\nhint: do this\n"
+
+
+def test_what_a_server_wrote_is_quoted_for_every_failed_connection(capsys: pytest.CaptureFixture[str]) -> None:
+    lines = [f"line {number}" for number in range(50)]
+    complain_of(ConnectError("no answer within 30 s", server="one", stderr="\n".join([*lines, "visit \x1b]0;x\x07 y"])))
+    said = capsys.readouterr().err.splitlines()
+    assert said[0] == "error: one: no answer within 30 s"
+    assert said[-2] == "  | visit \N{REPLACEMENT CHARACTER}]0;x\N{REPLACEMENT CHARACTER} y"
+    assert "  | line 49" in said and "  | line 1" not in said
+    assert said[-1].startswith("hint: `toolyard doctor`")
+
+
+@pytest.mark.parametrize(
+    "text, width, lines",
+    [
+        ("one two three", 20, ["one two three"]),
+        ("one two three", 8, ["one two", "three"]),
+        ("a-name-that-is-too-long b", 5, ["a-name-that-is-too-long", "b"]),
+        ("  indented words go on", 12, ["  indented", "  words go", "  on"]),
+        ("first\nsecond line", 8, ["first", "second", "line"]),
+        ("日本語 日本語", 7, ["日本語", "日本語"]),
+        ("", 5, [""]),
+    ],
+)
+def test_texts_are_broken_at_spaces_only(text: str, width: int, lines: list[str]) -> None:
+    assert wrapped(text, width).split("\n") == lines

@@ -14,6 +14,7 @@ from typing import Any, NoReturn
 from ..errors import CallTimeout, ConnectionLost, OutcomeUnknown, RemoteError, UnansweredTimeout, UsageError
 from ..protocol.eras import HANDSHAKE_VERSIONS
 from ..protocol.jsonrpc import INTERNAL_ERROR, Message
+from ..protocol.limits import MAX_INBOUND
 from ..protocol.metadata import PROGRESS_TOKEN, PROTOCOL_VERSION
 from ..transports.channel import PLAIN, Inbound, RequestOptions
 from ..transports.pending import Pending, Waiting
@@ -31,6 +32,7 @@ from .frames import (
     peer_of_request,
 )
 from .plain import copied, taken
+from .serving.quota import SubscriptionQuota
 from .serving.watching import ACKNOWLEDGED, Listening, News, Subscriptions
 
 
@@ -107,12 +109,13 @@ class DirectChannel:
         self._stamp: Any = None
         self._stamped: Peer
         self._subscriptions: Subscriptions | None = None
+        self._quota = SubscriptionQuota(MAX_INBOUND)
 
     async def open(self, inbound: Inbound) -> None:
         """Nothing has to be connected."""
         self._inbound = inbound
         self._loop = asyncio.get_running_loop()
-        self._subscriptions = Subscriptions(self._answerer, inbound.on_notification)
+        self._subscriptions = Subscriptions(self._answerer, inbound.on_notification, self._quota)
 
     # ---- requests --------------------------------------------------------------------------------------------
 
@@ -187,7 +190,7 @@ class DirectChannel:
 
     async def _listen(self, params: Wire, peer: Peer, call: DirectCall) -> Wire:
         """Modern era: tell of changes until the call ends."""
-        listening = Listening(News(self._told), call.id)
+        listening = Listening(News(self._told), call.id, self._quota)
         acknowledgement = await listening.open(self._answerer, params, peer)
         try:
             self._inbound.on_notification(ACKNOWLEDGED, acknowledgement)

@@ -7,7 +7,7 @@ What differs between the eras ends at the endpoint: to the answerer, asking a pe
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Hashable, Mapping
 from typing import Any, Final, Protocol
 
 from ..errors import RemoteError
@@ -43,6 +43,15 @@ class Peer:
         """Handshake era: of the session, by `logging/setLevel`. Modern era: of this request. None: no logs."""
         self.session = session
         """The id of its session, if it has one."""
+
+
+def principal_key(principal: Any) -> Hashable:
+    """Return what to count a principal's sessions, calls and subscriptions by; not every principal is hashable."""
+    try:
+        hash(principal)
+    except TypeError:
+        return repr(principal)
+    return principal  # type: ignore[no-any-return]
 
 
 class Back(Protocol):

@@ -11,7 +11,7 @@ import asyncio
 import json
 import secrets
 from collections import Counter
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine, Hashable
 from hashlib import sha256
 from typing import Any, Final
 
@@ -21,7 +21,7 @@ from ..errors import RemoteError
 from ..protocol.eras import MAY_ASK_FOR_INPUT
 from ..protocol.jsonrpc import INTERNAL_ERROR, INVALID_PARAMS
 from ..types import Wire
-from .exchange import Answerer, Exchange
+from .exchange import Answerer, Exchange, principal_key
 from .frames import internal_error
 
 TTL: Final = 600.0
@@ -58,7 +58,7 @@ class ParkedCall:
         self, parking: Parking, exchange: Exchange, digest: bytes, size: int, brought: dict[str, Wire]
     ) -> None:
         self.principal = exchange.peer.principal
-        self.owner = repr(self.principal)  # to count by; it need not be hashable
+        self.owner = principal_key(self.principal)
         self.digest = digest
         self.size = size
         self.handles: list[str] = []
@@ -225,7 +225,7 @@ class Parking:
     def __init__(self, ttl: float = TTL) -> None:
         self.ttl = ttl
         self._handles: dict[str, tuple[ParkedCall, dict[str, asyncio.Future[Wire]]]] = {}
-        self._parked: Counter[str] = Counter()
+        self._parked: Counter[Hashable] = Counter()
         self._size = 0
 
     async def answer(

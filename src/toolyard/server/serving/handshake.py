@@ -14,6 +14,7 @@ from .. import frames
 from ..exchange import Answerer, Exchange
 from .asgi import Headers, Receive, Refused, Send, parts, reply, takes_events, text_headers, until_gone
 from .eventstreams import place_of
+from .quota import SubscriptionQuota
 from .replies import Caretaker, Reply
 from .requests import BATCHES, MAX_BATCH
 from .sessions import STANDALONE, Session, Sessions
@@ -65,10 +66,17 @@ class _Member(Reply):
 class Handshake:
     """Everything of one endpoint that is not of the modern era."""
 
-    def __init__(self, answerer: Answerer, caretaker: Caretaker, session_ttl: float, max_sessions: int) -> None:
+    def __init__(
+        self,
+        answerer: Answerer,
+        caretaker: Caretaker,
+        session_ttl: float,
+        max_sessions: int,
+        quota: SubscriptionQuota,
+    ) -> None:
         self._answerer = answerer
         self._caretaker = caretaker
-        self._sessions = Sessions(session_ttl, max_sessions)
+        self._sessions = Sessions(session_ttl, max_sessions, quota)
         self._sweeping: asyncio.Task[None] | None = None
 
     async def close(self) -> None:

@@ -35,6 +35,7 @@ from .asgi import (
 from .eventstreams import Stream
 from .guard import Guard
 from .handshake import Handshake
+from .quota import MAX_LISTENS, SubscriptionLimit, SubscriptionQuota
 from .replies import Caretaker, Reply
 from .sessions import IDLE_TTL, MAX_SESSIONS
 from .watching import ACKNOWLEDGED, Listening, News
@@ -67,6 +68,7 @@ class HttpApp(AsgiApp):
         parked_ttl: float = TTL,
         session_ttl: float = IDLE_TTL,
         max_sessions: int = MAX_SESSIONS,
+        max_listens: int = MAX_LISTENS,
     ) -> None:
         self._answerer = answerer
         self._path = "/" + path.strip("/") if path.strip("/") else ""
@@ -74,7 +76,8 @@ class HttpApp(AsgiApp):
         self._max_body = max_body
         self._parking = Parking(parked_ttl)
         self._caretaker = Caretaker()
-        self._handshake = Handshake(answerer, self._caretaker, session_ttl, max_sessions)
+        self._quota = SubscriptionQuota(max_listens)
+        self._handshake = Handshake(answerer, self._caretaker, session_ttl, max_sessions, self._quota)
         self._info: Wire | None = None  # it never changes, and describing costs
         self._listening: dict[Stream, bytes] = {}
 
@@ -127,6 +130,7 @@ class HttpApp(AsgiApp):
             message = jsonrpc.decode(body)
         except ProtocolError as exc:
             raise Refused(400, f"Parse error: {exc.message}", code=PARSE_ERROR) from None
+        del body  # else it would stay in memory for as long as a request is answered or listens
         version = headers.get(VERSION)
         if type(message) is list:
             await self._handshake.batch(message, headers, principal, send)
@@ -175,6 +179,8 @@ class HttpApp(AsgiApp):
                 return
             result = await self._result(id, method, params, peer, headers, out)
             answer = jsonrpc.result(id, frames.modern_result(method, result, self._info))
+        except SubscriptionLimit as exc:
+            answer, status = jsonrpc.error(id, exc.code, exc.message), 503
         except RemoteError as exc:
             answer, status = _failed(id, frames.modern_error(exc))
         except asyncio.CancelledError as exc:
@@ -225,7 +231,7 @@ class HttpApp(AsgiApp):
 
     async def _listen(self, id: RequestId, params: Wire, peer: Peer, receive: Receive, send: Send) -> None:
         stream = Stream()
-        listening = Listening(News(stream.offer), id)
+        listening = Listening(News(stream.offer), id, self._quota)
         acknowledgement = await listening.open(self._answerer, params, peer)
         gone = asyncio.get_running_loop().create_task(until_gone(receive))
         gone.add_done_callback(lambda _: stream.let_go())

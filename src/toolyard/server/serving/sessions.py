@@ -14,6 +14,7 @@ from ..parking import TTL
 from .asgi import Refused
 from .eventstreams import Stream
 from .questions import Questions
+from .quota import SubscriptionQuota
 from .replies import Reply
 from .watching import News, Subscriptions
 
@@ -31,7 +32,7 @@ PRIMED: Final = "2025-11-25"
 class Session:
     """One client of the handshake era."""
 
-    def __init__(self, id: str, peer: Peer, answerer: Answerer) -> None:
+    def __init__(self, id: str, peer: Peer, answerer: Answerer, quota: SubscriptionQuota) -> None:
         self.id = id
         self.peer = peer
         self.used = 0.0
@@ -39,7 +40,7 @@ class Session:
         self._primes = peer.version >= PRIMED
         self.streams: dict[int, Stream] = {STANDALONE: Stream(STANDALONE, primes=self._primes)}
         self._news = News(self.streams[STANDALONE].offer)
-        self.subscriptions = Subscriptions(answerer, self._news.tell)
+        self.subscriptions = Subscriptions(answerer, self._news.tell, quota)
         self.questions = Questions(self._say, TTL)
         self._last_stream = STANDALONE
         self._work: set[asyncio.Task[None]] = set()
@@ -87,10 +88,13 @@ class Session:
 class Sessions:
     """All sessions of an endpoint, the one that was used longest ago first."""
 
-    def __init__(self, idle_ttl: float = IDLE_TTL, limit: int = MAX_SESSIONS) -> None:
+    def __init__(
+        self, idle_ttl: float = IDLE_TTL, limit: int = MAX_SESSIONS, quota: SubscriptionQuota | None = None
+    ) -> None:
         self._all: OrderedDict[str, Session] = OrderedDict()
         self.idle_ttl = idle_ttl
         self._limit = limit
+        self._quota = SubscriptionQuota() if quota is None else quota
         self._finished: deque[tuple[float, Session, Stream]] = deque()
         self._finished_bytes = 0
 
@@ -109,7 +113,7 @@ class Sessions:
             if idle is None:
                 raise Refused(503, "too many sessions are open", headers=((b"retry-after", b"30"),))
             evicted.append(self._all.pop(idle.id))
-        session = Session(secrets.token_urlsafe(24), peer, answerer)
+        session = Session(secrets.token_urlsafe(24), peer, answerer, self._quota)
         peer.session = session.id
         self._all[session.id] = session
         self.touch(session)

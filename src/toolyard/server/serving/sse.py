@@ -29,6 +29,7 @@ from .asgi import (
 )
 from .eventstreams import HEAD, KEEP_ALIVE
 from .guard import Guard
+from .quota import SubscriptionQuota
 from .stream import StreamSession
 
 log = logging.getLogger("toolyard.server")
@@ -42,10 +43,10 @@ KEY: Final = "session_id"
 class _Line:
     """What goes out to one client, and the session behind it."""
 
-    def __init__(self, answerer: Answerer, principal: Any) -> None:
+    def __init__(self, answerer: Answerer, principal: Any, quota: SubscriptionQuota) -> None:
         self.key = secrets.token_urlsafe(24)
         self.principal = principal
-        self.session = StreamSession(answerer, self.send, principal=principal, session=self.key)
+        self.session = StreamSession(answerer, self.send, principal=principal, session=self.key, quota=quota)
         self._queue: list[bytes] = []
         self._size = 0
         self._news = asyncio.Event()
@@ -129,6 +130,7 @@ class SseApp(AsgiApp):
         self._keep_alive = keep_alive
         self._max_sessions = max_sessions
         self._lines: dict[str, _Line] = {}
+        self._quota = SubscriptionQuota()
 
     def __len__(self) -> int:
         return len(self._lines)
@@ -153,7 +155,7 @@ class SseApp(AsgiApp):
     async def _stream(self, receive: Receive, send: Send, principal: Any, root: str) -> None:
         if len(self._lines) >= self._max_sessions:
             raise Refused(503, "too many sessions are open", headers=((b"retry-after", b"30"),))
-        line = _Line(self._answerer, principal)
+        line = _Line(self._answerer, principal, self._quota)
         self._lines[line.key] = line
         endpoint = f"{root}{self._messages}?{KEY}={line.key}"
         pump = asyncio.ensure_future(line.pump(send, endpoint, self._keep_alive))

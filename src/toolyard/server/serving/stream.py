@@ -30,6 +30,7 @@ from .. import frames
 from ..exchange import NOTHING, Answerer, Peer
 from ..parking import Parking, may_park
 from .questions import Questions
+from .quota import SubscriptionQuota
 from .requests import BATCHES, MAX_BATCH, Batch, Request, Send, is_message, spot_request
 from .watching import News, Subscriptions, listen
 
@@ -56,6 +57,7 @@ class StreamSession:
         principal: Any = None,
         parking: Parking | None = None,
         session: str | None = None,
+        quota: SubscriptionQuota | None = None,
     ) -> None:
         self._answerer = answerer
         self._send = send
@@ -72,7 +74,8 @@ class StreamSession:
         self._questions = Questions(send, self._parking.ttl)
         self._news = News(send)
         self._beginning: asyncio.Task[None] | None = None
-        self._subscriptions = Subscriptions(answerer, self._news.tell)
+        self._quota = SubscriptionQuota() if quota is None else quota
+        self._subscriptions = Subscriptions(answerer, self._news.tell, self._quota)
         self._closing = False
 
     # ---- in --------------------------------------------------------------------------------------------------
@@ -270,7 +273,7 @@ class StreamSession:
     async def _answer_modern(self, request: Request) -> Wire:
         method, params, peer = request.method, request.params, request.peer
         if request.listens:
-            result = await listen(self._answerer, request, self._news)
+            result = await listen(self._answerer, request, self._news, self._quota)
         elif may_park(self._answerer, method, params):
             result = await self._parking.answer(self._answerer, method, params, request.exchange(), request.notify)
         else:

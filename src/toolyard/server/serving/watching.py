@@ -10,18 +10,24 @@ from typing import Any, Final
 from ...errors import RemoteError
 from ...protocol import jsonrpc
 from ...protocol.jsonrpc import INVALID_PARAMS, METHOD_NOT_FOUND, Message, RequestId
-from ...protocol.limits import MAX_ITEMS
 from ...protocol.metadata import SUBSCRIPTION_ID, with_meta
 from ...types import Wire
 from ..changes import LISTS
 from ..exchange import Answerer, Deliver, Peer, Watch
 from ..resources import not_found
+from .quota import (
+    MAX_SUBSCRIBED_URIS,
+    MAX_SUBSCRIBER_BYTES,
+    SubscriptionQuota,
+    check_uri,
+    check_uris,
+    memory_of,
+)
 from .requests import Request, Send
 
 log = logging.getLogger("toolyard.server")
 
 ACKNOWLEDGED: Final = "notifications/subscriptions/acknowledged"
-MAX_URI: Final = 8192
 EVERY_LIST: Final = dict.fromkeys(LISTS, True)
 """The changes that a session of the handshake era hears of without asking."""
 
@@ -68,9 +74,12 @@ class News:
 class Subscriptions:
     """What a session of the handshake era hears of: the lists by themselves, resources by their URI."""
 
-    def __init__(self, answerer: Answerer, deliver: Deliver) -> None:
+    def __init__(self, answerer: Answerer, deliver: Deliver, quota: SubscriptionQuota) -> None:
         self._answerer = answerer
         self._deliver = deliver
+        self._quota = quota
+        self._principal: Any = None
+        self._size = 0
         self._watches: dict[str | None, Watch] = {}  # under None that of the lists
         self._turn = asyncio.Lock()  # what was asked for first is done first
         self._closed = False
@@ -92,28 +101,48 @@ class Subscriptions:
 
     async def subscribe(self, params: Wire, peer: Peer) -> Wire:
         """`resources/subscribe`."""
-        uri = _uri(params)
+        uri = check_uri(params.get("uri"))
         offered = self._answerer.describe(peer).get("capabilities", {}).get("resources")
         if not isinstance(offered, dict) or not offered.get("subscribe"):
             raise RemoteError(METHOD_NOT_FOUND, "Method not found: resources/subscribe")
         async with self._turn:
             if uri in self._watches or self._closed:
                 return {}
-            if len(self._watches) > MAX_ITEMS:
-                raise RemoteError(INVALID_PARAMS, f"uri: more than {MAX_ITEMS} subscriptions in one session")
-            watch = await self._answerer.watch({"resourceSubscriptions": [uri]}, peer, self._deliver)
-            if uri not in watch.accepted.get("resourceSubscriptions", ()):
-                await watch.close()
-                raise not_found(uri)
+            size = memory_of([uri])
+            if len(self._watches) > MAX_SUBSCRIBED_URIS or self._size + size > MAX_SUBSCRIBER_BYTES:
+                raise RemoteError(
+                    INVALID_PARAMS,
+                    f"uri: more than {MAX_SUBSCRIBED_URIS} subscriptions, or {MAX_SUBSCRIBER_BYTES:,} bytes of them, "
+                    "in one session",
+                )
+            self._count(peer.principal, size)
+            try:
+                watch = await self._answerer.watch({"resourceSubscriptions": [uri]}, peer, self._deliver)
+                if uri not in watch.accepted.get("resourceSubscriptions", ()):
+                    await watch.close()
+                    raise not_found(uri)
+            except BaseException:
+                self._uncount(size)
+                raise
             self._watches[uri] = watch
         return {}
 
+    def _count(self, principal: Any, size: int) -> None:
+        self._quota.add(principal, size=size)
+        self._principal = principal  # the same for the whole session
+        self._size += size
+
+    def _uncount(self, size: int) -> None:
+        self._quota.remove(self._principal, size=size)
+        self._size -= size
+
     async def unsubscribe(self, params: Wire) -> Wire:
         """`resources/unsubscribe`; a URI that nobody subscribed to is no error."""
-        uri = _uri(params)
+        uri = check_uri(params.get("uri"))
         async with self._turn:
             watch = self._watches.pop(uri, None)
             if watch is not None:
+                self._uncount(memory_of([uri]))
                 await watch.close()
         return {}
 
@@ -122,26 +151,25 @@ class Subscriptions:
         self._closed = True
         async with self._turn:
             watches, self._watches = list(self._watches.values()), {}
+            self._uncount(self._size)
             for watch in watches:
                 await watch.close()
-
-
-def _uri(params: Wire) -> str:
-    uri = params.get("uri")
-    if not isinstance(uri, str) or len(uri) > MAX_URI:
-        raise RemoteError(INVALID_PARAMS, f"uri: must be a string of at most {MAX_URI:,} characters")
-    return uri
 
 
 class Listening:
     """One `subscriptions/listen`. What changes before it is acknowledged is told after that."""
 
-    def __init__(self, news: News, id: RequestId, is_over: Callable[[], bool] = lambda: False) -> None:
+    def __init__(
+        self, news: News, id: RequestId, quota: SubscriptionQuota, is_over: Callable[[], bool] = lambda: False
+    ) -> None:
         self.mark: Wire = {SUBSCRIPTION_ID: id}
         self._is_over = is_over
         self._news = news
         self._id = id
-        self._early: list[tuple[str, Wire]] | None = []
+        self._quota = quota
+        self._principal: Any = None
+        self._size = 0
+        self._early: dict[tuple[str, Any], Wire] | None = {}
         self._watch: Watch
 
     async def open(self, answerer: Answerer, params: Wire, peer: Peer) -> Wire:
@@ -149,31 +177,39 @@ class Listening:
         wanted = params.get("notifications")
         if not isinstance(wanted, dict):
             raise RemoteError(INVALID_PARAMS, "notifications: must be an object")
-        self._watch = await answerer.watch(wanted, peer, self._deliver)
+        size = check_uris(wanted.get("resourceSubscriptions"), "notifications.resourceSubscriptions")
+        self._quota.add(peer.principal, listens=1, size=size)
+        self._principal, self._size = peer.principal, size
+        try:
+            self._watch = await answerer.watch(wanted, peer, self._deliver)
+        except BaseException:
+            self._quota.remove(peer.principal, listens=1, size=size)
+            raise
         return {"_meta": self.mark, "notifications": self._watch.accepted}
 
     def acknowledged(self) -> None:
         """The client knows: from now on changes are told."""
         early, self._early = self._early, None
-        for method, params in early or ():
+        for (method, _), params in (early or {}).items():
             self._deliver(method, params)
 
     def _deliver(self, method: str, params: Wire) -> None:
-        if self._early is not None:
-            self._early.append((method, params))
+        if self._early is not None:  # each change once: the acknowledgement waits while the client does not read
+            self._early[method, params.get("uri")] = params
         elif not self._is_over():
             self._news.tell(method, params, self._id)
 
     async def close(self) -> None:
         """Hear no more."""
         self._news.forget(self._id)
+        self._quota.remove(self._principal, listens=1, size=self._size)
         await self._watch.close()
 
 
-async def listen(answerer: Answerer, request: Request, news: News) -> Wire:
+async def listen(answerer: Answerer, request: Request, news: News, quota: SubscriptionQuota) -> Wire:
     """Listen until it is stopped or cancelled."""
     request.stopped = asyncio.get_running_loop().create_future()
-    listening = Listening(news, request.id, lambda: request.over)
+    listening = Listening(news, request.id, quota, lambda: request.over)
     acknowledgement = await listening.open(answerer, request.params, request.peer)
     try:
         await request.notify(ACKNOWLEDGED, acknowledgement)

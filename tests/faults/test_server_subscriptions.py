@@ -33,18 +33,18 @@ def listen(uris: list[str], id: Any = 1) -> dict[str, Any]:
     return modern("subscriptions/listen", {"notifications": {"resourceSubscriptions": uris}}, id)
 
 
-def uris(count: int, size: int = 40) -> list[str]:
+def uris(count: int, size: int = 2_040) -> list[str]:
     return [f"file:///{number}".ljust(size, "x") for number in range(count)]
 
 
 @pytest.fixture
 def small(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Limits that a test reaches with a handful of subscriptions, each of 552 bytes."""
+    """Limits that a test reaches with a handful of subscriptions, each of about 2,600 bytes."""
     monkeypatch.setattr(quota, "MAX_LISTENS_PER_PRINCIPAL", 2)
-    monkeypatch.setattr(quota, "MAX_SUBSCRIBER_BYTES", 552 * 4)
-    monkeypatch.setattr("toolyard.server.serving.watching.MAX_SUBSCRIBER_BYTES", 552 * 4)
-    monkeypatch.setattr(quota, "MAX_PRINCIPAL_BYTES", 552 * 5)
-    monkeypatch.setattr(quota, "MAX_SUBSCRIPTION_BYTES", 552 * 8)
+    monkeypatch.setattr(quota, "MAX_SUBSCRIBER_BYTES", 2_600 * 9 // 2)
+    monkeypatch.setattr("toolyard.server.serving.watching.MAX_SUBSCRIBER_BYTES", 2_600 * 9 // 2)
+    monkeypatch.setattr(quota, "MAX_PRINCIPAL_BYTES", 2_600 * 11 // 2)
+    monkeypatch.setattr(quota, "MAX_SUBSCRIPTION_BYTES", 2_600 * 87 // 10)
 
 
 async def begun(place: Place, request: dict[str, Any], headers: dict[str, str] | None = None) -> tuple[Answer, Line]:
@@ -54,18 +54,18 @@ async def begun(place: Place, request: dict[str, Any], headers: dict[str, str] |
 
 
 async def test_one_anonymous_client_cannot_fill_the_memory_with_listens() -> None:
-    many = uris(5_000)
+    many = uris(5_000, 40)
     async with serving(watched()) as place:
         first, _ = await begun(place, listen(many))  # what is loaded and cached once does not count
         assert first.status == 200
         tracemalloc.start()
         try:
-            answers = [await begun(place, listen(many)) for _ in range(60)]
+            answers = [await begun(place, listen(many)) for _ in range(20)]
             used, _ = tracemalloc.get_traced_memory()
         finally:
             tracemalloc.stop()
         statuses = [answer.status for answer, _ in answers]
-        assert statuses.count(200) + 1 == quota.MAX_SUBSCRIPTION_BYTES // quota.memory_of(many)
+        assert statuses.count(200) + 1 == quota.MAX_SUBSCRIPTION_BYTES // quota.check_listen(listen(many)["params"])
         assert set(statuses) == {200, 503}
         assert used < 2 * quota.MAX_SUBSCRIPTION_BYTES
         refused = await place.post(listen(many))
@@ -79,7 +79,7 @@ async def test_one_anonymous_client_cannot_fill_the_memory_with_listens() -> Non
         (["file:///" + "x" * 8_192], "8,192 characters"),
         ([5], "8,192 characters"),
         ("file:///a", "must be a list"),
-        (uris(5_001), "more than 5000 URIs"),
+        (uris(5_001, 40), "more than 5000 URIs"),
         (uris(5_000, 400), "more than 4,194,304 bytes"),
     ],
     ids=["a long URI", "a number", "one text", "too many", "too large"],
@@ -131,7 +131,7 @@ async def test_sessions_share_the_limits_and_give_back_what_they_leave(small: No
 async def test_a_subscription_that_is_not_accepted_is_not_counted(small: None) -> None:
     async with serving(**AUTH) as place:
         session = {**await place.session(headers={"X-User": "ada"}), "X-User": "ada"}
-        lost = message("resources/subscribe", {"uri": "lost://" + "x" * 33})
+        lost = message("resources/subscribe", {"uri": "lost://" + "x" * 2_000})
         assert {await _code(place, lost, session) for _ in range(10)} == {-32002}
         for _ in range(3):
             listening, line = await begun(place, listen(["lost://x"]), {"X-User": "bob"})

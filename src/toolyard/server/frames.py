@@ -35,6 +35,8 @@ GONE: Final = frozenset(
 NEW: Final = frozenset({"server/discover", "subscriptions/listen"})
 """What the handshake era has not yet."""
 
+MAX_CLIENT_INFO: Final = 64 * 1024
+"""Bytes of `clientInfo` and `capabilities`, which are kept for as long as a legacy session lives."""
 FIRST_LEVEL: Final = "info"
 """The level of logs in the handshake era as long as the client has set none."""
 FIRST_RESERVED, LAST_RESERVED = -32099, -32000
@@ -95,6 +97,8 @@ def begin_session(answerer: Answerer, params: Wire, principal: Any = None) -> tu
     Never a modern version, whatever is asked for.
     """
     asked, info, capabilities = params.get("protocolVersion"), params.get("clientInfo"), params.get("capabilities")
+    if len(jsonrpc.encode([info, capabilities])) > MAX_CLIENT_INFO:
+        raise RemoteError(INVALID_PARAMS, f"clientInfo and capabilities: more than {MAX_CLIENT_INFO:,} bytes")
     peer = Peer(
         asked if isinstance(asked, str) and asked in HANDSHAKE_VERSIONS else HANDSHAKE_VERSIONS[0],
         modern=False,

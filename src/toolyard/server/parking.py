@@ -18,6 +18,7 @@ from typing import Any, Final
 import orjson
 
 from ..errors import RemoteError
+from ..protocol import jsonrpc
 from ..protocol.eras import MAY_ASK_FOR_INPUT
 from ..protocol.jsonrpc import INTERNAL_ERROR, INVALID_PARAMS
 from ..types import Wire
@@ -41,26 +42,28 @@ Outlet = Callable[[str, Wire], Awaitable[None]]
 """Takes a notification for the one who waits for the call now."""
 
 
-def salient(method: str, params: Wire) -> tuple[bytes, int]:
-    """A digest of what makes two requests the same one (not who sends it, nor what it answers), and its size."""
+def salient(method: str, params: Wire) -> bytes:
+    """A digest of what makes two requests the same one (not who sends it, nor what it answers)."""
     kept = {k: v for k, v in params.items() if k not in ("_meta", "inputResponses", "requestState")}
     try:
         text = orjson.dumps([method, kept], option=orjson.OPT_SORT_KEYS)
     except TypeError:
         text = json.dumps([method, kept], sort_keys=True).encode()
-    return sha256(text).digest(), len(text)
+    return sha256(text).digest()
 
 
 class ParkedCall:
     """A call that may ask; it is the way back (`Back`) of its exchange."""
 
     def __init__(
-        self, parking: Parking, exchange: Exchange, digest: bytes, size: int, brought: dict[str, Wire]
+        self, parking: Parking, exchange: Exchange, digest: bytes, params: Wire, brought: dict[str, Wire]
     ) -> None:
         self.principal = exchange.peer.principal
         self.owner = principal_key(self.principal)
         self.digest = digest
-        self.size = size
+        self.params = params
+        self.size = 0
+        """Bytes of the whole request, with answers and `_meta`; measured when the call is parked."""
         self.handles: list[str] = []
         self._parking = parking
         self._exchange = exchange
@@ -233,9 +236,9 @@ class Parking:
     ) -> Wire:
         """The result of a request that may park: its own, or its questions. `outlet` takes what is told meanwhile."""
         state, answers = params.get("requestState"), _answers(params)
-        digest, size = salient(method, params)
+        digest = salient(method, params)
         if state is None:
-            call = ParkedCall(self, exchange, digest, size, answers)
+            call = ParkedCall(self, exchange, digest, params, answers)
             exchange.back = call
             call.start(answerer.answer(method, params, exchange))
             return await call.outcome(outlet)
@@ -254,6 +257,7 @@ class Parking:
         if call.handles and self._handles[call.handles[-1]][1] == questions:
             return call.handles[-1]
         if not call.handles:
+            call.size = len(jsonrpc.encode(call.params))
             full = self._parked.total() >= MAX_PARKED or self._size + call.size > MAX_BYTES
             # Where nobody is asked who he is, all are one.
             if full or (call.principal is not None and self._parked[call.owner] >= MAX_EACH):

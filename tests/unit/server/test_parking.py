@@ -318,18 +318,17 @@ async def test_what_the_tool_raises_reaches_everyone_who_comes() -> None:
 
 
 def test_the_digest_is_of_what_a_request_asks_for_and_of_nothing_else() -> None:
-    digest, size = salient("tools/call", {"name": "t", "arguments": {"a": 1, "b": 2}})
-    assert size == len('["tools/call",{"arguments":{"a":1,"b":2},"name":"t"}]')
+    digest = salient("tools/call", {"name": "t", "arguments": {"a": 1, "b": 2}})
     same = {"arguments": {"b": 2, "a": 1}, "_meta": {"x": 1}, "inputResponses": {}, "requestState": "s", "name": "t"}
-    assert salient("tools/call", same) == (digest, size)
-    assert salient("prompts/get", {"name": "t", "arguments": {"a": 1, "b": 2}})[0] != digest
-    assert salient("tools/call", {"name": "t", "arguments": {"a": 1, "b": "2"}})[0] != digest
+    assert salient("tools/call", same) == digest
+    assert salient("prompts/get", {"name": "t", "arguments": {"a": 1, "b": 2}}) != digest
+    assert salient("tools/call", {"name": "t", "arguments": {"a": 1, "b": "2"}}) != digest
 
 
 def test_the_digest_knows_integers_of_any_size() -> None:
     one, other = ({"arguments": {"n": 2**70 + more}} for more in (0, 1))
     assert salient("tools/call", one) == salient("tools/call", dict(one))
-    assert salient("tools/call", one)[0] != salient("tools/call", other)[0]
+    assert salient("tools/call", one) != salient("tools/call", other)
 
 
 @pytest.mark.parametrize(

@@ -21,9 +21,10 @@ from tests.unit.server.parking_kit import (
     waiting,
 )
 from toolyard.errors import RemoteError
+from toolyard.protocol import jsonrpc
 from toolyard.server import parking
 from toolyard.server.exchange import Back
-from toolyard.server.parking import AFTERLIFE, salient
+from toolyard.server.parking import AFTERLIFE
 from toolyard.types import Wire
 
 
@@ -50,7 +51,7 @@ async def test_there_is_room_for_so_many_calls(monkeypatch: pytest.MonkeyPatch) 
     clock, desk = Clock(), Desk(one_question, ttl=60)
     states = [(await desk.call(principal=name))["requestState"] for name in "abc"]
     assert await too_many(desk, principal="d")
-    assert desk.places[2] == {"'a'": 1, "'b'": 1, "'c'": 1}
+    assert desk.places[2] == {"a": 1, "b": 1, "c": 1}
     assert await desk.call(states[0], {"go": YES}, principal="a") == {"said": YES}
     assert await too_many(desk, principal="d"), "an outcome that is kept takes its place"
     await clock.advance(AFTERLIFE + 0.1)
@@ -69,14 +70,14 @@ async def test_there_is_room_for_so_many_calls_of_one(monkeypatch: pytest.Monkey
         questions(await desk.call(principal=dict(alice)))
     assert await too_many(desk, principal=dict(alice))
     questions(await desk.call(principal="bob"))
-    assert desk.places[2] == {"{'sub': 'alice'}": 2, "'bob'": 1}
+    assert desk.places[2] == {"{'sub': 'alice'}": 2, "bob": 1}
     desk.parking.close()
     await turns()
 
 
 async def test_there_is_room_for_so_many_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
     params = {"name": "tool", "arguments": {"text": "x" * 1_000}}
-    size = salient("tools/call", params)[1]
+    size = len(jsonrpc.encode({**params, "_meta": {}}))
     monkeypatch.setattr(parking, "MAX_BYTES", 2 * size)
     desk = Desk(one_question)
     for _ in range(2):
@@ -112,7 +113,7 @@ async def test_a_call_takes_one_place_in_all_its_rounds(monkeypatch: pytest.Monk
     desk = Desk(tool)
     result = await desk.call(principal="alice")
     for _ in range(4):
-        assert desk.places[2] == {"'alice'": 1}
+        assert desk.places[2] == {"alice": 1}
         result = await desk.call(result["requestState"], {"go": YES}, principal="alice")
     assert result == {"said": None}
     desk.parking.close()

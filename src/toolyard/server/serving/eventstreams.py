@@ -108,18 +108,19 @@ class Stream:
         if position > self._position:
             self._unsent -= len(data)
 
+    def _has_room(self) -> bool:
+        return self._last - self._position <= BACKLOG and self._unsent <= KEPT_BYTES
+
     async def room(self) -> None:
-        """Wait for a slow client. For one that has gone nobody waits: it may come again."""
-        while self._reader is not None and not self.done:
-            if self._last - self._position <= BACKLOG and self._unsent <= KEPT_BYTES:
-                return
+        """Wait until a slow client has read enough. A client that has gone is not waited for: it may resume."""
+        while self._reader is not None and not self.done and not self._has_room():
             self._taken.clear()
             await self._taken.wait()
 
     def offer(self, message: Message | list[Message]) -> asyncio.Future[None] | None:
         """Say something that need not be said at once: gives what to wait for before the next, if too much waits."""
         self.push(message)
-        if self._last - self._position <= BACKLOG or self.done:
+        if self._has_room() or self.done:
             return None
         if self._room is None or self._room.done():
             self._room = asyncio.get_running_loop().create_future()
@@ -203,7 +204,7 @@ class Stream:
         while self.number is None and self._events and self._events[0][0] <= position:
             self._dropped(*self._events.popleft())
         self._taken.set()
-        if self._room is not None and not self._room.done() and self._last - position <= BACKLOG:
+        if self._room is not None and not self._room.done() and self._has_room():
             self._room.set_result(None)
 
     async def _heard_news(self) -> bool:

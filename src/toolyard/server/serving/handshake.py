@@ -14,14 +14,17 @@ from .. import frames
 from ..exchange import Answerer, Exchange
 from .asgi import Headers, Receive, Refused, Send, parts, reply, takes_events, text_headers, until_gone
 from .eventstreams import place_of
-from .quota import SubscriptionQuota
+from .quota import ByteBudget, SubscriptionQuota
 from .replies import Caretaker, Reply
 from .requests import BATCHES, MAX_BATCH
-from .sessions import STANDALONE, Session, Sessions
+from .sessions import MAX_RUNNING, STANDALONE, Session, Sessions
 
 SESSION: Final = b"mcp-session-id"
 RESUME: Final = b"last-event-id"
 CANCELLED: Final = -32800
+MAX_DETACHED_BYTES: Final = 256 * 1024 * 1024
+"""Bodies of the requests that are answered even if their connection breaks."""
+RETRY_SOON: Final = (b"retry-after", b"1")
 EMPTY: Final[Mapping[str, str]] = {}
 
 
@@ -77,6 +80,7 @@ class Handshake:
         self._answerer = answerer
         self._caretaker = caretaker
         self._sessions = Sessions(session_ttl, max_sessions, quota)
+        self._detached = ByteBudget(MAX_DETACHED_BYTES)
         self._sweeping: asyncio.Task[None] | None = None
 
     async def close(self) -> None:
@@ -117,21 +121,30 @@ class Handshake:
         principal: Any,
         receive: Receive,
         send: Send,
+        size: int = 0,
     ) -> None:
-        """A request of a client."""
+        """A request of a client, whose body has `size` bytes."""
         if method == "initialize":
             await self._initialize(id, params, principal, send)
             return
         session = self._session(headers, principal, id)
         if id in session.running:
             raise Refused(400, "id: a request with it is still being answered", id=id)
+        if len(session.running) >= MAX_RUNNING:
+            raise Refused(503, "too many requests at once", code=INTERNAL_ERROR, id=id, headers=(RETRY_SOON,))
+        goes_on = self._answerer.may_ask(method, params)
+        if goes_on and not self._detached.has_room_for(size):
+            raise Refused(503, "the server is busy", code=INTERNAL_ERROR, id=id, headers=(RETRY_SOON,))
         out = session.running[id] = Reply(send, headers, session.new_stream)
         self._caretaker.enter(out, receive, _nothing)
         try:
-            if self._answerer.may_ask(method, params):
+            if goes_on:
                 # It goes on when the connection has gone: its answer then waits for a client that comes again.
                 work = self._work(session, id, method, params, text_headers(headers), out)
-                await out.until_out(session.spawn(work))
+                self._detached.add(size)
+                task = session.spawn(work)
+                task.add_done_callback(lambda _: self._detached.remove(size))
+                await out.until_out(task)
             else:
                 await self._work(session, id, method, params, EMPTY, out)
         finally:
@@ -141,7 +154,10 @@ class Handshake:
         for name in ("clientInfo", "capabilities"):
             if not isinstance(params.get(name, {}), dict):
                 raise Refused(400, f"{name}: must be an object", code=INVALID_PARAMS, id=id)
-        peer, result = frames.begin_session(self._answerer, params, principal)
+        try:
+            peer, result = frames.begin_session(self._answerer, params, principal)
+        except RemoteError as exc:
+            raise Refused(400, exc.message, code=exc.code, id=id) from None
         session, evicted = self._sessions.open(peer, self._answerer)
         for old in evicted:
             await old.close()
@@ -235,6 +251,8 @@ class Handshake:
             return None
         if id in session.running:
             return jsonrpc.encode(jsonrpc.error(id, INVALID_REQUEST, "id: a request with it is still being answered"))
+        if len(session.running) >= MAX_RUNNING:
+            return jsonrpc.encode(jsonrpc.error(id, INTERNAL_ERROR, "too many requests at once"))
         member = session.running[id] = _Member()
         await self._work(session, id, method, params, EMPTY, member)
         return member.answer

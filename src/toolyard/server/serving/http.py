@@ -130,6 +130,7 @@ class HttpApp(AsgiApp):
             message = jsonrpc.decode(body)
         except ProtocolError as exc:
             raise Refused(400, f"Parse error: {exc.message}", code=PARSE_ERROR) from None
+        size = len(body)
         del body  # else it would stay in memory for as long as a request is answered or listens
         version = headers.get(VERSION)
         if type(message) is list:
@@ -148,7 +149,7 @@ class HttpApp(AsgiApp):
         elif id is None:
             await self._handshake.notification(method, params, headers, principal, send)
         else:
-            await self._handshake.request(id, method, params, headers, principal, receive, send)
+            await self._handshake.request(id, method, params, headers, principal, receive, send, size)
 
     # ---- the modern era --------------------------------------------------------------------------------------------
 

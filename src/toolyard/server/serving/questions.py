@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from typing import Any
+from typing import Any, Final
 
 from ...errors import ProtocolError, RemoteError
 from ...protocol import jsonrpc
@@ -13,6 +13,10 @@ from ...types import Wire
 from .requests import Send, say
 
 log = logging.getLogger("toolyard.server")
+
+
+MAX_QUESTIONS: Final = 256
+"""Requests to one client that may wait for their answers. A client that does not read still has to get each of them."""
 
 
 class Questions:
@@ -30,6 +34,8 @@ class Questions:
         send = send or self._send
         if self._closed:
             raise _gone()
+        if len(self._waiting) >= MAX_QUESTIONS:
+            raise RemoteError(INTERNAL_ERROR, "too many requests wait for the client's answers")
         id = self._last_id = self._last_id + 1
         answer: asyncio.Future[Wire] = asyncio.get_running_loop().create_future()
         self._waiting[id] = answer

@@ -7,12 +7,14 @@ the connection or session lives. Every endpoint therefore counts them, per princ
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Hashable, Iterable
+from collections.abc import Hashable
 from typing import Any, Final
 
 from ...errors import RemoteError
+from ...protocol import jsonrpc
 from ...protocol.jsonrpc import INTERNAL_ERROR, INVALID_PARAMS
 from ...protocol.limits import MAX_ITEMS
+from ...types import Wire
 from ..exchange import principal_key
 
 MAX_LISTENS: Final = 10_000
@@ -23,11 +25,11 @@ MAX_URI: Final = 8_192
 MAX_SUBSCRIBED_URIS: Final = MAX_ITEMS
 """URIs of one `subscriptions/listen`, or of one legacy session."""
 MAX_SUBSCRIBER_BYTES: Final = 4 * 1024 * 1024
-"""Memory for the URIs of one `subscriptions/listen`, or of one legacy session."""
+"""Memory for one `subscriptions/listen`, or for the subscriptions of one legacy session."""
 MAX_PRINCIPAL_BYTES: Final = 8 * 1024 * 1024
-"""Memory for the URIs of all subscriptions of one principal."""
+"""Memory for all subscriptions of one principal."""
 MAX_SUBSCRIPTION_BYTES: Final = 32 * 1024 * 1024
-"""Memory for the URIs of all subscriptions of one endpoint."""
+"""Memory for all subscriptions of one endpoint."""
 URI_OVERHEAD: Final = 512
 """Bytes that a subscription takes besides the text of its URI."""
 
@@ -88,20 +90,51 @@ def check_uri(uri: Any, key: str = "uri") -> str:
     return uri
 
 
-def memory_of(uris: Iterable[str]) -> int:
-    """Return about how many bytes subscriptions to `uris` take."""
-    return sum(len(uri) + URI_OVERHEAD for uri in uris)
+def memory_of(uri: str) -> int:
+    """Return about how many bytes a legacy subscription to `uri` takes."""
+    return len(uri) + URI_OVERHEAD
 
 
-def check_uris(uris: Any, key: str) -> int:
-    """Return about how many bytes one listen to `uris` takes; raises -32602 if it must not listen to all of them."""
+def check_listen(params: Wire) -> int:
+    """Return about how many bytes a `subscriptions/listen` takes for as long as it is open; raises -32602.
+
+    All of its params stay in memory until it ends, so all of them count.
+    """
+    wanted, key = params.get("notifications"), "notifications.resourceSubscriptions"
+    if not isinstance(wanted, dict):
+        raise RemoteError(INVALID_PARAMS, "notifications: must be an object")
+    uris = wanted.get("resourceSubscriptions")
     if uris is None:
-        return 0
+        uris = []
     if not isinstance(uris, list):
         raise RemoteError(INVALID_PARAMS, f"{key}: must be a list of URIs")
     if len(uris) > MAX_SUBSCRIBED_URIS:
         raise RemoteError(INVALID_PARAMS, f"{key}: more than {MAX_SUBSCRIBED_URIS} URIs")
-    size = memory_of(check_uri(uri, key) for uri in uris)
+    for uri in uris:
+        check_uri(uri, key)
+    size = len(jsonrpc.encode(params)) + URI_OVERHEAD * len(uris)
     if size > MAX_SUBSCRIBER_BYTES:
-        raise RemoteError(INVALID_PARAMS, f"{key}: the URIs take more than {MAX_SUBSCRIBER_BYTES:,} bytes")
+        raise RemoteError(INVALID_PARAMS, f"{key}: the request takes more than {MAX_SUBSCRIBER_BYTES:,} bytes")
     return size
+
+
+class ByteBudget:
+    """Counts the bytes of requests that the server holds in memory."""
+
+    __slots__ = ("_limit", "used")
+
+    def __init__(self, limit: int) -> None:
+        self._limit = limit
+        self.used = 0
+
+    def has_room_for(self, size: int) -> bool:
+        """Whether `size` more bytes may be held. One request always may, if nothing else is held."""
+        return not self.used or self.used + size <= self._limit
+
+    def add(self, size: int) -> None:
+        """Count `size` more bytes."""
+        self.used += size
+
+    def remove(self, size: int) -> None:
+        """Undo one `add`."""
+        self.used -= size

@@ -70,6 +70,8 @@ class Reply:
         if not self.may_stream:
             return
         stream = self.open()
+        # Before as well as after: tasks of one tool that tell something at the same time must wait for each other.
+        await stream.room()
         stream.push(jsonrpc.notification(method, params))
         await stream.room()
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, Final, Protocol
 
 from ...errors import RemoteError
@@ -20,6 +20,10 @@ MAX_BATCH: Final = 100
 Send = Callable[[Message | list[Message]], "asyncio.Future[None] | None"]
 """Takes a message at once and in order; raises `UsageError` for what JSON cannot say. Where the way is full, it gives a
 future for the moment when there is room again: who can wait, waits for it."""
+
+
+Say = Callable[[Message], Awaitable[None]]
+"""Sends a message, and waits for room while the client does not read."""
 
 
 async def say(send: Send, message: Message) -> None:
@@ -61,8 +65,8 @@ class Request:
     """One request; it is also the way back (`Back`) of its exchange."""
 
     __slots__ = (
-        *("_asker", "_send", "batch", "headers", "id", "method", "params", "peer"),
-        *("listens", "over", "stopped", "task"),
+        *("_asker", "_say", "batch", "headers", "id", "method", "params", "peer"),
+        *("listens", "over", "size", "stopped", "task"),
     )
 
     peer: Peer
@@ -74,17 +78,20 @@ class Request:
         method: str,
         params: Wire,
         *,
-        send: Send,
+        say: Say,
         asker: Asker,
         batch: Batch | None = None,
         headers: Mapping[str, str] = NOTHING,
+        size: int = 0,
     ) -> None:
         self.id = id
         self.method = method
         self.params = params
         self.batch = batch
         self.headers = headers
-        self._send = send
+        self.size = size
+        """Bytes of its message, as it came."""
+        self._say = say
         self._asker = asker
         self.task: asyncio.Task[None] | None = None
         self.listens = method == "subscriptions/listen"
@@ -102,7 +109,7 @@ class Request:
     async def notify(self, method: str, params: Wire) -> None:
         """Tell the client; once the request is over, nothing belongs to it any more."""
         if not self.over:
-            await say(self._send, jsonrpc.notification(method, params))
+            await self._say(jsonrpc.notification(method, params))
 
     async def ask(self, method: str, params: Wire, key: str | None) -> Wire:  # noqa: ARG002  # only a modern wire names it
         """Ask the client, where a server has requests of its own."""

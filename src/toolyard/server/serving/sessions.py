@@ -9,6 +9,7 @@ from collections.abc import Coroutine
 from typing import Any, Final
 
 from ...protocol.jsonrpc import Message, RequestId
+from ...protocol.limits import MAX_INBOUND
 from ..exchange import Answerer, Peer
 from ..parking import TTL
 from .asgi import Refused
@@ -23,7 +24,10 @@ IDLE_TTL: Final = 30 * 60.0
 MAX_SESSIONS: Final = 10_000
 KEPT_SECONDS: Final = 60.0
 KEPT_BYTES: Final = 32 * 1024 * 1024
-"""How long, and how much of all, streams with an answer are kept for clients that lost their connections."""
+KEPT_STREAMS: Final = 4_096
+"""How long, how much and how many of all streams with an answer are kept for clients that lost their connections."""
+MAX_RUNNING: Final = MAX_INBOUND
+"""Requests of one session that are answered at the same time. They go on when their connection has gone."""
 STANDALONE: Final = 0
 PRIMED: Final = "2025-11-25"
 """The first version whose clients can read an event without a message."""
@@ -154,7 +158,11 @@ class Sessions:
         now = asyncio.get_running_loop().time()
         self._finished.append((now, session, stream))
         self._finished_bytes += stream.size
-        while self._finished_bytes > KEPT_BYTES or now - self._finished[0][0] > KEPT_SECONDS:
+        while (
+            self._finished_bytes > KEPT_BYTES
+            or len(self._finished) > KEPT_STREAMS
+            or now - self._finished[0][0] > KEPT_SECONDS
+        ):
             _, owner, old = self._finished.popleft()
             self._finished_bytes -= old.size
             owner.forget(old)

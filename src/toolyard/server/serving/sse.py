@@ -29,7 +29,7 @@ from .asgi import (
 )
 from .eventstreams import HEAD, KEEP_ALIVE
 from .guard import Guard
-from .quota import SubscriptionQuota
+from .quota import ByteBudget, SubscriptionQuota
 from .stream import StreamSession
 
 log = logging.getLogger("toolyard.server")
@@ -37,16 +37,18 @@ log = logging.getLogger("toolyard.server")
 MAX_SESSIONS: Final = 1_000
 FULL: Final = 4 * 1024 * 1024
 """Bytes that may wait for a client that does not read, before who sends waits too and no more messages are taken."""
+MAX_HELD_BYTES: Final = 256 * 1024 * 1024
+"""Bytes of the requests at work and waiting, of all sessions together."""
 KEY: Final = "session_id"
 
 
 class _Line:
     """What goes out to one client, and the session behind it."""
 
-    def __init__(self, answerer: Answerer, principal: Any, quota: SubscriptionQuota) -> None:
+    def __init__(self, answerer: Answerer, principal: Any, quota: SubscriptionQuota, held: ByteBudget) -> None:
         self.key = secrets.token_urlsafe(24)
         self.principal = principal
-        self.session = StreamSession(answerer, self.send, principal=principal, session=self.key, quota=quota)
+        self.session = StreamSession(answerer, self.send, principal=principal, session=self.key, quota=quota, held=held)
         self._queue: list[bytes] = []
         self._size = 0
         self._news = asyncio.Event()
@@ -57,6 +59,11 @@ class _Line:
     def full(self) -> bool:
         """Whether the client does not read what it is told."""
         return self._size > FULL
+
+    def check_room(self) -> None:
+        """Raise `Refused` while the client does not read what it is told."""
+        if self.full:
+            raise Refused(503, "the stream is not read", headers=((b"retry-after", b"1"),))
 
     def send(self, message: Message | list[Message]) -> asyncio.Future[None] | None:
         """Take a message; gives what to wait for if too much is waiting already."""
@@ -131,6 +138,7 @@ class SseApp(AsgiApp):
         self._max_sessions = max_sessions
         self._lines: dict[str, _Line] = {}
         self._quota = SubscriptionQuota()
+        self._held = ByteBudget(MAX_HELD_BYTES)
 
     def __len__(self) -> int:
         return len(self._lines)
@@ -147,7 +155,9 @@ class SseApp(AsgiApp):
         elif path == self._messages:
             _check_method(scope, "POST")
             line = self._find(scope, principal)
-            line.session.feed(await _message(receive, headers), text_headers(headers))
+            message, size = await _message(receive, headers)
+            line.check_room()  # others may have been posted meanwhile
+            line.session.feed(message, text_headers(headers), size)
             await reply(send, 202)
         else:
             raise Refused(404, "there is nothing here", plain=True)
@@ -155,7 +165,7 @@ class SseApp(AsgiApp):
     async def _stream(self, receive: Receive, send: Send, principal: Any, root: str) -> None:
         if len(self._lines) >= self._max_sessions:
             raise Refused(503, "too many sessions are open", headers=((b"retry-after", b"30"),))
-        line = _Line(self._answerer, principal, self._quota)
+        line = _Line(self._answerer, principal, self._quota, self._held)
         self._lines[line.key] = line
         endpoint = f"{root}{self._messages}?{KEY}={line.key}"
         pump = asyncio.ensure_future(line.pump(send, endpoint, self._keep_alive))
@@ -177,8 +187,7 @@ class SseApp(AsgiApp):
         line = self._lines.get(keys[0])
         if line is None or line.principal != principal:
             raise Refused(404, "there is no such session (any more); open a new stream")
-        if line.full:
-            raise Refused(503, "the stream is not read", headers=((b"retry-after", b"1"),))
+        line.check_room()
         return line
 
     async def drain(self, seconds: float) -> None:
@@ -198,12 +207,12 @@ def _check_method(scope: Scope, method: str) -> None:
         raise Refused(405, f"here only {method} is known", headers=((b"allow", method.encode()),), plain=True)
 
 
-async def _message(receive: Receive, headers: Headers) -> Any:
+async def _message(receive: Receive, headers: Headers) -> tuple[Any, int]:
     kind = headers.get(b"content-type", b"").partition(b";")[0].strip().lower()
     if kind != b"application/json":  # a page of another origin could send anything else without being asked who it is
         raise Refused(415, "messages are application/json")
     body = await read_body(receive, headers, MAX_BODY)
     try:
-        return jsonrpc.decode(body)
+        return jsonrpc.decode(body), len(body)
     except ProtocolError as exc:
         raise Refused(400, exc.message, code=jsonrpc.PARSE_ERROR) from None

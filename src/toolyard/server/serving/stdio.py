@@ -259,7 +259,7 @@ class _Lines:
             except ProtocolError as exc:
                 self._session.garbage(exc, line[:1024])
             else:
-                self._session.feed(message)
+                self._session.feed(message, size=len(line))
 
 
 class _Reader:

@@ -22,15 +22,17 @@ from ...protocol.jsonrpc import (
     INVALID_REQUEST,
     METHOD_NOT_FOUND,
     PARSE_ERROR,
+    Message,
     RequestId,
 )
 from ...protocol.limits import MAX_INBOUND
+from ...protocol.text import one_line
 from ...types import Wire
 from .. import frames
 from ..exchange import NOTHING, Answerer, Peer
 from ..parking import Parking, may_park
 from .questions import Questions
-from .quota import SubscriptionQuota
+from .quota import ByteBudget, SubscriptionQuota
 from .requests import BATCHES, MAX_BATCH, Batch, Request, Send, is_message, spot_request
 from .watching import News, Subscriptions, listen
 
@@ -38,6 +40,15 @@ log = logging.getLogger("toolyard.server")
 
 WAITING: Final = 4 * MAX_INBOUND
 """Requests that may wait for one of those at work to end."""
+MAX_BYTES_AT_WORK: Final = 64 * 1024 * 1024
+"""Bytes of the requests at work; the next one waits, unless it is the only one."""
+MAX_HELD_BYTES: Final = 128 * 1024 * 1024
+"""Bytes of the requests at work and of those that wait; further ones are refused.
+
+Reading does not stop instead: answers and cancellations from the same client may be what the requests at work wait for.
+"""
+MAX_GARBAGE_WARNINGS: Final = 10
+"""Messages of one client that are logged as a warning because they cannot be read; further ones are logged as debug."""
 CLOSING: Final = 2.0
 """Seconds that cancelled requests have to end."""
 
@@ -58,6 +69,7 @@ class StreamSession:
         parking: Parking | None = None,
         session: str | None = None,
         quota: SubscriptionQuota | None = None,
+        held: ByteBudget | None = None,
     ) -> None:
         self._answerer = answerer
         self._send = send
@@ -69,7 +81,9 @@ class StreamSession:
         self._peer: Peer | None = None  # of the handshake era
         self._live: dict[RequestId, Request] = {}
         self._waiting: deque[Request] = deque()
-        self._at_work = 0
+        self._at_work = self._bytes_at_work = 0
+        self._held = (ByteBudget(MAX_HELD_BYTES), *((held,) if held is not None else ()))
+        self._room: asyncio.Future[None] | None = None
         self._tasks: set[asyncio.Task[None]] = set()
         self._questions = Questions(send, self._parking.ttl)
         self._news = News(send)
@@ -77,15 +91,16 @@ class StreamSession:
         self._quota = SubscriptionQuota() if quota is None else quota
         self._subscriptions = Subscriptions(answerer, self._news.tell, self._quota)
         self._closing = False
+        self._garbage = 0
 
     # ---- in --------------------------------------------------------------------------------------------------
 
-    def feed(self, message: Any, headers: Mapping[str, str] = NOTHING) -> None:
-        """Take what the client sent: one message, or the array of them that 2025-03-26 allows."""
+    def feed(self, message: Any, headers: Mapping[str, str] = NOTHING, size: int = 0) -> None:
+        """Take what the client sent in `size` bytes: one message, or the array of them that 2025-03-26 allows."""
         if self._closing:
             return
         if type(message) is not list:
-            self._take(message, None, headers)
+            self._take(message, None, headers, size)
         elif self._peer is None or self._peer.version != BATCHES:
             self._refuse(None, INVALID_REQUEST, "batches are not part of this revision of the protocol")
         elif not 0 < len(message) <= MAX_BATCH:
@@ -93,18 +108,20 @@ class StreamSession:
         else:
             batch = Batch(self._send)
             for part in message:
-                self._take(part, batch, headers)
+                self._take(part, batch, headers, size // len(message))
             batch.add(None)
 
     def garbage(self, error: ProtocolError, head: bytes = b"") -> None:
         """Answer what is no message. `head` is how it began: perhaps it says which message it was going to be."""
         if self._closing:
             return
-        log.warning("the client sent what is no message (%s): %r", error.message, error.sample)
+        self._garbage += 1
+        level = logging.WARNING if self._garbage <= MAX_GARBAGE_WARNINGS else logging.DEBUG
+        log.log(level, "the client sent what is no message (%s): %r", one_line(error.message), error.sample)
         if not self._questions.garbled(head, error):
             self._refuse(spot_request(head), PARSE_ERROR, error.message)
 
-    def _take(self, message: Any, batch: Batch | None, headers: Mapping[str, str]) -> None:
+    def _take(self, message: Any, batch: Batch | None, headers: Mapping[str, str], size: int) -> None:
         if type(message) is not dict:
             self._refuse(None, INVALID_REQUEST, "a message must be an object", batch)
             return
@@ -128,7 +145,14 @@ class StreamSession:
         else:
             self._take_request(
                 Request(
-                    id, message["method"], params, send=self._send, asker=self._questions, batch=batch, headers=headers
+                    id,
+                    message["method"],
+                    params,
+                    say=self._say,
+                    asker=self._questions,
+                    batch=batch,
+                    headers=headers,
+                    size=size,
                 )
             )
 
@@ -156,6 +180,7 @@ class StreamSession:
             request.task.cancel()
         else:
             self._waiting.remove(request)
+            self._release(request)
         if request.batch is not None:
             request.batch.add(None)
 
@@ -174,12 +199,28 @@ class StreamSession:
         else:
             if result is not None:
                 self._reply(request, result)
-            elif request.listens or self._at_work < MAX_INBOUND:
+            elif request.listens:  # its size is limited by the quota of subscriptions
                 self._start(request)
-            elif len(self._waiting) < WAITING:
-                self._waiting.append(request)
-            else:
+            elif len(self._waiting) >= WAITING or not all(held.has_room_for(request.size) for held in self._held):
                 self._reply(request, RemoteError(INTERNAL_ERROR, "too many requests at once"))
+            else:
+                for held in self._held:
+                    held.add(request.size)
+                if not self._waiting and self._may_start(request):
+                    self._start(request)
+                else:
+                    self._waiting.append(request)
+
+    def _may_start(self, request: Request) -> bool:
+        return self._at_work < MAX_INBOUND and (
+            not self._at_work or self._bytes_at_work + request.size <= MAX_BYTES_AT_WORK
+        )
+
+    def _release(self, request: Request) -> None:
+        """Give back the memory of a request that was answered or given up."""
+        if not request.listens:
+            for held in self._held:
+                held.remove(request.size)
 
     def _at_once(self, request: Request) -> Wire | None:
         """What needs no work, in the era of the stream; None: it has to be worked for."""
@@ -208,15 +249,20 @@ class StreamSession:
         return result
 
     def _start(self, request: Request) -> None:
-        self._at_work += not request.listens
+        if not request.listens:
+            self._at_work += 1
+            self._bytes_at_work += request.size
         request.task = asyncio.get_running_loop().create_task(self._work(request))
         self._tasks.add(request.task)
         request.task.add_done_callback(partial(self._ended, request))
 
     def _ended(self, request: Request, task: asyncio.Task[None]) -> None:
         self._tasks.discard(task)
-        self._at_work -= not request.listens
-        if self._waiting and self._at_work < MAX_INBOUND:
+        if not request.listens:
+            self._at_work -= 1
+            self._bytes_at_work -= request.size
+        self._release(request)
+        while self._waiting and self._may_start(self._waiting[0]):
             self._start(self._waiting.popleft())
 
     async def _work(self, request: Request) -> None:
@@ -261,6 +307,14 @@ class StreamSession:
 
     # ---- handshake era ---------------------------------------------------------------------------------------
 
+    async def _say(self, message: Message) -> None:
+        """Send what belongs to a request at work. While the client does not read, only one message more is taken."""
+        while self._room is not None and not self._room.done():
+            await asyncio.shield(self._room)
+        self._room = self._send(message)
+        if self._room is not None:
+            await asyncio.shield(self._room)
+
     async def _answer_handshake(self, request: Request) -> Wire:
         own = await self._subscriptions.answer(request.method, request.params, request.peer)
         if own is not None:
@@ -304,6 +358,8 @@ class StreamSession:
     def _let_go(self) -> None:
         """End what is left: a listener hears of it, nobody else gets an answer."""
         self._news.close()
+        for request in self._waiting:
+            self._release(request)
         self._waiting.clear()
         for request in self._live.values():
             if request.stopped is not None and not request.stopped.done():

@@ -19,8 +19,8 @@ from .quota import (
     MAX_SUBSCRIBED_URIS,
     MAX_SUBSCRIBER_BYTES,
     SubscriptionQuota,
+    check_listen,
     check_uri,
-    check_uris,
     memory_of,
 )
 from .requests import Request, Send
@@ -108,7 +108,7 @@ class Subscriptions:
         async with self._turn:
             if uri in self._watches or self._closed:
                 return {}
-            size = memory_of([uri])
+            size = memory_of(uri)
             if len(self._watches) > MAX_SUBSCRIBED_URIS or self._size + size > MAX_SUBSCRIBER_BYTES:
                 raise RemoteError(
                     INVALID_PARAMS,
@@ -142,7 +142,7 @@ class Subscriptions:
         async with self._turn:
             watch = self._watches.pop(uri, None)
             if watch is not None:
-                self._uncount(memory_of([uri]))
+                self._uncount(memory_of(uri))
                 await watch.close()
         return {}
 
@@ -174,14 +174,11 @@ class Listening:
 
     async def open(self, answerer: Answerer, params: Wire, peer: Peer) -> Wire:
         """Begin; gives the params of the acknowledgement (`ACKNOWLEDGED`)."""
-        wanted = params.get("notifications")
-        if not isinstance(wanted, dict):
-            raise RemoteError(INVALID_PARAMS, "notifications: must be an object")
-        size = check_uris(wanted.get("resourceSubscriptions"), "notifications.resourceSubscriptions")
+        size = check_listen(params)
         self._quota.add(peer.principal, listens=1, size=size)
         self._principal, self._size = peer.principal, size
         try:
-            self._watch = await answerer.watch(wanted, peer, self._deliver)
+            self._watch = await answerer.watch(params["notifications"], peer, self._deliver)
         except BaseException:
             self._quota.remove(peer.principal, listens=1, size=size)
             raise

@@ -284,6 +284,8 @@ class Duplex:
         async with asyncio.timeout(5):
             while [task for task in self.session._tasks if not self._listens(task)]:
                 await asyncio.sleep(0)
+            for _ in range(4):  # a listen that is refused is answered in its task too
+                await asyncio.sleep(0)
 
     def _listens(self, task: Any) -> bool:
         return any(each.task is task and each.listens for each in self.session._live.values())

@@ -13,6 +13,7 @@ from ..protocol.jsonrpc import INTERNAL_ERROR, INVALID_PARAMS, INVALID_REQUEST, 
 from ..protocol.metadata import CLIENT_CAPABILITIES, CLIENT_INFO, LOG_LEVEL, LOG_LEVELS, PROTOCOL_VERSION, SERVER_INFO
 from ..types import Wire
 from .exchange import Answerer, Peer
+from .plain import size_of
 
 log = logging.getLogger("toolyard.server")
 
@@ -97,7 +98,7 @@ def begin_session(answerer: Answerer, params: Wire, principal: Any = None) -> tu
     Never a modern version, whatever is asked for.
     """
     asked, info, capabilities = params.get("protocolVersion"), params.get("clientInfo"), params.get("capabilities")
-    if len(jsonrpc.encode([info, capabilities])) > MAX_CLIENT_INFO:
+    if size_of([info, capabilities]) > MAX_CLIENT_INFO:
         raise RemoteError(INVALID_PARAMS, f"clientInfo and capabilities: more than {MAX_CLIENT_INFO:,} bytes")
     peer = Peer(
         asked if isinstance(asked, str) and asked in HANDSHAKE_VERSIONS else HANDSHAKE_VERSIONS[0],

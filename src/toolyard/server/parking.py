@@ -18,12 +18,12 @@ from typing import Any, Final
 import orjson
 
 from ..errors import RemoteError
-from ..protocol import jsonrpc
 from ..protocol.eras import MAY_ASK_FOR_INPUT
 from ..protocol.jsonrpc import INTERNAL_ERROR, INVALID_PARAMS
 from ..types import Wire
 from .exchange import Answerer, Exchange, principal_key
 from .frames import internal_error
+from .plain import size_of
 
 TTL: Final = 600.0
 """Seconds that a parked call waits for its answers."""
@@ -257,7 +257,7 @@ class Parking:
         if call.handles and self._handles[call.handles[-1]][1] == questions:
             return call.handles[-1]
         if not call.handles:
-            call.size = len(jsonrpc.encode(call.params))
+            call.size = size_of(call.params)
             full = self._parked.total() >= MAX_PARKED or self._size + call.size > MAX_BYTES
             # Where nobody is asked who he is, all are one.
             if full or (call.principal is not None and self._parked[call.owner] >= MAX_EACH):

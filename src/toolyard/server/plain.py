@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import json
 from math import isfinite
 from typing import Any, Final
+
+import orjson
 
 from ..errors import UsageError
 from ..protocol import jsonrpc
@@ -22,6 +25,14 @@ def copied(value: dict[str, Any]) -> dict[str, Any]:
 def taken(value: Any) -> Any:
     """The same for any value."""
     return value if type(value) in _PLAIN else copied({"value": value})["value"]
+
+
+def size_of(value: Any) -> int:
+    """Return about how many bytes `value` takes as JSON, whether or not JSON can express all of it."""
+    try:
+        return len(orjson.dumps(value))
+    except TypeError:  # orjson refuses integers above 64 bits
+        return len(json.dumps(value, default=repr))
 
 
 def _object(value: dict[str, Any]) -> dict[str, Any]:

@@ -11,11 +11,11 @@ from collections.abc import Hashable
 from typing import Any, Final
 
 from ...errors import RemoteError
-from ...protocol import jsonrpc
 from ...protocol.jsonrpc import INTERNAL_ERROR, INVALID_PARAMS
 from ...protocol.limits import MAX_ITEMS
 from ...types import Wire
 from ..exchange import principal_key
+from ..plain import size_of
 
 MAX_LISTENS: Final = 10_000
 """Open `subscriptions/listen` requests of one endpoint."""
@@ -112,7 +112,7 @@ def check_listen(params: Wire) -> int:
         raise RemoteError(INVALID_PARAMS, f"{key}: more than {MAX_SUBSCRIBED_URIS} URIs")
     for uri in uris:
         check_uri(uri, key)
-    size = len(jsonrpc.encode(params)) + URI_OVERHEAD * len(uris)
+    size = size_of(params) + URI_OVERHEAD * len(uris)
     if size > MAX_SUBSCRIBER_BYTES:
         raise RemoteError(INVALID_PARAMS, f"{key}: the request takes more than {MAX_SUBSCRIBER_BYTES:,} bytes")
     return size

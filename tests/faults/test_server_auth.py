@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import dataclasses
+import enum
 import logging
 from collections.abc import Mapping
 from typing import Any
@@ -68,6 +70,48 @@ async def test_without_credentials_every_route_is_401_with_a_challenge(hook: Any
             assert (answer.header("www-authenticate") or "").startswith("Bearer")
             assert SECRET.encode() not in answer.body
         assert not place.ran
+
+
+class User:
+    """Compared by identity."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+
+
+@dataclasses.dataclass
+class EqualUser:
+    """Compared by its name; cannot be hashed."""
+
+    name: str
+
+
+class Role(enum.Enum):
+    ADMIN = 1
+
+
+async def test_a_principal_that_is_never_equal_to_the_next_one_is_refused_at_once(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async with serving(auth=lambda headers: User("ada"), faults=True) as place:
+        answer = await place.post(message("initialize", {"protocolVersion": "2025-11-25"}))
+        assert (answer.status, place.sessions) == (500, 0)
+        assert (await place.post(modern("tools/call", ADD))).status == 500
+        assert not place.ran
+    assert "the auth hook returned a User" in caplog.text
+    assert "Return a str" in caplog.text
+
+
+@pytest.mark.parametrize(
+    "principal",
+    [lambda: EqualUser("ada"), lambda: {"sub": "ada"}, lambda: ("ada", 1), lambda: Role.ADMIN, lambda: True],
+)
+async def test_a_principal_needs_only_be_equal_to_itself(principal: Any) -> None:
+    async with serving(auth=lambda headers: principal()) as place:
+        session = await place.session()
+        assert (await place.post(message("tools/call", ADD), session)).text == "3"
+        listening = await place.begin(modern("subscriptions/listen", {"notifications": {}}))
+        assert (await listening.head()).status == 200
 
 
 async def test_the_server_s_own_hook_is_used_without_being_named_again() -> None:

@@ -11,12 +11,13 @@ from typing import Any
 import pytest
 import pytest_asyncio
 
-from tests.faults.server_kit import Place, serving
+from tests.faults.server_kit import Place, Tools, serving
 from tests.faults.server_wire import (
     ACCEPTED,
     HANDSHAKE,
     INFO,
     MODERN,
+    Line,
     call,
     head_of,
     message,
@@ -24,6 +25,7 @@ from tests.faults.server_wire import (
     modern,
     modern_headers,
 )
+from tests.serving import served
 
 ADD = call("add", {"a": 1, "b": 2})
 MIB = 1024 * 1024
@@ -343,6 +345,40 @@ async def test_a_body_that_comes_byte_by_byte_blocks_nobody_and_is_taken(place: 
             assert (await place.post(modern("tools/list"))).status == 200
     await line.say(data[-1:])
     assert (await line.answer()).code == -32602
+
+
+async def test_a_body_that_trickles_in_has_a_time_limit() -> None:
+    async with serving(body_timeout=0.3) as place:
+        headers = {**modern_headers(modern("tools/call", ADD)), "Content-Length": "1000"}
+        line = await place.open(b"", headers)
+        trickling = asyncio.create_task(_trickle(line))
+        answer = await line.answer()
+        trickling.cancel()
+        assert (answer.status, answer.header("connection")) == (408, "close")
+        assert "0.3 seconds" in answer.error["message"]
+        assert await line.reader.read() == b""  # the connection is closed
+        assert not place.ran
+        assert (await place.post(modern("tools/call", ADD))).text == "3"
+
+
+async def test_a_body_that_trickles_in_over_http_sse_has_a_time_limit() -> None:
+    async with served(Tools().server.asgi(transport="sse", path="/sse", body_timeout=0.3)) as url:
+        place = Place(Tools(), None, url)
+        stream = await place.open(b"", {}, "GET", "/sse")
+        await stream.head()
+        endpoint = (await stream.event())["data"]
+        line = await place.open(b"", {"Content-Length": "1000"}, path=endpoint)
+        trickling = asyncio.create_task(_trickle(line))
+        assert (await line.answer()).status == 408
+        trickling.cancel()
+        for each in place.lines:
+            await each.close()
+
+
+async def _trickle(line: Line) -> None:
+    while True:
+        await line.say(b" ")
+        await asyncio.sleep(0.05)
 
 
 @pytest.mark.parametrize("cut", [1, 20, len(GOOD) - 1])

@@ -24,6 +24,8 @@ Headers = dict[bytes, bytes]
 
 MAX_BODY: Final = 4 * 1024 * 1024
 """Bytes of one request."""
+BODY_TIMEOUT: Final = 30.0
+"""Seconds that the body of a request may take to arrive, from its headers to its last byte."""
 LONG: Final = 19
 """Digits of a number that no body has bytes."""
 AGAIN: Final = 0.1
@@ -124,8 +126,17 @@ async def reply(
         log.debug("a client went before its answer: %r", exc)
 
 
-async def read_body(receive: Receive, headers: Headers, limit: int) -> bytes:
-    """The whole body of a request, as long as it keeps within the limit."""
+async def read_body(receive: Receive, headers: Headers, limit: int, timeout: float = BODY_TIMEOUT) -> bytes:
+    """Return the whole body of a request; raises `Refused` if it is above the limit or takes too long to arrive."""
+    try:
+        async with asyncio.timeout(timeout):
+            return await _read_body(receive, headers, limit)
+    except TimeoutError:
+        message = f"the body did not arrive within {timeout:g} seconds"
+        raise Refused(408, message, headers=((b"connection", b"close"),)) from None
+
+
+async def _read_body(receive: Receive, headers: Headers, limit: int) -> bytes:
     declared = headers.get(b"content-length", b"")
     fits = not declared.isdigit() or (len(declared) < LONG and int(declared) <= limit)
     parts: list[bytes] = []

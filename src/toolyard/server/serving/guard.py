@@ -6,6 +6,7 @@ import inspect
 import logging
 import re
 from collections.abc import Awaitable, Callable, Iterable, Mapping
+from enum import Enum
 from typing import Any, Final
 
 from ...errors import AuthError
@@ -14,7 +15,11 @@ from .asgi import Headers, Refused, text_headers
 log = logging.getLogger("toolyard.server")
 
 Auth = Callable[[Mapping[str, str]], Awaitable[Any] | Any]
-"""From a request's headers (names in lower case) to a principal; None, False, or raising `AuthError`, refuses."""
+"""From a request's headers (names in lower case) to a principal; None, False, or raising `AuthError`, refuses.
+
+Sessions, subscriptions and parked calls belong to the principal that began them, so principals of the same client must
+be equal: a str, a number, or an instance of a class with `__eq__` and `__hash__`.
+"""
 
 _HOST: Final = re.compile(r"(?P<name>\[[0-9a-f:.]+\]|[a-z0-9._-]+)(?::[0-9]{1,5})?")
 _ORIGIN: Final = re.compile(r"https?://" + _HOST.pattern)
@@ -70,6 +75,14 @@ class Guard:
             raise Refused(500, "the credentials could not be checked") from exc
         if principal is None or principal is False:
             raise _refusal(AuthError())
+        if type(principal).__eq__ is object.__eq__ and not isinstance(principal, Enum):
+            # It would belong to no session: the next request of the same client gets another object.
+            log.error(
+                "the auth hook returned a %s, which is compared by identity; the request was refused. Return a str, "
+                "or a value of a class with __eq__ and __hash__, such as a frozen dataclass",
+                type(principal).__name__,
+            )
+            raise Refused(500, "the credentials could not be checked")
         return principal
 
 

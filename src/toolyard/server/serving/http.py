@@ -17,6 +17,7 @@ from .. import frames
 from ..exchange import NO_BACK, Answerer, Exchange, Peer
 from ..parking import TTL, Parking, may_park
 from .asgi import (
+    BODY_TIMEOUT,
     MAX_BODY,
     AsgiApp,
     Headers,
@@ -65,6 +66,7 @@ class HttpApp(AsgiApp):
         path: str = "/mcp",
         guard: Guard,
         max_body: int = MAX_BODY,
+        body_timeout: float = BODY_TIMEOUT,
         parked_ttl: float = TTL,
         session_ttl: float = IDLE_TTL,
         max_sessions: int = MAX_SESSIONS,
@@ -74,6 +76,7 @@ class HttpApp(AsgiApp):
         self._path = "/" + path.strip("/") if path.strip("/") else ""
         self._guard = guard
         self._max_body = max_body
+        self._body_timeout = body_timeout
         self._parking = Parking(parked_ttl)
         self._caretaker = Caretaker()
         self._quota = SubscriptionQuota(max_listens)
@@ -125,7 +128,7 @@ class HttpApp(AsgiApp):
             raise Refused(415, "the body must be application/json")
         if b"content-encoding" in headers:
             raise Refused(415, "compressed bodies are not taken")
-        body = await read_body(receive, headers, self._max_body)
+        body = await read_body(receive, headers, self._max_body, self._body_timeout)
         try:
             message = jsonrpc.decode(body)
         except ProtocolError as exc:

@@ -27,8 +27,10 @@ log = logging.getLogger("toolyard.server")
 
 OPTIONS: Final = {
     "stdio": frozenset({"allowed_origins"}),
-    "http": frozenset({"allowed_origins", "max_body", "max_listens", "max_sessions", "parked_ttl", "session_ttl"}),
-    "sse": frozenset({"allowed_origins", "keep_alive", "max_sessions", "messages"}),
+    "http": frozenset(
+        {"allowed_origins", "body_timeout", "max_body", "max_listens", "max_sessions", "parked_ttl", "session_ttl"}
+    ),
+    "sse": frozenset({"allowed_origins", "body_timeout", "keep_alive", "max_sessions", "messages"}),
 }
 ALWAYS: Final = frozenset({"allow_remote", "allowed_hosts", "auth", "host", "path", "port"})
 PATHS: Final = {"http": "/mcp", "sse": "/sse"}

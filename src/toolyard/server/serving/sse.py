@@ -13,6 +13,7 @@ from ...protocol import jsonrpc
 from ...protocol.jsonrpc import Message
 from ..exchange import Answerer
 from .asgi import (
+    BODY_TIMEOUT,
     MAX_BODY,
     AsgiApp,
     Headers,
@@ -129,6 +130,7 @@ class SseApp(AsgiApp):
         guard: Guard | None = None,
         keep_alive: float = KEEP_ALIVE,
         max_sessions: int = MAX_SESSIONS,
+        body_timeout: float = BODY_TIMEOUT,
     ) -> None:
         self._answerer = answerer
         self._path = "/" + path.strip("/")
@@ -136,6 +138,7 @@ class SseApp(AsgiApp):
         self._guard = guard or Guard()
         self._keep_alive = keep_alive
         self._max_sessions = max_sessions
+        self._body_timeout = body_timeout
         self._lines: dict[str, _Line] = {}
         self._quota = SubscriptionQuota()
         self._held = ByteBudget(MAX_HELD_BYTES)
@@ -155,7 +158,7 @@ class SseApp(AsgiApp):
         elif path == self._messages:
             _check_method(scope, "POST")
             line = self._find(scope, principal)
-            message, size = await _message(receive, headers)
+            message, size = await _message(receive, headers, self._body_timeout)
             line.check_room()  # others may have been posted meanwhile
             line.session.feed(message, text_headers(headers), size)
             await reply(send, 202)
@@ -207,11 +210,11 @@ def _check_method(scope: Scope, method: str) -> None:
         raise Refused(405, f"here only {method} is known", headers=((b"allow", method.encode()),), plain=True)
 
 
-async def _message(receive: Receive, headers: Headers) -> tuple[Any, int]:
+async def _message(receive: Receive, headers: Headers, timeout: float) -> tuple[Any, int]:
     kind = headers.get(b"content-type", b"").partition(b";")[0].strip().lower()
     if kind != b"application/json":  # a page of another origin could send anything else without being asked who it is
         raise Refused(415, "messages are application/json")
-    body = await read_body(receive, headers, MAX_BODY)
+    body = await read_body(receive, headers, MAX_BODY, timeout)
     try:
         return jsonrpc.decode(body), len(body)
     except ProtocolError as exc:

@@ -66,7 +66,7 @@ def completion(ref: str, argument: str) -> Callable[[Callable[..., Any]], Comple
     """
 
     def decorate(function: Callable[..., Any]) -> CompletionFunction:
-        return CompletionFunction(ref, argument, Signature.of(function))
+        return CompletionFunction(ref, argument, Signature(function))
 
     return decorate
 

@@ -26,8 +26,6 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-"""The protocol's levels, the least important first."""
-
 
 class _Facts:
     """What is known of the request."""

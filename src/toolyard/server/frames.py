@@ -11,6 +11,7 @@ from ..protocol import jsonrpc
 from ..protocol.eras import HANDSHAKE_VERSIONS, MISSING_CAPABILITY, MODERN_VERSIONS, OLD_NOT_FOUND, UNSUPPORTED_VERSION
 from ..protocol.jsonrpc import INTERNAL_ERROR, INVALID_PARAMS, INVALID_REQUEST, METHOD_NOT_FOUND, Message
 from ..protocol.metadata import CLIENT_CAPABILITIES, CLIENT_INFO, LOG_LEVEL, LOG_LEVELS, PROTOCOL_VERSION, SERVER_INFO
+from ..protocol.text import one_line
 from ..types import Wire
 from .exchange import Answerer, Peer
 from .plain import size_of
@@ -183,7 +184,7 @@ def handshake_error(exc: RemoteError, method: str) -> RemoteError | Wire:
 
 def internal_error(exc: Exception, method: str) -> RemoteError:
     """Our own fault: the log has the whole of it, the caller nothing but the fact."""
-    log.error("%s failed", method, exc_info=exc)
+    log.error("%s failed", one_line(method), exc_info=exc)
     return RemoteError(INTERNAL_ERROR, "Internal error")
 
 

@@ -91,7 +91,7 @@ def prompt(
     """
 
     def decorate(function: Callable[..., Any]) -> PromptFunction:
-        signature = Signature.of(function)
+        signature = Signature(function)
         wire = listing(
             {"name": _checked_name(signature.name if name is None else name)},
             title=title,

@@ -25,8 +25,6 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("toolyard.server.tools")
 
-"""No such resource, as the answerer says it; an endpoint spells it for its era."""
-
 _BYTES = (bytes, bytearray, memoryview)
 _PIECES = (ResourceContent, EmbeddedResource, Text, Image, Audio, *_BYTES)
 
@@ -116,7 +114,7 @@ def resource(
         raise ConfigError(f"{uri} stands for many resources, which have no size in common", key="size")
 
     def decorate(function: Callable[..., Any]) -> ResourceFunction | TemplateFunction:
-        signature = Signature.of(function)
+        signature = Signature(function)
         wire = listing(
             {"uriTemplate" if templated else "uri": check_uri(uri)},
             name=name or signature.name,
@@ -195,7 +193,7 @@ async def called(
 
 def failed(exc: BaseException, what: str, *, mask_errors: bool) -> RemoteError:
     """The answer for an exception in somebody's function; the traceback is only logged."""
-    log.error("%s failed: %s", what, type(exc).__name__, exc_info=exc)
+    log.error("%s failed: %s", one_line(what), type(exc).__name__, exc_info=exc)
     return RemoteError(jsonrpc.INTERNAL_ERROR, f"{what} failed" if mask_errors else words(exc))
 
 

@@ -122,9 +122,8 @@ class Router:
         result: Wire = {field: entries}
         if following is not None:
             result["nextCursor"] = following
-        if server.cache_ttl:
-            result["ttlMs"] = int(server.cache_ttl * 1000)
-            result["cacheScope"] = "public" if exchange.peer.principal is None and server.auth is None else "private"
+        result["ttlMs"] = int(server.cache_ttl * 1000)
+        result["cacheScope"] = "public" if exchange.peer.principal is None and server.auth is None else "private"
         return result
 
     # ---- resources, prompts, completion ----------------------------------------------------------------------

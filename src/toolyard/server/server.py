@@ -23,7 +23,10 @@ if TYPE_CHECKING:
     from .serving.run import App
 
 F = TypeVar("F", bound=Callable[..., Any])
-Transport = Literal["stdio", "http", "sse"]
+Transport = Literal["stdio", "http", "streamable-http", "streamable_http", "sse"]
+
+CACHE_TTL: Final = 300.0
+"""Seconds for which a modern client may keep a list. It is notified earlier if the list changes."""
 
 
 class ToolServer:
@@ -31,8 +34,9 @@ class ToolServer:
 
     `version` is your server's own. `name_style="dashed"` names tools with `-` for `_`. `mask_errors` keeps the texts of
     unexpected exceptions from callers. `page_size` cuts lists into pages; `cache_ttl` tells modern clients for how many
-    seconds they may keep a list. `auth` is a callable that gets the headers of an HTTP request and gives who asks, or
-    None to refuse. Everything may be added and removed at any time, from any thread: clients are told.
+    seconds they may keep a list unless they are notified of a change (0: not at all). `auth` is a callable that gets
+    the headers of an HTTP request and gives who asks, or None to refuse. Everything may be added and removed at any
+    time, from any thread: clients are told.
     """
 
     def __init__(
@@ -47,7 +51,7 @@ class ToolServer:
         name_style: NameStyle = "as_is",
         mask_errors: bool = False,
         page_size: int | None = None,
-        cache_ttl: float = 0,
+        cache_ttl: float = CACHE_TTL,
         auth: Callable[..., Any] | None = None,
     ) -> None:
         self.name = name

@@ -34,6 +34,12 @@ class Signature:
     def __init__(
         self, function: Callable[..., Any], *, inline: bool = False, method: bool = False, known_as: str | None = None
     ) -> None:
+        """Read a function.
+
+        `method`: its first parameter is the instance, which is given later with `bound_to`. `known_as`: the name that
+        callers use, if it is not the function's own. Raises `UsageError` if the function has a parameter that cannot be
+        passed by name, or an annotation that cannot be resolved.
+        """
         self.function = function
         self.name = name_of(function)
         self.inline = inline
@@ -50,17 +56,6 @@ class Signature:
         self._arguments = Arguments(known_as or self.name, parameters, doc.parameters)
         self.schema: Wire = self._arguments.schema
         """The JSON schema of the arguments."""
-
-    @classmethod
-    def of(
-        cls, function: Callable[..., Any], *, inline: bool = False, method: bool = False, known_as: str | None = None
-    ) -> Signature:
-        """Read a function. `method`: its first parameter is the instance, which comes later by `bound_to`; `known_as`:
-        what callers call it, if not by its own name.
-
-        Raises `UsageError` if it has a parameter that cannot come by name, or an annotation without a meaning.
-        """
-        return cls(function, inline=inline, method=method, known_as=known_as)
 
     def bound_to(self, function: Callable[..., Any]) -> Signature:
         """The same for another function of these parameters: a method, bound to its instance."""

@@ -70,7 +70,7 @@ class ToolFunction:
         self._options = options
         schema = options.get("input_schema")
         self.name = _checked_name(function, options)
-        signature = Signature.of(function, inline=options.get("inline", False), method=self.unbound, known_as=self.name)
+        signature = Signature(function, inline=options.get("inline", False), method=self.unbound, known_as=self.name)
         self.signature = signature if schema is None else None
         self._taker = signature if schema is None else _Handler(self.name, signature, schema)
         self.takes_context = signature.context_parameter is not None

@@ -7,6 +7,7 @@ from base64 import b64decode, b64encode
 from dataclasses import dataclass, field
 from typing import Any
 
+from ..errors import UsageError
 from .wire import Wire, text_of
 
 
@@ -38,11 +39,15 @@ class Text(_Content):
 
 @dataclass(frozen=True, slots=True)
 class Image(_Content):
-    """A picture: its bytes and its MIME type."""
+    """A picture: its bytes (base64 text is decoded) and its MIME type."""
 
     data: bytes = field(repr=False)
     mime_type: str = "image/png"
     raw: Wire = field(default_factory=dict, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        if type(self.data) is not bytes:
+            object.__setattr__(self, "data", _bytes_of(self.data, "Image.data"))
 
     def to_wire(self) -> Wire:
         """The block as the protocol writes it."""
@@ -51,11 +56,15 @@ class Image(_Content):
 
 @dataclass(frozen=True, slots=True)
 class Audio(_Content):
-    """A sound: its bytes and its MIME type."""
+    """A sound: its bytes (base64 text is decoded) and its MIME type."""
 
     data: bytes = field(repr=False)
     mime_type: str = "audio/wav"
     raw: Wire = field(default_factory=dict, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        if type(self.data) is not bytes:
+            object.__setattr__(self, "data", _bytes_of(self.data, "Audio.data"))
 
     def to_wire(self) -> Wire:
         """The block as the protocol writes it."""
@@ -86,13 +95,17 @@ class ResourceLink(_Content):
 
 @dataclass(frozen=True, slots=True)
 class ResourceContent(_Content):
-    """One piece of a resource: `text`, or `blob` when it is binary."""
+    """One piece of a resource: `text`, or `blob` when it is binary (base64 text is decoded)."""
 
     uri: str
     mime_type: str | None = None
     text: str | None = None
     blob: bytes | None = field(default=None, repr=False)
     raw: Wire = field(default_factory=dict, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        if self.blob is not None and type(self.blob) is not bytes:
+            object.__setattr__(self, "blob", _bytes_of(self.blob, "ResourceContent.blob"))
 
     @classmethod
     def from_wire(cls, raw: Wire) -> ResourceContent:
@@ -145,6 +158,18 @@ class UnknownBlock(_Content):
 
 
 Block = Text | Image | Audio | ResourceLink | EmbeddedResource | UnknownBlock
+
+
+def _bytes_of(value: Any, field_name: str) -> bytes:
+    """Return the bytes that `value` is, or that it encodes as base64 text; raises `UsageError` otherwise."""
+    if isinstance(value, bytes | bytearray | memoryview):
+        return bytes(value)
+    if not isinstance(value, str):
+        raise UsageError(f"{field_name}: expected bytes or base64 text, got {type(value).__name__}")
+    decoded = _decoded(value)
+    if decoded is None:
+        raise UsageError(f"{field_name}: expected bytes or base64 text, got text that is not base64")
+    return decoded
 
 
 def _decoded(data: str) -> bytes | None:

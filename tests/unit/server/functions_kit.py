@@ -107,7 +107,7 @@ def of_type(annotation: Any, default: Any = ...) -> Signature:
     function.__annotations__ = {"a": annotation}
     if default is not ...:
         function.__defaults__ = (default,)
-    return Signature.of(function)
+    return Signature(function)
 
 
 def of_a(signature: Signature) -> Any:

@@ -165,7 +165,7 @@ def test_an_alias_is_the_name_on_the_wire() -> None:
             class_: of what kind
         """
 
-    signature = Signature.of(search)
+    signature = Signature(search)
     assert signature.schema == {
         "type": "object",
         "properties": {
@@ -191,7 +191,7 @@ def test_texts_of_the_docstring_become_descriptions_unless_the_field_has_its_own
         """
         return query
 
-    signature = Signature.of(find)
+    signature = Signature(find)
     assert signature.description == "Find things."
     shown = signature.schema["properties"]
     assert shown["query"] == {"type": "string", "description": "What to find."}
@@ -200,11 +200,11 @@ def test_texts_of_the_docstring_become_descriptions_unless_the_field_has_its_own
 
 
 def test_a_function_without_parameters_takes_an_empty_object() -> None:
-    assert Signature.of(lambda: None).schema == {"type": "object", "properties": {}}
+    assert Signature(lambda: None).schema == {"type": "object", "properties": {}}
 
 
 def test_a_parameter_without_an_annotation_takes_anything() -> None:
-    signature = Signature.of(lambda a: a)
+    signature = Signature(lambda a: a)
     assert of_a(signature) == {}
     assert signature.bind({"a": [1, "x"]}) == {"a": [1, "x"]}
 
@@ -231,13 +231,13 @@ def test_a_type_that_pydantic_cannot_describe_is_an_object_passed_on_as_it_came(
 def test_an_alias_beside_a_type_that_cannot_be_described_is_no_trouble() -> None:
     def function(a: Odd, b_: Annotated[int, Field(alias="b")]) -> None: ...
 
-    assert list(Signature.of(function).schema["properties"]) == ["a", "b"]
+    assert list(Signature(function).schema["properties"]) == ["a", "b"]
 
 
 def test_the_others_are_still_checked_beside_a_type_that_cannot_be_described() -> None:
     def function(a: Odd, b: int) -> None: ...
 
-    signature = Signature.of(function)
+    signature = Signature(function)
     assert signature.bind({"a": {}, "b": "1"}) == {"a": {}, "b": 1}
     with pytest.raises(BadArguments, match="b: Input should be a valid integer"):
         signature.bind({"a": {}, "b": "x"})

@@ -31,7 +31,7 @@ def add(a: int, b: int) -> int:
     return a + b
 
 
-ADD = Signature.of(add)
+ADD = Signature(add)
 
 
 def test_arguments_are_converted_as_pydantic_does() -> None:
@@ -121,7 +121,7 @@ def test_kwargs_take_whatever_else_comes() -> None:
     def function(a: int, **rest: Any) -> Any:
         return a, rest
 
-    signature = Signature.of(function)
+    signature = Signature(function)
     assert signature.schema == {
         "type": "object",
         "properties": {"a": {"type": "integer"}},
@@ -134,7 +134,7 @@ def test_kwargs_take_whatever_else_comes() -> None:
 def test_kwargs_with_a_type_are_checked_by_it() -> None:
     def function(a: Point, **rest: Point) -> None: ...
 
-    signature = Signature.of(function)
+    signature = Signature(function)
     assert signature.schema["additionalProperties"] == {"$ref": "#/$defs/Point"}
     assert signature.bind({"a": {"x": 1}, "b": {"x": 2}}) == {"a": Point(1), "b": Point(2)}
     with pytest.raises(BadArguments, match=r"Invalid arguments for function: b\.x: missing"):
@@ -183,7 +183,7 @@ def _all_kinds() -> Signature:
     names = ", ".join(f"{name}: KINDS[{name!r}] = None" for name in KINDS)
     scope: dict[str, Any] = {"KINDS": KINDS}
     exec(f"def everything({names}): ...", scope)
-    return Signature.of(scope["everything"])
+    return Signature(scope["everything"])
 
 
 ALL_KINDS = _all_kinds()

@@ -156,7 +156,7 @@ def test_an_empty_server_declares_tools_for_the_first_may_come_later() -> None:
 async def test_lists_have_the_order_of_registration(method: str, field: str, names: list[str]) -> None:
     result = await answer(offering(), method)
     assert [entry["name"] for entry in result[field]] == names
-    assert result.keys() == {field}
+    assert result.keys() == {field, "ttlMs", "cacheScope"}
 
 
 async def test_lists_come_in_pages_with_an_opaque_cursor() -> None:

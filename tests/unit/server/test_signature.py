@@ -31,7 +31,7 @@ def test_star_args_are_refused_with_what_to_do() -> None:
         return "".join(parts)
 
     with pytest.raises(UsageError, match=r"join: .*\*parts cannot; take parts: list\[\.\.\.\] instead"):
-        Signature.of(join)
+        Signature(join)
 
 
 def test_positional_only_is_refused_with_what_to_do() -> None:
@@ -39,27 +39,27 @@ def test_positional_only_is_refused_with_what_to_do() -> None:
         return number / 2
 
     with pytest.raises(UsageError, match=r"half: .*the positional-only number cannot; .*remove the `/`"):
-        Signature.of(half)
+        Signature(half)
     with pytest.raises(UsageError, match="wrap"):
-        Signature.of(abs)
+        Signature(abs)
 
 
 def test_what_does_not_tell_its_parameters_is_refused() -> None:
     with pytest.raises(UsageError, match="does not tell its parameters"):
-        Signature.of(iter)
+        Signature(iter)
 
 
 def test_a_name_that_cannot_be_resolved_is_told_with_function_and_parameter() -> None:
     def function(a: Missing) -> None: ...
 
     with pytest.raises(UsageError, match=r"function: the annotation 'Missing' of a cannot be resolved: name 'Missing'"):
-        Signature.of(function)
+        Signature(function)
 
 
 def test_an_unresolved_return_only_means_that_nothing_is_known_of_it(caplog: pytest.LogCaptureFixture) -> None:
     def function(a: int) -> Missing: ...
 
-    assert Signature.of(function).returns is Signature.of(lambda: None).returns
+    assert Signature(function).returns is Signature(lambda: None).returns
     assert "'Missing' of return cannot be resolved" in caplog.text
 
 
@@ -74,7 +74,7 @@ def test_local_classes_are_found_behind_text_annotations() -> None:
     def function(a: Local, b: list[Local], c: Optional["Local"] = None) -> Local:  # noqa: UP037, UP045
         return a
 
-    signature = Signature.of(function)
+    signature = Signature(function)
     assert signature.bind({"a": {"x": 1}, "b": [{"x": "2"}]}) == {"a": Local(1), "b": [Local(2)]}
     assert signature.returns is Local
 
@@ -90,7 +90,7 @@ def test_a_closure_is_looked_into_after_its_function_has_ended() -> None:
         return function, Local
 
     function, local = make()
-    assert Signature.of(function).bind({"a": {"x": 1}}) == {"a": local(x=1)}
+    assert Signature(function).bind({"a": {"x": 1}}) == {"a": local(x=1)}
 
 
 class Around:
@@ -103,7 +103,7 @@ class Around:
 
     def method(self, inner: Inner, points: list[Point]) -> None: ...
 
-    read = Signature.of(method, method=True)
+    read = Signature(method, method=True)
 
 
 def test_names_of_a_class_body_count_only_where_nothing_else_has_them() -> None:
@@ -118,13 +118,13 @@ def test_a_local_class_goes_before_one_of_the_module() -> None:
 
     def function(a: Point) -> None: ...
 
-    assert Signature.of(function).bind({"a": {"z": "z"}}) == {"a": Point("z")}
+    assert Signature(function).bind({"a": {"z": "z"}}) == {"a": Point("z")}
 
 
 def test_names_of_functions_that_only_run_by_chance_do_not_count() -> None:
     def read() -> Signature:
         Missing = int  # noqa: F841, N806  # not around the function
-        return Signature.of(function)
+        return Signature(function)
 
     def function(a: Missing) -> None: ...
 
@@ -150,8 +150,8 @@ def test_partials_methods_and_objects_have_names_texts_and_parameters() -> None:
         """Scale it."""
         return value * factor
 
-    method, called = Signature.of(Counter().add), Signature.of(Counter())
-    part = Signature.of(functools.partial(scaled, factor=2.0))
+    method, called = Signature(Counter().add), Signature(Counter())
+    part = Signature(functools.partial(scaled, factor=2.0))
     assert (method.name, method.description, list(method.schema["properties"])) == ("add", "Count on.", ["by"])
     assert (called.name, called.description, called.is_async) == ("Counter", "A counter.", True)
     assert (part.name, part.description, part.schema.get("required")) == ("scaled", "Scale it.", ["value"])
@@ -167,7 +167,7 @@ def test_a_wrapped_function_is_read_through_its_wrapper() -> None:
     def wrapper(*args: Any, **kwargs: Any) -> Any:
         return function(*args, **kwargs)
 
-    signature = Signature.of(wrapper)
+    signature = Signature(wrapper)
     assert signature.description == "The inner one."
     assert signature.function(**signature.bind({"a": {"x": 4}})) == 4
 
@@ -183,7 +183,7 @@ def test_the_context_is_no_part_of_the_schema(annotation: str) -> None:
         return ctx
 
     function.__annotations__["ctx"] = annotation
-    signature = Signature.of(function)
+    signature = Signature(function)
     assert signature.context_parameter == "ctx"
     assert signature.schema == {"type": "object", "properties": {"a": {"type": "integer"}}, "required": ["a"]}
     with pytest.raises(BadArguments, match="ctx: unknown argument"):
@@ -197,7 +197,7 @@ async def test_an_async_function_gets_the_context_itself() -> None:
 
     said = Said()
     context = request(said)
-    signature = Signature.of(function)
+    signature = Signature(function)
     assert await signature.call(signature.bind({"a": 1}), context) is context
     assert said.notified == [("notifications/progress", {"progressToken": "t", "progress": 1, "total": 2})]
 
@@ -210,7 +210,7 @@ async def test_a_sync_function_gets_one_that_waits(kind: type) -> None:
 
     function.__annotations__["ctx"] = kind
     said = Said({"roots/list": {"roots": [{"uri": "file:///a"}]}})
-    assert await Signature.of(function).call({}, request(said)) == ("me", ["file:///a"])
+    assert await Signature(function).call({}, request(said)) == ("me", ["file:///a"])
     assert [params["progress"] for _, params in said.notified] == [0.5]
 
 
@@ -219,21 +219,21 @@ async def test_an_inline_function_gets_the_context_itself() -> None:
         return ctx
 
     context = request(Said())
-    assert await Signature.of(function, inline=True).call({}, context) is context
+    assert await Signature(function, inline=True).call({}, context) is context
 
 
 async def test_without_a_request_there_is_no_context() -> None:
     def function(ctx: Context | None) -> Any:
         return ctx
 
-    assert await Signature.of(function).call({}, None) is None
+    assert await Signature(function).call({}, None) is None
 
 
 async def test_kwargs_cannot_smuggle_a_context_in() -> None:
     async def function(ctx: Context | None, **rest: Any) -> Any:
         return ctx, rest
 
-    signature = Signature.of(function)
+    signature = Signature(function)
     assert await signature.call(signature.bind({"ctx": "mine", "b": 1}), None) == (None, {"b": 1})
 
 
@@ -243,16 +243,16 @@ def test_a_context_that_would_block_the_loop_is_refused() -> None:
     def sync_function(ctx: BlockingContext) -> None: ...
 
     with pytest.raises(UsageError, match="ctx would block the event loop; annotate it with Context"):
-        Signature.of(function)
+        Signature(function)
     with pytest.raises(UsageError, match="ctx would block"):
-        Signature.of(sync_function, inline=True)
+        Signature(sync_function, inline=True)
 
 
 def test_two_contexts_are_one_too_many() -> None:
     def function(one: Context, two: Context) -> None: ...
 
     with pytest.raises(UsageError, match="one and two are each a context"):
-        Signature.of(function)
+        Signature(function)
 
 
 # ---- the call
@@ -265,7 +265,7 @@ async def test_a_sync_function_runs_in_a_thread_and_sees_the_callers_context_var
         return threading.get_ident(), where.get()
 
     where.set("here")
-    thread, seen = await Signature.of(function).call({}, None)
+    thread, seen = await Signature(function).call({}, None)
     assert thread != threading.get_ident() and seen == "here"
 
 
@@ -273,7 +273,7 @@ async def test_inline_runs_on_the_loop() -> None:
     def function() -> int:
         return threading.get_ident()
 
-    assert await Signature.of(function, inline=True).call({}, None) == threading.get_ident()
+    assert await Signature(function, inline=True).call({}, None) == threading.get_ident()
 
 
 async def test_sync_functions_do_not_stop_the_loop() -> None:
@@ -284,7 +284,7 @@ async def test_sync_functions_do_not_stop_the_loop() -> None:
         assert go_on.wait(10)
         return "done"
 
-    work = asyncio.create_task(Signature.of(function).call({}, None))
+    work = asyncio.create_task(Signature(function).call({}, None))
     await asyncio.to_thread(started.wait, 10)
     assert not work.done()
     go_on.set()
@@ -300,7 +300,7 @@ async def test_a_sync_function_may_give_something_to_await() -> None:
         return inner(a)
 
     for inline in (False, True):
-        assert await Signature.of(function, inline=inline).call({"a": 1}, None) == 2
+        assert await Signature(function, inline=inline).call({"a": 1}, None) == 2
 
 
 @pytest.mark.parametrize("failure", [ValueError("no"), StopIteration(), SystemExit(2), asyncio.CancelledError()])
@@ -312,7 +312,7 @@ async def test_every_exception_of_a_thread_comes_out(failure: BaseException) -> 
     expected = RuntimeError if isinstance(failure, StopIteration) else type(failure)
     with pytest.raises(expected):
         async with asyncio.timeout(10):
-            await Signature.of(function).call({}, None)
+            await Signature(function).call({}, None)
 
 
 async def test_a_method_is_called_on_the_instance_that_it_is_bound_to() -> None:
@@ -323,7 +323,7 @@ async def test_a_method_is_called_on_the_instance_that_it_is_bound_to() -> None:
         def plus(self, by: int) -> int:
             return self.start + by
 
-    unbound = Signature.of(Counter.plus, method=True)
+    unbound = Signature(Counter.plus, method=True)
     assert list(unbound.schema["properties"]) == ["by"]
     bound = unbound.bound_to(Counter(5).plus)
     assert await bound.call(bound.bind({"by": "2"}), None) == 7

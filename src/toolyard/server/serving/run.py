@@ -32,6 +32,8 @@ OPTIONS: Final = {
     ),
     "sse": frozenset({"allowed_origins", "body_timeout", "keep_alive", "max_sessions", "messages"}),
 }
+ALIASES: Final = {"streamable-http": "http", "streamable_http": "http"}
+"""Other common names of a transport."""
 ALWAYS: Final = frozenset({"allow_remote", "allowed_hosts", "auth", "host", "path", "port"})
 PATHS: Final = {"http": "/mcp", "sse": "/sse"}
 """Where clients look for it."""
@@ -107,9 +109,7 @@ async def serve(
     **options: Any,
 ) -> None:
     """`run` on a running loop."""
-    if transport not in OPTIONS:
-        expected = "'stdio', 'http' or 'sse'"
-        raise ConfigError(f"transport: {transport!r} is none; use {expected}", key="transport", expected=expected)
+    transport = _transport(transport, ("stdio", "http", "sse"))
     _check_names(transport, options)
     if transport == "stdio":
         await serve_stdio(server.router)
@@ -138,6 +138,7 @@ def make_app(
     **options: Any,
 ) -> App:
     """An ASGI app. `allowed_hosts` are the names under which it may be called besides this machine's own."""
+    transport = _transport(transport, ("http", "sse"))
     _check_names(transport, options)
     guard = Guard(
         hosts=_names("allowed_hosts", allowed_hosts), origins=_names("allowed_origins", allowed_origins), auth=auth
@@ -145,6 +146,15 @@ def make_app(
     if transport == "sse":
         return SseApp(server.router, path=path, guard=guard, **options)
     return HttpApp(server.router, path=path, guard=guard, **options)
+
+
+def _transport(given: Any, known: tuple[str, ...]) -> str:
+    """Return the transport that a name stands for; raises `ConfigError` for any other name."""
+    transport = ALIASES.get(given, given) if isinstance(given, str) else given
+    if transport not in known:
+        expected = f"{', '.join(map(repr, known[:-1]))} or {known[-1]!r}"
+        raise ConfigError(f"transport: expected {expected}, got {given!r}", key="transport", expected=expected)
+    return str(transport)
 
 
 def _names(key: str, given: Iterable[str]) -> list[str]:

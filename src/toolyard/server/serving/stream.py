@@ -168,7 +168,7 @@ class StreamSession:
             id: Any = params.get("requestId")
             request = self._live.pop(id, None) if jsonrpc.is_id(id) else None
             if request is not None:
-                log.debug("the client cancelled %s: %s", request.method, reprlib.repr(params.get("reason")))
+                log.debug("the client cancelled %s: %s", one_line(request.method), reprlib.repr(params.get("reason")))
                 self._drop(request)
         elif method == "notifications/initialized" and self._peer is not None and self._beginning is None:
             self._beginning = asyncio.get_running_loop().create_task(self._subscriptions.begin(self._peer))

@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final
 
 from ...errors import ConfigError
+from ...protocol.text import one_line
 from .asgi import AsgiApp
 
 if TYPE_CHECKING:
@@ -83,7 +84,7 @@ async def serve_app(app: AsgiApp, listening: socket.socket, who: str, path: str)
     )
     host, port = listening.getsockname()[:2]
     shown = f"[{host}]" if ":" in host else host
-    sys.stderr.write(f"{who} serves MCP at http://{shown}:{port}{path}\n")
+    sys.stderr.write(f"{one_line(who)} serves MCP at http://{shown}:{port}{one_line(path)}\n")
     sys.stderr.flush()
     serving = Serving(config)
     try:

@@ -119,11 +119,25 @@ async def test_beyond_this_machine_who_may_come_is_somebody_s_word(options: Any)
         assert error.key == "port", "the host was accepted"
 
 
-@pytest.mark.parametrize("transport", ["htp", "", "HTTP", "streamable-http", None])
+@pytest.mark.parametrize("transport", ["htp", "", "HTTP", "streamable", None, ["http"]])
 async def test_an_unknown_transport_is_told_the_known_ones(transport: Any) -> None:
     error = await refused(transport, host="0.0.0.0")
     assert error.key == "transport"
     assert all(name in error.expected for name in ("stdio", "http", "sse"))
+
+
+@pytest.mark.parametrize("transport", ["streamable-http", "streamable_http"])
+async def test_streamable_http_is_another_name_of_http(transport: str) -> None:
+    with taken() as port:
+        assert (await refused(transport, port=port)).key == "port", "the transport was accepted"
+    assert type(make_app(named(), transport=transport)) is HttpApp
+    assert type(named().asgi(transport=transport, max_body=1_000)) is HttpApp
+
+
+@pytest.mark.parametrize("transport", ["stdio", "htp", None])
+def test_an_app_has_a_transport_over_http(transport: Any) -> None:
+    with pytest.raises(ty.ConfigError, match="expected 'http' or 'sse'"):
+        named().asgi(transport=transport)
 
 
 async def test_an_unknown_option_is_told_the_nearest_and_a_text_is_no_list() -> None:

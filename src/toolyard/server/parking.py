@@ -80,6 +80,8 @@ class ParkedCall:
         """Begin; the caller waits with `outcome`."""
         self._task = asyncio.get_running_loop().create_task(work)
         self._task.add_done_callback(self._done)
+        self._parking.tasks.add(self._task)
+        self._task.add_done_callback(self._parking.tasks.discard)
 
     def _done(self, task: asyncio.Task[Wire]) -> None:
         if not task.cancelled():
@@ -230,6 +232,8 @@ class Parking:
         self._handles: dict[str, tuple[ParkedCall, dict[str, asyncio.Future[Wire]]]] = {}
         self._parked: Counter[Hashable] = Counter()
         self._size = 0
+        self.tasks: set[asyncio.Task[Wire]] = set()
+        """The functions at work for calls that may park."""
 
     async def answer(
         self, answerer: Answerer, method: str, params: Wire, exchange: Exchange, outlet: Outlet | None

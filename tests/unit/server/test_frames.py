@@ -263,3 +263,9 @@ def test_the_tables_of_methods_by_era_have_nothing_in_common() -> None:
     assert not frames.GONE & frames.NEW
     assert set(CACHEABLE) == frames.CACHEABLE
     assert {"initialize", "ping", "logging/setLevel", "resources/subscribe", "resources/unsubscribe"} < frames.GONE
+
+
+def test_what_a_client_names_cannot_forge_a_line_in_the_log(caplog: pytest.LogCaptureFixture) -> None:
+    frames.internal_error(RuntimeError("broken"), "tools/\x1b]0;owned\x07\n2026-01-01 CRITICAL forged")
+    (record,) = caplog.records
+    assert record.getMessage().isprintable()

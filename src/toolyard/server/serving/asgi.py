@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import logging
 from abc import ABC, abstractmethod
-from collections.abc import Awaitable, Callable, MutableMapping
+from collections.abc import Awaitable, Callable, Iterable, MutableMapping
 from typing import Any, Final
 
 from ...protocol import jsonrpc
@@ -31,6 +31,8 @@ LONG: Final = 19
 AGAIN: Final = 0.1
 LINGERING: Final = 2.0
 """Seconds to read on what is refused for its size."""
+CLOSING: Final = 2.0
+"""Seconds that cancelled tasks have to end when an app is closed."""
 SINGLE: Final = frozenset({b"host", b"origin", b"authorization", b"content-type", b"content-length", b"last-event-id"})
 
 
@@ -170,6 +172,14 @@ async def until_gone(receive: Receive) -> None:
     """Return when the client has left, or has got its whole response."""
     while (await receive())["type"] != "http.disconnect":  # noqa: ASYNC110  # there is nothing to be told by
         await asyncio.sleep(AGAIN)  # what stands around us may say the body's end again, without waiting
+
+
+async def wait_for_end(tasks: Iterable[asyncio.Task[Any]]) -> None:
+    """Wait until tasks that were cancelled, or have nothing more to do, have ended; not for long."""
+    loop = asyncio.get_running_loop()
+    mine = [task for task in tasks if task.get_loop() is loop]  # an app may outlive a loop
+    if mine:
+        await asyncio.wait(mine, timeout=CLOSING)
 
 
 def text_headers(headers: Headers) -> dict[str, str]:

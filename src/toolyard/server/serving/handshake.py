@@ -82,6 +82,8 @@ class Handshake:
         self._sessions = Sessions(session_ttl, max_sessions, quota)
         self._detached = ByteBudget(MAX_DETACHED_BYTES)
         self._sweeping: asyncio.Task[None] | None = None
+        self.tasks: set[asyncio.Task[None]] = set()
+        """Calls that go on without their connection, and the watchers of standing streams."""
 
     async def close(self) -> None:
         """End every session."""
@@ -144,6 +146,8 @@ class Handshake:
                 self._detached.add(size)
                 task = session.spawn(work)
                 task.add_done_callback(lambda _: self._detached.remove(size))
+                self.tasks.add(task)
+                task.add_done_callback(self.tasks.discard)
                 await out.until_out(task)
             else:
                 await self._work(session, id, method, params, EMPTY, out)
@@ -277,6 +281,8 @@ class Handshake:
         stream = session.streams[number]
         reader = stream.promise()
         gone = asyncio.get_running_loop().create_task(until_gone(receive))
+        self.tasks.add(gone)
+        gone.add_done_callback(self.tasks.discard)
         gone.add_done_callback(lambda _: stream.let_go(reader))
         try:
             await stream.pump(send, reader, after)

@@ -32,6 +32,7 @@ from .asgi import (
     reply,
     text_headers,
     until_gone,
+    wait_for_end,
 )
 from .eventstreams import Stream
 from .guard import Guard
@@ -83,6 +84,7 @@ class HttpApp(AsgiApp):
         self._handshake = Handshake(answerer, self._caretaker, session_ttl, max_sessions, self._quota)
         self._info: Wire | None = None  # it never changes, and describing costs
         self._listening: dict[Stream, bytes] = {}
+        self._watchers: set[asyncio.Task[None]] = set()
 
     async def drain(self, seconds: float) -> None:
         """End what only listens, and give what is at work so much time."""
@@ -97,6 +99,7 @@ class HttpApp(AsgiApp):
         self._parking.close()
         await self._handshake.close()
         await self._caretaker.close()
+        await wait_for_end({*self._parking.tasks, *self._handshake.tasks, *self._watchers})
 
     # ---- routing -------------------------------------------------------------------------------------------------
 
@@ -238,6 +241,8 @@ class HttpApp(AsgiApp):
         listening = Listening(News(stream.offer), id, self._quota)
         acknowledgement = await listening.open(self._answerer, params, peer)
         gone = asyncio.get_running_loop().create_task(until_gone(receive))
+        self._watchers.add(gone)
+        gone.add_done_callback(self._watchers.discard)
         gone.add_done_callback(lambda _: stream.let_go())
         ended = frames.modern_result("subscriptions/listen", {"_meta": listening.mark}, self._info or {})
         self._listening[stream] = jsonrpc.encode(jsonrpc.result(id, ended))

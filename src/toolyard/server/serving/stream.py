@@ -351,6 +351,8 @@ class StreamSession:
             _, stuck = await asyncio.wait(self._tasks, timeout=CLOSING)
             if stuck:
                 log.warning("%d requests did not end when they were cancelled", len(stuck))
+        if self._own_parking and self._parking.tasks:
+            await asyncio.wait(self._parking.tasks, timeout=CLOSING)
         if self._beginning is not None:
             await asyncio.wait([self._beginning], timeout=CLOSING)
         await self._subscriptions.close()

@@ -92,6 +92,25 @@ async def test_a_server_says_where_it_is_and_goes_when_it_is_cancelled(
     assert len(server.changes) == 0
 
 
+async def test_the_name_of_an_upstream_server_cannot_forge_a_line_on_the_terminal(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    server = ty.ToolServer("\x1b]0;owned\x07evil\n2026-01-01 CRITICAL forged", "1\u202e2")
+    serving = asyncio.create_task(server.run_async("http", port=0))
+    said: list[str] = []
+
+    def announced() -> bool:
+        said.append(capsys.readouterr().err)
+        return "serves MCP" in "".join(said)
+
+    await eventually(announced)
+    serving.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await asyncio.wait_for(serving, PATIENCE)
+    (line,) = "".join(said).splitlines()
+    assert line.isprintable()
+
+
 async def test_a_server_may_run_beside_the_main_thread(capsys: pytest.CaptureFixture[str]) -> None:
     loop: list[asyncio.AbstractEventLoop] = []
     before = signal.getsignal(signal.SIGTERM)

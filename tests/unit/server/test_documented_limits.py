@@ -1,0 +1,73 @@
+"""The limits that SECURITY.md and the guide promise are those of the code."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from toolyard.protocol import limits
+from toolyard.server import frames, parking
+from toolyard.server.serving import (
+    asgi,
+    eventstreams,
+    handshake,
+    questions,
+    quota,
+    requests,
+    sessions,
+    sse,
+    stdio,
+    stream,
+)
+
+ROOT = Path(__file__).parents[3]
+SECURITY, GUIDE = ((ROOT / name).read_text() for name in ("SECURITY.md", "docs/servers.md"))
+MIB = 1024 * 1024
+
+
+@pytest.mark.parametrize(
+    "page, promise, value, promised",
+    [
+        (SECURITY, "Bodies are limited to 4 MiB, a depth of 128 and 30 seconds", asgi.MAX_BODY, 4 * MIB),
+        (SECURITY, "a depth of 128", limits.MAX_DEPTH, 128),
+        (SECURITY, "128 and 30 seconds", asgi.BODY_TIMEOUT, 30.0),
+        (SECURITY, "10,000 listens", quota.MAX_LISTENS, 10_000),
+        (SECURITY, "32 MiB (of one", quota.MAX_SUBSCRIPTION_BYTES, 32 * MIB),
+        (SECURITY, "1,000 and 8 MiB", quota.MAX_LISTENS_PER_PRINCIPAL, 1_000),
+        (SECURITY, "1,000 and 8 MiB", quota.MAX_PRINCIPAL_BYTES, 8 * MIB),
+        (SECURITY, "parked calls to 1,000 and 64 MiB", parking.MAX_PARKED, 1_000),
+        (SECURITY, "parked calls to 1,000 and 64 MiB", parking.MAX_BYTES, 64 * MIB),
+        (SECURITY, "(of one principal 100)", parking.MAX_EACH, 100),
+        (SECURITY, "older than ten minutes", parking.TTL, 600.0),
+        (GUIDE, "one message over stdio: 16 MiB", limits.MAX_MESSAGE, 16 * MIB),
+        (GUIDE, "10,000 (`max_sessions`)", sessions.MAX_SESSIONS, 10_000),
+        (GUIDE, "after 30 minutes (`session_ttl`)", sessions.IDLE_TTL, 1_800.0),
+        (GUIDE, "over SSE 1,000", sse.MAX_SESSIONS, 1_000),
+        (GUIDE, "capabilities: 64 KiB", frames.MAX_CLIENT_INFO, 64 * 1024),
+        (GUIDE, "10,000 (`max_listens`), of one principal 1,000", quota.MAX_LISTENS, 10_000),
+        (GUIDE, "over stdio or SSE 256 for one client", limits.MAX_INBOUND, 256),
+        (GUIDE, "5,000 URIs of at most 8,192 characters, 4 MiB", quota.MAX_SUBSCRIBED_URIS, 5_000),
+        (GUIDE, "5,000 URIs of at most 8,192 characters, 4 MiB", quota.MAX_URI, 8_192),
+        (GUIDE, "5,000 URIs of at most 8,192 characters, 4 MiB", quota.MAX_SUBSCRIBER_BYTES, 4 * MIB),
+        (GUIDE, "256 and 64 MiB; 1,024 more wait, up to 128 MiB", stream.MAX_BYTES_AT_WORK, 64 * MIB),
+        (GUIDE, "256 and 64 MiB; 1,024 more wait, up to 128 MiB", stream.WAITING, 1_024),
+        (GUIDE, "256 and 64 MiB; 1,024 more wait, up to 128 MiB", stream.MAX_HELD_BYTES, 128 * MIB),
+        (GUIDE, "over SSE 256 MiB of all clients", sse.MAX_HELD_BYTES, 256 * MIB),
+        (GUIDE, "256; 256 MiB in all sessions", sessions.MAX_RUNNING, 256),
+        (GUIDE, "256; 256 MiB in all sessions", handshake.MAX_DETACHED_BYTES, 256 * MIB),
+        (GUIDE, "| requests of tools that wait for one client's answer | 256", questions.MAX_QUESTIONS, 256),
+        (GUIDE, "| messages in one batch | 100 |", requests.MAX_BATCH, 100),
+        (GUIDE, "over stdio and SSE 4 MiB", stdio.FULL, 4 * MIB),
+        (GUIDE, "over stdio and SSE 4 MiB", sse.FULL, 4 * MIB),
+        (GUIDE, "over HTTP 64 messages or 1 MiB a stream", eventstreams.BACKLOG, 64),
+        (GUIDE, "its last 512 events or 1 MiB", eventstreams.KEPT_EVENTS, 512),
+        (GUIDE, "its last 512 events or 1 MiB", eventstreams.KEPT_BYTES, MIB),
+        (GUIDE, "the last 4,096 or 32 MiB, for 60 seconds", sessions.KEPT_STREAMS, 4_096),
+        (GUIDE, "the last 4,096 or 32 MiB, for 60 seconds", sessions.KEPT_BYTES, 32 * MIB),
+        (GUIDE, "the last 4,096 or 32 MiB, for 60 seconds", sessions.KEPT_SECONDS, 60.0),
+    ],
+)
+def test_a_promised_limit_is_the_limit(page: str, promise: str, value: float, promised: float) -> None:
+    assert promise in " ".join(page.split())
+    assert value == promised

@@ -204,6 +204,42 @@ async def deep(request: Request, how: dict[str, Any]) -> None:
     await request.respond(200, {"Content-Type": "application/json"}, whole)
 
 
+def numbered(text: str, first: int, size: int) -> tuple[bytes, int]:
+    """So many bytes of events with this data, and how many they are; `$N` in it is the number of the event."""
+    count = max(1, size // len(text))
+    events = [b"data: %s\n\n" % text.replace("$N", str(first + n)).encode() for n in range(count)]
+    if not text.startswith("{"):  # a message between them, or there would be too many in a row
+        events.append(b'data: {"jsonrpc": "2.0", "method": "notifications/message"}\n\n')
+    return b"".join(events), count
+
+
+@entry(ANSWERS)
+async def deluge(request: Request, how: dict[str, Any]) -> None:
+    """many events with the same data, then the answer to a call; `$N` is their number: {"text", "size"}
+
+    A GET begins with it when the test sets `release`. Over HTTP+SSE they go to the session's stream.
+    """
+    out = request.session.listener if request.session is not None and request.session.listener else request
+    if out is request:
+        await request.head(200, {"Content-Type": "text/event-stream"}, chunked=True)
+    else:
+        await request.respond(202)
+    if request.method == "GET":
+        await request.server.release.wait()
+    sent, count = 0, 0
+    while sent < how["size"]:
+        block, more = numbered(how["text"], count, BLOCK)
+        await out.part(block)
+        sent, count = sent + len(block), count + more
+        await asyncio.sleep(0)  # the kernel may take it all: others must get their turn
+    request.server.executed["deluge"] += 1
+    if request.method == "GET":
+        await asyncio.Event().wait()
+    await out.part(b"data: %s\n\n" % json.dumps(request.texts("survived")).encode())
+    if out is request:
+        await request.end()
+
+
 # --- TOOLS
 
 

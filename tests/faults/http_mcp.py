@@ -62,6 +62,7 @@ class Session:
     streams: list[Stream] = field(default_factory=list)
     standing: Stream | None = None
     asked: dict[str, asyncio.Future[dict[str, Any]]] = field(default_factory=dict)
+    listener: Request | None = None  # HTTP+SSE: the GET on which the session's stream is
     seen: set[Any] = field(default_factory=set)
 
     def stream(self) -> Stream:

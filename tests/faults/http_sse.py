@@ -42,6 +42,7 @@ async def get(server: BadSseServer, request: Request) -> None:
     stream = session.standing = session.stream()
     server.sessions[session.id] = session
     await request.head(200, STREAM, chunked=True)
+    session.listener = request
     try:
         endpoint = server.endpoint.replace("$SESSION", session.id)
         await request.part(f"event: endpoint\ndata: {endpoint}\n\n".encode())

@@ -25,5 +25,23 @@ MAX_GARBAGE: Final = 1_000
 MAX_INBOUND: Final = 256
 """Requests of the server that we work on at the same time."""
 
+MAX_INBOUND_BYTES: Final = 2 * MAX_MESSAGE
+"""Bytes of the server's requests that we work on at the same time."""
+
+MAX_QUEUED: Final = 4_096
+"""Replies and notifications that wait to be sent to the server. Beyond it the connection is dropped."""
+
+MAX_QUEUED_BYTES: Final = 8 * 1024 * 1024
+"""Their bytes. A single message may be larger than that."""
+
+MAX_POSTS: Final = 16
+"""Replies and notifications that are posted over HTTP at the same time; the others wait for their turn."""
+
+MAX_LINGERING: Final = 16
+"""Event streams that are read to their end after their answer came; the others are closed at once."""
+
+MAX_ERROR_TEXT: Final = 4_000
+"""Characters of the message of an error response."""
+
 SAMPLE: Final = 200
 """Characters of somebody else's text that an error or a log line shows."""

@@ -23,13 +23,14 @@ from ..errors import (
     ToolyardError,
     TransportError,
 )
-from ..protocol import jsonrpc
+from ..protocol import jsonrpc, limits
 from ..protocol.eras import NEVER_CANCELLED
 from ..protocol.jsonrpc import Message
 from ..protocol.metadata import PROGRESS_TOKEN, PROTOCOL_VERSION, with_meta
 from ..protocol.mirroring import NAMED_BY, header_value
 from ..protocol.text import one_line
 from ..types import Wire
+from .backlog import DELIVERY_SECONDS, Backlog, encode_to_keep, is_optional
 from .channel import PLAIN, Counters, Inbound, RequestOptions
 from .events import Events
 from .httpcall import VISIBLE, HttpCall, read_on, session_id
@@ -79,6 +80,10 @@ class HttpChannel:
         self._closed = False
         self._idle = asyncio.Event()
         self._errands: set[asyncio.Task[None]] = set()
+        self._backlog = Backlog()
+        self._turns = Slots(limits.MAX_POSTS)
+        self._lingering = 0
+        self._undelivered = False
         self._standing: StandingStream | None = None
 
     async def open(self, inbound: Inbound) -> None:
@@ -158,8 +163,11 @@ class HttpChannel:
             if not response.closed:  # else its end has given the connection back
                 if answer is None:
                     response.release()
+                elif self._lingering < limits.MAX_LINGERING:
+                    self._lingering += 1
+                    self._errand(read_on(response)).add_done_callback(self._lingered)
                 else:
-                    self._errand(read_on(response))
+                    response.close()
         finally:
             if slots is not None:
                 slots.give()
@@ -288,14 +296,14 @@ class HttpChannel:
             await self._standing.opened(OPENING)
         try:
             async with asyncio.timeout(None if first else COURTESY):
-                await self._post(jsonrpc.notification(method, params))
+                await self._post(jsonrpc.encode(jsonrpc.notification(method, params)))
         except (ToolyardError, TimeoutError) as exc:
             if first:
                 raise
             log.debug("%s was not delivered: %s", method, exc)
 
-    async def _post(self, message: Message) -> None:
-        response = await self._web.send("POST", self._headers(), Body(jsonrpc.encode(message)))
+    async def _post(self, data: bytes) -> None:
+        response = await self._web.send("POST", self._headers(), Body(data))
         try:
             if response.status >= 400:
                 raise await self._refused(response, self._session is not None)
@@ -304,24 +312,49 @@ class HttpChannel:
             response.release()
 
     def _reply(self, message: Message) -> None:
-        self._errand(self._quietly(message))
+        """Post a message that no caller waits for. The connection is dropped if too many of them are waiting."""
+        if self._ended is not None:
+            return
+        data = encode_to_keep(message)
+        if self._backlog.admits(len(data)):
+            self._backlog.add(len(data))
+            self._errand(self._post_in_turn(data)).add_done_callback(lambda _: self._backlog.remove(len(data)))
+        elif not is_optional(message):
+            self._drop(self._backlog.error())
 
-    async def _quietly(self, message: Message) -> None:
+    async def _post_in_turn(self, data: bytes) -> None:
+        """Post a few at a time, so that a server cannot use up our sockets."""
         try:
-            async with asyncio.timeout(COURTESY * 6):
-                await self._post(message)
+            async with asyncio.timeout(DELIVERY_SECONDS):
+                if (turn := self._turns.take()) is not None:
+                    await self._turns.wait(turn)
+                try:
+                    await self._post(data)
+                finally:
+                    self._turns.give()
+            self._undelivered = False
         except (ToolyardError, TimeoutError) as exc:
-            log.warning("an answer to the server was not delivered: %s", exc)
+            # One warning for a series of failures: the server decides how many there are.
+            log.log(
+                logging.DEBUG if self._undelivered else logging.WARNING,
+                "a reply or notification was not delivered to the server: %s",
+                exc if isinstance(exc, ToolyardError) else f"not within {DELIVERY_SECONDS:.0f} s",
+            )
+            self._undelivered = True
 
     def _abandon(self, call: HttpCall, reason: str) -> None:
         """Handshake era: tell the server; modern era: it sees the stream close."""
         if not call.modern and call.body.sent and call.method not in NEVER_CANCELLED and self._ended is None:
-            self._errand(self.notify("notifications/cancelled", {"requestId": call.id, "reason": reason}))
+            self._reply(jsonrpc.notification("notifications/cancelled", {"requestId": call.id, "reason": reason}))
 
-    def _errand(self, work: Coroutine[Any, Any, None]) -> None:
+    def _errand(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
         task = self._loop.create_task(work)
         self._errands.add(task)
         task.add_done_callback(self._errands.discard)
+        return task
+
+    def _lingered(self, _: asyncio.Task[None]) -> None:
+        self._lingering -= 1
 
     @contextmanager
     def hold(self) -> Iterator[None]:
@@ -345,6 +378,19 @@ class HttpChannel:
             self._inbox.close()
             self._inbox.inbound.on_closed(error)
 
+    def _drop(self, error: Exception) -> None:
+        """End the connection ourselves: other than an expired session this ends the calls too."""
+        if self._ended is None:
+            self._ended = error
+            self._inbox.close()
+            if self._standing is not None:
+                self._standing.stop()
+            for task in list(self._errands):
+                task.cancel()
+            # Not at once: this may run inside the task of one of the calls.
+            self._loop.call_soon(self._end_calls)
+            self._inbox.inbound.on_closed(error)
+
     async def close(self, *, hurry: bool = False) -> None:
         """End the calls that wait, then the session, then the connections."""
         if self._closed:
@@ -366,13 +412,7 @@ class HttpChannel:
 
     async def _clear(self, hurry: bool) -> None:
         try:
-            for call in list(self._pending.values()):
-                if call.body.sent:
-                    failure: ToolyardError = OutcomeUnknown(f"{self._ended}; the call may have been executed")
-                else:
-                    call.body.withdrawn = True  # else it may be written in the turn before its task ends
-                    failure = ConnectionLost(f"{self._ended}; the call was never sent")
-                call.end(failure)
+            self._end_calls()
             if self._errands and not hurry:
                 await asyncio.wait(self._errands, timeout=FAREWELL / 4)
             await self._say_goodbye(FAREWELL / 4 if hurry else FAREWELL)
@@ -381,6 +421,15 @@ class HttpChannel:
             for task in list(self._errands):
                 task.cancel()
             await self._web.close()
+
+    def _end_calls(self) -> None:
+        for call in list(self._pending.values()):
+            if call.body.sent:
+                failure: ToolyardError = OutcomeUnknown(f"{self._ended}; the call may have been executed")
+            else:
+                call.body.withdrawn = True  # else it may be written in the turn before its task ends
+                failure = ConnectionLost(f"{self._ended}; the call was never sent")
+            call.end(failure)
 
     async def _say_goodbye(self, seconds: float) -> None:
         if self._session is None or self._lost:

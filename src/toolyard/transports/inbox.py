@@ -28,6 +28,8 @@ class Inbox:
         self._pending = pending
         self._reply = reply
         self._asked: dict[jsonrpc.RequestId, asyncio.Task[None]] = {}
+        self._running = 0
+        self._running_bytes = 0
         self._closed = False
         self.garbage_in_a_row = 0
 
@@ -52,13 +54,26 @@ class Inbox:
             task.cancel()
 
     def _on_request(self, id: Any, method: str, params: Wire) -> None:
-        if self._closed or not self.inbound.takes_requests or not jsonrpc.is_id(id):
+        # A second request with the id of one that is being handled cannot be answered apart from it.
+        if self._closed or not self.inbound.takes_requests or not jsonrpc.is_id(id) or id in self._asked:
             self._counters.dropped += 1
-        elif len(self._asked) >= limits.MAX_INBOUND:
+            return
+        size = _size(id, params)
+        # Counted by tasks, not by ids: a handler may go on for a while after its request was cancelled.
+        if self._running >= limits.MAX_INBOUND or (
+            self._running and self._running_bytes + size > limits.MAX_INBOUND_BYTES
+        ):
             self._counters.dropped += 1
             self._reply(jsonrpc.error(id, jsonrpc.INTERNAL_ERROR, "too many requests at once"))
-        else:
-            self._asked[id] = asyncio.create_task(self._answer(id, method, params))
+            return
+        self._running += 1
+        self._running_bytes += size
+        task = self._asked[id] = asyncio.create_task(self._answer(id, method, params))
+        task.add_done_callback(lambda _: self._release(size))
+
+    def _release(self, size: int) -> None:
+        self._running -= 1
+        self._running_bytes -= size
 
     async def _answer(self, id: jsonrpc.RequestId, method: str, params: Wire) -> None:
         try:
@@ -89,6 +104,14 @@ class Inbox:
         for task in self._asked.values():
             task.cancel()
         self._asked.clear()
+
+
+def _size(id: Any, params: Wire) -> int:
+    """Return about how many bytes a request holds; those of an own transport need not be JSON."""
+    try:
+        return len(jsonrpc.encode([id, params]))
+    except UsageError:
+        return 0
 
 
 def _sayable(data: Any) -> Any:

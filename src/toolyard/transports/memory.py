@@ -13,6 +13,7 @@ from typing import Any, Protocol, runtime_checkable
 from ..errors import ConnectError, ConnectionLost, ToolyardError
 from ..protocol import jsonrpc
 from ..protocol.jsonrpc import Message
+from .backlog import Backlog, is_optional
 from .stream import Receiver, Ticket
 
 log = logging.getLogger("toolyard.transports")
@@ -91,11 +92,13 @@ class MemoryStream:
 
 
 class _Letter:
-    __slots__ = ("message", "sent")
+    __slots__ = ("counted", "message", "sent")
 
     def __init__(self, message: Message) -> None:
         self.message: Message | None = message
         self.sent = False
+        self.counted = 0
+        """The size, if the message counts against the limit of the backlog."""
 
 
 class MessageLink:
@@ -105,6 +108,8 @@ class MessageLink:
     def __init__(self, connect: Callable[[], AbstractAsyncContextManager[MessageStream]]) -> None:
         self._connect = connect
         self._queue: deque[_Letter] = deque()
+        self._backlog = Backlog()
+        self._receiver: Receiver
         self._work = asyncio.Event()
         self._closing = asyncio.Event()
         self._owner: asyncio.Task[None] | None = None
@@ -112,6 +117,7 @@ class MessageLink:
 
     async def open(self, receiver: Receiver) -> None:
         """Enter the stream in its own task."""
+        self._receiver = receiver
         opened: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._owner = asyncio.create_task(self._own(receiver, opened))
         try:
@@ -122,12 +128,27 @@ class MessageLink:
 
     def send(self, message: Message) -> Ticket:
         """Queue a message."""
-        jsonrpc.encode(message)  # what JSON cannot say must fail its caller, not the stream that all share
+        size = len(jsonrpc.encode(message))  # what JSON cannot say must fail its caller, not the stream that all share
         letter = _Letter(message)
-        if not self._lost:
+        if not self._lost and (("id" in message and "method" in message) or self._count(letter, message, size)):
             self._queue.append(letter)
             self._work.set()
         return letter
+
+    def _count(self, letter: _Letter, message: Message, size: int) -> bool:
+        """Count a message that is not a request; False if it must not be queued."""
+        if self._backlog.admits(size):
+            self._backlog.add(size)
+            letter.counted = size
+            return True
+        if not is_optional(message):
+            self._receiver.on_lost(self._backlog.error())
+        return False
+
+    def _uncount(self, letter: _Letter) -> None:
+        if letter.counted:
+            self._backlog.remove(letter.counted)
+            letter.counted = 0
 
     def withdraw(self, ticket: Ticket) -> bool:
         """Take a message back."""
@@ -135,6 +156,7 @@ class MessageLink:
             return False
         assert isinstance(ticket, _Letter)
         ticket.message = None
+        self._uncount(ticket)
         return True
 
     async def _own(self, receiver: Receiver, opened: asyncio.Future[None]) -> None:
@@ -177,6 +199,7 @@ class MessageLink:
                 letter = self._queue.popleft()
                 if letter.message is not None:
                     letter.sent = True
+                    self._uncount(letter)
                     await stream.send(letter.message)
             self._work.clear()
             await self._work.wait()

@@ -12,9 +12,10 @@ from ..protocol import jsonrpc
 from ..protocol.eventstream import EventStream, ServerEvent
 from ..protocol.framing import Oversized
 from ..protocol.jsonrpc import Message
-from ..protocol.limits import MAX_MESSAGE
+from ..protocol.limits import MAX_MESSAGE, MAX_POSTS
 from ..protocol.text import one_line
-from .pending import COURTESY
+from .backlog import DELIVERY_SECONDS, Backlog, encode_to_keep, is_optional
+from .pending import COURTESY, Slots
 from .reaching import same_origin, target_of
 from .stream import Receiver, Ticket
 from .web import EVENTS, Body, Web
@@ -31,10 +32,11 @@ FLUSH: Final = 0.5
 class _Post(Body):
     """A message on its way out."""
 
-    __slots__ = ("task",)
+    __slots__ = ("is_request", "task")
 
     def __init__(self, message: Message) -> None:
-        super().__init__(jsonrpc.encode(message))
+        self.is_request = "id" in message and "method" in message
+        super().__init__(jsonrpc.encode(message) if self.is_request else encode_to_keep(message))
         self.task: asyncio.Task[None] | None = None
 
 
@@ -51,6 +53,8 @@ class SseLink:
         self._reader: asyncio.Task[None] | None = None
         self._posts: set[asyncio.Task[None]] = set()
         self._barrier: asyncio.Task[None] | None = None
+        self._backlog = Backlog()
+        self._turns = Slots(MAX_POSTS)
 
     async def open(self, receiver: Receiver) -> None:
         """Open the stream and wait until the server has said where messages go."""
@@ -121,13 +125,39 @@ class SseLink:
     def send(self, message: Message) -> Ticket:
         """Post a message."""
         post = _Post(message)
-        if self._web is not None:
-            task = post.task = asyncio.create_task(self._post(self._web, post, message, self._barrier))
+        if self._web is not None and (post.is_request or self._count(post, message)):
+            send = self._post if post.is_request else self._post_in_turn
+            task = post.task = asyncio.create_task(send(self._web, post, message, self._barrier))
             self._posts.add(task)
             task.add_done_callback(self._posts.discard)
+            if not post.is_request:
+                size = len(post.data)
+                task.add_done_callback(lambda _: self._backlog.remove(size))
             if "id" not in message:
                 self._barrier = task
         return post
+
+    def _count(self, post: _Post, message: Message) -> bool:
+        """Count a message that is not a request; False if it must not be sent."""
+        if self._backlog.admits(len(post.data)):
+            self._backlog.add(len(post.data))
+            return True
+        if not is_optional(message):
+            self._receiver.on_lost(self._backlog.error())
+        return False
+
+    async def _post_in_turn(self, web: Web, post: _Post, message: Message, before: asyncio.Task[None] | None) -> None:
+        """Post a reply or a notification: a few at a time, so that a server cannot use up our sockets."""
+        try:
+            async with asyncio.timeout(DELIVERY_SECONDS):
+                if (turn := self._turns.take()) is not None:
+                    await self._turns.wait(turn)
+                try:
+                    await self._post(web, post, message, before)
+                finally:
+                    self._turns.give()
+        except TimeoutError:
+            log.debug("a message was not delivered to the server within %s s", DELIVERY_SECONDS)
 
     async def _post(self, web: Web, post: _Post, message: Message, before: asyncio.Task[None] | None) -> None:
         if before is not None and not before.done():

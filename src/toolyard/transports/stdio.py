@@ -20,6 +20,7 @@ from ..protocol.framing import LineFramer, Oversized
 from ..protocol.jsonrpc import Message
 from ..protocol.limits import MAX_MESSAGE
 from ..protocol.text import one_line
+from .backlog import Backlog, is_optional
 from .process import CHUNK, ServerProcess
 from .stream import Receiver, Ticket
 
@@ -36,14 +37,19 @@ MASKED_FROM = 4
 """Characters from which on a variable's value can be a secret; shorter ones are switches and numbers."""
 
 
-class _Line:
-    """A line on its way out."""
+COMPACT_FROM = 1_000
+"""Withdrawn lines in the queue from which on they are removed from it, once they are the most of it."""
 
-    __slots__ = ("data", "sent")
+
+class _Line:
+    """A line on its way out. `counted` is its size if it counts against the limit of the backlog, else 0."""
+
+    __slots__ = ("counted", "data", "sent")
 
     def __init__(self, data: bytes) -> None:
         self.data = data
         self.sent = False
+        self.counted = 0
 
 
 class StdioLink:
@@ -59,6 +65,8 @@ class StdioLink:
         self._secrets = _secrets(server)
         self._on_stderr = Delivery(on_stderr, "stderr handler") if on_stderr is not None else None  # type: ignore[arg-type]
         self._queue: deque[_Line] = deque()
+        self._withdrawn = 0
+        self._backlog = Backlog()
         self._rest: memoryview | None = None
         self._framer = LineFramer()
         self._stderr_rest = b""
@@ -98,7 +106,7 @@ class StdioLink:
         The first of a turn of the loop is written at once, the others of that turn together after it.
         """
         line = _Line(jsonrpc.encode(message) + b"\n")
-        if not self._writable:
+        if not self._writable or (("id" not in message or "method" not in message) and not self._count(line, message)):
             return line
         self._queue.append(line)
         if not self._blocked and not self._flush_due:
@@ -107,13 +115,35 @@ class StdioLink:
             self._write()
         return line
 
+    def _count(self, line: _Line, message: Message) -> bool:
+        """Count a line that is not a request; False if it must not be queued."""
+        size = len(line.data)
+        if self._backlog.admits(size):
+            self._backlog.add(size)
+            line.counted = size
+            return True
+        if not is_optional(message):
+            self._receiver.on_lost(self._backlog.error())
+        return False
+
     def withdraw(self, ticket: Ticket) -> bool:
         """Take a line back."""
         if ticket.sent:
             return False
         assert isinstance(ticket, _Line)
-        ticket.data = b""  # stays in the queue as a hole: searching for it would make many time-outs at once quadratic
+        if ticket.data:
+            ticket.data = b""  # it stays in the queue for now: searching for it would make many time-outs quadratic
+            self._uncount(ticket)
+            self._withdrawn += 1
+            if self._withdrawn > COMPACT_FROM and self._withdrawn * 2 > len(self._queue):
+                self._queue = deque(line for line in self._queue if line.data)
+                self._withdrawn = 0
         return True
+
+    def _uncount(self, line: _Line) -> None:
+        if line.counted:
+            self._backlog.remove(line.counted)
+            line.counted = 0
 
     def _flush(self) -> None:
         self._flush_due = False
@@ -161,6 +191,10 @@ class StdioLink:
                 if written < len(line.data):
                     self._rest = memoryview(line.data)[written:]
                 written -= len(line.data)
+                if line.counted:
+                    self._uncount(line)
+            elif self._withdrawn:
+                self._withdrawn -= 1
             self._queue.popleft()
 
     def _block(self) -> None:

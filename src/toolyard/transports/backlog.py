@@ -1,0 +1,59 @@
+"""A bound on the replies and notifications that wait to be sent to a server.
+
+A caller's own requests are bounded by the callers. A reply is caused by the server itself: a server that sends requests
+and reads nothing could fill our memory, or use up our sockets.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from ..errors import ConnectionLost
+from ..protocol import jsonrpc, limits
+from ..protocol.jsonrpc import Message
+
+DELIVERY_SECONDS: Final = 30.0
+"""Time in which a reply or a notification that is posted over HTTP must have been taken, waiting included."""
+
+
+class Backlog:
+    """Counts waiting replies and notifications, and their bytes."""
+
+    __slots__ = ("_bytes", "_count")
+
+    def __init__(self) -> None:
+        self._count = 0
+        self._bytes = 0
+
+    def admits(self, size: int) -> bool:
+        """Return whether one more message of `size` bytes may wait; a single one may have any size."""
+        if self._count == 0:
+            return True
+        return self._count < limits.MAX_QUEUED and self._bytes + size <= limits.MAX_QUEUED_BYTES
+
+    def add(self, size: int) -> None:
+        """Count a message that waits."""
+        self._count += 1
+        self._bytes += size
+
+    def remove(self, size: int) -> None:
+        """Stop counting a message: it was sent or withdrawn."""
+        self._count -= 1
+        self._bytes -= size
+
+    def error(self) -> ConnectionLost:
+        """Return the reason for which the connection is dropped."""
+        return ConnectionLost(
+            f"the connection was dropped: the server sends requests but does not take our replies "
+            f"({self._count:,} replies and notifications of {self._bytes:,} bytes in total are waiting to be sent)"
+        )
+
+
+def encode_to_keep(message: Message) -> bytes:
+    """Encode a message that may have to wait: a copy, because the encoder's buffer is up to eight times larger."""
+    return bytes(memoryview(jsonrpc.encode(message)))
+
+
+def is_optional(message: Message) -> bool:
+    """Return whether a message may be left out: a server that misses a cancellation only works in vain."""
+    return message.get("method") == "notifications/cancelled"

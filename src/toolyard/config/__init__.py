@@ -6,7 +6,16 @@ shown; every process of the machine can read those, so a secret belongs into `en
 """
 
 from .checks import CHECKS, HeaderValue, Timeout, check_header, wrong
-from .masks import MASK, Expanded, MaskedMapping, mask_urls, names_a_secret
+from .masks import (
+    MASK,
+    Expanded,
+    MaskedMapping,
+    SecretMask,
+    mask_urls,
+    names_a_secret,
+    secrets_of_environment,
+    secrets_of_web,
+)
 from .runners import DOWNLOAD_CONNECT_TIMEOUT, may_download
 from .servers import (
     HttpServer,
@@ -29,6 +38,7 @@ __all__ = [
     "HttpServer",
     "MaskedMapping",
     "PythonServer",
+    "SecretMask",
     "ServerConfig",
     "SseServer",
     "StdioServer",
@@ -39,6 +49,8 @@ __all__ = [
     "mask_urls",
     "may_download",
     "names_a_secret",
+    "secrets_of_environment",
+    "secrets_of_web",
     "server_from_dict",
     "server_from_json",
     "wrong",

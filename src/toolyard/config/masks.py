@@ -6,9 +6,15 @@ environment.
 
 from __future__ import annotations
 
+import base64
+import binascii
+import json
+import os
 import re
-from collections.abc import Iterator, Mapping
+from collections import deque
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final, Self, TypeVar
+from urllib.parse import quote, unquote, urlsplit
 
 MASK = "<masked>"
 
@@ -116,3 +122,135 @@ def shown(value: Any) -> str:
 def names_a_secret(name: str) -> bool:
     """Whether what has this name, a variable or a header, is a secret by it."""
     return _SECRET_NAME.search(name) is not None
+
+
+# ---- secrets in the text of others
+
+
+SHORTEST_SECRET: Final = 4
+"""Characters from which on a value can be a secret; shorter ones are switches and numbers."""
+SHORTEST_UNNAMED_SECRET: Final = 8
+"""The same for a header or a query value whose name does not say that it is a secret: `?mode=read` is none."""
+KEPT_TOKENS: Final = 32
+"""Values of tokens that were used one after the other: so many of the last ones are masked."""
+
+
+class SecretMask:
+    """The secrets of one server: hides them in what the server says.
+
+    Servers print their settings when they fail, and quote the headers that they refuse.
+    """
+
+    __slots__ = ("_secrets", "_tokens")
+
+    def __init__(self, secrets: Iterable[str] = ()) -> None:
+        self._secrets = frozenset(spelling for secret in secrets for spelling in _spellings(secret))
+        self._tokens: deque[str] = deque(maxlen=KEPT_TOKENS)
+
+    def add_headers(self, headers: Mapping[str, str]) -> None:
+        """Mask the values of these headers from now on: credentials that were put on a request."""
+        for secret in secrets_of_headers(headers):
+            for spelling in _spellings(secret):
+                if spelling not in self._secrets and spelling not in self._tokens:
+                    self._tokens.append(spelling)
+
+    def mask(self, text: str, *, cut: bool = False, cut_start: bool = False) -> str:
+        """Return `text` without secrets.
+
+        `cut` and `cut_start` say that its end or its beginning is missing: then a part of a secret there is hidden too.
+        """
+        places: list[tuple[int, int]] = []
+        for secret in (*self._secrets, *self._tokens):
+            size, at = len(secret), text.find(secret)
+            while at >= 0:
+                places.append((at, at + size))
+                at = text.find(secret, at + size)
+            parts = range(min(size - 1, len(text)), SHORTEST_SECRET - 1, -1)
+            if cut:
+                places += [(len(text) - n, len(text)) for n in parts if text.endswith(secret[:n])][:1]
+            if cut_start:
+                places += [(0, n) for n in parts if text.startswith(secret[-n:])][:1]
+        if not places:
+            return text
+        pieces: list[str] = []
+        done = 0
+        for start, end in sorted(places):
+            if start > done or not pieces:
+                pieces += [text[done:start], MASK]
+            done = max(done, end)
+        return "".join(pieces) + text[done:]
+
+    def mask_data(self, value: Any) -> Any:
+        """Return a JSON value without secrets in its strings."""
+        if isinstance(value, str):
+            return self.mask(value)
+        if isinstance(value, dict):
+            return {self.mask_data(key): self.mask_data(item) for key, item in value.items()}
+        if isinstance(value, list):
+            return [self.mask_data(item) for item in value]
+        return value
+
+    def is_in(self, text: str) -> bool:
+        """Return whether a secret is in the text."""
+        return any(secret in text for secret in (*self._secrets, *self._tokens))
+
+
+def _spellings(secret: str) -> set[str]:
+    """Return how a secret may be written: as it is, its lines, and quoted for URLs and for JSON."""
+    written = {secret, *secret.splitlines()}
+    written |= {quote(each, safe="", errors="replace") for each in written} | {unquote(each) for each in written}
+    written |= {json.dumps(each, ensure_ascii=flag)[1:-1] for each in written for flag in (True, False)}
+    return {each for each in written if len(each) >= SHORTEST_SECRET}
+
+
+def secrets_of_environment(env: Mapping[str, str] | None) -> SecretMask:
+    """Return the secrets among the variables that a server's process is given.
+
+    A variable that is only passed on from our own environment is one if its name says so: HOME is in every other text.
+    """
+    return SecretMask(
+        value for name, value in (env or {}).items() if os.environ.get(name) != value or names_a_secret(name)
+    )
+
+
+def secrets_of_web(url: str, headers: Mapping[str, Any] | None, proxy: str | None = None) -> SecretMask:
+    """Return the secrets of a server behind a URL: values of its headers, user info and query values of URLs."""
+    found = secrets_of_headers({name: value for name, value in (headers or {}).items() if isinstance(value, str)})
+    for each in (str(url), str(proxy or "")):
+        parts = urlsplit(each)
+        user, password = (unquote(part or "") for part in (parts.username, parts.password))
+        found += [user, password]
+        if user or password:
+            found.append(base64.b64encode(f"{user}:{password}".encode()).decode())
+        for pair in parts.query.split("&"):
+            name, _, value = pair.partition("=")
+            # `?dG9rZW4=` is a token with its padding, not a name without a value.
+            found.append(_if_likely(name, unquote(value)) if value.strip("=") else _if_likely("", pair))
+    return SecretMask(found)
+
+
+def secrets_of_headers(headers: Mapping[str, str]) -> list[str]:
+    """Return the secrets in headers: their values, and of credentials what follows the scheme."""
+    found = []
+    for name, value in headers.items():
+        found.append(_if_likely(name, value))
+        scheme, _, credentials = value.partition(" ")
+        if credentials and names_a_secret(name):
+            found.append(credentials.strip())
+            if scheme.lower() == "basic":
+                found += _user_and_password(credentials.strip())
+        if name.lower() == "cookie":
+            found += [_if_likely("", pair.partition("=")[2]) for pair in value.split("; ")]
+    return found
+
+
+def _if_likely(name: str, value: str) -> str:
+    return value if names_a_secret(name) or len(value) >= SHORTEST_UNNAMED_SECRET else ""
+
+
+def _user_and_password(credentials: str) -> list[str]:
+    try:
+        user, _, password = base64.b64decode(credentials, validate=True).decode().partition(":")
+    except (binascii.Error, UnicodeDecodeError):
+        return []
+    return [_if_likely("", user), password]

@@ -11,7 +11,7 @@ import orjson
 
 from ..errors import ProtocolError, RemoteError, UsageError
 from . import limits
-from .text import one_line
+from .text import Mask, one_line, printable
 
 Message = dict[str, Any]
 RequestId = int | str
@@ -79,19 +79,19 @@ def _has_no_number(value: Any) -> bool:
     return isinstance(value, list | tuple) and any(map(_has_no_number, value))
 
 
-def decode(data: bytes | bytearray | str) -> Any:
-    """The JSON value of one message, within the limits of size and depth."""
+def decode(data: bytes | bytearray | str, mask: Mask | None = None) -> Any:
+    """The JSON value of one message, within the limits of size and depth; `mask` is for the sample in an error."""
     if len(data) > limits.MAX_MESSAGE:
         raise ProtocolError(
-            f"a message of {len(data):,} bytes; the limit is {limits.MAX_MESSAGE:,}", sample=_sample(data)
+            f"a message of {len(data):,} bytes; the limit is {limits.MAX_MESSAGE:,}", sample=_sample(data, mask)
         )
     try:
         value = orjson.loads(data)
     except orjson.JSONDecodeError as exc:
-        raise ProtocolError(f"not JSON: {exc.msg}", sample=_sample(data)) from None
+        raise ProtocolError(f"not JSON: {exc.msg}", sample=_sample(data, mask)) from None
     # So few bytes cannot nest deeper than the limit: nearly every message ends here.
     if len(data) > 2 * limits.MAX_DEPTH and _too_deep(data, value):
-        raise ProtocolError(f"nested deeper than {limits.MAX_DEPTH}", sample=_sample(data))
+        raise ProtocolError(f"nested deeper than {limits.MAX_DEPTH}", sample=_sample(data, mask))
     return value
 
 
@@ -113,8 +113,8 @@ def _too_deep(data: bytes | bytearray | str, value: Any) -> bool:
     return True
 
 
-def _sample(data: bytes | bytearray | str) -> str:
-    return one_line(data if isinstance(data, str) else bytes(data[: limits.SAMPLE]))
+def _sample(data: bytes | bytearray | str, mask: Mask | None) -> str:
+    return one_line(bytes(data) if isinstance(data, bytearray) else data, mask=mask)
 
 
 _ID: Final = re.compile(rb'"id"\s*:\s*("?)(\d{1,18})\1\s*[,}]')
@@ -145,15 +145,19 @@ def is_id(id: Any) -> bool:
     return isinstance(id, str) or (isinstance(id, int) and not isinstance(id, bool))
 
 
-def outcome(message: Message) -> Message | RemoteError | ProtocolError:
-    """What an answer says: the result, the peer's error, or that it is no answer."""
+def outcome(message: Message, mask: Mask | None = None) -> Message | RemoteError | ProtocolError:
+    """What an answer says: the result, the peer's error, or that it is no answer.
+
+    This is where the text of a peer's error enters: masked, without control characters, and bounded in length.
+    """
     body = message.get("error")
     if body is not None:
         if isinstance(body, dict) and type(body.get("code")) is int:
-            text = body.get("message")
-            return RemoteError(body["code"], text if isinstance(text, str) else "", body.get("data"))
-        return ProtocolError("an error answer without an integer code", sample=one_line(encode(body)))
+            text, data = body.get("message"), body.get("data")
+            text = printable(text, limits.MAX_ERROR_TEXT, mask) if isinstance(text, str) else ""
+            return RemoteError(body["code"], text, data if mask is None or data is None else mask.mask_data(data))
+        return ProtocolError("an error answer without an integer code", sample=one_line(encode(body), mask=mask))
     value = message.get("result")
     if type(value) is dict:
         return value
-    return ProtocolError("an answer whose result is not an object", sample=one_line(encode(value)))
+    return ProtocolError("an answer whose result is not an object", sample=one_line(encode(value), mask=mask))

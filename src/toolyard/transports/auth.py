@@ -17,6 +17,7 @@ from typing import Any, NamedTuple
 
 from multidict import CIMultiDict
 
+from ..config import SecretMask
 from ..errors import AuthError, ToolyardError
 from ..protocol.text import one_line
 
@@ -49,8 +50,15 @@ class Refusal(NamedTuple):
 class Authoriser:
     """The headers that a provider puts on our requests."""
 
-    def __init__(self, provider: Any, fetch: Fetch, hold: Callable[[], AbstractContextManager[None]]) -> None:
+    def __init__(
+        self,
+        provider: Any,
+        fetch: Fetch,
+        hold: Callable[[], AbstractContextManager[None]],
+        secrets: SecretMask,
+    ) -> None:
         self._provider = provider
+        self._secrets = secrets
         self._fetch = fetch
         self._hold = hold
         self._library = _library_of(provider)
@@ -126,10 +134,12 @@ class Authoriser:
             return await self._drive(request, refusal, used)
         except ToolyardError:
             raise
-        except Exception as exc:
+        except Exception as exc:  # noqa: BLE001  # a provider is somebody else's code
             status = refusal.status if refusal is not None else None
-            message = f"authorising failed: {type(exc).__name__}: {one_line(str(exc))}"
-            raise AuthError(message, status=status) from exc
+            words = one_line(str(exc), mask=self._secrets)
+            failure = AuthError(f"authorising failed: {type(exc).__name__}: {words}", status=status)
+            failure.__cause__ = None if self._secrets.is_in(str(exc)) else exc
+        raise failure  # out here: its context must not hold what its cause must not
 
     async def _drive(self, outgoing: Outgoing, refusal: Refusal | None, used: Mapping[str, str]) -> dict[str, str]:
         request = self._library.Request(

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Callable
 from typing import Any, Final
 
+from ..config import SecretMask
 from ..errors import ProtocolError, TransportError
 from ..protocol import jsonrpc
 from ..protocol.eventstream import EventStream
@@ -36,7 +37,10 @@ class Place:
 class Events:
     """Reads event streams. `deliver` takes an answer to another request than the stream's own; False: nobody's."""
 
-    def __init__(self, counters: Counters, inbox: Inbox, deliver: Callable[[int, Message], bool]) -> None:
+    def __init__(
+        self, counters: Counters, inbox: Inbox, deliver: Callable[[int, Message], bool], secrets: SecretMask
+    ) -> None:
+        self._secrets = secrets
         self._counters = counters
         self._inbox = inbox
         self._deliver = deliver
@@ -67,7 +71,7 @@ class Events:
 
     def _take(self, data: str, own: int | None) -> Message | None:
         try:
-            message = jsonrpc.decode(data)
+            message = jsonrpc.decode(data, self._secrets)
         except ProtocolError as exc:
             self._garbled(exc, data[:1024].encode(), own)
             return None
@@ -79,7 +83,8 @@ class Events:
             answers = [self.sort(part, own) for part in message]
             return next((answer for answer in answers if answer is not None), None)
         if type(message) is not dict or not (isinstance(message.get("method"), str) or "id" in message):
-            self._garbled(ProtocolError("JSON, but no message", sample=one_line(repr(message)[:500])), b"", own)
+            sample = one_line(repr(message), mask=self._secrets)
+            self._garbled(ProtocolError("JSON, but no message", sample=sample), b"", own)
             return None
         self.received(message)
         if "method" in message:
@@ -99,7 +104,8 @@ class Events:
         return message
 
     def _oversized(self, event: Oversized, own: int | None) -> None:
-        error = ProtocolError(f"an event above the limit of {MAX_MESSAGE:,} bytes", sample=one_line(event.head))
+        sample = one_line(event.head, mask=self._secrets, cut=True)
+        error = ProtocolError(f"an event above the limit of {MAX_MESSAGE:,} bytes", sample=sample)
         if own is not None and jsonrpc.spot_id(event.head) in (None, own):
             raise error  # most likely the answer itself
         self._garbled(error, event.head, own)

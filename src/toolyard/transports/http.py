@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Final
 
-from ..config import HttpServer
+from ..config import HttpServer, secrets_of_web
 from ..errors import (
     CallTimeout,
     ConnectionLost,
@@ -68,7 +68,8 @@ class HttpChannel:
         self._auth = auth
         self._pending: Waiting[HttpCall] = Waiting(lambda _, call: call.stop())
         self._inbox = Inbox(self.counters, self._pending, self._reply)
-        self._events = Events(self.counters, self._inbox, self._deliver)
+        self._secrets = secrets_of_web(server.url, server.headers, server.proxy)
+        self._events = Events(self.counters, self._inbox, self._deliver, self._secrets)
         self._web: Web
         self._loop: asyncio.AbstractEventLoop
         self._slots: Slots | None = None
@@ -92,7 +93,7 @@ class HttpChannel:
         self._loop = asyncio.get_running_loop()
         if self._server.max_connections is not None:
             self._slots = Slots(self._server.max_connections)
-        self._web = Web(self._server, self._auth, self.hold)
+        self._web = Web(self._server, self._auth, self.hold, self._secrets)
 
     # ---- requests --------------------------------------------------------------------------------------------
 
@@ -125,7 +126,7 @@ class HttpChannel:
         try:
             if call.deadline is not None or call.idle_timeout is not None:
                 self._pending.watch(call)
-            call.outcome = jsonrpc.outcome(await self._exchange(call, headers))
+            call.outcome = jsonrpc.outcome(await self._exchange(call, headers), self._secrets)
         except ToolyardError as exc:
             if call.outcome is None:  # else it came on another way while this one broke
                 call.outcome = exc
@@ -183,12 +184,13 @@ class HttpChannel:
         if call.method == "initialize":
             self._session = session_id(response.headers.get(SESSION))
         if kind == JSON:
-            return self._own_answer(call, jsonrpc.decode(await self._web.read(response)), response)
+            return self._own_answer(call, jsonrpc.decode(await self._web.read(response), self._secrets), response)
         if kind == EVENTS:
             return await self._events.follow(self._web.chunks(response), call.place, call.id)
-        text = one_line(await self._web.read(response))
+        text = one_line(await self._web.read(response), mask=self._secrets)
+        kind = one_line(kind, mask=self._secrets)
         raise ProtocolError(
-            f"a request was answered with {one_line(kind) or 'no content type'} (HTTP {status}), "
+            f"a request was answered with {kind or 'no content type'} (HTTP {status}), "
             "neither JSON nor an event stream; is this the URL of an MCP server?",
             status=status,
             content_type=kind,
@@ -210,7 +212,7 @@ class HttpChannel:
                 "the JSON that came is no answer to the request",
                 status=response.status,
                 content_type=response.content_type,
-                sample=one_line(repr(said)[:500]),
+                sample=one_line(repr(said), mask=self._secrets),
             )
         return answer
 
@@ -252,7 +254,7 @@ class HttpChannel:
         call = self._pending.get(id)
         if call is None:
             return False
-        call.end(jsonrpc.outcome(message))
+        call.end(jsonrpc.outcome(message, self._secrets))
         return True
 
     # ---- headers ---------------------------------------------------------------------------------------------

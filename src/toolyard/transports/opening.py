@@ -54,7 +54,8 @@ def open_channel(
 ) -> Channel:
     """A new channel to the target, not open yet."""
     if isinstance(target, StdioServer):
-        return StreamChannel(StdioLink(target, on_stderr=on_stderr), counters)
+        process = StdioLink(target, on_stderr=on_stderr)
+        return StreamChannel(process, counters, process.secrets)
     if isinstance(target, HttpServer):
         from .http import HttpChannel  # noqa: PLC0415  # its engine takes long to load: only those who need it wait
 
@@ -62,7 +63,8 @@ def open_channel(
     if isinstance(target, SseServer):
         from .sse import SseLink  # noqa: PLC0415  # the same
 
-        return StreamChannel(SseLink(target, auth), counters)
+        stream = SseLink(target, auth)
+        return StreamChannel(stream, counters, stream.secrets)
     if isinstance(target, PythonServer):
         return server_in(load_file(target.file), target.variable).make_channel()
     if isinstance(target, ChannelSource):

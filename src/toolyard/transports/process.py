@@ -16,6 +16,7 @@ from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
+from ..config import SecretMask
 from ..errors import StartError
 from ..protocol.text import printable
 from .guard import guard
@@ -44,10 +45,11 @@ def environment(given: Mapping[str, str] | None) -> dict[str, str]:
 class Tail:
     """The last bytes of a stream."""
 
-    __slots__ = ("_chunks", "_size")
+    __slots__ = ("_chunks", "_cut", "_size")
 
     def __init__(self) -> None:
         self._chunks: deque[bytes] = deque()
+        self._cut = False
         self._size = 0
 
     def add(self, chunk: bytes) -> None:
@@ -56,10 +58,16 @@ class Tail:
         self._size += len(chunk)
         while self._size - len(self._chunks[0]) >= STDERR_KEPT:
             self._size -= len(self._chunks.popleft())
+            self._cut = True
 
-    def text(self, limit: int = STDERR_KEPT) -> str:
-        """The last `limit` bytes as text without control characters."""
-        return printable(b"".join(self._chunks)[-limit:], limit)
+    def text(self, secrets: SecretMask | None = None) -> str:
+        """Return the last bytes as text without secrets and control characters."""
+        text = b"".join(self._chunks).decode("utf-8", "replace")
+        if secrets is not None:
+            if self._cut:
+                text = text.lstrip("\N{REPLACEMENT CHARACTER}")  # the first character may have been cut too
+            text = secrets.mask(text, cut_start=self._cut)
+        return printable(text[-STDERR_KEPT:], STDERR_KEPT)
 
 
 class ServerProcess:

@@ -6,7 +6,7 @@ import asyncio
 import logging
 from typing import TYPE_CHECKING, Any, Final
 
-from ..config import HttpServer, SseServer, mask_urls
+from ..config import HttpServer, SseServer, mask_urls, secrets_of_web
 from ..errors import ConnectionLost, ProtocolError, ToolyardError
 from ..protocol import jsonrpc
 from ..protocol.eventstream import EventStream, ServerEvent
@@ -46,6 +46,8 @@ class SseLink:
     def __init__(self, server: SseServer | HttpServer, auth: Any = None) -> None:
         self._server = server
         self._at = server.url
+        self.secrets = secrets_of_web(server.url, server.headers, server.proxy)
+        """Hides the credentials that are sent to the server."""
         self._auth = auth
         self._receiver: Receiver
         self._web: Web | None = None
@@ -59,16 +61,16 @@ class SseLink:
     async def open(self, receiver: Receiver) -> None:
         """Open the stream and wait until the server has said where messages go."""
         self._receiver = receiver
-        self._web = Web(self._server, self._auth, receiver.hold)
+        self._web = Web(self._server, self._auth, receiver.hold, self.secrets)
         self._endpoint = asyncio.get_running_loop().create_future()
         response = await self._web.send("GET", {"Accept": EVENTS})
         if response.status >= 400:
             raise await self._web.refused(response)
         if response.status != 200 or response.content_type != EVENTS:
-            kind = response.content_type
+            kind = one_line(response.content_type, mask=self.secrets)
             response.close()
             raise ProtocolError(
-                f"the stream was answered with HTTP {response.status} and {one_line(kind)}, not with an event stream",
+                f"the stream was answered with HTTP {response.status} and {kind}, not with an event stream",
                 status=response.status,
                 content_type=kind,
             )
@@ -98,14 +100,15 @@ class SseLink:
 
     def _take(self, event: ServerEvent | Oversized) -> None:
         if isinstance(event, Oversized):
-            error = ProtocolError(f"an event above the limit of {MAX_MESSAGE:,} bytes", sample=one_line(event.head))
+            sample = one_line(event.head, mask=self.secrets, cut=True)
+            error = ProtocolError(f"an event above the limit of {MAX_MESSAGE:,} bytes", sample=sample)
             self._receiver.on_garbage(error, event.head)
         elif event.event == "endpoint":
             if not self._endpoint.done():
                 self._endpoint.set_result(self._checked(event.data))
         elif event.event == "message" and event.data:
             try:
-                message = jsonrpc.decode(event.data)
+                message = jsonrpc.decode(event.data, self.secrets)
             except ProtocolError as exc:
                 self._receiver.on_garbage(exc, event.data[:1024].encode())
             else:
@@ -116,7 +119,8 @@ class SseLink:
         target = target_of(self._at, said)
         if not same_origin(self._at, target):
             raise ProtocolError(
-                f"the server wants its messages at {one_line(mask_urls(target))}, which is not where it is itself"
+                f"the server wants its messages at {one_line(mask_urls(target), mask=self.secrets)}, "
+                "which is not where it is itself"
             )
         return target
 

@@ -12,7 +12,7 @@ from array import array
 from collections import deque
 from collections.abc import Callable
 
-from ..config import MASK, StdioServer, names_a_secret
+from ..config import StdioServer, secrets_of_environment
 from ..errors import ProtocolError, StartError
 from ..events import Delivery
 from ..protocol import jsonrpc
@@ -31,10 +31,6 @@ FLUSH = 0.5
 """Seconds that what is queued has to be written when the link is closed."""
 LAST_WORDS = 0.08
 """Seconds between the end of stdout and the end of the process, or the other way round, to learn of both."""
-
-
-MASKED_FROM = 4
-"""Characters from which on a variable's value can be a secret; shorter ones are switches and numbers."""
 
 
 COMPACT_FROM = 1_000
@@ -62,7 +58,8 @@ class StdioLink:
 
     def __init__(self, server: StdioServer, *, on_stderr: Callable[[str], object] | None = None) -> None:
         self._server = server
-        self._secrets = _secrets(server)
+        self.secrets = secrets_of_environment(server.env)
+        """Hides what the server's process was given as a secret."""
         self._on_stderr = Delivery(on_stderr, "stderr handler") if on_stderr is not None else None  # type: ignore[arg-type]
         self._queue: deque[_Line] = deque()
         self._withdrawn = 0
@@ -240,14 +237,16 @@ class StdioLink:
         for line in self._framer.feed(data):
             if type(line) is bytes:
                 try:
-                    message = jsonrpc.decode(line)
+                    message = jsonrpc.decode(line, self.secrets)
                 except ProtocolError as exc:
-                    self._garbled(exc, line[:1024])
+                    receiver.on_garbage(exc, line[:1024])
                     continue
                 receiver.on_message(message)
             elif isinstance(line, Oversized):
-                error = ProtocolError(f"a line above the limit of {MAX_MESSAGE:,} bytes", sample=one_line(line.head))
-                self._garbled(error, line.head)
+                sample = one_line(line.head, mask=self.secrets, cut=True)
+                receiver.on_garbage(
+                    ProtocolError(f"a line above the limit of {MAX_MESSAGE:,} bytes", sample=sample), line.head
+                )
 
     def _read_stderr(self) -> None:
         try:
@@ -266,11 +265,11 @@ class StdioLink:
             *lines, rest = (self._stderr_rest + data).split(b"\n")
             self._stderr_rest = rest[-CHUNK:]
             for line in lines:
-                text = line.decode("utf-8", "replace").rstrip("\r")
+                text = self.secrets.mask(line.decode("utf-8", "replace").rstrip("\r"))
                 if self._on_stderr is not None:
                     self._on_stderr(text)
                 if logged:
-                    stderr_log.debug("%s: %s", self._server.server_identifier, one_line(self._masked(text)))
+                    stderr_log.debug("%s: %s", self._server.server_identifier, one_line(text))
 
     # ---- the end ---------------------------------------------------------------------------------------------
 
@@ -301,10 +300,14 @@ class StdioLink:
             what = f"the server's process was ended by signal {-code}"
         else:
             what = f"the server's process ended with exit code {code}"
-        stderr = self._masked(self._process.tail.text())
+        stderr = self.stderr_tail()
         tail = one_line(stderr[-500:], 500)
         text = f"{what}; stderr: {tail}" if tail else what
         return StartError(text, exit_code=code, stderr=stderr, heard=self._heard())
+
+    def stderr_tail(self) -> str:
+        """Return the end of what the server wrote to stderr, without secrets and control characters."""
+        return self._process.tail.text(self.secrets) if self._stdin_fd >= 0 else ""
 
     def _heard(self) -> bool:
         """Whether the child had read all that we had to say. Where the system cannot tell, it may have."""
@@ -316,16 +319,6 @@ class StdioLink:
         except (OSError, ValueError):
             return True
         return unread[0] == 0
-
-    def _masked(self, text: str) -> str:
-        """Servers like to print their settings when they fail; what we gave them as a secret stays one."""
-        for secret in self._secrets:
-            text = text.replace(secret, MASK)
-        return text
-
-    def _garbled(self, error: ProtocolError, head: bytes) -> None:
-        error.sample = self._masked(error.sample)
-        self._receiver.on_garbage(error, head)
 
     async def close(self, *, hurry: bool) -> None:
         """Flush, then end the child and its group.
@@ -363,12 +356,3 @@ class StdioLink:
         if self._farewell is not None:
             self._farewell.cancel()
         self._unblock()
-
-
-def _secrets(server: StdioServer) -> tuple[str, ...]:
-    """What must not be shown, the longest first, so that a part of one does not hide the rest of it."""
-    # What is only passed on from our own environment is one if its name says so: HOME stands in every other message.
-    given = (server.env or {}).items()
-    values = [value for name, value in given if os.environ.get(name) != value or names_a_secret(name)]
-    lines = {line for value in values for line in (value, *value.splitlines()) if len(line) >= MASKED_FROM}
-    return tuple(sorted(lines, key=len, reverse=True))

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-import reprlib
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
 from typing import Any, Protocol
 
+from ..config import SecretMask
 from ..errors import (
     CallTimeout,
     ConnectionLost,
@@ -19,6 +19,7 @@ from ..protocol import jsonrpc, limits
 from ..protocol.eras import NEVER_CANCELLED
 from ..protocol.jsonrpc import Message
 from ..protocol.metadata import PROGRESS_TOKEN, with_meta
+from ..protocol.text import one_line
 from ..types import Wire
 from .channel import PLAIN, Counters, Inbound, RequestOptions
 from .inbox import Inbox
@@ -91,8 +92,9 @@ class StreamChannel:
 
     over_http = False
 
-    def __init__(self, link: Link, counters: Counters | None = None) -> None:
+    def __init__(self, link: Link, counters: Counters | None = None, secrets: SecretMask | None = None) -> None:
         self.counters = counters or Counters()
+        self._secrets = secrets
         self._link = link
         self._loop: asyncio.AbstractEventLoop
         self._last_id = 0
@@ -189,7 +191,7 @@ class StreamChannel:
             elif isinstance(message.get("method"), str):
                 self._inbox.take(message)
             else:
-                self.on_garbage(ProtocolError("neither request nor answer", sample=reprlib.repr(message)), b"")
+                self.on_garbage(ProtocolError("neither request nor answer", sample=self._sample(message)), b"")
                 return
             self.counters.received += 1
             self._inbox.garbage_in_a_row = 0
@@ -197,7 +199,10 @@ class StreamChannel:
             for part in message:
                 self.on_message(part if type(part) is dict else None)
         else:
-            self.on_garbage(ProtocolError("JSON, but no message", sample=reprlib.repr(message)), b"")
+            self.on_garbage(ProtocolError("JSON, but no message", sample=self._sample(message)), b"")
+
+    def _sample(self, message: Any) -> str:
+        return one_line(repr(message), mask=self._secrets)
 
     def _on_answer(self, message: Message) -> None:
         id = message.get("id")
@@ -205,7 +210,7 @@ class StreamChannel:
         if entry is None or entry.future.done():
             self.counters.unmatched += 1
             return
-        outcome = jsonrpc.outcome(message)
+        outcome = jsonrpc.outcome(message, self._secrets)
         if type(outcome) is dict:
             entry.future.set_result(outcome)
         elif isinstance(outcome, Exception):

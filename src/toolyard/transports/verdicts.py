@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import aiohttp
 from aiohttp import hdrs
 
-from ..config import mask_urls
+from ..config import SecretMask, mask_urls
 from ..errors import (
     AuthError,
     ConnectError,
@@ -23,7 +23,8 @@ from ..errors import (
     ToolyardError,
 )
 from ..protocol import jsonrpc
-from ..protocol.text import one_line
+from ..protocol.limits import MAX_ERROR_TEXT
+from ..protocol.text import one_line, printable
 
 if TYPE_CHECKING:
     from aiohttp import ClientResponse
@@ -36,18 +37,18 @@ UNKNOWN_SESSION = -32000
 """What many servers say to a session that they do not know, where they should say 404."""
 
 
-def of_status(response: ClientResponse, text: bytes, *, in_session: bool) -> ToolyardError:
+def of_status(response: ClientResponse, text: bytes, secrets: SecretMask, *, in_session: bool) -> ToolyardError:
     """The verdict on a status of 400 and above."""
     status, kind = response.status, response.content_type
     if status in (HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN):
-        return auth_error(response)
+        return auth_error(response, secrets)
     message = _json(text) if kind == JSON else {}
-    said = _json_error(message)
+    said = _json_error(message, secrets)
     if in_session and (status == HTTPStatus.NOT_FOUND or _is_unknown_session(status, message, said)):
         words = f": {one_line(said.message)}" if said is not None else ""
         return SessionExpired(f"the session has expired (HTTP {status}{words}); nothing was executed", status=status)
     wait = _retry_after(response.headers.get(hdrs.RETRY_AFTER))
-    sample = one_line(text)
+    sample = one_line(text, mask=secrets)
     shown = "" if kind == HTML else sample  # a page says nothing in a line
     if status == HTTPStatus.TOO_MANY_REQUESTS or (status == HTTPStatus.SERVICE_UNAVAILABLE and wait is not None):
         hint = f"; it asks for a pause of {wait:.0f} s" if wait is not None else ""
@@ -57,31 +58,35 @@ def of_status(response: ClientResponse, text: bytes, *, in_session: bool) -> Too
     if said is not None:
         said.status = status
         return said
-    what = f"HTTP {status} {one_line(response.reason or '')}".strip() + (f": {shown}" if shown else "")
+    what = f"HTTP {status} {one_line(response.reason or '', mask=secrets)}".strip() + (f": {shown}" if shown else "")
     if status >= HTTPStatus.INTERNAL_SERVER_ERROR:
         return OutcomeUnknown(f"the server failed: {what}", status=status)
     return ProtocolError(
         f"the server refused: {what}; is this the URL of an MCP server?",
         status=status,
-        content_type=kind,
+        content_type=one_line(kind, mask=secrets),
         sample=sample,
     )
 
 
-def of_failure(exc: Exception, *, sent: bool) -> ToolyardError:
+def of_failure(exc: Exception, secrets: SecretMask, *, sent: bool) -> ToolyardError:
     """The verdict on an exchange that broke before there was a status."""
-    failure = _of_failure(exc, sent)
-    failure.__cause__ = cause_of(exc)
+    failure = _of_failure(exc, secrets, sent)
+    failure.__cause__ = cause_of(exc, secrets)
     return failure
 
 
-def cause_of(exc: BaseException) -> BaseException | None:
-    """What may be shown as the reason: errors about a response carry the whole URL, secrets included."""
-    return None if "://" in str(exc) else exc
+def cause_of(exc: BaseException, secrets: SecretMask) -> BaseException | None:
+    """Return the error if it may be shown as a cause.
+
+    Errors about a response carry the whole URL, and those of the HTTP parser quote what the server sent.
+    """
+    text = str(exc) + repr(exc)
+    return None if "://" in text or secrets.is_in(text) else exc
 
 
-def _of_failure(exc: Exception, sent: bool) -> ToolyardError:
-    words = words_of(exc)
+def _of_failure(exc: Exception, secrets: SecretMask, sent: bool) -> ToolyardError:
+    words = words_of(exc, secrets)
     if isinstance(exc, aiohttp.ClientConnectorCertificateError | aiohttp.ClientConnectorSSLError):
         advice = "a certificate of your own authority is given as ca="
         return ConnectError(f"no trusted connection could be made: {words}; {advice}", permanent=True)
@@ -94,16 +99,16 @@ def _of_failure(exc: Exception, sent: bool) -> ToolyardError:
     return OutcomeUnknown(f"the connection broke before the answer: {words}")
 
 
-def words_of(exc: BaseException) -> str:
+def words_of(exc: BaseException, secrets: SecretMask) -> str:
     """What it says, fit to be shown."""
     if isinstance(exc, aiohttp.ClientConnectorError):
-        return one_line(f"{exc.host}:{exc.port}: {exc.strerror or exc.os_error}")
-    return one_line(mask_urls(str(exc))) or type(exc).__name__
+        return one_line(f"{exc.host}:{exc.port}: {exc.strerror or exc.os_error}", mask=secrets)
+    return one_line(mask_urls(str(exc)), mask=secrets) or type(exc).__name__
 
 
-def auth_error(response: ClientResponse) -> AuthError:
+def auth_error(response: ClientResponse, secrets: SecretMask) -> AuthError:
     status = response.status
-    challenge = ", ".join(response.headers.getall(hdrs.WWW_AUTHENTICATE, []))
+    challenge = printable(", ".join(response.headers.getall(hdrs.WWW_AUTHENTICATE, [])), MAX_ERROR_TEXT, secrets)
     advice = (
         "give credentials that it takes: headers={'Authorization': ...} or auth=..."
         if status == 401
@@ -130,8 +135,8 @@ def _json(text: bytes) -> dict[str, Any]:
     return message if type(message) is dict else {}
 
 
-def _json_error(message: dict[str, Any]) -> RemoteError | None:
-    said = jsonrpc.outcome(message) if isinstance(message.get("error"), dict) else None
+def _json_error(message: dict[str, Any], secrets: SecretMask) -> RemoteError | None:
+    said = jsonrpc.outcome(message, secrets) if isinstance(message.get("error"), dict) else None
     return said if isinstance(said, RemoteError) else None
 
 

@@ -14,7 +14,7 @@ import aiohttp
 from aiohttp import ClientResponse, hdrs
 from aiohttp.payload import Payload
 
-from ..config import HttpServer, SseServer, mask_urls
+from ..config import HttpServer, SecretMask, SseServer, mask_urls, names_a_secret
 from ..errors import AuthError, ConfigError, OutcomeUnknown, ProtocolError, ToolyardError
 from ..protocol.inflating import Inflater
 from ..protocol.limits import MAX_MESSAGE
@@ -91,9 +91,10 @@ class _BodyPayload(Payload):
 class Chunks:
     """A body as it comes, opened if it is compressed. No generator: one left in the middle costs a task to end."""
 
-    def __init__(self, response: ClientResponse) -> None:
+    def __init__(self, response: ClientResponse, secrets: SecretMask) -> None:
         self._response = response
-        self._inflater = Inflater(response.headers.get(hdrs.CONTENT_ENCODING, ""))
+        self._secrets = secrets
+        self._inflater = Inflater(secrets.mask(response.headers.get(hdrs.CONTENT_ENCODING, "")))
         self._pieces: Iterator[bytes] = iter(())
 
     def __aiter__(self) -> Chunks:
@@ -104,24 +105,31 @@ class Chunks:
             try:
                 data = await self._response.content.readany()
             except (aiohttp.ClientError, OSError) as exc:
-                raise _broken(self._response, exc) from exc
+                raise _broken(self._response, exc, self._secrets) from verdicts.cause_of(exc, self._secrets)
             if not data:
                 raise StopAsyncIteration
             self._pieces = self._inflater.feed(data)
         return piece
 
 
-def _broken(response: ClientResponse, exc: Exception) -> OutcomeUnknown:
-    return OutcomeUnknown(f"the answer broke off: {verdicts.words_of(exc)}", status=response.status)
+def _broken(response: ClientResponse, exc: Exception, secrets: SecretMask) -> OutcomeUnknown:
+    return OutcomeUnknown(f"the answer broke off: {verdicts.words_of(exc, secrets)}", status=response.status)
 
 
 class Web:
     """One server's end of the web. `hold` stops deadlines while a person authorises."""
 
     def __init__(
-        self, server: HttpServer | SseServer, provider: Any, hold: Callable[[], AbstractContextManager[None]]
+        self,
+        server: HttpServer | SseServer,
+        provider: Any,
+        hold: Callable[[], AbstractContextManager[None]],
+        secrets: SecretMask,
     ) -> None:
         self.url = server.url
+        self._secrets = secrets
+        self._credentials: Mapping[str, str] = {}
+        self._last_asked: Mapping[str, str] = {}
         if "@" in urlsplit(server.url).netloc and (
             provider is not None or "authorization" in map(str.lower, server.headers or ())
         ):
@@ -151,7 +159,7 @@ class Web:
             cookie_jar=aiohttp.DummyCookieJar(),
         )
         self._kept = reaching.Kept()
-        self._authoriser = Authoriser(provider, self._fetch, hold) if provider is not None else None
+        self._authoriser = Authoriser(provider, self._fetch, hold, secrets) if provider is not None else None
 
     # ---- one exchange ----------------------------------------------------------------------------------------
 
@@ -173,13 +181,18 @@ class Web:
         if self._fixed:
             headers = {**self._fixed, **headers}
         if self._asked:
-            headers = {**headers, **await reaching.ask_all(self._asked)}
+            asked = await reaching.ask_all(self._asked)
+            if asked != self._last_asked:
+                self._last_asked = asked
+                self._secrets.add_headers(asked)
+            headers = {**headers, **asked}
         auth = self._authoriser
         used: dict[str, str] = {}
         if auth is not None:
             whole = {**self._http.headers, **headers}
             outgoing = Outgoing(verb, at, whole, body.data if body is not None else b"")
             used = auth.current() or await auth.headers(outgoing)
+            self._note(used)
         redirects = since = 0
         refusals: set[int] = set()
         while True:
@@ -199,11 +212,18 @@ class Web:
                 await self._let_go(response)
                 renewed = await auth.renewed(outgoing, refusal, used, since)
                 if not renewed or same_headers(renewed, used):
-                    raise verdicts.auth_error(response)
+                    raise verdicts.auth_error(response, self._secrets)
                 used = renewed
+                self._note(used)
                 refusals.add(status)
             else:
                 return response
+
+    def _note(self, credentials: Mapping[str, str]) -> None:
+        """Mask these credentials, if they are not those of the last request."""
+        if credentials != self._credentials:
+            self._credentials = credentials
+            self._secrets.add_headers(credentials)
 
     async def _exchange(self, verb: str, url: str, headers: Mapping[str, str], body: Body | None) -> ClientResponse:
         while True:
@@ -219,7 +239,7 @@ class Web:
                     proxy=self._proxy,
                 )
             except (aiohttp.ClientError, OSError) as exc:
-                failure = verdicts.of_failure(exc, sent=body is None or body.sent)
+                failure = verdicts.of_failure(exc, self._secrets, sent=body is None or body.sent)
             # A kept connection that the server had closed: nothing was written, and the next one is tried at once.
             if body is None or not body.stale or body.withdrawn or self._http.closed:
                 raise failure
@@ -228,7 +248,7 @@ class Web:
         location = response.headers.get(hdrs.LOCATION, "")
         target, status = reaching.target_of(at, location), response.status
         await self._let_go(response)
-        shown = one_line(mask_urls(target))
+        shown = one_line(mask_urls(target), mask=self._secrets)
         if not target or status not in (307, 308) or not reaching.stays(at, target):
             raise ProtocolError(
                 f"the server redirects to {shown or 'nowhere'} (HTTP {status}), which is not followed; "
@@ -249,6 +269,7 @@ class Web:
 
     async def _fetch(self, method: str, url: str, headers: list[tuple[str, str]], content: bytes) -> HttpParts:
         """A request of the authorisation provider's own: none of our headers, none of our credentials."""
+        self._secrets.add_headers({name: value for name, value in headers if names_a_secret(name)})
         plain = [*headers, ("Accept-Encoding", "identity")]
         try:
             async with asyncio.timeout(AUTH_TIMEOUT):
@@ -266,15 +287,15 @@ class Web:
                     answered = [(k, v) for k, v in response.headers.items() if k.lower() != "content-encoding"]
                     return response.status, answered, body
         except (aiohttp.ClientError, OSError, TimeoutError, ToolyardError) as exc:
-            failure = AuthError(f"authorising failed at {mask_urls(url)}: {verdicts.words_of(exc)}")
-            failure.__cause__ = verdicts.cause_of(exc)
+            failure = AuthError(f"authorising failed at {mask_urls(url)}: {verdicts.words_of(exc, self._secrets)}")
+            failure.__cause__ = verdicts.cause_of(exc, self._secrets)
         raise failure
 
     # ---- reading ---------------------------------------------------------------------------------------------
 
     def chunks(self, response: ClientResponse) -> Chunks:
         """The body as it comes."""
-        return Chunks(response)
+        return Chunks(response, self._secrets)
 
     async def read(self, response: ClientResponse, limit: int = MAX_MESSAGE) -> bytes:
         """The whole body; `ProtocolError` above the limit."""
@@ -283,7 +304,7 @@ class Web:
             try:
                 return content.read_nowait()  # nearly every answer: it came whole, and as it is
             except (aiohttp.ClientError, OSError) as exc:
-                raise _broken(response, exc) from exc
+                raise _broken(response, exc, self._secrets) from verdicts.cause_of(exc, self._secrets)
         pieces: list[bytes] = []
         size = 0
         async for piece in self.chunks(response):
@@ -293,8 +314,8 @@ class Web:
                 raise ProtocolError(
                     f"an answer above the limit of {limit:,} bytes",
                     status=response.status,
-                    content_type=response.content_type,
-                    sample=one_line(b"".join(pieces)[:1000]),
+                    content_type=one_line(response.content_type, mask=self._secrets),
+                    sample=one_line(b"".join(pieces), mask=self._secrets, cut=True),
                 )
             pieces.append(piece)
         return pieces[0] if len(pieces) == 1 else b"".join(pieces)
@@ -306,7 +327,7 @@ class Web:
         except ToolyardError as exc:
             log.debug("the body of an HTTP %d could not be read: %s", response.status, exc)
             text = b""
-        return verdicts.of_status(response, text, in_session=in_session)
+        return verdicts.of_status(response, text, self._secrets, in_session=in_session)
 
     async def close(self) -> None:
         """Close every connection."""

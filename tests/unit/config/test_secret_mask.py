@@ -1,0 +1,106 @@
+"""`SecretMask`: which values of a config are secrets, and how they are hidden in the text of others."""
+
+from __future__ import annotations
+
+import base64
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from toolyard.config import MASK, SecretMask, secrets_of_environment, secrets_of_web
+from toolyard.protocol.text import one_line, printable
+
+SECRET = "s3cr3t-0123456789"
+
+
+def test_all_secrets_of_a_text_are_hidden_also_where_they_overlap() -> None:
+    mask = SecretMask(["abcdef", "defghi", "abc-long-abc"])
+    assert mask.mask("<abcdefghi> abc-long-abc abcdef") == f"<{MASK}> {MASK} {MASK}"
+
+
+def test_what_is_hidden_is_not_masked_again() -> None:
+    assert SecretMask(["mask", SECRET]).mask(f"a {SECRET} b mask c") == f"a {MASK} b {MASK} c"
+
+
+def test_short_values_are_not_secrets() -> None:
+    assert SecretMask(["", "1", "on", "abc"]).mask("abc on 1") == "abc on 1"
+
+
+@pytest.mark.parametrize("spelled", ['se"cret\\value', "se%22cret%5Cvalue", 'se\\"cret\\\\value'])
+def test_a_secret_is_hidden_however_it_is_quoted(spelled: str) -> None:
+    assert SecretMask(['se"cret\\value']).mask(f"[{spelled}]") == f"[{MASK}]"
+
+
+@given(st.text(max_size=30), st.text(alphabet="abc", min_size=4, max_size=60), st.integers(0, 80))
+def test_no_beginning_of_a_secret_survives_a_cut(before: str, secret: str, size: int) -> None:
+    text = (before + secret)[:size]
+    masked = SecretMask([secret]).mask(text, cut=True)
+    tail = secret[: max(0, size - len(before))]
+    assert len(tail) < 4 or not masked.endswith(tail)
+
+
+def test_a_text_is_masked_before_it_is_cut() -> None:
+    mask, long = SecretMask([SECRET, "x" * 5_000]), "." * 195
+    assert SECRET[:4] not in one_line(long + SECRET, mask=mask)
+    assert SECRET[:4] not in printable((long + SECRET).encode(), mask=mask)
+    assert one_line(f"key: {'x' * 1000}", mask=mask, cut=True) == f"key: {MASK}"
+    assert one_line(f"key: {'x' * 1000}é".encode()[:-1], mask=mask, cut=True) == f"key: {MASK}"
+
+
+def test_the_strings_of_a_json_value_are_masked() -> None:
+    data = {"a": [SECRET, 1, None, {SECRET: f"<{SECRET}>"}], "b": True}
+    assert SecretMask([SECRET]).mask_data(data) == {"a": [MASK, 1, None, {MASK: f"<{MASK}>"}], "b": True}
+
+
+def test_a_variable_that_is_only_passed_on_is_a_secret_if_its_name_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PLACE", "somewhere")
+    monkeypatch.setenv("API_KEY", "passed-on")
+    mask = secrets_of_environment({"PLACE": "somewhere", "API_KEY": "passed-on", "OWN": "given\nline-two"})
+    assert mask.mask("somewhere passed-on given line-two") == f"somewhere {MASK} {MASK} {MASK}"
+
+
+@pytest.mark.parametrize(
+    "quoted",
+    [
+        "Bearer bearer-token",
+        "bearer-token",
+        "the-cookie",
+        "X-KEY: custom-value",
+        "the%20user",
+        "the user",
+        "pass/word",
+        "pass%2Fword",
+        "qu3ry",
+        "unnamed-query",
+        base64.b64encode(b"the user:pass/word").decode(),
+        "proxy-password",
+    ],
+)
+def test_the_secrets_of_a_web_server_are_its_headers_user_info_and_query_values(quoted: str) -> None:
+    mask = secrets_of_web(
+        "https://the%20user:pass%2Fword@host/path?token=qu3ry&mode=read&x=unnamed-query",
+        {"Authorization": "Bearer bearer-token", "Cookie": "id=the-cookie; a=b", "X-KEY": "custom-value"},
+        "http://me:proxy-password@proxy",
+    )
+    shown = mask.mask(f"it says: {quoted}!")
+    assert MASK in shown
+    assert quoted.removeprefix("X-KEY: ") not in shown
+
+
+def test_a_word_of_a_url_is_not_a_secret() -> None:
+    mask = secrets_of_web("https://host/path?mode=read&debug=true", {"Accept-Language": "en-US", "X-F": lambda: "x"})
+    assert mask.mask("read true en-US host path") == "read true en-US host path"
+
+
+def test_user_and_password_of_a_basic_header_are_secrets() -> None:
+    mask = secrets_of_web("https://host/", {"Authorization": "Basic " + base64.b64encode(b"me:pass-word").decode()})
+    assert mask.mask("wrong password pass-word") == f"wrong password {MASK}"
+
+
+def test_credentials_that_come_later_are_masked_and_only_the_last_ones_kept() -> None:
+    mask = SecretMask()
+    for n in range(1000):
+        mask.add_headers({"Authorization": f"Bearer token-{n:05}"})
+    assert mask.mask("token-00999") == MASK
+    assert mask.mask("token-00001") == "token-00001"

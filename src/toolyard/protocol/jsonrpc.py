@@ -88,11 +88,64 @@ def decode(data: bytes | bytearray | str, mask: Mask | None = None) -> Any:
     try:
         value = orjson.loads(data)
     except orjson.JSONDecodeError as exc:
-        raise ProtocolError(f"not JSON: {exc.msg}", sample=_sample(data, mask)) from None
+        if not exc.msg.startswith("number is infinity"):  # so it says of an integer of more than 308 digits
+            raise ProtocolError(f"not JSON: {exc.msg}", sample=_sample(data, mask)) from None
+        value = _decode_exactly(data, mask)
     # So few bytes cannot nest deeper than the limit: nearly every message ends here.
     if len(data) > 2 * limits.MAX_DEPTH and _too_deep(data, value):
         raise ProtocolError(f"nested deeper than {limits.MAX_DEPTH}", sample=_sample(data, mask))
+    return _decode_exactly(data, mask) if _may_hold_large_integer(data) else value
+
+
+_STRIDE: Final = 4
+_AS_ZEROS: Final = bytes.maketrans(b"123456789", b"000000000")
+_LARGE: Final = (b"0" * 20, b"-" + b"0" * 19)
+
+
+def _may_hold_large_integer(data: bytes | bytearray | str) -> bool:
+    """Return whether there are so many digits in a row that orjson may have made a float of an integer.
+
+    Every message comes by here. 19 characters in a row hold four of every fourth, so first only every fourth is looked
+    at. Around four digits in a row the whole text is; if there are many such places, as a whole.
+    """
+    every = data[::_STRIDE]
+    digits = (every if type(every) is bytes else _ascii(every)).translate(_AS_ZEROS)
+    if b"0000" not in digits:
+        return False
+    at = digits.find(b"0000")
+    for _ in range(20 + len(data) // 4_000):
+        if at < 0:
+            return False
+        around = _ascii(data[max(0, at * _STRIDE - 20) : at * _STRIDE + 36]).translate(_AS_ZEROS)
+        if _LARGE[0] in around or _LARGE[1] in around:
+            return True
+        at = digits.find(b"0000", at + 1)
+    whole = _ascii(data).translate(_AS_ZEROS)
+    return _LARGE[0] in whole or _LARGE[1] in whole
+
+
+def _ascii(data: bytes | bytearray | str) -> bytes | bytearray:
+    return data.encode("ascii", "replace") if isinstance(data, str) else data
+
+
+def _decode_exactly(data: bytes | bytearray | str, mask: Mask | None) -> Any:
+    """Decode with integers of any size, slowly; everything else is accepted and rejected as by orjson."""
+    text = data if isinstance(data, str) else data.decode("utf-8", "replace")
+    try:
+        if re.search(rf"\d{{{limits.MAX_DIGITS + 1}}}", text):
+            raise ValueError(f"a number of more than {limits.MAX_DIGITS:,} digits")
+        value = json.loads(text, parse_float=_finite, parse_constant=_finite)
+        json.dumps(value, ensure_ascii=False).encode()  # fails on half a surrogate pair
+    except (ValueError, RecursionError) as exc:
+        raise ProtocolError(f"not JSON: {one_line(str(exc))}", sample=_sample(data, mask)) from None
     return value
+
+
+def _finite(text: str) -> float:
+    number = float(text)
+    if not math.isfinite(number):
+        raise ValueError("a number is out of range")
+    return number
 
 
 def _too_deep(data: bytes | bytearray | str, value: Any) -> bool:

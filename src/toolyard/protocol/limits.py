@@ -10,6 +10,9 @@ MAX_MESSAGE: Final = 16 * 1024 * 1024
 MAX_DEPTH: Final = 128
 """Containers inside of containers in one message."""
 
+MAX_DIGITS: Final = 4_300
+"""Digits of one integer: Python's own limit, because the time to read one grows with the square of its digits."""
+
 MAX_PAGES: Final = 100
 """Pages of one list. Cursors are not judged by their value, so an endless list ends here."""
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import time
 from typing import Any
 
 import pytest
@@ -201,3 +202,60 @@ def test_what_is_no_id_of_ours_correlates_with_nothing(id: Any) -> None:
 @pytest.mark.parametrize("id, may", [(1, True), ("a", True), ("", True), (True, False), (1.0, False), (None, False)])
 def test_a_peer_may_use_numbers_and_texts_but_no_bools_as_ids(id: Any, may: bool) -> None:
     assert jsonrpc.is_id(id) is may
+
+
+# ---- integers of any size
+
+
+@given(st.integers(-(10**40), 10**40), st.integers(0, 40), st.sampled_from(["bytes", "str", "bytearray"]))
+def test_an_integer_of_any_size_arrives_exactly_wherever_it_is(number: int, place: int, kind: str) -> None:
+    data = f'{{"pad":"{"." * place}","n":{number},"é":[1.5,"x"]}}'.encode()
+    given = {"bytes": data, "str": data.decode(), "bytearray": bytearray(data)}[kind]
+    value = jsonrpc.decode(given)
+    assert value == {"pad": "." * place, "n": number, "é": [1.5, "x"]}
+    assert type(value["n"]) is int
+
+
+@pytest.mark.parametrize("digits", [19, 20, 21, 300, 308, 309, 310, 4_300])
+@pytest.mark.parametrize("sign", ["", "-"])
+def test_integers_up_to_the_limit_of_digits_arrive_exactly(digits: int, sign: str) -> None:
+    text = f"{sign}{'9' * digits}"
+    assert jsonrpc.decode(f"[{text}]") == [int(text)]
+
+
+@pytest.mark.parametrize("digits", [4_301, 1_000_000])
+def test_an_integer_of_too_many_digits_is_refused_at_once(digits: int) -> None:
+    with pytest.raises(ProtocolError, match="not JSON"):
+        jsonrpc.decode("[" + "9" * digits + "]")
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["NaN", "Infinity", "-Infinity", "1e999", '"\\ud800"', "[" * 200 + "]" * 200, "01", "1.", "'a'", "1 2"],
+)
+@pytest.mark.parametrize("large", ["18446744073709551616", "9" * 400])
+def test_beside_a_large_integer_the_same_is_refused_as_without_one(text: str, large: str) -> None:
+    for message in (f'{{"x": {text}}}', f'{{"n": {large}, "x": {text}}}'):
+        with pytest.raises(ProtocolError):
+            jsonrpc.decode(message)
+
+
+@given(JSON)
+def test_beside_a_large_integer_everything_else_is_the_same(value: object) -> None:
+    data = jsonrpc.encode({"value": value})
+    assert jsonrpc.decode(data[:-1] + b',"n":18446744073709551616}') == {**jsonrpc.decode(data), "n": 1 << 64}
+
+
+@pytest.mark.parametrize("digits", [18, 19])
+def test_many_long_numbers_are_decoded_in_linear_time(digits: int) -> None:
+    """Numbers that nearly are large ones: 3 MB of them."""
+    data = jsonrpc.encode({"n": [int("9" * digits)] * 150_000})
+    start = time.perf_counter()
+    assert jsonrpc.decode(data)["n"][-1] == int("9" * digits)
+    assert time.perf_counter() - start < 3
+
+
+def test_a_large_integer_in_every_place_of_a_large_message_is_found() -> None:
+    for place in range(64):
+        noise = "1234567x" * 8_000
+        assert jsonrpc.decode(f'{{"s":"{noise}{"y" * place}","n":-9223372036854775809}}')["n"] == -(1 << 63) - 1

@@ -49,6 +49,71 @@ async def test_a_working_directory_that_is_not_there_is_a_start_error_that_names
     await client.close()
 
 
+WAITS = "import os, sys, time; print(*sys.argv[1:], file=sys.stderr, flush=True); time.sleep(1000)"
+
+
+async def test_a_start_that_times_out_shows_what_the_server_wrote_to_stderr(
+    yard: Yard, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    secret = "c4n4ry-77aa01"
+    words = ["visit https://x/authorize\n" * 3, f"\x1b[31mwith {secret}"]
+    server = ty.StdioServer("python3", ["-S", "-c", WAITS, *words, str(yard.record.path)], env={"TOKEN": secret})
+    client = ty.Client(server, name="waits", reconnect=FAST, connect_timeout=0.7)
+    with pytest.raises(ConnectError) as caught:
+        await client.connect()
+    await client.close()
+    assert caught.value.stderr.startswith("visit https://x/authorize\n")
+    assert "its stderr ends with: visit https://x/authorize" in caught.value.message
+    assert "with <masked>" in caught.value.message
+    assert secret not in str(vars(caught.value)) + str(caught.value)
+    assert "\x1b" not in caught.value.stderr + caught.value.message
+    assert "is it only slow to start" in caught.value.message
+    assert "downloaded" not in caught.value.message
+
+
+@pytest.mark.parametrize("command, downloads", [("npx", True), ("uvx", True), ("docker", True), ("node", False)])
+async def test_a_start_that_times_out_says_that_a_package_may_still_be_downloaded(
+    yard: Yard, command: str, downloads: bool
+) -> None:
+    yard.path(command).symlink_to("/bin/sh")
+    server = ty.StdioServer(str(yard.path(command)), ["-c", "exec sleep 1000"])
+    client = ty.Client(server, name="waits", reconnect=FAST, connect_timeout=0.2)
+    with pytest.raises(ConnectError) as caught:
+        await client.connect()
+    await client.close()
+    assert ("may still be being downloaded" in caught.value.message) is downloads
+    assert caught.value.stderr == ""
+
+
+async def test_a_server_that_refuses_to_connect_shows_what_it_wrote_to_stderr(yard: Yard) -> None:
+    client = yard.client(options={"mode": "legacy"}, refused=["initialize"], stderr=0)
+    with pytest.raises(ConnectError) as caught:
+        await client.connect()
+    await client.close()
+    assert caught.value.stderr == "end of the flood\n"
+
+
+def chain(error: BaseException) -> list[BaseException]:
+    """The error, its causes and its contexts; each once, unless the way leads back to one of them."""
+    found, ways = list[BaseException](), [(error, frozenset[int]())]
+    while ways:
+        one, before = ways.pop()
+        assert id(one) not in before, "an error must not be its own cause"
+        found.append(one)
+        ways += [(each, before | {id(one)}) for each in (one.__cause__, one.__context__) if each is not None]
+    return found
+
+
+@pytest.mark.parametrize("mode", ["auto", "legacy"])
+async def test_the_causes_of_a_start_error_do_not_lead_back_to_it(yard: Yard, mode: Any) -> None:
+    client = yard.client(options={"mode": mode, "max_retries": 1}, exit={"code": 3})
+    for attempt in (client.connect(), client.call_tool("echo", {}), client.list_tools()):
+        with pytest.raises(StartError) as caught:
+            await attempt
+        assert chain(caught.value)[0] is caught.value
+    await client.close()
+
+
 @pytest.mark.parametrize("code", [0, 3])
 async def test_a_server_that_exits_at_once_gives_its_exit_code_and_the_tail_of_stderr(yard: Yard, code: int) -> None:
     client = yard.client(exit={"code": code, "stderr": "noise\n" * 5_000 + "fatal: TOKEN_VAR is not set\n"})

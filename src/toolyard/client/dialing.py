@@ -19,7 +19,7 @@ from ..errors import (
     ToolyardError,
 )
 from ..protocol.text import one_line
-from ..transports.channel import Channel, Counters
+from ..transports.channel import Channel, Counters, ProcessChannel
 from .handlers import Handlers
 from .negotiation import Identity, negotiate
 from .options import Settings
@@ -30,6 +30,10 @@ OnLoss = Callable[[Session, Exception], None]
 
 OLDER: Final = frozenset({400, 404, 405, 406, 415})
 """Statuses with which a server of HTTP+SSE refuses what is posted to its stream's URL."""
+
+
+STDERR_SHOWN: Final = 300
+"""Characters of the end of a server's stderr in the message of an error; `ConnectError.stderr` has more."""
 
 
 class _Limit:
@@ -80,6 +84,7 @@ class Dialer:
         self._handlers = handlers
         self._observer = observer
         self._limit: _Limit
+        self._channel: object = None
 
     async def dial(self, generation: int, remembered: str | None, on_loss: OnLoss) -> Session:
         """A new session. `remembered` is the version of the last one."""
@@ -96,6 +101,13 @@ class Dialer:
                 raise
             raise self._no_answer() from None
 
+    def stderr_tail(self) -> str:
+        """Return the end of what the server's process wrote to stderr in the latest attempt; empty without a process.
+
+        It has neither secrets nor control characters.
+        """
+        return self._channel.stderr_tail() if isinstance(self._channel, ProcessChannel) else ""
+
     async def _dial(self, generation: int, remembered: str | None, on_loss: OnLoss) -> Session:
         try:
             return await self._open(self._ways[0], self._settings.mode, generation, remembered, on_loss)
@@ -103,14 +115,18 @@ class Dialer:
             way = self._second_way(exc, remembered)
             if way is None:
                 raise
-            try:
-                session = await self._open(way, "legacy", generation, None, on_loss)
-            except AuthError:
-                raise  # it is such a server, and wants to know who we are
-            except ToolyardError:
-                raise exc from exc.__cause__
-            self._ways.sort(key=lambda each: each is not way)  # the next time this one first
-            return session
+            first = exc
+        # Out here, and the error below too: in the handler each would get the other as its context.
+        try:
+            session = await self._open(way, "legacy", generation, None, on_loss)
+        except AuthError:
+            raise  # it is such a server, and wants to know who we are
+        except ToolyardError:
+            session = None
+        if session is None:
+            raise first
+        self._ways.sort(key=lambda each: each is not way)  # the next time this one first
+        return session
 
     def _second_way(self, exc: ConnectError, remembered: str | None) -> Callable[[Counters], Channel] | None:
         """How to try once more in the older mode, if what failed may only have been the wrong question."""
@@ -134,7 +150,7 @@ class Dialer:
             channel = way(self._counters)
         except Exception as exc:
             raise _connect_error(exc) from exc
-        self._over_http = channel.over_http
+        self._channel, self._over_http = channel, channel.over_http
         session = Session(
             channel,
             generation,
@@ -160,11 +176,15 @@ class Dialer:
         except BaseException as exc:  # a cancelled attempt leaves nothing behind either
             await channel.close(hurry=True)
             error = _connect_error(exc)
-            if error is exc or error is exc.__cause__:
-                raise error from error.__cause__
-            raise error from exc
-        session.begin(agreement)
-        return session
+            if isinstance(error, ConnectError) and not error.stderr:
+                error.stderr = self.stderr_tail()
+            if error is exc:
+                raise
+            cause = error.__cause__ if error is exc.__cause__ else exc
+        else:
+            session.begin(agreement)
+            return session
+        raise error from cause  # out here: its own consequence must not become its context
 
     def _no_answer(self) -> ConnectError:
         counters = self._counters
@@ -174,9 +194,18 @@ class Dialer:
             if counters.garbage
             else ""
         )
+        stderr = self.stderr_tail()
+        said = f"; its stderr ends with: {last}" if (last := one_line(stderr[-STDERR_SHOWN:], STDERR_SHOWN)) else ""
+        downloads = isinstance(self._channel, ProcessChannel) and self._channel.may_download
+        advice = (
+            "the package may still be being downloaded: raise connect_timeout, or run the command once in a terminal"
+            if downloads
+            else "is it an MCP server, and is it only slow to start? then raise connect_timeout"
+        )
         return ConnectError(
-            f"the server did not answer within connect_timeout={self._settings.connect_timeout} s{noise}; "
-            "is it an MCP server, and is it only slow to start? then raise connect_timeout"
+            f"the server did not answer within connect_timeout={self._settings.connect_timeout} s{noise}{said}; "
+            f"{advice}",
+            stderr=stderr,
         )
 
 

@@ -104,6 +104,20 @@ class Channel(Protocol):
 
 
 @runtime_checkable
+class ProcessChannel(Protocol):
+    """What a channel to a process of this machine can say besides; other channels need not have it."""
+
+    def stderr_tail(self) -> str:
+        """Return the end of what the process wrote to stderr, without secrets; also after the channel was closed."""
+        ...
+
+    @property
+    def may_download(self) -> bool:
+        """Whether its command may have to download the server first, as `npx` does."""
+        ...
+
+
+@runtime_checkable
 class ChannelSource(Protocol):
     """Anything that makes channels to itself; a `Client` takes one in place of a config."""
 

@@ -21,7 +21,7 @@ from ..protocol.jsonrpc import Message
 from ..protocol.limits import MAX_MESSAGE
 from ..protocol.text import one_line
 from .backlog import Backlog, is_optional
-from .process import CHUNK, ServerProcess
+from .process import CHUNK, ServerProcess, may_download
 from .stream import Receiver, Ticket
 
 log = logging.getLogger("toolyard.transports.stdio")
@@ -80,6 +80,11 @@ class StdioLink:
         self._stdin_fd = self._stdout_fd = self._stderr_fd = -1
         self._drained: asyncio.Future[None] | None = None
         self._farewell: asyncio.TimerHandle | None = None
+
+    @property
+    def may_download(self) -> bool:
+        """Whether the command may have to download the server first."""
+        return may_download(self._server.command, self._server.args)
 
     async def open(self, receiver: Receiver) -> None:
         """Start the child."""

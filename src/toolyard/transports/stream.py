@@ -260,6 +260,16 @@ class StreamChannel:
             failure.__cause__ = error
             entry.future.set_exception(failure)
 
+    def stderr_tail(self) -> str:
+        """Return the end of what the server's process wrote to stderr; empty if the link has no process."""
+        tail = getattr(self._link, "stderr_tail", None)
+        return tail() if tail is not None else ""
+
+    @property
+    def may_download(self) -> bool:
+        """Whether the command of the server's process may have to download the server first."""
+        return bool(getattr(self._link, "may_download", False))
+
     async def close(self, *, hurry: bool = False) -> None:
         """End the calls that wait, then the link."""
         if self._ended is None:

@@ -14,7 +14,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
-from typing import Final
+from typing import IO, Final
 
 from ..config import SecretMask
 from ..errors import StartError
@@ -91,12 +91,11 @@ class Tail:
 class ServerProcess:
     """One child in a session, and so a group, of its own. Made on the event loop that watches it."""
 
-    def __init__(self, popen: subprocess.Popen[bytes], on_exit: Callable[[], None]) -> None:
-        assert popen.stdin is not None
+    def __init__(self, popen: subprocess.Popen[bytes], stdin: IO[bytes], on_exit: Callable[[], None]) -> None:
         assert popen.stdout is not None
         assert popen.stderr is not None
         self.pid = popen.pid
-        self.stdin, self.stdout, self.stderr = popen.stdin, popen.stdout, popen.stderr
+        self.stdin, self.stdout, self.stderr = stdin, popen.stdout, popen.stderr
         self.tail = Tail()
         self.exit_code: int | None = None
         self._popen = popen
@@ -121,9 +120,38 @@ class ServerProcess:
         if _ending.is_set():
             raise StartError("the interpreter is ending; no server is started any more", permanent=True)
         try:
+            theirs, ours = os.pipe()
+        except OSError as exc:
+            raise _start_error(command, cwd, exc) from exc
+        stdin, pipe = os.fdopen(ours, "wb", 0), os.fstat(theirs).st_ino
+        # If we are killed from here on, the guard finds the server by its stdin.
+        guard.expect(pipe)
+        try:
+            process = cls._start(command, args, theirs, stdin, env=env, cwd=cwd, on_exit=on_exit)
+        except BaseException:
+            stdin.close()
+            raise
+        finally:
+            os.close(theirs)
+            guard.forget_pipe(pipe)
+        return process
+
+    @classmethod
+    def _start(
+        cls,
+        command: str,
+        args: Sequence[str],
+        read_end: int,
+        stdin: IO[bytes],
+        *,
+        env: Mapping[str, str] | None,
+        cwd: str | os.PathLike[str] | None,
+        on_exit: Callable[[], None],
+    ) -> ServerProcess:
+        try:
             popen = subprocess.Popen(
                 [command, *args],
-                stdin=subprocess.PIPE,
+                stdin=read_end,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.PIPE,
                 bufsize=0,
@@ -133,10 +161,10 @@ class ServerProcess:
             )
         except (OSError, ValueError) as exc:
             raise _start_error(command, cwd, exc) from exc
-        for pipe in (popen.stdin, popen.stdout, popen.stderr):
+        for pipe in (stdin, popen.stdout, popen.stderr):
             if pipe is not None:
                 os.set_blocking(pipe.fileno(), False)
-        process = cls(popen, on_exit)
+        process = cls(popen, stdin, on_exit)
         try:
             _living.add(process)
             guard.watch(process.pid)

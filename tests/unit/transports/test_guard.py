@@ -115,6 +115,61 @@ async def test_the_guard_goes_with_the_program_and_is_not_its_child(start: Start
     await eventually(lambda: not alive(guard))
 
 
+# The first server of a program, which is killed in the moment in which the server's process exists.
+KILLED_WHILE_STARTING = """
+import asyncio, os, signal, subprocess, sys
+from toolyard.transports.process import ServerProcess
+
+class Popen(subprocess.Popen):
+    def __init__(self, command, **options):
+        super().__init__(command, **options)
+        if options.get("start_new_session") and command[0] == "sh":
+            print(self.pid, flush=True)
+            os.kill(os.getpid(), signal.SIGKILL)
+
+subprocess.Popen = Popen
+
+async def main():
+    stubborn = "trap '' TERM HUP; while :; do sleep 1000; done"
+    ServerProcess.spawn("sh", ["-c", stubborn], env=None, cwd=None, on_exit=lambda: None)
+
+asyncio.run(main())
+"""
+
+
+@needs_proc
+async def test_when_we_are_killed_while_a_server_is_being_started_it_ends_too() -> None:
+    """The server ignores SIGTERM and the end of its stdin, and its group was told to nobody yet."""
+    program = run_program(KILLED_WHILE_STARTING)
+    out, err = await asyncio.to_thread(program.communicate)
+    assert program.returncode == -signal.SIGKILL, err
+    server = int(out)
+    try:
+        await eventually(lambda: not alive(server))
+    finally:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(server, signal.SIGKILL)
+
+
+@needs_proc
+async def test_a_server_that_could_not_be_started_is_not_expected_any_more(bystanders: list[Bystander]) -> None:
+    guard = Guard()
+    theirs, ours = os.pipe()
+    stranger = subprocess.Popen(["sleep", "1000"], stdin=theirs, start_new_session=True)
+    try:
+        guard.watch(bystanders[0].pid)
+        guard.expect(os.fstat(theirs).st_ino)
+        guard.forget_pipe(os.fstat(theirs).st_ino)
+        os.close(pipe_of(guard))
+        await eventually(bystanders[0].gone)
+        assert stranger.poll() is None
+    finally:
+        stranger.kill()
+        stranger.wait()
+        os.close(theirs)
+        os.close(ours)
+
+
 class Bystander:
     """A group of its own that a guard may be told of."""
 

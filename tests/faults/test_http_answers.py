@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+import toolyard as ty
 from tests.faults.http_kit import Web
 from tests.faults.kit import Ledger, outcome_of, succeeded
 from toolyard.errors import OutcomeUnknown, ProtocolError, RemoteError, ToolyardError
@@ -203,3 +204,39 @@ async def test_one_bad_answer_among_fifty_calls_is_one_failed_call(web: Web, era
         server.release.set()
         assert all(map(succeeded, await asyncio.gather(*good)))
     ledger.check(server.executed)
+
+
+VERSION = "io.modelcontextprotocol/protocolVersion"
+
+
+@pytest.mark.parametrize(
+    "method, params, headers",
+    [
+        ("tools/list\r\nX-Evil: 1", {}, None),
+        ("\x00", {}, None),
+        ("\ud800", {}, None),
+        ("tools/list", {}, {"X-Mine": "a\r\nX-Evil: 1"}),
+        ("tools/list", {}, {"X-Mine\r\nX-Evil": "1"}),
+        ("tools/list", {}, {"X-Mine": 5}),
+        ("tools/list", {}, {"X-Mine": "a\x00"}),
+    ],
+)
+async def test_what_cannot_be_a_header_is_a_usage_error_and_nothing_is_sent(
+    web: Web, method: str, params: dict[str, Any], headers: Any
+) -> None:
+    server = await web.server(era="modern")
+    async with web.client(server) as client:
+        seen = len(server.requests)
+        with pytest.raises(ty.UsageError) as caught:
+            await client.request(method, params, headers=headers, timeout=3)
+        assert caught.value.sent is False
+        assert len(server.requests) == seen
+        assert (await client.call_tool("echo", {"nonce": "well"})).text == "well"
+
+
+async def test_a_version_of_the_callers_own_that_cannot_be_a_header_is_a_usage_error(web: Web) -> None:
+    server = await web.server(era="legacy")
+    async with web.client(server) as client:
+        for version in ("1\r\nX-Evil: 1", 5, ["x"]):
+            with pytest.raises(ty.UsageError):
+                await client.request("tools/list", {"_meta": {VERSION: version}}, timeout=3)

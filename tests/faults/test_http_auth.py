@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import time
 from collections.abc import AsyncGenerator
 from typing import Any
 
@@ -298,3 +299,50 @@ async def test_after_the_sign_in_the_time_for_connecting_goes_on(web: Web) -> No
     client = web.client(server, auth=Provider("bad", "good", seconds=0.3), connect_timeout=0.6, mode="2026-07-28")
     with pytest.raises(ConnectError, match="connect_timeout"):
         await asyncio.wait_for(client.connect(), 10)
+
+
+class Expiring:
+    """A provider whose token can expire, and which then asks a person before it sends anything."""
+
+    requires_response_body = True
+
+    def __init__(self, shows_token: bool) -> None:
+        self.flows = self.interactive = 0
+        self.expired = False
+        if shows_token:
+            self.context = self
+            self.current_tokens = self
+            self.access_token = "first"
+
+    def is_token_valid(self) -> bool:
+        return not self.expired
+
+    async def async_auth_flow(self, request: Any) -> AsyncGenerator[Any, Any]:
+        self.flows += 1
+        if self.expired:
+            self.interactive += 1
+            await asyncio.sleep(60)
+        request.headers["Authorization"] = "Bearer first"
+        response = yield request
+        if response.status_code == 401:
+            self.interactive += 1
+            await asyncio.sleep(60)
+
+
+@pytest.mark.parametrize("shows_token", [True, False])
+@pytest.mark.parametrize("still_taken", [True, False])
+async def test_closing_with_an_expired_token_begins_no_authorisation(
+    web: Web, shows_token: bool, still_taken: bool
+) -> None:
+    server, provider = await web.server(era="legacy", tokens={"first"}), Expiring(shows_token)
+    client = web.client(server, auth=provider)
+    await client.connect()
+    await eventually(lambda: [one for one in server.requests if one.verb == "GET"])
+    provider.expired, flows = True, provider.flows
+    server.tokens = {"first"} if still_taken else {"another"}
+    start = time.monotonic()
+    await client.close()
+    assert time.monotonic() - start < 1.5
+    assert (provider.flows, provider.interactive) == (flows, 0)
+    last = server.requests[-1]
+    assert (last.verb, last.header("authorization")) == ("DELETE", "Bearer first")

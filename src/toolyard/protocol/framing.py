@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from codecs import BOM_UTF8
 from dataclasses import dataclass
 from typing import Final
 
@@ -18,17 +19,21 @@ class Oversized:
 
 
 class LineFramer:
-    """Cuts a byte stream into lines. CRLF is accepted and blank lines are left out."""
+    """Cuts a byte stream into lines. CRLF is accepted, blank lines are left out, and so is a byte order mark at the
+    beginning of the stream."""
 
-    __slots__ = ("_buffer", "_limit", "_skipping")
+    __slots__ = ("_beginning", "_buffer", "_limit", "_skipping")
 
     def __init__(self, limit: int = MAX_MESSAGE) -> None:
         self._limit = limit
         self._buffer = bytearray()
+        self._beginning = True
         self._skipping = False
 
     def feed(self, data: bytes) -> list[bytes | Oversized]:
         """The lines that these bytes complete, and at once the line that they push over the cap."""
+        if self._beginning and (data := self._without_mark(data)) == b"":
+            return []
         *complete, tail = data.split(b"\n")
         lines: list[bytes | Oversized] = []
         if complete and not self._buffer and not self._skipping and len(data) <= self._limit and b"\r" not in data:
@@ -47,6 +52,16 @@ class LineFramer:
         if tail:
             self._keep(tail, lines)
         return lines
+
+    def _without_mark(self, data: bytes) -> bytes:
+        """Return the bytes from which on the stream has no byte order mark; nothing while that is open."""
+        data = bytes(self._buffer) + data
+        self._buffer.clear()
+        if len(data) < len(BOM_UTF8) and BOM_UTF8.startswith(data):
+            self._buffer += data
+            return b""
+        self._beginning = False
+        return data.removeprefix(BOM_UTF8)
 
     def _keep(self, piece: bytes, lines: list[bytes | Oversized]) -> None:
         if self._skipping:

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Coroutine, Iterator
+import re
+from collections.abc import Coroutine, Iterator, Mapping
 from contextlib import contextmanager
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Final
@@ -22,9 +23,10 @@ from ..errors import (
     SessionExpired,
     ToolyardError,
     TransportError,
+    UsageError,
 )
 from ..protocol import jsonrpc, limits
-from ..protocol.eras import NEVER_CANCELLED
+from ..protocol.eras import MODERN_VERSIONS, NEVER_CANCELLED
 from ..protocol.jsonrpc import Message
 from ..protocol.metadata import PROGRESS_TOKEN, PROTOCOL_VERSION, with_meta
 from ..protocol.mirroring import NAMED_BY, header_value
@@ -33,7 +35,7 @@ from ..types import Wire
 from .backlog import DELIVERY_SECONDS, Backlog, encode_to_keep, is_optional
 from .channel import PLAIN, Counters, Inbound, RequestOptions
 from .events import Events
-from .httpcall import VISIBLE, HttpCall, read_on, session_id
+from .httpcall import HEADER_NAME, VISIBLE, HttpCall, read_on, session_id
 from .inbox import Inbox
 from .pending import COURTESY, Slots, Waiting
 from .standing import TRIES, StandingStream
@@ -54,7 +56,21 @@ SESSION: Final = "Mcp-Session-Id"
 VERSION: Final = "MCP-Protocol-Version"
 UNCOUNTED: Final = frozenset({"subscriptions/listen", "ping", "server/discover"})
 
+_SENDABLE: Final = frozenset({"tools/call", "tools/list", "resources/read", "prompts/get", "server/discover"})
+"""Methods that are known to fit into a header."""
+_HEADER_VALUE: Final = re.compile(r"[\t\x20-\x7e\x80-\ud7ff\ue000-\U0010ffff]*")
+
 _name_value = lru_cache(maxsize=256)(header_value)
+
+
+def _check_headers(headers: Mapping[str, Any]) -> None:
+    """Raise a `UsageError` for what cannot be a header: it comes from the caller's method or metadata."""
+    for name, value in headers.items():
+        if not isinstance(value, str) or not _HEADER_VALUE.fullmatch(value) or not HEADER_NAME.fullmatch(name):
+            raise UsageError(
+                f"the header {name!r} cannot be sent: expected text without line breaks and control characters, "
+                f"got {value!r:.100}"
+            )
 
 
 class HttpChannel:
@@ -273,6 +289,9 @@ class HttpChannel:
 
     def _modern_headers(self, version: str, method: str, params: Wire, options: RequestOptions) -> dict[str, str]:
         headers = {VERSION: version, "Mcp-Method": method}
+        if options.headers or method not in _SENDABLE or version not in MODERN_VERSIONS:
+            _check_headers(headers)
+            _check_headers(options.headers or {})
         name = params.get(NAMED_BY.get(method, ""))
         if isinstance(name, str):
             headers["Mcp-Name"] = _name_value(name)

@@ -24,6 +24,7 @@ log = logging.getLogger("toolyard.transports")
 AFTERMATH: Final = 1.0
 """Seconds to read on after the answer: a stream that ends leaves a connection that can be used again."""
 VISIBLE: Final = re.compile(r"[\x21-\x7e]+")
+HEADER_NAME: Final = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 
 
 class HttpCall(Pending):

@@ -24,6 +24,8 @@ from .guard import guard
 INHERITED: Final = ("HOME", "LOGNAME", "PATH", "SHELL", "TERM", "USER")
 """All that a server's environment has of ours; the rest of it is what its config gives."""
 
+NEEDS_POSIX: Final = "stdio servers need a POSIX system in this version"
+
 STDERR_KEPT: Final = 64 * 1024
 CHUNK: Final = 64 * 1024
 
@@ -116,7 +118,7 @@ class ServerProcess:
     ) -> ServerProcess:
         """Start it; raises `StartError`."""
         if os.name != "posix":
-            raise StartError("stdio servers need a POSIX system in this version", permanent=True)
+            raise StartError(NEEDS_POSIX, permanent=True)
         if _ending.is_set():
             raise StartError("the interpreter is ending; no server is started any more", permanent=True)
         try:

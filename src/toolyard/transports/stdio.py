@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import fcntl
 import logging
 import os
-import termios
 from array import array
 from collections import deque
 from collections.abc import Callable
@@ -21,8 +19,16 @@ from ..protocol.jsonrpc import Message
 from ..protocol.limits import MAX_MESSAGE
 from ..protocol.text import one_line
 from .backlog import Backlog, is_optional
-from .process import CHUNK, ServerProcess, may_download
+from .process import CHUNK, NEEDS_POSIX, ServerProcess, may_download
 from .stream import Receiver, Ticket
+
+try:
+    import fcntl
+    import termios
+except ModuleNotFoundError:  # only the start of a process is refused, not the import of the client
+    IS_POSIX = False
+else:
+    IS_POSIX = True
 
 log = logging.getLogger("toolyard.transports.stdio")
 stderr_log = logging.getLogger("toolyard.stderr")
@@ -91,6 +97,8 @@ class StdioLink:
         self._receiver = receiver
         self._loop = asyncio.get_running_loop()
         server = self._server
+        if not IS_POSIX:
+            raise StartError(NEEDS_POSIX, permanent=True)
         self._process = process = ServerProcess.spawn(
             server.command, server.args, env=server.env, cwd=server.cwd, on_exit=self._note_end
         )

@@ -174,8 +174,8 @@ class Web:
     ) -> ClientResponse:
         """One exchange up to the head of the answer, the caller's to read and release.
 
-        Credentials are put on and renewed, once if there are none that count (401), once if they do not reach (403). A
-        redirect is followed only where it stays with the server.
+        Credentials are put on and renewed, once if there are none that count (401), once if they do not reach (403).
+        Without `renew` no authorisation flow is begun. A redirect is followed only where it stays with the server.
         """
         at = url or self.url
         if self._fixed:
@@ -191,7 +191,8 @@ class Web:
         if auth is not None:
             whole = {**self._http.headers, **headers}
             outgoing = Outgoing(verb, at, whole, body.data if body is not None else b"")
-            used = auth.current() or await auth.headers(outgoing)
+            # Whoever leaves must not be asked to authorise: then what was used last is all that there is.
+            used = auth.current() or (await auth.headers(outgoing) if renew else dict(self._credentials))
             self._note(used)
         redirects = since = 0
         refusals: set[int] = set()

@@ -102,3 +102,19 @@ def test_a_long_line_in_small_pieces_takes_linear_time() -> None:
     small, large = seconds_for(2 * MIB, 1024), seconds_for(8 * MIB, 1024)
     assert large < 10 * small
     assert large < 5
+
+
+MARK = b"\xef\xbb\xbf"
+
+
+@pytest.mark.parametrize("size", [1, 2, 3, 4, 100])
+def test_a_byte_order_mark_at_the_beginning_is_left_out_however_it_is_cut(size: int) -> None:
+    data = MARK + b'{"a":1}\r\n' + MARK + b"x\n"
+    pieces = [data[start : start + size] for start in range(0, len(data), size)]
+    assert fed(LineFramer(), pieces) == [b'{"a":1}', MARK + b"x"]
+
+
+@pytest.mark.parametrize("data, lines", [(MARK + b"\n\nx\n", [b"x"]), (MARK[:2] + b"x\n", [MARK[:2] + b"x"])])
+def test_a_line_of_nothing_but_the_mark_is_blank_and_half_a_mark_is_none(data: bytes, lines: list[bytes]) -> None:
+    assert fed(LineFramer(), [data]) == lines
+    assert fed(LineFramer(), [bytes([byte]) for byte in data]) == lines

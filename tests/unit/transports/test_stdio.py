@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from tests.unit.kit import eventually, turns
-from tests.unit.transports.children import ECHO, Gate, Linked, alive, server
+from tests.unit.transports.children import ECHO, Gate, Linked, alive, run_program, server
 from toolyard.config import MASK
 from toolyard.errors import StartError, UsageError
 from toolyard.protocol.limits import MAX_MESSAGE
@@ -320,3 +320,40 @@ async def test_closing_twice_or_what_was_never_opened_is_nothing() -> None:
     await linked.link.close(hurry=False)
     assert not alive(linked.pid)
     assert linked.link._process.stdin.closed
+
+
+async def test_a_byte_order_mark_before_the_first_answer_is_accepted() -> None:
+    async with Linked(says(b'\xef\xbb\xbf{"a":1}\n{"b":2}\n')) as linked:
+        await eventually(lambda: len(linked.taker.messages) == 2)
+        assert linked.taker.messages == [{"a": 1}, {"b": 2}]
+        assert linked.taker.garbage == []
+
+
+WITHOUT_FCNTL = """
+import asyncio, sys
+
+class Blocked:
+    def find_spec(self, name, path=None, target=None):
+        if name in ("fcntl", "termios"):
+            raise ModuleNotFoundError(f"No module named {name!r}")
+
+for name in ("fcntl", "termios"):
+    sys.modules.pop(name, None)
+sys.meta_path.insert(0, Blocked())
+import toolyard
+
+async def main():
+    try:
+        await toolyard.Client(toolyard.StdioServer("cat")).connect()
+    except toolyard.StartError as error:
+        print(error.permanent, error.message)
+
+asyncio.run(main())
+"""
+
+
+async def test_where_there_is_no_fcntl_a_process_is_refused_with_the_reason() -> None:
+    program = run_program(WITHOUT_FCNTL)
+    out, err = await asyncio.to_thread(program.communicate)
+    assert "stdio servers need a POSIX system" in out, err
+    assert out.startswith("True"), "trying again cannot help"

@@ -13,6 +13,7 @@ import pytest
 from tests.faults.http_kit import Web, calls
 from tests.faults.kit import FAST, Ledger, outcome_of, succeeded, surely_unsent
 from toolyard.errors import ConnectError, OutcomeUnknown, RateLimited
+from toolyard.protocol import limits
 from toolyard.types import State
 
 
@@ -199,3 +200,12 @@ async def test_a_modern_error_to_the_probe_is_not_answered_with_a_handshake(web:
     with pytest.raises(ConnectError):
         await web.client(server).connect()
     assert server.received("initialize") == []
+
+
+async def test_streams_that_stay_open_after_their_answers_do_not_use_up_sockets(web: Web) -> None:
+    server = await web.server(era="legacy")
+    answer = 'data: {"jsonrpc": "2.0", "id": $ID, "result": {"content": []}}\n\n'
+    async with web.client(server) as client:
+        for _ in range(60):
+            await client.call_tool("events", {"text": answer, "then": "hang"}, timeout=5)
+        assert len(server.connections) <= limits.MAX_LINGERING + 4

@@ -299,3 +299,12 @@ async def test_no_descriptor_is_left_by_failed_starts(yard: Yard) -> None:
     for _ in range(10):
         await fail()
     await eventually(lambda: descriptors() <= before)
+
+
+async def test_a_broken_answer_to_the_first_question_does_not_say_that_the_call_was_sent(yard: Yard) -> None:
+    client = yard.client(options={"mode": "legacy", "max_retries": 1}, wire=["odd_result"])
+    outcome = await outcome_of(client.call_tool("echo", {"nonce": "n"}))
+    await client.close()
+    assert isinstance(outcome, ToolyardError)
+    assert outcome.sent is False
+    assert yard.record.executed["n"] == 0

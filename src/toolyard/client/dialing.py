@@ -222,6 +222,8 @@ def _connect_error(exc: BaseException) -> BaseException:
         return ConnectError(f"the server refused to connect: {one_line(exc.message)} [{exc.code}]", permanent=not sick)
     if isinstance(exc, ProtocolError) and exc.status is not None:
         return ConnectError(exc.message, status=exc.status, permanent=True)
+    if isinstance(exc, ProtocolError):
+        exc.sent = False  # what was answered wrongly was our own question, not the caller's
     if isinstance(exc, Exception) and not isinstance(exc, ToolyardError):
         return ConnectError(f"connecting failed: {type(exc).__name__}: {exc}")
     return exc

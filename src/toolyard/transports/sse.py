@@ -73,6 +73,7 @@ class SseLink:
                 f"the stream was answered with HTTP {response.status} and {kind}, not with an event stream",
                 status=response.status,
                 content_type=kind,
+                sent=False,
             )
         if not same_origin(self._at, str(response.url)):
             self._at = str(response.url)  # a redirect has led from http to https
@@ -120,7 +121,8 @@ class SseLink:
         if not same_origin(self._at, target):
             raise ProtocolError(
                 f"the server wants its messages at {one_line(mask_urls(target), mask=self.secrets)}, "
-                "which is not where it is itself"
+                "which is not where it is itself",
+                sent=False,
             )
         return target
 

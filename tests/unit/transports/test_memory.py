@@ -10,8 +10,10 @@ from typing import Any
 import pytest
 
 from tests.unit.kit import eventually, turns
-from tests.unit.transports.children import Opened
+from tests.unit.transports.children import Opened, Taker
 from toolyard.errors import ConnectError, ConnectionLost, StartError, UsageError
+from toolyard.protocol import limits
+from toolyard.protocol.jsonrpc import Message
 from toolyard.transports import memory
 from toolyard.transports.memory import MemoryStream, MessageLink, MessageStream, closing_stream
 
@@ -264,3 +266,30 @@ async def test_one_that_raises_while_it_is_left_hurts_nobody() -> None:
     await linked.__aenter__()
     await linked.link.close(hurry=False)
     assert linked.taker.lost == []
+
+
+class NeverTakes:
+    """A stream that takes nothing."""
+
+    async def send(self, message: Message) -> None:
+        await asyncio.Event().wait()
+
+    async def receive(self) -> Message:
+        await asyncio.Event().wait()
+        raise EOFError
+
+    async def close(self) -> None:
+        pass
+
+
+async def test_too_many_replies_that_wait_end_the_link() -> None:
+    link, taker = MessageLink(lambda: closing_stream(NeverTakes())), Taker()
+    await link.open(taker)  # type: ignore[arg-type]
+    for n in range(limits.MAX_QUEUED):
+        link.send({"jsonrpc": "2.0", "id": n, "method": "not counted"})
+        link.send({"jsonrpc": "2.0", "id": n, "result": {}})
+    link.send({"jsonrpc": "2.0", "method": "notifications/cancelled"})
+    assert taker.lost == []
+    link.send({"jsonrpc": "2.0", "id": 0, "result": {}})
+    assert "does not take our replies" in str(taker.lost[0])
+    await link.close(hurry=True)

@@ -14,7 +14,8 @@ import pytest
 from tests.unit.kit import eventually, turns
 from tests.unit.transports.children import ECHO, Gate, Linked, alive, run_program, server
 from toolyard.config import MASK
-from toolyard.errors import StartError, UsageError
+from toolyard.errors import ConnectionLost, StartError, UsageError
+from toolyard.protocol import limits
 from toolyard.protocol.limits import MAX_MESSAGE
 from toolyard.transports import process, stdio
 from toolyard.transports.guard import guard
@@ -357,3 +358,76 @@ async def test_where_there_is_no_fcntl_a_process_is_refused_with_the_reason() ->
     out, err = await asyncio.to_thread(program.communicate)
     assert "stdio servers need a POSIX system" in out, err
     assert out.startswith("True"), "trying again cannot help"
+
+
+# ---- the bound of what waits
+
+NEVER_READS = "import time\nprint('{}', flush=True)\ntime.sleep(1000)"
+
+
+def reply(n: int, size: int = 0) -> dict[str, Any]:
+    return {"jsonrpc": "2.0", "id": n, "result": {"pad": "x" * size}}
+
+
+async def filled_pipe(linked: Linked) -> None:
+    """Fill the pipe of a child that does not read, with requests: those are not counted."""
+    await eventually(lambda: linked.taker.messages)
+    for n in range(10):
+        linked.link.send({"jsonrpc": "2.0", "id": n, "method": "m", "params": {"pad": BIG}})
+    assert linked.link._blocked
+
+
+@pytest.mark.parametrize("size, most", [(0, limits.MAX_QUEUED), (100_000, 83)])
+async def test_too_many_replies_that_wait_end_the_link_and_say_why(size: int, most: int) -> None:
+    async with Linked(server(NEVER_READS)) as linked:
+        await filled_pipe(linked)
+        for n in range(most):
+            linked.link.send(reply(n, size))
+        assert linked.taker.lost == []
+        linked.link.send(reply(0, size))
+        (error,) = linked.taker.lost
+        assert isinstance(error, ConnectionLost)
+        assert f"{most:,} replies and notifications" in str(error)
+
+
+async def test_one_reply_may_be_larger_than_the_limit() -> None:
+    async with Linked(server(NEVER_READS)) as linked:
+        await filled_pipe(linked)
+        linked.link.send(reply(1, limits.MAX_QUEUED_BYTES + 1))
+        assert linked.taker.lost == []
+        linked.link.send(reply(2))
+        assert len(linked.taker.lost) == 1
+
+
+async def test_a_cancellation_for_which_there_is_no_room_is_left_out() -> None:
+    async with Linked(server(NEVER_READS)) as linked:
+        await filled_pipe(linked)
+        cancelled = {"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": 1}}
+        tickets = [linked.link.send(cancelled) for _ in range(limits.MAX_QUEUED + 50)]
+        assert linked.taker.lost == []
+        assert all(linked.link.withdraw(ticket) for ticket in tickets)
+        linked.link.send(reply(1))
+        assert linked.taker.lost == [], "what was withdrawn does not count"
+
+
+async def test_requests_that_were_withdrawn_do_not_stay_in_the_queue() -> None:
+    async with Linked(server(NEVER_READS)) as linked:
+        await filled_pipe(linked)
+        for _ in range(10):
+            tickets = [linked.link.send({"jsonrpc": "2.0", "id": n, "method": "m"}) for n in range(1_000)]
+            assert all(linked.link.withdraw(ticket) for ticket in tickets)
+        assert len(linked.link._queue) < 3_000
+        assert linked.taker.lost == []
+
+
+async def test_what_the_child_reads_makes_room_again(tmp_path: Path) -> None:
+    gate = Gate(tmp_path)
+    async with Linked(server(LATE_ECHO, gate.path)) as linked:
+        linked.link.send({"jsonrpc": "2.0", "id": 0, "method": "m", "params": {"pad": BIG}})
+        for n in range(limits.MAX_QUEUED):
+            linked.link.send(reply(n))
+        await gate.open()
+        await eventually(lambda: len(linked.taker.messages) == limits.MAX_QUEUED + 1)
+        for n in range(limits.MAX_QUEUED):
+            linked.link.send(reply(n))
+        assert linked.taker.lost == []

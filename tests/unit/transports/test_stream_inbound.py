@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from typing import Any
 
 import pytest
@@ -245,3 +246,59 @@ async def test_a_progress_handler_that_raises_hurts_nobody(bench: Bench, caplog:
     bench.answer(1, {"ok": 1})
     assert await task == {"ok": 1}
     assert "my own fault" in caplog.text
+
+
+async def test_a_second_request_with_the_id_of_one_that_is_handled_is_dropped(bench: Bench) -> None:
+    """Else one id would be enough for any number of handlers at the same time."""
+    asked = 0
+
+    async def never(method: str, params: Wire) -> Wire:
+        nonlocal asked
+        asked += 1
+        await asyncio.Event().wait()
+        return {}
+
+    bench.inbound.answer = never
+    for _ in range(limits.MAX_INBOUND + 10):
+        bench.receive(jsonrpc.request("same", "sampling/createMessage", {}))
+    await asyncio.sleep(0)
+    assert asked == 1
+    assert bench.channel.counters.dropped == limits.MAX_INBOUND + 9
+    await bench.channel.close()
+
+
+async def test_handlers_that_go_on_after_a_cancellation_still_count(bench: Bench) -> None:
+    ends = asyncio.Event()
+
+    async def stubborn(method: str, params: Wire) -> Wire:
+        while not ends.is_set():
+            with contextlib.suppress(asyncio.CancelledError):
+                await ends.wait()
+        return {}
+
+    bench.inbound.answer = stubborn
+    for n in range(limits.MAX_INBOUND + 5):
+        bench.receive(jsonrpc.request(n, "sampling/createMessage", {}))
+        await asyncio.sleep(0)
+        bench.receive(jsonrpc.notification("notifications/cancelled", {"requestId": n}))
+    assert bench.channel.counters.dropped == 5
+    assert len(bench.link.replies()) == 5
+    ends.set()
+    await turns()
+    bench.receive(jsonrpc.request("later", "ping", {}))
+    await turns()
+    assert bench.link.replies()[-1]["id"] == "later"
+
+
+async def test_the_bytes_of_requests_that_are_handled_at_the_same_time_are_bounded(bench: Bench) -> None:
+    async def never(method: str, params: Wire) -> Wire:
+        await asyncio.Event().wait()
+        return {}
+
+    bench.inbound.answer = never
+    third = "x" * (limits.MAX_INBOUND_BYTES // 3)
+    for n in range(4):
+        bench.receive(jsonrpc.request(n, "sampling/createMessage", {"pad": third}))
+    await asyncio.sleep(0)
+    assert [message["id"] for message in bench.link.replies()] == [2, 3]
+    await bench.channel.close()

@@ -1,0 +1,3 @@
+from tests.field.run import main
+
+raise SystemExit(main())

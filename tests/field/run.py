@@ -198,15 +198,23 @@ async def _examine(server: FieldServer | BrokenServer, file: Path, report: Repor
     steps = [step for step in said["steps"] if step["verdict"] not in ("ok", "skipped")]
     report.doctor_says = [": ".join(filter(None, (s["step"], s["text"], s.get("fix", "")))) for s in steps]
     if isinstance(server, BrokenServer):
-        fixes, quotes = (" ".join(step.get(key, "") for step in steps) for key in ("fix", "quoted"))
-        if report.doctor != "error":
-            report.unmet.append(f"doctor: expected error, got {report.doctor}")
-        if server.fix not in fixes:
-            report.unmet.append(f"doctor: expected a fix with {server.fix!r}, got {fixes!r}")
-        if server.quotes not in quotes:
-            report.unmet.append(f"doctor: expected the quotation {server.quotes!r}, got {_shorten(quotes)!r}")
-    elif any(step["verdict"] == "error" or step["step"] != "starts" for step in steps):
-        report.unmet.append(f"doctor: {report.doctor}: {'; '.join(report.doctor_says)}")
+        report.unmet += _judge_explanation(server, report.doctor, steps)
+    elif report.doctor == "error" or {step["step"] for step in steps} - {"starts"} != set(server.doctor_warns):
+        expected = f"warnings for {', '.join(server.doctor_warns)}" if server.doctor_warns else "ok"
+        got = "; ".join(report.doctor_says) or report.doctor
+        report.unmet.append(f"doctor: expected {expected}, got {got}")
+
+
+def _judge_explanation(server: BrokenServer, verdict: str, steps: Sequence[Mapping[str, str]]) -> list[str]:
+    fixes, quotes = (" ".join(step.get(key, "") for step in steps) for key in ("fix", "quoted"))
+    unmet = []
+    if verdict != "error":
+        unmet.append(f"doctor: expected error, got {verdict}")
+    if server.fix not in fixes:
+        unmet.append(f"doctor: expected a fix with {server.fix!r}, got {fixes!r}")
+    if server.quotes not in quotes:
+        unmet.append(f"doctor: expected the quotation {server.quotes!r}, got {_shorten(quotes)!r}")
+    return unmet
 
 
 async def _run_doctor(name: str, file: Path) -> tuple[str, dict[str, Any] | None]:
@@ -327,9 +335,10 @@ async def run(options: argparse.Namespace) -> int:
     """Run everything that `options` ask for, print the table, and return the exit code."""
     chosen = [server for server in SERVERS if not options.only or server.name in options.only]
     broken = [server for server in BROKEN if not options.only or server.name in options.only]
+    everything: list[FieldServer | BrokenServer] = [*chosen, *broken]
     reports = {
         each.name: Report(each.name, each.package.name, each.package.version, getattr(each, "needs", ""))
-        for each in (*chosen, *broken)
+        for each in everything
     }
     hub_seconds: float | None = None
     async with _surroundings(cold=not options.skip_cold) as place:
@@ -342,8 +351,8 @@ async def run(options: argparse.Namespace) -> int:
                 for report in reports.values():
                     report.unmet.append(f"hub: not done within {HUB_SECONDS:.0f} s")
             await _expect_no_leftovers(place, reports)
-        file = place.write_settings("single", (*chosen, *broken))
-        for at, server in enumerate((*chosen, *broken), 1):
+        file = place.write_settings("single", everything)
+        for at, server in enumerate(everything, 1):
             report = reports[server.name]
             say(f"[{at}/{len(reports)}] {server.name}: {' '.join(server.package.command)}")
             if isinstance(server, FieldServer):
@@ -398,11 +407,11 @@ async def _run_bounded(options: argparse.Namespace) -> int:
 
 
 def main() -> int:
-    names = [each.name for each in (*SERVERS, *BROKEN)]
+    names = [*(each.name for each in SERVERS), *(each.name for each in BROKEN)]
     parser = argparse.ArgumentParser(prog="scripts/field", description=__doc__.splitlines()[0])
     parser.add_argument("--only", metavar="NAME", action="append", choices=names, help=f"one of: {', '.join(names)}")
     parser.add_argument("--skip-cold", action="store_true", help="no hub; packages are kept in .peers/field")
-    parser.add_argument("--json", metavar="FILE", help="write the results to FILE")
+    parser.add_argument("--json", metavar="FILE", help="write the results to FILE, a path from the root of the project")
     options = parser.parse_args()
     if missing := [program for program in ("uvx", "npx", "git") if shutil.which(program) is None]:
         parser.error(f"not found on PATH: {', '.join(missing)}")

@@ -49,6 +49,8 @@ class FieldServer:
     needs: str = ""
     """What the call needs beyond the package. Without it the server answers with an error of its own, which is fine."""
     env: Mapping[str, str] = field(default_factory=dict)
+    doctor_warns: tuple[str, ...] = ()
+    """Steps of `toolyard doctor` that end with a warning. A slow start is never counted: it depends on the machine."""
 
 
 @dataclass(frozen=True)
@@ -114,6 +116,7 @@ SERVERS = (
         "create_workbook",
         {"path": f"{FOLDER}/book.xlsx"},
         returns="book.xlsx",
+        doctor_warns=("tokens",),
     ),
     FieldServer(
         "word",
@@ -181,6 +184,7 @@ SERVERS = (
         _npm("@notionhq/notion-mcp-server", "2.5.2"),
         "API-get-self",
         needs="network and key",
+        doctor_warns=("tokens",),
     ),
     FieldServer(
         "firecrawl",
@@ -188,6 +192,7 @@ SERVERS = (
         "firecrawl_credit_usage",
         needs="network and key",
         env={"FIRECRAWL_API_KEY": "fc-no-key"},
+        doctor_warns=("secrets", "tokens"),
     ),
     FieldServer(
         "kubernetes",
@@ -207,7 +212,7 @@ BROKEN = (
         fix="mcp<2",
     ),
     BrokenServer(
-        "memory-on-3.11",
+        "memory-on-old-python",
         _pypi("basic-memory", "0.23.2", "mcp", uvx_options=("--python", "3.11")),
         "needs Python 3.12",
         fix="--python 3.12",

@@ -60,10 +60,8 @@ class BrokenServer:
     name: str
     package: Package
     reason: str
-    fix: str = ""
+    fix: str
     """Text that the suggested fix must contain."""
-    quotes: str = ""
-    """Text of the server's own explanation that must be quoted."""
     env: Mapping[str, str] = field(default_factory=dict)
 
 
@@ -209,13 +207,13 @@ BROKEN = (
         "powerpoint",
         _pypi("office-powerpoint-mcp-server", "2.0.7", executable="ppt_mcp_server"),
         "written for mcp 1.x, started with mcp 2.x",
-        fix="mcp<2",
+        fix="uvx --with 'mcp<2' --from office-powerpoint-mcp-server",
     ),
     BrokenServer(
         "memory-on-old-python",
         _pypi("basic-memory", "0.23.2", "mcp", uvx_options=("--python", "3.11")),
         "needs Python 3.12",
-        fix="--python 3.12",
+        fix="uvx --python 3.12 basic-memory",
     ),
     BrokenServer(
         "brave",
@@ -227,13 +225,13 @@ BROKEN = (
         "word-by-package-name",
         _pypi("office-word-mcp-server", "1.1.11"),
         "the program has another name than the package",
-        quotes="uvx --from office-word-mcp-server word_mcp_server",
+        fix="uvx --from office-word-mcp-server word_mcp_server",
     ),
     BrokenServer(
         "sqlite-on-mcp-2",
         _pypi("mcp-server-sqlite", "2025.4.25"),
         "written for mcp 1.x, started with mcp 2.x",
-        quotes="'Server' object has no attribute 'list_resources'",
+        fix="uvx --with 'mcp<2' mcp-server-sqlite",
     ),
     BrokenServer(
         "misspelled",

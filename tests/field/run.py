@@ -264,9 +264,11 @@ async def run_hub(servers: Sequence[FieldServer], place: Surroundings, reports: 
                 report.start_seconds_cold = state.start_time
                 report.tools = len(state.tools)
                 report.protocol_version = state.server_info.protocol_version if state.server_info else ""
-                if state.status.state is not ty.State.CONNECTED and not report.unmet:
-                    report.unmet.append(f"hub: {state.status.state}: {_name_error(state.last_error)}")
             await asyncio.gather(*(_call_in_hub(hub, server, place, reports[server.name]) for server in servers))
+            for state in hub.list_servers():
+                if state.status.state is not ty.State.CONNECTED and not reports[state.name].unmet:
+                    text = f"hub: {state.status.state} after the call: {_name_error(state.last_error)}"
+                    reports[state.name].unmet.append(text)
     finally:
         async with asyncio.timeout(CLOSE_SECONDS):
             await hub.close()

@@ -1,0 +1,257 @@
+"""Hostile texts in every field of every message: none reaches a log, a status, an event, an error or the terminal.
+
+What a caller asked for (a result, a description) stays as the server sent it; everything that Toolyard itself writes
+about a server is free of control and invisible characters, of forged lines and of secrets.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import dataclasses
+import logging
+import sys
+from collections.abc import Awaitable, Callable, Iterable, Iterator
+from functools import partial
+from itertools import product
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import toolyard as ty
+from tests.faults.hostile_server import ANSWERS, CALLS, CONNECTS, HttpServer
+from tests.faults.hostile_texts import BUNDLES, TEXTS, Detector
+from tests.faults.kit import FAST
+from toolyard.events import Event
+
+HOSTILE = str(Path(__file__).with_name("hostile_server.py"))
+
+ENVIRONMENT = "wallaby-quartz-71-umbrella-env"
+HEADER = "ferret-cobalt-82-lantern-header"
+KEY = "heron-garnet-93-compass-key"
+QUERY = "badger-topaz-64-anchor-query"
+PASSWORD = "otter-amber-55-saddle-password"
+BASIC = "dXNlcjpvdHRlci1hbWJlci01NS1zYWRkbGUtcGFzc3dvcmQ="
+"""`Authorization: Basic`, as the user info of the URL becomes."""
+SECRETS = (ENVIRONMENT, HEADER, KEY, QUERY, PASSWORD, BASIC)
+
+ONLY_STDIO = {"stderr and exit", "stdout and exit"}
+LEGACY = {"protocol version", "initialize error", "initialize result", "level error", "ping error"}
+MODERN = {"discover error", "supported versions", "listen error", "header declaration"}
+
+
+@pytest.fixture
+def http() -> Iterator[HttpServer]:
+    with HttpServer() as server:
+        yield server
+
+
+class _Records(logging.Handler):
+    def __init__(self, detector: Detector) -> None:
+        super().__init__(logging.DEBUG)
+        self.detector = detector
+
+    def emit(self, record: logging.LogRecord) -> None:
+        where = f"log {record.name} ({record.pathname.rpartition('/src/')[2]}:{record.lineno})"
+        # What aiohttp logs is its own affair, as long as it is harmless to a terminal.
+        self.detector.look(where, record.getMessage(), data=record.name.startswith("aiohttp"))
+        if record.exc_info:
+            self.detector.look(f"{where}, traceback", logging.Formatter().format(record), multi_line=True)
+
+
+@pytest.fixture
+def detector() -> Iterator[Detector]:
+    """Looks at every log record too; fails the test if anything was found."""
+    found = Detector(SECRETS)
+    loggers = [logging.getLogger(name) for name in ("toolyard", "asyncio", "aiohttp")]
+    before = [(logger, logger.level, logger.propagate) for logger in loggers]
+    handler = _Records(found)
+    for logger in loggers:
+        logger.addHandler(handler)
+        logger.setLevel(logging.DEBUG)
+        logger.propagate = False  # thousands of lines: pytest would print them all
+    yield found
+    for logger, level, propagate in before:
+        logger.removeHandler(handler)
+        logger.setLevel(level)
+        logger.propagate = propagate
+    assert not found.findings, "\n" + found.report()
+
+
+def stdio_server(field: str = "", name: str = "") -> ty.StdioServer:
+    return ty.StdioServer(sys.executable, ["-S", "-E", HOSTILE, field, name], env={"HOSTILE_TOKEN": ENVIRONMENT})
+
+
+def web_server(http: HttpServer, field: str = "", name: str = "", *, user: bool = False) -> ty.HttpServer:
+    if user:
+        return ty.HttpServer(http.url(field, name, user=f"user:{PASSWORD}@"))
+    headers = {"Authorization": f"Bearer {HEADER}", "X-Api-Key": KEY}
+    return ty.HttpServer(http.url(field, name, query=f"?key={QUERY}"), headers=headers)
+
+
+def sse_server(http: HttpServer, field: str = "", name: str = "") -> ty.SseServer:
+    headers = {"Authorization": f"Bearer {HEADER}", "X-Api-Key": KEY}
+    return ty.SseServer(http.url(field, name, query=f"?key={QUERY}"), headers=headers)
+
+
+class Watched:
+    """A client, or a hub, whose every utterance is looked at."""
+
+    def __init__(self, detector: Detector, subject: ty.Client | ty.Hub) -> None:
+        self.detector, self.subject = detector, subject
+        self.doing = ""
+        subject.on(Event, self._on_event)
+
+    def _on_event(self, event: Event) -> None:
+        name = type(event).__name__
+        self.detector.look(f"event {name}, repr", _without_arguments(event), doing=self.doing)
+        self.detector.look(f"event {name}, reason", str(getattr(event, "reason", "")), doing=self.doing)
+        self.detector.look_at_error(f"event {name}", getattr(event, "error", None), doing=self.doing)
+
+    async def outcome(self, doing: str, work: Awaitable[Any]) -> Any:
+        """Wait for something, look at its failure, and at the status afterwards."""
+        self.doing, result = doing, None
+        try:
+            async with asyncio.timeout(20):
+                result = await work
+            if isinstance(result, ty.ToolResult):
+                result.raise_for_error()
+        except (ty.ToolyardError, ty.UsageError) as exc:
+            self.detector.look_at_error("error", exc, doing=doing)
+        self.look_at_status(doing, only_good=True)
+        return result
+
+    def look_at_status(self, doing: str, *, only_good: bool = False) -> None:
+        subject, look = self.subject, self.detector.look
+        look("repr of the client or hub", repr(subject), doing=doing)
+        if not isinstance(subject, ty.Hub):
+            look("status", f"{subject.status} {subject.status.reason} {subject.status!r}", doing=doing)
+            look("counters", f"{subject.counters!r} {subject.counters.last_garbage}", doing=doing)
+            return
+        states = subject.list_servers()
+        for state in states[:1] if only_good else states:
+            look("status of a hub's server", f"{state.status} {state.status.reason} {state.status!r}", doing=doing)
+            bare = dataclasses.replace(state, server_info=None)  # what the server calls itself is data
+            look("repr of a hub's server", repr(bare), doing=doing)
+            look("repr of a hub's server with its info", repr(state), doing=doing, data=True)
+            self.detector.look_at_error("last_error of a hub's server", state.last_error, doing=doing)
+
+
+def _without_arguments(event: Event) -> str:
+    """The repr, without what the caller itself gave."""
+    return repr(dataclasses.replace(event, arguments=None) if hasattr(event, "arguments") else event)
+
+
+def _options(mode: str) -> dict[str, Any]:
+    return {
+        "mode": mode,
+        "name": "server",
+        "reconnect": FAST,
+        "max_retries": 1,
+        "log_level": "debug",
+        "connect_timeout": 10,
+        "elicitation_handler": lambda request: None,
+        "sampling_handler": lambda request: "an answer",
+    }
+
+
+async def _say(watched: Watched, tool: str, field: str, name: str) -> None:
+    arguments = {"field": field, "text": name}
+    call = watched.subject.call_tool(tool, arguments, timeout=3, on_progress=lambda *_: None)
+    await watched.outcome(f"{field}~{name}", call)
+
+
+async def _in_groups(work: Callable[..., Awaitable[None]], given: Iterable[tuple[str, str]], size: int = 20) -> None:
+    pending = list(given)
+    for at in range(0, len(pending), size):
+        await asyncio.gather(*(work(*each) for each in pending[at : at + size]))
+
+
+def _server(transport: str, http: HttpServer, field: str = "", name: str = "") -> Any:
+    if transport.startswith("stdio"):
+        return stdio_server(field, name)
+    return web_server(http, field, name, user="user" in transport)
+
+
+TRANSPORTS = ("stdio legacy", "stdio modern", "http legacy", "http modern", "http legacy user")
+
+
+def _mode(transport: str) -> str:
+    return "2026-07-28" if "modern" in transport else "legacy"
+
+
+@pytest.mark.parametrize("transport", TRANSPORTS)
+async def test_calls_of_a_client(transport: str, http: HttpServer, detector: Detector) -> None:
+    async with ty.Client(_server(transport, http), **_options(_mode(transport))) as client:
+        watched = Watched(detector, client)
+        await _in_groups(partial(_say, watched, "say"), product(CALLS, TEXTS))
+        for method in (client.list_tools, client.list_resources, client.list_resource_templates, client.list_prompts):
+            assert len(await watched.outcome(method.__name__, method())) > 20
+        for name in TEXTS:
+            await watched.outcome(f"tool name~{name}", client.call_tool(f"[tool nam~{name}]", {}))
+            await watched.outcome(f"resources/read~{name}", client.read_resource(f"say:{name}"))
+            await watched.outcome(f"prompts/get~{name}", client.get_prompt(f"say:{name}"))
+            await watched.outcome(f"completion~{name}", client.complete("p", "a", f"say:{name}"))
+            await watched.outcome(f"request~{name}", client.request("any/method", {"name": f"say:{name}"}))
+        await watched.outcome("subscribe", client.subscribe("say:secrets"))
+
+
+@pytest.mark.parametrize("transport", ["http legacy", "http legacy user"])
+async def test_http_answers_to_calls(transport: str, http: HttpServer, detector: Detector) -> None:
+    async def visit(field: str, name: str) -> None:
+        async with ty.Client(_server(transport, http), **_options(_mode(transport))) as client:
+            await _say(Watched(detector, client), "say", field, name)
+
+    await _in_groups(visit, product(ANSWERS, BUNDLES), 8)
+
+
+def _connects(transport: str) -> list[str]:
+    other = LEGACY if "modern" in transport else MODERN
+    fields = [field for field in CONNECTS if field not in other]
+    if transport.startswith("stdio"):
+        return fields
+    return [*(field for field in fields if field not in ONLY_STDIO), *(ANSWERS if "modern" in transport else ())]
+
+
+@pytest.mark.parametrize("transport", [*TRANSPORTS, "sse"])
+async def test_connections_of_a_client(transport: str, http: HttpServer, detector: Detector) -> None:
+    async def visit(field: str, name: str) -> None:
+        server = sse_server(http, field, name) if transport == "sse" else _server(transport, http, field, name)
+        client = ty.Client(server, **_options(_mode(transport)))
+        watched = Watched(detector, client)
+        doing = f"{field}~{name}"
+        try:
+            await watched.outcome(doing, client.connect())
+            if client.connected:
+                for work in (client.list_tools, client.list_resources, client.list_prompts, client.ping):
+                    await watched.outcome(doing, work())
+        finally:
+            await client.close()
+        watched.look_at_status(doing)
+
+    fields = [*ANSWERS] if transport == "sse" else _connects(transport)
+    await _in_groups(visit, product(fields, BUNDLES), 8)
+
+
+@pytest.mark.parametrize("transport", TRANSPORTS)
+async def test_a_hub_of_servers(transport: str, http: HttpServer, detector: Detector) -> None:
+    chosen = {"tools error", "resources error", "initialize error", "discover error", "duplicate names"}
+    fields = chosen & {*_connects(transport)} | (
+        {"http body 400", "http challenge 401"} if "http" in transport else set()
+    )
+    options = {key: value for key, value in _options(_mode(transport)).items() if key != "name"}
+    servers = {"good": _server(transport, http)}
+    for (number, name), field in product(enumerate(BUNDLES), fields):
+        servers[f"{field.replace(' ', '-')}-{number}"] = _server(transport, http, field, name)
+    hub = ty.Hub(servers, start_timeout=30, on_error="skip", **options)
+    watched = Watched(detector, hub)
+    async with hub:
+        watched.look_at_status("starting")
+        await _in_groups(partial(_say, watched, "mcp__good__say"), product(CALLS, BUNDLES))
+        await watched.outcome("tool name", hub.call_tool("mcp__good__sayy", {}))
+        await watched.outcome("resources/read", hub.read_resource("good", "say:secrets"))
+        for name in hub.list_servers():
+            with contextlib.suppress(ty.ToolyardError):
+                await hub.refresh(name.name)
+        watched.look_at_status("at the end")

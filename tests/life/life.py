@@ -11,6 +11,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import contextlib
+import json
 import os
 import random
 import signal
@@ -22,6 +23,7 @@ import threading
 import time
 from collections.abc import Awaitable, Callable, Coroutine
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -30,6 +32,7 @@ import psutil
 import toolyard as ty
 from tests.life.checks import (
     Broken,
+    Complaints,
     Journal,
     Ledger,
     Possessions,
@@ -43,6 +46,9 @@ from toolyard import sync
 from toolyard.errors import ToolyardError, UsageError
 
 SERVER = str(Path(__file__).with_name("life_server.py"))
+BARE_SERVER = str(Path(__file__).parents[1] / "faults" / "bad_server.py")
+TRANSPORTS = ("stdio", "bare", "http")
+"""`bare` is stdio to a server that starts in 20 ms, so that more happens."""
 MODES = {"legacy": "legacy", "modern": "2026-07-28", "auto": "auto"}
 CONNECT_TIMEOUT = 10.0
 CLOSING = 12.0
@@ -112,6 +118,7 @@ class Life:
 
     def __post_init__(self) -> None:
         self.watchdog = Watchdog(self.journal, self.give_up)
+        self.complaints = Complaints()
         self.web: WebServer | None = None
         self.ledger = Ledger(self.folder / "journal-0")
         self.began = time.monotonic()
@@ -204,10 +211,10 @@ class Life:
                 await cancel()
                 task.cancel()
             (outcome,) = await asyncio.gather(task, return_exceptions=True)
-        self._judge(kind, note, outcome, cancelled=cancel is not None, ended=ended())
+        self.judge(kind, note, outcome, cancelled=cancel is not None, ended=ended())
         return outcome
 
-    def _judge(self, kind: str, note: str, outcome: Any, *, cancelled: bool, ended: bool) -> None:
+    def judge(self, kind: str, note: str, outcome: Any, *, cancelled: bool, ended: bool) -> None:
         name = type(outcome).__name__ if isinstance(outcome, BaseException) else "ok"
         if getattr(outcome, "is_error", False):
             name = "is_error"
@@ -225,6 +232,7 @@ class Life:
         """One call with a nonce of its own."""
         timeout = rng.choice([0.0005, 0.01, 0.1]) if how == "deadline" else 5.0
         tool = {"long": "slow", "fail": "fail", "block": "block"}.get(how) or rng.choice(["echo", "echo", "slow"])
+        tool = "slow" if tool == "block" and slot.client.name == "bare" else tool
         safe = rng.random() < 0.1
         nonce = self.ledger.open(f"{self.phase}", repeatable=safe)
         arguments: dict[str, Any] = {"nonce": nonce}
@@ -294,6 +302,9 @@ class Life:
     def _server(self, transport: str) -> Any:
         if transport == "stdio":
             return ty.StdioServer(sys.executable, [SERVER, str(self.ledger.path), "stdio"])
+        if transport == "bare":
+            script = json.dumps({"log": str(self.ledger.path)})
+            return ty.StdioServer(sys.executable, ["-S", "-E", BARE_SERVER, script])
         assert self.web is not None
         return ty.HttpServer(self.web.url)
 
@@ -304,7 +315,7 @@ class Life:
             both = asyncio.gather(slot.client.connect(), slot.client.close(), return_exceptions=True)
             first, second = await self.do("connect and close", both, CONNECT_TIMEOUT + CLOSING)
             for outcome in (first, second):
-                self._judge("connect and close, each", "", outcome, cancelled=False, ended=True)
+                self.judge("connect and close, each", "", outcome, cancelled=False, ended=True)
         else:
             await self.do("close", slot.client.close(), CLOSING)
 
@@ -344,7 +355,7 @@ class Life:
         both = asyncio.gather(*work, return_exceptions=True)
         outcomes = await self.do("connect and disconnect", both, CONNECT_TIMEOUT + CLOSING)
         for outcome in outcomes:
-            self._judge("connect and disconnect, each", "", outcome, cancelled=False, ended=ended())
+            self.judge("connect and disconnect, each", "", outcome, cancelled=False, ended=ended())
 
     async def _kill(self, rng: random.Random) -> None:
         """`kill -9` of a server; an HTTP server is started again, at once or a moment later."""
@@ -420,66 +431,16 @@ class Life:
 
     def _threads(self, rng: random.Random, transport: str, mode: str, seconds: float) -> None:
         """The sync client from several threads, one of which disconnects all the time."""
-        end = time.monotonic() + seconds
-        broken: list[Broken] = []
         client = self._client(sync.Client, transport, mode)
-
-        def do(kind: str, work: Callable[[], Any], limit: float, note: str = "") -> Any:
-            self.journal.note(f"{kind} {note}")
-            outcome: Any
-            with self.watchdog.watch(f"{kind} {note}", limit):
-                try:
-                    outcome = work()
-                except Exception as exc:  # noqa: BLE001  # judged below
-                    outcome = exc
-            self._judge(kind, note, outcome, cancelled=False, ended=False)
-            return outcome
-
-        def caller(number: int) -> None:
-            own = random.Random(f"{self.seed}/{self.phase}/{number}")
-            while time.monotonic() < end and not broken:
-                try:
-                    if own.random() < 0.1:
-                        do("sync list", lambda: client.list_tools(False, timeout=5), 5)
-                        continue
-                    nonce = self.ledger.open(f"{self.phase}")
-                    timeout = own.choice([0.001, 0.05, 5.0, 5.0])
-                    outcome = do(
-                        "sync call",
-                        lambda nonce=nonce, timeout=timeout: client.call_tool(
-                            "echo", {"nonce": nonce}, timeout=timeout
-                        ),
-                        timeout,
-                        nonce,
-                    )
-                    self.ledger.close(nonce, outcome)
-                except Broken as exc:
-                    broken.append(exc)
-
-        def disconnecter() -> None:
-            own = random.Random(f"{self.seed}/{self.phase}/disconnecter")
-            while time.monotonic() < end and not broken:
-                try:
-                    do("sync disconnect", client.disconnect, CLOSING)
-                except Broken as exc:
-                    broken.append(exc)
-                time.sleep(own.choice([0, 0, 0.001, 0.05]))
-
+        crew = Crew(self, client, time.monotonic() + seconds)
         with self.watchdog.watch("enter a sync client", CONNECT_TIMEOUT):
             client.__enter__()
-        threads = [threading.Thread(target=caller, args=[n], name=f"life-caller-{n}") for n in range(rng.randint(2, 5))]
-        threads.append(threading.Thread(target=disconnecter, name="life-disconnecter"))
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
-        if broken:
-            raise broken[0]
+        crew.run(rng.randint(2, 5))
         idles_in_threads()
-        do("sync close", client.close, CLOSING)
+        crew.do("sync close", client.close, CLOSING)
         idles_in_threads()
 
-    # ---- sessions of the HTTP server ---------------------------------------------------------------------------
+    # ---- sessions of the HTTP server -------------------------------------------------------------------------
 
     async def _sessions_end(self, web: WebServer) -> None:
         """Clients that connect and close leave no session; an interrupted handshake may, and is counted."""
@@ -504,6 +465,57 @@ class Life:
         self.journal.outcomes["sessions left by interrupted handshakes", "sessions"] += before
         self.journal.operations["sessions left by interrupted handshakes"] += before
         await no_tasks_left()
+
+
+class Crew:
+    """Threads that use one sync client."""
+
+    def __init__(self, life: Life, client: sync.Client, end: float) -> None:
+        self._life, self._client, self._end = life, client, end
+        self._broken: list[Broken] = []
+
+    def run(self, callers: int) -> None:
+        work = {"disconnecter": self._disconnect, **{f"caller-{n}": self._call_or_list for n in range(callers)}}
+        threads = [threading.Thread(target=self._repeat, args=each, name=f"life-{each[0]}") for each in work.items()]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        if self._broken:
+            raise self._broken[0]
+
+    def do(self, kind: str, work: Callable[[], Any], limit: float, note: str = "") -> Any:
+        """One operation, as `Life.do`."""
+        self._life.journal.note(f"{kind} {note}")
+        outcome: Any
+        with self._life.watchdog.watch(f"{kind} {note}", limit):
+            try:
+                outcome = work()
+            except Exception as exc:  # noqa: BLE001  # judged below
+                outcome = exc
+        self._life.judge(kind, note, outcome, cancelled=False, ended=False)
+        return outcome
+
+    def _repeat(self, name: str, work: Callable[[random.Random], None]) -> None:
+        own = random.Random(f"{self._life.seed}/{self._life.phase}/{name}")
+        try:
+            while time.monotonic() < self._end and not self._broken:
+                work(own)
+        except Broken as exc:
+            self._broken.append(exc)
+
+    def _call_or_list(self, own: random.Random) -> None:
+        if own.random() < 0.1:
+            self.do("sync list", partial(self._client.list_tools, False, timeout=5), 5)
+            return
+        ledger = self._life.ledger
+        nonce, timeout = ledger.open(f"{self._life.phase}"), own.choice([0.001, 0.05, 5.0, 5.0])
+        work = partial(self._client.call_tool, "echo", {"nonce": nonce}, timeout=timeout)
+        ledger.close(nonce, self.do("sync call", work, timeout, nonce))
+
+    def _disconnect(self, own: random.Random) -> None:
+        self.do("sync disconnect", self._client.disconnect, CLOSING)
+        time.sleep(own.choice([0, 0, 0.001, 0.05]))
 
 
 CLIENT_OPERATIONS = {
@@ -563,7 +575,7 @@ async def _all(work: Any) -> None:
 
 def _is_server(process: psutil.Process) -> bool:
     try:
-        return SERVER in process.cmdline()
+        return bool({SERVER, BARE_SERVER} & {*process.cmdline()})
     except psutil.Error:
         return False
 
@@ -572,11 +584,12 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="scripts/life", description=(__doc__ or "").partition("\n\n")[0])
     parser.add_argument("--minutes", type=float, default=1.0, help="how long (default: 1)")
     parser.add_argument("--seed", type=int, default=None, help="which random choices (default: by the clock)")
-    parser.add_argument("--transports", default="stdio,http", help="some of stdio,http (default: both)")
+    every = ",".join(TRANSPORTS)
+    parser.add_argument("--transports", default=every, help=f"some of {every} (default: all)")
     given = parser.parse_args()
     transports = given.transports.split(",")
-    if not transports or {*transports} - {"stdio", "http"}:
-        parser.error(f"--transports: expected some of stdio,http, got {given.transports!r}")
+    if not transports or {*transports} - {*TRANSPORTS}:
+        parser.error(f"--transports: expected some of {every}, got {given.transports!r}")
     seed = given.seed if given.seed is not None else int(time.time())
     with tempfile.TemporaryDirectory(prefix="toolyard-life-") as folder:
         life = Life(seed, transports, Path(folder), given.minutes * 60)

@@ -21,9 +21,9 @@ from typing import Any
 
 if __name__ == "__main__":
     sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
-    from hostile_texts import ALL, SURROGATE, TEXTS, text_for
+    from hostile_texts import SURROGATE, TEXTS, text_for
 else:
-    from tests.faults.hostile_texts import ALL, SURROGATE, TEXTS, text_for
+    from tests.faults.hostile_texts import SURROGATE, TEXTS, text_for
 
 Message = dict[str, Any]
 Said = Message | bytes
@@ -395,7 +395,7 @@ class Hostile:
             asked = str(params.get("uri") or params.get("name") or (params.get("argument") or {}).get("value"))
             name = asked.partition("say:")[2]
             code = NOT_FOUND if method == "resources/read" else -32602
-            yield fails(code, self.text(method, name) if name in ALL else self.all(method))
+            yield fails(code, self.text(method, name) if name in TEXTS else self.all(method))
 
     def _everything(self, params: Message) -> Iterator[Message]:
         """A result and all that may come before it."""

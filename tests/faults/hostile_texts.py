@@ -70,6 +70,13 @@ def _bodies() -> dict[str, str]:
     bodies[SURROGATE] = "a\ud800b\udfffc"
     bodies["long"] = "x" * LONG + f"\n{FORGED}"
     bodies["long line"] = "\x1b[31m" * (LONG // 5)
+    # One of each, short enough not to be cut.
+    bodies["mixed"] = "".join(
+        (
+            "\x1b]0;owned\x07\x9b2J\x08\x00\u202e\u2066\u200b\U000e0041\u2028\x85",
+            f"\r{FORGED}\n{FORGED} {SECRETS}",
+        )
+    )
     bodies["secrets"] = f"given {SECRETS} given"
     bodies["secrets between controls"] = f"\x1b[31m{SECRETS}\x1b[0m\n{FORGED}"
     bodies |= {f"secret cut at {length}": f"<<pad {length}>>{SECRETS}" for length in CUTS}
@@ -78,24 +85,13 @@ def _bodies() -> dict[str, str]:
 
 TEXTS = _bodies()
 
-# One connection, or one process, for each text would take too long: several short ones go together. They stay below
-# the shortest length at which errors cut a server's text, so that each of them is still looked at.
-BUNDLES = {
-    **{
-        f"bundle {number}": " ".join(chunk)
-        for number, chunk in enumerate((list(CONTROLS.values())[at : at + 5] for at in range(0, len(CONTROLS), 5)), 1)
-    },
-    "newlines": "".join(f"{line}{FORGED}" for line in list(BREAKS.values())[:3]),
-    "other newlines": "".join(f"{line}{FORGED}" for line in list(BREAKS.values())[3:7]),
-    "separators": "".join(f"{line}{FORGED}" for line in list(BREAKS.values())[7:]),
-    **{name: TEXTS[name] for name in (SURROGATE, "long", "secrets", "secret cut at 200")},
-}
-ALL = TEXTS | BUNDLES
+FEW = ("mixed", SURROGATE, "long", "secret cut at 200")
+"""Where each text takes a connection, or a process, of its own."""
 
 
 def text_for(field: str, name: str, secrets: Iterable[str] = ()) -> str:
     """The text of this name, marked with the field, with the secrets filled in."""
-    text = f"[{field}~{name}]{ALL[name]}"
+    text = f"[{field}~{name}]{TEXTS[name]}"
     if pad := re.search(r"<<pad (\d+)>>", text):
         # Twelve characters of the secret stand before the cut.
         text = text.replace(pad[0], "x" * (int(pad[1]) - pad.start() - 12))
@@ -142,7 +138,7 @@ class Detector:
             excerpt = text[max(0, start - 60) : start + 60]
             marks = [*_MARK.finditer(text, 0, start + 1)] or [*_MARK.finditer(text)]
             field, name = (marks[-1][1], marks[-1][2]) if marks else (doing or "?", "?")
-            names, first = self.findings.setdefault((field, where, kind), (set(), ascii(excerpt)))
+            names, _ = self.findings.setdefault((field, where, kind), (set(), ascii(excerpt)))
             names.add(name)
 
     def _problems(self, text: str, multi_line: bool, forged: bool, data: bool) -> Iterator[tuple[str, int]]:

@@ -9,7 +9,9 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import dataclasses
+import json
 import logging
+import subprocess
 import sys
 from collections.abc import Awaitable, Callable, Iterable, Iterator
 from functools import partial
@@ -20,8 +22,9 @@ from typing import Any
 import pytest
 
 import toolyard as ty
+from tests.cli.kit import environment, write_settings
 from tests.faults.hostile_server import ANSWERS, CALLS, CONNECTS, HttpServer
-from tests.faults.hostile_texts import BUNDLES, TEXTS, Detector
+from tests.faults.hostile_texts import FEW, TEXTS, Detector
 from tests.faults.kit import FAST
 from toolyard.events import Event
 
@@ -158,7 +161,7 @@ def _options(mode: str) -> dict[str, Any]:
 
 async def _say(watched: Watched, tool: str, field: str, name: str) -> None:
     arguments = {"field": field, "text": name}
-    call = watched.subject.call_tool(tool, arguments, timeout=3, on_progress=lambda *_: None)
+    call = watched.subject.call_tool(tool, arguments, timeout=2, on_progress=lambda *_: None)
     await watched.outcome(f"{field}~{name}", call)
 
 
@@ -183,12 +186,13 @@ def _mode(transport: str) -> str:
 
 @pytest.mark.parametrize("transport", TRANSPORTS)
 async def test_calls_of_a_client(transport: str, http: HttpServer, detector: Detector) -> None:
+    texts = TEXTS if transport == "stdio legacy" else FEW
     async with ty.Client(_server(transport, http), **_options(_mode(transport))) as client:
         watched = Watched(detector, client)
-        await _in_groups(partial(_say, watched, "say"), product(CALLS, TEXTS))
+        await _in_groups(partial(_say, watched, "say"), product(CALLS, texts))
         for method in (client.list_tools, client.list_resources, client.list_resource_templates, client.list_prompts):
             assert len(await watched.outcome(method.__name__, method())) > 20
-        for name in TEXTS:
+        for name in texts:
             await watched.outcome(f"tool name~{name}", client.call_tool(f"[tool nam~{name}]", {}))
             await watched.outcome(f"resources/read~{name}", client.read_resource(f"say:{name}"))
             await watched.outcome(f"prompts/get~{name}", client.get_prompt(f"say:{name}"))
@@ -203,7 +207,8 @@ async def test_http_answers_to_calls(transport: str, http: HttpServer, detector:
         async with ty.Client(_server(transport, http), **_options(_mode(transport))) as client:
             await _say(Watched(detector, client), "say", field, name)
 
-    await _in_groups(visit, product(ANSWERS, BUNDLES), 8)
+    texts = ("mixed", "secret cut at 200") if "user" in transport else FEW
+    await _in_groups(visit, product(ANSWERS, texts), 8)
 
 
 def _connects(transport: str) -> list[str]:
@@ -214,7 +219,7 @@ def _connects(transport: str) -> list[str]:
     return [*(field for field in fields if field not in ONLY_STDIO), *(ANSWERS if "modern" in transport else ())]
 
 
-@pytest.mark.parametrize("transport", [*TRANSPORTS, "sse"])
+@pytest.mark.parametrize("transport", ["stdio legacy", "stdio modern", "http legacy", "http modern", "sse"])
 async def test_connections_of_a_client(transport: str, http: HttpServer, detector: Detector) -> None:
     async def visit(field: str, name: str) -> None:
         server = sse_server(http, field, name) if transport == "sse" else _server(transport, http, field, name)
@@ -231,10 +236,10 @@ async def test_connections_of_a_client(transport: str, http: HttpServer, detecto
         watched.look_at_status(doing)
 
     fields = [*ANSWERS] if transport == "sse" else _connects(transport)
-    await _in_groups(visit, product(fields, BUNDLES), 8)
+    await _in_groups(visit, product(fields, FEW), 8)
 
 
-@pytest.mark.parametrize("transport", TRANSPORTS)
+@pytest.mark.parametrize("transport", ["stdio legacy", "http modern"])
 async def test_a_hub_of_servers(transport: str, http: HttpServer, detector: Detector) -> None:
     chosen = {"tools error", "resources error", "initialize error", "discover error", "duplicate names"}
     fields = chosen & {*_connects(transport)} | (
@@ -242,16 +247,121 @@ async def test_a_hub_of_servers(transport: str, http: HttpServer, detector: Dete
     )
     options = {key: value for key, value in _options(_mode(transport)).items() if key != "name"}
     servers = {"good": _server(transport, http)}
-    for (number, name), field in product(enumerate(BUNDLES), fields):
+    for (number, name), field in product(enumerate(FEW), fields):
         servers[f"{field.replace(' ', '-')}-{number}"] = _server(transport, http, field, name)
     hub = ty.Hub(servers, start_timeout=30, on_error="skip", **options)
     watched = Watched(detector, hub)
     async with hub:
         watched.look_at_status("starting")
-        await _in_groups(partial(_say, watched, "mcp__good__say"), product(CALLS, BUNDLES))
+        await _in_groups(partial(_say, watched, "mcp__good__say"), product(CALLS, FEW))
         await watched.outcome("tool name", hub.call_tool("mcp__good__sayy", {}))
         await watched.outcome("resources/read", hub.read_resource("good", "say:secrets"))
         for name in hub.list_servers():
             with contextlib.suppress(ty.ToolyardError):
                 await hub.refresh(name.name)
         watched.look_at_status("at the end")
+
+
+# ---- the command line ------------------------------------------------------------------------------------------------
+
+RUNNER = """
+import importlib, json, os, sys
+from toolyard.cli import app
+for entry in app.COMMANDS.values():
+    importlib.import_module(f"toolyard.cli.{entry.module}")
+import toolyard.transports.http, toolyard.transports.stdio, rich.console
+for number, arguments in enumerate(json.load(sys.stdin)):
+    if os.fork() == 0:
+        for fd, name in ((1, "out"), (2, "err")):
+            os.dup2(os.open(f"{number}.{name}", os.O_WRONLY | os.O_CREAT, 0o600), fd)
+        os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
+        code = app.run(arguments)
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(code)
+    if number % 2:  # two at a time
+        os.wait()
+try:
+    while True:
+        os.wait()
+except ChildProcessError:
+    pass
+"""
+"""Forks a process for each command line: starting Python anew for each would take most of the time."""
+
+SAY = ("call", "mcp__good__say")
+DATA = "what the server was asked for"
+LINES = "what the server was asked for, which may have several lines"
+CHECKED = "all that is printed"
+COMMANDS: list[tuple[str, tuple[str, ...]]] = [
+    (CHECKED, ("servers",)),
+    (DATA, ("servers", "--json")),
+    (CHECKED, ("servers", "--config", "bad.json")),
+    (DATA, ("servers", "--config", "bad.json", "--json")),
+    (CHECKED, ("servers", "--config", "bad.json", "--debug")),
+    (CHECKED, ("doctor",)),
+    (CHECKED, ("doctor", "--config", "bad.json")),
+    (CHECKED, ("doctor", "--config", "bad.json", "--json")),
+    (CHECKED, ("watch", "--for", "1", "--call", "mcp__good__all")),
+    (CHECKED, ("watch", "--for", "1", "--call", "mcp__good__all", "--json")),
+    (CHECKED, ("watch", "--for", "1", "--config", "bad.json")),
+    (CHECKED, ("explain", "mcp__good__say")),
+    (CHECKED, ("explain", "mcp__good__sayy")),
+    (DATA, ("tools",)),
+    (DATA, ("tools", "--json")),
+    (DATA, ("tools", "--schema")),
+    (DATA, ("resources",)),
+    (DATA, ("resources", "--json")),
+    (DATA, ("prompts",)),
+    (DATA, ("prompts", "--json")),
+    (LINES, ("call", "mcp__good__all")),
+    (DATA, ("call", "mcp__good__all", "--raw")),
+    (LINES, ("call", "mcp__good__fail")),
+    (CHECKED, (*SAY, "field=error message", "text=mixed")),
+    (CHECKED, (*SAY, "field=error message", "text=mixed", "--debug")),
+    (CHECKED, (*SAY, "field=result object", "text=mixed")),
+    (CHECKED, ("call", "mcp__good__[tool nam~mixed]")),
+    (LINES, ("read", "hostile:all")),
+    (CHECKED, ("read", "say:mixed")),
+    (LINES, ("prompt", "all")),
+    (CHECKED, ("prompt", "say:mixed")),
+]
+
+
+SHOWN = ("reason 418", "body 400", "error 400", "challenge 401", "location 307", "header name", "content type")
+"""Of the HTTP answers those whose errors are worded differently."""
+
+
+@pytest.mark.parametrize("transport", ["stdio", "http"])
+def test_the_command_line(transport: str, http: HttpServer, detector: Detector, tmp_path: Path) -> None:
+    def entry(field: str = "", name: str = "") -> dict[str, Any]:
+        if transport == "stdio":
+            arguments = ["-S", "-E", HOSTILE, field, name]
+            return {"command": sys.executable, "args": arguments, "env": {"HOSTILE_TOKEN": ENVIRONMENT}}
+        headers = {"Authorization": f"Bearer {HEADER}", "X-Api-Key": KEY}
+        return {"type": "http", "url": http.url(field, name, query=f"?key={QUERY}"), "headers": headers}
+
+    fields = (
+        [*CONNECTS]
+        if transport == "stdio"
+        else [*(field for field in CONNECTS if field not in ONLY_STDIO), *(f"http {each}" for each in SHOWN)]
+    )
+    write_settings(tmp_path, {"good": entry()})
+    bad = {field.replace(" ", "-"): entry(field, "mixed") for field in fields}
+    write_settings(tmp_path, bad, "bad.json")
+    subprocess.run(
+        [sys.executable, "-c", RUNNER],
+        cwd=tmp_path,
+        input=json.dumps([arguments for _, arguments in COMMANDS]),
+        text=True,
+        timeout=100,
+        env=environment(tmp_path),
+        check=True,
+    )
+    for number, (kind, arguments) in enumerate(COMMANDS):
+        for name in ("out", "err"):
+            text = (tmp_path / f"{number}.{name}").read_bytes().decode()
+            lines = kind is LINES and (name == "out" or "fail" in arguments[-1])
+            data = lines or (kind is DATA and name == "out")
+            where = f"`toolyard {' '.join(arguments)}`, std{name}"
+            detector.look(where, text, multi_line=True, forged=not lines, data=data)

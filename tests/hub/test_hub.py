@@ -267,3 +267,16 @@ async def test_a_hub_shows_what_it_is_and_is_not_pickled() -> None:
         assert repr(hub) == "<Hub servers=1 tools=2>"
         with pytest.raises(ty.UsageError, match="cannot be pickled"):
             hub.__reduce__()
+
+
+@pytest.mark.parametrize(
+    "use",
+    [lambda hub: hub.__aenter__(), lambda hub: hub.list_tools(), lambda hub: hub.close()],
+    ids=["enter", "list_tools", "close"],
+)
+def test_without_an_asyncio_loop_the_error_says_what_to_use(use: Any) -> None:
+    """As it is under trio, which runs coroutines without an event loop of asyncio."""
+    work = use(ty.Hub({"math": ty.ToolServer("math")}))
+    with pytest.raises(ty.UsageError, match=r"no asyncio event loop.*trio.*toolyard\.sync"):
+        work.send(None)
+    work.close()

@@ -1,15 +1,23 @@
-"""Run one blocking function beside the event loop."""
+"""Tell async from blocking functions, and run a blocking one beside the event loop."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
 import contextvars
+import inspect
 import threading
 from collections.abc import Callable
-from typing import TypeVar
+from typing import Any, TypeVar
 
 R = TypeVar("R")
+
+
+def is_async(function: Any) -> bool:
+    """Whether it is an async function, or an object with an async `__call__`."""
+    return callable(function) and (
+        inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(getattr(function, "__call__", None))  # noqa: B004  # that of its type
+    )
 
 
 def in_daemon_thread(work: Callable[[], R]) -> asyncio.Future[R]:

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from .._util.threads import in_daemon_thread, is_async
 from ..errors import RemoteError
 from ..protocol.jsonrpc import INTERNAL_ERROR, INVALID_PARAMS, METHOD_NOT_FOUND
 from ..protocol.text import one_line
@@ -84,8 +85,9 @@ class Handlers:
 
 
 async def _called(handler: Callable[..., Any], *args: Any) -> Any:
+    """Call a handler. One that is not async runs in a thread, because it may block until a person answers."""
     try:
-        outcome = handler(*args)
+        outcome = handler(*args) if is_async(handler) else await in_daemon_thread(lambda: handler(*args))
         return await outcome if inspect.isawaitable(outcome) else outcome
     except RemoteError:
         raise

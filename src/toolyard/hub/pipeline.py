@@ -15,7 +15,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from .._util.threads import in_daemon_thread
+from .._util.threads import in_daemon_thread, is_async
 from ..errors import AccessDenied, ToolyardError, UsageError
 from ..policy.globs import Glob
 from ..policy.permissions import checked_pattern
@@ -153,10 +153,3 @@ async def approved(approve: Approve, call: Call, rule: str) -> Call:
     if verdict not in (False, None):
         message += f": the approver gave {type(verdict).__name__}, not True, False or a Call"
     raise AccessDenied(message, server=call.server, tool=call.tool, rule=rule)
-
-
-def is_async(function: Any) -> bool:
-    """Whether it is an async function, or an object with an async `__call__`."""
-    return callable(function) and (
-        inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(getattr(function, "__call__", None))  # noqa: B004  # that of its type
-    )

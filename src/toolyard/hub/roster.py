@@ -13,6 +13,7 @@ from typing import Any, Final, Literal, TypeVar
 from .. import names
 from .._util.suggest import did_you_mean
 from ..client.client import Client, Timeout
+from ..client.turns import running_loop
 from ..errors import ConfigError, ConnectionLost, ServerNotFound, UsageError
 from ..events import Event, Listeners, PromptsChanged, ResourcesChanged, ToolsChanged
 from ..types import UNSET
@@ -137,7 +138,7 @@ class Roster:
         """A closed hub is of no use, nor is one on another loop."""
         if self.closed:
             raise UsageError("the hub is closed; make a new one")
-        loop = asyncio.get_running_loop()
+        loop = running_loop()
         if self._loop is None:
             self._loop = loop
         elif self._loop is not loop:
@@ -293,7 +294,8 @@ class Roster:
 
     async def close(self) -> None:
         """End all. Whoever calls it waits for the one closing, which goes on if they are cancelled."""
-        if self._loop is not None and self._loop is not asyncio.get_running_loop():
+        loop = running_loop()
+        if self._loop is not None and self._loop is not loop:
             raise UsageError("the hub belongs to another event loop; close it there")
         if self._closing is None:
             self.closed = True

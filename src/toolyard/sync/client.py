@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import Any, NoReturn, Self, Unpack, cast
+from typing import Any, NoReturn, Self, Unpack
 
 from ..client import client as aio
 from ..client.options import ClientOptions, check_server_given
@@ -12,7 +12,7 @@ from ..errors import UsageError
 from ..transports.channel import Counters
 from ..types import Change, ServerInfo, Status
 from .faces import Entered, through_portal
-from .threads import portal, threaded
+from .threads import portal
 
 
 class Client(Entered[aio.Client]):
@@ -26,7 +26,7 @@ class Client(Entered[aio.Client]):
         return super().__new__(cls)
 
     def __init__(self, server: Any, **options: Unpack[ClientOptions]) -> None:
-        super().__init__(aio.Client(server, **cast("ClientOptions", threaded(options))))
+        super().__init__(aio.Client(server, **options))
 
     def connect(self) -> Client:
         """Connect now; nothing if it is connected."""

@@ -8,17 +8,17 @@ from collections.abc import Callable, Mapping
 from functools import partial, wraps
 from typing import Any, NoReturn, TypeVar, cast, overload
 
-from .._util.threads import in_daemon_thread
+from .._util.threads import in_daemon_thread, is_async
 from ..errors import UsageError
 from ..hub import hub as aio
 from ..hub import resources, view
-from ..hub.pipeline import Call, Interceptor, Proceed, is_async
+from ..hub.pipeline import Call, Interceptor, Proceed
 from ..hub.state import ServerState
 from ..hub.toolsets import Toolsets
 from ..types import FilterContext, ToolResult
 from .client import Changes
 from .faces import Entered, Face, on_loop, through_portal
-from .threads import portal, threaded
+from .threads import portal
 
 A = TypeVar("A")
 F = TypeVar("F", bound=Callable[..., Any])
@@ -33,15 +33,13 @@ class Hub(Entered[aio.Hub]):
     _noun, _usage = "hub", "with Hub(servers) as hub"
 
     def __init__(self, servers: Mapping[str, Any] | None = None, **options: Any) -> None:
-        if isinstance(servers, Mapping):
-            servers = {name: _server(given) for name, given in servers.items()}
-        self._stand_for(aio.Hub(servers, **threaded(options)))
+        self._stand_for(aio.Hub(servers, **options))
 
     @classmethod
     def from_config(cls, config: Any, **options: Any) -> Hub:
         """A hub of the servers in a settings file; see `toolyard.Hub.from_config`."""
         hub = cls.__new__(cls)
-        hub._stand_for(aio.Hub.from_config(config, **threaded(options)))
+        hub._stand_for(aio.Hub.from_config(config, **options))
         return hub
 
     def _stand_for(self, twin: aio.Hub) -> None:
@@ -57,7 +55,7 @@ class Hub(Entered[aio.Hub]):
     def add_server(self, name: str, server: Any, **options: Any) -> ServerState:
         """One server more. Raises if it cannot be connected, and then it is not there; `start="lazy"` does not try."""
         self._check_entered()
-        return portal.call(lambda: self._twin.add_server(name, _server(server), **threaded(options)))
+        return portal.call(lambda: self._twin.add_server(name, server, **options))
 
     remove_server = through_portal(aio.Hub.remove_server)
     reload = through_portal(aio.Hub.reload)
@@ -201,13 +199,6 @@ class Resources(_Part[resources.Resources]):
     read = through_portal(resources.Resources.read)
     read_text = through_portal(resources.Resources.read_text)
     read_bytes = through_portal(resources.Resources.read_bytes)
-
-
-def _server(given: Any) -> Any:
-    """A server as a hub is given it; options of its own may be functions too."""
-    if isinstance(given, tuple) and len(given) == 2 and isinstance(given[1], Mapping):
-        return given[0], threaded(given[1])
-    return given
 
 
 def _interceptor(function: Any) -> Interceptor:

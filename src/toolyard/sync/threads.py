@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-import inspect
 import logging
 import os
 import threading
-from collections.abc import Callable, Coroutine, Mapping
-from functools import wraps
+from collections.abc import Callable, Coroutine
 from typing import Any, Final, TypeVar
 
-from .._util.threads import in_daemon_thread
 from ..errors import UsageError
 
 log = logging.getLogger("toolyard.sync")
@@ -73,25 +70,3 @@ portal: Final = Portal()
 # A forked child has the object but not the thread.
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=portal.__init__)  # type: ignore[misc]
-
-
-_ASKED: Final = ("sampling_handler", "elicitation_handler", "roots", "approve")
-"""Options that are functions which may take their time."""
-
-
-def threaded(options: Mapping[str, Any]) -> dict[str, Any]:
-    """The options, with plain functions among them that may take their time turned into ones for the loop."""
-    return {key: in_thread(value) if key in _ASKED and callable(value) else value for key, value in options.items()}
-
-
-def in_thread(handler: Callable[..., Any]) -> Callable[..., Any]:
-    """Sync handlers may block and may use the client, so they must not run on the loop; async ones belong there."""
-    if inspect.iscoroutinefunction(handler):
-        return handler
-
-    @wraps(handler)
-    async def run(*args: Any) -> Any:
-        outcome = await in_daemon_thread(lambda: handler(*args))
-        return await outcome if inspect.isawaitable(outcome) else outcome
-
-    return run

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -231,3 +233,13 @@ async def test_roots_of_a_wrong_type_are_an_error_too(said: Any) -> None:
     with pytest.raises(RemoteError) as caught:
         await Handlers(roots=lambda: said).answer("roots/list", {})
     assert caught.value.code == -32603
+
+
+async def test_a_handler_that_blocks_does_not_stop_the_event_loop() -> None:
+    """`input()` in a plain function must not keep every other task from running."""
+    answered = threading.Event()
+    handlers = Handlers(sampling=lambda _: "done" if answered.wait(10) else "the loop stood still")
+    answering = asyncio.ensure_future(handlers.answer("sampling/createMessage", {"messages": []}))
+    await asyncio.sleep(0)
+    asyncio.get_running_loop().call_later(0.01, answered.set)
+    assert (await answering)["content"]["text"] == "done"

@@ -10,6 +10,9 @@ from typing import Final
 CONNECT_TIMEOUT: Final = 30.0
 """Seconds from the start of the process, or of the first request, to the answered handshake."""
 
+DOWNLOAD_CONNECT_TIMEOUT: Final = 120.0
+"""The same for commands that may download the server first: `npx`, `uvx`, `docker` and the like."""
+
 EXECUTION_TIMEOUT: Final = 30.0
 """Seconds for a call, with waiting, connecting and retries."""
 

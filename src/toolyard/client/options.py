@@ -10,7 +10,6 @@ from .. import defaults
 from .._util.suggest import did_you_mean, similar_names
 from ..config import (
     CHECKS,
-    DOWNLOAD_CONNECT_TIMEOUT,
     HttpServer,
     ServerConfig,
     SseServer,
@@ -150,7 +149,7 @@ def resolve(config: object, name: str, given: ClientOptions) -> Settings:
     if options.get("name") is None:
         options["name"] = name
     if isinstance(config, StdioServer) and may_download(config.command, config.args):
-        options.setdefault("connect_timeout", DOWNLOAD_CONNECT_TIMEOUT)
+        options.setdefault("connect_timeout", defaults.DOWNLOAD_CONNECT_TIMEOUT)
     return Settings(**options)
 
 

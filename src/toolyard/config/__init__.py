@@ -16,7 +16,7 @@ from .masks import (
     secrets_of_environment,
     secrets_of_web,
 )
-from .runners import DOWNLOAD_CONNECT_TIMEOUT, may_download
+from .runners import may_download
 from .servers import (
     HttpServer,
     PythonServer,
@@ -31,7 +31,6 @@ from .servers import (
 
 __all__ = [
     "CHECKS",
-    "DOWNLOAD_CONNECT_TIMEOUT",
     "MASK",
     "Expanded",
     "HeaderValue",

@@ -6,9 +6,6 @@ from collections.abc import Mapping, Sequence
 from pathlib import PurePath
 from typing import Final
 
-DOWNLOAD_CONNECT_TIMEOUT: Final = 120.0
-"""The default `connect_timeout` of a server that may have to be downloaded first, in seconds."""
-
 _SUBCOMMANDS: Final[Mapping[str, frozenset[str]]] = {
     "npx": frozenset(),
     "pnpx": frozenset(),

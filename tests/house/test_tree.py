@@ -34,7 +34,7 @@ def test_the_linter_would_notice_a_module_without_a_floor(tmp_path: Path) -> Non
     """The floors are exhaustive: proved on a copy with one module more."""
     package = tmp_path / "toolyard"
     package.mkdir()
-    for name in ("__init__", "errors", "_version", "stranger"):
+    for name in ("__init__", "errors", "defaults", "_version", "stranger"):
         (package / f"{name}.py").touch()
     (tmp_path / "pyproject.toml").write_text((ROOT / "pyproject.toml").read_text())
     linter = Path(sys.executable).with_name("lint-imports")

@@ -25,7 +25,7 @@ from toolyard.protocol import jsonrpc
 from toolyard.sync import Portal, portal
 from toolyard.types import ElicitResult, Wire
 
-BY_THE_WITH_BLOCK = {"connect"}
+BY_THE_WITH_BLOCK = {"connect", "session"}  # the methods of a session belong to the event loop of its client
 
 
 def text_of(params: Wire) -> Wire:

@@ -2,6 +2,8 @@
 
 Handshake era: a session id, a standing GET stream for what the server says of its own accord, and streams that are
 resumed where they broke. Modern era: nothing but requests; closing the answer's stream is how one is cancelled.
+
+Longer than 400 lines: requests, answers to the server's own requests and the end of a session share one state.
 """
 
 from __future__ import annotations

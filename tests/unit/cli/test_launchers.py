@@ -68,7 +68,7 @@ from toolyard.cli.launchers import name_of_command, name_of_url, parse_command
 )
 def test_a_server_is_named_after_what_its_command_launches(line: str, name: str) -> None:
     command, *args = shlex.split(line)
-    assert name_of_command(command, args, "/home/me/here") == name
+    assert name_of_command(command, args, "/srv/here") == name
 
 
 @pytest.mark.parametrize(

@@ -171,7 +171,7 @@ def test_a_value_that_is_still_to_be_replaced_is_a_placeholder_and_no_secret(val
             "${API_KEY}",
             "Bearer ${TOKEN}",
             "sk-proj-4f9d8a7c6b5e",
-            "ghp_" + "16C7e42F292c6912E7710c838347Ae178B4a",
+            "ghp_" + "16C7e42F292c6912E7710",
             "a<b",
         ),
         *("hunter2", "flour-mill", "/srv/data", "maxxx", "production"),

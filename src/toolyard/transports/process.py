@@ -44,24 +44,6 @@ def environment(given: Mapping[str, str] | None) -> dict[str, str]:
     return env
 
 
-_DOWNLOADERS: Final[dict[str, tuple[str, ...]]] = {
-    **dict.fromkeys(("npx", "uvx", "bunx", "pnpx", "pipx", "docker", "podman"), ()),
-    "uv": ("run", "tool", "x"),
-    "npm": ("exec", "x"),
-    "pnpm": ("dlx",),
-    "yarn": ("dlx",),
-    "bun": ("x",),
-    "deno": ("run",),
-}
-"""Commands that may download what they run, and the words that say so; none: they always may."""
-
-
-def may_download(command: str, args: Sequence[str]) -> bool:
-    """Return whether the command may have to download the server before it starts it."""
-    words = _DOWNLOADERS.get(os.path.basename(command).partition(".")[0])
-    return words is not None and (not words or any(word in args for word in words))
-
-
 class Tail:
     """The last bytes of a stream."""
 

@@ -10,7 +10,7 @@ from array import array
 from collections import deque
 from collections.abc import Callable
 
-from ..config import StdioServer, secrets_of_environment
+from ..config import StdioServer, may_download, secrets_of_environment
 from ..errors import ProtocolError, StartError
 from ..events import Delivery
 from ..protocol import jsonrpc
@@ -19,7 +19,7 @@ from ..protocol.jsonrpc import Message
 from ..protocol.limits import MAX_MESSAGE
 from ..protocol.text import one_line
 from .backlog import Backlog, is_optional
-from .process import CHUNK, NEEDS_POSIX, ServerProcess, may_download
+from .process import CHUNK, NEEDS_POSIX, ServerProcess
 from .stream import Receiver, Ticket
 
 try:

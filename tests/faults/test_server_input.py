@@ -361,6 +361,23 @@ async def test_a_body_that_trickles_in_has_a_time_limit() -> None:
         assert (await place.post(modern("tools/call", ADD))).text == "3"
 
 
+async def test_each_body_has_its_own_time_and_a_client_that_leaves_needs_none() -> None:
+    async with serving(body_timeout=0.5) as place:
+        headers = {**modern_headers(modern("tools/call", ADD)), "Content-Length": str(len(GOOD))}
+        lines = []
+        for _ in range(3):
+            lines.append(await place.open(b"", headers))
+            await lines[-1].say(GOOD[:5])
+            await asyncio.sleep(0.1)
+        await lines[1].say(GOOD[5:])
+        assert (await lines[1].answer()).text == "3"
+        lines.append(await place.open(b"", headers))
+        lines[-1].cut()
+        assert [(await lines[at].answer()).status for at in (0, 2)] == [408, 408]
+        late = await place.open(b"", headers)  # the timer starts again
+        assert (await late.answer()).status == 408
+
+
 async def test_a_body_that_trickles_in_over_http_sse_has_a_time_limit() -> None:
     async with served(Tools().server.asgi(transport="sse", path="/sse", body_timeout=0.3)) as url:
         place = Place(Tools(), None, url)

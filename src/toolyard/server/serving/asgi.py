@@ -128,17 +128,57 @@ async def reply(
         log.debug("a client went before its answer: %r", exc)
 
 
-async def read_body(receive: Receive, headers: Headers, limit: int, timeout: float = BODY_TIMEOUT) -> bytes:
-    """Return the whole body of a request; raises `Refused` if it is above the limit or takes too long to arrive."""
-    try:
-        async with asyncio.timeout(timeout):
-            return await _read_body(receive, headers, limit)
-    except TimeoutError:
-        message = f"the body did not arrive within {timeout:g} seconds"
-        raise Refused(408, message, headers=((b"connection", b"close"),)) from None
+class BodyReader:
+    """Reads the bodies of requests, each within a limit of bytes and of seconds.
+
+    One timer serves all of them: a body that is already there costs no more than its place in a table.
+    """
+
+    def __init__(self, limit: int = MAX_BODY, timeout: float = BODY_TIMEOUT) -> None:
+        self._limit = limit
+        self._timeout = timeout
+        self._deadlines: dict[asyncio.Task[Any], float] = {}  # the earliest first: all have the same time
+        self._late: set[asyncio.Task[Any]] = set()
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._timer: asyncio.TimerHandle | None = None
+
+    async def read(self, receive: Receive, headers: Headers) -> bytes:
+        """Return the whole body; raises `Refused` if it is too large or takes too long to arrive."""
+        task = asyncio.current_task()
+        assert task is not None
+        loop = task.get_loop()
+        cancelling = task.cancelling()
+        if self._loop is not loop:  # an app may outlive a loop
+            self._loop, self._timer = loop, None
+        self._deadlines[task] = deadline = loop.time() + self._timeout
+        if self._timer is None:
+            self._timer = loop.call_at(deadline, self._expire)
+        try:
+            return await read_body(receive, headers, self._limit)
+        except asyncio.CancelledError:
+            if task in self._late and task.uncancel() <= cancelling:
+                message = f"the body did not arrive within {self._timeout:g} seconds"
+                raise Refused(408, message, headers=((b"connection", b"close"),)) from None
+            raise
+        finally:
+            del self._deadlines[task]
+            self._late.discard(task)
+
+    def _expire(self) -> None:
+        self._timer = None
+        loop = asyncio.get_running_loop()
+        for task, deadline in self._deadlines.items():
+            if task in self._late or task.get_loop() is not loop:
+                continue
+            if deadline > loop.time():
+                self._timer = loop.call_at(deadline, self._expire)
+                break
+            self._late.add(task)
+            task.cancel()
 
 
-async def _read_body(receive: Receive, headers: Headers, limit: int) -> bytes:
+async def read_body(receive: Receive, headers: Headers, limit: int) -> bytes:
+    """Return the whole body of a request; raises `Refused` if it is above the limit."""
     declared = headers.get(b"content-length", b"")
     fits = not declared.isdigit() or (len(declared) < LONG and int(declared) <= limit)
     parts: list[bytes] = []

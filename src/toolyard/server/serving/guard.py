@@ -75,7 +75,7 @@ class Guard:
             raise Refused(500, "the credentials could not be checked") from exc
         if principal is None or principal is False:
             raise _refusal(AuthError())
-        if type(principal).__eq__ is object.__eq__ and not isinstance(principal, Enum):
+        if getattr(type(principal), "__eq__") is object.__eq__ and not isinstance(principal, Enum):  # noqa: B009
             # It would belong to no session: the next request of the same client gets another object.
             log.error(
                 "the auth hook returned a %s, which is compared by identity; the request was refused. Return a str, "

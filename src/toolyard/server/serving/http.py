@@ -20,6 +20,7 @@ from .asgi import (
     BODY_TIMEOUT,
     MAX_BODY,
     AsgiApp,
+    BodyReader,
     Headers,
     Receive,
     Refused,
@@ -28,7 +29,6 @@ from .asgi import (
     check_duplicates,
     parts,
     path_of,
-    read_body,
     reply,
     text_headers,
     until_gone,
@@ -76,8 +76,7 @@ class HttpApp(AsgiApp):
         self._answerer = answerer
         self._path = "/" + path.strip("/") if path.strip("/") else ""
         self._guard = guard
-        self._max_body = max_body
-        self._body_timeout = body_timeout
+        self._bodies = BodyReader(max_body, body_timeout)
         self._parking = Parking(parked_ttl)
         self._caretaker = Caretaker()
         self._quota = SubscriptionQuota(max_listens)
@@ -131,7 +130,7 @@ class HttpApp(AsgiApp):
             raise Refused(415, "the body must be application/json")
         if b"content-encoding" in headers:
             raise Refused(415, "compressed bodies are not taken")
-        body = await read_body(receive, headers, self._max_body, self._body_timeout)
+        body = await self._bodies.read(receive, headers)
         try:
             message = jsonrpc.decode(body)
         except ProtocolError as exc:

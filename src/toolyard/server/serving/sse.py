@@ -14,8 +14,8 @@ from ...protocol.jsonrpc import Message
 from ..exchange import Answerer
 from .asgi import (
     BODY_TIMEOUT,
-    MAX_BODY,
     AsgiApp,
+    BodyReader,
     Headers,
     Receive,
     Refused,
@@ -23,7 +23,6 @@ from .asgi import (
     Send,
     check_duplicates,
     path_of,
-    read_body,
     reply,
     text_headers,
     until_gone,
@@ -138,7 +137,7 @@ class SseApp(AsgiApp):
         self._guard = guard or Guard()
         self._keep_alive = keep_alive
         self._max_sessions = max_sessions
-        self._body_timeout = body_timeout
+        self._bodies = BodyReader(timeout=body_timeout)
         self._lines: dict[str, _Line] = {}
         self._quota = SubscriptionQuota()
         self._held = ByteBudget(MAX_HELD_BYTES)
@@ -158,7 +157,7 @@ class SseApp(AsgiApp):
         elif path == self._messages:
             _check_method(scope, "POST")
             line = self._find(scope, principal)
-            message, size = await _message(receive, headers, self._body_timeout)
+            message, size = await self._message(receive, headers)
             line.check_room()  # others may have been posted meanwhile
             line.session.feed(message, text_headers(headers), size)
             await reply(send, 202)
@@ -185,6 +184,17 @@ class SseApp(AsgiApp):
         if isinstance(said, Exception):
             log.debug("the stream to a client broke: %r", said)
 
+    async def _message(self, receive: Receive, headers: Headers) -> tuple[Any, int]:
+        """The message in a body, and the size of the body."""
+        kind = headers.get(b"content-type", b"").partition(b";")[0].strip().lower()
+        if kind != b"application/json":  # a page of another origin could send anything else without a preflight request
+            raise Refused(415, "messages are application/json")
+        body = await self._bodies.read(receive, headers)
+        try:
+            return jsonrpc.decode(body), len(body)
+        except ProtocolError as exc:
+            raise Refused(400, exc.message, code=jsonrpc.PARSE_ERROR) from None
+
     def _find(self, scope: Scope, principal: Any) -> _Line:
         keys = parse_qs(scope.get("query_string", b"").decode("latin-1")).get(KEY, [""])
         line = self._lines.get(keys[0])
@@ -208,14 +218,3 @@ class SseApp(AsgiApp):
 def _check_method(scope: Scope, method: str) -> None:
     if scope["method"] != method:
         raise Refused(405, f"here only {method} is known", headers=((b"allow", method.encode()),), plain=True)
-
-
-async def _message(receive: Receive, headers: Headers, timeout: float) -> tuple[Any, int]:
-    kind = headers.get(b"content-type", b"").partition(b";")[0].strip().lower()
-    if kind != b"application/json":  # a page of another origin could send anything else without being asked who it is
-        raise Refused(415, "messages are application/json")
-    body = await read_body(receive, headers, MAX_BODY, timeout)
-    try:
-        return jsonrpc.decode(body), len(body)
-    except ProtocolError as exc:
-        raise Refused(400, exc.message, code=jsonrpc.PARSE_ERROR) from None

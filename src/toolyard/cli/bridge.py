@@ -14,7 +14,7 @@ from ..policy.filters import static_filter
 from ..server.serving.run import run_to_end, serve
 from ..settings.variables import Scope
 from .completing import server_names
-from .exits import Trouble, code_of, hint_for
+from .exits import Trouble, code_of, hint_for, without_stderr
 from .keeping import pairs
 from .options import TIMEOUT, Config, Timeout
 from .passing import Passing
@@ -89,7 +89,7 @@ async def _bridge(upstream: ServerConfig, way: Transport, options: dict[str, Any
         try:
             await passing.start()
         except StartError as exc:  # what it wrote was shown as it came
-            raise Trouble(exc.message.partition("; stderr: ")[0], hint=hint_for(exc), code=code_of(exc)) from exc
+            raise Trouble(without_stderr(exc.message), hint=hint_for(exc), code=code_of(exc)) from exc
         await serve(passing, way.value, **serving)
     finally:
         await passing.close()

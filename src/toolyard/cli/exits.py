@@ -121,9 +121,16 @@ def tell(error: BaseException, *, debug: bool) -> Exit:
     return code
 
 
+def without_stderr(message: str) -> str:
+    """Return the message of an error without what it quotes of the server's stderr: that is shown in whole lines."""
+    for mark in ("; stderr: ", "; its stderr ends with: "):
+        message = message.partition(mark)[0]
+    return message
+
+
 def complain_of(error: BaseException) -> None:
     """Say what went wrong, and quote the last lines that a server wrote before it."""
     message, stderr = str(error), error.stderr if isinstance(error, ConnectError) else ""
     if stderr:
-        message = message.partition("; stderr: ")[0]  # the same, on one line
+        message = without_stderr(message)
     complain(message, hint_for(error), "\n".join(stderr.splitlines()[-QUOTED_LINES:]))

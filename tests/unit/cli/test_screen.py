@@ -58,7 +58,13 @@ def test_a_complaint_is_one_line_a_quote_and_a_hint(capsys: pytest.CaptureFixtur
 
 def test_what_a_server_wrote_is_quoted_for_every_failed_connection(capsys: pytest.CaptureFixture[str]) -> None:
     lines = [f"line {number}" for number in range(50)]
-    complain_of(ConnectError("no answer within 30 s", server="one", stderr="\n".join([*lines, "visit \x1b]0;x\x07 y"])))
+    complain_of(
+        ConnectError(
+            "no answer within 30 s; its stderr ends with: visit y; is it slow?",
+            server="one",
+            stderr="\n".join([*lines, "visit \x1b]0;x\x07 y"]),
+        )
+    )
     said = capsys.readouterr().err.splitlines()
     assert said[0] == "error: one: no answer within 30 s"
     assert said[-2] == "  | visit \N{REPLACEMENT CHARACTER}]0;x\N{REPLACEMENT CHARACTER} y"

@@ -23,6 +23,7 @@ from ...errors import (
 from ...protocol.jsonrpc import METHOD_NOT_FOUND
 from ...transports.opening import older_way
 from ...transports.reaching import proxy_of_environment, tls
+from ..exits import without_stderr
 from ..launchers import Launch, parse_command
 from .causes import credentials_for, diagnose, wants_oauth
 from .findings import Checkup
@@ -92,7 +93,7 @@ def _note_failure(
     checkup: Checkup, step: str, config: ServerConfig, text: str, stderr: str, fix: str, seconds: float
 ) -> None:
     """Note a failure with what the server wrote about it, and the fix for that, else `fix`."""
-    text = text.partition("; stderr: ")[0]  # it is quoted below
+    text = without_stderr(text)
     found = diagnose(stderr, launch_of(config))
     if found is not None:
         text, fix = _joined(text, found.what), found.fix

@@ -19,8 +19,8 @@ SECRETS = "<<secrets>>"
 FORGED = "2026-01-01 00:00:00 CRITICAL forged"
 """A line that starts with this was forged by a server."""
 
-LONG = 100_000
-LONGEST_LINE = 10_000
+LONG = 20_000
+LONGEST_LINE = 5_000
 """Characters of a log line, status or error, however long the server's text is."""
 
 CONTROLS = {
@@ -182,6 +182,11 @@ class Detector:
             shown = "".join(traceback.format_exception_only(each))
             self.look(f"{name}, traceback", shown, doing=doing, multi_line=True, data=data)
             stack += [each.__cause__, each.__context__, *getattr(each, "exceptions", ())]
+
+    def check(self) -> None:
+        """Fail with a report if anything was found."""
+        if self.findings:
+            raise AssertionError(f"{len(self.findings)} findings:\n{self.report()}")
 
     def report(self) -> str:
         """One line for each finding."""

@@ -59,9 +59,10 @@ async def negotiate(
 async def _probe(channel: Channel, identity: Identity, patience: float | None) -> Agreement:
     discovery = asyncio.create_task(_discover(channel, identity, eras.MODERN_VERSIONS[0]))
     try:
-        done, _ = await asyncio.wait([discovery], timeout=PROBE if patience is None else min(PROBE, patience))
-        if not done:  # slow, or old and mute: ask both ways, and take what is answered
-            return await _whichever_answers(discovery, asyncio.create_task(_initialize(channel, identity)))
+        limit = PROBE if patience is None else min(PROBE, patience)
+        done, _ = await asyncio.wait([discovery], timeout=limit)
+        if not done:  # slow, or a legacy server that ignores unknown requests: send both
+            return await _first_verdict(discovery, asyncio.create_task(_initialize(channel, identity)), limit)
         try:
             return discovery.result()
         except (RemoteError, ProtocolError) as exc:
@@ -72,22 +73,33 @@ async def _probe(channel: Channel, identity: Identity, patience: float | None) -
         await _dismiss(discovery)
 
 
-async def _whichever_answers(discovery: asyncio.Task[Agreement], handshake: asyncio.Task[Agreement]) -> Agreement:
-    # A modern server refuses `initialize`, an old one `server/discover`: a refusal is no verdict while the other one
-    # waits.
-    waiting = {discovery, handshake}
+async def _first_verdict(
+    discovery: asyncio.Task[Agreement], handshake: asyncio.Task[Agreement], patience: float
+) -> Agreement:
+    """Decide after both `server/discover` and `initialize` were sent to a slow server.
+
+    A modern server refuses `initialize`, a legacy one `server/discover`: a refusal decides nothing while the other
+    request waits. A server of both kinds answers `server/discover` and then turns legacy for good when it reads
+    `initialize`, so an answered `initialize` wins.
+    """
     try:
-        while True:
-            done, waiting = await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
-            verdict = next(
-                (task for task in done if not isinstance(task.exception(), RemoteError | ProtocolError)), None
-            )
-            if verdict is not None:
-                return verdict.result()
-            if not waiting:
-                return handshake.result()
+        await asyncio.wait({discovery, handshake}, return_when=asyncio.FIRST_COMPLETED)
+        if discovery.done() and not _is_refused(discovery):
+            done, _ = await asyncio.wait([handshake], timeout=patience)
+            if not done:
+                return discovery.result()
+        else:
+            await asyncio.wait([handshake])
+        if not _is_refused(handshake):
+            return handshake.result()
+        await asyncio.wait([discovery])
+        return (handshake if _is_refused(discovery) else discovery).result()
     finally:
         await _dismiss(handshake)
+
+
+def _is_refused(request: asyncio.Task[Agreement]) -> bool:
+    return isinstance(request.exception(), RemoteError | ProtocolError)
 
 
 async def _dismiss(task: asyncio.Task[Agreement]) -> None:

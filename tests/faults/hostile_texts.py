@@ -20,7 +20,7 @@ FORGED = "2026-01-01 00:00:00 CRITICAL forged"
 """A line that starts with this was forged by a server."""
 
 LONG = 20_000
-LONGEST_LINE = 5_000
+LONGEST_LINE = 10_000
 """Characters of a log line, status or error, however long the server's text is."""
 
 CONTROLS = {
@@ -128,13 +128,16 @@ class Detector:
         multi_line: bool = False,
         forged: bool = True,
         data: bool = False,
+        bounded: bool = True,
     ) -> None:
         """Search `text`, which came out at `where`.
 
         `multi_line`: newlines and tabs may be there; `forged`: but no forged line. `data`: it is what the caller asked
-        the server for, so it may be long and may hold what the server knows.
+        the server for, so it may be long and may hold what the server knows. `bounded`: no line is very long.
         """
         for kind, start in self._problems(text, multi_line, forged, data):
+            if kind == "too long" and not bounded:
+                continue
             excerpt = text[max(0, start - 60) : start + 60]
             marks = [*_MARK.finditer(text, 0, start + 1)] or [*_MARK.finditer(text)]
             field, name = (marks[-1][1], marks[-1][2]) if marks else (doing or "?", "?")
@@ -176,8 +179,8 @@ class Detector:
             for text in _texts((each.args, getattr(each, "__notes__", ()))):
                 self.look(f"{name}, args", text, doing=doing, multi_line=True, forged=False, data=data)
             for attribute in ("sample", "stderr"):
-                value = getattr(each, attribute, "")
-                self.look(f"{name}, {attribute}", str(value), doing=doing, multi_line=True, forged=False)
+                value = str(getattr(each, attribute, ""))[-LONGEST_LINE:]  # of stderr there may be more
+                self.look(f"{name}, {attribute}", value, doing=doing, multi_line=True, forged=False)
             # What a traceback prints of it; the frames are ours.
             shown = "".join(traceback.format_exception_only(each))
             self.look(f"{name}, traceback", shown, doing=doing, multi_line=True, data=data)

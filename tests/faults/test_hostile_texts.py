@@ -140,16 +140,20 @@ class Watched:
         subject, look = self.subject, self.detector.look
         look("repr of the client or hub", repr(subject), doing=doing)
         if not isinstance(subject, ty.Hub):
-            look("status", f"{subject.status} {subject.status.reason} {subject.status!r}", doing=doing)
+            self._look_at(subject.status, "status", doing)
             look("counters", f"{subject.counters!r} {subject.counters.last_garbage}", doing=doing)
             return
         states = subject.list_servers()
         for state in states[:1] if only_good else states:
-            look("status of a hub's server", f"{state.status} {state.status.reason} {state.status!r}", doing=doing)
+            self._look_at(state.status, "status of a hub's server", doing)
             bare = dataclasses.replace(state, server_info=None)  # what the server calls itself is data
             look("repr of a hub's server", repr(bare), doing=doing)
             look("repr of a hub's server with its info", repr(state), doing=doing, data=True)
             self.detector.look_at_error("last_error of a hub's server", state.last_error, doing=doing)
+
+    def _look_at(self, status: ty.Status, where: str, doing: str) -> None:
+        for text in (str(status), repr(status), status.reason):
+            self.detector.look(where, text, doing=doing)
 
 
 def _without_arguments(event: Event) -> str:
@@ -372,5 +376,5 @@ def test_the_command_line(transport: str, http: HttpServer, tmp_path: Path) -> N
             lines = kind is LINES and (name == "out" or "fail" in arguments[-1])
             data = lines or (kind is DATA and name == "out")
             where = f"`toolyard {' '.join(arguments)}`, std{name}"
-            detector.look(where, text, multi_line=True, forged=not lines, data=data)
+            detector.look(where, text, multi_line=True, forged=not lines, data=data, bounded=False)
     detector.check()

@@ -13,6 +13,7 @@ import typer
 from ..types import Text, Tool, ToolResult, Wire
 from .arguments import from_json, merged, missing, refused, unknown, usage
 from .asking import Person
+from .checkup.secret import values_of
 from .completing import server_names
 from .contents import show_block, show_result
 from .exits import Exit, Trouble
@@ -83,7 +84,9 @@ class _Wish:
 
 
 async def _call(target: Target, wish: _Wish, timeout: float | None) -> Exit:
-    meter = Meter(wish.name)
+    configs = [entry.config for entry in target.settings.entries if entry.config is not None]
+    secrets = {secret for config in configs for secret in values_of(config)}
+    meter = Meter(wish.name, sorted(secrets, key=len, reverse=True))
     person = Person(meter.aside, agrees=wish.yes)
     heard: dict[str, Any] = {
         "approve": person.approve,

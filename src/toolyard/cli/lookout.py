@@ -10,7 +10,6 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Final
 
-from ..config import MASK
 from ..errors import ToolyardError
 from ..events import (
     ConnectionCompleted,
@@ -31,7 +30,7 @@ from ..policy.filters import static_filter
 from ..settings import ServerEntry, Settings
 from ..types import LogMessage, ReconnectPolicy
 from .checkup.offers import few
-from .checkup.secret import values_of
+from .checkup.secret import values_of, without
 
 PROMPT: Final = ReconnectPolicy(base_delay=0.5, max_delay=3.0)
 """Who watches wants to see a server as soon as it is back."""
@@ -93,7 +92,7 @@ class Lookout:
 
     def tell(self, server: str, kind: str, text: str, **facts: Any) -> None:
         """Something was seen. What we gave the server as a secret is not shown, whoever says it."""
-        hidden = partial(_without, self._secrets.get(server, ()))
+        hidden = partial(without, self._secrets.get(server, ()))
         self._seen.put_nowait(Sight(server, kind, hidden(text), hidden(facts)))
 
     def status(self, server: str, state: str, text: str, **facts: Any) -> None:
@@ -199,16 +198,3 @@ def _compact(value: Any) -> str:
 
 def _message(error: BaseException | None) -> str:
     return error.message if isinstance(error, ToolyardError) else str(error or "cancelled")
-
-
-def _without(secrets: tuple[str, ...], value: Any) -> Any:
-    """A JSON value without the secrets in its texts."""
-    if isinstance(value, str):
-        for secret in secrets:
-            value = value.replace(secret, MASK)
-        return value
-    if isinstance(value, Mapping):
-        return {key: _without(secrets, item) for key, item in value.items()}
-    if isinstance(value, list | tuple):
-        return [_without(secrets, item) for item in value]
-    return value

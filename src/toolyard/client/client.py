@@ -18,7 +18,7 @@ from ..protocol import jsonrpc
 from ..protocol.eras import RESOURCE_NOT_FOUND
 from ..protocol.text import one_line
 from ..transports.channel import Channel, Counters, ProgressHandler, RequestOptions
-from ..transports.opening import older_way, open_channel, target_of
+from ..transports.opening import mask_for, older_way, open_channel, target_of
 from ..types import (
     UNSET,
     Completion,
@@ -81,7 +81,7 @@ class Client:
         handlers = Handlers(
             settings.sampling_handler, settings.elicitation_handler, settings.elicitation_modes, settings.roots
         )
-        news = News(settings, self._listeners)
+        news = News(settings, self._listeners, mask_for(target))
         older = older_way(target)
         ways: list[Callable[[Counters], Channel]] = [
             partial(open_channel, way, on_stderr=settings.stderr_handler, auth=settings.auth)

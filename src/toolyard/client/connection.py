@@ -26,7 +26,7 @@ from ..errors import (
 from ..policy.retry import RetryBudget, call_delay, may_retry
 from ..protocol.metadata import with_meta
 from ..protocol.text import one_line
-from ..transports.channel import PLAIN, Counters, RequestOptions
+from ..transports.channel import PLAIN, Counters, RequestOptions, mask_of
 from ..types import State, Status, Wire
 from .handlers import Handlers
 from .keeper import Keeper
@@ -141,13 +141,15 @@ class Connection:
         answer = first
         if first.get("resultType") == "input_required":
             try:
-                answer = await in_rounds(again, self._handlers.answer, method, params, first, put_off)
+                mask = mask_of(session.channel)
+                answer = await in_rounds(again, self._handlers.answer, method, params, first, put_off, mask)
             except (ToolyardError, UsageError) as exc:
                 exc.sent = True  # the rounds are one call, and its first round was answered
                 raise
         kind = answer.get("resultType", "complete")
         if kind != "complete":
-            raise ProtocolError(f"the server answered with a result of the unknown type {one_line(str(kind))!r}")
+            shown = one_line(str(kind), mask=mask_of(session.channel))
+            raise ProtocolError(f"the server answered with a result of the unknown type {shown!r}")
         return answer
 
     async def _take_slot(self, slots: asyncio.Semaphore, deadline: float | None) -> None:

@@ -81,7 +81,9 @@ class Handlers:
             return _elicited(await _called(self.elicitation, request))
         if method == "roots/list" and self.roots is not None:
             return {"roots": await _called(_listed, self.roots)}
-        raise RemoteError(METHOD_NOT_FOUND, f"{one_line(method)} is not offered by this client")
+        # An unknown method is the server's own text, and not repeated: it becomes the reason of the call's error.
+        known = method in ASKS_A_PERSON or method == "roots/list"
+        raise RemoteError(METHOD_NOT_FOUND, f"{method if known else 'the method'} is not offered by this client")
 
 
 async def _called(handler: Callable[..., Any], *args: Any) -> Any:

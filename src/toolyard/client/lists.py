@@ -15,10 +15,11 @@ from ..protocol.jsonrpc import METHOD_NOT_FOUND
 from ..protocol.limits import MAX_ITEMS, MAX_PAGES
 from ..protocol.mirroring import Declaration, InvalidDeclaration, declarations
 from ..protocol.text import one_line
-from ..transports.channel import RequestOptions
+from ..transports.channel import RequestOptions, mask_of
 from ..types import Prompt, Resource, ResourceTemplate, Tool, Wire
 from .cache import ListCache, Use
 from .connection import Connection
+from .session import Session
 from .turns import Turns
 
 log = logging.getLogger("toolyard.client")
@@ -77,7 +78,7 @@ class Lister:
         unchanged = self._changes[of.capability] == changes
         if of.key == TOOLS.key:
             if session.mirrors:
-                self.mirrored = self._declared_headers(item for item in items if isinstance(item, Tool))
+                self.mirrored = self._declared_headers(session, (item for item in items if isinstance(item, Tool)))
                 items = tuple(item for item in items if isinstance(item, Tool) and item.name in self.mirrored)
             self.tools = {item.name: item for item in items if isinstance(item, Tool)}
             self.complete = unchanged
@@ -85,14 +86,16 @@ class Lister:
             self._cache.put(of.key, items, hint, clock())
         return list(items)
 
-    def _declared_headers(self, tools: Iterable[Tool]) -> dict[str, tuple[Declaration, ...]]:
+    def _declared_headers(self, session: Session, tools: Iterable[Tool]) -> dict[str, tuple[Declaration, ...]]:
         """Return the header declarations of each tool. Tools with invalid ones are left out: no call could be valid."""
         declared: dict[str, tuple[Declaration, ...]] = {}
         for tool in tools:
             try:
                 declared[tool.name] = declarations(tool.input_schema)
             except InvalidDeclaration as exc:
-                log.warning("%s: the tool %s is left out: %s", self._connection.name, one_line(tool.name), exc)
+                mask = mask_of(session.channel)
+                name, reason = one_line(tool.name, mask=mask), one_line(str(exc), mask=mask)
+                log.warning("%s: the tool %s is left out: %s", self._connection.name, name, reason)
         return declared
 
     async def known(self, deadline: float | None) -> None:

@@ -10,7 +10,7 @@ from ..protocol import eras
 from ..protocol.eras import Era
 from ..protocol.metadata import stamp, with_meta
 from ..protocol.text import one_line
-from ..transports.channel import Channel, RequestOptions
+from ..transports.channel import Channel, RequestOptions, mask_of
 from ..types import ServerInfo, Wire
 
 PROBE = 10.0
@@ -127,12 +127,12 @@ async def _discover(channel: Channel, identity: Identity, version: str, *, again
         chosen = eras.choose(offered)
         # Asked for with the very version that it offers, a server in the middle of an update may know better now.
         if chosen is None or again:
-            raise _no_common_version(offered, exc) from exc
+            raise _no_common_version(channel, offered, exc) from exc
         if chosen in eras.MODERN_VERSIONS:
             return await _discover(channel, identity, chosen, again=True)
         answer = {}
     if chosen is None:
-        raise _no_common_version(offered)
+        raise _no_common_version(channel, offered)
     if chosen not in eras.MODERN_VERSIONS:
         return await _initialize(channel, identity)
     return Agreement(
@@ -153,13 +153,13 @@ async def _initialize(channel: Channel, identity: Identity) -> Agreement:
     answer = await channel.request("initialize", params, options=RequestOptions())
     version = answer.get("protocolVersion")
     if version not in eras.HANDSHAKE_VERSIONS:
-        raise _no_common_version([version])
+        raise _no_common_version(channel, [version])
     return Agreement(version, eras.HANDSHAKE, eras.server_info(version, answer), None, handshake=True)
 
 
-def _no_common_version(offered: object, cause: RemoteError | None = None) -> ConnectError:
+def _no_common_version(channel: Channel, offered: object, cause: RemoteError | None = None) -> ConnectError:
     ours = ", ".join((*eras.MODERN_VERSIONS, *eras.HANDSHAKE_VERSIONS))
-    theirs = one_line(str(offered))
+    theirs = one_line(str(offered), mask=mask_of(channel))
     said = f"; it said: {one_line(cause.message)}" if cause is not None else ""
     return ConnectError(
         f"the server speaks protocol revision {theirs}, this client {ours}{said}; update one of the two",

@@ -9,8 +9,8 @@ from typing import Final
 from ..errors import ToolyardError
 from ..events import Delivery, Listeners, ToolsChanged
 from ..protocol.metadata import LOG_LEVELS
-from ..protocol.text import one_line
-from ..transports.channel import RequestOptions
+from ..protocol.text import Mask, one_line
+from ..transports.channel import RequestOptions, mask_of
 from ..types import Change, LogMessage, Wire
 from .lists import Lister
 from .options import Settings
@@ -39,12 +39,13 @@ class News:
     lister: Lister
     subscriptions: Subscriptions
 
-    def __init__(self, settings: Settings, listeners: Listeners) -> None:
+    def __init__(self, settings: Settings, listeners: Listeners, mask: Mask | None = None) -> None:
         self._settings = settings
         self._listeners = listeners
+        self._mask = mask
         # Some servers do not care, and over HTTP what they said before they were told arrives beside it.
         self._unwanted = LOG_LEVELS[: LOG_LEVELS.index(settings.wanted_log_level or "debug")]
-        self._logs = Delivery(settings.log_handler or _log_server_message, "log handler")
+        self._logs = Delivery(settings.log_handler or self._log_message, "log handler")
 
     def on_notification(self, method: str, params: Wire) -> None:
         """Sort what came."""
@@ -64,6 +65,7 @@ class News:
 
     async def on_connected(self, session: Session) -> None:
         """Restore what the server does not remember."""
+        self._mask = mask_of(session.channel) or self._mask  # it knows tokens that no config has
         settings, method = self._settings, session.agreement.era.log_level_method
         level = settings.wanted_log_level
         if level and method and "logging" in session.agreement.server.capabilities:
@@ -80,7 +82,9 @@ class News:
         self.lister.drop()
         self.subscriptions.forget()
 
-
-def _log_server_message(message: LogMessage) -> None:
-    logger = one_line(str(message.logger or "server"))
-    server_log.log(LEVELS.get(message.level, logging.INFO), "%s: %s", logger, one_line(repr(message.data), MAX_LOGGED))
+    def _log_message(self, message: LogMessage) -> None:
+        """Write what the server logs into our own log, without secrets."""
+        logger = one_line(str(message.logger or "server"), mask=self._mask)
+        data = message.data if self._mask is None else self._mask.mask_data(message.data)
+        level = LEVELS.get(message.level, logging.INFO)
+        server_log.log(level, "%s: %s", logger, one_line(repr(data), MAX_LOGGED))

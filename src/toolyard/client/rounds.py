@@ -10,7 +10,7 @@ from typing import Any
 from ..errors import AccessDenied, ProtocolError, RemoteError
 from ..protocol.eras import MAY_ASK_FOR_INPUT
 from ..protocol.limits import MAX_ROUNDS
-from ..protocol.text import one_line
+from ..protocol.text import Mask, one_line
 from ..types import Wire
 from .handlers import HandlerFailed
 
@@ -25,6 +25,7 @@ async def in_rounds(
     params: Wire,
     first: Wire,
     on_asked: Callable[[float], None],
+    mask: Mask | None = None,
 ) -> Wire:
     """Go on from an `input_required` answer to the final one. `on_asked` hears how many seconds the answering took."""
     said = first
@@ -37,7 +38,7 @@ async def in_rounds(
             raise ProtocolError("the server asked for input without saying which")
         if requests:
             began = asyncio.get_running_loop().time()
-            again["inputResponses"] = await _answer_all(answer, requests)
+            again["inputResponses"] = await _answer_all(answer, requests, mask)
             on_asked(asyncio.get_running_loop().time() - began)
         else:
             await asyncio.sleep(random.uniform(*BACK_OFF))  # noqa: S311  # jitter, no secret
@@ -49,11 +50,11 @@ async def in_rounds(
     raise ProtocolError(f"the server asked for input more than {MAX_ROUNDS} times")
 
 
-async def _answer_all(answer: Callable[[str, Wire], Awaitable[Wire]], requests: Any) -> Wire:
+async def _answer_all(answer: Callable[[str, Wire], Awaitable[Wire]], requests: Any, mask: Mask | None) -> Wire:
     if not isinstance(requests, dict) or not all(isinstance(r, dict) for r in requests.values()):
         raise ProtocolError("inputRequests is not an object of requests")
 
-    tasks = [asyncio.ensure_future(_answer_one(answer, request)) for request in requests.values()]
+    tasks = [asyncio.ensure_future(_answer_one(answer, request, mask)) for request in requests.values()]
     try:
         return dict(zip(requests, await asyncio.gather(*tasks), strict=True))
     finally:
@@ -61,7 +62,7 @@ async def _answer_all(answer: Callable[[str, Wire], Awaitable[Wire]], requests: 
             task.cancel()
 
 
-async def _answer_one(answer: Callable[[str, Wire], Awaitable[Wire]], request: Wire) -> Wire:
+async def _answer_one(answer: Callable[[str, Wire], Awaitable[Wire]], request: Wire, mask: Mask | None) -> Wire:
     method, params = str(request.get("method")), request.get("params")
     try:
         return await answer(method, params if isinstance(params, dict) else {})
@@ -71,5 +72,5 @@ async def _answer_one(answer: Callable[[str, Wire], Awaitable[Wire]], request: W
         if method == "elicitation/create":
             return {"action": "cancel"}
         # There is no shape for a refusal here: the call fails.
-        rule = one_line(method)
+        rule = one_line(method, mask=mask)
         raise AccessDenied(f"the server needs {rule} for this call: {one_line(exc.message)}", rule=rule) from exc

@@ -7,6 +7,7 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol, runtime_checkable
 
+from ..protocol.text import Mask
 from ..types import Wire
 
 ProgressHandler = Callable[[float, float | None, str | None], Awaitable[None] | None]
@@ -101,6 +102,12 @@ class Channel(Protocol):
     async def close(self, *, hurry: bool = False) -> None:
         """End it and everything that belongs to it; `hurry` gives the peer less time. Never raises."""
         ...
+
+
+def mask_of(channel: Channel) -> Mask | None:
+    """Return the mask that hides the channel's secrets; None for a channel that has no secrets."""
+    mask: Mask | None = getattr(channel, "secrets", None)
+    return mask
 
 
 @runtime_checkable

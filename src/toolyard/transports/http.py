@@ -86,8 +86,8 @@ class HttpChannel:
         self._auth = auth
         self._pending: Waiting[HttpCall] = Waiting(lambda _, call: call.stop())
         self._inbox = Inbox(self.counters, self._pending, self._reply)
-        self._secrets = secrets_of_web(server.url, server.headers, server.proxy)
-        self._events = Events(self.counters, self._inbox, self._deliver, self._secrets)
+        self.secrets = secrets_of_web(server.url, server.headers, server.proxy)
+        self._events = Events(self.counters, self._inbox, self._deliver, self.secrets)
         self._web: Web
         self._loop: asyncio.AbstractEventLoop
         self._slots: Slots | None = None
@@ -111,7 +111,7 @@ class HttpChannel:
         self._loop = asyncio.get_running_loop()
         if self._server.max_connections is not None:
             self._slots = Slots(self._server.max_connections)
-        self._web = Web(self._server, self._auth, self.hold, self._secrets)
+        self._web = Web(self._server, self._auth, self.hold, self.secrets)
 
     # ---- requests --------------------------------------------------------------------------------------------
 
@@ -144,7 +144,7 @@ class HttpChannel:
         try:
             if call.deadline is not None or call.idle_timeout is not None:
                 self._pending.watch(call)
-            call.outcome = jsonrpc.outcome(await self._exchange(call, headers), self._secrets)
+            call.outcome = jsonrpc.outcome(await self._exchange(call, headers), self.secrets)
         except ToolyardError as exc:
             if call.outcome is None:  # else it came on another way while this one broke
                 call.outcome = exc
@@ -202,11 +202,11 @@ class HttpChannel:
         if call.method == "initialize":
             self._session = session_id(response.headers.get(SESSION))
         if kind == JSON:
-            return self._own_answer(call, jsonrpc.decode(await self._web.read(response), self._secrets), response)
+            return self._own_answer(call, jsonrpc.decode(await self._web.read(response), self.secrets), response)
         if kind == EVENTS:
             return await self._events.follow(self._web.chunks(response), call.place, call.id)
-        text = one_line(await self._web.read(response), mask=self._secrets)
-        kind = one_line(kind, mask=self._secrets)
+        text = one_line(await self._web.read(response), mask=self.secrets)
+        kind = one_line(kind, mask=self.secrets)
         raise ProtocolError(
             f"a request was answered with {kind or 'no content type'} (HTTP {status}), "
             "neither JSON nor an event stream; is this the URL of an MCP server?",
@@ -230,7 +230,7 @@ class HttpChannel:
                 "the JSON that came is no answer to the request",
                 status=response.status,
                 content_type=response.content_type,
-                sample=one_line(repr(said), mask=self._secrets),
+                sample=one_line(repr(said), mask=self.secrets),
             )
         return answer
 
@@ -272,7 +272,7 @@ class HttpChannel:
         call = self._pending.get(id)
         if call is None:
             return False
-        call.end(jsonrpc.outcome(message, self._secrets))
+        call.end(jsonrpc.outcome(message, self.secrets))
         return True
 
     # ---- headers ---------------------------------------------------------------------------------------------

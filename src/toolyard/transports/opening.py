@@ -7,7 +7,16 @@ from collections.abc import Callable, Mapping
 from dataclasses import fields
 from typing import Any, cast
 
-from ..config import HttpServer, PythonServer, ServerConfig, SseServer, StdioServer
+from ..config import (
+    HttpServer,
+    PythonServer,
+    SecretMask,
+    ServerConfig,
+    SseServer,
+    StdioServer,
+    secrets_of_environment,
+    secrets_of_web,
+)
 from ..errors import ConfigError
 from .channel import Channel, ChannelSource, Counters
 from .foreign import connector
@@ -70,6 +79,15 @@ def open_channel(
     if isinstance(target, ChannelSource):
         return target.make_channel()
     return StreamChannel(MessageLink(connector(target)), counters)
+
+
+def mask_for(target: Target) -> SecretMask | None:
+    """Return a mask that hides the secrets of the target's config; None if it is no config that can have secrets."""
+    if isinstance(target, StdioServer):
+        return secrets_of_environment(target.env)
+    if isinstance(target, HttpServer | SseServer):
+        return secrets_of_web(target.url, target.headers, target.proxy)
+    return None
 
 
 def older_way(target: Target) -> SseServer | None:

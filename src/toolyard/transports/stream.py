@@ -94,7 +94,7 @@ class StreamChannel:
 
     def __init__(self, link: Link, counters: Counters | None = None, secrets: SecretMask | None = None) -> None:
         self.counters = counters or Counters()
-        self._secrets = secrets
+        self.secrets = secrets
         self._link = link
         self._loop: asyncio.AbstractEventLoop
         self._last_id = 0
@@ -202,7 +202,7 @@ class StreamChannel:
             self.on_garbage(ProtocolError("JSON, but no message", sample=self._sample(message)), b"")
 
     def _sample(self, message: Any) -> str:
-        return one_line(repr(message), mask=self._secrets)
+        return one_line(repr(message), mask=self.secrets)
 
     def _on_answer(self, message: Message) -> None:
         id = message.get("id")
@@ -210,7 +210,7 @@ class StreamChannel:
         if entry is None or entry.future.done():
             self.counters.unmatched += 1
             return
-        outcome = jsonrpc.outcome(message, self._secrets)
+        outcome = jsonrpc.outcome(message, self.secrets)
         if type(outcome) is dict:
             entry.future.set_result(outcome)
         elif isinstance(outcome, Exception):

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any, Final
 
-from ...config import MASK
+from .secret import without
 
 LINES_KEPT: Final = 50
 """Lines of a server's stderr that are kept to find out why it failed."""
@@ -99,9 +99,7 @@ class Checkup:
 
     def said(self, text: str) -> str:
         """Words of the server without what we gave it as a secret."""
-        for secret in self.secrets:
-            text = text.replace(secret, MASK)
-        return text
+        return str(without(self.secrets, text))
 
     @property
     def verdict(self) -> Verdict:
@@ -117,6 +115,6 @@ class Checkup:
         return {
             "server": self.server,
             "verdict": self.verdict.value,
-            **self.facts,
+            **without(self.secrets, self.facts),
             "steps": [finding.to_dict() for finding in self.findings],
         }

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final, NamedTuple
 from urllib.parse import parse_qsl, urlsplit
 
-from ...config import HttpServer, ServerConfig, SseServer, StdioServer, names_a_secret
+from ...config import MASK, HttpServer, ServerConfig, SseServer, StdioServer, names_a_secret
 from ...settings.spellings import URLS
 
 SHORTEST: Final = 4
@@ -91,6 +91,19 @@ def values_of(config: ServerConfig) -> tuple[str, ...]:
         given = [*texts, *(text.partition(" ")[2] for text in texts), *(value for _, value in _of_url(config.url))]
     lines = {line for value in given for line in (value, *value.splitlines())}
     return tuple(sorted((line for line in lines if len(line) >= SHORTEST), key=len, reverse=True))
+
+
+def without(secrets: Iterable[str], value: Any) -> Any:
+    """Return a JSON value without the secrets in its strings and keys."""
+    if isinstance(value, str):
+        for secret in secrets:
+            value = value.replace(secret, MASK)
+        return value
+    if isinstance(value, Mapping):
+        return {without(secrets, key): without(secrets, item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [without(secrets, item) for item in value]
+    return value
 
 
 def written_plainly(raw: Mapping[str, Any]) -> list[Plain]:

@@ -15,6 +15,7 @@ import pytest
 
 from tests.cli.kit import COMMAND, DEMO, ROOT, Ran, environment, run_cli, terminal, write_settings
 from tests.faults.kit import alive, noise_in, until
+from toolyard.hub.start_queue import DEFAULT_LIMIT
 
 BAD = (sys.executable, "-S", "-E", str(ROOT / "tests/faults/bad_server.py"))
 
@@ -56,6 +57,18 @@ def test_a_server_that_is_well_has_every_step_and_its_time(tmp_path: Path) -> No
     assert facts(ran, "demo")["command"] == sys.executable
     assert all(step(ran, "demo", name)["seconds"] >= 0 for name in ("starts", "answers", "tools"))
     assert ran.json["tokens"] == demo["tokens"] > 100
+
+
+def test_servers_are_started_a_few_at_a_time(tmp_path: Path) -> None:
+    """All at once they slow each other down, and each is then called slow."""
+    log, count = tmp_path / "log.txt", DEFAULT_LIMIT + 3
+    slow = (sys.executable, "-S", "-E", str(ROOT / "tests/hub/slow_child.py"), str(log))
+    settings(tmp_path, **{f"s{n}": stdio(*slow, f"s{n}", "0.3") for n in range(count)})
+    ran = run_cli("doctor", "--json", cwd=tmp_path)
+    assert [each["tools"] for each in ran.json["servers"]] == [1] * count
+    lines = [line.split()[0] for line in log.read_text().splitlines()]
+    starting = [lines[:n].count("start") - lines[:n].count("ready") for n in range(len(lines) + 1)]
+    assert 1 < max(starting) <= DEFAULT_LIMIT
 
 
 def test_a_server_named_ad_hoc_is_examined_too(tmp_path: Path) -> None:

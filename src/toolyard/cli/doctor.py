@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
+from ..hub.start_queue import StartQueue
 from ..names import make as whole_name
 from ..settings import ServerEntry, Settings
 from .checkup.entry import examine_files
@@ -99,21 +100,23 @@ def _examine_rules(checkup: Checkup, settings: Settings, checkups: Sequence[Chec
 
 
 async def _examined(settings: Settings, timeout: float | None, *, start_disabled: bool) -> list[Checkup]:
-    """All side by side, each told on the terminal while it goes."""
+    """Examine all entries, a few at a time as a hub starts them: together they would slow each other down."""
+    starts = StartQueue()
     patience = time_to_connect(settings.defaults.get("connect_timeout"))
     startup = Startup(settings.entries)
     with _progress([entry.name for entry in settings.entries], startup) as tell:
 
         async def one(entry: ServerEntry) -> Checkup:
             start = start_disabled or not entry.disabled
-            checkup = await examine(
-                entry,
-                timeout=timeout,
-                start=start,
-                patience=patience,
-                on_step=lambda step: tell(entry.name, step),
-                on_stderr=partial(startup.hear, entry.name),
-            )
+            async with starts.slot(entry.name):
+                checkup = await examine(
+                    entry,
+                    timeout=timeout,
+                    start=start,
+                    patience=patience,
+                    on_step=lambda step: tell(entry.name, step),
+                    on_stderr=partial(startup.hear, entry.name),
+                )
             tell(entry.name, "done")
             return checkup
 

@@ -207,10 +207,17 @@ def secrets_of_environment(env: Mapping[str, str] | None) -> SecretMask:
     """Return the secrets among the variables that a server's process is given.
 
     A variable that is only passed on from our own environment is one if its name says so: HOME is in every other text.
+    So is a folder or file that exists: hiding it would hide where the server's own log file is.
     """
     return SecretMask(
-        value for name, value in (env or {}).items() if os.environ.get(name) != value or names_a_secret(name)
+        value
+        for name, value in (env or {}).items()
+        if names_a_secret(name) or (os.environ.get(name) != value and not _is_path(value))
     )
+
+
+def _is_path(value: str) -> bool:
+    return value.startswith(("/", "~/")) and os.path.exists(os.path.expanduser(value))
 
 
 def secrets_of_web(url: str, headers: Mapping[str, Any] | None, proxy: str | None = None) -> SecretMask:

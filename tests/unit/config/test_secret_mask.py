@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -104,3 +105,11 @@ def test_credentials_that_come_later_are_masked_and_only_the_last_ones_kept() ->
         mask.add_headers({"Authorization": f"Bearer token-{n:05}"})
     assert mask.mask("token-00999") == MASK
     assert mask.mask("token-00001") == "token-00001"
+
+
+def test_a_folder_that_exists_is_no_secret_unless_its_name_says_so(tmp_path: Path) -> None:
+    folder = str(tmp_path)
+    text = f"see {folder}/server.log"
+    assert secrets_of_environment({"CACHE_DIR": folder}).mask(text) == text
+    assert secrets_of_environment({"API_TOKEN": folder}).mask(text) == f"see {MASK}/server.log"
+    assert secrets_of_environment({"CACHE_DIR": "/no/such/folder"}).mask("in /no/such/folder") == f"in {MASK}"

@@ -30,6 +30,7 @@ RESULTS = {
         "capabilities": {"tools": {}, "resources": {}},
         "serverInfo": {"name": name, "version": "1"},
     },
+    "ping": {},
     "tools/list": {"tools": [{"name": "who", "inputSchema": {"type": "object"}}]},
     "tools/call": {"content": [{"type": "text", "text": name}]},
     "resources/list": {"resources": []},

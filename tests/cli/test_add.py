@@ -33,7 +33,7 @@ def servers(path: Path) -> Any:
             {"command": "srv", "env": {"A": "b=c", "TOKEN": "${TOKEN}"}, "cwd": "/w"},
         ),
         (["web", "https://example.com/mcp"], "web", {"type": "http", "url": "https://example.com/mcp"}),
-        (["https://example.com:1/mcp"], "example-com", {"type": "http", "url": "https://example.com:1/mcp"}),
+        (["https://example.com:1/mcp"], "example-com-1", {"type": "http", "url": "https://example.com:1/mcp"}),
         (
             ["web", "https://x.io", "--transport", "sse", "--header", "A=${V:-b=c}", "-H", "X-Key: ${TOKEN}"],
             "web",

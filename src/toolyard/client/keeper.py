@@ -198,7 +198,8 @@ class Keeper:
         try:
             reason = await session.ended
         except asyncio.CancelledError:
-            lost = session.ended.done()  # lost and disconnected in the same turn of the loop
+            # Lost and disconnected in the same turn of the loop; our own cancellation cancels the future, too.
+            lost = session.ended.done() and not session.ended.cancelled()
             self._part()
             session.end(ConnectionLost("the connection was closed"))
             await session.channel.close(hurry=lost or not self._stopping)

@@ -201,8 +201,9 @@ class Calls:
     def _not_found(self, name: str, reason: str, *, sent: bool = False) -> ToolNotFound:
         visible = [tool.name for tool in self._lister.tools.values() if self.allowed(tool)]
         nearest = similar_names(name, visible)
-        message = f"there is no such tool ({reason}){did_you_mean(nearest)}"
-        return ToolNotFound(message, tool=name, nearest=nearest, sent=sent)
+        # A server may have suggested a name already.
+        hint = "" if "did you mean" in reason else did_you_mean(nearest)
+        return ToolNotFound(f"there is no such tool ({reason}){hint}", tool=name, nearest=nearest, sent=sent)
 
 
 def _check_callable(tool: Tool) -> None:

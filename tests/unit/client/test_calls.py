@@ -37,6 +37,15 @@ async def test_a_refused_tool_that_is_not_listed_is_not_found(listed: bool) -> N
     assert caught.value.sent is True
 
 
+async def test_a_server_that_names_the_nearest_tool_itself_is_not_repeated() -> None:
+    refusal = RemoteError(-32602, "Unknown tool: read_fil; did you mean 'read_file'?")
+    async with client_of(played(tools__call=refusal)) as client:
+        with pytest.raises(ToolNotFound) as caught:
+            await client.call_tool("read_fil")
+    assert str(caught.value).count("did you mean") == 1
+    assert caught.value.nearest[0] == "read_file"
+
+
 @pytest.mark.parametrize("listed", [True, False])
 async def test_the_error_result_of_an_unlisted_tool_is_kept(listed: bool) -> None:
     """It may have run: "money was taken, but the mail could not be sent" must reach the caller."""

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.kit import COMMAND, DEMO, terminal, write_settings
+from tests.cli.kit import COMMAND, DEMO, run_cli, terminal, write_settings
 
 WAITS = "import sys, time; print('visit https://x.invalid/authorize', file=sys.stderr, flush=True); time.sleep(60)"
 IMPATIENT = (
@@ -66,3 +66,15 @@ def test_ctrl_c_leaves_no_progress_bar(tmp_path: Path) -> None:
         screen.press("c")
         assert screen.exit_code() == 130
     assert "slow_count" not in screen.text and "%" not in screen.text
+
+
+@pytest.mark.parametrize("command", ["tools", "servers", "call"])
+def test_a_start_that_takes_too_long_is_told_with_what_the_server_wrote(tmp_path: Path, command: str) -> None:
+    words = (command, *(["echo"] if command == "call" else []), "--timeout", "1.5", "--")
+    ran = run_cli(*words, sys.executable, "-c", WAITS, cwd=tmp_path)
+    assert ran.code == 5
+    if command == "servers":  # a line for a program, with the whole message at its end
+        assert "visit https://x.invalid/authorize" in ran.out
+    else:
+        assert ran.err.splitlines()[1] == "  | visit https://x.invalid/authorize"
+        assert ran.err.count("visit") == 1

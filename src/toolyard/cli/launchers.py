@@ -33,8 +33,8 @@ _DOCKER_FLAGS: Final = re.compile(
     r"-[itdPq]+|--(rm|init|interactive|tty|detach|privileged|read-only|no-healthcheck|oom-kill-disable|publish-all|"
     r"quiet|sig-proxy|disable-content-trust|use-api-socket|debug|tls|tlsverify)"
 )
-_PYTHON_OPTIONS: Final = frozenset({"-W", "-X", "--check-hash-based-pycs"})
-_NODE_OPTIONS: Final = frozenset({"-r", "--require", "--import", "--loader", "-C", "--conditions"})
+_PYTHON_OPTIONS: Final = frozenset({"-c", "-W", "-X", "--check-hash-based-pycs"})
+_NODE_OPTIONS: Final = frozenset({"-r", "--require", "--import", "--loader", "-C", "--conditions", "-e", "--eval"})
 _ENV_OPTIONS: Final = frozenset({"-u", "--unset", "-C", "--chdir", "-S", "--split-string"})
 
 _EXACT_NPM: Final = re.compile(r"v?\d+\.\d+\.\d+([-+].*)?")
@@ -124,11 +124,6 @@ def package_of(command: str, args: Sequence[str]) -> Package | None:
     return parse_command(command, args).package
 
 
-def is_fetching(command: str) -> bool:
-    """Return whether a command may download what it starts."""
-    return _base(command) in _FETCHING
-
-
 def name_of_command(command: str, args: Sequence[str], folder: str = "") -> str:
     """Return a name for a server that is started like this; `folder` is where, for paths that are relative."""
     launch = parse_command(command, args)
@@ -138,7 +133,7 @@ def name_of_command(command: str, args: Sequence[str], folder: str = "") -> str:
     if launch.kind in ("uv", "poetry") and _base(launch.program) in _LAUNCHERS:  # `uv run python server.py`
         return name_of_command(launch.program, launch.rest, directory or folder)
     program = launch.program or launch.option("--from", "--package", "-p", "--spec")
-    if not program:
+    if not program or (launch.option("-c", "-e", "--eval") and launch.kind in ("python", "node")):  # code, not a file
         return slug(_base(command))
     if launch.option("-m") == program:
         words = program.split(".")
@@ -359,4 +354,3 @@ _LAUNCHERS: Final[Mapping[str, tuple[_Launcher, ...]]] = {
 }
 _TWINS: Final[Mapping[tuple[str, ...], str]] = {("uv", "tool", "run"): "uvx"}
 _PACKAGE_LAUNCHERS: Final = frozenset({"npx", "bunx", "pnpx", "npm", "pnpm", "yarn", "uvx", "pipx"})
-_FETCHING: Final = frozenset({*_PACKAGE_LAUNCHERS, "bun", "uv", "deno", "docker", "podman"})

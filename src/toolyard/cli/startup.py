@@ -8,10 +8,9 @@ from dataclasses import replace
 from functools import partial
 from typing import Final
 
-from ..config import MASK, StdioServer
+from ..config import MASK, StdioServer, may_download
 from ..settings import ServerEntry
 from .checkup.secret import values_of
-from .launchers import is_fetching
 from .screen import cell
 
 LONG_WAIT: Final = 5.0
@@ -29,8 +28,8 @@ class Startup:
         self._lines: dict[str, str] = {}
         configs = {entry.name: entry.config for entry in entries if entry.config is not None}
         self._secrets = {name: values_of(config) for name, config in configs.items()}
-        commands = {name: config.command for name, config in configs.items() if isinstance(config, StdioServer)}
-        self._fetching = {name for name, command in commands.items() if is_fetching(command)}
+        local = {name: config for name, config in configs.items() if isinstance(config, StdioServer)}
+        self._fetching = {name for name, config in local.items() if may_download(config.command, config.args)}
 
     def listening(self, entry: ServerEntry) -> ServerEntry:
         """Return the entry so that what its server writes to stderr arrives here."""

@@ -59,6 +59,8 @@ from toolyard.cli.launchers import name_of_command, name_of_url, parse_command
         ("python -m my_server", "my_server"),
         ("/usr/bin/python3 -X dev /srv/weather/server.py", "weather"),
         ("python demo_server.py", "demo_server"),
+        ("python3 -u -c 'import thing; thing.run()' /data", "python"),
+        ("node -e 'run()'", "node"),
         ("poetry run weather", "weather"),
         ("java -jar /opt/things/mcp-things.jar", "mcp-things"),
         ("./bin/serve", "serve"),

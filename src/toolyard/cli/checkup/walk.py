@@ -6,11 +6,12 @@ import os
 from collections.abc import Callable
 from typing import Any, Final
 
-from ...config import HttpServer, ServerConfig, SseServer, StdioServer
+from ...config import HttpServer, ServerConfig, SseServer, StdioServer, may_download
+from ...defaults import DOWNLOAD_CONNECT_TIMEOUT
 from ...policy.filters import static_filter
 from ...settings import ServerEntry
 from ...transports.process import environment
-from ..launchers import Package, is_fetching, package_of
+from ..launchers import Package, package_of
 from .address import examine_address
 from .entry import examine_entry
 from .findings import Checkup, nobody
@@ -22,9 +23,6 @@ from .starts import examine_server
 
 PATIENCE: Final = 30.0
 """Seconds for a server, if nobody says otherwise."""
-
-FETCHING_PATIENCE: Final = 120.0
-"""Seconds for a server whose command may download it first."""
 
 STEPS: Final = {
     "settings": "its entry can be read",
@@ -94,7 +92,8 @@ def time_to_connect(said: Any) -> float | None:
 
 
 def _usual_patience(config: ServerConfig) -> float:
-    return FETCHING_PATIENCE if isinstance(config, StdioServer) and is_fetching(config.command) else PATIENCE
+    downloads = isinstance(config, StdioServer) and may_download(config.command, config.args)
+    return DOWNLOAD_CONNECT_TIMEOUT if downloads else PATIENCE
 
 
 async def _is_there(checkup: Checkup, config: ServerConfig, patience: Patience, ask: bool) -> bool:

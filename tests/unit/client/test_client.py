@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import copy
+import json
 import pickle
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import psutil
@@ -73,3 +75,24 @@ def test_without_an_asyncio_loop_the_error_says_what_to_use(use: Any) -> None:
     with pytest.raises(ty.UsageError, match=r"no asyncio event loop.*trio.*toolyard\.sync"):
         work.send(None)
     work.close()
+
+
+SLOW_TO_END = """
+import json, pathlib, sys, time
+for line in sys.stdin:
+    message = json.loads(line)
+    if "id" in message:
+        print(json.dumps({"jsonrpc": "2.0", "id": message["id"], "result": json.loads(sys.argv[1])}), flush=True)
+time.sleep(0.6)
+pathlib.Path(sys.argv[2]).touch()
+"""
+
+
+@pytest.mark.parametrize("end", ["disconnect", "close"])
+async def test_a_server_that_is_left_in_peace_gets_its_time_to_end(tmp_path: Path, end: str) -> None:
+    done = tmp_path / "done"
+    client = ty.Client(server(SLOW_TO_END, json.dumps(HANDSHAKE), str(done)), mode="legacy")
+    await client.connect()
+    await getattr(client, end)()
+    assert done.exists()
+    await client.close()

@@ -56,8 +56,8 @@ async def test_an_http_url_that_refuses_posts_is_tried_as_sse(web: Web) -> None:
     server.gate("initialize", "status", status=405, times=1)
     async with web.client(server) as client:
         assert (await client.call_tool("echo", {"nonce": "x"})).text == "x"
+        assert client.server_info is not None
     assert gate.times is None
-    assert client.server_info is not None
 
 
 @pytest.mark.parametrize("then", ["reset", "fin"])

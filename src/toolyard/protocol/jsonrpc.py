@@ -92,13 +92,17 @@ def decode(data: bytes | bytearray | str, mask: Mask | None = None) -> Any:
             raise ProtocolError(f"not JSON: {exc.msg}", sample=_sample(data, mask)) from None
         value = _decode_exactly(data, mask)
     # So few bytes cannot nest deeper than the limit: nearly every message ends here.
-    if len(data) > 2 * limits.MAX_DEPTH and _too_deep(data, value):
+    if len(data) <= 2 * limits.MAX_DEPTH and type(data) is bytes:
+        if _LONG_RUN not in data.translate(_AS_ZEROS):
+            return value
+    elif _too_deep(data, value):
         raise ProtocolError(f"nested deeper than {limits.MAX_DEPTH}", sample=_sample(data, mask))
     return _decode_exactly(data, mask) if _may_hold_large_integer(data) else value
 
 
 _STRIDE: Final = 4
 _AS_ZEROS: Final = bytes.maketrans(b"123456789", b"000000000")
+_LONG_RUN: Final = b"0" * 19
 _LARGE: Final = (b"0" * 20, b"-" + b"0" * 19)
 
 

@@ -738,6 +738,7 @@ class HttpServer(socketserver.ThreadingTCPServer):
 
     allow_reuse_address = True
     daemon_threads = True
+    request_queue_size = 128  # else the kernel drops what comes at once, and it comes again a second later
 
     def __init__(self) -> None:
         super().__init__(("127.0.0.1", 0), _Handler)

@@ -164,7 +164,8 @@ class Detector:
     def look_at_error(self, where: str, error: BaseException | None, *, doing: str = "") -> None:
         """Search an exception and everything that it was raised from.
 
-        The message of a `ToolFailed` is the tool's own text, which the caller asked for.
+        The message of a `ToolFailed` is the tool's own text, which the caller asked for; only as a string it is bound
+        for a log.
         """
         seen: set[int] = set()
         stack = [error]
@@ -176,8 +177,8 @@ class Detector:
             name, data = f"{where}, {type(each).__name__}", type(each).__name__ == "ToolFailed"
             self.look(f"{name}, str", str(each), doing=doing, data=data)
             self.look(f"{name}, repr", repr(each), doing=doing, data=data)
-            for text in _texts((each.args, getattr(each, "__notes__", ()))):
-                self.look(f"{name}, args", text, doing=doing, multi_line=True, forged=False, data=data)
+            for text in () if data else _texts((each.args, getattr(each, "__notes__", ()))):
+                self.look(f"{name}, args", text, doing=doing, multi_line=True, forged=False)
             for attribute in ("sample", "stderr"):
                 value = str(getattr(each, attribute, ""))[-LONGEST_LINE:]  # of stderr there may be more
                 self.look(f"{name}, {attribute}", value, doing=doing, multi_line=True, forged=False)

@@ -24,7 +24,7 @@ import pytest
 import toolyard as ty
 from tests.cli.kit import environment, write_settings
 from tests.faults.hostile_server import ANSWERS, CALLS, CONNECTS, HttpServer
-from tests.faults.hostile_texts import FEW, TEXTS, Detector
+from tests.faults.hostile_texts import FEW, SURROGATE, TEXTS, Detector
 from tests.faults.kit import FAST
 from toolyard.events import Event
 
@@ -175,6 +175,8 @@ def _options(mode: str) -> dict[str, Any]:
 
 
 async def _say(watched: Watched, tool: str, field: str, name: str) -> None:
+    if field.startswith("input request") and name == SURROGATE:
+        return  # an answer that cannot be decoded and has "method" in it is nobody's: the call would wait in vain
     arguments = {"field": field, "text": name}
     call = watched.subject.call_tool(tool, arguments, timeout=2, on_progress=lambda *_: None)
     await watched.outcome(f"{field}~{name}", call)
@@ -266,7 +268,7 @@ async def test_a_hub_of_servers(transport: str, http: HttpServer, detector: Dete
     )
     options = {key: value for key, value in _options(_mode(transport)).items() if key != "name"}
     servers = {"good": _server(transport, http)}
-    for (number, name), field in product(enumerate(FEW), fields):
+    for (number, name), field in product(enumerate(("mixed", "long")), fields):
         servers[f"{field.replace(' ', '-')}-{number}"] = _server(transport, http, field, name)
     hub = ty.Hub(servers, start_timeout=30, on_error="skip", **options)
     watched = Watched(detector, hub)
@@ -315,10 +317,9 @@ CHECKED = "all that is printed"
 COMMANDS: list[tuple[str, tuple[str, ...]]] = [
     (CHECKED, ("servers",)),
     (DATA, ("servers", "--json")),
-    (CHECKED, ("servers", "--config", "bad.json")),
     (CHECKED, ("servers", "--config", "bad.json", "--debug")),
     (CHECKED, ("doctor", "--config", "bad.json")),
-    (CHECKED, ("doctor", "--config", "bad.json", "--json")),
+    (DATA, ("doctor", "--config", "bad.json", "--json")),
     (CHECKED, ("watch", "--for", "1", "--call", "mcp__good__all")),
     (CHECKED, ("watch", "--for", "1", "--call", "mcp__good__all", "--json")),
     (CHECKED, ("watch", "--for", "1", "--config", "bad.json")),

@@ -58,9 +58,7 @@ class ToolyardError(Exception):
         """Return server, tool and message on one line without control characters: remote text may be part of it."""
         place = " ".join(part for part in (self.server, self.tool) if part)
         text = f"{place}: {self.message}" if place else self.message
-        if text.isprintable():
-            return text
-        return "".join(c if c.isprintable() else "\N{REPLACEMENT CHARACTER}" for c in " ".join(text.split()))
+        return text if text.isprintable() else _without_controls(" ".join(text.split()))
 
 
 class UsageError(RuntimeError):
@@ -348,5 +346,13 @@ class ToolFailed(ToolyardError):
     def __init__(
         self, message: str = "", *, server: str | None = None, tool: str | None = None, result: Any = None
     ) -> None:
-        super().__init__(message, server=server, tool=tool)
+        # The message quotes the tool and ends up in logs; `result` has the text as it was received.
+        super().__init__(_without_controls(message), server=server, tool=tool)
         self.result = result
+
+
+def _without_controls(text: str) -> str:
+    """Return `text` with control, bidi and zero-width characters replaced; newlines and tabs stay."""
+    if text.isprintable():
+        return text
+    return "".join(c if c.isprintable() or c in "\n\t" else "\N{REPLACEMENT CHARACTER}" for c in text)

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
 import inspect
 import logging
 import os
 from collections.abc import Awaitable, Callable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from threading import BoundedSemaphore
+from typing import Any, Final
 
 from .._util.threads import in_daemon_thread, is_async
 from ..errors import RemoteError
@@ -35,6 +37,10 @@ ASKS_A_PERSON = frozenset({"sampling/createMessage", "elicitation/create"})
 """Requests during which no deadline passes."""
 
 
+MAX_HANDLER_THREADS: Final = 64
+"""Threads of handlers that are not async. A thread cannot be stopped, not even if the server cancels its request."""
+
+
 class HandlerFailed(RemoteError):
     """Our own handler failed: the error answer to a server that can be told so, else the error of the call."""
 
@@ -49,6 +55,7 @@ class Handlers:
     roots: Roots | None = None
     open_requests: int = 0
     """Requests of the server that are being answered right now."""
+    _threads: BoundedSemaphore = field(default_factory=lambda: BoundedSemaphore(MAX_HANDLER_THREADS))
 
     def capabilities(self) -> Wire:
         """What we declare to the server."""
@@ -73,29 +80,45 @@ class Handlers:
 
     async def _answer(self, method: str, params: Wire) -> Wire:
         if method == "sampling/createMessage" and self.sampling is not None:
-            return _sampled(await _called(self.sampling, SamplingRequest.from_wire(params)))
+            return _sampled(await self._called(self.sampling, SamplingRequest.from_wire(params)))
         if method == "elicitation/create" and self.elicitation is not None:
             request = ElicitRequest.from_wire(params)
             if request.mode not in self.elicitation_modes:
                 raise RemoteError(INVALID_PARAMS, f"elicitation mode {one_line(str(request.mode))!r} was not declared")
-            return _elicited(await _called(self.elicitation, request))
+            return _elicited(await self._called(self.elicitation, request))
         if method == "roots/list" and self.roots is not None:
-            return {"roots": await _called(_listed, self.roots)}
+            return {"roots": await self._called(self._listed_roots, self.roots)}
         # An unknown method is the server's own text, and not repeated: it becomes the reason of the call's error.
         known = method in ASKS_A_PERSON or method == "roots/list"
         raise RemoteError(METHOD_NOT_FOUND, f"{method if known else 'the method'} is not offered by this client")
 
+    async def _called(self, handler: Callable[..., Any], *args: Any) -> Any:
+        """Call a handler. One that is not async runs in a thread, because it may block until a person answers."""
+        try:
+            outcome = handler(*args) if is_async(handler) else await self._in_thread(lambda: handler(*args))
+            return await outcome if inspect.isawaitable(outcome) else outcome
+        except RemoteError:
+            raise
+        except Exception as exc:
+            log.exception("a handler raised")
+            raise HandlerFailed(INTERNAL_ERROR, f"{type(exc).__name__} in the client's handler") from exc
 
-async def _called(handler: Callable[..., Any], *args: Any) -> Any:
-    """Call a handler. One that is not async runs in a thread, because it may block until a person answers."""
-    try:
-        outcome = handler(*args) if is_async(handler) else await in_daemon_thread(lambda: handler(*args))
-        return await outcome if inspect.isawaitable(outcome) else outcome
-    except RemoteError:
-        raise
-    except Exception as exc:
-        log.exception("a handler raised")
-        raise HandlerFailed(INTERNAL_ERROR, f"{type(exc).__name__} in the client's handler") from exc
+    def _in_thread(self, work: Callable[[], Any]) -> asyncio.Future[Any]:
+        threads = self._threads
+        if not threads.acquire(blocking=False):
+            raise RemoteError(INTERNAL_ERROR, "too many requests at once")
+
+        def run() -> Any:
+            try:
+                return work()
+            finally:
+                threads.release()
+
+        return in_daemon_thread(run)
+
+    async def _listed_roots(self, roots: Roots) -> list[Wire]:
+        given = await self._called(roots) if callable(roots) else roots
+        return [_root(root) for root in given]
 
 
 def _sampled(said: Any) -> Wire:
@@ -123,11 +146,6 @@ def _elicited(said: Any) -> Wire:
             return dict(said)  # the wire's own form
         return {"action": "accept", "content": dict(said)}
     raise HandlerFailed(INTERNAL_ERROR, f"the elicitation handler gave {type(said).__name__}")
-
-
-async def _listed(roots: Roots) -> list[Wire]:
-    given = await _called(roots) if callable(roots) else roots
-    return [_root(root) for root in given]
 
 
 def _root(root: Root) -> Wire:

@@ -25,6 +25,7 @@ from ..errors import (
 )
 from ..events import ConnectionCompleted, ConnectionFailed, ConnectionStarted, Disconnected, Listeners, Reconnected
 from ..policy.retry import reconnect_delay
+from ..protocol.text import one_line
 from ..transports.channel import Channel, Counters
 from ..types import State
 from .breaker import Breaker
@@ -33,7 +34,7 @@ from .handlers import Handlers
 from .negotiation import Agreement, Identity
 from .options import Settings
 from .session import Observer, Session
-from .standing import Standing
+from .standing import MAX_REASON, Standing
 from .turns import running_loop
 
 log = logging.getLogger("toolyard.client")
@@ -162,7 +163,7 @@ class Keeper:
                     reason = await self._live(session)
                     # A server that shakes hands and dies, again and again, is not there because it shook hands.
                     tries = self.breaker.failures - 1
-                    if tries >= self.settings.reconnect.max_retries:
+                    if tries >= self.settings.reconnect.max_retries and self._attempt is None:
                         self.standing.become(State.DISCONNECTED if tries == 0 else State.FAILED, str(reason))
                         return
                 await self._pause(tries)
@@ -282,14 +283,14 @@ class Keeper:
         if self.session is not session:
             return
         self.session = None
-        self._last_error = str(error)
+        reason = self._last_error = one_line(str(error), MAX_REASON)  # it may be the exception of a foreign transport
         now = asyncio.get_running_loop().time()
         if now - session.began > self.settings.reconnect.max_delay:
             self.breaker.succeeded()  # it lived long enough to be taken for healthy, though nobody may have called
         self.breaker.failed(now)
-        self.standing.become(State.CONNECTING, str(error))
-        log.warning("%s: connection lost: %s", self.settings.name, error)
-        self._emit_disconnected(str(error))
+        self.standing.become(State.CONNECTING, reason)
+        log.warning("%s: connection lost: %s", self.settings.name, reason)
+        self._emit_disconnected(reason)
 
     def _emit_disconnected(self, reason: str) -> None:
         self._observer.on_disconnected()

@@ -84,7 +84,9 @@ class News:
 
     def _log_message(self, message: LogMessage) -> None:
         """Write what the server logs into our own log, without secrets."""
+        level = LEVELS.get(message.level, logging.INFO)
+        if not server_log.isEnabledFor(level):
+            return
         logger = one_line(str(message.logger or "server"), mask=self._mask)
         data = message.data if self._mask is None else self._mask.mask_data(message.data)
-        level = LEVELS.get(message.level, logging.INFO)
         server_log.log(level, "%s: %s", logger, one_line(repr(data), MAX_LOGGED))

@@ -10,7 +10,7 @@ import asyncio
 import contextlib
 import logging
 from collections import Counter, deque
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable
 from typing import Any, Final, Literal
 
 from ..errors import AuthError, ConnectionLost, RemoteError, ToolyardError, UsageError
@@ -134,21 +134,22 @@ class Subscriptions:
                 done.append(uri)
         except BaseException:
             self._streams.remove(changes)
-            if done and session is not None:
+            released = [uri for uri in done if self._release(uri)]
+            if released and session is not None:
                 # In the background: this task may be cancelled.
-                session.beside(self._unsubscribe_all(done))
+                session.beside(self._tell_unsubscribed(released))
             raise
 
     async def leave(self, changes: Changes, uris: tuple[str, ...]) -> None:
         """A listener has gone."""
         if changes in self._streams:
             self._streams.remove(changes)
-        await self._unsubscribe_all(uris)
+        await self._tell_unsubscribed([uri for uri in uris if self._release(uri)])
 
-    async def _unsubscribe_all(self, uris: Iterable[str]) -> None:
+    async def _tell_unsubscribed(self, uris: list[str]) -> None:
         for uri in uris:
             with contextlib.suppress(ToolyardError):  # the caller has left: a failure has no consequence for it
-                await self.unsubscribe(uri)
+                await self._tell_one_unsubscribed(uri)
 
     async def subscribe(self, uri: str) -> None:
         """Be told when this resource changes; counted, so that two who want it are one to the server."""
@@ -165,12 +166,20 @@ class Subscriptions:
 
     async def unsubscribe(self, uri: str) -> None:
         """Undo one `subscribe`."""
+        if self._release(uri):
+            await self._tell_one_unsubscribed(uri)
+
+    def _release(self, uri: str) -> bool:
+        """Undo one `subscribe` here; True if it was the last one, so that the server must hear of it."""
         if self._uris[uri] <= 0:
-            return
+            return False
         self._uris[uri] -= 1
+        self._uris += Counter()  # drops the counts of 0
+        return self._uris[uri] == 0
+
+    async def _tell_one_unsubscribed(self, uri: str) -> None:
         session = self._connection.session
-        self._uris += Counter()  # without those that nobody wants any more
-        if self._uris[uri] == 0 and session is not None:
+        if session is not None and self._uris[uri] == 0:
             method = "resources/unsubscribe" if session.agreement.era.subscribe_method is not None else None
             await self._tell(session, uri, method)
 

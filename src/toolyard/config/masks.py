@@ -131,8 +131,10 @@ SHORTEST_SECRET: Final = 4
 """Characters from which on a value can be a secret; shorter ones are switches and numbers."""
 SHORTEST_UNNAMED_SECRET: Final = 8
 """The same for a header or a query value whose name does not say that it is a secret: `?mode=read` is none."""
-KEPT_TOKENS: Final = 32
-"""Values of tokens that were used one after the other: so many of the last ones are masked."""
+KEPT_TOKENS: Final = 4
+"""Values of one header that were used one after the other: so many of the last ones are masked."""
+LONGEST_PART: Final = 4_096
+"""Characters of a part of a secret that are looked for where a text was cut."""
 
 
 class SecretMask:
@@ -145,14 +147,21 @@ class SecretMask:
 
     def __init__(self, secrets: Iterable[str] = ()) -> None:
         self._secrets = frozenset(spelling for secret in secrets for spelling in _spellings(secret))
-        self._tokens: deque[str] = deque(maxlen=KEPT_TOKENS)
+        self._tokens: dict[str, deque[frozenset[str]]] = {}
 
     def add_headers(self, headers: Mapping[str, str]) -> None:
         """Mask the values of these headers from now on: credentials that were put on a request."""
-        for secret in secrets_of_headers(headers):
-            for spelling in _spellings(secret):
-                if spelling not in self._secrets and spelling not in self._tokens:
-                    self._tokens.append(spelling)
+        for name, value in headers.items():
+            kept = self._tokens.setdefault(name.lower(), deque(maxlen=KEPT_TOKENS))
+            spellings = frozenset(s for secret in secrets_of_headers({name: value}) for s in _spellings(secret))
+            if spellings and spellings not in kept:
+                kept.append(spellings)
+
+    def _all(self) -> Iterator[str]:
+        yield from self._secrets
+        for kept in self._tokens.values():
+            for spellings in kept:
+                yield from spellings
 
     def mask(self, text: str, *, cut: bool = False, cut_start: bool = False) -> str:
         """Return `text` without secrets.
@@ -160,16 +169,16 @@ class SecretMask:
         `cut` and `cut_start` say that its end or its beginning is missing: then a part of a secret there is hidden too.
         """
         places: list[tuple[int, int]] = []
-        for secret in (*self._secrets, *self._tokens):
+        for secret in self._all():
             size, at = len(secret), text.find(secret)
             while at >= 0:
                 places.append((at, at + size))
                 at = text.find(secret, at + size)
-            parts = range(min(size - 1, len(text)), SHORTEST_SECRET - 1, -1)
-            if cut:
-                places += [(len(text) - n, len(text)) for n in parts if text.endswith(secret[:n])][:1]
-            if cut_start:
-                places += [(0, n) for n in parts if text.startswith(secret[-n:])][:1]
+            parts = range(min(size - 1, len(text), LONGEST_PART), SHORTEST_SECRET - 1, -1)
+            if cut and (n := next((n for n in parts if text.endswith(secret[:n])), 0)):
+                places.append((len(text) - n, len(text)))
+            if cut_start and (n := next((n for n in parts if text.startswith(secret[-n:])), 0)):
+                places.append((0, n))
         if not places:
             return text
         pieces: list[str] = []
@@ -181,18 +190,18 @@ class SecretMask:
         return "".join(pieces) + text[done:]
 
     def mask_data(self, value: Any) -> Any:
-        """Return a JSON value without secrets in its strings."""
+        """Return a JSON value without secrets in its strings, keys included."""
         if isinstance(value, str):
             return self.mask(value)
         if isinstance(value, dict):
-            return {self.mask_data(key): self.mask_data(item) for key, item in value.items()}
+            return {self.mask(key): self.mask_data(item) for key, item in value.items()}
         if isinstance(value, list):
             return [self.mask_data(item) for item in value]
         return value
 
     def is_in(self, text: str) -> bool:
         """Return whether a secret is in the text."""
-        return any(secret in text for secret in (*self._secrets, *self._tokens))
+        return any(secret in text for secret in self._all())
 
 
 def _spellings(secret: str) -> set[str]:
@@ -212,11 +221,17 @@ def secrets_of_environment(env: Mapping[str, str] | None) -> SecretMask:
     return SecretMask(
         value
         for name, value in (env or {}).items()
-        if names_a_secret(name) or (os.environ.get(name) != value and not _is_path(value))
+        if names_a_secret(name) or (os.environ.get(name) != value and not _is_ordinary(value))
     )
 
 
-def _is_path(value: str) -> bool:
+_ORDINARY: Final = re.compile(r"[A-Za-z]{1,12}|[\d.,:+-]{1,12}|[a-z][a-z0-9+.-]*://[A-Za-z0-9.:\[\]-]+/?")
+"""A word, a number or version, or a URL of a host alone: nothing that somebody would choose as a secret."""
+
+
+def _is_ordinary(value: str) -> bool:
+    if _ORDINARY.fullmatch(value):
+        return True
     return value.startswith(("/", "~/")) and os.path.exists(os.path.expanduser(value))
 
 
@@ -252,7 +267,9 @@ def secrets_of_headers(headers: Mapping[str, str]) -> list[str]:
 
 
 def _if_likely(name: str, value: str) -> str:
-    return value if names_a_secret(name) or len(value) >= SHORTEST_UNNAMED_SECRET else ""
+    if names_a_secret(name):
+        return value
+    return value if len(value) >= SHORTEST_UNNAMED_SECRET and not _is_ordinary(value) else ""
 
 
 def _user_and_password(credentials: str) -> list[str]:

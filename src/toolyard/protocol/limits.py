@@ -35,7 +35,13 @@ MAX_QUEUED: Final = 4_096
 """Replies and notifications that wait to be sent to the server. Beyond it the connection is dropped."""
 
 MAX_QUEUED_BYTES: Final = 8 * 1024 * 1024
-"""Their bytes. A single message may be larger than that."""
+"""Bytes of the small ones among them, which a server can cause at will."""
+
+SMALL_REPLY: Final = 64 * 1024
+"""Bytes up to which a reply is small. Larger ones carry content that a handler of ours has made."""
+
+MAX_QUEUED_LARGE_BYTES: Final = 8 * MAX_MESSAGE
+"""Bytes of the larger ones."""
 
 MAX_POSTS: Final = 16
 """Replies and notifications that are posted over HTTP at the same time; the others wait for their turn."""

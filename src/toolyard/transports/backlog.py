@@ -19,33 +19,46 @@ DELIVERY_SECONDS: Final = 30.0
 class Backlog:
     """Counts waiting replies and notifications, and their bytes."""
 
-    __slots__ = ("_bytes", "_count")
+    __slots__ = ("_count", "_large", "_small")
 
     def __init__(self) -> None:
         self._count = 0
-        self._bytes = 0
+        self._small = 0
+        self._large = 0
 
     def admits(self, size: int) -> bool:
-        """Return whether one more message of `size` bytes may wait; a single one may have any size."""
-        if self._count == 0:
-            return True
-        return self._count < limits.MAX_QUEUED and self._bytes + size <= limits.MAX_QUEUED_BYTES
+        """Return whether one more message of `size` bytes may wait.
+
+        Large replies have a limit of their own: a few pictures for a slow server are no reason to drop it.
+        """
+        if self._count >= limits.MAX_QUEUED:
+            return False
+        if size <= limits.SMALL_REPLY:
+            return self._small + size <= limits.MAX_QUEUED_BYTES
+        return self._large + size <= limits.MAX_QUEUED_LARGE_BYTES
 
     def add(self, size: int) -> None:
         """Count a message that waits."""
         self._count += 1
-        self._bytes += size
+        self._add_bytes(size, size)
 
     def remove(self, size: int) -> None:
         """Stop counting a message: it was sent or withdrawn."""
         self._count -= 1
-        self._bytes -= size
+        self._add_bytes(size, -size)
+
+    def _add_bytes(self, size: int, change: int) -> None:
+        if size <= limits.SMALL_REPLY:
+            self._small += change
+        else:
+            self._large += change
 
     def error(self) -> ConnectionLost:
         """Return the reason for which the connection is dropped."""
+        size = self._small + self._large
         return ConnectionLost(
             f"the connection was dropped: the server sends requests but does not take our replies "
-            f"({self._count:,} replies and notifications of {self._bytes:,} bytes in total are waiting to be sent)"
+            f"({self._count:,} replies and notifications of {size:,} bytes in total are waiting to be sent)"
         )
 
 

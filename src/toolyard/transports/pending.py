@@ -51,13 +51,13 @@ class Pending:
         """Whether its clock stands still."""
         return self.hold is not None and self.hold.open > 0
 
-    def stop_clock(self, now: float) -> bool:
-        """Stop the clock for one question of the server; False if the server has asked too often already.
+    def stop_clock(self, now: float, most: int) -> bool:
+        """Stop the clock for one question of the server; False if it has been stopped `most` times already.
 
         Without a limit, a server that keeps asking would keep every deadline from passing.
         """
         hold = self.hold = self.hold or _Hold()
-        if hold.questions >= MAX_ROUNDS:
+        if hold.questions >= most:
             return False
         hold.questions += 1
         hold.open += 1
@@ -171,7 +171,7 @@ class Waiting(dict[int, P]):
         if self._holds:
             now = asyncio.get_running_loop().time()
             for held in self._holds:
-                if entry.stop_clock(now):
+                if entry.stop_clock(now, self._most_questions()):
                     held.append(entry)
         due = entry.deadline if entry.idle_until is None else entry.due()
         if due is not None and (self._timer is None or due < self._timer_at):
@@ -202,16 +202,19 @@ class Waiting(dict[int, P]):
         if earliest is not None:
             self._set_timer(earliest)
 
+    def _most_questions(self) -> int:
+        return MAX_ROUNDS * max(1, len(self))
+
     @contextmanager
     def hold(self) -> Iterator[None]:
         """While entered, let no deadline pass: a question of the server is being answered.
 
-        The protocol does not say which request the question belongs to, so all of them wait. Each waits for at most
-        `MAX_ROUNDS` questions, as a request of the modern protocol does.
+        The protocol does not say which request the question belongs to, so all of them wait, each for at most as many
+        questions as all of them together may have: `MAX_ROUNDS` for each request, as in the modern protocol.
         """
         clock = asyncio.get_running_loop().time
-        now = clock()
-        held = [entry for entry in self.values() if entry.stop_clock(now)]
+        now, most = clock(), self._most_questions()
+        held = [entry for entry in self.values() if entry.stop_clock(now, most)]
         self._holds.append(held)
         try:
             yield

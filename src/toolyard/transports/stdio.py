@@ -73,6 +73,7 @@ class StdioLink:
         self._rest: memoryview | None = None
         self._framer = LineFramer()
         self._stderr_rest = b""
+        self._stderr_cut = False
         self._flush_due = False
         self._blocked = False
         self._writable = True
@@ -276,9 +277,11 @@ class StdioLink:
         logged = stderr_log.isEnabledFor(logging.DEBUG)
         if self._on_stderr is not None or logged:
             *lines, rest = (self._stderr_rest + data).split(b"\n")
+            cut, self._stderr_cut = self._stderr_cut, len(rest) > CHUNK or (self._stderr_cut and not lines)
             self._stderr_rest = rest[-CHUNK:]
             for line in lines:
-                text = self.secrets.mask(line.decode("utf-8", "replace").rstrip("\r"))
+                text = self.secrets.mask(line.decode("utf-8", "replace").rstrip("\r"), cut_start=cut)
+                cut = False
                 if self._on_stderr is not None:
                     self._on_stderr(text)
                 if logged:

@@ -167,3 +167,50 @@ async def test_a_server_that_asks_before_the_handshake_cannot_keep_the_attempt_o
             await client.connect()
         assert asked.is_set()
         await client.close()
+
+
+async def test_large_answers_of_a_handler_do_not_drop_a_server_that_reads_them() -> None:
+    """Four pictures of 4 MB wait at the same time."""
+    picture = {"role": "assistant", "model": "m", "content": {"type": "image", "data": "A" * 4_500_000}}
+
+    async def call(_: Any) -> Any:
+        for number in range(4):
+            await server.end.send(jsonrpc.request(f"q{number}", "sampling/createMessage", {"messages": []}))
+        await eventually(lambda: len([m for m in server.received if str(m.get("id")).startswith("q")]) == 4)
+        return {"content": [{"type": "text", "text": "seen"}]}
+
+    server = PlayedServer(initialize=HANDSHAKE, tools__call=call)
+
+    async def answer(_: ty.SamplingRequest) -> dict[str, Any]:
+        return picture
+
+    async with ty.Client(server, mode="legacy", sampling_handler=answer) as client:
+        assert (await client.call_tool("any", timeout=20)).text == "seen"
+
+
+async def test_a_lost_connection_is_reported_without_the_control_characters_of_a_foreign_transport(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    class Breaking(ty.MemoryStream):
+        async def receive(self) -> Any:
+            if broken.is_set():
+                raise OSError("closed by peer: \x1b]0;owned\x07\n2026 CRITICAL forged")
+            return await super().receive()
+
+    broken, reasons = asyncio.Event(), []
+    server = PlayedServer(initialize=HANDSHAKE, tools__call={"content": []})
+
+    def transport() -> Any:
+        stream = server()
+        stream.__class__ = Breaking
+        return stream
+
+    client = ty.Client(transport, mode="legacy", reconnect=ty.ReconnectPolicy(max_retries=0))
+    client.on(ty.events.Disconnected, lambda event: reasons.append(event.reason))
+    await client.connect()
+    broken.set()
+    await server.end.send(jsonrpc.notification("notifications/message", {"data": "wakes the reader"}))
+    await eventually(lambda: reasons)
+    await client.close()
+    assert "closed by peer" in reasons[0]
+    assert all(text.isprintable() for text in (*reasons, *caplog.messages))

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from tests.unit import spec
+from toolyard.client import handlers as module
 from toolyard.client.handlers import ASKS_A_PERSON, Handlers
 from toolyard.errors import RemoteError
 from toolyard.types import ElicitRequest, ElicitResult, SamplingRequest, Wire
@@ -243,3 +244,18 @@ async def test_a_handler_that_blocks_does_not_stop_the_event_loop() -> None:
     await asyncio.sleep(0)
     asyncio.get_running_loop().call_later(0.01, answered.set)
     assert (await answering)["content"]["text"] == "done"
+
+
+async def test_a_server_that_asks_and_cancels_cannot_use_up_threads(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "MAX_HANDLER_THREADS", 3)
+    answered = threading.Event()
+    handlers = Handlers(sampling=lambda _: "done" if answered.wait(10) else "late")
+    try:
+        for _ in range(3):
+            asking = asyncio.ensure_future(handlers.answer("sampling/createMessage", {"messages": []}))
+            await asyncio.sleep(0)
+            asking.cancel()
+        with pytest.raises(RemoteError, match="too many requests"):
+            await handlers.answer("sampling/createMessage", {"messages": []})
+    finally:
+        answered.set()

@@ -142,3 +142,21 @@ async def test_a_refused_resource_leaves_none_of_the_others_subscribed() -> None
                 pass
         await eventually(lambda: server.named("resources/unsubscribe"))
         assert [m["params"]["uri"] for m in server.named("resources/unsubscribe")] == ["file:///a"]
+
+
+async def test_a_refused_resource_is_forgotten_even_if_the_connection_ends_meanwhile() -> None:
+    def subscribe(params: Wire) -> Any:
+        return RemoteError(-32002, "no such resource") if params["uri"] == "file:///c" else {}
+
+    server = handshake_server()
+    server.answers |= {"resources/subscribe": subscribe, "resources/unsubscribe": SILENCE}
+    async with ty.Client(server, mode="legacy") as client:
+        with pytest.raises(RemoteError):
+            async with client.listen("file:///a", "file:///b", "file:///c"):
+                pass
+        await eventually(lambda: server.named("resources/unsubscribe"))
+        await client.disconnect()
+        server.received.clear()
+        await client.connect()
+        await turns(20)
+        assert server.named("resources/subscribe") == []

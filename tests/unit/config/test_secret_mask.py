@@ -113,3 +113,25 @@ def test_a_folder_that_exists_is_no_secret_unless_its_name_says_so(tmp_path: Pat
     assert secrets_of_environment({"CACHE_DIR": folder}).mask(text) == text
     assert secrets_of_environment({"API_TOKEN": folder}).mask(text) == f"see {MASK}/server.log"
     assert secrets_of_environment({"CACHE_DIR": "/no/such/folder"}).mask("in /no/such/folder") == f"in {MASK}"
+
+
+@pytest.mark.parametrize(
+    "value", ["true", "error", "production", "8080", "1.2.3", "http://localhost:3000", "https://a.example/"]
+)
+def test_ordinary_values_are_no_secrets_unless_their_name_says_so(value: str) -> None:
+    text = f"it is {value} here"
+    assert secrets_of_environment({"SETTING": value}).mask(text) == text
+    assert secrets_of_environment({"API_KEY": value}).mask(text) == f"it is {MASK} here"
+
+
+@pytest.mark.parametrize("value", ["hunter2", "postgres://me:pw@host/db", "s3cr3t-0123456789", "correct horse battery"])
+def test_other_values_are_secrets_whatever_their_name(value: str) -> None:
+    assert value not in secrets_of_environment({"SETTING": value}).mask(f"it is {value} here")
+
+
+def test_a_token_stays_masked_while_other_headers_change_with_every_request() -> None:
+    mask = SecretMask()
+    mask.add_headers({"Authorization": "Bearer tok-abcdef-123456"})
+    for number in range(50):
+        mask.add_headers({"X-Request-Id": f"request-{number:08}"})
+    assert mask.mask("bad token tok-abcdef-123456") == f"bad token {MASK}"

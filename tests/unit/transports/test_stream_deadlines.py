@@ -9,6 +9,7 @@ import pytest
 from tests.unit.kit import Clock, turns
 from tests.unit.transports.links import Bench
 from toolyard.errors import CallTimeout, ConnectionLost, UnansweredTimeout
+from toolyard.protocol.limits import MAX_ROUNDS
 from toolyard.transports.stream import COURTESY
 
 
@@ -206,6 +207,19 @@ async def test_a_hold_that_outlives_the_channel_is_nothing(bench: Bench, clock: 
     await clock.advance(100)
     with pytest.raises(Exception, match="closed"):
         await task
+
+
+async def test_each_call_has_its_share_of_questions_that_stop_the_clock(bench: Bench, clock: Clock) -> None:
+    """Quick questions of other calls leave enough for a slow one."""
+    tasks = [await bench.ask(deadline=clock.now() + 10) for _ in range(3)]
+    for _ in range(3 * MAX_ROUNDS):
+        with bench.channel.hold():
+            await clock.advance(100)
+    assert not any(task.done() for task in tasks)
+    with bench.channel.hold():  # one too many: now time passes
+        await clock.advance(100)
+    assert all(task.done() for task in tasks)
+    await asyncio.gather(*tasks, return_exceptions=True)
 
 
 # ---- cancelled callers ---------------------------------------------------------------------------------------

@@ -88,9 +88,7 @@ class Handlers:
             return _elicited(await self._called(self.elicitation, request))
         if method == "roots/list" and self.roots is not None:
             return {"roots": await self._called(self._listed_roots, self.roots)}
-        # An unknown method is the server's own text, and not repeated: it becomes the reason of the call's error.
-        known = method in ASKS_A_PERSON or method == "roots/list"
-        raise RemoteError(METHOD_NOT_FOUND, f"{method if known else 'the method'} is not offered by this client")
+        raise RemoteError(METHOD_NOT_FOUND, f"{one_line(method)} is not offered by this client")
 
     async def _called(self, handler: Callable[..., Any], *args: Any) -> Any:
         """Call a handler. One that is not async runs in a thread, because it may block until a person answers."""

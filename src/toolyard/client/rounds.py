@@ -71,6 +71,7 @@ async def _answer_one(answer: Callable[[str, Wire], Awaitable[Wire]], request: W
     except RemoteError as exc:
         if method == "elicitation/create":
             return {"action": "cancel"}
-        # There is no shape for a refusal here: the call fails.
+        # There is no shape for a refusal here: the call fails. The method may hold a secret, and the error quotes it.
         rule = one_line(method, mask=mask)
-        raise AccessDenied(f"the server needs {rule} for this call: {one_line(exc.message)}", rule=rule) from exc
+        refusal = exc if rule == method else RemoteError(exc.code, "an unknown method")
+    raise AccessDenied(f"the server needs {rule} for this call: {one_line(refusal.message)}", rule=rule) from refusal

@@ -13,7 +13,7 @@ from .masks import (
     SecretMask,
     mask_urls,
     names_a_secret,
-    secrets_of_environment,
+    secrets_of_process,
     secrets_of_web,
 )
 from .runners import may_download
@@ -48,7 +48,7 @@ __all__ = [
     "mask_urls",
     "may_download",
     "names_a_secret",
-    "secrets_of_environment",
+    "secrets_of_process",
     "secrets_of_web",
     "server_from_dict",
     "server_from_json",

@@ -212,17 +212,42 @@ def _spellings(secret: str) -> set[str]:
     return {each for each in written if len(each) >= SHORTEST_SECRET}
 
 
-def secrets_of_environment(env: Mapping[str, str] | None) -> SecretMask:
-    """Return the secrets among the variables that a server's process is given.
+_OPTION: Final = re.compile(r"--?([\w-]+)(=.*)?", re.DOTALL)
+
+
+def secret_arguments(args: Iterable[str]) -> Iterator[tuple[int, str]]:
+    """Yield position and value of the secrets among arguments, by the option's name: `--api-key X`, `--token=X`."""
+    named = False
+    for position, argument in enumerate(args):
+        option = _OPTION.fullmatch(argument)
+        if option is None and named:
+            yield position, argument
+        named = option is not None and names_a_secret(option[1])
+        if option is not None and named and option[2]:
+            yield position, option[2][1:]
+            named = False
+
+
+def mask_arguments(args: Iterable[str]) -> tuple[str, ...]:
+    """Return the arguments of a command without their secrets."""
+    masked = list(args)
+    for position, secret in secret_arguments(masked):
+        masked[position] = masked[position].removesuffix(secret) + MASK
+    return tuple(masked)
+
+
+def secrets_of_process(env: Mapping[str, str] | None, args: Iterable[str] = ()) -> SecretMask:
+    """Return the secrets among the variables and arguments that a server's process is given.
 
     A variable that is only passed on from our own environment is one if its name says so: HOME is in every other text.
     So is a folder or file that exists: hiding it would hide where the server's own log file is.
     """
-    return SecretMask(
+    found = [
         value
         for name, value in (env or {}).items()
         if names_a_secret(name) or (os.environ.get(name) != value and not _is_ordinary(value))
-    )
+    ]
+    return SecretMask([*found, *(secret for _, secret in secret_arguments(args))])
 
 
 _ORDINARY: Final = re.compile(r"[A-Za-z]{1,12}|[\d.,:+-]{1,12}|[a-z][a-z0-9+.-]*://[A-Za-z0-9.:\[\]-]+/?")

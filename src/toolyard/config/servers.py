@@ -12,7 +12,7 @@ from typing import Any, ClassVar, Final, Literal, Self, TypeVar
 from ..errors import ConfigError
 from ..types import UNSET, ReconnectPolicy, Unset
 from .checks import CHECKS, HeaderValue, Timeout, check_known, wrong
-from .masks import MASK, MaskedMapping, identifier, shown
+from .masks import MASK, MaskedMapping, identifier, mask_arguments, shown
 
 T = TypeVar("T")
 
@@ -73,8 +73,8 @@ class _Server:
         return self._kinds[0]
 
     def __repr__(self) -> str:
-        given = (f"{f.name}={shown(value)}" for f, value in self._given())
-        return f"{type(self).__name__}({', '.join(given)})"
+        given = ((f.name, mask_arguments(value) if f.name == "args" else value) for f, value in self._given())
+        return f"{type(self).__name__}({', '.join(f'{name}={shown(value)}' for name, value in given)})"
 
     def _given(self, always: Collection[str] = ()) -> Iterator[tuple[Field[Any], Any]]:
         """Yield the fields that are not at their default, and those named in `always`."""
@@ -153,7 +153,7 @@ class StdioServer(_Server):
     @property
     def server_identifier(self) -> str:
         """`stdio:command:arg:...`, for logs and cache keys; unique within the process, without any secret."""
-        return _identifier("stdio", self.command, *self.args)
+        return _identifier("stdio", self.command, *self.args, shown=("stdio", self.command, *mask_arguments(self.args)))
 
 
 @dataclass(frozen=True, repr=False, init=False, eq=False)
@@ -240,7 +240,7 @@ class PythonServer(_Server):
 _KEY: Final = os.urandom(16)
 
 
-def _identifier(*parts: str) -> str:
+def _identifier(*parts: str, shown: Sequence[str] | None = None) -> str:
     """Return the parts joined by colons and masked; what is masked is represented by ` #` and a short hash of it.
 
     Two servers that differ only in a token must not share a cache key, and the token must not be in a log. The hash is
@@ -248,7 +248,7 @@ def _identifier(*parts: str) -> str:
     are used only within the process (names in errors and logs, keys of in-memory caches), so it need not be the same in
     another one. The space keeps the hash apart from the URL, whose query would otherwise be masked with it.
     """
-    text = identifier(*parts)
+    text = identifier(*(parts if shown is None else shown))
     if MASK not in text:
         return text
     import hashlib  # noqa: PLC0415  # takes milliseconds to load, and few identifiers need it

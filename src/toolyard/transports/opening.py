@@ -14,7 +14,7 @@ from ..config import (
     ServerConfig,
     SseServer,
     StdioServer,
-    secrets_of_environment,
+    secrets_of_process,
     secrets_of_web,
 )
 from ..errors import ConfigError
@@ -84,7 +84,7 @@ def open_channel(
 def mask_for(target: Target) -> SecretMask | None:
     """Return a mask that hides the secrets of the target's config; None if it is no config that can have secrets."""
     if isinstance(target, StdioServer):
-        return secrets_of_environment(target.env)
+        return secrets_of_process(target.env, target.args)
     if isinstance(target, HttpServer | SseServer):
         return secrets_of_web(target.url, target.headers, target.proxy)
     return None

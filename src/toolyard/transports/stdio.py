@@ -10,7 +10,7 @@ from array import array
 from collections import deque
 from collections.abc import Callable
 
-from ..config import StdioServer, may_download, secrets_of_environment
+from ..config import StdioServer, may_download, secrets_of_process
 from ..errors import ProtocolError, StartError
 from ..events import Delivery
 from ..protocol import jsonrpc
@@ -64,7 +64,7 @@ class StdioLink:
 
     def __init__(self, server: StdioServer, *, on_stderr: Callable[[str], object] | None = None) -> None:
         self._server = server
-        self.secrets = secrets_of_environment(server.env)
+        self.secrets = secrets_of_process(server.env, server.args)
         """Hides what the server's process was given as a secret."""
         self._on_stderr = Delivery(on_stderr, "stderr handler") if on_stderr is not None else None  # type: ignore[arg-type]
         self._queue: deque[_Line] = deque()

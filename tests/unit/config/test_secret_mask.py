@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from toolyard.config import MASK, SecretMask, secrets_of_environment, secrets_of_web
+from toolyard.config import MASK, SecretMask, StdioServer, secrets_of_process, secrets_of_web
 from toolyard.protocol.text import one_line, printable
 
 SECRET = "s3cr3t-0123456789"
@@ -57,7 +57,7 @@ def test_the_strings_of_a_json_value_are_masked() -> None:
 def test_a_variable_that_is_only_passed_on_is_a_secret_if_its_name_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PLACE", "somewhere")
     monkeypatch.setenv("API_KEY", "passed-on")
-    mask = secrets_of_environment({"PLACE": "somewhere", "API_KEY": "passed-on", "OWN": "given\nline-two"})
+    mask = secrets_of_process({"PLACE": "somewhere", "API_KEY": "passed-on", "OWN": "given\nline-two"})
     assert mask.mask("somewhere passed-on given line-two") == f"somewhere {MASK} {MASK} {MASK}"
 
 
@@ -110,9 +110,9 @@ def test_credentials_that_come_later_are_masked_and_only_the_last_ones_kept() ->
 def test_a_folder_that_exists_is_no_secret_unless_its_name_says_so(tmp_path: Path) -> None:
     folder = str(tmp_path)
     text = f"see {folder}/server.log"
-    assert secrets_of_environment({"CACHE_DIR": folder}).mask(text) == text
-    assert secrets_of_environment({"API_TOKEN": folder}).mask(text) == f"see {MASK}/server.log"
-    assert secrets_of_environment({"CACHE_DIR": "/no/such/folder"}).mask("in /no/such/folder") == f"in {MASK}"
+    assert secrets_of_process({"CACHE_DIR": folder}).mask(text) == text
+    assert secrets_of_process({"API_TOKEN": folder}).mask(text) == f"see {MASK}/server.log"
+    assert secrets_of_process({"CACHE_DIR": "/no/such/folder"}).mask("in /no/such/folder") == f"in {MASK}"
 
 
 @pytest.mark.parametrize(
@@ -120,13 +120,13 @@ def test_a_folder_that_exists_is_no_secret_unless_its_name_says_so(tmp_path: Pat
 )
 def test_ordinary_values_are_no_secrets_unless_their_name_says_so(value: str) -> None:
     text = f"it is {value} here"
-    assert secrets_of_environment({"SETTING": value}).mask(text) == text
-    assert secrets_of_environment({"API_KEY": value}).mask(text) == f"it is {MASK} here"
+    assert secrets_of_process({"SETTING": value}).mask(text) == text
+    assert secrets_of_process({"API_KEY": value}).mask(text) == f"it is {MASK} here"
 
 
 @pytest.mark.parametrize("value", ["hunter2", "postgres://me:pw@host/db", "s3cr3t-0123456789", "correct horse battery"])
 def test_other_values_are_secrets_whatever_their_name(value: str) -> None:
-    assert value not in secrets_of_environment({"SETTING": value}).mask(f"it is {value} here")
+    assert value not in secrets_of_process({"SETTING": value}).mask(f"it is {value} here")
 
 
 def test_a_token_stays_masked_while_other_headers_change_with_every_request() -> None:
@@ -135,3 +135,14 @@ def test_a_token_stays_masked_while_other_headers_change_with_every_request() ->
     for number in range(50):
         mask.add_headers({"X-Request-Id": f"request-{number:08}"})
     assert mask.mask("bad token tok-abcdef-123456") == f"bad token {MASK}"
+
+
+def test_arguments_that_are_secrets_by_the_name_of_their_option_are_masked_everywhere() -> None:
+    args = ["--verbose", "--api-key", "sk-live-0123456789", "--token=abcdefgh", "--port", "8080", "plain"]
+    config = StdioServer("tool", args)
+    for text in (repr(config), config.server_identifier, secrets_of_process(None, args).mask(" ".join(args))):
+        assert "sk-live" not in text
+        assert "abcdefgh" not in text
+        assert "8080" in text
+    other = StdioServer("tool", [*args[:2], "sk-live-9876543210", *args[3:]])
+    assert other.server_identifier != config.server_identifier

@@ -79,8 +79,12 @@ def _has_no_number(value: Any) -> bool:
     return isinstance(value, list | tuple) and any(map(_has_no_number, value))
 
 
-def decode(data: bytes | bytearray | str, mask: Mask | None = None) -> Any:
-    """The JSON value of one message, within the limits of size and depth; `mask` is for the sample in an error."""
+def decode(data: bytes | bytearray | str, mask: Mask | None = None, *, repair: bool = False) -> Any:
+    """Return the JSON value of one message, within the limits of size and depth.
+
+    `mask` is for the sample in an error. `repair` replaces lone surrogates, which JavaScript writes where it cuts an emoji
+    in half, by U+FFFD.
+    """
     if len(data) > limits.MAX_MESSAGE:
         raise ProtocolError(
             f"a message of {len(data):,} bytes; the limit is {limits.MAX_MESSAGE:,}", sample=_sample(data, mask)
@@ -89,6 +93,8 @@ def decode(data: bytes | bytearray | str, mask: Mask | None = None) -> Any:
         value = orjson.loads(data)
     except orjson.JSONDecodeError as exc:
         if not exc.msg.startswith("number is infinity"):  # so it says of an integer of more than 308 digits
+            if repair and (repaired := _without_lone_surrogates(data)) is not None:
+                return decode(repaired, mask)
             raise ProtocolError(f"not JSON: {exc.msg}", sample=_sample(data, mask)) from None
         value = _decode_exactly(data, mask)
     # So few bytes cannot nest deeper than the limit: nearly every message ends here.
@@ -98,6 +104,17 @@ def decode(data: bytes | bytearray | str, mask: Mask | None = None) -> Any:
     elif _too_deep(data, value):
         raise ProtocolError(f"nested deeper than {limits.MAX_DEPTH}", sample=_sample(data, mask))
     return _decode_exactly(data, mask) if _may_hold_large_integer(data) else value
+
+
+_LONE_SURROGATE: Final = re.compile(
+    r"\\u[dD][89abAB][0-9a-fA-F]{2}(?!\\u[dD][c-fC-F])|(?<!\\u[dD][89abAB][0-9a-fA-F]{2})\\u[dD][c-fC-F][0-9a-fA-F]{2}"
+)
+
+
+def _without_lone_surrogates(data: bytes | bytearray | str) -> str | None:
+    text = data if isinstance(data, str) else data.decode("utf-8", "replace")
+    repaired, count = _LONE_SURROGATE.subn(r"\\ufffd", text)
+    return repaired if count else None
 
 
 _STRIDE: Final = 4

@@ -71,7 +71,7 @@ class Events:
 
     def _take(self, data: str, own: int | None) -> Message | None:
         try:
-            message = jsonrpc.decode(data, self._secrets)
+            message = jsonrpc.decode(data, self._secrets, repair=True)
         except ProtocolError as exc:
             self._garbled(exc, data[:1024].encode(), own)
             return None

@@ -202,7 +202,8 @@ class HttpChannel:
         if call.method == "initialize":
             self._session = session_id(response.headers.get(SESSION))
         if kind == JSON:
-            return self._own_answer(call, jsonrpc.decode(await self._web.read(response), self.secrets), response)
+            said = jsonrpc.decode(await self._web.read(response), self.secrets, repair=True)
+            return self._own_answer(call, said, response)
         if kind == EVENTS:
             return await self._events.follow(self._web.chunks(response), call.place, call.id)
         text = one_line(await self._web.read(response), mask=self.secrets)

@@ -109,7 +109,7 @@ class SseLink:
                 self._endpoint.set_result(self._checked(event.data))
         elif event.event == "message" and event.data:
             try:
-                message = jsonrpc.decode(event.data, self.secrets)
+                message = jsonrpc.decode(event.data, self.secrets, repair=True)
             except ProtocolError as exc:
                 self._receiver.on_garbage(exc, event.data[:1024].encode())
             else:

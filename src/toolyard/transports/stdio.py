@@ -251,7 +251,7 @@ class StdioLink:
         for line in self._framer.feed(data):
             if type(line) is bytes:
                 try:
-                    message = jsonrpc.decode(line, self.secrets)
+                    message = jsonrpc.decode(line, self.secrets, repair=True)
                 except ProtocolError as exc:
                     receiver.on_garbage(exc, line[:1024])
                     continue

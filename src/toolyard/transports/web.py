@@ -28,6 +28,8 @@ log = logging.getLogger("toolyard.transports")
 KEEP_ALIVE: Final = 4.0
 """Seconds that an idle connection is kept: below the servers' (uvicorn's is 5), or calls die on a closing socket."""
 MAX_REDIRECTS: Final = 5
+MAX_CONTENT_TYPE: Final = 1_000
+"""Characters of the Content-Type of a response."""
 ERROR_BODY: Final = 64 * 1024
 AUTH_BODY: Final = 1024 * 1024
 AUTH_TIMEOUT: Final = 30.0
@@ -231,7 +233,7 @@ class Web:
             if body is not None:
                 body.sent = body.stale = False
             try:
-                return await self._http.request(
+                response = await self._http.request(
                     verb,
                     url,
                     data=_BodyPayload(body, self._kept) if body is not None else None,
@@ -239,6 +241,12 @@ class Web:
                     allow_redirects=False,
                     proxy=self._proxy,
                 )
+                if len(response.headers.get(hdrs.CONTENT_TYPE, "")) > MAX_CONTENT_TYPE:
+                    response.close()  # aiohttp would parse it in quadratic time
+                    raise ProtocolError(
+                        "the server answered with a Content-Type that is too long", status=response.status
+                    )
+                return response
             except (aiohttp.ClientError, OSError) as exc:
                 failure = verdicts.of_failure(exc, self._secrets, sent=body is None or body.sent)
             # A kept connection that the server had closed: nothing was written, and the next one is tried at once.

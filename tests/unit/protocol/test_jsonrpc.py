@@ -259,3 +259,21 @@ def test_a_large_integer_in_every_place_of_a_large_message_is_found() -> None:
     for place in range(64):
         noise = "1234567x" * 8_000
         assert jsonrpc.decode(f'{{"s":"{noise}{"y" * place}","n":-9223372036854775809}}')["n"] == -(1 << 63) - 1
+
+
+@pytest.mark.parametrize(
+    "text, expected",
+    [
+        (r"cut \ud83d", "cut \ufffd"),
+        (r"\ude00 cut", "\ufffd cut"),
+        (r"\ud83d\ude00 whole", "\U0001f600 whole"),
+        (r"\ud83d\ud83d\ude00", "\ufffd\U0001f600"),
+    ],
+)
+def test_lone_surrogates_are_replaced_if_wanted(text: str, expected: str) -> None:
+    assert jsonrpc.decode(f'{{"text": "{text}"}}'.encode(), repair=True) == {"text": expected}
+
+
+def test_lone_surrogates_are_not_json_otherwise() -> None:
+    with pytest.raises(ProtocolError, match="not JSON"):
+        jsonrpc.decode(rb'{"text": "\ud83d"}')

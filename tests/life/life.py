@@ -14,6 +14,7 @@ import contextlib
 import json
 import os
 import random
+import shutil
 import signal
 import socket
 import subprocess
@@ -189,6 +190,7 @@ class Life:
         sys.stdout.flush()
         if self.web is not None:
             self.web.kill()
+        shutil.rmtree(self.folder, ignore_errors=True)
         os._exit(1)
 
     # ---- operations --------------------------------------------------------------------------------------------

@@ -82,8 +82,8 @@ def _has_no_number(value: Any) -> bool:
 def decode(data: bytes | bytearray | str, mask: Mask | None = None, *, repair: bool = False) -> Any:
     """Return the JSON value of one message, within the limits of size and depth.
 
-    `mask` is for the sample in an error. `repair` replaces lone surrogates, which JavaScript writes where it cuts an emoji
-    in half, by U+FFFD.
+    `mask` is for the sample in an error. `repair` replaces lone surrogates, which JavaScript writes where it cuts an
+    emoji in half, by U+FFFD.
     """
     if len(data) > limits.MAX_MESSAGE:
         raise ProtocolError(

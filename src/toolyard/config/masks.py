@@ -229,10 +229,11 @@ def secret_arguments(args: Iterable[str]) -> Iterator[tuple[int, str]]:
 
 
 def mask_arguments(args: Iterable[str]) -> tuple[str, ...]:
-    """Return the arguments of a command without their secrets."""
+    """Return the arguments of a command without their secrets. A variable is shown by its name anyway."""
     masked = list(args)
     for position, secret in secret_arguments(masked):
-        masked[position] = masked[position].removesuffix(secret) + MASK
+        if not isinstance(masked[position], Expanded):
+            masked[position] = masked[position].removesuffix(secret) + MASK
     return tuple(masked)
 
 

@@ -83,9 +83,9 @@ async def visit(transport: Transport, mode: str) -> dict[str, Any]:
         seen["elicited"] = (await client.call_tool("ask_user", {"question": "who?"})).text
         seen["asked"] = asked
         try:
-            await client.call_tool("forecst", {"city": "Bonn"})
+            seen["unknown"] = (await client.call_tool("forecst", {"city": "Bonn"})).text
         except ty.ToolNotFound as exc:
-            seen["nearest"] = exc.nearest
+            seen["unknown"] = str(exc)
     return seen
 
 

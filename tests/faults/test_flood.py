@@ -34,11 +34,11 @@ def message(method: str, params: dict[str, Any] | None = None, **more: Any) -> s
 ANSWERED = {
     "pings with large ids": json.dumps({"jsonrpc": "2.0", "id": f"$N-{PAD}", "method": "ping"}),
     "small pings": json.dumps({"jsonrpc": "2.0", "id": "$N", "method": "ping"}),
-    "pings with huge ids": json.dumps({"jsonrpc": "2.0", "id": f"$N-{PAD * 150}", "method": "ping"}),
     "sampling": message("sampling/createMessage", {"messages": [], "maxTokens": 1}, id=f"$N-{PAD}"),
     "unknown methods": message("no/such/method", id=f"$N-{PAD}"),
 }
 IGNORED = {
+    "pings with huge ids": json.dumps({"jsonrpc": "2.0", "id": f"$N-{PAD * 150}", "method": "ping"}),
     "sampling under one id": message("sampling/createMessage", {"messages": [], "maxTokens": 1}, id="same"),
     "progress": message("notifications/progress", {"progressToken": 1, "progress": 1, "message": PAD}),
     "progress of nothing": message("notifications/progress", {"progressToken": f"$N-{PAD}", "progress": 1}),

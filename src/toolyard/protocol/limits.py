@@ -28,6 +28,9 @@ MAX_GARBAGE: Final = 1_000
 MAX_INBOUND: Final = 256
 """Requests of the server that we work on at the same time."""
 
+MAX_ID: Final = 16_384
+"""Characters of the id of a server's request."""
+
 MAX_INBOUND_BYTES: Final = 2 * MAX_MESSAGE
 """Bytes of the server's requests that we work on at the same time."""
 

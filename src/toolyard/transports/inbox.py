@@ -55,7 +55,9 @@ class Inbox:
 
     def _on_request(self, id: Any, method: str, params: Wire) -> None:
         # A second request with the id of one that is being handled cannot be answered apart from it.
-        if self._closed or not self.inbound.takes_requests or not jsonrpc.is_id(id) or id in self._asked:
+        # A reply repeats the id: a huge one would be a way to make us send a lot.
+        usable = jsonrpc.is_id(id) and not (isinstance(id, str) and len(id) > limits.MAX_ID)
+        if self._closed or not self.inbound.takes_requests or not usable or id in self._asked:
             self._counters.dropped += 1
             return
         size = _size(id, params)

@@ -45,7 +45,7 @@ def in_daemon_thread(work: Callable[[], R]) -> asyncio.Future[R]:
             settle(lambda: future.set_result(result))
 
     def settle(outcome: Callable[[], None]) -> None:
-        with contextlib.suppress(RuntimeError):  # the loop is closed, and nothing waits any more
+        with contextlib.suppress(RuntimeError):  # the loop is closed, so no task awaits the future
             loop.call_soon_threadsafe(lambda: None if future.done() else outcome())
 
     threading.Thread(target=run, name="toolyard-handler", daemon=True).start()

@@ -103,7 +103,7 @@ def unknown(values: Wire, schema: Wire) -> list[str]:
     if not near:
         return []
     meant = " or ".join(dict.fromkeys(hit[0] for hit in near.values() if hit))
-    what = "is no argument of it" if len(near) == 1 else "are no arguments of it"
+    what = "is not an argument of it" if len(near) == 1 else "are not arguments of it"
     return [f"{', '.join(near)} {what}" + (f", did you mean {meant}?" if meant else "")]
 
 

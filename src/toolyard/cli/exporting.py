@@ -8,8 +8,9 @@ from typing import Annotated, Any, Final, Literal
 
 import typer
 
+from .._util.suggest import did_you_mean
 from ..errors import ConfigError
-from ..hub.catalog import did_you_mean, nearest
+from ..hub.catalog import nearest
 from ..settings import ServerEntry, Settings
 from ..settings.formats import FORMATS
 from ..settings.values import place

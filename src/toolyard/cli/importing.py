@@ -11,8 +11,9 @@ from typing import Annotated, Any, Final
 
 import typer
 
+from .._util.suggest import did_you_mean
 from ..errors import ConfigError
-from ..hub.catalog import did_you_mean, nearest
+from ..hub.catalog import nearest
 from ..settings import ServerEntry, discover_settings
 from ..settings.reading import read_file
 from ..settings.values import place

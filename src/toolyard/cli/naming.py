@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import TypeVar
 
-from ..hub.catalog import did_you_mean, nearest
+from .._util.suggest import did_you_mean
+from ..hub.catalog import nearest
 from ..types import Prompt, Tool
 from .exits import Exit, Trouble
 from .target import Yard, is_file, is_url

@@ -7,7 +7,8 @@ from typing import Annotated
 
 import typer
 
-from ..hub.catalog import did_you_mean, nearest
+from .._util.suggest import did_you_mean
+from ..hub.catalog import nearest
 from ..settings.values import place
 from ..settings.writing import remove_servers
 from .completing import server_names

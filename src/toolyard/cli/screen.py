@@ -56,7 +56,7 @@ class Column:
     text: bool = False
     """It may be wrapped at words, or cut short in a brief table."""
     optional: int = 0
-    """Where there is no room it is left out; those with the highest number first."""
+    """Columns that do not fit are left out, those with the highest number first."""
 
 
 _kept: list[TextIO] = []

@@ -14,7 +14,7 @@ from .checkup.secret import values_of
 from .screen import cell
 
 LONG_WAIT: Final = 5.0
-"""Seconds of waiting after which a person is told what is going on."""
+"""Seconds of waiting after which the terminal shows what is going on."""
 _LONGEST: Final = 400
 """Characters of a server's line that are shown."""
 FETCHING: Final = "its package may still be downloading"

@@ -12,8 +12,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final
 
+from .._util.suggest import did_you_mean
 from ..config import HttpServer, ServerConfig, StdioServer
-from ..hub.catalog import did_you_mean, nearest
+from ..hub.catalog import nearest
 from ..hub.hub import Hub
 from ..hub.state import ServerState
 from ..names import slug

@@ -252,7 +252,7 @@ def secrets_of_process(env: Mapping[str, str] | None, args: Iterable[str] = ()) 
 
 
 _ORDINARY: Final = re.compile(r"[A-Za-z]{1,12}|[\d.,:+-]{1,12}|[a-z][a-z0-9+.-]*://[A-Za-z0-9.:\[\]-]+/?")
-"""A word, a number or version, or a URL of a host alone: nothing that somebody would choose as a secret."""
+"""A word, a number or version, or a URL of a host alone: values that are not chosen as secrets."""
 
 
 def _is_ordinary(value: str) -> bool:

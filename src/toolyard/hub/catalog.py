@@ -15,7 +15,6 @@ from time import monotonic
 from typing import Any, Final, Generic, TypeVar
 
 from .. import names
-from .._util.suggest import did_you_mean as did_you_mean  # noqa: PLC0414  # for the command line
 from .._util.suggest import shortlist, similar_names
 from ..protocol.text import one_line
 from ..types import Prompt, Resource, ResourceTemplate, Tool

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 
 class View:
-    """A hub as one agent sees it: dynamic filters are told of `agent` and `run_context`, and deferred tools are loaded
+    """A hub as one agent sees it: dynamic filters receive `agent` and `run_context`, and deferred tools are loaded
     for this agent alone.
 
     A view has what an agent needs: tools, resources and prompts. It cannot manage the hub: servers, interceptors,

@@ -134,7 +134,7 @@ class Authoriser:
             return await self._drive(request, refusal, used)
         except ToolyardError:
             raise
-        except Exception as exc:  # noqa: BLE001  # a provider is somebody else's code
+        except Exception as exc:  # noqa: BLE001  # a provider is foreign code
             status = refusal.status if refusal is not None else None
             words = one_line(str(exc), mask=self._secrets)
             failure = AuthError(f"authorising failed: {type(exc).__name__}: {words}", status=status)

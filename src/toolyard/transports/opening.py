@@ -82,7 +82,7 @@ def open_channel(
 
 
 def mask_for(target: Target) -> SecretMask | None:
-    """Return a mask that hides the secrets of the target's config; None if it is no config that can have secrets."""
+    """Return a mask that hides the secrets of the target's config; None if the target is not a config with secrets."""
     if isinstance(target, StdioServer):
         return secrets_of_process(target.env, target.args)
     if isinstance(target, HttpServer | SseServer):

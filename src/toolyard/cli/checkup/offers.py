@@ -8,7 +8,8 @@ from dataclasses import replace
 from typing import Any, Final
 
 from ... import names
-from ...hub.catalog import did_you_mean, nearest
+from ..._util.suggest import did_you_mean
+from ...hub.catalog import nearest
 from ...hub.configured import PERMISSIONS
 from ...hub.tokens import estimate_tokens
 from ...policy.filters import StaticFilter

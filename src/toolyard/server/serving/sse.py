@@ -61,7 +61,7 @@ class _Line:
         return self._size > FULL
 
     def check_room(self) -> None:
-        """Raise `Refused` while the client does not read what it is told."""
+        """Raise `Refused` while the client does not read what the server sends."""
         if self.full:
             raise Refused(503, "the stream is not read", headers=((b"retry-after", b"1"),))
 

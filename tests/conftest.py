@@ -1,39 +1,84 @@
-"""For all tests: whatever they did, no process of theirs may be left when they are over."""
+"""For all tests: the tiers, the profiles of Hypothesis, and the check that no process outlives the run."""
 
 from __future__ import annotations
 
 import os
+import sys
 import uuid
+from typing import Final
 
 import psutil
 import pytest
+from hypothesis import HealthCheck, settings
+
+TIERS: Final = ("quick", "all", "nightly")
+"""What `scripts/test`, `scripts/test --all` and `scripts/test --nightly` run."""
+LEFT_OUT: Final = {"quick": ("slow", "nightly"), "all": ("nightly",), "nightly": ()}
+"""Markers of the tests that a tier leaves out."""
 
 # PATH is the one variable that reaches every descendant, also through a client that passes few others on.
-MARK = f"/nonexistent/toolyard-tests-{uuid.uuid4()}"
-GRACE = 5.0
+MARK: Final = f"/nonexistent/toolyard-tests-{uuid.uuid4()}"
+EXIT_GRACE_SECONDS: Final = 5.0
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--tier", choices=TIERS, default="quick", help="which tests run: see CONTRIBUTING.md")
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    os.environ["PATH"] = os.pathsep.join((os.environ.get("PATH", os.defpath), MARK))
+    if not _is_worker(config):  # the workers of xdist inherit the mark
+        os.environ["PATH"] = os.pathsep.join((os.environ.get("PATH", os.defpath), MARK))
+    _load_hypothesis_profile(config.getoption("tier"))
 
 
-def _is_ours(process: psutil.Process) -> bool:
+def _load_hypothesis_profile(tier: str) -> None:
+    """Load the profile of the tier: the same examples in every run of a change, random ones only at night."""
+    examples = {"quick": 20, "all": 100 if sys.version_info[:2] == (3, 11) else 15, "nightly": 500}[tier]
+    is_nightly = tier == "nightly"
+    settings.register_profile(
+        tier,
+        max_examples=examples,
+        derandomize=not is_nightly,
+        print_blob=is_nightly,
+        deadline=None,  # machines are shared: a slow example is no failure
+        suppress_health_check=[HealthCheck.too_slow],
+    )
+    settings.load_profile(tier)
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    left_out = LEFT_OUT[config.getoption("tier")]
+    deselected = [item for item in items if any(item.get_closest_marker(name) for name in left_out)]
+    if deselected and not any("::" in argument for argument in config.args):  # a test that is named runs anyway
+        config.hook.pytest_deselected(items=deselected)
+        gone = set(deselected)
+        items[:] = [item for item in items if item not in gone]
+
+
+def _is_worker(config: pytest.Config) -> bool:
+    return hasattr(config, "workerinput")
+
+
+def _has_mark(process: psutil.Process) -> bool:
     try:
         return MARK in process.environ().get("PATH", "")
-    except psutil.Error:  # gone, a zombie, or somebody else's: in no case a survivor of ours
+    except psutil.Error:  # it has ended, is a zombie, or belongs to another user: not a survivor of these tests
         return False
 
 
 def _survivors() -> list[psutil.Process]:
-    """Every living process that descends from this one, orphans included."""
+    """Return every living process that descends from this one, orphans included."""
     me = psutil.Process()
-    found = {*me.children(recursive=True), *filter(_is_ours, psutil.process_iter())} - {me}
-    _, alive = psutil.wait_procs(found, timeout=GRACE)
+    found = {*me.children(recursive=True), *filter(_has_mark, psutil.process_iter())} - {me}
+    _, alive = psutil.wait_procs(found, timeout=EXIT_GRACE_SECONDS)
     return [process for process in alive if process.is_running() and process.status() != psutil.STATUS_ZOMBIE]
 
 
 @pytest.hookimpl(trylast=True)
 def pytest_sessionfinish(session: pytest.Session) -> None:
+    """Fail the run if it leaves processes behind. The controller of xdist checks, after its workers have ended."""
+    if _is_worker(session.config):
+        return
     survivors = _survivors()
     if not survivors:
         return
@@ -45,4 +90,4 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
             reporter.write_line(f"  {process.pid} {' '.join(process.cmdline())[:200]}", red=True)
     for process in survivors:
         process.kill()
-    psutil.wait_procs(survivors, timeout=GRACE)
+    psutil.wait_procs(survivors, timeout=EXIT_GRACE_SECONDS)

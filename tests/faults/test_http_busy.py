@@ -92,7 +92,9 @@ async def test_a_429_that_says_no_sensible_pause_is_tried_again_by_our_own(web: 
     await asyncio.gather(one({}), *(one({"Retry-After": value}) for value in odd))
 
 
-@pytest.mark.parametrize("value", ["9" * 400, date_in(1e9), "Fri, 31 Dec 9999 23:59:59 GMT"])
+@pytest.mark.parametrize(
+    "value", ["9" * 400, date_in(1e9), "Fri, 31 Dec 9999 23:59:59 GMT"], ids=["digits", "decades", "last date"]
+)
 async def test_an_absurd_pause_is_no_crash(web: Web, value: str) -> None:
     ledger, server = Ledger(), await web.server()
     async with web.client(server) as client:

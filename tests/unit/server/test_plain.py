@@ -51,7 +51,11 @@ def itself() -> dict[str, Any]:
     return value
 
 
-@pytest.mark.parametrize("value", [float("nan"), [float("inf")], {"a": {1, 2}}, b"bytes", object(), itself()], ids=str)
+@pytest.mark.parametrize(
+    "value",
+    [float("nan"), [float("inf")], {"a": {1, 2}}, b"bytes", object(), itself()],
+    ids=["nan", "inf", "set", "bytes", "object", "itself"],
+)
 def test_what_json_cannot_say_is_refused_as_it_is_over_a_wire(value: Any) -> None:
     with pytest.raises(ty.UsageError, match="JSON"):
         taken(value)

@@ -40,7 +40,7 @@ def who(headers: Mapping[str, str]) -> str | None:
 
 async def use(url: str) -> None:
     try:
-        async with ty.Client(url, max_retries=1):
+        async with ty.Client(url, max_attempts=1):
             pass
     except ty.AuthError as error:
         print("without a key  ", error.status, error.challenge)

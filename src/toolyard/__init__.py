@@ -51,6 +51,8 @@ if TYPE_CHECKING:
     from .hub.hub import Hub as Hub
     from .hub.pipeline import Call as Call
     from .hub.pipeline import Proceed as Proceed
+    from .hub.plan import HubOptions as HubOptions
+    from .hub.plan import ServerOptions as ServerOptions
     from .hub.resources import ResourceQuery as ResourceQuery
     from .hub.state import ServerState as ServerState
     from .hub.tokens import estimate_tokens as estimate_tokens
@@ -73,6 +75,7 @@ if TYPE_CHECKING:
     from .settings import parse_settings as parse_settings
     from .transports.memory import MemoryStream as MemoryStream
     from .transports.memory import MessageStream as MessageStream
+    from .transports.opening import ServerLike as ServerLike
     from .types import Audio as Audio
     from .types import Change as Change
     from .types import Completion as Completion
@@ -143,6 +146,7 @@ _ROOMS = {
     "hub.hub": ("Hub",),
     "hub.view": ("View",),
     "hub.pipeline": ("Call", "Proceed"),
+    "hub.plan": ("HubOptions", "ServerOptions"),
     "hub.tokens": ("estimate_tokens", "tokens_by_server"),
     "hub.state": ("ServerState",),
     "hub.toolsets": ("ToolLoadConfig", "Toolset"),
@@ -155,6 +159,7 @@ _ROOMS = {
     "server.server": ("ToolServer",),
     "server.tool": ("tool",),
     "transports.memory": ("MemoryStream", "MessageStream"),
+    "transports.opening": ("ServerLike",),
     "types": (
         "Audio",
         "Change",

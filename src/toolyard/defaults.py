@@ -19,7 +19,7 @@ EXECUTION_TIMEOUT: Final = 30.0
 DISCOVERY_TIMEOUT: Final = 30.0
 """Seconds for a whole list, all its pages."""
 
-MAX_RETRIES: Final = 3
+MAX_ATTEMPTS: Final = 3
 """Attempts in all at a request that may be sent again."""
 
 CACHE_TTL_SECONDS: Final = 300.0

@@ -48,7 +48,7 @@ COMMENTED: Final = """\
 # discovery_timeout = 30                # seconds for a list of tools, resources or prompts
 # execution_timeout = 30                # seconds for a call
 # idle_timeout = "none"                 # seconds of silence within a call; progress ends a silence
-# max_retries = 3                       # attempts in all, where it is safe to send a request again; 1: no retries
+# max_attempts = 3                      # attempts in all, where it is safe to send a request again; 1: no retries
 # lifecycle = "singleton"               # "transient": a new connection, and process, for every call
 
 # What holds for all servers together.
@@ -58,7 +58,7 @@ COMMENTED: Final = """\
 # require_approval = { "mcp__*__write_*" = "always" }   # an example: ask me first
 # on_error = "skip"                     # "raise": no server is used if one cannot be started
 # start = "eager"                       # "lazy": start a server when it is needed
-# idle_timeout = "none"                 # stop a server after so many seconds without use; the next call starts it again
+# disconnect_idle_after = "none"        # stop a server after so many seconds without use; the next call starts it again
 """
 
 

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Final
 
+from ..config import ServerConfig
 from ..errors import ToolyardError
 from ..events import (
     ConnectionCompleted,
@@ -26,7 +27,9 @@ from ..events import (
 )
 from ..hub.hub import Hub
 from ..hub.pipeline import Approve
+from ..hub.plan import ServerOptions
 from ..policy.filters import static_filter
+from ..protocol.metadata import LogLevel
 from ..settings import ServerEntry, Settings
 from ..types import LogMessage, ReconnectPolicy
 from .checkup.offers import few
@@ -54,14 +57,14 @@ class Sight:
 class Lookout:
     """A hub of the servers of some settings, and a queue of all that is seen of them. Made on a running loop."""
 
-    def __init__(self, settings: Settings, *, level: str, approve: Approve) -> None:
+    def __init__(self, settings: Settings, *, level: LogLevel, approve: Approve) -> None:
         self._seen: asyncio.Queue[Sight] = asyncio.Queue()
         self._last_status: dict[str, str] = {}
         self._lists: dict[tuple[str, str], dict[str, Any]] = {}
         self.reached: set[str] = set()
         """The servers that were connected at least once."""
         self._secrets = {e.name: values_of(e.config) for e in settings.entries if e.config is not None}
-        servers = {}
+        servers: dict[str, tuple[ServerConfig, ServerOptions]] = {}
         for entry in settings.entries:
             if entry.disabled:
                 self.status(entry.name, "disabled", "disabled in its settings")
@@ -74,7 +77,7 @@ class Lookout:
         self.hub = Hub(servers, **{**settings.defaults, **chosen})
         self.hub.on(Event, self._on_event)
 
-    def _options(self, entry: ServerEntry, level: str) -> dict[str, Any]:
+    def _options(self, entry: ServerEntry, level: LogLevel) -> ServerOptions:
         rules = entry.allowed_tools is not None or entry.blocked_tools
         return {
             "reconnect": PROMPT,

@@ -10,12 +10,13 @@ from collections.abc import AsyncIterator, Callable, Collection, Coroutine, Sequ
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, Unpack, cast
 
 from .._util.suggest import did_you_mean
 from ..config import HttpServer, ServerConfig, StdioServer
 from ..hub.catalog import nearest
 from ..hub.hub import Hub
+from ..hub.plan import HubConfigOptions
 from ..hub.state import ServerState
 from ..names import slug
 from ..settings import ServerEntry, Settings, load_settings
@@ -97,7 +98,7 @@ class Target:
 
     settings: Settings
 
-    def hub(self, **options: Any) -> Hub:
+    def hub(self, **options: Unpack[HubConfigOptions]) -> Hub:
         """A hub of them, not started."""
         return Hub.from_config(self.settings, **options)
 
@@ -204,7 +205,7 @@ class Yard:
 
 @asynccontextmanager
 async def opened(
-    target: Target, *, timeout: float | None = TIMEOUT, told: bool = True, **options: Any
+    target: Target, *, timeout: float | None = TIMEOUT, told: bool = True, **options: Unpack[HubConfigOptions]
 ) -> AsyncIterator[Yard]:
     """The servers, started.
 
@@ -216,11 +217,11 @@ async def opened(
     if timeout is not None:
         target = target.within(timeout)
     # Every server has its own time to start, so the hub itself needs no patience.
-    chosen: dict[str, Any] = {"approve": Person().approve, "start": "eager", "start_timeout": None}
+    chosen: HubConfigOptions = {"approve": Person().approve, "start": "eager", "start_timeout": None}
     if not told or len(target.settings.entries) == 1:
         chosen["on_error"] = "raise" if told else "skip"
     startup = Startup(target.settings.entries)
-    hub = target.hearing(startup).hub(**chosen | options)
+    hub = target.hearing(startup).hub(**cast("HubConfigOptions", {**chosen, **options}))
     try:
         await _patiently(hub, hub.start(), startup)
         states = hub.list_servers()

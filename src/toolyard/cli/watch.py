@@ -6,13 +6,13 @@ import asyncio
 from collections.abc import Callable, Coroutine, Sequence
 from datetime import datetime
 from functools import partial
-from typing import Annotated, Any, Final
+from typing import Annotated, Any, Final, cast
 
 import typer
 
 from ..config import HttpServer, SseServer
 from ..errors import ToolyardError
-from ..protocol.metadata import LOG_LEVELS
+from ..protocol.metadata import LOG_LEVELS, LogLevel
 from .arguments import is_argument
 from .asking import Person
 from .call import arguments_for
@@ -82,7 +82,7 @@ async def command(
     target = choose([word for word in given if word not in arguments], config, ctx.obj.command)
     if timeout is not None:
         target = target.within(timeout)
-    lookout = Lookout(target.settings, level=level, approve=Person().approve)
+    lookout = Lookout(target.settings, level=cast("LogLevel", level), approve=Person().approve)
     doing = [partial(_subscribe, lookout, uri) for uri in uris or ()]
     doing.append(partial(_poll, lookout, poll))
     if call:

@@ -18,7 +18,7 @@ from ..protocol import jsonrpc
 from ..protocol.eras import RESOURCE_NOT_FOUND
 from ..protocol.text import one_line
 from ..transports.channel import Channel, Counters, ProgressHandler, RequestOptions
-from ..transports.opening import mask_for, older_way, open_channel, target_of
+from ..transports.opening import ServerLike, mask_for, older_way, open_channel, target_of
 from ..types import (
     UNSET,
     Completion,
@@ -66,7 +66,7 @@ class Client:
         check_server_given(args, options)
         return super().__new__(cls)
 
-    def __init__(self, server: Any, **options: Unpack[ClientOptions]) -> None:
+    def __init__(self, server: ServerLike, **options: Unpack[ClientOptions]) -> None:
         target = target_of(server)
         if getattr(target, "lifecycle", None) == "transient":
             raise ConfigError(
@@ -176,7 +176,7 @@ class Client:
 
     # ---- tools -----------------------------------------------------------------------------------------------
 
-    async def list_tools(self, use_cache: bool | None = None, *, timeout: Timeout = UNSET) -> list[Tool]:
+    async def list_tools(self, *, use_cache: bool | None = None, timeout: Timeout = UNSET) -> list[Tool]:
         """Return the tools that the filter lets through.
 
         `use_cache`: True takes the list from the cache if it is there, False asks the server, None follows
@@ -222,12 +222,12 @@ class Client:
 
     # ---- resources and prompts -------------------------------------------------------------------------------
 
-    async def list_resources(self, use_cache: bool | None = None, *, timeout: Timeout = UNSET) -> list[Resource]:
+    async def list_resources(self, *, use_cache: bool | None = None, timeout: Timeout = UNSET) -> list[Resource]:
         """The resources that the server lists."""
         return await self._list(RESOURCES, use_cache, timeout)
 
     async def list_resource_templates(
-        self, use_cache: bool | None = None, *, timeout: Timeout = UNSET
+        self, *, use_cache: bool | None = None, timeout: Timeout = UNSET
     ) -> list[ResourceTemplate]:
         """The families of resources that the server lists."""
         return await self._list(TEMPLATES, use_cache, timeout)
@@ -244,7 +244,7 @@ class Client:
             raise
         return ResourceContents.from_wire(raw)
 
-    async def list_prompts(self, use_cache: bool | None = None, *, timeout: Timeout = UNSET) -> list[Prompt]:
+    async def list_prompts(self, *, use_cache: bool | None = None, timeout: Timeout = UNSET) -> list[Prompt]:
         """The prompts that the server lists."""
         return await self._list(PROMPTS, use_cache, timeout)
 

@@ -48,7 +48,7 @@ class Connection:
         self.name = keeper.settings.name
         self._keeper = keeper
         self._handlers = handlers
-        self._max_retries = keeper.settings.max_retries
+        self._max_attempts = keeper.settings.max_attempts
         self._max_in_flight = keeper.settings.max_in_flight
         self._slots: asyncio.Semaphore | None = None
         self._closing = asyncio.Event()
@@ -176,7 +176,7 @@ class Connection:
         # An expired session is no trouble of the server's: a new one is made at once, shared by all who need it, and
         # the call that learned of it is not counted as tried.
         expired = isinstance(exc, SessionExpired) and not isinstance(before, SessionExpired)
-        last = (attempt + 1 >= self._max_retries and not expired) or self._keeper.closed
+        last = (attempt + 1 >= self._max_attempts and not expired) or self._keeper.closed
         retry = not last and may_retry(exc, repeatable=repeatable)
         if isinstance(before, ToolyardError) and before.sent:
             exc.sent = True  # an earlier attempt was handed over, whatever became of this one

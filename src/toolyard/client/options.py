@@ -15,6 +15,7 @@ from ..config import (
     SseServer,
     StdioServer,
     may_download,
+    with_own_names,
     wrong,
 )
 from ..errors import ConfigError
@@ -28,11 +29,9 @@ from .negotiation import MODES
 CleanArguments = Literal["schema", "always", "never"]
 
 
-class ClientOptions(TypedDict, total=False):
-    """Keywords that a `Client` takes. Times are seconds; `None` is no time-out."""
+class ConnectionOptions(TypedDict, total=False):
+    """Options of a client that make sense for many clients, too. Times are seconds; `None` is no time-out."""
 
-    name: str | None
-    """What errors, events and logs call the server; default: its identifier."""
     mode: str
     """`auto` finds the protocol's era out, `legacy` is the handshake one, `2026-07-28` the modern one."""
     connect_timeout: float | None
@@ -45,8 +44,10 @@ class ClientOptions(TypedDict, total=False):
     """Any other request, with waiting, connecting and retries; default 30."""
     idle_timeout: float | None
     """The longest silence within a call; each progress notification ends one; default none."""
+    max_attempts: int
+    """Attempts in all at a request that may be sent again; default 3, and 1 never sends a request twice."""
     max_retries: int
-    """Attempts in all at a request that may be sent again; default 3."""
+    """Another name of `max_attempts`, for code that comes from crewAI."""
     reconnect: ReconnectPolicy
     """How a lost connection is made again."""
     max_in_flight: int | None
@@ -55,8 +56,6 @@ class ClientOptions(TypedDict, total=False):
     """Keep the list of tools as long as the server says, or 300 s if it gives no time above 0; default False.
 
     A `list_changed` notification or a reconnect still discards it. If False, only a server's own hint keeps a list."""
-    tool_filter: AnyFilter | None
-    """Which tools are listed and may be called."""
     clean_arguments: CleanArguments
     """`schema` (default) removes only what the tool's schema refuses, `always` all nulls and empties, `never` nothing.
 
@@ -85,6 +84,15 @@ class ClientOptions(TypedDict, total=False):
     """Authorises requests over HTTP: anything shaped like `httpx.Auth`, such as the OAuth providers of the mcp SDK."""
 
 
+class ClientOptions(ConnectionOptions, total=False):
+    """Keywords that a `Client` takes. Times are seconds; `None` is no time-out."""
+
+    name: str | None
+    """What errors, events and logs call the server; default: its identifier."""
+    tool_filter: AnyFilter | None
+    """Which tools are listed and may be called."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
     """The options as they are in force."""
@@ -95,7 +103,7 @@ class Settings:
     discovery_timeout: float | None = defaults.DISCOVERY_TIMEOUT
     execution_timeout: float | None = defaults.EXECUTION_TIMEOUT
     idle_timeout: float | None = None
-    max_retries: int = defaults.MAX_RETRIES
+    max_attempts: int = defaults.MAX_ATTEMPTS
     reconnect: ReconnectPolicy = field(default_factory=ReconnectPolicy)
     max_in_flight: int | None = None
     cache_tools_list: bool = False
@@ -137,13 +145,14 @@ def check_server_given(args: tuple[Any, ...], options: Mapping[str, Any]) -> Non
 def resolve(config: object, name: str, given: ClientOptions) -> Settings:
     """Keyword over config over default. Only a server config is asked: a transport's attributes are its own."""
     known = [each.name for each in fields(Settings)]
-    for key in given:
+    own = with_own_names(given)
+    for key in own:
         if key not in known:
             hint = did_you_mean(similar_names(key, known, 1))
             raise ConfigError(f"a Client has no option {key!r}{hint}", key=key, expected="one of " + ", ".join(known))
     asked = known if isinstance(config, ServerConfig) else []
     chosen = {key: getattr(config, key) for key in asked if getattr(config, key, UNSET) is not UNSET}
-    options = {**chosen, **given}
+    options = {**chosen, **own}
     if options.get("auth") is not None and not isinstance(config, HttpServer | SseServer):
         raise ConfigError("auth: only a server behind a URL is authorised with", key="auth", expected="an HttpServer")
     if options.get("name") is None:

@@ -5,7 +5,7 @@ user info and query values of URLs, and what stands for a variable in a settings
 shown; every process of the machine can read those, so a secret belongs into `env`.
 """
 
-from .checks import CHECKS, HeaderValue, Timeout, check_header, wrong
+from .checks import ALIASES, CHECKS, HeaderValue, Timeout, check_header, with_own_names, wrong
 from .masks import (
     MASK,
     Expanded,
@@ -30,6 +30,7 @@ from .servers import (
 )
 
 __all__ = [
+    "ALIASES",
     "CHECKS",
     "MASK",
     "Expanded",
@@ -52,5 +53,6 @@ __all__ = [
     "secrets_of_web",
     "server_from_dict",
     "server_from_json",
+    "with_own_names",
     "wrong",
 ]

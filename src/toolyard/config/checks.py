@@ -10,7 +10,7 @@ import re
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import asdict, fields
 from difflib import get_close_matches
-from typing import Any
+from typing import Any, Final
 from urllib.parse import urlsplit
 
 from ..errors import ConfigError
@@ -230,7 +230,7 @@ CHECKS: dict[str, Callable[[str, Any], Any]] = {
     "discovery_timeout": _timeout,
     "execution_timeout": _timeout,
     "idle_timeout": _timeout,
-    "max_retries": _attempts,
+    "max_attempts": _attempts,
     "reconnect": _reconnect,
     "max_in_flight": _max_in_flight,
     "lifecycle": _one_of("singleton", "transient"),
@@ -238,3 +238,18 @@ CHECKS: dict[str, Callable[[str, Any], Any]] = {
     "trusted": _flag,
     "clean_arguments": _one_of("schema", "always", "never"),
 }
+
+ALIASES: Final = {"max_retries": "max_attempts"}
+"""Names that other programs have for an option, and ours."""
+
+
+def with_own_names(given: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the options with aliases replaced by the names that the library uses itself."""
+    options = dict(given)
+    for alias, name in ALIASES.items():
+        if alias not in options:
+            continue
+        if name in options:
+            raise ConfigError(f"{alias} is another name of {name}; give only one of them", key=alias, expected=name)
+        options[name] = options.pop(alias)
+    return options

@@ -11,7 +11,7 @@ from typing import Any, ClassVar, Final, Literal, Self, TypeVar
 
 from ..errors import ConfigError
 from ..types import UNSET, ReconnectPolicy, Unset
-from .checks import CHECKS, HeaderValue, Timeout, check_known, wrong
+from .checks import CHECKS, HeaderValue, Timeout, check_known, with_own_names, wrong
 from .masks import MASK, MaskedMapping, identifier, mask_arguments, shown
 
 T = TypeVar("T")
@@ -51,7 +51,7 @@ class _Server:
     discovery_timeout: Timeout = UNSET
     execution_timeout: Timeout = UNSET
     idle_timeout: Timeout = UNSET
-    max_retries: int | Unset = UNSET
+    max_attempts: int | Unset = UNSET
     reconnect: ReconnectPolicy | Unset = UNSET
     max_in_flight: int | Unset | None = UNSET
     lifecycle: Literal["singleton", "transient"] = "singleton"
@@ -105,7 +105,7 @@ class _Server:
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> Self:
         """The reverse of `to_dict`; here `type` may be left out. A wrong field is a `ConfigError` that names it."""
-        given = dict(_object(values))
+        given = with_own_names(_object(values))
         kind = TransportType.parse(given.pop("type")) if "type" in given else cls._kinds[-1]
         if kind not in cls._kinds:
             raise wrong("type", " or ".join(cls._kinds), kind)

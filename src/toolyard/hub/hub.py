@@ -20,6 +20,7 @@ from ..events import Event
 from ..policy.filters import AnyFilter
 from ..policy.permissions import Permissions, RequireApproval
 from ..settings import Difference
+from ..transports.opening import ServerLike
 from ..types import (
     UNSET,
     Completion,
@@ -41,9 +42,19 @@ from .explaining import explain
 from .member import Member
 from .offer import Offer
 from .pipeline import Approve, Interceptor
-from .plan import Start, checked_options, checked_start, plan_for
+from .plan import (
+    HubConfigOptions,
+    HubOptions,
+    OnError,
+    ServerOptions,
+    Start,
+    StartTimeout,
+    checked_options,
+    checked_start,
+    plan_for,
+)
 from .resources import Resources
-from .roster import OnError, Roster, StartTimeout, named, new_name
+from .roster import Roster, named, new_name
 from .start_queue import DEFAULT_LIMIT
 from .state import ServerState
 from .toolsets import Toolsets
@@ -67,16 +78,15 @@ class Hub:
     nobody waiting for long.
     `max_parallel_starts` limits how many servers start a process at the same time (default: 3 per core, None: no
     limit); the others wait for their turn, and the `connect_timeout` of each begins with its turn.
-    `lifecycle="transient"` makes a connection (a process) for each call. `idle_timeout` disconnects a server that was
-    not used for so many seconds; in a server's config it limits the silence within a call instead. `tool_filter` sees
-    tools under their qualified names. `approve(call)` returns True, False or an edited call; if it is not async, it
-    runs in a thread. All options of a client can be given for all servers; what a server's config says goes before
-    them.
+    `lifecycle="transient"` makes a connection (a process) for each call. `disconnect_idle_after` disconnects a server
+    that was not used for so many seconds. `tool_filter` sees tools under their qualified names. `approve(call)` returns
+    True, False or an edited call; if it is not async, it runs in a thread. All options of a client can be given for all
+    servers (`HubOptions`); what a server's config says goes before them.
     """
 
     def __init__(
         self,
-        servers: Mapping[str, Any] | None = None,
+        servers: Mapping[str, ServerLike | tuple[ServerLike, ServerOptions]] | None = None,
         *,
         allowed_tools: Iterable[str] | None = None,
         disallowed_tools: Iterable[str] | None = None,
@@ -87,7 +97,7 @@ class Hub:
         start: Start = "eager",
         start_timeout: StartTimeout = "auto",
         max_parallel_starts: int | Unset | None = UNSET,
-        **options: Any,
+        **options: Unpack[HubOptions],
     ) -> None:
         if servers is not None and not isinstance(servers, Mapping):
             raise wrong("servers", "a mapping of names to servers; for a settings file use Hub.from_config", servers)
@@ -122,17 +132,17 @@ class Hub:
         watch: bool = False,
         watch_interval: float = 1.0,
         environ: Mapping[str, str] | None = None,
-        **options: Any,
+        **options: Unpack[HubConfigOptions],
     ) -> Hub:
         """A hub of the servers in a settings file (or several: a later one wins), or in such a file's mapping.
 
         `watch` follows the file: only what changed in it is restarted. A server whose entry is wrong is `failed`, with
         the error that names file, line and key; options of the hub go before those that the file has.
         """
-        source, options = Source(config, environ), repeatable(options)
+        source, keywords = Source(config, environ), repeatable(options)
         settings = source.read()
-        hub = cls(**{**settings.defaults, **options})
-        hub._configured = Configured(source, settings, options, hub._of_all, hub._roster, hub._access)
+        hub = cls(**{**settings.defaults, **keywords})
+        hub._configured = Configured(source, settings, keywords, hub._of_all, hub._roster, hub._access)
         if watch:
             hub._configured.watch(watch_interval)
         return hub
@@ -163,15 +173,14 @@ class Hub:
 
     # ---- servers ---------------------------------------------------------------------------------------------
 
-    async def add_server(self, name: str, server: Any, *, start: Start | None = None, **options: Any) -> ServerState:
+    async def add_server(self, name: str, server: ServerLike, **options: Unpack[ServerOptions]) -> ServerState:
         """One server more. Raises if it cannot be connected, and then it is not there; `start="lazy"` does not try.
 
         A free display name gets a unique slug, which the state tells.
         """
         self._roster.check()
         chosen = new_name(name, self._roster.members)
-        given = (server, {**options, **({} if start is None else {"start": checked_start(start)})})
-        member = self._roster.enrol(plan_for(chosen, name, given, self._of_all))
+        member = self._roster.enrol(plan_for(chosen, name, (server, options), self._of_all))
         self._roster.begin()
         if member.plan.start == "eager":
             try:

@@ -90,7 +90,9 @@ class Member:
         """Set where a call needs nothing but this client; else it has a lease of one."""
         if plan.error is None and not plan.disabled:
             most = plan.settings.max_in_flight if plan.transient else None
-            self.pool = Pool(self._make, transient=plan.transient, idle_timeout=plan.idle_timeout, most=most)
+            self.pool = Pool(
+                self._make, transient=plan.transient, disconnect_idle_after=plan.disconnect_idle_after, most=most
+            )
             self.direct = self.pool.direct
         self._made = time.time()
         self._owner: asyncio.Task[None] | None = None

@@ -2,29 +2,62 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, fields
 from typing import Any, Final, Literal, cast
 
 from .._util.suggest import did_you_mean, similar_names
-from ..client.options import ClientOptions, Settings, checked_timeout, resolve
-from ..config import CHECKS, HttpServer, ServerConfig, SseServer, StdioServer, wrong
+from ..client.options import ClientOptions, ConnectionOptions, Settings, checked_timeout, resolve
+from ..config import CHECKS, HttpServer, ServerConfig, SseServer, StdioServer, with_own_names, wrong
 from ..errors import ConfigError, ToolyardError
 from ..policy.filters import AnyFilter
+from ..policy.permissions import RequireApproval
 from ..transports.opening import target_of
-from ..types import UNSET
+from ..types import UNSET, Unset
+from .pipeline import Approve
 
 Start = Literal["eager", "lazy"]
+OnError = Literal["skip", "raise"]
+StartTimeout = float | Literal["auto"] | None
 
 STARTS: Final = ("eager", "lazy")
-OWN: Final = ("lifecycle", "idle_timeout", "start")
-"""Options of a server in a hub beside those of its client.
+OWN: Final = ("lifecycle", "disconnect_idle_after", "start")
+"""Options of a server in a hub beside those of its client."""
 
-`idle_timeout` has two meanings. Here, as an option of a hub or of one of its servers, it is the time after which an
-unused server is disconnected. In a server's config and at a call it is the longest silence within a call."""
-
-_CLIENT: Final = tuple(f.name for f in fields(Settings) if f.name not in ("name", "idle_timeout"))
+_CLIENT: Final = tuple(f.name for f in fields(Settings) if f.name != "name")
 _OF_ALL: Final = frozenset((*_CLIENT, *OWN)) - {"tool_filter"}
+
+
+class HubOptions(ConnectionOptions, total=False):
+    """Options of a `Hub` that hold for each of its servers, where the server's config does not say otherwise."""
+
+    lifecycle: Literal["singleton", "transient"]
+    """`transient` makes a connection (a process) for each call; default `singleton`."""
+    disconnect_idle_after: float | None
+    """Seconds without a call after which a server is disconnected; the next call connects it again. Default None."""
+
+
+class ServerOptions(HubOptions, total=False):
+    """Options of one server of a hub: `hub.add_server(name, server, **options)`, `{name: (server, options)}`."""
+
+    start: Start
+    """`lazy` starts the server with the first list, or the first call to it; default: as the hub says."""
+    tool_filter: AnyFilter | None
+    """Which tools of this server are listed and may be called."""
+
+
+class HubConfigOptions(HubOptions, total=False):
+    """Options of `Hub.from_config`, each instead of what the settings say. See `Hub`."""
+
+    allowed_tools: Iterable[str] | None
+    disallowed_tools: Iterable[str] | None
+    require_approval: RequireApproval | None
+    approve: Approve | None
+    tool_filter: AnyFilter | None
+    on_error: OnError
+    start: Start
+    start_timeout: StartTimeout
+    max_parallel_starts: int | Unset | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +71,7 @@ class Plan:
     settings: Settings
     tool_filter: AnyFilter | None = None
     transient: bool = False
-    idle_timeout: float | None = None
+    disconnect_idle_after: float | None = None
     start: Start = "eager"
     disabled: bool = False
     error: ToolyardError | None = None
@@ -49,6 +82,7 @@ class Plan:
 def checked_options(given: Mapping[str, Any], what: str, more: tuple[str, ...] = ()) -> dict[str, Any]:
     """Options of a hub's server or of all of them; a wrong name is told with the nearest one."""
     known = (*_CLIENT, *OWN, *more)
+    given = with_own_names(given)
     for key in given:
         if key not in known:
             hint = did_you_mean(similar_names(key, known, 1))
@@ -57,9 +91,9 @@ def checked_options(given: Mapping[str, Any], what: str, more: tuple[str, ...] =
         checked_start(given["start"])
     if "lifecycle" in given:
         CHECKS["lifecycle"]("lifecycle", given["lifecycle"])
-    if "idle_timeout" in given:
-        checked_timeout("idle_timeout", given["idle_timeout"])
-    return dict(given)
+    if "disconnect_idle_after" in given:
+        checked_timeout("disconnect_idle_after", given["disconnect_idle_after"])
+    return given
 
 
 def for_all(options: Mapping[str, Any]) -> dict[str, Any]:
@@ -84,7 +118,7 @@ def plan_for(name: str, display_name: str, given: Any, of_all: Mapping[str, Any]
         target = target_of(server)
         options = {**_where_config_is_silent(target, of_all), **checked_options(own, "a server")}
         lifecycle = options.pop("lifecycle", getattr(target, "lifecycle", "singleton"))
-        idle_timeout = options.pop("idle_timeout", None)
+        disconnect_idle_after = options.pop("disconnect_idle_after", None)
         start = options.pop("start", "eager")
         own_filter = options.pop("tool_filter", None)
         tool_filter = CHECKS["tool_filter"]("tool_filter", _filter_of(target) if own_filter is None else own_filter)
@@ -102,7 +136,7 @@ def plan_for(name: str, display_name: str, given: Any, of_all: Mapping[str, Any]
         settings,
         tool_filter,
         lifecycle == "transient",
-        idle_timeout,
+        disconnect_idle_after,
         start,
         starts_process=isinstance(target, StdioServer),
     )
@@ -131,8 +165,7 @@ def _where_config_is_silent(target: Any, of_all: Mapping[str, Any]) -> dict[str,
         if key == "auth" and not isinstance(target, HttpServer | SseServer):
             continue
         said = getattr(target, key, UNSET) if key in defaults else UNSET
-        # The hub's idle_timeout is another thing than the config's.
-        if key == "idle_timeout" or said is UNSET or said == defaults[key]:
+        if said is UNSET or said == defaults[key]:
             kept[key] = value
     return kept
 

@@ -21,16 +21,21 @@ class Pool:
     """
 
     def __init__(
-        self, make: Callable[[], Client], *, transient: bool, idle_timeout: float | None, most: int | None = None
+        self,
+        make: Callable[[], Client],
+        *,
+        transient: bool,
+        disconnect_idle_after: float | None,
+        most: int | None = None,
     ) -> None:
         self.client = make()
         self.transient = transient
-        self.direct = None if transient or idle_timeout is not None else self.client
+        self.direct = None if transient or disconnect_idle_after is not None else self.client
         self.resting = False
         """Disconnected because nobody used it."""
         self.closed = False
         self._make = make
-        self._idle_timeout = idle_timeout
+        self._disconnect_idle_after = disconnect_idle_after
         self._uses = 0
         self._most = most or MOST
         self._places = asyncio.Semaphore(self._most)
@@ -99,8 +104,8 @@ class Pool:
             yield
         finally:
             self._uses -= 1
-            if not self._uses and self._idle_timeout is not None and not self.transient and not self.closed:
-                self._timer = asyncio.get_running_loop().call_later(self._idle_timeout, self._rest)
+            if not self._uses and self._disconnect_idle_after is not None and not self.transient and not self.closed:
+                self._timer = asyncio.get_running_loop().call_later(self._disconnect_idle_after, self._rest)
 
     def _rest(self) -> None:
         self._timer = None

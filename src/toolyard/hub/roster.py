@@ -8,7 +8,7 @@ import copy
 import logging
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
 from time import monotonic
-from typing import Any, Final, Literal, TypeVar
+from typing import Any, Final, TypeVar
 
 from .. import names
 from .._util.suggest import did_you_mean
@@ -19,15 +19,13 @@ from ..events import Event, Listeners, PromptsChanged, ResourcesChanged, ToolsCh
 from ..types import UNSET
 from .catalog import Catalog, Route, nearest
 from .member import Member, time_left
-from .plan import Plan
+from .plan import OnError, Plan, StartTimeout
 from .start_queue import DEFAULT_LIMIT, StartQueue
 from .state import ServerState
 
 log = logging.getLogger("toolyard.hub")
 
 E = TypeVar("E", bound=Event)
-OnError = Literal["skip", "raise"]
-StartTimeout = float | None | Literal["auto"]
 
 START_TIMEOUT: Final = 10.0
 START_GRACE: Final = 5.0

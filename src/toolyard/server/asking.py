@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any, Final
+from typing import Any, Final, TypedDict
 from uuid import uuid4
 
 from pydantic import TypeAdapter, ValidationError
@@ -18,6 +18,21 @@ from ..types.wire import objects_of
 from .hints import readable
 
 EMPTY_FORM: Final[Wire] = {"type": "object", "properties": {}}
+
+
+class SamplingOptions(TypedDict, total=False):
+    """Options of `Context.sample` beside max_tokens and system_prompt."""
+
+    temperature: float | None
+    stop_sequences: Sequence[str] | None
+    model_preferences: str | Sequence[str] | Mapping[str, Any] | None
+    """Names of models, the best first, or the protocol's object."""
+    include_context: str | None
+    metadata: Mapping[str, Any] | None
+    tools: Iterable[Any] | None
+    """Tools that the model may call: tools, or dicts of the wire."""
+    tool_choice: Mapping[str, Any] | None
+
 
 SAMPLING_OPTIONS: Final = {
     "temperature": "temperature",
@@ -147,7 +162,9 @@ def visit(message: str, url: str, *, modern: bool) -> Wire:
 # ---- sampling and roots --------------------------------------------------------------------------------------
 
 
-def sampling(messages: str | Iterable[Any], max_tokens: int, system_prompt: str | None, options: Wire) -> Wire:
+def sampling(
+    messages: str | Iterable[Any], max_tokens: int, system_prompt: str | None, options: SamplingOptions
+) -> Wire:
     """The params of `sampling/createMessage`."""
     given = [messages] if isinstance(messages, str | Mapping) else messages
     params: Wire = {"messages": [_message(message) for message in given], "maxTokens": max_tokens}

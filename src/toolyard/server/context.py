@@ -10,7 +10,7 @@ import asyncio
 import concurrent.futures
 import math
 from collections.abc import Coroutine, Iterable, Mapping
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar, Unpack
 
 from pydantic_core import to_jsonable_python
 
@@ -178,7 +178,7 @@ class Context(_Facts):
         max_tokens: int = 1024,
         system_prompt: str | None = None,
         key: str | None = None,
-        **options: Any,
+        **options: Unpack[asking.SamplingOptions],
     ) -> SampleResult:
         """Ask the client's model.
 
@@ -277,7 +277,7 @@ class BlockingContext(_Facts):
         max_tokens: int = 1024,
         system_prompt: str | None = None,
         key: str | None = None,
-        **options: Any,
+        **options: Unpack[asking.SamplingOptions],
     ) -> SampleResult:
         """As `Context.sample`."""
         context = self._context

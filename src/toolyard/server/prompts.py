@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Iterable, Mapping
-from typing import TYPE_CHECKING, Any, get_args, overload
+from typing import TYPE_CHECKING, Any, TypedDict, get_args, overload
 
 from ..errors import ConfigError, RemoteError, ResourceNotFound
 from ..protocol import jsonrpc
@@ -55,6 +55,18 @@ class PromptFunction:
             description, value = value.get("description", description), value["messages"]
         messages = value if isinstance(value, list | tuple) else [value]
         return entry({}, description=description) | {"messages": list(map(_message, messages))}
+
+
+class PromptOptions(TypedDict, total=False):
+    """What can be said of a prompt beside its function."""
+
+    name: str | None
+    """Default: the name of the function."""
+    title: str | None
+    description: str | None
+    """Default: the docstring of the function."""
+    icons: Iterable[Mapping[str, Any]] | None
+    meta: Mapping[str, Any] | None
 
 
 @overload

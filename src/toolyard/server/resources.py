@@ -7,7 +7,7 @@ import functools
 import logging
 from base64 import b64encode
 from collections.abc import Callable, Iterable, Mapping
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, TypedDict, cast
 
 from pydantic_core import to_json
 
@@ -87,6 +87,22 @@ class TemplateFunction:
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         return self.signature.function(*args, **kwargs)
+
+
+class ResourceOptions(TypedDict, total=False):
+    """What can be said of a resource, or of a template of resources, beside its URI and its function."""
+
+    name: str | None
+    """Default: the name of the function."""
+    title: str | None
+    description: str | None
+    """Default: the docstring of the function."""
+    mime_type: str | None
+    annotations: Mapping[str, Any] | None
+    size: int | None
+    """Bytes; only for a resource, not for a template."""
+    icons: Iterable[Mapping[str, Any]] | None
+    meta: Mapping[str, Any] | None
 
 
 def resource(

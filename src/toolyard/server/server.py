@@ -13,14 +13,14 @@ from .changes import LISTS, UPDATED, Changes
 from .completion import Completions
 from .direct import DirectChannel
 from .handle import Door
-from .prompts import PromptFunction, prompt
-from .resources import ResourceFunction, TemplateFunction, resource
+from .prompts import PromptFunction, PromptOptions, prompt
+from .resources import ResourceFunction, ResourceOptions, TemplateFunction, resource
 from .router import Router
 from .shelf import Shelf
 from .tool import NameStyle, ToolFunction, ToolOptions, made
 
 if TYPE_CHECKING:
-    from .serving.run import App
+    from .serving.run import App, AppOptions, ServeOptions
 
 F = TypeVar("F", bound=Callable[..., Any])
 Transport = Literal["stdio", "http", "streamable-http", "streamable_http", "sse"]
@@ -130,7 +130,7 @@ class ToolServer:
 
     # ---- resources and prompts -------------------------------------------------------------------------------
 
-    def resource(self, uri: str, **options: Any) -> Callable[[F], F]:
+    def resource(self, uri: str, **options: Unpack[ResourceOptions]) -> Callable[[F], F]:
         """Offer a function as the resource at `uri`, or with `{variables}` in it as a template of resources."""
         if callable(uri):
             raise UsageError('a resource needs its URI: @server.resource("config://app")')
@@ -140,7 +140,7 @@ class ToolServer:
         self,
         function: Callable[..., Any] | ResourceFunction | TemplateFunction,
         uri: str | None = None,
-        **options: Any,
+        **options: Unpack[ResourceOptions],
     ) -> ResourceFunction | TemplateFunction:
         """Offer a function at `uri`, or what `@resource` made. What has the same URI is replaced."""
         made: ResourceFunction | TemplateFunction
@@ -169,16 +169,18 @@ class ToolServer:
     def prompt(self, function: F, /) -> F: ...
 
     @overload
-    def prompt(self, function: None = None, /, **options: Any) -> Callable[[F], F]: ...
+    def prompt(self, function: None = None, /, **options: Unpack[PromptOptions]) -> Callable[[F], F]: ...
 
-    def prompt(self, function: F | None = None, /, **options: Any) -> F | Callable[[F], F]:
+    def prompt(self, function: F | None = None, /, **options: Unpack[PromptOptions]) -> F | Callable[[F], F]:
         """Offer a function as a prompt: `@server.prompt`, or `@server.prompt(name=..., ...)`."""
         if function is None:
             return cast("Callable[[F], F]", partial(self._adding, self.add_prompt, options))
         self.add_prompt(function, **options)
         return function
 
-    def add_prompt(self, function: Callable[..., Any] | PromptFunction, **options: Any) -> PromptFunction:
+    def add_prompt(
+        self, function: Callable[..., Any] | PromptFunction, **options: Unpack[PromptOptions]
+    ) -> PromptFunction:
         """Offer a function as a prompt, or what `@prompt` made. What has the same name is replaced."""
         if not isinstance(function, PromptFunction):
             made: PromptFunction = prompt(**options)(function)
@@ -247,7 +249,7 @@ class ToolServer:
         port: int = 8000,
         path: str | None = None,
         allow_remote: bool = False,
-        **options: Any,
+        **options: Unpack[ServeOptions],
     ) -> None:
         """Serve until it is stopped, at `/mcp` (or `/sse`) unless told otherwise.
 
@@ -266,7 +268,7 @@ class ToolServer:
         port: int = 8000,
         path: str | None = None,
         allow_remote: bool = False,
-        **options: Any,
+        **options: Unpack[ServeOptions],
     ) -> None:
         """`run` inside of a running event loop."""
         from .serving.run import serve  # noqa: PLC0415  # the same
@@ -274,7 +276,7 @@ class ToolServer:
         options.setdefault("auth", self.auth)
         await serve(self, transport, host=host, port=port, path=path, allow_remote=allow_remote, **options)
 
-    def asgi(self, *, path: str = "/mcp", **options: Any) -> App:
+    def asgi(self, *, path: str = "/mcp", **options: Unpack[AppOptions]) -> App:
         """An ASGI app with the endpoint at `path`, to be mounted in another one or served by any ASGI server."""
         from .serving.run import make_app  # noqa: PLC0415  # the same
 

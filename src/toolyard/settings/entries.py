@@ -9,11 +9,13 @@ from difflib import get_close_matches
 from typing import Any
 
 from ..config import (
+    ALIASES,
     Expanded,
     MaskedMapping,
     ServerConfig,
     TransportType,
     server_from_dict,
+    with_own_names,
     wrong,
 )
 from ..errors import ConfigError
@@ -158,7 +160,8 @@ class _Draft:
         self.blocked_tools = self._tools(BLOCKED) or ()
         kind = self._kind()
         known = KNOWN_OF.get(kind, WEB)
-        given = {own_name(key): value for key, value in self._values.items() if own_name(key) in known}
+        given = {own_name(key): value for key, value in with_own_names(self._values).items() if own_name(key) in known}
+        self.spelled.update({own_name(key): key for key in self._values if key in ALIASES})
         self._look_at_the_rest(known, kind)
         if self._reading.kind.milliseconds and "timeout" in self._values:
             given.setdefault("execution_timeout", self._seconds())

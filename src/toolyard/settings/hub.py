@@ -6,13 +6,13 @@ from collections.abc import Callable, Mapping
 from difflib import get_close_matches
 from typing import Any
 
-from ..config import CHECKS, wrong
+from ..config import CHECKS, with_own_names, wrong
 from ..errors import ConfigError
 from ..names import pattern
 from ..protocol.text import one_line
 from .documents import place_of
 from .entries import Reading
-from .spellings import NULLABLE
+from .spellings import NULLABLE, own_name
 
 
 def _choice(*choices: str) -> Callable[[str, Any], str]:
@@ -50,7 +50,7 @@ _FROM_CONFIGS = (
     "discovery_timeout",
     "execution_timeout",
     "idle_timeout",
-    "max_retries",
+    "max_attempts",
     "max_in_flight",
     "reconnect",
     "cache_tools_list",
@@ -66,6 +66,7 @@ OPTIONS: dict[str, Callable[[str, Any], Any]] = {
     "start_timeout": _start_timeout,
     "max_parallel_starts": CHECKS["max_in_flight"],
     "mode": _choice("auto", "legacy", "2026-07-28"),
+    "disconnect_idle_after": CHECKS["idle_timeout"],
     **{name: CHECKS[name] for name in _FROM_CONFIGS},
 }
 
@@ -78,14 +79,14 @@ def hub_options(reading: Reading, root: Mapping[str, Any]) -> dict[str, Any]:
         raise reading.document.error(
             f"hub: expected {expected}", offset=place_of(root, "hub"), key="hub", expected=expected
         )
-    return {str(key): _option(reading, root, str(key), value) for key, value in table.items()}
+    return with_own_names({str(key): _option(reading, root, str(key), value) for key, value in table.items()})
 
 
 def _option(reading: Reading, root: Mapping[str, Any], key: str, value: Any) -> Any:
     try:
-        if key not in OPTIONS:
+        if own_name(key) not in OPTIONS:
             raise _unknown(key)
-        return OPTIONS[key](key, None if value == "none" and key in NULLABLE else value)
+        return OPTIONS[own_name(key)](key, None if value == "none" and key in NULLABLE else value)
     except ConfigError as exc:
         fault = exc
     whole = one_line(f"hub.{fault.key}", 200)

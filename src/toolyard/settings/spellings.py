@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import fields
 
-from ..config import HttpServer, PythonServer, SseServer, StdioServer, TransportType
+from ..config import ALIASES, HttpServer, PythonServer, SseServer, StdioServer, TransportType
 
 STDIO = frozenset(f.name for f in fields(StdioServer)) - {"tool_filter"}
 WEB = frozenset(f.name for f in (*fields(HttpServer), *fields(SseServer))) - {"tool_filter"}
@@ -33,7 +33,7 @@ WITHOUT_EFFECT = {
     "timeout": "tools differ in its unit; execution_timeout is in seconds",
 }
 """What other programs act on and we do not, and what to do instead."""
-KNOWN = (*sorted(FIELDS), *URLS, *KINDS, *FLAGS, *ALLOWED, *BLOCKED, *WITHOUT_EFFECT)
+KNOWN = (*sorted(FIELDS), *ALIASES, *URLS, *KINDS, *FLAGS, *ALLOWED, *BLOCKED, *WITHOUT_EFFECT)
 EXPANDED = ("command", "python", "args", "env", "cwd", "url", "headers", "ca", "client_cert", "proxy")
 """Where variables may stand."""
 NULLABLE = frozenset(
@@ -42,6 +42,7 @@ NULLABLE = frozenset(
         "discovery_timeout",
         "execution_timeout",
         "idle_timeout",
+        "disconnect_idle_after",
         "max_in_flight",
         "max_connections",
         "max_parallel_starts",
@@ -52,4 +53,4 @@ NULLABLE = frozenset(
 
 def own_name(key: str) -> str:
     """What we call the field that this key means."""
-    return "url" if key in URLS else key
+    return "url" if key in URLS else ALIASES.get(key, key)

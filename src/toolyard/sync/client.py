@@ -10,6 +10,7 @@ from ..client.options import ClientOptions, check_server_given
 from ..client.subscriptions import Changes as AsyncChanges
 from ..errors import UsageError
 from ..transports.channel import Counters
+from ..transports.opening import ServerLike
 from ..types import Change, ServerInfo, Status
 from .faces import Entered, through_portal
 from .threads import portal
@@ -25,7 +26,7 @@ class Client(Entered[aio.Client]):
         check_server_given(args, options)
         return super().__new__(cls)
 
-    def __init__(self, server: Any, **options: Unpack[ClientOptions]) -> None:
+    def __init__(self, server: ServerLike, **options: Unpack[ClientOptions]) -> None:
         super().__init__(aio.Client(server, **options))
 
     def connect(self) -> Client:

@@ -6,15 +6,18 @@ import asyncio
 import concurrent.futures
 from collections.abc import Callable, Mapping
 from functools import partial, wraps
-from typing import Any, NoReturn, TypeVar, cast, overload
+from typing import Any, NoReturn, TypeVar, Unpack, cast, overload
 
 from .._util.threads import in_daemon_thread, is_async
 from ..errors import UsageError
 from ..hub import hub as aio
 from ..hub import resources, view
+from ..hub.configured import Given
 from ..hub.pipeline import Call, Interceptor, Proceed
+from ..hub.plan import HubConfigOptions, ServerOptions
 from ..hub.state import ServerState
 from ..hub.toolsets import Toolsets
+from ..transports.opening import ServerLike
 from ..types import FilterContext, ToolResult
 from .client import Changes
 from .faces import Entered, Face, on_loop, through_portal
@@ -32,14 +35,28 @@ class Hub(Entered[aio.Hub]):
 
     _noun, _usage = "hub", "with Hub(servers) as hub"
 
-    def __init__(self, servers: Mapping[str, Any] | None = None, **options: Any) -> None:
+    def __init__(
+        self,
+        servers: Mapping[str, ServerLike | tuple[ServerLike, ServerOptions]] | None = None,
+        **options: Unpack[HubConfigOptions],
+    ) -> None:
         self._stand_for(aio.Hub(servers, **options))
 
     @classmethod
-    def from_config(cls, config: Any, **options: Any) -> Hub:
+    def from_config(
+        cls,
+        config: Given,
+        *,
+        watch: bool = False,
+        watch_interval: float = 1.0,
+        environ: Mapping[str, str] | None = None,
+        **options: Unpack[HubConfigOptions],
+    ) -> Hub:
         """A hub of the servers in a settings file; see `toolyard.Hub.from_config`."""
         hub = cls.__new__(cls)
-        hub._stand_for(aio.Hub.from_config(config, **options))
+        hub._stand_for(
+            aio.Hub.from_config(config, watch=watch, watch_interval=watch_interval, environ=environ, **options)
+        )
         return hub
 
     def _stand_for(self, twin: aio.Hub) -> None:
@@ -52,7 +69,7 @@ class Hub(Entered[aio.Hub]):
         portal.call(self._twin.start)
         return self
 
-    def add_server(self, name: str, server: Any, **options: Any) -> ServerState:
+    def add_server(self, name: str, server: ServerLike, **options: Unpack[ServerOptions]) -> ServerState:
         """One server more. Raises if it cannot be connected, and then it is not there; `start="lazy"` does not try."""
         self._check_entered()
         return portal.call(lambda: self._twin.add_server(name, server, **options))

@@ -26,6 +26,8 @@ from .stdio import StdioLink
 from .stream import StreamChannel
 
 Target = ServerConfig | ChannelSource | Callable[[], Any]
+ServerLike = Target | str
+"""What a `Client` takes as its server: a config, a URL, a `ToolServer`, or a callable that opens a transport."""
 
 
 def target_of(server: Any) -> Target:

@@ -113,7 +113,7 @@ async def _examine_lists(
     checkup.on_step("tools")
     watch = Watch()
     try:
-        tools = await client.list_tools(False, timeout=patience.left())
+        tools = await client.list_tools(use_cache=False, timeout=patience.left())
         seconds = watch.seconds
         paged = bool(tools) and await _is_paged(client, patience)
     except ToolyardError as exc:

@@ -29,4 +29,4 @@ def client_for(
     target = as_singleton(config) if isinstance(config, StdioServer) else _AsGiven(config)
     once = ReconnectPolicy(max_retries=0)
     rounded = max(0.1, round(timeout, 1))  # a person reads it, if it passes
-    return Client(target, name=name, connect_timeout=rounded, max_retries=1, reconnect=once, stderr_handler=on_stderr)
+    return Client(target, name=name, connect_timeout=rounded, max_attempts=1, reconnect=once, stderr_handler=on_stderr)

@@ -12,7 +12,7 @@ import signal
 import sys
 import threading
 from collections.abc import Coroutine, Iterable, Mapping
-from typing import Any, Final, Protocol
+from typing import Any, Final, Literal, Protocol, TypedDict
 
 from ...errors import ConfigError
 from ..exchange import Answerer
@@ -32,6 +32,42 @@ OPTIONS: Final = {
     ),
     "sse": frozenset({"allowed_origins", "body_timeout", "keep_alive", "max_sessions", "messages"}),
 }
+
+
+class ServeOptions(TypedDict, total=False):
+    """Options of `ToolServer.run` and `run_async` beside host, port, path and allow_remote."""
+
+    auth: Auth | None
+    """Decides who may call; default: the server's own."""
+    allowed_hosts: Iterable[str]
+    """Names under which the server may be called besides this machine's own."""
+    allowed_origins: Iterable[str]
+    """Web pages that may call it from a browser."""
+    body_timeout: float
+    """Seconds in which the body of a request has to arrive."""
+    max_body: int
+    """Bytes of a request's body (http)."""
+    max_sessions: int
+    """Sessions of legacy clients at the same time."""
+    max_listens: int
+    """Subscriptions at the same time (http)."""
+    parked_ttl: float
+    """Seconds that a call waits for an answer of the client (http)."""
+    session_ttl: float
+    """Seconds without a request after which a session ends (http)."""
+    keep_alive: float
+    """Seconds between two comments on a silent stream (sse)."""
+    messages: str | None
+    """The path to which messages are posted (sse)."""
+
+
+class AppOptions(ServeOptions, total=False):
+    """Options of `ToolServer.asgi` beside path."""
+
+    transport: Literal["http", "sse"]
+    """Default `http`."""
+
+
 ALIASES: Final = {"streamable-http": "http", "streamable_http": "http"}
 """Other common names of a transport."""
 ALWAYS: Final = frozenset({"allow_remote", "allowed_hosts", "auth", "host", "path", "port"})

@@ -5,15 +5,16 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-from . import api, cli, errors, events, settings
+from . import api, cli, errors, events, layers, settings
 
 FOLDER = Path(__file__).parents[2] / "docs/reference"
 PAGES = (api, cli, errors, events, settings)
 
 
 def pages() -> dict[Path, str]:
-    """Every page and what should stand in it."""
-    return {FOLDER / f"{module.__name__.rpartition('.')[2]}.md": module.page() for module in PAGES}
+    """Return every page, and the picture of the layers, with what each should contain."""
+    texts = {FOLDER / f"{module.__name__.rpartition('.')[2]}.md": module.page() for module in PAGES}
+    return {**texts, layers.PICTURE: layers.picture()}
 
 
 def stale() -> dict[Path, str]:

@@ -337,7 +337,7 @@ class Life:
             case "disconnect cancelled":
                 await self.do(operation, client.disconnect(), CLOSING, cancel=_moment(rng), ended=ended)
             case "list":
-                await self.do(operation, client.list_tools(False, timeout=5), 5, ended=ended)
+                await self.do(operation, client.list_tools(use_cache=False, timeout=5), 5, ended=ended)
             case "ping":
                 await self.do(operation, client.ping(timeout=5), 5, ended=ended)
             case "connect and disconnect":

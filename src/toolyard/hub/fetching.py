@@ -21,7 +21,7 @@ KINDS: Final = frozenset(_FETCH)
 async def fetch(client: Client, kind: str) -> tuple[dict[str, list[Any]], dict[str, ToolyardError]]:
     """The lists of a kind, and why others did not come. Without its tools a server is no use: that is raised."""
     lists = _FETCH[kind]
-    outcomes = await asyncio.gather(*(ask(client, False) for ask in lists.values()), return_exceptions=True)
+    outcomes = await asyncio.gather(*(ask(client, use_cache=False) for ask in lists.values()), return_exceptions=True)
     come: dict[str, list[Any]] = {}
     missing: dict[str, ToolyardError] = {}
     for name, outcome in zip(lists, outcomes, strict=True):

@@ -71,9 +71,9 @@ def picture() -> str:
     """Return the picture as SVG."""
     rows = layers()
     height = 2 * MARGIN + len(rows) * (ROW + GAP) - GAP
+    view = f'viewBox="0 0 {WIDTH} {height}" role="img" font-family="system-ui, sans-serif"'
     parts = [
-        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {height}" role="img" '
-        'font-family="system-ui, sans-serif">',
+        f'<svg xmlns="http://www.w3.org/2000/svg" {view}>',
         "<title>The layers of the package: each imports only from the layers below it</title>",
         f'<rect width="{WIDTH}" height="{height}" fill="#ffffff"/>',
     ]
@@ -86,21 +86,17 @@ def picture() -> str:
 
 
 def _box(package: Package, left: float, top: float, width: float) -> list[str]:
-    fill, stroke, style = ("#eaf2fb", "#2f6db3", "") if package.exists else ("#fafafa", "#9aa5b1", ' stroke-dasharray="5 4"')
-    ink = "#12263a" if package.exists else "#6b7683"
-    center, summary = left + width / 2, SUMMARIES[package.name]
+    """Return a box with the name of the package and what it is for; dashed, if it is planned."""
+    fill, stroke, ink = ("#eaf2fb", "#2f6db3", "#12263a") if package.exists else ("#fafafa", "#9aa5b1", "#6b7683")
+    dashes = "" if package.exists else ' stroke-dasharray="5 4"'
+    place = f'x="{left:.1f}" y="{top}" width="{width:.1f}" height="{ROW}" rx="6"'
+    label = f'x="{left + width / 2:.1f}" text-anchor="middle" fill="{ink}"'
+    summary = SUMMARIES[package.name]
     summary = summary if package.exists else f"planned: {summary}"
-    return [
-        f'<rect x="{left:.1f}" y="{top}" width="{width:.1f}" height="{ROW}" rx="6" fill="{fill}" '
-        f'stroke="{stroke}"{style}/>',
-        f'<text x="{center:.1f}" y="{top + (19 if summary else 27)}" text-anchor="middle" font-size="15" '
-        f'font-weight="600" fill="{ink}">{escape(package.name)}</text>',
-        *(
-            [
-                f'<text x="{center:.1f}" y="{top + 36}" text-anchor="middle" font-size="12" fill="{ink}">'
-                f"{escape(summary)}</text>"
-            ]
-            if summary
-            else []
-        ),
+    box = [
+        f'<rect {place} fill="{fill}" stroke="{stroke}"{dashes}/>',
+        f'<text {label} y="{top + (19 if summary else 27)}" font-size="15" font-weight="600">{package.name}</text>',
     ]
+    if summary:
+        box.append(f'<text {label} y="{top + 36}" font-size="12">{escape(summary)}</text>')
+    return box

@@ -39,7 +39,7 @@ def test_the_linter_would_notice_a_module_without_a_floor(tmp_path: Path) -> Non
     (tmp_path / "pyproject.toml").write_text((ROOT / "pyproject.toml").read_text())
     linter = Path(sys.executable).with_name("lint-imports")
     env = {**os.environ, "PYTHONPATH": str(tmp_path)}
-    command = [linter, "--no-cache", "--contract", "floors"]
+    command = [linter, "--no-cache", "--contract", "layers"]
     ran = subprocess.run(command, cwd=tmp_path, env=env, capture_output=True, text=True, timeout=100)
     assert ran.returncode != 0
     assert "stranger" in ran.stdout

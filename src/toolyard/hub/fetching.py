@@ -9,7 +9,7 @@ from typing import Any, Final
 from ..client.client import Client
 from ..errors import ToolyardError
 
-_FETCH: Final[dict[str, dict[str, Callable[[Client, bool], Awaitable[list[Any]]]]]] = {
+_FETCH: Final[dict[str, dict[str, Callable[..., Awaitable[list[Any]]]]]] = {
     "tools": {"tools": Client.list_tools},
     "resources": {"resources": Client.list_resources, "resource_templates": Client.list_resource_templates},
     "prompts": {"prompts": Client.list_prompts},

@@ -1,10 +1,14 @@
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, closing
+from functools import cache
 
 import pytest
 
+from tests.conformance.kit import JudgedRevision, PlayedRevision, client_server, judge_all, play_all
 from tests.conformance.served import Served, serving
+from tests.peers.forking import ForkServer
 
 
 @pytest.fixture(scope="session")
@@ -12,3 +16,24 @@ def served() -> Iterator[Served]:
     """The server under test: one process for all scenarios, as a server lives in the world."""
     with serving() as running:
         yield running
+
+
+@pytest.fixture(scope="session")
+def judged_revision(served: Served, tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], JudgedRevision]:
+    """What the suite says of the server in a revision: one run of the suite for all scenarios."""
+    return cache(lambda wire: judge_all(served.url, wire, tmp_path_factory.mktemp("server")))
+
+
+@pytest.fixture(scope="session")
+def client_of() -> Iterator[Callable[[str], ForkServer]]:
+    """The client under test in a peer's environment, which has the SDK's OAuth providers."""
+    with ExitStack() as stack:
+        yield cache(lambda environment: stack.enter_context(closing(client_server(environment))))
+
+
+@pytest.fixture(scope="session")
+def played_revision(
+    client_of: Callable[[str], ForkServer], tmp_path_factory: pytest.TempPathFactory
+) -> Callable[[str], PlayedRevision]:
+    """What the suite says of the client in a revision: one run of the suite for all scenarios."""
+    return cache(lambda wire: play_all(wire, tmp_path_factory.mktemp("client"), client_of("sdk2")))

@@ -338,19 +338,3 @@ NOTED: dict[str, set[str]] = {
     "server-sse-multiple-streams": {"ServerSSEStreamsFunctional"},
     "server-sse-polling": {"OutgoingRequest", "IncomingResponse", "IncomingSseEvent", "StreamClosed"},
 }
-
-QUICK: Final = {
-    ("server-session-lifecycle", HANDSHAKE),
-    ("server-sse-polling", HANDSHAKE),
-    ("tools-call-with-logging", HANDSHAKE),
-    ("tools-call-elicitation", HANDSHAKE),
-    ("dns-rebinding-protection", HANDSHAKE),
-    ("server-stateless", MODERN),
-    ("tools-call-with-progress", MODERN),
-    ("http-header-validation", MODERN),
-    ("http-custom-header-server-validation", MODERN),
-    ("input-required-result-multiple-input-requests", MODERN),
-    ("input-required-result-multi-round", MODERN),
-    ("input-required-result-tampered-state", MODERN),
-    ("input-required-result-ignore-extra-params", MODERN),
-}

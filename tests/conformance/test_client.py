@@ -6,12 +6,14 @@ The suite passes a client that sent the right things. Whether it also understood
 from __future__ import annotations
 
 import json
+import re
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.conformance.kit import HERE, Played, assert_flawless, listed, play
+from tests.conformance.kit import HERE, WITHIN_ALL, Played, PlayedRevision, assert_flawless, listed, play
 from tests.conformance.scenarios import (
     EXTENSIONS,
     HANDSHAKE,
@@ -23,6 +25,9 @@ from tests.conformance.scenarios import (
     UNJUDGED,
     Report,
 )
+from tests.peers.forking import ForkServer
+
+pytestmark = pytest.mark.timeout(WITHIN_ALL + 60)  # the first test of a revision waits for all scenarios
 
 CASES = [
     *((name, wire) for wire, table in OF_REVISION.items() for name in table),
@@ -70,20 +75,51 @@ def assert_passed(played: Played, scenario: str, wire: str) -> None:
     assert_sent_once(played)
 
 
-def play_in_time(scenario: str, wire: str, folder: Path, *options: str) -> Played:
-    played = play(scenario, wire, folder / "first", *options)
-    if played.named("WARNING") == ["ClientRespectsRetryField"]:
-        # A little late (too early and too late are failures) may be the machine's load: there is a second try.
-        played = play(scenario, wire, folder / "second", *options)
-    return played
+def is_late(played: Played) -> bool:
+    """A little late (too early and too late are failures) may be the machine's load: there is a second try."""
+    return played.named("WARNING") == ["ClientRespectsRetryField"]
+
+
+@pytest.fixture
+def play_alone(client_of: Callable[[str], ForkServer], tmp_path: Path) -> Callable[..., Played]:
+    """Play a scenario in a revision in a run of the suite of its own."""
+
+    def play_one(scenario: str, wire: str, mode: str = "auto", environment: str = "sdk2") -> Played:
+        played = play(scenario, wire, tmp_path / "first", client_of(environment), mode)
+        return play(scenario, wire, tmp_path / "second", client_of(environment), mode) if is_late(played) else played
+
+    return play_one
 
 
 @pytest.mark.parametrize("scenario, wire", [case(*each) for each in CASES])
-def test_the_client_passes(scenario: str, wire: str, tmp_path: Path) -> None:
-    played = play_in_time(scenario, wire, tmp_path)
+def test_the_client_passes(
+    scenario: str,
+    wire: str,
+    played_revision: Callable[[str], PlayedRevision],
+    play_alone: Callable[..., Played],
+    pytestconfig: pytest.Config,
+) -> None:
+    if scenario in EXTENSIONS or pytestconfig.getoption("tier") == "quick":
+        played = play_alone(scenario, wire)
+    else:
+        played = played_revision(wire).scenarios[scenario]
+        if is_late(played):
+            played = play_alone(scenario, wire)
 
     assert_passed(played, scenario, wire)
     assert played.report["mode"] == "auto"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("wire", OF_REVISION)
+def test_the_clients_of_a_revision_exit_as_they_report(
+    wire: str, played_revision: Callable[[str], PlayedRevision]
+) -> None:
+    played = played_revision(wire)
+
+    errors = [name for name, each in played.scenarios.items() if "error" in each.report]
+    assert re.findall(r"^Client exited with code (.+)$", played.said, re.MULTILINE) == ["1"] * len(errors)
+    assert "Client timed out" not in played.said
 
 
 # ---- the same with what a user may have otherwise ------------------------------------------------------------------
@@ -97,8 +133,10 @@ TOLD = [
 
 @pytest.mark.slow
 @pytest.mark.parametrize("scenario, wire, mode", TOLD)
-def test_a_client_that_is_told_the_era_passes(scenario: str, wire: str, mode: str, tmp_path: Path) -> None:
-    played = play_in_time(scenario, wire, tmp_path, "--mode", mode)
+def test_a_client_that_is_told_the_era_passes(
+    scenario: str, wire: str, mode: str, play_alone: Callable[..., Played]
+) -> None:
+    played = play_alone(scenario, wire, mode)
 
     assert_passed(played, scenario, wire)
     assert played.report["mode"] == mode
@@ -109,8 +147,8 @@ def test_a_client_that_is_told_the_era_passes(scenario: str, wire: str, mode: st
     "scenario",
     ["auth/metadata-default", "auth/scope-step-up", "auth/pre-registration", *EXTENSIONS],
 )
-def test_the_client_passes_with_the_providers_of_the_sdk_1(scenario: str, tmp_path: Path) -> None:
-    played = play(scenario, HANDSHAKE, tmp_path, environment="sdk1")
+def test_the_client_passes_with_the_providers_of_the_sdk_1(scenario: str, play_alone: Callable[..., Played]) -> None:
+    played = play_alone(scenario, HANDSHAKE, environment="sdk1")
 
     assert_passed(played, scenario, HANDSHAKE)
     assert played.report["sdk"].startswith("1.")
@@ -119,9 +157,10 @@ def test_the_client_passes_with_the_providers_of_the_sdk_1(scenario: str, tmp_pa
 # ---- nothing is forgotten ------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("wire", OF_REVISION)
-def test_every_scenario_of_a_revision_is_played(wire: str) -> None:
-    assert set(listed("--spec-version", wire)) == set(OF_REVISION[wire])
+def test_every_scenario_of_a_revision_is_played(wire: str, played_revision: Callable[[str], PlayedRevision]) -> None:
+    assert played_revision(wire).scenarios.keys() == OF_REVISION[wire].keys()
 
 
 def test_every_extension_is_played_or_named_as_not_ours() -> None:

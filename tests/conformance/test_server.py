@@ -6,23 +6,19 @@ here. What it does not even note is in test_server_contents.py.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from pathlib import Path
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
 
-from tests.conformance.kit import Judged, assert_flawless, judge, listed
+from tests.conformance.kit import WITHIN_ALL, Judged, JudgedRevision, assert_flawless, listed
 from tests.conformance.scenarios import HANDSHAKE, MODERN
-from tests.conformance.served import Served
-from tests.conformance.server_scenarios import ABSENT, ANYTHING, NOTED, OF_REVISION, QUICK, Seen, fits
+from tests.conformance.server_scenarios import ABSENT, ANYTHING, NOTED, OF_REVISION, Seen, fits
+
+pytestmark = pytest.mark.timeout(WITHIN_ALL + 60)  # the first test of a revision waits for all scenarios
 
 CASES = [(name, wire) for wire, table in OF_REVISION.items() for name in table]
 ONLY_MODERN_KEYS = {"resultType", "ttlMs", "cacheScope"}
-
-
-def case(name: str, wire: str) -> Any:
-    return pytest.param(name, wire, marks=() if (name, wire) in QUICK else pytest.mark.slow, id=f"{wire}-{name}")
 
 
 def seen_by_name(judged: Judged) -> dict[str, list[Any]]:
@@ -73,9 +69,9 @@ def assert_of_its_era(judged: Judged, wire: str) -> None:
             assert "_meta" not in result
 
 
-@pytest.mark.parametrize("scenario, wire", [case(*each) for each in CASES])
-def test_the_server_passes(served: Served, scenario: str, wire: str, tmp_path: Path) -> None:
-    judged = judge(served.url, scenario, wire, tmp_path)
+@pytest.mark.parametrize("scenario, wire", [pytest.param(*each, id="-".join(reversed(each))) for each in CASES])
+def test_the_server_passes(scenario: str, wire: str, judged_revision: Callable[[str], JudgedRevision]) -> None:
+    judged = judged_revision(wire).scenarios[scenario]
 
     assert_flawless(judged)
     assert set(judged.named("INFO")) == NOTED.get(scenario, set())
@@ -88,8 +84,13 @@ def test_the_server_passes(served: Served, scenario: str, wire: str, tmp_path: P
 
 
 @pytest.mark.parametrize("wire", OF_REVISION)
-def test_every_server_scenario_of_a_revision_is_played(wire: str) -> None:
-    assert set(listed("--spec-version", wire, side="server")) == set(OF_REVISION[wire])
+def test_every_server_scenario_of_a_revision_is_played_and_passed(
+    wire: str, judged_revision: Callable[[str], JudgedRevision]
+) -> None:
+    judged = judged_revision(wire)
+
+    assert judged.scenarios.keys() == OF_REVISION[wire].keys()
+    assert judged.code == 0, judged.said
 
 
 def test_what_is_not_played_is_an_extension_that_is_not_ours() -> None:
@@ -102,7 +103,6 @@ def test_what_is_not_played_is_an_extension_that_is_not_ours() -> None:
 
 def test_the_numbers_of_server_scenarios_are_those_that_the_suite_is_known_to_have() -> None:
     assert {wire: len(table) for wire, table in OF_REVISION.items()} == {HANDSHAKE: 33, MODERN: 40}
-    assert set(CASES) >= QUICK
 
 
 def test_a_pattern_tells_right_from_wrong() -> None:

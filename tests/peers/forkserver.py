@@ -39,7 +39,7 @@ class Request:
 
 
 def serve(path: str) -> Request | None:
-    """Serve the launchers that connect. Return a request in the process forked for it, None at the end of the server."""
+    """Serve launchers. Return a request in the process forked for it, None in the server at its end."""
     with socket.socket(socket.AF_UNIX) as listening:
         listening.bind(path)
         listening.listen(128)

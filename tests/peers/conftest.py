@@ -1,19 +1,39 @@
-"""Where the peers are, and one open client per peer for each module of tests.
+"""Where the peers are, which of them a test meets, and one open client per peer for all tests.
 
 `scripts/test` prepares the peers' environments; a missing one fails the test that needs it, with what to do.
+
+A test that asks for a `peer` or a `visitor` runs once for each of them that its tier has: those of the marker
+`peers(...)` or `visitors(...)`, or else of `ONE_TRANSPORT` and `ONE_VISIT`.
 """
 
 from __future__ import annotations
 
 import shutil
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import AsyncExitStack
 
 import pytest
 import pytest_asyncio
 
 import toolyard as ty
-from tests.peers.kit import ENVIRONMENTS, PEERS, SERVERS, Peer, Yard, present
+from tests.peers.kit import ENVIRONMENTS, ONE_TRANSPORT, SERVERS, Peer, Yard, present
+from tests.peers.visits import TOURISTS, Visitor
 from tests.peers.web import Servers, WebServer, yard_server
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.addinivalue_line("markers", "peers(chosen): the servers of other makes that the test meets")
+    config.addinivalue_line("markers", "visitors(chosen): the clients of other makes that the test meets")
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    is_named = any("::" in argument for argument in metafunc.config.args)
+    tier = "nightly" if is_named else metafunc.config.getoption("tier")  # as for markers: a test that is named runs
+    for name, chosen in (("peer", ONE_TRANSPORT), ("visitor", TOURISTS)):
+        if name in metafunc.fixturenames:
+            marker = metafunc.definition.get_closest_marker(f"{name}s")
+            met = (chosen if marker is None else marker.args[0]).of(tier)
+            metafunc.parametrize(name, met, ids=str, indirect=True)
 
 
 @pytest.fixture(scope="session")
@@ -64,14 +84,33 @@ def npm_server() -> Callable[..., ty.StdioServer]:
     return configure
 
 
-@pytest.fixture(scope="module", params=PEERS, ids=str)
+@pytest.fixture
 def peer(request: pytest.FixtureRequest) -> Peer:
     assert isinstance(request.param, Peer)
     return request.param
 
 
-@pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def yard(peer: Peer, server_of: Callable[..., ty.ServerConfig]) -> AsyncIterator[Yard]:
+@pytest.fixture
+def visitor(request: pytest.FixtureRequest) -> Visitor:
+    assert isinstance(request.param, Visitor)
+    return request.param
+
+
+@pytest_asyncio.fixture(scope="session", loop_scope="session")
+async def open_yard(server_of: Callable[..., ty.ServerConfig]) -> AsyncIterator[Callable[[Peer], Awaitable[Yard]]]:
+    """Open a client of a peer, once for all tests."""
+    yards: dict[Peer, Yard] = {}
+    async with AsyncExitStack() as stack:
+
+        async def open_once(peer: Peer) -> Yard:
+            if peer not in yards:
+                yards[peer] = await stack.enter_async_context(Yard(server_of(peer), mode=peer.mode))
+            return yards[peer]
+
+        yield open_once
+
+
+@pytest_asyncio.fixture(loop_scope="session")
+async def yard(peer: Peer, open_yard: Callable[[Peer], Awaitable[Yard]]) -> Yard:
     """A client of the peer with every handler. Tests share the process, so each looks only at what it did itself."""
-    async with Yard(server_of(peer), mode=peer.mode) as opened:
-        yield opened
+    return await open_yard(peer)

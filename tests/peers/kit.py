@@ -8,14 +8,15 @@ import json
 import os
 import subprocess
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 import pytest
 
 import toolyard as ty
+from tests.peers.forking import ForkServer
 
 ROOT = Path(__file__).parents[2]
 ENVIRONMENTS = ROOT / ".peers"
@@ -80,9 +81,44 @@ WEB_PEERS = HTTP_PEERS + SSE_PEERS
 PEERS = STDIO_PEERS + WEB_PEERS
 
 
-def everywhere(*peers: Peer) -> list[Peer]:
-    """These, over each transport."""
+def over_http(*peers: Peer) -> list[Peer]:
+    return [replace(peer, transport="http") for peer in peers]
+
+
+def over_sse(*peers: Peer) -> list[Peer]:
+    return [replace(peer, transport="sse") for peer in peers]
+
+
+def over_each_transport(*peers: Peer) -> list[Peer]:
     return [replace(peer, transport=transport) for transport in ("stdio", "http", "sse") for peer in peers]
+
+
+# ---- which of them a test meets --------------------------------------------------------------------------------------
+
+Met = TypeVar("Met")
+
+
+class Chosen(Generic[Met]):
+    """What a test meets: everything at night, and in the other tiers those that stand for the rest."""
+
+    def __init__(self, nightly: Iterable[Met], change: Iterable[Met], quick: Iterable[Met] = ()) -> None:
+        self._of = {"nightly": list(nightly), "all": list(change), "quick": list(quick)}
+
+    def of(self, tier: str) -> list[Met]:
+        """Return those of a tier, in the order of the longest list."""
+        return [each for each in self._of["nightly"] if each in self._of[tier]]
+
+    def where(self, is_met: Callable[[Met], bool]) -> Chosen[Met]:
+        return Chosen(*(filter(is_met, each) for each in self._of.values()))
+
+
+_QUICK = [SDK1, *over_http(SDK2_MODERN)]
+
+# One old and one new version; FastMCP where it has something else on top of the SDK.
+ONE_TRANSPORT = Chosen(PEERS, [SDK1, *over_http(SDK2_MODERN, FASTMCP_MODERN)], _QUICK)
+"""For what no transport can change."""
+EACH_TRANSPORT = Chosen(PEERS, [*over_each_transport(SDK1, SDK2_MODERN), *over_http(FASTMCP_MODERN)], _QUICK)
+"""For what a transport can change: requests of the server, notifications, cancellation, many calls at once."""
 
 
 class Yard:
@@ -144,10 +180,11 @@ async def first(changes: Any, within: float = 20.0) -> ty.Change:
     return change
 
 
-def run_in(python: str, script: Path, *arguments: str) -> dict[str, Any]:
+def run_in(python: str | ForkServer, script: Path, *arguments: str) -> dict[str, Any]:
     """Run a client of ours in a peer's environment; what it saw is the last line that it prints."""
+    command = python.command if isinstance(python, ForkServer) else lambda *rest: [python, *rest]
     done = subprocess.run(
-        [python, str(script), *arguments],
+        command(str(script), *arguments),
         env={**os.environ, "PYTHONPATH": str(ROOT / "src"), "PYTHONWARNINGS": "ignore"},
         capture_output=True,
         text=True,

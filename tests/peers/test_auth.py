@@ -95,13 +95,23 @@ async def test_a_token_that_comes_later_opens_the_door_then(guarded: WebServer) 
         await client.close()
 
 
-@pytest.mark.parametrize("environment", ["sdk1", "sdk2"])
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "guarded, environment",
+    [
+        ("sdk1", "sdk1"),
+        ("sdk2", "sdk2"),
+        pytest.param("sdk1", "sdk2", marks=pytest.mark.nightly),
+        pytest.param("sdk2", "sdk1", marks=pytest.mark.nightly),
+    ],
+    indirect=["guarded"],
+)
 def test_a_provider_of_the_sdk_authorises_once_for_all_callers(
-    guarded: WebServer, python_of: Callable[[str], str], environment: str
+    guarded: WebServer, web_servers: Servers, environment: str
 ) -> None:
     watched = Watched(guarded)
 
-    seen = run_in(python_of(environment), CLIENT, "http", guarded.url("mcp"), "auto")
+    seen = run_in(web_servers.fork_server(environment), CLIENT, "http", guarded.url("mcp"), "auto")
 
     assert seen["sdk"].split(".")[0] == environment[-1]
     assert seen["first"] == seen["renewed"] == ["registered"] * 10
@@ -114,11 +124,12 @@ def test_a_provider_of_the_sdk_authorises_once_for_all_callers(
     assert calls[200] == 21 and calls.keys() <= {200, 401}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("guarded, environment", [("sdk1", "sdk1"), ("sdk2", "sdk2")], indirect=["guarded"])
 def test_a_provider_of_the_sdk_serves_an_sse_server_too(
-    guarded: WebServer, python_of: Callable[[str], str], environment: str
+    guarded: WebServer, web_servers: Servers, environment: str
 ) -> None:
-    seen = run_in(python_of(environment), CLIENT, "sse", guarded.url("events/sse"), "legacy")
+    seen = run_in(web_servers.fork_server(environment), CLIENT, "sse", guarded.url("events/sse"), "legacy")
 
     assert seen["first"] == seen["renewed"] == ["registered"] * 10
     assert seen["tasks_left"] == []

@@ -7,11 +7,26 @@ from collections.abc import Callable
 import pytest
 
 import toolyard as ty
-from tests.peers.kit import HANDSHAKE, MODERN, PEERS, SDK1, SDK2_MODERN, Peer, Yard, everywhere
+from tests.peers.kit import (
+    EACH_TRANSPORT,
+    HANDSHAKE,
+    MODERN,
+    PEERS,
+    SDK1,
+    SDK2_MODERN,
+    Chosen,
+    Peer,
+    Yard,
+    over_each_transport,
+    over_http,
+)
 
-pytestmark = pytest.mark.asyncio(loop_scope="module")
+pytestmark = pytest.mark.asyncio(loop_scope="session")
+
+MODERN_SERVER = over_each_transport(SDK2_MODERN)
 
 
+@pytest.mark.peers(EACH_TRANSPORT)
 async def test_the_newest_revision_that_both_speak_is_agreed_on(yard: Yard, peer: Peer) -> None:
     info = yard.client.server_info
 
@@ -27,7 +42,7 @@ async def test_a_connected_server_answers_a_ping_in_either_era(yard: Yard) -> No
     assert yard.client.connected
 
 
-@pytest.mark.parametrize("peer", [peer for peer in PEERS if peer.is_modern], ids=str)
+@pytest.mark.peers(Chosen([peer for peer in PEERS if peer.is_modern], MODERN_SERVER, over_http(SDK2_MODERN)))
 async def test_the_modern_era_can_be_demanded(peer: Peer, server_of: Callable[..., ty.ServerConfig]) -> None:
     async with ty.Client(server_of(peer), mode=MODERN) as client:
         assert client.server_info is not None and client.server_info.protocol_version == MODERN
@@ -45,7 +60,15 @@ async def test_an_older_server_cannot_be_made_modern(server_of: Callable[..., ty
         await client.close()
 
 
-@pytest.mark.parametrize("revision", ["2025-06-18", "2025-03-26", "2024-11-05"])
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "revision",
+    [
+        pytest.param("2025-06-18", marks=pytest.mark.nightly),  # over HTTP in test_http.py
+        "2025-03-26",
+        pytest.param("2024-11-05", marks=pytest.mark.nightly),  # over HTTP+SSE in test_http.py
+    ],
+)
 async def test_a_server_of_an_older_revision_is_taken_as_it_is(
     revision: str, server_of: Callable[..., ty.ServerConfig]
 ) -> None:
@@ -55,7 +78,7 @@ async def test_a_server_of_an_older_revision_is_taken_as_it_is(
         assert [prompt.name for prompt in await client.list_prompts()] == ["explain"]
 
 
-@pytest.mark.parametrize("peer", everywhere(SDK2_MODERN), ids=str)
+@pytest.mark.peers(Chosen(MODERN_SERVER, MODERN_SERVER, over_http(SDK2_MODERN)))
 async def test_a_client_finds_the_era_again_when_it_connects_again(
     peer: Peer, server_of: Callable[..., ty.ServerConfig]
 ) -> None:
@@ -66,7 +89,7 @@ async def test_a_client_finds_the_era_again_when_it_connects_again(
         assert client.server_info is not None and client.server_info.protocol_version == MODERN
 
 
-@pytest.mark.parametrize("peer", everywhere(SDK2_MODERN), ids=str)
+@pytest.mark.peers(Chosen(MODERN_SERVER, MODERN_SERVER, over_http(SDK2_MODERN)))
 async def test_two_eras_of_one_server_are_two_clients(peer: Peer, server_of: Callable[..., ty.ServerConfig]) -> None:
     async with ty.Client(server_of(peer)) as new, ty.Client(server_of(peer), mode="legacy") as old:
         assert new.server_info is not None and old.server_info is not None

@@ -8,32 +8,32 @@ from pathlib import Path
 import pytest
 
 from tests.peers.kit import HANDSHAKE, MODERN, PEERS, SERVERS, Peer, run_in
-from tests.peers.web import WebServer
+from tests.peers.web import Servers, WebServer
 
 SCRIPT = Path(__file__).with_name("foreign_client.py")
 PATHS = {"http": "stateful/mcp", "renamed": "stateful/mcp", "sse": "sse"}  # the others start a process themselves
-
+NIGHTLY = pytest.mark.nightly  # an era that is agreed on as with our own transports
 
 CASES = [
     pytest.param("sdk1", "manager", "auto", HANDSHAKE, id="sdk1-context-manager"),
     pytest.param("sdk1", "pair", "auto", HANDSHAKE, id="sdk1-pair"),
     pytest.param("sdk1", "http", "auto", HANDSHAKE, id="sdk1-triple-of-streamablehttp-client"),
-    pytest.param("sdk1", "http", "legacy", HANDSHAKE, id="sdk1-triple-handshake-first"),
+    pytest.param("sdk1", "http", "legacy", HANDSHAKE, id="sdk1-triple-handshake-first", marks=NIGHTLY),
     pytest.param("sdk2", "manager", "auto", MODERN, id="sdk2-context-manager"),
-    pytest.param("sdk2", "manager", "legacy", HANDSHAKE, id="sdk2-context-manager-handshake"),
+    pytest.param("sdk2", "manager", "legacy", HANDSHAKE, id="sdk2-context-manager-handshake", marks=NIGHTLY),
     pytest.param("sdk2", "pair", "auto", MODERN, id="sdk2-pair"),
     # The SDK's HTTP transport sends the modern headers only for its own sessions, so the era is the older one.
     pytest.param("sdk2", "http", "auto", HANDSHAKE, id="sdk2-pair-of-streamable-http-client"),
     pytest.param("sdk1", "renamed", "auto", HANDSHAKE, id="sdk1-triple-of-streamable-http-client"),
     pytest.param("sdk1", "sse", "auto", HANDSHAKE, id="sdk1-pair-of-sse-client"),
     pytest.param("sdk2", "sse", "auto", MODERN, id="sdk2-pair-of-sse-client"),
-    pytest.param("sdk2", "sse", "legacy", HANDSHAKE, id="sdk2-pair-of-sse-client-handshake"),
+    pytest.param("sdk2", "sse", "legacy", HANDSHAKE, id="sdk2-pair-of-sse-client-handshake", marks=NIGHTLY),
 ]
 
 
 @pytest.mark.parametrize("environment, shape, mode, version", CASES)
 def test_a_client_works_over_a_transport_of_the_sdk(
-    python_of: Callable[[str], str],
+    web_servers: Servers,
     web: Callable[[Peer], WebServer],
     environment: str,
     shape: str,
@@ -43,7 +43,7 @@ def test_a_client_works_over_a_transport_of_the_sdk(
     peer = next(peer for peer in PEERS if peer.framework == environment)
     server = web(peer).url(PATHS[shape]) if shape in PATHS else str(SERVERS / peer.script)
 
-    seen = run_in(python_of(environment), SCRIPT, shape, server, mode)
+    seen = run_in(web_servers.fork_server(environment), SCRIPT, shape, server, mode)
 
     assert seen["sdk"].split(".")[0] == environment[-1]
     assert (seen["server"], seen["version"]) == (f"{environment}-yard", version)

@@ -7,9 +7,9 @@ import asyncio
 import pytest
 
 import toolyard as ty
-from tests.peers.kit import Yard, eventually
+from tests.peers.kit import EACH_TRANSPORT, Yard, eventually
 
-pytestmark = pytest.mark.asyncio(loop_scope="module")
+pytestmark = pytest.mark.asyncio(loop_scope="session")
 
 
 async def naps(yard: Yard) -> list[str]:
@@ -29,6 +29,7 @@ async def ended(yard: Yard, before: int) -> list[str]:
     return entries
 
 
+@pytest.mark.peers(EACH_TRANSPORT)
 async def test_a_cancelled_caller_cancels_the_tool(yard: Yard) -> None:
     before, asleep = len(await naps(yard)), asyncio.Event()
     call = asyncio.create_task(yard.client.call_tool("nap", {"seconds": 60}, on_progress=lambda *_: asleep.set()))
@@ -53,6 +54,7 @@ async def test_a_passed_deadline_cancels_the_tool_and_tells_that_it_was_sent(yar
     assert await ended(yard, before) == ["started", "cancelled"]
 
 
+@pytest.mark.peers(EACH_TRANSPORT)
 async def test_one_cancelled_call_leaves_the_others_alone(yard: Yard) -> None:
     asleep = asyncio.Event()
     call = asyncio.create_task(yard.client.call_tool("nap", {"seconds": 60}, on_progress=lambda *_: asleep.set()))

@@ -10,8 +10,6 @@ import pytest
 
 import toolyard as ty
 from tests.peers.kit import (
-    FASTMCP_HANDSHAKE,
-    FASTMCP_MODERN,
     HANDSHAKE,
     HTTP_PEERS,
     MODERN,
@@ -20,22 +18,27 @@ from tests.peers.kit import (
     SDK2_MODERN,
     SSE_PEERS,
     WEB_PEERS,
+    Chosen,
     Peer,
     first,
+    over_http,
+    over_sse,
 )
 from tests.peers.web import Relay, Watched, WebServer, sessions, yard_server
 from toolyard import sync
 
 WebOf = Callable[[Peer], WebServer]
 ServerOf = Callable[..., Any]
-HANDSHAKES = [peer for peer in HTTP_PEERS if not peer.is_modern]
-MODERNS = [peer for peer in HTTP_PEERS if peer.is_modern]
+HTTP = Chosen(HTTP_PEERS, over_http(SDK1, SDK2_MODERN, SDK2_HANDSHAKE), over_http(SDK1, SDK2_MODERN))
+LEGACY = pytest.mark.peers(HTTP.where(lambda peer: not peer.is_modern))
+MODERNS = pytest.mark.peers(HTTP.where(lambda peer: peer.is_modern))
+BOTH_ERAS = pytest.mark.peers(Chosen(HTTP_PEERS, over_http(SDK1, SDK2_MODERN), over_http(SDK2_MODERN)))
 
 
 # ---- the life of a session
 
 
-@pytest.mark.parametrize("peer", HANDSHAKES, ids=str)
+@LEGACY
 async def test_a_session_is_opened_used_and_deleted(peer: Peer, web: WebOf, server_of: ServerOf) -> None:
     watched = Watched(web(peer), "/stateful")
 
@@ -51,7 +54,7 @@ async def test_a_session_is_opened_used_and_deleted(peer: Peer, web: WebOf, serv
     assert {entry["version"] for entry in requests[begin + 1 :]} == {HANDSHAKE}
 
 
-@pytest.mark.parametrize("peer", MODERNS, ids=str)
+@MODERNS
 async def test_a_modern_server_sees_nothing_but_requests(peer: Peer, web: WebOf, server_of: ServerOf) -> None:
     watched = Watched(web(peer), "/stateful")
 
@@ -67,7 +70,7 @@ async def test_a_modern_server_sees_nothing_but_requests(peer: Peer, web: WebOf,
     assert (call["mcp-method"], call["mcp-name"]) == ("tools/call", "echo")
 
 
-@pytest.mark.parametrize("peer", HANDSHAKES, ids=str)
+@LEGACY
 async def test_two_clients_have_two_sessions(peer: Peer, web: WebOf, server_of: ServerOf) -> None:
     watched = Watched(web(peer), "/stateful")
 
@@ -100,7 +103,7 @@ async def test_a_server_of_an_older_revision_is_taken_as_it_is(revision: str, pa
         server.close()
 
 
-@pytest.mark.parametrize("peer", MODERNS, ids=str)
+@MODERNS
 async def test_a_reset_probe_is_no_verdict_on_the_era(peer: Peer, web: WebOf, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("random.random", lambda: 0.0)  # no time between the tries
     async with Relay(web(peer).port, resets=1) as relay:
@@ -129,11 +132,8 @@ async def test_headers_are_sent_and_asked_for_at_each_request(web: WebOf) -> Non
 # ---- servers that keep no session, that answer in JSON alone, and clients that open no stream
 
 
-BOTH_ERAS = [SDK1, SDK2_MODERN, SDK2_HANDSHAKE, FASTMCP_MODERN, FASTMCP_HANDSHAKE]
-
-
 @pytest.mark.parametrize("manner", ["stateless", "json"])
-@pytest.mark.parametrize("peer", BOTH_ERAS, ids=str)
+@BOTH_ERAS
 async def test_a_server_of_another_manner_is_met_like_any_other(peer: Peer, manner: str, web: WebOf) -> None:
     server = web(peer)
     watched = Watched(server, f"/{manner}")
@@ -158,14 +158,14 @@ async def test_a_server_of_another_manner_is_met_like_any_other(peer: Peer, mann
     assert ("DELETE" in watched.steps) == has_session
 
 
-@pytest.mark.parametrize("peer", [SDK2_MODERN, FASTMCP_MODERN], ids=str)
+@MODERNS
 async def test_a_modern_server_may_ask_although_it_answers_in_json(peer: Peer, web: WebOf) -> None:
     server = ty.HttpServer(web(peer).url("json/mcp"))
     async with ty.Client(server, elicitation_handler=lambda _: {"name": "Ann"}) as client:
         assert (await client.call_tool("ask_user", {"question": "who?"})).text == "hello Ann"
 
 
-@pytest.mark.parametrize("peer", BOTH_ERAS, ids=str)
+@BOTH_ERAS
 async def test_without_streaming_no_stream_is_opened(peer: Peer, web: WebOf) -> None:
     server = web(peer)
     watched = Watched(server, "/stateful")
@@ -183,7 +183,9 @@ async def test_without_streaming_no_stream_is_opened(peer: Peer, web: WebOf) -> 
 # ---- many at once
 
 
-@pytest.mark.parametrize("peer", WEB_PEERS, ids=str)
+@pytest.mark.peers(
+    Chosen(WEB_PEERS, [*over_http(SDK1, SDK2_MODERN), *over_sse(SDK1, SDK2_MODERN)], over_http(SDK2_MODERN))
+)
 async def test_fifty_calls_at_once_get_each_its_own_answer(peer: Peer, server_of: ServerOf) -> None:
     async with ty.Client(server_of(peer), mode=peer.mode) as client:
         for _ in range(2):  # the second time over connections that are there
@@ -267,7 +269,7 @@ async def test_while_the_server_is_gone_a_call_fails_as_never_sent(
 # ---- a URL of which nobody said what it speaks
 
 
-@pytest.mark.parametrize("peer", SSE_PEERS, ids=str)
+@pytest.mark.peers(Chosen(SSE_PEERS, over_sse(SDK1, SDK2_MODERN), over_sse(SDK2_MODERN)))
 async def test_an_sse_server_is_found_behind_a_plain_url(peer: Peer, web: WebOf) -> None:
     async with ty.Client(web(peer).url("sse"), mode=peer.mode) as client:
         assert client.server_info is not None and client.server_info.name == f"{peer.framework}-yard"
@@ -289,7 +291,7 @@ async def test_a_url_without_a_server_is_refused_for_good(web: WebOf) -> None:
 # ---- without an event loop
 
 
-@pytest.mark.parametrize("peer", WEB_PEERS, ids=str)
+@pytest.mark.peers(Chosen(WEB_PEERS, [*over_http(SDK2_MODERN), *over_sse(SDK1)], over_http(SDK2_MODERN)))
 def test_the_sync_client_is_at_home_over_http(peer: Peer, server_of: ServerOf) -> None:
     steps: list[float] = []
     with sync.Client(server_of(peer), mode=peer.mode, elicitation_handler=lambda _: {"name": "Ann"}) as client:

@@ -8,14 +8,27 @@ from typing import Any
 import pytest
 
 import toolyard as ty
-from tests.peers.kit import PEERS, SDK2_MODERN, Peer, Yard, eventually, everywhere, first
+from tests.peers.kit import (
+    EACH_TRANSPORT,
+    SDK2_MODERN,
+    Chosen,
+    Peer,
+    Yard,
+    eventually,
+    first,
+    over_each_transport,
+    over_http,
+)
 
-pytestmark = pytest.mark.asyncio(loop_scope="module")
+pytestmark = pytest.mark.asyncio(loop_scope="session")
 
 COUNTER = "yard://counter"
-SUBSCRIBABLE = [peer for peer in PEERS if peer.has_subscriptions]  # FastMCP 4 serves no subscriptions
+# FastMCP 4 serves no subscriptions.
+SUBSCRIBABLE = pytest.mark.peers(EACH_TRANSPORT.where(lambda peer: peer.has_subscriptions))
+UNSUBSCRIBABLE = pytest.mark.peers(EACH_TRANSPORT.where(lambda peer: not peer.has_subscriptions))
 
 
+@pytest.mark.peers(EACH_TRANSPORT)
 async def test_logs_from_the_asked_level_on_reach_the_handler(yard: Yard, peer: Peer) -> None:
     yard.logged.clear()
 
@@ -27,6 +40,7 @@ async def test_logs_from_the_asked_level_on_reach_the_handler(yard: Yard, peer: 
     assert yard.logged == [ty.LogMessage("warning", words[0], "yard"), ty.LogMessage("error", words[1], "yard")]
 
 
+@pytest.mark.peers(EACH_TRANSPORT)
 async def test_a_changed_list_of_tools_is_told_and_listed_anew(yard: Yard) -> None:
     events: list[ty.events.ToolsChanged] = []
     stop = yard.client.on(ty.events.ToolsChanged, events.append)
@@ -47,6 +61,7 @@ async def test_a_changed_list_of_tools_is_told_and_listed_anew(yard: Yard) -> No
     assert len(events) == 2
 
 
+@pytest.mark.peers(EACH_TRANSPORT)
 async def test_a_change_right_after_the_listening_began_is_not_missed(
     peer: Peer, server_of: Callable[..., ty.ServerConfig]
 ) -> None:
@@ -59,7 +74,7 @@ async def test_a_change_right_after_the_listening_began_is_not_missed(
         await client.close()
 
 
-@pytest.mark.parametrize("peer", SUBSCRIBABLE, ids=str, indirect=True)
+@SUBSCRIBABLE
 async def test_one_change_is_told_once(yard: Yard) -> None:
     async with yard.client.listen(COUNTER) as changes:
         await yard.client.call_tool("grow")
@@ -70,7 +85,7 @@ async def test_one_change_is_told_once(yard: Yard) -> None:
     assert heard == [ty.Change("tools"), ty.Change("resource", COUNTER)]
 
 
-@pytest.mark.parametrize("peer", everywhere(SDK2_MODERN), ids=str, indirect=True)
+@pytest.mark.peers(Chosen(*[over_each_transport(SDK2_MODERN)] * 2, over_http(SDK2_MODERN)))
 async def test_a_listening_that_the_server_ends_is_opened_again(yard: Yard) -> None:
     async with yard.client.listen(COUNTER, tools=False, prompts=False, resources=False) as changes:
         await yard.client.call_tool("hang_up")
@@ -79,7 +94,7 @@ async def test_a_listening_that_the_server_ends_is_opened_again(yard: Yard) -> N
         assert await first(changes) == ty.Change("resource", COUNTER)
 
 
-@pytest.mark.parametrize("peer", SUBSCRIBABLE, ids=str, indirect=True)
+@SUBSCRIBABLE
 async def test_updates_come_between_subscribe_and_unsubscribe(yard: Yard) -> None:
     async with yard.client.listen(COUNTER, tools=False, prompts=False, resources=False) as changes:
         await yard.client.call_tool("touch")
@@ -96,7 +111,7 @@ async def test_updates_come_between_subscribe_and_unsubscribe(yard: Yard) -> Non
     await eventually(only_the_answer_comes, what="the server stopped telling")
 
 
-@pytest.mark.parametrize("peer", SUBSCRIBABLE, ids=str, indirect=True)
+@SUBSCRIBABLE
 async def test_subscribe_by_hand_is_heard_by_who_listens_to_that_resource(yard: Yard) -> None:
     await yard.client.subscribe(COUNTER)
     async with yard.client.listen(COUNTER) as changes:
@@ -109,7 +124,7 @@ async def test_subscribe_by_hand_is_heard_by_who_listens_to_that_resource(yard: 
     await yard.client.unsubscribe(COUNTER)
 
 
-@pytest.mark.parametrize("peer", [peer for peer in PEERS if peer not in SUBSCRIBABLE], ids=str, indirect=True)
+@UNSUBSCRIBABLE
 async def test_a_server_without_subscriptions_refuses_one_and_goes_on(yard: Yard) -> None:
     with pytest.raises(ty.RemoteError) as refusal:
         await yard.client.subscribe(COUNTER)
@@ -118,7 +133,7 @@ async def test_a_server_without_subscriptions_refuses_one_and_goes_on(yard: Yard
     assert (await yard.client.call_tool("echo", {"text": "still here"})).text == "still here"
 
 
-@pytest.mark.parametrize("peer", SUBSCRIBABLE, ids=str, indirect=True)
+@SUBSCRIBABLE
 async def test_subscriptions_live_through_a_new_connection(
     peer: Peer, server_of: Callable[..., ty.ServerConfig]
 ) -> None:

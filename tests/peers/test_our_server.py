@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tests.peers.visits import TOURISTS, Report, Visitor, bare, visit
+from tests.peers.visits import Report, Visitor, bare, visit
 from tests.peers.web import Servers
 
 PNG = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR4nGP4z8DwHwAFAAH/iZk9HQAAAABJRU5ErkJggg=="
@@ -17,12 +17,6 @@ TOOLS = [
     "count_in_a_thread", "march", "chatter", "ask_model", "ask_user", "ask_page", "interview", "roots", "who", "ship",
     "nap", "nap_log", "detach", "grow", "cut", "touch",
 ]  # fmt: skip
-
-
-@pytest.fixture(params=TOURISTS)
-def visitor(request: pytest.FixtureRequest) -> Visitor:
-    assert isinstance(request.param, Visitor)
-    return request.param
 
 
 @pytest.fixture

@@ -7,31 +7,11 @@ from typing import Any
 import pytest
 
 from tests.peers.kit import ROOTS
-from tests.peers.visits import (
-    HTTP,
-    STDIO,
-    TOURISTS,
-    Report,
-    Visitor,
-    cases,
-    our_server,
-    shares_a_transport,
-    visit,
-    watched_visit,
-)
+from tests.peers.visits import BARE, OVER_HTTP, Report, Visitor, our_server, visit, watched_visit
 from tests.peers.web import Relay, Servers
 
-HANDSHAKE_HTTP = [visitor for visitor in HTTP if not visitor.is_modern]
-HANDSHAKE_CASES = cases(HANDSHAKE_HTTP, shares_a_transport)
-MODERN_CASES = cases([visitor for visitor in HTTP if visitor.is_modern], shares_a_transport)
-# FastMCP's client always ends its session when it goes, and so its calls.
-SILENT_CASES = cases([visitor for visitor in HANDSHAKE_HTTP if visitor.client != "fastmcp4"])
-
-
-@pytest.fixture(params=TOURISTS)
-def visitor(request: pytest.FixtureRequest) -> Visitor:
-    assert isinstance(request.param, Visitor)
-    return request.param
+LEGACY = pytest.mark.visitors(OVER_HTTP.where(lambda visitor: not visitor.is_modern))
+MODERN = pytest.mark.visitors(OVER_HTTP.where(lambda visitor: visitor.is_modern))
 
 
 @pytest.fixture
@@ -74,7 +54,7 @@ def test_a_tool_is_given_the_roots(seen: Report) -> None:
     assert seen["questions"]["roots"] == {"result": ROOTS}
 
 
-@pytest.mark.parametrize("visitor", cases(STDIO + HTTP), indirect=True)
+@pytest.mark.visitors(BARE)
 def test_who_can_answer_nothing_is_not_asked(visitor: Visitor, web_servers: Servers) -> None:
     seen = visit(visitor, "bare", web_servers)
 
@@ -95,13 +75,13 @@ def test_a_call_that_is_given_up_is_cancelled(seen: Report) -> None:
     assert seen["given_up"] == ["started", "cancelled"]
 
 
-@pytest.mark.parametrize("visitor", cases(HANDSHAKE_HTTP), indirect=True)
+@LEGACY
 def test_nobody_comes_again_and_again_for_a_call_that_was_given_up(seen: Report, visitor: Visitor) -> None:
     # npm's older client does not take an error for an answer, and tries twice before it believes that there is no more.
     assert seen["after_giving_up"] == 0 or (visitor.client == "npm1" and seen["after_giving_up"] <= 2)
 
 
-@pytest.mark.parametrize("visitor", cases(HANDSHAKE_HTTP), indirect=True)
+@LEGACY
 def test_a_call_whose_stream_the_tool_closed_is_brought_to_its_end(seen: Report, visitor: Visitor) -> None:
     detached = seen["detached"]
 
@@ -110,48 +90,49 @@ def test_a_call_whose_stream_the_tool_closed_is_brought_to_its_end(seen: Report,
     assert detached["steps"] == [1, 2] or (visitor.is_npm and detached["steps"] == [1])
 
 
-@pytest.mark.parametrize("visitor", HANDSHAKE_CASES, indirect=True)
+@LEGACY
 async def test_a_cut_connection_is_taken_up_again_and_nothing_runs_twice(
     visitor: Visitor, web_servers: Servers
 ) -> None:
     async with Relay(our_server(web_servers, "http").port) as relay:
-        seen = await watched_visit(visitor, "sleep", relay.url("mcp"), relay.cut)
+        seen = await watched_visit(visitor, "sleep", relay.url("mcp"), relay.cut, web_servers)
 
     assert seen["result"]["content"] == [{"type": "text", "text": "rested"}]
     assert seen["naps"] == ["started", "rested"]
     assert "GET again" in seen["requests"]
 
 
-@pytest.mark.parametrize("visitor", HANDSHAKE_CASES, indirect=True)
+@LEGACY
 async def test_what_changed_while_a_standing_stream_was_cut_is_heard_afterwards(
     visitor: Visitor, web_servers: Servers
 ) -> None:
     async with Relay(our_server(web_servers, "http").port) as relay:
-        seen = await watched_visit(visitor, "hear", relay.url("mcp"), relay.cut)
+        seen = await watched_visit(visitor, "hear", relay.url("mcp"), relay.cut, web_servers)
 
     assert seen["told"] == ["notifications/tools/list_changed"]
     assert seen["requests"].count("GET again") == 1
 
 
-@pytest.mark.parametrize("visitor", MODERN_CASES, indirect=True)
+@MODERN
 async def test_in_the_modern_era_a_cut_call_is_over(visitor: Visitor, web_servers: Servers) -> None:
     async with Relay(our_server(web_servers, "http").port) as relay:
-        seen = await watched_visit(visitor, "sleep", relay.url("mcp"), relay.cut)
+        seen = await watched_visit(visitor, "sleep", relay.url("mcp"), relay.cut, web_servers)
 
     assert "raised" in seen["result"]
     assert seen["naps"] == ["started", "cancelled"]
 
 
-@pytest.mark.parametrize("visitor", SILENT_CASES, indirect=True)
+# FastMCP's client always ends its session when it goes, and so its calls.
+@pytest.mark.visitors(OVER_HTTP.where(lambda visitor: not visitor.is_modern and visitor.client != "fastmcp4"))
 def test_a_call_goes_on_when_its_visitor_leaves_without_a_word(visitor: Visitor, web_servers: Servers) -> None:
     assert visit(visitor, "leave", web_servers)["naps"] == ["started", "rested"]
 
 
-@pytest.mark.parametrize("visitor", MODERN_CASES, indirect=True)
+@MODERN
 def test_in_the_modern_era_a_call_ends_when_its_visitor_leaves(visitor: Visitor, web_servers: Servers) -> None:
     assert visit(visitor, "leave", web_servers)["naps"] == ["started", "cancelled"]
 
 
-@pytest.mark.parametrize("visitor", HANDSHAKE_CASES, indirect=True)
+@LEGACY
 def test_a_call_ends_with_the_session_that_its_visitor_ends(visitor: Visitor, web_servers: Servers) -> None:
     assert visit(visitor, "part", web_servers)["naps"] == ["started", "cancelled"]

@@ -6,16 +6,10 @@ import json
 
 import pytest
 
-from tests.peers.visits import TOURISTS, Report, Visitor, bare, visit
+from tests.peers.visits import Report, Visitor, bare, visit
 from tests.peers.web import Servers
 
 PNG = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR4nGP4z8DwHwAFAAH/iZk9HQAAAABJRU5ErkJggg=="
-
-
-@pytest.fixture(params=TOURISTS)
-def visitor(request: pytest.FixtureRequest) -> Visitor:
-    assert isinstance(request.param, Visitor)
-    return request.param
 
 
 @pytest.fixture

@@ -8,11 +8,23 @@ from collections.abc import Callable
 import pytest
 
 import toolyard as ty
-from tests.peers.kit import ROOTS, Peer, Yard
+from tests.peers.kit import (
+    EACH_TRANSPORT,
+    FASTMCP_MODERN,
+    PEERS,
+    ROOTS,
+    SDK1,
+    SDK2_MODERN,
+    Chosen,
+    Peer,
+    Yard,
+    over_http,
+)
 
-pytestmark = pytest.mark.asyncio(loop_scope="module")
+pytestmark = pytest.mark.asyncio(loop_scope="session")
 
 
+@pytest.mark.peers(EACH_TRANSPORT)
 async def test_a_tool_lets_the_clients_model_answer(yard: Yard) -> None:
     yard.sampled.clear()
     yard.says = lambda request: f"echo of {request.text}"
@@ -33,6 +45,7 @@ async def test_a_sampling_handler_may_give_the_whole_answer(yard: Yard) -> None:
     assert result.text == "m-1 said hello"
 
 
+@pytest.mark.peers(EACH_TRANSPORT)
 async def test_a_tool_asks_the_person_who_accepts(yard: Yard) -> None:
     yard.asked.clear()
     yard.answers = lambda _: {"name": "Ann"}
@@ -54,6 +67,7 @@ async def test_a_person_may_decline_or_cancel(yard: Yard, answer: ty.ElicitResul
     assert result.text == action
 
 
+@pytest.mark.peers(EACH_TRANSPORT)
 async def test_one_call_may_ask_twice_and_keeps_the_first_answer(yard: Yard) -> None:
     yard.asked.clear()
     yard.answers = lambda request: {"name": "Ann"} if request.message == "name?" else {"colour": "red"}
@@ -64,6 +78,7 @@ async def test_one_call_may_ask_twice_and_keeps_the_first_answer(yard: Yard) -> 
     assert [request.message for request in yard.asked] == ["name?", "colour?"]
 
 
+@pytest.mark.peers(EACH_TRANSPORT)
 async def test_calls_at_once_that_ask_get_each_its_own_answer(yard: Yard) -> None:
     yard.answers = lambda request: {"name": request.message.upper()}
     names = [f"n{i}" for i in range(8)]
@@ -73,6 +88,7 @@ async def test_calls_at_once_that_ask_get_each_its_own_answer(yard: Yard) -> Non
     assert [result.text for result in results] == [f"hello {name.upper()}" for name in names]
 
 
+@pytest.mark.peers(EACH_TRANSPORT)
 async def test_a_server_is_given_the_roots_when_it_asks(yard: Yard, peer: Peer) -> None:
     before = yard.roots_asked
 
@@ -95,19 +111,20 @@ async def test_a_handler_that_raises_fails_its_own_call_alone(yard: Yard) -> Non
     assert (await yard.client.call_tool("ask_model", {"prompt": "?"})).text == "unknown said back"
 
 
-@pytest.mark.slow
+@pytest.mark.peers(Chosen(PEERS, [SDK1, *over_http(SDK2_MODERN)]))
 async def test_no_deadline_passes_while_a_person_thinks(yard: Yard) -> None:
     async def thinking() -> dict[str, str]:
-        await asyncio.sleep(2.5)
+        await asyncio.sleep(1.2)
         return {"name": "Ann"}
 
     yard.answers = lambda _: thinking()
 
-    result = await yard.client.call_tool("ask_user", {"question": "who?"}, timeout=2)
+    result = await yard.client.call_tool("ask_user", {"question": "who?"}, timeout=1)
 
     assert result.text == "hello Ann"
 
 
+@pytest.mark.peers(Chosen(PEERS, over_http(SDK1, SDK2_MODERN, FASTMCP_MODERN), over_http(SDK2_MODERN)))
 async def test_a_client_without_handlers_is_never_made_to_answer(
     peer: Peer, server_of: Callable[..., ty.ServerConfig]
 ) -> None:

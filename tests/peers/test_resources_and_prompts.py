@@ -10,7 +10,7 @@ import toolyard as ty
 from tests.peers.kit import Peer, Yard
 from tests.peers.test_tools import PNG
 
-pytestmark = pytest.mark.asyncio(loop_scope="module")
+pytestmark = pytest.mark.asyncio(loop_scope="session")
 
 
 async def test_resources_are_listed_with_uri_name_and_type(yard: Yard) -> None:

@@ -10,17 +10,14 @@ import pytest
 import pytest_asyncio
 
 import toolyard as ty
-from tests.peers.kit import FASTMCP_HANDSHAKE, SDK1, SDK2_HANDSHAKE, SDK2_MODERN, Peer, eventually, first
+from tests.peers.kit import FASTMCP_HANDSHAKE, SDK1, SDK2_HANDSHAKE, SDK2_MODERN, Chosen, Peer, eventually, first
 from tests.peers.web import Relay, Watched, WebServer
 
 WebOf = Callable[[Peer], WebServer]
-KEEPERS = [SDK1, SDK2_HANDSHAKE, FASTMCP_HANDSHAKE]
-
-
-@pytest.fixture(params=KEEPERS, ids=str)
-def peer(request: pytest.FixtureRequest) -> Peer:
-    assert isinstance(request.param, Peer)
-    return request.param
+# Servers that keep the events of their streams.
+KEEPERS = pytest.mark.peers(Chosen([SDK1, SDK2_HANDSHAKE, FASTMCP_HANDSHAKE], [SDK1, SDK2_HANDSHAKE], [SDK1]))
+OLD = pytest.mark.peers(Chosen([SDK1], [SDK1]))
+MODERN = pytest.mark.peers(Chosen([SDK2_MODERN], [SDK2_MODERN]))
 
 
 @pytest_asyncio.fixture
@@ -50,6 +47,7 @@ async def naps(client: ty.Client) -> list[str]:
     return entries
 
 
+@KEEPERS
 async def test_a_server_that_hangs_up_on_a_call_gives_the_rest_to_who_comes_back(peer: Peer, web: WebOf) -> None:
     server, seen = web(peer), list[float]()
     watched = Watched(server, "/resumable")
@@ -63,6 +61,7 @@ async def test_a_server_that_hangs_up_on_a_call_gives_the_rest_to_who_comes_back
     assert (again["http"], again["status"]) == ("GET", 200)
 
 
+@KEEPERS
 async def test_each_of_several_calls_gets_the_rest_of_its_own(peer: Peer, web: WebOf) -> None:
     server = web(peer)
     watched = Watched(server, "/resumable")
@@ -78,6 +77,7 @@ async def test_each_of_several_calls_gets_the_rest_of_its_own(peer: Peer, web: W
     assert len(resumed(watched)) == 5
 
 
+@KEEPERS
 async def test_a_cut_connection_is_taken_up_again_and_nothing_runs_twice(peer: Peer, relay: Relay) -> None:
     async with ty.Client(relay.url("resumable/mcp"), mode="legacy") as client:
         before = len(await naps(client))
@@ -87,6 +87,7 @@ async def test_a_cut_connection_is_taken_up_again_and_nothing_runs_twice(peer: P
         assert (await naps(client))[before:] == ["started", "rested"]
 
 
+@KEEPERS
 async def test_a_call_can_be_cancelled_while_its_stream_is_cut(peer: Peer, relay: Relay) -> None:
     async with ty.Client(relay.url("resumable/mcp"), mode="legacy") as client:
         before = len(await naps(client))
@@ -102,6 +103,7 @@ async def test_a_call_can_be_cancelled_while_its_stream_is_cut(peer: Peer, relay
         await eventually(ended, what="the server was told")
 
 
+@KEEPERS
 async def test_the_standing_stream_is_opened_again_after_a_cut(peer: Peer, web: WebOf, relay: Relay) -> None:
     client = ty.Client(relay.url("stateful/mcp"), mode="legacy")
     async with client, client.listen(prompts=False, resources=False) as changes:
@@ -119,7 +121,7 @@ async def test_the_standing_stream_is_opened_again_after_a_cut(peer: Peer, web: 
         assert (await first(changes)).kind == "tools"
 
 
-@pytest.mark.parametrize("peer", [SDK1], ids=str, indirect=True)
+@OLD
 async def test_a_call_outlives_a_standing_stream_that_cannot_be_opened_again(
     peer: Peer, relay: Relay, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -133,6 +135,7 @@ async def test_a_call_outlives_a_standing_stream_that_cannot_be_opened_again(
         assert (await client.call_tool("echo", {"text": "still here"})).text == "still here"
 
 
+@KEEPERS
 async def test_without_kept_events_a_cut_call_has_an_unknown_outcome_and_the_next_works(relay: Relay) -> None:
     async with ty.Client(relay.url("stateful/mcp"), mode="legacy") as client:
         call = await asleep(client)
@@ -143,7 +146,7 @@ async def test_without_kept_events_a_cut_call_has_an_unknown_outcome_and_the_nex
         assert (await client.call_tool("echo", {"text": "still here"})).text == "still here"
 
 
-@pytest.mark.parametrize("peer", [SDK2_MODERN], ids=str, indirect=True)
+@MODERN
 async def test_in_the_modern_era_a_cut_call_ends_on_both_sides(peer: Peer, relay: Relay) -> None:
     async with ty.Client(relay.url("resumable/mcp")) as client:
         before = len(await naps(client))
@@ -158,7 +161,7 @@ async def test_in_the_modern_era_a_cut_call_ends_on_both_sides(peer: Peer, relay
         await eventually(ended, what="the server saw that nobody waits")
 
 
-@pytest.mark.parametrize("peer", [SDK2_MODERN], ids=str, indirect=True)
+@MODERN
 async def test_in_the_modern_era_a_listening_that_is_cut_is_opened_again(peer: Peer, web: WebOf, relay: Relay) -> None:
     watched = Watched(web(peer), "/stateful")
     client = ty.Client(relay.url("stateful/mcp"))

@@ -9,9 +9,20 @@ from collections.abc import Callable
 import pytest
 
 import toolyard as ty
-from tests.peers.kit import FASTMCP_HANDSHAKE, FASTMCP_MODERN, SDK1, SDK2_MODERN, Peer, Yard, everywhere
+from tests.peers.kit import (
+    EACH_TRANSPORT,
+    FASTMCP_HANDSHAKE,
+    FASTMCP_MODERN,
+    SDK1,
+    SDK2_MODERN,
+    Chosen,
+    Peer,
+    Yard,
+    over_each_transport,
+    over_http,
+)
 
-pytestmark = pytest.mark.asyncio(loop_scope="module")
+pytestmark = pytest.mark.asyncio(loop_scope="session")
 
 PNG = base64.b64decode(
     "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR4nGP4z8DwHwAFAAH/iZk9HQAAAABJRU5ErkJggg=="
@@ -57,7 +68,12 @@ async def test_a_wrapped_value_is_unwrapped_where_the_server_marks_it(
     assert result.raw["structuredContent"] == {"result": value}
 
 
-@pytest.mark.parametrize("peer", everywhere(FASTMCP_MODERN, FASTMCP_HANDSHAKE), ids=str, indirect=True)
+@pytest.mark.peers(
+    Chosen(
+        over_each_transport(FASTMCP_MODERN, FASTMCP_HANDSHAKE),
+        over_http(FASTMCP_MODERN, FASTMCP_HANDSHAKE),
+    )
+)
 async def test_a_mark_in_the_result_is_enough_where_no_tools_were_listed(
     peer: Peer, server_of: Callable[..., ty.ServerConfig]
 ) -> None:
@@ -118,7 +134,7 @@ async def test_a_call_of_an_unknown_tool_says_so(yard: Yard) -> None:
     assert "forecst" in await call_unknown_tool(yard.client)
 
 
-@pytest.mark.parametrize("peer", everywhere(SDK1, SDK2_MODERN), ids=str, indirect=True)
+@pytest.mark.peers(Chosen(over_each_transport(SDK1, SDK2_MODERN), over_http(SDK1, SDK2_MODERN), over_http(SDK2_MODERN)))
 async def test_a_call_of_an_unknown_tool_says_so_also_where_none_were_listed(
     peer: Peer, server_of: Callable[..., ty.ServerConfig]
 ) -> None:
@@ -126,6 +142,7 @@ async def test_a_call_of_an_unknown_tool_says_so_also_where_none_were_listed(
         assert "forecst" in await call_unknown_tool(client)
 
 
+@pytest.mark.peers(EACH_TRANSPORT)
 async def test_progress_is_reported_in_order_and_before_the_result(yard: Yard) -> None:
     seen: list[tuple[float, float | None, str | None]] = []
 
@@ -135,6 +152,7 @@ async def test_progress_is_reported_in_order_and_before_the_result(yard: Yard) -
     assert seen == [(1, 3, "step 1"), (2, 3, "step 2"), (3, 3, "step 3")]
 
 
+@pytest.mark.peers(EACH_TRANSPORT)
 async def test_progress_of_calls_at_once_reaches_its_own_caller(yard: Yard) -> None:
     seen: dict[int, list[float | None]] = {steps: [] for steps in range(1, 9)}
 
@@ -148,6 +166,7 @@ async def test_progress_of_calls_at_once_reaches_its_own_caller(yard: Yard) -> N
     assert seen == {steps: [steps] * steps for steps in seen}
 
 
+@pytest.mark.peers(EACH_TRANSPORT)
 async def test_calls_at_once_get_each_its_own_answer(yard: Yard) -> None:
     results = await asyncio.gather(*(yard.client.call_tool("add", {"a": n, "b": 1000}) for n in range(64)))
 

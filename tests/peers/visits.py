@@ -18,7 +18,7 @@ from typing import Any
 
 import pytest
 
-from tests.peers.kit import ENVIRONMENTS, HANDSHAKE, MODERN, ROOT, SERVERS, present
+from tests.peers.kit import ENVIRONMENTS, HANDSHAKE, MODERN, ROOT, SERVERS, Chosen, present
 from tests.peers.web import Servers, ToldServer, WebServer
 
 OURS = SERVERS / "ours.py"
@@ -52,8 +52,8 @@ class Visitor:
     def is_npm(self) -> bool:
         return self.client in NPM
 
-    def command(self, errand: str, *target: str) -> list[str]:
-        """What runs the errand in the peer's environment."""
+    def command(self, errand: str, *target: str, servers: Servers | None = None) -> list[str]:
+        """What runs the errand in the peer's environment, by a fork server if there are servers to have one."""
         if self.is_npm:
             node = shutil.which("node")
             if node is None or shutil.which("npm") is None:
@@ -61,10 +61,12 @@ class Visitor:
             folder = present(ENVIRONMENTS / "npm", "the npm packages")
             script = ROOT / "tests/peers/npm/client.mjs"
             return [node, str(script), str(folder), NPM[self.client], errand, self.transport, self.era, *target]
+        program = ["-m", f"tests.peers.clients.{self.client}", errand, self.transport, self.era, *target]
+        if servers is not None:
+            return servers.fork_server(self.client).command(*program)
         environment = "sdk1" if self.client == "sdk1" else "sdk2"
         python = present(ENVIRONMENTS / environment / "bin/python", f"the environment {environment}")
-        module = f"tests.peers.clients.{self.client}"
-        return [str(python), "-W", "ignore", "-m", module, errand, self.transport, self.era, *target]
+        return [str(python), "-W", "ignore", *program]
 
 
 def _each(transport: str, *who: tuple[str, str]) -> list[Visitor]:
@@ -80,6 +82,25 @@ HTTP = _each("http", *_OLD, *_NEW)
 SSE = _each("sse", *_OLD, ("sdk2", "modern"))
 VISITORS = STDIO + HTTP + SSE
 
+# One old and one new version of each make, and FastMCP's client once: it has the SDK's transports.
+_OLD_AND_NEW = [("sdk1", "handshake"), ("sdk2", "modern"), ("npm1", "handshake"), ("npm2", "modern")]
+_QUICK = [*_each("stdio", ("sdk1", "handshake")), *_each("http", ("sdk2", "modern"), ("npm1", "handshake"))]
+TOURISTS = Chosen(
+    VISITORS,
+    [
+        *_each("stdio", ("sdk1", "handshake"), ("sdk2", "modern"), ("npm2", "modern")),
+        *_each("http", *_OLD_AND_NEW, ("fastmcp4", "modern")),
+        *_each("sse", ("sdk1", "handshake"), ("sdk2", "modern"), ("npm1", "handshake")),
+    ],
+    _QUICK,
+)
+BARE = Chosen(
+    STDIO + HTTP,
+    [*_each("stdio", ("sdk1", "handshake"), ("sdk2", "modern")), *_each("http", *_OLD_AND_NEW)],
+    _QUICK,
+)
+OVER_HTTP = Chosen(HTTP, _each("http", *_OLD_AND_NEW), _each("http", ("sdk2", "modern"), ("npm1", "handshake")))
+
 
 def cases(visitors: list[Visitor], slow: Callable[[Visitor], bool] = lambda _: False) -> list[Any]:
     """The visitors as a test's parameters; what is slow is left out of the quick run, where others stand for it."""
@@ -88,13 +109,6 @@ def cases(visitors: list[Visitor], slow: Callable[[Visitor], bool] = lambda _: F
         for visitor in visitors
     ]
 
-
-def shares_a_transport(visitor: Visitor) -> bool:
-    """FastMCP's client has the SDK's transports."""
-    return visitor.client == "fastmcp4"
-
-
-TOURISTS = cases(VISITORS, lambda visitor: visitor.transport == "sse" and visitor.client not in ("sdk1", "npm1"))
 
 _done: dict[tuple[Visitor, str], subprocess.CompletedProcess[str]] = {}
 
@@ -115,7 +129,7 @@ def visit(visitor: Visitor, errand: str, servers: Servers) -> Report:
     """What the visitor saw on this errand."""
     if (visitor, errand) not in _done:
         _done[visitor, errand] = subprocess.run(
-            visitor.command(errand, *target_of(visitor, servers)),
+            visitor.command(errand, *target_of(visitor, servers), servers=servers),
             cwd=ROOT,
             env=_environment(),
             capture_output=True,
@@ -128,10 +142,12 @@ def visit(visitor: Visitor, errand: str, servers: Servers) -> Report:
     return report
 
 
-async def watched_visit(visitor: Visitor, errand: str, url: str, on_word: Callable[[], None]) -> Report:
+async def watched_visit(
+    visitor: Visitor, errand: str, url: str, on_word: Callable[[], None], servers: Servers
+) -> Report:
     """The same, of a visitor that says a word in the middle, and goes on when `on_word` has been called."""
     process = await asyncio.create_subprocess_exec(
-        *visitor.command(errand, url),
+        *visitor.command(errand, url, servers=servers),
         cwd=ROOT,
         env=_environment(),
         stdin=asyncio.subprocess.PIPE,

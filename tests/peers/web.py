@@ -19,6 +19,7 @@ from typing import Any, Self
 
 import pytest
 
+from tests.peers.forking import ForkServer
 from tests.peers.kit import ENVIRONMENTS, SERVERS, present
 
 STARTING = 60.0  # seconds; a peer's imports alone take some on a busy machine
@@ -136,11 +137,24 @@ def npm_everything(transport: str) -> WebServer:
     return ToldServer([node, str(present(script, "the npm server everything")), transport])
 
 
+PRELOADED = ("toolyard:Client", "toolyard:StdioServer", "aiohttp", "mcp.client.auth", "anyio._backends._asyncio")
+
+
 class Servers:
     """Servers that are started when first asked for, and all ended together."""
 
     def __init__(self) -> None:
         self._running: dict[str, WebServer] = {}
+        self._forking: dict[str, ForkServer] = {}
+
+    def fork_server(self, client: str) -> ForkServer:
+        """What starts the programs of clients/ and our own in the environment of a client."""
+        if client not in self._forking:
+            environment = "sdk1" if client == "sdk1" else "sdk2"
+            python = present(ENVIRONMENTS / environment / "bin/python", f"the environment {environment}")
+            modules = (f"tests.peers.clients.{client}", *PRELOADED)
+            self._forking[client] = ForkServer(python, *modules, options=("-W", "ignore"))
+        return self._forking[client]
 
     def get(self, name: str, make: Callable[[], WebServer]) -> WebServer:
         if name not in self._running:
@@ -149,7 +163,7 @@ class Servers:
         return self._running[name]
 
     def close(self) -> None:
-        for server in self._running.values():
+        for server in (*self._running.values(), *self._forking.values()):
             server.close()
 
 

@@ -85,6 +85,13 @@ def npm_server() -> Callable[..., ty.StdioServer]:
 
 
 @pytest.fixture
+def short_waits(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Make the client open a stream that ended again at once: it would wait for a second."""
+    monkeypatch.setattr("toolyard.transports.events.RETRY", 0.02)
+    monkeypatch.setattr("toolyard.client.subscriptions.RELISTEN", 0.02)
+
+
+@pytest.fixture
 def peer(request: pytest.FixtureRequest) -> Peer:
     assert isinstance(request.param, Peer)
     return request.param

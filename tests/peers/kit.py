@@ -101,11 +101,14 @@ Met = TypeVar("Met")
 class Chosen(Generic[Met]):
     """What a test meets: everything at night, and in the other tiers those that stand for the rest."""
 
-    def __init__(self, nightly: Iterable[Met], change: Iterable[Met], quick: Iterable[Met] = ()) -> None:
-        self._of = {"nightly": list(nightly), "all": list(change), "quick": list(quick)}
+    def __init__(self, nightly: Iterable[Met], change: Iterable[Met], quick: Iterable[Met] | None = None) -> None:
+        self._of = {"nightly": list(nightly), "all": list(change)}
+        self._of["quick"] = self._of["all"] if quick is None else list(quick)
+        assert all(each in self._of["nightly"] for each in (*self._of["all"], *self._of["quick"]))
 
     def of(self, tier: str) -> list[Met]:
-        """Return those of a tier, in the order of the longest list."""
+        """Return those of a tier."""
+        assert self._of[tier], f"nothing is met in the tier {tier}: mark the test"
         return [each for each in self._of["nightly"] if each in self._of[tier]]
 
     def where(self, is_met: Callable[[Met], bool]) -> Chosen[Met]:

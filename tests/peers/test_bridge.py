@@ -8,20 +8,23 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from pathlib import Path
 from typing import Any
 
 import aiohttp
 import pytest
+import pytest_asyncio
 
 import toolyard as ty
-from tests.peers.kit import MODERN, SDK2_MODERN, SERVERS
+from tests.peers.kit import MODERN, SDK2_MODERN, SERVERS, over_http
 from tests.serving import served
 from toolyard.protocol.metadata import CLIENT_CAPABILITIES, PROTOCOL_VERSION
 from toolyard.server.exchange import Answerer, Exchange, Peer
 from toolyard.server.serving.guard import Guard
 from toolyard.server.serving.http import HttpApp
+
+pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 META = {PROTOCOL_VERSION: MODERN, CLIENT_CAPABILITIES: {"elicitation": {}}}
 HEADERS = {
@@ -75,25 +78,26 @@ class Gateway:
 
 
 @asynccontextmanager
-async def bridged(upstream: ty.ServerConfig, mode: str, ttl: float = 60) -> AsyncIterator[str]:
-    """The URL of a gateway in front of an upstream."""
-    gateway = Gateway(upstream, mode)
+async def bridged(gateway: Gateway, ttl: float = 60) -> AsyncIterator[str]:
+    """The URL of a gateway."""
     front: Answerer = gateway
-    async with gateway.client, served(HttpApp(front, guard=Guard(), parked_ttl=ttl)) as address:
+    async with served(HttpApp(front, guard=Guard(), parked_ttl=ttl)) as address:
         yield f"{address}/mcp"
 
 
 class Caller:
     """A modern client, by hand: what it sends and gets is the wire itself."""
 
-    def __init__(self, http: aiohttp.ClientSession, url: str) -> None:
+    def __init__(self, http: aiohttp.ClientSession, url: str, name: str) -> None:
         self._http = http
         self._url = url
+        self._name = name
         self._last = 0
 
     async def call(self, nonce: str = "n1", **more: Any) -> dict[str, Any]:
         id = self._last = self._last + 1
-        params = {"name": "greet", "arguments": {"nonce": nonce}, "_meta": META, **more}
+        arguments = {"nonce": f"{self._name}: {nonce}"}
+        params = {"name": "greet", "arguments": arguments, "_meta": META, **more}
         message = {"jsonrpc": "2.0", "id": id, "method": "tools/call", "params": params}
         async with self._http.post(self._url, json=message, headers=HEADERS) as response:
             answer: dict[str, Any] = await response.json()
@@ -107,29 +111,47 @@ class Caller:
         return await self.call(nonce, inputResponses=answers, requestState=before["result"]["requestState"])
 
 
-@pytest.fixture
-def journal(tmp_path: Path) -> Path:
-    path = tmp_path / "journal"
+Open = Callable[..., AbstractAsyncContextManager[Caller]]
+Steps = Callable[[], list[str]]
+
+
+@pytest.fixture(scope="module")
+def journal(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("bridge") / "journal"
     path.touch()
     return path
 
 
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def old(python_of: Callable[[str], str], journal: Path) -> AsyncIterator[Gateway]:
+    """A gateway to an upstream of the handshake era: one process for all tests."""
+    upstream = ty.StdioServer(python_of("sdk1"), [str(SERVERS / "asking_server.py"), str(journal)])
+    gateway = Gateway(upstream, "legacy")
+    async with gateway.client:
+        yield gateway
+
+
 @pytest.fixture
-def old(python_of: Callable[[str], str], journal: Path) -> ty.StdioServer:
-    """An upstream of the handshake era."""
-    return ty.StdioServer(python_of("sdk1"), [str(SERVERS / "asking_server.py"), str(journal)])
+def caller(old: Gateway, request: pytest.FixtureRequest) -> Open:
+    """Open a caller of the gateway to the old upstream; its calls are known by the name of the test."""
+
+    @asynccontextmanager
+    async def open_caller(ttl: float = 60) -> AsyncIterator[Caller]:
+        async with bridged(old, ttl) as url, aiohttp.ClientSession() as http:
+            yield Caller(http, url, request.node.name)
+
+    return open_caller
 
 
-@asynccontextmanager
-async def caller(upstream: ty.ServerConfig, ttl: float = 60) -> AsyncIterator[Caller]:
-    async with bridged(upstream, "legacy", ttl) as url, aiohttp.ClientSession() as http:
-        yield Caller(http, url)
+@pytest.fixture
+def steps(journal: Path, request: pytest.FixtureRequest) -> Steps:
+    """What the upstream noted of the calls of this test."""
+    name = f"{request.node.name}: "
+    return lambda: [line.replace(name, "") for line in journal.read_text().splitlines() if name in line]
 
 
-async def test_a_modern_client_is_asked_by_an_upstream_that_asks_in_mid_call(
-    old: ty.StdioServer, journal: Path
-) -> None:
-    async with caller(old) as client:
+async def test_a_modern_client_is_asked_by_an_upstream_that_asks_in_mid_call(caller: Open, steps: Steps) -> None:
+    async with caller() as client:
         first = await client.call()
         assert first["result"]["resultType"] == "input_required"
         (question,) = first["result"]["inputRequests"].values()
@@ -139,22 +161,22 @@ async def test_a_modern_client_is_asked_by_an_upstream_that_asks_in_mid_call(
         last = await client.again(second, "Lovelace")
         assert last["result"]["resultType"] == "complete"
         assert last["result"]["content"][0]["text"] == "hello Ada Lovelace"
-    assert journal.read_text().split("\n")[:-1] == ["began n1", "ended n1"]
+    assert steps() == ["began n1", "ended n1"]
 
 
-async def test_who_comes_twice_joins_the_same_call(old: ty.StdioServer, journal: Path) -> None:
-    async with caller(old) as client:
+async def test_who_comes_twice_joins_the_same_call(caller: Open, steps: Steps) -> None:
+    async with caller() as client:
         first = await client.call()
         one, other = await asyncio.gather(client.again(first, "Ada"), client.again(first, "Eve"))
         assert one["result"]["inputRequests"] == other["result"]["inputRequests"]
         done = await client.again(one, "Lovelace")
         assert done["result"]["content"][0]["text"] in ("hello Ada Lovelace", "hello Eve Lovelace")
         assert await client.again(other, "Hopper") == done
-    assert journal.read_text().split("\n")[:-1] == ["began n1", "ended n1"]
+    assert steps() == ["began n1", "ended n1"]
 
 
-async def test_answers_that_are_missing_are_asked_for_again(old: ty.StdioServer) -> None:
-    async with caller(old) as client:
+async def test_answers_that_are_missing_are_asked_for_again(caller: Open) -> None:
+    async with caller() as client:
         first = await client.call()
         state = first["result"]["requestState"]
         again = await client.call(inputResponses={"something": {"action": "accept"}}, requestState=state)
@@ -162,10 +184,8 @@ async def test_answers_that_are_missing_are_asked_for_again(old: ty.StdioServer)
 
 
 @pytest.mark.parametrize("change", ["tampered", "other arguments", "none of ours"])
-async def test_a_state_that_does_not_belong_to_the_request_is_refused(
-    old: ty.StdioServer, journal: Path, change: str
-) -> None:
-    async with caller(old) as client:
+async def test_a_state_that_does_not_belong_to_the_request_is_refused(caller: Open, steps: Steps, change: str) -> None:
+    async with caller() as client:
         first = await client.call()
         state = first["result"]["requestState"]
         states = {"tampered": state + "-", "other arguments": state, "none of ours": "A" * 32}
@@ -173,28 +193,26 @@ async def test_a_state_that_does_not_belong_to_the_request_is_refused(
         refused = await client.call(nonce, inputResponses={}, requestState=states[change])
         assert refused["error"]["code"] == -32602
         assert (await client.again(first, "Ada"))["result"]["resultType"] == "input_required"  # and it lives on
-    assert "n2" not in journal.read_text()
+    assert "began n2" not in steps()
 
 
-async def test_an_abandoned_call_ends_at_its_time_with_a_cancel_and_ran_once(
-    old: ty.StdioServer, journal: Path
-) -> None:
-    async with caller(old, ttl=0.3) as client:
+async def test_an_abandoned_call_ends_at_its_time_with_a_cancel_and_ran_once(caller: Open, steps: Steps) -> None:
+    async with caller(ttl=0.3) as client:
         first = await client.call()
         async with asyncio.timeout(20):
-            while "cancelled n1" not in journal.read_text():
+            while "cancelled n1" not in steps():
                 await asyncio.sleep(0.02)
         late = await client.again(first, "Ada")
         assert late["error"]["code"] == -32602
         assert (await client.call("n2"))["result"]["resultType"] == "input_required"  # the upstream works on
-        assert journal.read_text().split("\n")[:-1] == ["began n1", "cancelled n1", "began n2"]
+        assert steps() == ["began n1", "cancelled n1", "began n2"]
 
 
-async def test_our_own_modern_client_gets_through_too(old: ty.StdioServer) -> None:
+async def test_our_own_modern_client_gets_through_too(old: Gateway) -> None:
     def answer(asked: ty.ElicitRequest) -> ty.ElicitResult:
         return ty.ElicitResult("accept", {"name": "Ada" if asked.message == "first name?" else "Lovelace"})
 
-    async with bridged(old, "legacy") as url, ty.Client(url, mode=MODERN, elicitation_handler=answer) as client:
+    async with bridged(old) as url, ty.Client(url, mode=MODERN, elicitation_handler=answer) as client:
         assert (await client.call_tool("greet", {"nonce": "n1"})).text == "hello Ada Lovelace"
 
 
@@ -207,8 +225,12 @@ async def test_a_client_of_the_handshake_era_is_asked_by_a_modern_upstream(
         asked.append(question.message)
         return ty.ElicitResult("accept", {"name": "Ada"})
 
-    upstream = server_of(SDK2_MODERN)
-    async with bridged(upstream, MODERN) as url, ty.Client(url, mode="legacy", elicitation_handler=answer) as client:
+    gateway = Gateway(server_of(*over_http(SDK2_MODERN)), MODERN)
+    async with (
+        gateway.client,
+        bridged(gateway) as url,
+        ty.Client(url, mode="legacy", elicitation_handler=answer) as client,
+    ):
         assert client.server_info.protocol_version == "2025-11-25"
         assert (await client.call_tool("ask_user", {"question": "who?"})).text == "hello Ada"
     assert asked == ["who?"]

@@ -19,6 +19,7 @@ from tests.peers.kit import (
     Yard,
     over_each_transport,
     over_http,
+    over_sse,
 )
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
@@ -78,7 +79,7 @@ async def test_a_server_of_an_older_revision_is_taken_as_it_is(
         assert [prompt.name for prompt in await client.list_prompts()] == ["explain"]
 
 
-@pytest.mark.peers(Chosen(MODERN_SERVER, MODERN_SERVER, over_http(SDK2_MODERN)))
+@pytest.mark.peers(Chosen(MODERN_SERVER, [*over_http(SDK2_MODERN), *over_sse(SDK2_MODERN)], over_http(SDK2_MODERN)))
 async def test_a_client_finds_the_era_again_when_it_connects_again(
     peer: Peer, server_of: Callable[..., ty.ServerConfig]
 ) -> None:
@@ -89,7 +90,7 @@ async def test_a_client_finds_the_era_again_when_it_connects_again(
         assert client.server_info is not None and client.server_info.protocol_version == MODERN
 
 
-@pytest.mark.peers(Chosen(MODERN_SERVER, MODERN_SERVER, over_http(SDK2_MODERN)))
+@pytest.mark.peers(Chosen(MODERN_SERVER, [*over_http(SDK2_MODERN), *over_sse(SDK2_MODERN)], over_http(SDK2_MODERN)))
 async def test_two_eras_of_one_server_are_two_clients(peer: Peer, server_of: Callable[..., ty.ServerConfig]) -> None:
     async with ty.Client(server_of(peer)) as new, ty.Client(server_of(peer), mode="legacy") as old:
         assert new.server_info is not None and old.server_info is not None

@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 import toolyard as ty
-from tests.peers.kit import EACH_TRANSPORT, Yard, eventually
+from tests.peers.kit import EACH_TRANSPORT, PEERS, SDK1, SDK2_MODERN, Chosen, Yard, eventually, over_http
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 
@@ -44,6 +44,7 @@ async def test_a_cancelled_caller_cancels_the_tool(yard: Yard) -> None:
     assert yard.client.connected
 
 
+@pytest.mark.peers(Chosen(PEERS, [SDK1, *over_http(SDK2_MODERN)], over_http(SDK2_MODERN)))
 async def test_a_passed_deadline_cancels_the_tool_and_tells_that_it_was_sent(yard: Yard) -> None:
     before = len(await naps(yard))
 

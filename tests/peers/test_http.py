@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterator
+from contextlib import closing
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 import toolyard as ty
+from tests.peers.forking import ForkServer
 from tests.peers.kit import (
     HANDSHAKE,
     HTTP_PEERS,
@@ -16,6 +19,7 @@ from tests.peers.kit import (
     SDK1,
     SDK2_HANDSHAKE,
     SDK2_MODERN,
+    SERVERS,
     SSE_PEERS,
     WEB_PEERS,
     Chosen,
@@ -90,6 +94,7 @@ async def test_an_older_server_cannot_be_made_modern(server_of: ServerOf) -> Non
         await client.close()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("revision, path", [("2025-06-18", "stateful/mcp"), ("2024-11-05", "sse")])
 async def test_a_server_of_an_older_revision_is_taken_as_it_is(revision: str, path: str) -> None:
     server = yard_server("sdk1", "sdk1", revision)
@@ -196,20 +201,32 @@ async def test_fifty_calls_at_once_get_each_its_own_answer(peer: Peer, server_of
 # ---- a server that is started anew
 
 
+SERVER_MODULES = {"sdk1": "mcp.server.fastmcp", "sdk2": "mcp.server.mcpserver"}
+
+
 @pytest.fixture(scope="module", params=[SDK1, SDK2_MODERN], ids=lambda peer: str(peer.framework))
-def mortal(request: pytest.FixtureRequest) -> Iterator[tuple[Peer, WebServer]]:
-    """A server that the test may kill."""
-    server = yard_server(request.param.environment, request.param.framework)
-    try:
-        yield request.param, server.start()
-    finally:
-        server.close()
+def mortal(request: pytest.FixtureRequest, python_of: Callable[[str], str]) -> Iterator[tuple[Peer, WebServer]]:
+    """A server that the test may kill. It starts fast, by a fork server."""
+    peer = request.param
+    modules = (SERVER_MODULES[peer.framework], "mcp.server.sse", "uvicorn.protocols.http.auto", "uvicorn.lifespan.on")
+    with (
+        closing(ForkServer(Path(python_of(peer.environment)), *modules, options=("-W", "ignore"))) as forks,
+        closing(WebServer(forks.command(str(SERVERS / "web.py"), str(SERVERS / peer.script)))) as server,
+    ):
+        yield peer, server.start()
 
 
-ERAS = pytest.mark.parametrize("mode", ["auto", "legacy"])
+# The SDK 2.x is met in the modern era; in the other one the old server stands for it.
+LEGACY_MORTAL = pytest.mark.parametrize(
+    "mortal",
+    [SDK1, pytest.param(SDK2_MODERN, marks=pytest.mark.nightly)],
+    ids=lambda peer: str(peer.framework),
+    indirect=True,
+)
 
 
-@ERAS
+@pytest.mark.slow
+@pytest.mark.parametrize("mode", ["auto", pytest.param("legacy", marks=pytest.mark.nightly)])
 @pytest.mark.parametrize("path", ["stateful/mcp", "sse"])
 async def test_a_call_after_a_restart_works(mortal: tuple[Peer, WebServer], path: str, mode: str) -> None:
     _, server = mortal
@@ -220,6 +237,7 @@ async def test_a_call_after_a_restart_works(mortal: tuple[Peer, WebServer], path
         assert (await client.call_tool("echo", {"text": "two"})).text == "two"
 
 
+@LEGACY_MORTAL
 async def test_a_restart_with_many_callers_makes_one_new_session(mortal: tuple[Peer, WebServer]) -> None:
     _, server = mortal
     async with ty.Client(server.url("stateful/mcp"), mode="legacy") as client:
@@ -233,6 +251,7 @@ async def test_a_restart_with_many_callers_makes_one_new_session(mortal: tuple[P
     assert steps.count(("tools/call", 200)) == 30
 
 
+@LEGACY_MORTAL
 async def test_a_new_session_is_no_retry(mortal: tuple[Peer, WebServer]) -> None:
     _, server = mortal
     async with ty.Client(server.url("stateful/mcp"), mode="legacy", max_retries=1) as client:
@@ -240,6 +259,8 @@ async def test_a_new_session_is_no_retry(mortal: tuple[Peer, WebServer]) -> None
         assert (await client.call_tool("echo", {"text": "once"})).text == "once"
 
 
+@pytest.mark.slow
+@pytest.mark.usefixtures("short_waits")
 async def test_who_listens_hears_of_changes_after_a_restart(mortal: tuple[Peer, WebServer]) -> None:
     peer, server = mortal
     client = ty.Client(server.url("stateful/mcp"), mode=peer.mode)
@@ -250,6 +271,7 @@ async def test_who_listens_hears_of_changes_after_a_restart(mortal: tuple[Peer, 
         assert await first(changes) == ty.Change("tools")
 
 
+@LEGACY_MORTAL
 async def test_while_the_server_is_gone_a_call_fails_as_never_sent(
     mortal: tuple[Peer, WebServer], monkeypatch: pytest.MonkeyPatch
 ) -> None:

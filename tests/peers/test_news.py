@@ -10,6 +10,9 @@ import pytest
 import toolyard as ty
 from tests.peers.kit import (
     EACH_TRANSPORT,
+    FASTMCP_MODERN,
+    PEERS,
+    SDK1,
     SDK2_MODERN,
     Chosen,
     Peer,
@@ -18,14 +21,16 @@ from tests.peers.kit import (
     first,
     over_each_transport,
     over_http,
+    over_sse,
 )
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 
 COUNTER = "yard://counter"
 # FastMCP 4 serves no subscriptions.
-SUBSCRIBABLE = pytest.mark.peers(EACH_TRANSPORT.where(lambda peer: peer.has_subscriptions))
-UNSUBSCRIBABLE = pytest.mark.peers(EACH_TRANSPORT.where(lambda peer: not peer.has_subscriptions))
+LISTENING = EACH_TRANSPORT.where(lambda peer: peer.has_subscriptions)
+SUBSCRIBABLE = pytest.mark.peers(LISTENING)
+UNSUBSCRIBABLE = [peer for peer in PEERS if not peer.has_subscriptions]
 
 
 @pytest.mark.peers(EACH_TRANSPORT)
@@ -86,6 +91,7 @@ async def test_one_change_is_told_once(yard: Yard) -> None:
 
 
 @pytest.mark.peers(Chosen(*[over_each_transport(SDK2_MODERN)] * 2, over_http(SDK2_MODERN)))
+@pytest.mark.usefixtures("short_waits")
 async def test_a_listening_that_the_server_ends_is_opened_again(yard: Yard) -> None:
     async with yard.client.listen(COUNTER, tools=False, prompts=False, resources=False) as changes:
         await yard.client.call_tool("hang_up")
@@ -124,7 +130,8 @@ async def test_subscribe_by_hand_is_heard_by_who_listens_to_that_resource(yard: 
     await yard.client.unsubscribe(COUNTER)
 
 
-@UNSUBSCRIBABLE
+@pytest.mark.slow
+@pytest.mark.peers(Chosen(UNSUBSCRIBABLE, over_http(FASTMCP_MODERN)))
 async def test_a_server_without_subscriptions_refuses_one_and_goes_on(yard: Yard) -> None:
     with pytest.raises(ty.RemoteError) as refusal:
         await yard.client.subscribe(COUNTER)
@@ -133,7 +140,13 @@ async def test_a_server_without_subscriptions_refuses_one_and_goes_on(yard: Yard
     assert (await yard.client.call_tool("echo", {"text": "still here"})).text == "still here"
 
 
-@SUBSCRIBABLE
+@pytest.mark.peers(
+    Chosen(
+        LISTENING.of("nightly"),
+        [*over_http(SDK1, SDK2_MODERN), *over_sse(SDK1, SDK2_MODERN)],
+        over_http(SDK2_MODERN),
+    )
+)
 async def test_subscriptions_live_through_a_new_connection(
     peer: Peer, server_of: Callable[..., ty.ServerConfig]
 ) -> None:

@@ -111,6 +111,7 @@ async def test_a_handler_that_raises_fails_its_own_call_alone(yard: Yard) -> Non
     assert (await yard.client.call_tool("ask_model", {"prompt": "?"})).text == "unknown said back"
 
 
+@pytest.mark.slow
 @pytest.mark.peers(Chosen(PEERS, [SDK1, *over_http(SDK2_MODERN)]))
 async def test_no_deadline_passes_while_a_person_thinks(yard: Yard) -> None:
     async def thinking() -> dict[str, str]:

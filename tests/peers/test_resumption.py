@@ -104,6 +104,7 @@ async def test_a_call_can_be_cancelled_while_its_stream_is_cut(peer: Peer, relay
 
 
 @KEEPERS
+@pytest.mark.usefixtures("short_waits")
 async def test_the_standing_stream_is_opened_again_after_a_cut(peer: Peer, web: WebOf, relay: Relay) -> None:
     client = ty.Client(relay.url("stateful/mcp"), mode="legacy")
     async with client, client.listen(prompts=False, resources=False) as changes:
@@ -122,10 +123,8 @@ async def test_the_standing_stream_is_opened_again_after_a_cut(peer: Peer, web: 
 
 
 @OLD
-async def test_a_call_outlives_a_standing_stream_that_cannot_be_opened_again(
-    peer: Peer, relay: Relay, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("toolyard.transports.events.RETRY", 0.02)  # a second between the tries without it
+@pytest.mark.usefixtures("short_waits")
+async def test_a_call_outlives_a_standing_stream_that_cannot_be_opened_again(peer: Peer, relay: Relay) -> None:
     async with ty.Client(relay.url("stateful/mcp"), mode="legacy") as client:
         call = await asleep(client, 1)
         relay.refuse()
@@ -162,6 +161,7 @@ async def test_in_the_modern_era_a_cut_call_ends_on_both_sides(peer: Peer, relay
 
 
 @MODERN
+@pytest.mark.usefixtures("short_waits")
 async def test_in_the_modern_era_a_listening_that_is_cut_is_opened_again(peer: Peer, web: WebOf, relay: Relay) -> None:
     watched = Watched(web(peer), "/stateful")
     client = ty.Client(relay.url("stateful/mcp"))

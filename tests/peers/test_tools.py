@@ -68,6 +68,7 @@ async def test_a_wrapped_value_is_unwrapped_where_the_server_marks_it(
     assert result.raw["structuredContent"] == {"result": value}
 
 
+@pytest.mark.slow
 @pytest.mark.peers(
     Chosen(
         over_each_transport(FASTMCP_MODERN, FASTMCP_HANDSHAKE),

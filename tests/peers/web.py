@@ -54,6 +54,8 @@ class WebServer:
         """Killed, as a machine that fails: no stream is ended in good order."""
         if self._process is not None:
             self._process.kill()
+            if self._process.stdout is not None:
+                self._process.stdout.read()  # until it has ended, also if what was killed is its launcher
             with self._process:  # waits, and closes its pipes
                 pass
             self._process = None

@@ -125,12 +125,9 @@ UNJUDGED: dict[str, set[str]] = {
 }
 
 QUICK: Final = {
-    ("initialize", HANDSHAKE),
     ("sse-retry", HANDSHAKE),
     ("elicitation-sep1034-client-defaults", HANDSHAKE),
-    ("auth/scope-step-up", HANDSHAKE),
     ("sep-2322-client-request-state", MODERN),
-    ("request-metadata", MODERN),
     ("http-custom-headers", MODERN),
-    ("auth/metadata-default", MODERN),
+    ("auth/scope-step-up", MODERN),
 }

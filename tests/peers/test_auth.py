@@ -15,7 +15,7 @@ from tests.peers.web import Servers, Watched, WebServer, python_server
 CLIENT = Path(__file__).with_name("oauth_client.py")
 
 
-@pytest.fixture(params=["sdk1", "sdk2"])
+@pytest.fixture(params=[pytest.param("sdk1", marks=pytest.mark.slow), "sdk2"])
 def guarded(request: pytest.FixtureRequest, web_servers: Servers) -> WebServer:
     def make() -> WebServer:
         return python_server(request.param, SERVERS / "guarded_server.py")

@@ -12,21 +12,22 @@ from tests.peers.web import Servers, WebServer
 
 SCRIPT = Path(__file__).with_name("foreign_client.py")
 PATHS = {"http": "stateful/mcp", "renamed": "stateful/mcp", "sse": "sse"}  # the others start a process themselves
+SLOW = pytest.mark.slow
 NIGHTLY = pytest.mark.nightly  # an era that is agreed on as with our own transports
 
 CASES = [
-    pytest.param("sdk1", "manager", "auto", HANDSHAKE, id="sdk1-context-manager"),
-    pytest.param("sdk1", "pair", "auto", HANDSHAKE, id="sdk1-pair"),
+    pytest.param("sdk1", "manager", "auto", HANDSHAKE, id="sdk1-context-manager", marks=SLOW),
+    pytest.param("sdk1", "pair", "auto", HANDSHAKE, id="sdk1-pair", marks=SLOW),
     pytest.param("sdk1", "http", "auto", HANDSHAKE, id="sdk1-triple-of-streamablehttp-client"),
     pytest.param("sdk1", "http", "legacy", HANDSHAKE, id="sdk1-triple-handshake-first", marks=NIGHTLY),
     pytest.param("sdk2", "manager", "auto", MODERN, id="sdk2-context-manager"),
     pytest.param("sdk2", "manager", "legacy", HANDSHAKE, id="sdk2-context-manager-handshake", marks=NIGHTLY),
-    pytest.param("sdk2", "pair", "auto", MODERN, id="sdk2-pair"),
+    pytest.param("sdk2", "pair", "auto", MODERN, id="sdk2-pair", marks=SLOW),
     # The SDK's HTTP transport sends the modern headers only for its own sessions, so the era is the older one.
-    pytest.param("sdk2", "http", "auto", HANDSHAKE, id="sdk2-pair-of-streamable-http-client"),
-    pytest.param("sdk1", "renamed", "auto", HANDSHAKE, id="sdk1-triple-of-streamable-http-client"),
-    pytest.param("sdk1", "sse", "auto", HANDSHAKE, id="sdk1-pair-of-sse-client"),
-    pytest.param("sdk2", "sse", "auto", MODERN, id="sdk2-pair-of-sse-client"),
+    pytest.param("sdk2", "http", "auto", HANDSHAKE, id="sdk2-pair-of-streamable-http-client", marks=SLOW),
+    pytest.param("sdk1", "renamed", "auto", HANDSHAKE, id="sdk1-triple-of-streamable-http-client", marks=SLOW),
+    pytest.param("sdk1", "sse", "auto", HANDSHAKE, id="sdk1-pair-of-sse-client", marks=SLOW),
+    pytest.param("sdk2", "sse", "auto", MODERN, id="sdk2-pair-of-sse-client", marks=SLOW),
     pytest.param("sdk2", "sse", "legacy", HANDSHAKE, id="sdk2-pair-of-sse-client-handshake", marks=NIGHTLY),
 ]
 

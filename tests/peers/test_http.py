@@ -33,7 +33,7 @@ from toolyard import sync
 
 WebOf = Callable[[Peer], WebServer]
 ServerOf = Callable[..., Any]
-HTTP = Chosen(HTTP_PEERS, over_http(SDK1, SDK2_MODERN, SDK2_HANDSHAKE), over_http(SDK1, SDK2_MODERN))
+HTTP = Chosen(HTTP_PEERS, over_http(SDK1, SDK2_MODERN, SDK2_HANDSHAKE), over_http(SDK2_MODERN, SDK2_HANDSHAKE))
 LEGACY = pytest.mark.peers(HTTP.where(lambda peer: not peer.is_modern))
 MODERNS = pytest.mark.peers(HTTP.where(lambda peer: peer.is_modern))
 BOTH_ERAS = pytest.mark.peers(Chosen(HTTP_PEERS, over_http(SDK1, SDK2_MODERN), over_http(SDK2_MODERN)))
@@ -84,6 +84,7 @@ async def test_two_clients_have_two_sessions(peer: Peer, web: WebOf, server_of: 
     assert len(sessions(watched.requests)) == 2
 
 
+@pytest.mark.slow
 async def test_an_older_server_cannot_be_made_modern(server_of: ServerOf) -> None:
     client = ty.Client(server_of(HTTP_PEERS[0]), mode=MODERN, max_retries=1)
     try:
@@ -119,7 +120,7 @@ async def test_a_reset_probe_is_no_verdict_on_the_era(peer: Peer, web: WebOf, mo
 
 
 async def test_headers_are_sent_and_asked_for_at_each_request(web: WebOf) -> None:
-    server, turns = web(SDK1), iter(range(100))
+    server, turns = web(SDK2_HANDSHAKE), iter(range(100))
     watched = Watched(server, "/stateful")
 
     async def turn() -> str:
@@ -237,6 +238,7 @@ async def test_a_call_after_a_restart_works(mortal: tuple[Peer, WebServer], path
         assert (await client.call_tool("echo", {"text": "two"})).text == "two"
 
 
+@pytest.mark.slow
 @LEGACY_MORTAL
 async def test_a_restart_with_many_callers_makes_one_new_session(mortal: tuple[Peer, WebServer]) -> None:
     _, server = mortal
@@ -251,6 +253,7 @@ async def test_a_restart_with_many_callers_makes_one_new_session(mortal: tuple[P
     assert steps.count(("tools/call", 200)) == 30
 
 
+@pytest.mark.slow
 @LEGACY_MORTAL
 async def test_a_new_session_is_no_retry(mortal: tuple[Peer, WebServer]) -> None:
     _, server = mortal
@@ -271,6 +274,7 @@ async def test_who_listens_hears_of_changes_after_a_restart(mortal: tuple[Peer, 
         assert await first(changes) == ty.Change("tools")
 
 
+@pytest.mark.slow
 @LEGACY_MORTAL
 async def test_while_the_server_is_gone_a_call_fails_as_never_sent(
     mortal: tuple[Peer, WebServer], monkeypatch: pytest.MonkeyPatch
@@ -301,7 +305,7 @@ async def test_an_sse_server_is_found_behind_a_plain_url(peer: Peer, web: WebOf)
 
 
 async def test_a_url_without_a_server_is_refused_for_good(web: WebOf) -> None:
-    client = ty.Client(web(SDK1).url("nowhere/mcp"))
+    client = ty.Client(web(SDK2_MODERN).url("nowhere/mcp"))
     try:
         with pytest.raises(ty.ConnectError) as refusal:
             await client.connect()

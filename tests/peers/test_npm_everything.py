@@ -14,10 +14,12 @@ from tests.peers.web import Servers, npm_everything
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
+SLOW = pytest.mark.slow
+
 TEXT = "demo://resource/dynamic/text/1"
 
 
-@pytest.fixture(scope="module", params=["stdio", "http", "sse"])
+@pytest.fixture(scope="module", params=["stdio", pytest.param("http", marks=SLOW), pytest.param("sse", marks=SLOW)])
 def server(
     request: pytest.FixtureRequest, npm_server: Callable[..., ty.StdioServer], web_servers: Servers
 ) -> ty.ServerConfig:

@@ -34,6 +34,7 @@ async def test_files_are_read_written_and_listed(npm_server: Callable[..., ty.St
     assert "[FILE] b.txt" in listed.text
 
 
+@pytest.mark.slow
 async def test_a_picture_comes_as_bytes(npm_server: Callable[..., ty.StdioServer], place: Path) -> None:
     async with ty.Client(npm_server("filesystem", str(place / "given"))) as fs:
         result = await fs.call_tool("read_media_file", {"path": str(place / "given/a.png")})
@@ -41,6 +42,7 @@ async def test_a_picture_comes_as_bytes(npm_server: Callable[..., ty.StdioServer
     assert result.content == (ty.Image(PNG, "image/png"),)
 
 
+@pytest.mark.slow
 async def test_what_is_outside_of_its_directories_is_refused(
     npm_server: Callable[..., ty.StdioServer], place: Path
 ) -> None:
@@ -52,6 +54,7 @@ async def test_what_is_outside_of_its_directories_is_refused(
         result.raise_for_error()
 
 
+@pytest.mark.slow
 async def test_capabilities_that_it_has_not_are_empty_lists(
     npm_server: Callable[..., ty.StdioServer], place: Path
 ) -> None:

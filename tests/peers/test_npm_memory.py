@@ -11,6 +11,8 @@ import pytest
 import toolyard as ty
 from tests.peers.kit import first
 
+pytestmark = pytest.mark.slow
+
 GRAPH = "memory://knowledge-graph"
 ANN = {"name": "Ann", "entityType": "person", "observations": ["likes red"]}
 

@@ -12,6 +12,8 @@ from tests.peers.kit import HANDSHAKE
 from tests.peers.web import Relay, Servers, WebServer, npm_everything
 from toolyard import sync
 
+pytestmark = pytest.mark.slow
+
 TRANSPORTS = {"streamableHttp": "mcp", "sse": "sse"}
 OPERATION = "trigger-long-running-operation"
 

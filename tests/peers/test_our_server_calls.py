@@ -90,6 +90,7 @@ def test_a_call_whose_stream_the_tool_closed_is_brought_to_its_end(seen: Report,
     assert detached["steps"] == [1, 2] or (visitor.is_npm and detached["steps"] == [1])
 
 
+@pytest.mark.slow
 @LEGACY
 async def test_a_cut_connection_is_taken_up_again_and_nothing_runs_twice(
     visitor: Visitor, web_servers: Servers
@@ -102,6 +103,7 @@ async def test_a_cut_connection_is_taken_up_again_and_nothing_runs_twice(
     assert "GET again" in seen["requests"]
 
 
+@pytest.mark.slow
 @LEGACY
 async def test_what_changed_while_a_standing_stream_was_cut_is_heard_afterwards(
     visitor: Visitor, web_servers: Servers
@@ -113,6 +115,7 @@ async def test_what_changed_while_a_standing_stream_was_cut_is_heard_afterwards(
     assert seen["requests"].count("GET again") == 1
 
 
+@pytest.mark.slow
 @MODERN
 async def test_in_the_modern_era_a_cut_call_is_over(visitor: Visitor, web_servers: Servers) -> None:
     async with Relay(our_server(web_servers, "http").port) as relay:
@@ -122,17 +125,20 @@ async def test_in_the_modern_era_a_cut_call_is_over(visitor: Visitor, web_server
     assert seen["naps"] == ["started", "cancelled"]
 
 
+@pytest.mark.slow
 # FastMCP's client always ends its session when it goes, and so its calls.
 @pytest.mark.visitors(OVER_HTTP.where(lambda visitor: not visitor.is_modern and visitor.client != "fastmcp4"))
 def test_a_call_goes_on_when_its_visitor_leaves_without_a_word(visitor: Visitor, web_servers: Servers) -> None:
     assert visit(visitor, "leave", web_servers)["naps"] == ["started", "rested"]
 
 
+@pytest.mark.slow
 @MODERN
 def test_in_the_modern_era_a_call_ends_when_its_visitor_leaves(visitor: Visitor, web_servers: Servers) -> None:
     assert visit(visitor, "leave", web_servers)["naps"] == ["started", "cancelled"]
 
 
+@pytest.mark.slow
 @LEGACY
 def test_a_call_ends_with_the_session_that_its_visitor_ends(visitor: Visitor, web_servers: Servers) -> None:
     assert visit(visitor, "part", web_servers)["naps"] == ["started", "cancelled"]

@@ -15,7 +15,7 @@ from tests.peers.web import Relay, Watched, WebServer
 
 WebOf = Callable[[Peer], WebServer]
 # Servers that keep the events of their streams.
-KEEPERS = pytest.mark.peers(Chosen([SDK1, SDK2_HANDSHAKE, FASTMCP_HANDSHAKE], [SDK1, SDK2_HANDSHAKE], [SDK1]))
+KEEPERS = pytest.mark.peers(Chosen([SDK1, SDK2_HANDSHAKE, FASTMCP_HANDSHAKE], [SDK1, SDK2_HANDSHAKE], [SDK2_HANDSHAKE]))
 OLD = pytest.mark.peers(Chosen([SDK1], [SDK1]))
 MODERN = pytest.mark.peers(Chosen([SDK2_MODERN], [SDK2_MODERN]))
 
@@ -61,6 +61,7 @@ async def test_a_server_that_hangs_up_on_a_call_gives_the_rest_to_who_comes_back
     assert (again["http"], again["status"]) == ("GET", 200)
 
 
+@pytest.mark.slow
 @KEEPERS
 async def test_each_of_several_calls_gets_the_rest_of_its_own(peer: Peer, web: WebOf) -> None:
     server = web(peer)
@@ -87,6 +88,7 @@ async def test_a_cut_connection_is_taken_up_again_and_nothing_runs_twice(peer: P
         assert (await naps(client))[before:] == ["started", "rested"]
 
 
+@pytest.mark.slow
 @KEEPERS
 async def test_a_call_can_be_cancelled_while_its_stream_is_cut(peer: Peer, relay: Relay) -> None:
     async with ty.Client(relay.url("resumable/mcp"), mode="legacy") as client:
@@ -122,6 +124,7 @@ async def test_the_standing_stream_is_opened_again_after_a_cut(peer: Peer, web: 
         assert (await first(changes)).kind == "tools"
 
 
+@pytest.mark.slow
 @OLD
 @pytest.mark.usefixtures("short_waits")
 async def test_a_call_outlives_a_standing_stream_that_cannot_be_opened_again(peer: Peer, relay: Relay) -> None:
@@ -134,6 +137,7 @@ async def test_a_call_outlives_a_standing_stream_that_cannot_be_opened_again(pee
         assert (await client.call_tool("echo", {"text": "still here"})).text == "still here"
 
 
+@pytest.mark.slow
 @KEEPERS
 async def test_without_kept_events_a_cut_call_has_an_unknown_outcome_and_the_next_works(relay: Relay) -> None:
     async with ty.Client(relay.url("stateful/mcp"), mode="legacy") as client:
@@ -145,6 +149,7 @@ async def test_without_kept_events_a_cut_call_has_an_unknown_outcome_and_the_nex
         assert (await client.call_tool("echo", {"text": "still here"})).text == "still here"
 
 
+@pytest.mark.slow
 @MODERN
 async def test_in_the_modern_era_a_cut_call_ends_on_both_sides(peer: Peer, relay: Relay) -> None:
     async with ty.Client(relay.url("resumable/mcp")) as client:
@@ -160,6 +165,7 @@ async def test_in_the_modern_era_a_cut_call_ends_on_both_sides(peer: Peer, relay
         await eventually(ended, what="the server saw that nobody waits")
 
 
+@pytest.mark.slow
 @MODERN
 @pytest.mark.usefixtures("short_waits")
 async def test_in_the_modern_era_a_listening_that_is_cut_is_opened_again(peer: Peer, web: WebOf, relay: Relay) -> None:

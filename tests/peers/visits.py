@@ -97,7 +97,7 @@ TOURISTS = Chosen(
 BARE = Chosen(
     STDIO + HTTP,
     [*_each("stdio", ("sdk1", "handshake"), ("sdk2", "modern")), *_each("http", *_OLD_AND_NEW)],
-    _QUICK,
+    _each("http", ("sdk2", "modern"), ("npm1", "handshake")),
 )
 OVER_HTTP = Chosen(HTTP, _each("http", *_OLD_AND_NEW), _each("http", ("sdk2", "modern"), ("npm1", "handshake")))
 

@@ -1,4 +1,4 @@
-"""What the interaction tests share: the ways to a server, a clock that the test moves, bounded waiting."""
+"""Shared by the interaction tests: connections to the reference server, a clock to move by hand, bounded waiting."""
 
 from __future__ import annotations
 
@@ -10,8 +10,6 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
-
-import pytest
 
 import toolyard as ty
 from tests.interaction.yard import Journal, Yard
@@ -275,30 +273,9 @@ STREAMS = ("memory", "stdio", "pair", "manager")
 WEB = ("http", "plain", "sse")
 WAYS = (*STREAMS, *WEB)
 ERAS = ("modern", "handshake", "legacy")
-"""Mode `auto` against a modern server, `auto` against an older one, `legacy` against one that knows both."""
+"""Mode `auto` against a modern server, `auto` against a legacy one, `legacy` against one that speaks both."""
 
 
 def fan(ways: Iterable[str] = WAYS, eras: Iterable[str] = ERAS) -> list[tuple[str, str]]:
-    """All of them, but there is no HTTP+SSE in the modern era."""
+    """Return all combinations of ways and eras, without HTTP+SSE in the modern era, which does not exist."""
     return [(way, era) for way in ways for era in eras if (way, era) != ("sse", "modern")]
-
-
-def marked(pairs: Iterable[tuple[str, str]]) -> list[Any]:
-    """As parameters. What differs from another way in a few lines of ours only is left to the long run."""
-    alike = fan(["plain"], ["modern", "legacy"])
-    return [pytest.param(pair, id="-".join(pair), marks=[pytest.mark.slow] if pair in alike else []) for pair in pairs]
-
-
-def only(
-    ways: Iterable[str] = WAYS, eras: Iterable[str] = ERAS, *, but: Iterable[tuple[str, str]] = ()
-) -> pytest.MarkDecorator:
-    """A behaviour that not all ways or eras have."""
-    chosen = [pair for pair in fan(ways, eras) if pair not in {*but}]
-    return pytest.mark.parametrize("place", marked(chosen), indirect=True)
-
-
-MODERN = only(eras=["modern"])
-OLDER = only(eras=["handshake", "legacy"])
-MODERN_WEB = fan(["http", "plain"], ["modern"])
-CONNECTED = only(but=[*MODERN_WEB, *fan(["plain"], ["handshake", "legacy"])])
-"""Where something lasts between the calls, and ends with the server: elsewhere nobody learns of its death unasked."""

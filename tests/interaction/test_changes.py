@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 
 import toolyard as ty
-from tests.interaction.kit import MODERN, OLDER, Place, eventually, soon
+from tests.interaction.kit import Place, eventually, soon
+from tests.interaction.marks import MODERN, OLDER, client_side
 
 TEXT, BLOB = "memo://text", "memo://blob"
 
@@ -30,11 +31,12 @@ def subscribed(yard: Place) -> list[str]:
     return [message["params"]["uri"] for message in yard.journal.got("resources/subscribe")]
 
 
-@pytest.mark.parametrize("kind", ["tools", "prompts", "resources"])
-async def test_a_changed_list_is_heard(yard: Place, kind: str) -> None:
+@pytest.mark.transport
+async def test_a_changed_list_is_heard(yard: Place) -> None:
     async with yard.client() as c, c.listen() as changes:
-        await c.call_tool("grow", {"kind": kind})
-        assert await heard(changes, 1) == [ty.Change(kind)]  # type: ignore[arg-type]
+        for kind in ("tools", "prompts", "resources"):
+            await c.call_tool("grow", {"kind": kind})
+            assert await heard(changes, 1) == [ty.Change(kind)]  # type: ignore[arg-type]
 
 
 async def test_only_the_asked_kinds_are_heard(yard: Place) -> None:
@@ -44,6 +46,7 @@ async def test_only_the_asked_kinds_are_heard(yard: Place) -> None:
         assert await heard(changes, 1) == [ty.Change("prompts")]
 
 
+@pytest.mark.transport
 async def test_a_changed_resource_is_heard_by_who_asked_for_its_uri(yard: Place) -> None:
     async with yard.client() as c, c.listen(TEXT) as changes, c.listen(BLOB) as others:
         await touched(c, BLOB, TEXT)
@@ -58,6 +61,7 @@ async def test_a_resource_that_nobody_asked_for_is_not_told(yard: Place) -> None
         assert await heard(changes, 1) == [ty.Change("resource", TEXT)]
 
 
+@pytest.mark.transport
 async def test_all_who_listen_hear_the_same_in_order(yard: Place) -> None:
     expected = [ty.Change("resource", TEXT), ty.Change("tools"), ty.Change("resource", TEXT)]
     async with yard.client() as c, c.listen(TEXT) as one, c.listen(TEXT) as two:
@@ -140,12 +144,14 @@ async def test_a_refused_subscription_is_told_and_forgotten(yard: Place) -> None
     assert yard.journal.got("resources/unsubscribe") == []
 
 
+@client_side
 async def test_listening_must_be_entered(yard: Place) -> None:
     async with yard.client() as c:
         with pytest.raises(ty.UsageError, match="async with"):
             await anext(c.listen())
 
 
+@client_side
 async def test_who_has_left_hears_nothing_more(yard: Place) -> None:
     async with yard.client() as c:
         async with c.listen() as changes:
@@ -154,6 +160,7 @@ async def test_who_has_left_hears_nothing_more(yard: Place) -> None:
         assert await soon(waiting) is None
 
 
+@pytest.mark.transport
 async def test_closing_the_client_ends_the_listening(yard: Place) -> None:
     c = await yard.client().connect()
     changes = await c.listen().__aenter__()
@@ -179,7 +186,10 @@ async def restarted(yard: Place, c: ty.Client) -> None:
 SYNTHETIC = {ty.Change("tools"), ty.Change("prompts"), ty.Change("resources"), ty.Change("resource", TEXT)}
 
 
-async def test_after_a_restart_what_may_have_been_missed_is_told_and_new_changes_are_heard(yard: Place) -> None:
+@pytest.mark.transport
+async def test_after_a_restart_what_may_have_been_missed_is_told_and_new_changes_are_heard(
+    yard: Place, relisten_soon: None
+) -> None:
     async with yard.client() as c, c.listen(TEXT) as changes:
         await restarted(yard, c)
         assert set(await heard(changes, 4)) == SYNTHETIC
@@ -189,6 +199,7 @@ async def test_after_a_restart_what_may_have_been_missed_is_told_and_new_changes
     assert subscribed(yard) == [TEXT] * 2
 
 
+@pytest.mark.transport
 async def test_after_a_disconnect_the_next_connection_restores_the_listening(yard: Place) -> None:
     async with yard.client() as c, c.listen(TEXT) as changes:
         await c.disconnect()
@@ -198,14 +209,16 @@ async def test_after_a_disconnect_the_next_connection_restores_the_listening(yar
         assert await heard(changes, 1) == [ty.Change("resource", TEXT)]
 
 
-async def test_a_subscription_by_hand_is_restored_too(yard: Place) -> None:
+@pytest.mark.transport
+async def test_a_subscription_by_hand_is_restored_too(yard: Place, relisten_soon: None) -> None:
     async with yard.client() as c:
         await c.subscribe(TEXT)
         await restarted(yard, c)
         await eventually(lambda: subscribed(yard) == [TEXT] * 2)
 
 
-async def test_a_listening_lives_through_several_restarts(yard: Place) -> None:
+@pytest.mark.transport
+async def test_a_listening_lives_through_several_restarts(yard: Place, relisten_soon: None) -> None:
     async with yard.client() as c, c.listen() as changes:
         for _ in range(3):
             await restarted(yard, c)
@@ -222,8 +235,9 @@ async def test_a_modern_server_without_news_to_tell_is_not_asked_to(yard: Place)
     assert yard.journal.got("subscriptions/listen") == []
 
 
+@pytest.mark.transport
 @MODERN
-async def test_a_listening_that_the_server_ends_is_begun_again(yard: Place) -> None:
+async def test_a_listening_that_the_server_ends_is_begun_again(yard: Place, relisten_soon: None) -> None:
     async with yard.client() as c, c.listen(TEXT) as changes:
         await c.call_tool("hang_up")
         assert set(await heard(changes, 4)) == SYNTHETIC
@@ -232,6 +246,7 @@ async def test_a_listening_that_the_server_ends_is_begun_again(yard: Place) -> N
     assert yard.journal.lives == 1
 
 
+@pytest.mark.transport
 async def test_a_change_is_told_once_also_while_one_listening_replaces_another(yard: Place) -> None:
     told: list[ty.events.ToolsChanged] = []
     async with yard.client() as c:

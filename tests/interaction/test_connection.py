@@ -7,7 +7,8 @@ import asyncio
 import pytest
 
 import toolyard as ty
-from tests.interaction.kit import OLDER, Clock, Place, eventually, only, soon
+from tests.interaction.kit import Clock, Place, eventually, soon
+from tests.interaction.marks import OLDER, client_side, only
 
 NO_VERDICT = {"silent": {"server/discover": 0, "initialize": 0}}
 
@@ -22,6 +23,7 @@ async def test_connecting_twice_is_connecting_once(yard: Place) -> None:
     assert yard.journal.lives == 1
 
 
+@pytest.mark.transport
 async def test_without_with_the_first_call_connects(yard: Place) -> None:
     c = yard.client()
     assert yard.journal.lives == 0, "nothing is started before it is needed"
@@ -37,6 +39,7 @@ async def test_all_who_come_at_once_share_one_connection(yard: Place) -> None:
     assert yard.journal.lives == 1
 
 
+@pytest.mark.transport
 async def test_after_disconnect_the_next_call_connects_again(yard: Place) -> None:
     async with yard.client() as c:
         info = c.server_info
@@ -57,6 +60,7 @@ async def test_disconnecting_twice_or_before_connecting_is_nothing(yard: Place) 
     assert yard.journal.lives == 1
 
 
+@pytest.mark.transport
 async def test_close_is_final(yard: Place) -> None:
     c = yard.client()
     async with c:
@@ -70,6 +74,7 @@ async def test_close_is_final(yard: Place) -> None:
     assert yard.journal.lives == 1
 
 
+@pytest.mark.transport
 async def test_closing_fails_the_calls_under_way(yard: Place) -> None:
     c = await yard.client().connect()
     sleeping = asyncio.create_task(c.call_tool("sleeper"))
@@ -79,6 +84,7 @@ async def test_closing_fails_the_calls_under_way(yard: Place) -> None:
         await soon(sleeping)
 
 
+@pytest.mark.transport
 async def test_disconnecting_fails_the_calls_under_way_and_no_later_one(yard: Place) -> None:
     c = await yard.client().connect()
     sleeping = asyncio.create_task(c.call_tool("sleeper"))
@@ -89,6 +95,7 @@ async def test_disconnecting_fails_the_calls_under_way_and_no_later_one(yard: Pl
     assert (await c.call_tool("echo", {"text": "b"})).text == "b"
 
 
+@client_side
 async def test_a_with_block_that_raises_closes_all_the_same(yard: Place) -> None:
     c = yard.client()
     with pytest.raises(KeyError):
@@ -98,6 +105,7 @@ async def test_a_with_block_that_raises_closes_all_the_same(yard: Place) -> None
         await c.connect()
 
 
+@pytest.mark.transport
 async def test_a_failed_connect_leaves_a_clean_state(yard: Place) -> None:
     c = yard.client(yard=yard.sick(1))
     with pytest.raises(ty.ConnectError) as told:
@@ -118,6 +126,7 @@ async def test_a_child_that_dies_at_the_start_is_told_with_its_exit_code(yard: P
     assert told.value.exit_code == 7
 
 
+@pytest.mark.transport
 async def test_a_silent_server_is_given_up_after_connect_timeout(yard: Place, clock: Clock) -> None:
     c = yard.client(yard=NO_VERDICT, connect_timeout=60)
     connecting = asyncio.create_task(c.connect())
@@ -128,6 +137,7 @@ async def test_a_silent_server_is_given_up_after_connect_timeout(yard: Place, cl
     assert c.status.state is ty.State.FAILED
 
 
+@pytest.mark.transport
 @only(eras=["modern", "handshake"])
 async def test_a_server_that_is_slow_to_answer_is_asked_in_both_ways(yard: Place, clock: Clock) -> None:
     c = yard.client(yard={"silent": {"server/discover": 0}}, connect_timeout=60)
@@ -155,6 +165,7 @@ async def test_a_cancelled_caller_does_not_end_the_attempt_of_another(yard: Plac
     assert yard.journal.lives == 1
 
 
+@pytest.mark.transport
 async def test_the_era_is_remembered_for_the_next_connection(yard: Place) -> None:
     async with yard.client() as c:
         await c.disconnect()
@@ -166,6 +177,7 @@ async def test_the_era_is_remembered_for_the_next_connection(yard: Place) -> Non
     assert len(yard.journal.got("initialize")) == (0 if yard.modern else 2)
 
 
+@pytest.mark.transport
 @OLDER
 @pytest.mark.parametrize("revision", ["2025-06-18", "2025-03-26", "2024-11-05"])
 async def test_older_revisions_are_accepted(yard: Place, revision: str) -> None:
@@ -189,6 +201,7 @@ async def test_a_modern_server_of_unknown_versions_only_is_told_with_both_sides(
     assert told.value.permanent is True
 
 
+@pytest.mark.transport
 async def test_two_clients_of_one_server_are_two_connections(yard: Place) -> None:
     async with yard.client() as one, yard.client() as two:
         await one.close()
@@ -196,6 +209,7 @@ async def test_two_clients_of_one_server_are_two_connections(yard: Place) -> Non
     assert yard.journal.lives == 2
 
 
+@client_side
 async def test_a_client_belongs_to_its_event_loop(yard: Place) -> None:
     async with yard.client() as c:
 

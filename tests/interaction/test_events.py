@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 
 import toolyard as ty
-from tests.interaction.kit import CONNECTED, FAST, Place, eventually, soon
+from tests.interaction.kit import FAST, Place, eventually, soon
+from tests.interaction.marks import CONNECTED, client_side
 from toolyard import events as ev
 
 
@@ -48,6 +49,7 @@ async def test_a_second_connection_is_told_as_a_reconnect(yard: Place) -> None:
         assert (started.is_reconnect, completed.is_reconnect, again.generation) == (True, True, 2)
 
 
+@pytest.mark.transport
 async def test_a_failed_connection_is_told_with_its_error(yard: Place) -> None:
     c = yard.client(yard=yard.sick(1))
     heard = hearing(c)
@@ -60,6 +62,7 @@ async def test_a_failed_connection_is_told_with_its_error(yard: Place) -> None:
     assert failed.duration > 0
 
 
+@pytest.mark.transport
 @CONNECTED
 async def test_a_lost_connection_is_made_again_unasked_and_told(yard: Place) -> None:
     async with yard.client(reconnect=FAST) as c:
@@ -108,6 +111,7 @@ async def test_a_cancelled_call_is_told_as_failed(yard: Place) -> None:
         assert isinstance(heard[0].error, asyncio.CancelledError)
 
 
+@client_side
 @pytest.mark.parametrize("kind", [ev.ToolExecutionStarted, ev.ToolExecutionCompleted])
 async def test_one_kind_of_event_can_be_heard_alone(yard: Place, kind: type[ev.Event]) -> None:
     async with yard.client() as c:
@@ -116,6 +120,7 @@ async def test_one_kind_of_event_can_be_heard_alone(yard: Place, kind: type[ev.E
         assert [type(event) for event in heard] == [kind]
 
 
+@pytest.mark.transport
 async def test_a_changed_list_of_tools_is_told(yard: Place) -> None:
     async with yard.client(name="y") as c:
         heard = hearing(c, ev.ToolsChanged)
@@ -134,6 +139,7 @@ async def test_after_a_reconnect_the_list_of_tools_may_have_changed(yard: Place)
     assert heard == [ev.ToolsChanged("y")]
 
 
+@client_side
 async def test_an_async_listener_hears_one_event_after_the_other(yard: Place) -> None:
     heard: list[str] = []
 
@@ -149,6 +155,7 @@ async def test_an_async_listener_hears_one_event_after_the_other(yard: Place) ->
     assert heard == ["echo", "fail"]
 
 
+@client_side
 async def test_stop_ends_the_listening_and_twice_is_nothing(yard: Place) -> None:
     heard: list[Any] = []
     async with yard.client() as c:
@@ -173,6 +180,7 @@ async def raising_later(event: ev.Event) -> None:
     raise ValueError("listener")
 
 
+@client_side
 @pytest.mark.parametrize("listener", [raising, raising_later])
 async def test_a_listener_that_raises_hurts_nobody(
     yard: Place, listener: Callable[[ev.Event], Any], caplog: pytest.LogCaptureFixture
@@ -189,6 +197,7 @@ async def test_a_listener_that_raises_hurts_nobody(
     assert kinds(heard)[:2] == ["ConnectionStarted", "ConnectionCompleted"]
 
 
+@client_side
 async def test_a_listener_that_never_ends_holds_up_nobody(yard: Place) -> None:
     c = yard.client()
     c.on(ev.Event, never)
@@ -198,6 +207,7 @@ async def test_a_listener_that_never_ends_holds_up_nobody(yard: Place) -> None:
     assert "ToolExecutionCompleted" in kinds(heard)
 
 
+@client_side
 async def test_a_listener_may_call_the_client(yard: Place) -> None:
     inner: list[str] = []
     async with yard.client() as c:

@@ -5,7 +5,12 @@ from __future__ import annotations
 import pytest
 
 import toolyard as ty
-from tests.interaction.kit import Place, soon
+from tests.interaction.kit import Place, fan, soon
+from tests.interaction.marks import client_side, per_protocol
+
+pytestmark = client_side
+WITH_HTTP = pytest.mark.fan([*fan(["memory"], ["modern", "legacy"]), ("http", "modern")])
+"""Over modern HTTP the client lists the tools before a call anyway: their schemas say what goes into headers."""
 
 
 async def names(c: ty.Client) -> set[str]:
@@ -32,6 +37,7 @@ async def test_allowing_nothing_allows_nothing(yard: Place) -> None:
             await c.call_tool("echo", {"text": "x"})
 
 
+@WITH_HTTP
 async def test_a_hidden_tool_is_refused_with_the_rule_and_nothing_is_sent(yard: Place) -> None:
     async with yard.client(name="y", tool_filter=ty.static_filter(blocked=["echo"])) as c:
         with pytest.raises(ty.AccessDenied) as told:
@@ -42,6 +48,7 @@ async def test_a_hidden_tool_is_refused_with_the_rule_and_nothing_is_sent(yard: 
     assert yard.journal.got("tools/list") == [], "names alone need no list"
 
 
+@per_protocol
 async def test_a_plain_function_sees_the_tool_in_both_manners(yard: Place) -> None:
     def readers(tool: ty.Tool) -> bool:
         return tool["name"] == tool.name and bool(tool.get("inputSchema")) and "readOnlyHint" in tool.annotations
@@ -51,6 +58,7 @@ async def test_a_plain_function_sees_the_tool_in_both_manners(yard: Place) -> No
         assert (await c.call_tool("echo", {"text": "x"})).text == "x"
 
 
+@WITH_HTTP
 async def test_a_filter_that_needs_the_whole_tool_gets_it_before_the_call(yard: Place) -> None:
     def readers(tool: ty.Tool) -> bool:
         return tool.annotations.get("readOnlyHint") is True
@@ -105,6 +113,7 @@ async def test_a_filter_is_asked_again_for_a_cached_list(yard: Place) -> None:
     assert len(yard.journal.got("tools/list")) == 1
 
 
+@per_protocol
 async def test_a_tool_that_changed_is_judged_as_it_is_now(yard: Place) -> None:
     def old(tool: ty.Tool) -> bool:
         return tool.name != "grown" or not tool.input_schema

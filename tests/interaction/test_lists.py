@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 
 import toolyard as ty
-from tests.interaction.kit import MODERN, OLDER, WEB, Clock, Place, eventually, only, soon
+from tests.interaction.kit import WEB, Clock, Place, eventually, soon
+from tests.interaction.marks import MODERN, OLDER, client_side, only, per_protocol
 from tests.interaction.yard_trials import TOOLS
 from toolyard.client.cache import ListCache, Use
 from toolyard.protocol.hints import CacheHint
@@ -28,6 +29,7 @@ def asked(yard: Place, method: str = "tools/list") -> int:
     return len(yard.journal.got(method))
 
 
+@per_protocol
 async def test_a_tool_answers_by_attribute_and_by_the_wires_own_names(yard: Place) -> None:
     async with yard.client() as c:
         tools = {tool.name: tool for tool in await c.list_tools()}
@@ -40,6 +42,7 @@ async def test_a_tool_answers_by_attribute_and_by_the_wires_own_names(yard: Plac
     assert (tools["echo"].title, tools["echo"].annotations) == ("Echo", {"readOnlyHint": True})
 
 
+@per_protocol
 @pytest.mark.parametrize("page", [1, 2, 7])
 @pytest.mark.parametrize("method", LISTS)
 async def test_all_pages_are_followed_also_from_an_empty_cursor(yard: Place, method: str, page: int) -> None:
@@ -52,6 +55,7 @@ async def test_all_pages_are_followed_also_from_an_empty_cursor(yard: Place, met
     assert cursors[1:4] == [None, "", "page 2"][:pages]
 
 
+@per_protocol
 @pytest.mark.parametrize("method", LISTS)
 async def test_a_server_without_the_capability_gives_an_empty_list_and_is_not_asked(yard: Place, method: str) -> None:
     async with yard.client(yard={"capabilities": {}}) as c:
@@ -59,12 +63,14 @@ async def test_a_server_without_the_capability_gives_an_empty_list_and_is_not_as
     assert asked(yard, method) == 0
 
 
+@per_protocol
 async def test_a_server_without_completions_completes_nothing(yard: Place) -> None:
     async with yard.client(yard={"capabilities": {}}) as c:
         assert (await c.complete("greet", "name", "A")).values == ()
     assert asked(yard, "completion/complete") == 0
 
 
+@per_protocol
 @pytest.mark.parametrize("method", LISTS)
 async def test_by_default_each_listing_asks_the_server(yard: Place, method: str) -> None:
     async with yard.client() as c:
@@ -72,6 +78,7 @@ async def test_by_default_each_listing_asks_the_server(yard: Place, method: str)
     assert asked(yard, method) == 2
 
 
+@per_protocol
 @pytest.mark.parametrize("method", LISTS)
 async def test_use_cache_true_takes_what_is_there_and_false_asks(yard: Place, method: str) -> None:
     async with yard.client() as c:
@@ -84,6 +91,7 @@ async def test_use_cache_true_takes_what_is_there_and_false_asks(yard: Place, me
         assert asked(yard, method) == 2
 
 
+@per_protocol
 async def test_cache_tools_list_keeps_the_list_of_tools_for_300_seconds(yard: Place, clock: Clock) -> None:
     async with yard.client(cache_tools_list=True) as c:
         await c.list_tools()
@@ -110,6 +118,7 @@ async def test_a_config_can_ask_for_the_cache_and_a_keyword_overrules_it(yard: P
         assert asked(yard) == 3
 
 
+@client_side
 async def test_what_is_given_out_can_be_changed_without_harm_to_the_cache(yard: Place) -> None:
     async with yard.client(cache_tools_list=True) as c:
         (await c.list_tools()).clear()
@@ -155,6 +164,7 @@ async def test_the_news_of_one_list_leaves_the_others_fresh(yard: Place) -> None
     assert asked(yard) == 1
 
 
+@pytest.mark.transport
 async def test_a_list_without_listening_for_changes_hears_of_them_all_the_same(yard: Place) -> None:
     heard: list[ty.events.ToolsChanged] = []
     async with yard.client(cache_tools_list=True) as c:
@@ -165,6 +175,7 @@ async def test_a_list_without_listening_for_changes_hears_of_them_all_the_same(y
         assert len(await c.list_tools()) == len(before) + 1
 
 
+@client_side
 @MODERN
 @pytest.mark.parametrize("method", LISTS)
 async def test_the_servers_own_hint_is_honoured(yard: Place, clock: Clock, method: str) -> None:
@@ -180,6 +191,7 @@ async def test_the_servers_own_hint_is_honoured(yard: Place, clock: Clock, metho
         assert asked(yard, method) == 2 * once
 
 
+@client_side
 @MODERN
 async def test_the_servers_hint_beats_our_own_life_of_a_list(yard: Place, clock: Clock) -> None:
     async with yard.client(yard={"ttl": 600_000}, cache_tools_list=True) as c:
@@ -189,6 +201,7 @@ async def test_the_servers_hint_beats_our_own_life_of_a_list(yard: Place, clock:
     assert asked(yard) == 1
 
 
+@client_side
 @MODERN
 @pytest.mark.parametrize("ttl", [0, -5])
 async def test_a_list_that_is_stale_at_once_is_kept_only_if_the_user_asks_for_it(yard: Place, ttl: int) -> None:
@@ -205,6 +218,7 @@ async def test_a_list_that_is_stale_at_once_is_kept_only_if_the_user_asks_for_it
         assert asked(yard) == before + 1, "so does the option of the client"
 
 
+@per_protocol
 @OLDER
 async def test_an_older_server_has_no_hints(yard: Place) -> None:
     async with yard.client(yard={"ttl": 60_000}) as c:

@@ -9,11 +9,13 @@ from typing import Any
 import pytest
 
 import toolyard as ty
-from tests.interaction.kit import MODERN, OLDER, Place, eventually
+from tests.interaction.kit import Place, eventually
+from tests.interaction.marks import MODERN, OLDER, client_side, per_protocol
 
 STEPS = [(step, 5, f"step {step}") for step in range(1, 6)]
 
 
+@pytest.mark.transport
 async def test_progress_comes_in_order_to_a_plain_function(yard: Place) -> None:
     heard: list[Any] = []
     async with yard.client() as c:
@@ -22,6 +24,7 @@ async def test_progress_comes_in_order_to_a_plain_function(yard: Place) -> None:
     assert result.text == "done"
 
 
+@pytest.mark.transport
 async def test_progress_comes_in_order_to_an_async_function_and_wholly_before_the_result(yard: Place) -> None:
     heard: list[Any] = []
 
@@ -35,6 +38,7 @@ async def test_progress_comes_in_order_to_an_async_function_and_wholly_before_th
         assert heard == STEPS
 
 
+@per_protocol
 async def test_the_clients_progress_handler_hears_calls_without_one_of_their_own(yard: Place) -> None:
     general: list[float] = []
     own: list[float] = []
@@ -44,6 +48,7 @@ async def test_the_clients_progress_handler_hears_calls_without_one_of_their_own
     assert (general, own) == ([1, 2], [1, 2, 3])
 
 
+@per_protocol
 async def test_without_a_listener_no_progress_is_asked_for(yard: Place) -> None:
     async with yard.client() as c:
         await c.call_tool("slow", {"steps": 2})
@@ -53,6 +58,7 @@ async def test_without_a_listener_no_progress_is_asked_for(yard: Place) -> None:
     assert asking["params"]["_meta"]["progressToken"] == asking["id"]
 
 
+@pytest.mark.transport
 async def test_progress_of_calls_at_once_goes_to_the_right_ones(yard: Place) -> None:
     heard: dict[int, list[float]] = {n: [] for n in range(1, 9)}
     async with yard.client() as c:
@@ -64,6 +70,7 @@ async def test_progress_of_calls_at_once_goes_to_the_right_ones(yard: Place) -> 
     assert heard == {n: list(range(1, n + 1)) for n in heard}
 
 
+@client_side
 @pytest.mark.parametrize("is_async", [False, True])
 async def test_a_progress_listener_that_raises_hurts_nobody(
     yard: Place, is_async: bool, caplog: pytest.LogCaptureFixture
@@ -119,6 +126,7 @@ async def test_a_log_handler_alone_asks_for_info(yard: Place) -> None:
     assert [line.level for line in lines] == ["info"]
 
 
+@pytest.mark.transport
 async def test_an_async_log_handler_hears_in_order(yard: Place) -> None:
     lines: list[str] = []
 
@@ -132,6 +140,7 @@ async def test_an_async_log_handler_hears_in_order(yard: Place) -> None:
     assert lines == ["error", "info", "warning"]
 
 
+@client_side
 async def test_a_log_handler_that_raises_hurts_nobody(yard: Place, caplog: pytest.LogCaptureFixture) -> None:
     def broken(message: ty.LogMessage) -> None:
         raise ValueError("log handler")
@@ -169,6 +178,7 @@ async def test_on_a_modern_connection_the_level_rides_on_each_request(yard: Plac
     assert yard.journal.got("logging/setLevel") == []
 
 
+@pytest.mark.transport
 @OLDER
 async def test_on_an_older_connection_the_level_is_set_again_after_a_reconnect(yard: Place) -> None:
     async with yard.client(log_level="error") as c:
@@ -179,6 +189,7 @@ async def test_on_an_older_connection_the_level_is_set_again_after_a_reconnect(y
     assert {message["params"]["level"] for message in yard.journal.got("logging/setLevel")} == {"error"}
 
 
+@per_protocol
 @OLDER
 async def test_a_server_without_logging_is_not_asked_for_a_level(yard: Place) -> None:
     async with yard.client(yard={"capabilities": {"tools": {}}}, log_level="error") as c:

@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 
 import toolyard as ty
-from tests.interaction.kit import MODERN, OLDER, Clock, Place, eventually, soon
+from tests.interaction.kit import Clock, Place, eventually, soon
+from tests.interaction.marks import MODERN, OLDER, per_protocol
 
 
 async def answer_to(c: ty.Client, tool: str, **arguments: Any) -> dict[str, Any]:
@@ -19,6 +20,7 @@ async def answer_to(c: ty.Client, tool: str, **arguments: Any) -> dict[str, Any]
     return {key: value for key, value in said.items() if key in ("result", "error")}
 
 
+@per_protocol
 @pytest.mark.parametrize(
     "options, declared",
     [
@@ -41,6 +43,7 @@ async def test_only_what_is_given_is_declared(yard: Place, options: dict[str, An
 # ---- sampling
 
 
+@pytest.mark.transport
 async def test_sampling_is_answered_by_a_text(yard: Place) -> None:
     asked: list[ty.SamplingRequest] = []
 
@@ -57,6 +60,7 @@ async def test_sampling_is_answered_by_a_text(yard: Place) -> None:
     assert request["maxTokens"] == 7
 
 
+@per_protocol
 async def test_sampling_is_answered_by_a_whole_result_of_an_async_handler(yard: Place) -> None:
     whole = {"role": "assistant", "content": {"type": "text", "text": "four"}, "model": "m1", "stopReason": "endTurn"}
 
@@ -71,6 +75,7 @@ async def test_sampling_is_answered_by_a_whole_result_of_an_async_handler(yard: 
 # ---- elicitation
 
 
+@per_protocol
 @pytest.mark.parametrize(
     "said, sent",
     [
@@ -96,6 +101,7 @@ async def test_the_persons_answer_reaches_the_server(yard: Place, said: Any, sen
     assert request.schema["properties"] == {"ok": {"type": "boolean"}}
 
 
+@per_protocol
 async def test_a_url_is_shown_whole_where_that_mode_is_offered(yard: Place) -> None:
     asked: list[ty.ElicitRequest] = []
 
@@ -108,6 +114,7 @@ async def test_a_url_is_shown_whole_where_that_mode_is_offered(yard: Place) -> N
     assert (asked[0].mode, asked[0].url) == ("url", "https://example.com/sign?who=1")
 
 
+@per_protocol
 async def test_a_mode_that_was_not_offered_never_reaches_the_person(yard: Place) -> None:
     asked: list[ty.ElicitRequest] = []
     async with yard.client(elicitation_handler=asked.append) as c:
@@ -119,12 +126,14 @@ async def test_a_mode_that_was_not_offered_never_reaches_the_person(yard: Place)
         assert answer["error"]["code"] == -32602
 
 
+@pytest.mark.transport
 async def test_prompts_and_resources_may_ask_too(yard: Place) -> None:
     async with yard.client(elicitation_handler=lambda request: {"name": "Ann"}) as c:
         assert (await c.get_prompt("asking")).description == "Ann"
         assert (await c.read_resource("memo://asking")).text == "Ann"
 
 
+@pytest.mark.transport
 @OLDER
 async def test_a_question_that_the_server_takes_back_gets_no_answer(yard: Place) -> None:
     async def handler(request: ty.ElicitRequest) -> dict[str, bool]:
@@ -142,6 +151,7 @@ async def test_a_question_that_the_server_takes_back_gets_no_answer(yard: Place)
 # ---- roots
 
 
+@per_protocol
 async def test_roots_are_told_as_uris(yard: Place, tmp_path: Path) -> None:
     roots = [tmp_path, "/srv/data", "https://example.com/x", {"uri": "file:///named", "name": "n"}]
     async with yard.client(roots=roots) as c:
@@ -155,6 +165,7 @@ async def test_roots_are_told_as_uris(yard: Place, tmp_path: Path) -> None:
     assert told[3] == {"uri": "file:///named", "name": "n"}
 
 
+@per_protocol
 @pytest.mark.parametrize("is_async", [False, True])
 async def test_roots_may_be_asked_for_each_time(yard: Place, is_async: bool) -> None:
     current = ["/a"]
@@ -172,6 +183,7 @@ async def test_roots_may_be_asked_for_each_time(yard: Place, is_async: bool) -> 
 # ---- refusals
 
 
+@per_protocol
 @OLDER
 @pytest.mark.parametrize("tool", ["sample", "elicit", "roots"])
 async def test_an_older_server_that_asks_for_what_was_not_offered_gets_an_error(yard: Place, tool: str) -> None:
@@ -199,6 +211,7 @@ async def test_a_modern_elicitation_without_a_person_is_not_accepted(yard: Place
         assert (await answer_to(c, "elicit"))["result"]["action"] in ("decline", "cancel")
 
 
+@per_protocol
 @OLDER
 @pytest.mark.parametrize("tool, option", [("sample", "sampling_handler"), ("elicit", "elicitation_handler")])
 async def test_a_handler_that_raises_is_an_error_to_the_server_without_its_text(
@@ -235,6 +248,7 @@ async def test_a_modern_call_whose_handler_fails_fails_and_nobody_says_that_the_
 # ---- time
 
 
+@pytest.mark.transport
 @pytest.mark.parametrize("tool", ["elicit", "sample"])
 async def test_no_deadline_passes_while_a_person_or_a_model_answers(yard: Place, clock: Clock, tool: str) -> None:
     async def slow(request: Any) -> Any:
@@ -249,6 +263,7 @@ async def test_no_deadline_passes_while_a_person_or_a_model_answers(yard: Place,
         assert "result" in json.loads(result.text)
 
 
+@pytest.mark.transport
 @OLDER
 async def test_the_deadline_goes_on_after_the_person_answered(yard: Place, clock: Clock) -> None:
     """Another call sleeps meanwhile: the time of the question is added to its deadline, and no more."""
@@ -267,6 +282,7 @@ async def test_the_deadline_goes_on_after_the_person_answered(yard: Place, clock
             await soon(sleeping)
 
 
+@pytest.mark.transport
 async def test_a_handler_may_use_the_client_itself(yard: Place) -> None:
     async def handler(request: ty.SamplingRequest) -> str:
         return (await c.call_tool("echo", {"text": "inner"})).text

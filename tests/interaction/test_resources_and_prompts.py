@@ -6,8 +6,10 @@ import pytest
 
 import toolyard as ty
 from tests.interaction.kit import Place
+from tests.interaction.marks import per_protocol
 
 
+@per_protocol
 async def test_resources_and_templates_are_listed_with_their_fields(yard: Place) -> None:
     async with yard.client() as c:
         text, blob, both = await c.list_resources()
@@ -45,6 +47,7 @@ async def test_a_resource_that_is_not_there_is_told_in_both_eras(yard: Place) ->
     assert told.value.__cause__.code == (-32602 if yard.modern else -32002)
 
 
+@per_protocol
 async def test_prompts_are_listed_with_their_arguments(yard: Place) -> None:
     async with yard.client() as c:
         greet, plain = await c.list_prompts()
@@ -92,6 +95,7 @@ async def test_completion_by_name_by_prompt_by_uri_and_by_template(yard: Place) 
         assert (await c.complete({"type": "ref/prompt", "name": "greet"}, "name", "Al")).values == ("Alan",)
 
 
+@per_protocol
 async def test_completion_takes_what_is_filled_in_already_into_account(yard: Place) -> None:
     async with yard.client() as c:
         assert (await c.complete("greet", "name", "A", context={"language": "de"})).values == ("Adele",)

@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 
 import toolyard as ty
-from tests.interaction.kit import Clock, Place, eventually, only, soon
+from tests.interaction.kit import Clock, Place, eventually, soon
+from tests.interaction.marks import only, per_protocol
 
 pytestmark = pytest.mark.usefixtures("lucky")
 
@@ -17,6 +18,7 @@ pytestmark = pytest.mark.usefixtures("lucky")
 # ---- surely unsent
 
 
+@pytest.mark.transport
 @pytest.mark.parametrize("attempts", [1, 2])
 async def test_a_call_is_sent_again_when_the_server_died_before_it(yard: Place, attempts: int) -> None:
     c = yard.client(yard=yard.sick(attempts))
@@ -24,6 +26,7 @@ async def test_a_call_is_sent_again_when_the_server_died_before_it(yard: Place, 
     assert yard.journal.calls == ["die"]
 
 
+@pytest.mark.transport
 @only(eras=["modern"])
 async def test_a_transport_that_died_once_is_no_verdict_on_the_era(yard: Place) -> None:
     c = yard.client(yard={"sick": 1})
@@ -57,6 +60,7 @@ async def test_one_attempt_is_one_attempt(yard: Place) -> None:
 # ---- sent, outcome unknown
 
 
+@pytest.mark.transport
 async def test_a_tool_whose_server_died_is_not_run_again(yard: Place) -> None:
     async with yard.client(name="y") as c:
         with pytest.raises(ty.OutcomeUnknown) as told:
@@ -95,11 +99,13 @@ async def test_what_only_looks_is_given_up_after_three_attempts(yard: Place) -> 
     assert len(yard.journal.got("prompts/get")) == 3
 
 
+@per_protocol
 async def test_a_page_in_the_middle_is_asked_for_again(yard: Place) -> None:
     async with yard.client(yard={"page": 1, "crash": {"prompts/list": 1}}) as c:
         assert [prompt.name for prompt in await c.list_prompts()] == ["greet", "plain"]
 
 
+@pytest.mark.transport
 async def test_the_raw_door_does_not_send_again_what_it_does_not_know(yard: Place) -> None:
     async with yard.client(yard={"crash": {"x/y": 1}}) as c:
         with pytest.raises(ty.OutcomeUnknown):
@@ -126,6 +132,7 @@ async def test_a_tool_that_the_operator_calls_safe_is_run_again(
     assert yard.journal.calls == ["die", "die"]
 
 
+@per_protocol
 @pytest.mark.parametrize(
     "options, call",
     [
@@ -143,6 +150,7 @@ async def test_a_tool_that_nobody_calls_safe_is_not(yard: Place, options: dict[s
     assert yard.journal.calls == ["die"]
 
 
+@per_protocol
 @pytest.mark.parametrize("tool", ["die_reading", "die_idempotently"])
 async def test_a_servers_hints_count_only_if_it_is_trusted(yard: Place, tool: str) -> None:
     for options in ({}, {"retry_safe": ["other"]}):
@@ -156,6 +164,7 @@ async def test_a_servers_hints_count_only_if_it_is_trusted(yard: Place, tool: st
     assert yard.journal.calls == [tool] * 4
 
 
+@pytest.mark.transport
 async def test_a_safe_tool_is_given_up_after_three_attempts(yard: Place) -> None:
     async with yard.client(retry_safe=True) as c:
         with pytest.raises(ty.OutcomeUnknown):
@@ -177,6 +186,7 @@ async def test_a_passed_deadline_is_never_followed_by_a_retry(yard: Place, clock
     assert yard.journal.calls == ["sleeper"]
 
 
+@per_protocol
 async def test_a_tools_error_and_a_servers_refusal_are_never_followed_by_a_retry(yard: Place) -> None:
     async with yard.client(retry_safe=True) as c:
         assert (await c.call_tool("fail")).is_error
@@ -188,6 +198,7 @@ async def test_a_tools_error_and_a_servers_refusal_are_never_followed_by_a_retry
     assert len(yard.journal.got("resources/read")) == 1
 
 
+@per_protocol
 async def test_a_pause_that_would_end_after_the_deadline_is_not_begun(
     yard: Place, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 
 import toolyard as ty
-from tests.interaction.kit import MODERN, Clock, Place
+from tests.interaction.kit import Clock, Place
+from tests.interaction.marks import MODERN, client_side
 from tests.interaction.yard_tools import state_of
 
 pytestmark = MODERN
@@ -18,6 +19,7 @@ def accept(request: ty.ElicitRequest) -> dict[str, Any]:
     return {"said": request.message}
 
 
+@pytest.mark.transport
 async def test_several_rounds_end_in_one_result(yard: Place) -> None:
     asked: list[str] = []
 
@@ -52,6 +54,7 @@ async def test_the_state_goes_back_byte_by_byte(yard: Place) -> None:
     assert states == [None, state_of(1), state_of(2)]
 
 
+@client_side
 async def test_no_state_is_sent_if_none_was_received(yard: Place) -> None:
     async with yard.client(elicitation_handler=accept) as c:
         assert (await c.call_tool("rounds", {"times": 2, "state": False})).text == "2 rounds"
@@ -78,6 +81,7 @@ async def test_a_deadline_that_passes_in_a_pause_is_not_followed_by_another_roun
     assert yard.journal.calls == ["rounds", "rounds"]
 
 
+@client_side
 async def test_ten_rounds_are_enough_and_more_are_refused(yard: Place) -> None:
     async with yard.client(elicitation_handler=accept) as c:
         assert (await c.call_tool("rounds", {"times": 10})).text == "10 rounds"
@@ -101,12 +105,14 @@ async def test_questions_of_one_round_are_answered_at_once(yard: Place) -> None:
         assert [result.text for result in await asyncio.wait_for(asyncio.gather(*calls), 10)] == ["1 rounds"] * 2
 
 
+@client_side
 async def test_a_person_who_declines_ends_the_round_not_the_call(yard: Place) -> None:
     async with yard.client(elicitation_handler=lambda request: ty.ElicitResult("decline")) as c:
         assert (await c.call_tool("rounds", {"times": 1})).text == "1 rounds"
     assert yard.journal.got("tools/call")[1]["params"]["inputResponses"] == {"1": {"action": "decline"}}
 
 
+@pytest.mark.transport
 async def test_a_cancelled_caller_ends_the_question(yard: Place) -> None:
     asked, ended = asyncio.Event(), asyncio.Event()
 
@@ -127,18 +133,21 @@ async def test_a_cancelled_caller_ends_the_question(yard: Place) -> None:
         assert (await c.call_tool("echo", {"text": "x"})).text == "x"
 
 
+@client_side
 async def test_input_on_a_request_that_may_not_ask_for_it_is_a_protocol_error(yard: Place) -> None:
     async with yard.client(yard={"odd": {"tools/list": {"resultType": "input_required", "requestState": "s"}}}) as c:
         with pytest.raises(ty.ProtocolError, match="tools/list"):
             await c.list_tools()
 
 
+@client_side
 async def test_an_unknown_type_of_result_is_a_protocol_error(yard: Place) -> None:
     async with yard.client(yard={"odd": {"tools/list": {"resultType": "task", "taskId": "t"}}}) as c:
         with pytest.raises(ty.ProtocolError, match="task"):
             await c.list_tools()
 
 
+@client_side
 async def test_a_result_without_a_type_is_a_complete_one(yard: Place) -> None:
     async with yard.client(yard={"odd": {"tools/list": {"tools": []}}}) as c:
         assert await c.list_tools() == []

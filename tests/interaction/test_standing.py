@@ -7,7 +7,8 @@ import asyncio
 import pytest
 
 import toolyard as ty
-from tests.interaction.kit import CONNECTED, FAST, Clock, Place, eventually, soon
+from tests.interaction.kit import FAST, Clock, Place, eventually, soon
+from tests.interaction.marks import CONNECTED
 
 pytestmark = pytest.mark.usefixtures("lucky")
 
@@ -21,6 +22,7 @@ async def failing(c: ty.Client, times: int) -> None:
             await c.connect()
 
 
+@pytest.mark.transport
 async def test_after_five_failures_in_a_row_nobody_tries_for_a_while(yard: Place, clock: Clock) -> None:
     policy = ty.ReconnectPolicy(max_delay=30)
     c = yard.client(yard=yard.sick(5), reconnect=policy)
@@ -73,6 +75,7 @@ async def test_a_success_in_between_closes_the_breaker(yard: Place) -> None:
 # ---- status
 
 
+@pytest.mark.transport
 async def test_the_status_goes_through_its_words(yard: Place) -> None:
     c = yard.client(yard={"silent": {"server/discover": 0, "initialize": 0}})
     assert str(c.status) == "disconnected"
@@ -85,6 +88,7 @@ async def test_the_status_goes_through_its_words(yard: Place) -> None:
     assert c.status.state is ty.State.DISCONNECTED
 
 
+@pytest.mark.transport
 @CONNECTED
 async def test_a_server_that_cannot_be_had_again_is_failed_and_each_new_call_tries(yard: Place) -> None:
     async with yard.client(yard={"doomed": 2}, reconnect=FAST, max_retries=1) as c:
@@ -99,6 +103,7 @@ async def test_a_server_that_cannot_be_had_again_is_failed_and_each_new_call_tri
         assert yard.journal.lives == 2 + FAST.max_retries
 
 
+@pytest.mark.transport
 @CONNECTED
 async def test_without_reconnects_a_lost_connection_waits_for_the_next_call(yard: Place) -> None:
     async with yard.client(reconnect=ty.ReconnectPolicy(max_retries=0)) as c:
@@ -120,6 +125,7 @@ async def unanswered(yard: Place, c: ty.Client, clock: Clock, times: int) -> Non
             await soon(call)
 
 
+@pytest.mark.transport
 async def test_a_server_that_leaves_three_calls_unanswered_is_asked_whether_it_lives(yard: Place, clock: Clock) -> None:
     health, asked = ("server/discover", 1) if yard.modern else ("ping", 0)
     async with yard.client() as c:
@@ -129,6 +135,7 @@ async def test_a_server_that_leaves_three_calls_unanswered_is_asked_whether_it_l
     assert yard.journal.lives == 1
 
 
+@pytest.mark.transport
 async def test_a_server_that_does_not_live_is_degraded_and_then_restarted(yard: Place, clock: Clock) -> None:
     health, asked = ("server/discover", 1) if yard.modern else ("ping", 0)
     async with yard.client(yard={"silent": {health: asked}}) as c:

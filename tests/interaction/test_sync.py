@@ -12,12 +12,14 @@ import pytest
 
 import toolyard as ty
 from tests.interaction.kit import BOUND, FAST, Place
+from tests.interaction.marks import client_side, per_protocol
 from toolyard import events as ev
 from toolyard import sync
 
 pytestmark = pytest.mark.usefixtures("lucky")
 
 
+@pytest.mark.transport
 def test_tools_are_listed_and_called(place: Place) -> None:
     with place.sync_client(name="y") as c:
         assert {"echo", "add"} <= {tool.name for tool in c.list_tools()}
@@ -32,6 +34,7 @@ def test_tools_are_listed_and_called(place: Place) -> None:
         assert 0 <= c.ping() < BOUND
 
 
+@per_protocol
 def test_resources_prompts_and_completions(place: Place) -> None:
     with place.sync_client(yard={"page": 1}) as c:
         assert [resource.uri for resource in c.list_resources()] == ["memo://text", "memo://blob", "memo://both"]
@@ -43,6 +46,7 @@ def test_resources_prompts_and_completions(place: Place) -> None:
             c.read_resource("memo://none")
 
 
+@pytest.mark.transport
 def test_the_errors_are_the_same(place: Place) -> None:
     with place.sync_client(tool_filter=ty.static_filter(blocked=["echo"])) as c:
         with pytest.raises(ty.AccessDenied):
@@ -60,6 +64,7 @@ def test_the_errors_are_the_same(place: Place) -> None:
     assert place.journal.lives == 2
 
 
+@client_side
 def test_outside_of_the_with_block_the_error_is_clear(place: Place) -> None:
     c = place.sync_client()
     for use in (c.list_tools, lambda: c.call_tool("echo"), c.ping, c.disconnect, c.listen):
@@ -91,6 +96,7 @@ def test_a_with_block_over_a_server_that_dies_raises_and_can_be_entered_again(pl
         assert c.call_tool("echo", {"text": "x"}).text == "x"
 
 
+@pytest.mark.transport
 def test_progress_and_events_come_to_plain_functions(place: Place) -> None:
     progress: list[float] = []
     heard: list[str] = []
@@ -108,6 +114,7 @@ def test_progress_and_events_come_to_plain_functions(place: Place) -> None:
     ]
 
 
+@per_protocol
 @pytest.mark.parametrize("is_async", [False, True])
 def test_questions_are_answered_by_plain_and_async_functions(place: Place, is_async: bool) -> None:
     threads: list[threading.Thread] = []
@@ -125,6 +132,7 @@ def test_questions_are_answered_by_plain_and_async_functions(place: Place, is_as
     assert threading.current_thread() not in threads
 
 
+@pytest.mark.transport
 def test_a_plain_handler_may_block_and_use_the_client(place: Place) -> None:
     def handler(request: ty.SamplingRequest) -> str:
         return c.call_tool("echo", {"text": "inner"}).text
@@ -133,6 +141,7 @@ def test_a_plain_handler_may_block_and_use_the_client(place: Place) -> None:
         assert "inner" in c.call_tool("sample", timeout=BOUND).text
 
 
+@pytest.mark.transport
 def test_changes_are_heard_in_a_plain_loop(place: Place) -> None:
     with place.sync_client() as c, c.listen("memo://text") as changes:
         c.call_tool("touch", {"uri": "memo://text"})
@@ -141,7 +150,8 @@ def test_changes_are_heard_in_a_plain_loop(place: Place) -> None:
     assert heard == [ty.Change("resource", "memo://text"), ty.Change("tools")]
 
 
-def test_changes_are_heard_after_a_restart(place: Place) -> None:
+@pytest.mark.transport
+def test_changes_are_heard_after_a_restart(place: Place, relisten_soon: None) -> None:
     with place.sync_client(reconnect=FAST) as c, c.listen() as changes:
         with pytest.raises(ty.OutcomeUnknown):
             c.call_tool("die", {"nonce": "n"})
@@ -150,6 +160,7 @@ def test_changes_are_heard_after_a_restart(place: Place) -> None:
         assert {next(changes).kind for _ in range(3)} == {"tools", "prompts", "resources"}
 
 
+@client_side
 def test_leaving_the_with_block_ends_a_loop_in_another_thread(place: Place) -> None:
     with place.sync_client() as c:
         changes = c.listen().__enter__()
@@ -166,6 +177,7 @@ def test_many_threads_may_use_one_client_and_get_their_own_answers(place: Place)
     assert place.journal.lives == 1
 
 
+@client_side
 def test_several_clients_live_side_by_side_on_one_thread(place: Place) -> None:
     with place.sync_client() as one, place.sync_client() as two:
         portals = [thread for thread in threading.enumerate() if thread.name == "toolyard-portal"]
@@ -175,11 +187,13 @@ def test_several_clients_live_side_by_side_on_one_thread(place: Place) -> None:
         assert two.call_tool("echo", {"text": "x"}).text == "x"
 
 
+@client_side
 async def test_a_running_loop_elsewhere_is_fine(place: Place) -> None:
     with place.sync_client() as c:
         assert c.call_tool("echo", {"text": "x"}).text == "x"
 
 
+@client_side
 def test_a_callback_on_the_portals_own_thread_is_told_that_it_cannot_wait(place: Place) -> None:
     told: list[Exception] = []
     with place.sync_client() as c:

@@ -9,6 +9,7 @@ import pytest
 
 import toolyard as ty
 from tests.interaction.kit import Clock, Place, eventually, soon
+from tests.interaction.marks import client_side, per_protocol
 
 
 async def asleep(yard: Place, c: ty.Client, **options: Any) -> asyncio.Task[ty.ToolResult]:
@@ -26,6 +27,7 @@ def sleeper_ids(yard: Place) -> list[int]:
 # ---- deadlines
 
 
+@pytest.mark.transport
 async def test_a_passed_deadline_is_told_as_unanswered_and_the_server_is_told_to_stop(
     yard: Place, clock: Clock
 ) -> None:
@@ -52,6 +54,7 @@ async def test_a_call_before_its_deadline_is_not_ended(yard: Place, clock: Clock
     assert yard.journal.taken_back() == []
 
 
+@client_side
 async def test_without_a_timeout_of_its_own_a_call_has_the_clients(yard: Place, clock: Clock) -> None:
     async with yard.client(execution_timeout=60) as c:
         call = await asleep(yard, c)
@@ -63,6 +66,7 @@ async def test_without_a_timeout_of_its_own_a_call_has_the_clients(yard: Place, 
             await soon(call)
 
 
+@client_side
 async def test_the_default_is_30_seconds(yard: Place, clock: Clock) -> None:
     async with yard.client() as c:
         call = await asleep(yard, c)
@@ -74,6 +78,7 @@ async def test_the_default_is_30_seconds(yard: Place, clock: Clock) -> None:
             await soon(call)
 
 
+@client_side
 async def test_none_is_no_timeout(yard: Place, clock: Clock) -> None:
     async with yard.client(execution_timeout=5) as c:
         call = await asleep(yard, c, timeout=None)
@@ -82,6 +87,7 @@ async def test_none_is_no_timeout(yard: Place, clock: Clock) -> None:
         assert (await soon(call)).text == "good morning"
 
 
+@per_protocol
 async def test_lists_have_the_discovery_timeout(yard: Place, clock: Clock) -> None:
     async with yard.client(yard={"silent": {"tools/list": 0}}, discovery_timeout=50, execution_timeout=5) as c:
         listing = asyncio.create_task(c.list_tools())
@@ -94,6 +100,7 @@ async def test_lists_have_the_discovery_timeout(yard: Place, clock: Clock) -> No
             await soon(listing)
 
 
+@pytest.mark.transport
 async def test_a_deadline_that_passes_while_connecting_sent_nothing(yard: Place, clock: Clock) -> None:
     c = yard.client(yard={"silent": {"server/discover": 0, "initialize": 0}}, connect_timeout=90)
     call = asyncio.create_task(c.call_tool("echo", {"text": "x"}, timeout=5))
@@ -110,6 +117,7 @@ async def test_a_deadline_that_passes_while_connecting_sent_nothing(yard: Place,
 # ---- silence
 
 
+@pytest.mark.transport
 async def test_progress_ends_a_silence_and_only_silence_ends_the_call(yard: Place, clock: Clock) -> None:
     heard: list[float] = []
     async with yard.client() as c:
@@ -151,6 +159,7 @@ async def test_the_clients_idle_timeout_holds_where_a_call_has_none(yard: Place,
 # ---- cancelled callers
 
 
+@pytest.mark.transport
 async def test_a_cancelled_caller_is_told_to_the_server_and_hurts_nobody(yard: Place) -> None:
     async with yard.client() as c:
         cancelled, other = await asleep(yard, c), await asleep(yard, c)
@@ -173,6 +182,7 @@ async def test_a_timeout_around_the_call_is_a_cancelled_caller_too(yard: Place, 
         await eventually(lambda: yard.journal.taken_back() == sleeper_ids(yard))
 
 
+@pytest.mark.transport
 async def test_a_cancelled_list_asks_for_no_further_page(yard: Place) -> None:
     async with yard.client(yard={"page": 1, "silent": {"tools/list": 0}}) as c:
         listing = asyncio.create_task(c.list_tools())
@@ -188,6 +198,7 @@ async def test_a_cancelled_list_asks_for_no_further_page(yard: Place) -> None:
 # ---- turns
 
 
+@client_side
 async def test_calls_above_max_in_flight_wait_for_their_turn(yard: Place) -> None:
     async with yard.client(max_in_flight=2) as c:
         one, two = await asleep(yard, c), await asleep(yard, c)
@@ -199,6 +210,7 @@ async def test_calls_above_max_in_flight_wait_for_their_turn(yard: Place) -> Non
         assert (await soon(two)).text == "good morning"
 
 
+@client_side
 async def test_waiting_for_a_turn_counts_against_the_deadline_and_sends_nothing(yard: Place, clock: Clock) -> None:
     async with yard.client(max_in_flight=1) as c:
         call = await asleep(yard, c, timeout=None)
@@ -213,6 +225,7 @@ async def test_waiting_for_a_turn_counts_against_the_deadline_and_sends_nothing(
     assert yard.journal.calls == ["sleeper"]
 
 
+@client_side
 async def test_a_cancelled_call_gives_its_turn_back(yard: Place) -> None:
     async with yard.client(max_in_flight=1) as c:
         for _ in range(3):
@@ -225,6 +238,7 @@ async def test_a_cancelled_call_gives_its_turn_back(yard: Place) -> None:
         assert (await soon(c.call_tool("echo", {"text": "x"}))).text == "x"
 
 
+@pytest.mark.transport
 async def test_many_calls_at_once_get_their_own_answers(yard: Place) -> None:
     async with yard.client(max_in_flight=8) as c:
         results = await asyncio.gather(*(c.call_tool("echo", {"text": f"n{n}"}) for n in range(100)))

@@ -8,9 +8,11 @@ from typing import Any
 import pytest
 
 import toolyard as ty
-from tests.interaction.kit import MODERN_WEB, Place, only
+from tests.interaction.kit import Place
+from tests.interaction.marks import MODERN_WEB, client_side, only, per_protocol
 
 
+@per_protocol
 async def test_structured_data_comes_beside_the_text(yard: Place) -> None:
     async with yard.client() as c:
         result = await c.call_tool("add", {"a": 2, "b": 3.5})
@@ -19,6 +21,7 @@ async def test_structured_data_comes_beside_the_text(yard: Place) -> None:
         assert (echoed.data, echoed.has_data) == (None, False)
 
 
+@per_protocol
 async def test_a_wrapped_scalar_is_unwrapped_once_the_tool_is_known(yard: Place) -> None:
     async with yard.client() as c:
         await c.list_tools()
@@ -37,18 +40,21 @@ async def test_a_wrapped_scalar_stays_unwrapped_when_the_list_of_tools_changes(y
         assert (await c.call_tool("double", {"x": 21})).data == before
 
 
+@per_protocol
 async def test_an_object_with_a_result_field_is_not_taken_for_a_wrapped_scalar(yard: Place) -> None:
     async with yard.client() as c:
         await c.list_tools()
         assert (await c.call_tool("unwrapped")).data == {"result": 1}
 
 
+@per_protocol
 async def test_a_structured_null_is_told_from_no_data(yard: Place) -> None:
     async with yard.client() as c:
         result = await c.call_tool("nothing")
         assert (result.data, result.has_data, result.content) == (None, True, ())
 
 
+@per_protocol
 async def test_every_block_is_kept_in_order_also_one_of_an_unknown_kind(yard: Place) -> None:
     async with yard.client() as c:
         result = await c.call_tool("blocks")
@@ -64,6 +70,7 @@ async def test_every_block_is_kept_in_order_also_one_of_an_unknown_kind(yard: Pl
     assert result.text == "one\ntwo"
 
 
+@client_side
 async def test_a_result_tells_how_long_the_call_took(yard: Place) -> None:
     async with yard.client() as c:
         assert 0 < (await c.call_tool("echo", {"text": "x"})).elapsed < 10
@@ -88,12 +95,14 @@ async def test_the_callers_meta_rides_on_the_request(yard: Place) -> None:
         assert seen["io.modelcontextprotocol/clientInfo"] == {"name": "toolyard", "version": ty.__version__}
 
 
+@pytest.mark.transport
 async def test_big_and_strange_texts_come_back_as_they_were(yard: Place) -> None:
     strange = 'é \u2028 \U0001f600 \\ " \n \x00' + "x" * 200_000
     async with yard.client() as c:
         assert (await c.call_tool("echo", {"text": strange})).text == strange
 
 
+@pytest.mark.transport
 async def test_what_json_cannot_say_is_the_callers_bug(yard: Place) -> None:
     async with yard.client() as c:
         with pytest.raises(ty.UsageError):
@@ -110,6 +119,7 @@ async def test_a_tool_that_the_server_refuses_as_unknown_is_not_found(yard: Plac
     assert told.value.tool == "ecko"
 
 
+@per_protocol
 async def test_an_error_result_about_an_unknown_tool_stays_a_result(yard: Place) -> None:
     """Words do not decide: an unlisted tool that ran and failed answers in the same form."""
     async with yard.client(yard={"unknown": "result"}) as c:
@@ -134,6 +144,7 @@ async def test_a_tools_own_error_is_no_reason_to_doubt_that_it_is_there(yard: Pl
     assert len(yard.journal.got("tools/list")) == 1
 
 
+@client_side
 async def test_a_hidden_tool_is_not_among_the_nearest_names(yard: Place) -> None:
     async with yard.client(tool_filter=lambda tool: tool.name != "echo") as c:
         await c.list_tools()
@@ -142,6 +153,7 @@ async def test_a_hidden_tool_is_not_among_the_nearest_names(yard: Place) -> None
     assert "echo" not in told.value.nearest
 
 
+@client_side
 async def test_a_tool_that_only_runs_as_a_task_is_refused_with_a_reason(yard: Place) -> None:
     async with yard.client() as c:
         await c.list_tools()
@@ -164,6 +176,7 @@ CLEANED = {
 }
 
 
+@client_side
 @pytest.mark.parametrize("mode", CLEANED)
 async def test_arguments_are_cleaned_as_the_mode_says(yard: Place, mode: str) -> None:
     async with yard.client(clean_arguments=mode) as c:
@@ -180,6 +193,7 @@ async def test_arguments_of_a_tool_whose_schema_is_not_known_are_untouched_by_de
         assert json.loads((await c.call_tool("given", ARGUMENTS)).text)["arguments"] == ARGUMENTS
 
 
+@client_side
 async def test_a_wrong_timeout_is_told_before_anything_is_sent(yard: Place) -> None:
     async with yard.client() as c:
         for timeout in (0, -1, True):

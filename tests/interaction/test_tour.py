@@ -5,9 +5,11 @@ from __future__ import annotations
 import pytest
 
 import toolyard as ty
-from tests.interaction.kit import Place, only
+from tests.interaction.kit import Place
+from tests.interaction.marks import everywhere, only, per_protocol
 
 
+@everywhere
 async def test_one_server_as_in_the_tour(yard: Place) -> None:
     async with ty.Client(yard.server(), mode=yard.mode) as c:
         described = {tool.name: tool.description for tool in await c.list_tools()}
@@ -19,6 +21,7 @@ async def test_one_server_as_in_the_tour(yard: Place) -> None:
         assert result.raise_for_error() is result
 
 
+@pytest.mark.transport
 async def test_what_the_client_tells_of_itself(yard: Place) -> None:
     c = yard.client(name="fs")
     assert (c.name, c.connected, c.server_info, c.status.state) == ("fs", False, None, ty.State.DISCONNECTED)
@@ -51,6 +54,7 @@ async def test_the_raw_door_tells_the_servers_errors(yard: Place) -> None:
     assert (told.value.code, told.value.server) == (-32601, "fs")
 
 
+@per_protocol
 async def test_a_tools_own_error_is_raised_on_demand(yard: Place) -> None:
     async with yard.client() as c:
         result = await c.call_tool("fail")
@@ -60,6 +64,7 @@ async def test_a_tools_own_error_is_raised_on_demand(yard: Place) -> None:
     assert told.value.result is result
 
 
+@pytest.mark.transport
 async def test_ping_gives_the_seconds_that_it_took(yard: Place) -> None:
     async with yard.client() as c:
         assert 0 <= await c.ping() < 10
@@ -72,6 +77,7 @@ def test_without_an_event_loop_as_in_the_tour(place: Place) -> None:
         assert c.call_tool("echo", {"text": "mcp"}).text == "mcp"
 
 
+@everywhere
 @only(ways=["stdio", "http"], eras=["legacy"])
 @pytest.mark.parametrize("mode, version", [("auto", "2026-07-28"), ("legacy", "2025-11-25"), ("2026-07-28",) * 2])
 async def test_the_mode_chooses_the_era_of_a_server_that_speaks_both(yard: Place, mode: str, version: str) -> None:

@@ -11,14 +11,19 @@ from typing import Any
 import pytest
 
 import toolyard as ty
-from tests.interaction.kit import FAST, Place, eventually, only, soon
+from tests.interaction.kit import FAST, Place, eventually, fan, soon
+from tests.interaction.marks import only
 
 STREAMABLE = ["http", "plain"]
 SESSIONS = only(STREAMABLE, ["handshake", "legacy"])
 STANDING = only(["http"], ["handshake", "legacy"])
 MODERN_WEB = only(STREAMABLE, ["modern"])
 WEB = only([*STREAMABLE, "sse"])
-pytestmark = pytest.mark.usefixtures("lucky")
+# `plain` once: there the client has no standing stream, and the server's refusals have no JSON-RPC body.
+pytestmark = [
+    pytest.mark.fan([*fan(["http", "sse"]), ("plain", "handshake")]),
+    pytest.mark.usefixtures("lucky"),
+]
 
 
 def requests(yard: Place, verb: str) -> list[dict[str, Any]]:
@@ -201,6 +206,7 @@ async def test_a_tool_that_wants_more_in_headers_than_its_list_said_is_listed_ag
     assert yard.journal.calls == ["mirrored"]
 
 
+@pytest.mark.transport
 async def test_a_tool_with_arguments_for_headers_is_like_any_other_elsewhere(yard: Place) -> None:
     async with yard.client() as c:
         assert json.loads((await c.call_tool("mirrored", {"region": "r"})).text) == {"region": "r"}

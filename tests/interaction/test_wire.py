@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 
 import toolyard as ty
-from tests.interaction.kit import MODERN, OLDER, Place, eventually
+from tests.interaction.kit import Place, eventually
+from tests.interaction.marks import MODERN, OLDER, client_side, per_protocol
 
 LISTS = {
     "tools/list": ("list_tools", "tools"),
@@ -18,6 +19,7 @@ LISTS = {
 }
 
 
+@pytest.mark.transport
 async def test_answers_with_the_id_as_a_text_find_their_calls(yard: Place) -> None:
     async with yard.client(yard={"string_ids": True}) as c:
         results = await asyncio.gather(*(c.call_tool("echo", {"text": str(n)}) for n in range(12)))
@@ -27,6 +29,7 @@ async def test_answers_with_the_id_as_a_text_find_their_calls(yard: Place) -> No
     assert c.counters.unmatched == 0
 
 
+@pytest.mark.transport
 async def test_doubled_and_unknown_answers_are_dropped_and_counted(yard: Place) -> None:
     async with yard.client() as c:
         assert (await c.call_tool("twice")).text == "first"
@@ -36,6 +39,7 @@ async def test_doubled_and_unknown_answers_are_dropped_and_counted(yard: Place) 
         await eventually(lambda: c.counters.unmatched == (1 if alone else 2))
 
 
+@pytest.mark.transport
 async def test_answers_may_come_in_another_order_than_the_calls(yard: Place) -> None:
     async with yard.client() as c:
         ended: list[str] = []
@@ -52,6 +56,7 @@ async def test_answers_may_come_in_another_order_than_the_calls(yard: Place) -> 
     assert sorted(ended[2:]) == ["sleeper", "wake"]
 
 
+@pytest.mark.transport
 async def test_notifications_that_mean_nothing_are_borne(yard: Place) -> None:
     heard: list[Any] = []
     lines: list[ty.LogMessage] = []
@@ -64,6 +69,7 @@ async def test_notifications_that_mean_nothing_are_borne(yard: Place) -> None:
     assert lines == [ty.LogMessage("info", "no level")]
 
 
+@pytest.mark.transport
 @OLDER
 async def test_an_older_server_may_ask_for_a_sign_of_life(yard: Place) -> None:
     async with yard.client() as c:
@@ -73,6 +79,7 @@ async def test_an_older_server_may_ask_for_a_sign_of_life(yard: Place) -> None:
     assert answers == [{"jsonrpc": "2.0", "id": "question-0", "result": {}}]
 
 
+@pytest.mark.transport
 @MODERN
 async def test_a_modern_server_that_asks_is_counted_and_not_answered(yard: Place) -> None:
     async with yard.client() as c:
@@ -82,6 +89,7 @@ async def test_a_modern_server_that_asks_is_counted_and_not_answered(yard: Place
     assert [message for message in yard.journal.entries("got") if "method" not in message] == []
 
 
+@per_protocol
 @pytest.mark.parametrize("result", [7, "text", None, [1]])
 async def test_a_result_that_is_no_object_is_a_protocol_error(yard: Place, result: Any) -> None:
     async with yard.client(name="y", yard={"odd": {"prompts/get": result}}) as c:
@@ -92,6 +100,7 @@ async def test_a_result_that_is_no_object_is_a_protocol_error(yard: Place, resul
     assert yard.journal.lives == 1
 
 
+@per_protocol
 @pytest.mark.parametrize("method", LISTS)
 async def test_a_list_without_the_list_is_a_protocol_error(yard: Place, method: str) -> None:
     name, key = LISTS[method]
@@ -100,6 +109,7 @@ async def test_a_list_without_the_list_is_a_protocol_error(yard: Place, method: 
             await getattr(c, name)()
 
 
+@per_protocol
 @pytest.mark.parametrize("method", LISTS)
 async def test_entries_that_are_no_objects_are_left_out(yard: Place, method: str) -> None:
     name, key = LISTS[method]
@@ -109,18 +119,21 @@ async def test_entries_that_are_no_objects_are_left_out(yard: Place, method: str
     assert entry.name == "good"
 
 
+@per_protocol
 @pytest.mark.parametrize("method", LISTS)
 async def test_a_method_that_was_declared_and_is_not_there_is_an_empty_list(yard: Place, method: str) -> None:
     async with yard.client(yard={"missing": [method]}) as c:
         assert await getattr(c, LISTS[method][0])() == []
 
 
+@per_protocol
 async def test_a_result_without_content_is_an_empty_result(yard: Place) -> None:
     async with yard.client(yard={"odd": {"tools/call": {"content": "none"}}}) as c:
         result = await c.call_tool("echo", {"text": "x"})
     assert (result.text, result.content, result.is_error, result.data) == ("", (), False, None)
 
 
+@client_side
 async def test_a_tool_without_a_name_is_not_let_through_by_a_filter(yard: Place) -> None:
     nameless = {"tools/list": {"tools": [{"inputSchema": {}}, {"name": "echo", "inputSchema": {}}]}}
     async with yard.client(yard={"odd": nameless}, tool_filter=ty.static_filter(blocked=["x"])) as c:

@@ -210,6 +210,7 @@ def test_what_a_schema_wants_is_said_in_few_words() -> None:
     assert described(False, SCHEMA) == "nothing" and described({"const": {"a": 1}}, SCHEMA) == json.dumps({"a": 1})
 
 
+@pytest.mark.serial
 def test_a_schema_that_branches_without_end_costs_little() -> None:
     schema = {"properties": {"a": {"$ref": "#/$defs/x"}}, "$defs": {"x": {"allOf": [{"$ref": "#/$defs/x"}] * 60}}}
     began = time.monotonic()

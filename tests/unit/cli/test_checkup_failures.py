@@ -157,6 +157,7 @@ def test_the_cause_is_told_with_the_command_that_works(line: str, stderr: str, w
     assert fix in found.fix
 
 
+@pytest.mark.serial
 def test_reading_a_long_hostile_text_is_quick() -> None:
     began = time.process_time()
     for piece in ("visit ", "connect to a ", "requires a different Python ", "An executable named a\n", "connecting"):

@@ -146,6 +146,7 @@ def test_every_name_and_every_alias_leads_to_one_tool_after_any_changes(
     assert len(made.routes) == len(expected) + len(made.aliases)
 
 
+@pytest.mark.serial
 def test_a_start_of_many_servers_does_not_cost_their_square() -> None:
     def filled(count: int) -> float:
         listed = tools(*(f"tool_{n}" for n in range(20)))

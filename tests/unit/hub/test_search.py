@@ -256,6 +256,7 @@ def test_a_schema_that_is_none_does_no_harm(schema: Any) -> None:
     assert len(index.search("find me")) == 1
 
 
+@pytest.mark.serial
 def test_a_servers_flood_of_text_and_of_parameters_is_bounded() -> None:
     endless: dict[str, Any] = {"type": "object"}
     endless["properties"] = {"again": endless}
@@ -273,6 +274,7 @@ def test_a_servers_flood_of_text_and_of_parameters_is_bounded() -> None:
     assert [hit.tool.name for hit in index.search("again")] == ["mcp__b__deep"]
 
 
+@pytest.mark.serial
 def test_a_query_is_bounded_too() -> None:
     began = time.perf_counter()
     assert found("issue " + "zebra " * 1_000_000)
@@ -296,6 +298,7 @@ def test_a_wrong_question_is_the_callers_mistake(query: Any, options: dict[str, 
         INDEX.search(query, **options)
 
 
+@pytest.mark.serial
 def test_ten_thousand_tools_are_indexed_and_searched_in_no_time() -> None:
     """Two hundred servers with fifty tools each; the bounds are ten times the goals and more."""
     verbs, nouns = ["create", "get", "list", "update", "delete"], [f"thing{n}" for n in range(10)]

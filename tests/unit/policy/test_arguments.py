@@ -8,7 +8,7 @@ from typing import Any
 
 import jsonschema_rs
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from toolyard.policy.arguments import clean, clean_for_schema, clean_tool_arguments, refuses
@@ -263,14 +263,12 @@ def test_items_that_mean_something_by_their_place_keep_it() -> None:
     assert clean_for_schema(given_arguments, pair) is given_arguments
 
 
-@settings(suppress_health_check=[HealthCheck.too_slow])
 @given(documents, values)
 def test_what_is_called_refused_is_refused_by_a_whole_validator(document: dict[str, Any], value: Any) -> None:
     if refuses(document, value):
         assert _accepts(document, value) is not True
 
 
-@settings(suppress_health_check=[HealthCheck.too_slow])
 @given(documents, arguments)
 def test_arguments_that_a_whole_validator_accepts_are_given_back_untouched(
     document: dict[str, Any], given_arguments: dict[str, Any]
@@ -282,6 +280,7 @@ def test_arguments_that_a_whole_validator_accepts_are_given_back_untouched(
         assert cleaned is given_arguments
 
 
+@pytest.mark.serial
 def test_a_schema_that_branches_without_end_costs_little() -> None:
     bomb = {
         "$defs": {"x": {"anyOf": [{"$ref": "#/$defs/x"}] * 8, "properties": {"x": {"$ref": "#/$defs/x"}}}},

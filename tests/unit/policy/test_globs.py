@@ -66,6 +66,7 @@ def test_a_text_without_a_star_matches_itself_alone(text: str) -> None:
     assert Glob("*").matches(text) and Glob(f"{text}*").matches(text) and Glob(f"*{text}*").matches(text)
 
 
+@pytest.mark.serial
 @pytest.mark.parametrize(
     "pattern,text",
     [

@@ -97,6 +97,7 @@ def seconds_for(size: int, chunk: int) -> float:
     return best
 
 
+@pytest.mark.serial
 def test_a_long_line_in_small_pieces_takes_linear_time() -> None:
     """Four times the bytes: four times the work. A quadratic framer takes sixteen times."""
     small, large = seconds_for(2 * MIB, 1024), seconds_for(8 * MIB, 1024)

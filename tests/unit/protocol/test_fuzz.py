@@ -8,13 +8,16 @@ import random
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
+import pytest
+
 from tests.unit.protocol.streams import REAL, cut, fed, model
 from toolyard.errors import ProtocolError
 from toolyard.protocol import jsonrpc
 from toolyard.protocol.eventstream import EventStream
 from toolyard.protocol.framing import LineFramer
 
-ROUNDS = 20_000
+ROUNDS = {"quick": 1_000, "all": 5_000, "nightly": 20_000}
+"""Mutations in each tier."""
 LONGEST = 400
 EVENT_WORDS = [
     *(b"\n", b"\r", b"\r\n", b"\n\n", b":", b" ", b"\0", b"\xef\xbb\xbf", b"\xff", b"\xe4\xb8", b"\xed\xa0\x80"),
@@ -68,15 +71,20 @@ def named(data: bytes) -> Iterator[None]:
         raise
 
 
-def fuzz(corpus: list[bytes], words: list[bytes], check: Callable[[random.Random, bytes], None]) -> None:
+@pytest.fixture
+def rounds(pytestconfig: pytest.Config) -> int:
+    return ROUNDS[pytestconfig.getoption("tier")]
+
+
+def fuzz(rounds: int, corpus: list[bytes], words: list[bytes], check: Callable[[random.Random, bytes], None]) -> None:
     rng = random.Random(20260728)
-    for _ in range(ROUNDS):
+    for _ in range(rounds):
         data = mutated(rng, corpus, words)
         with named(data):
             check(rng, data)
 
 
-def test_the_event_stream_stands_every_mutation() -> None:
+def test_the_event_stream_stands_every_mutation(rounds: int) -> None:
     def check(rng: random.Random, data: bytes) -> None:
         expected = model(data)
         assert fed(EventStream(), [data]) == expected
@@ -84,19 +92,19 @@ def test_the_event_stream_stands_every_mutation() -> None:
         limit = rng.randint(0, 60)
         assert fed(EventStream(limit), cuts(rng, data)) == fed(EventStream(limit), [data])
 
-    fuzz(REAL, EVENT_WORDS, check)
+    fuzz(rounds, REAL, EVENT_WORDS, check)
 
 
-def test_the_framer_stands_every_mutation() -> None:
+def test_the_framer_stands_every_mutation(rounds: int) -> None:
     def check(rng: random.Random, data: bytes) -> None:
         framer = LineFramer()
         lines = [line.rstrip(b"\r") for line in data.split(b"\n")[:-1]]
         assert [line for chunk in cuts(rng, data) for line in framer.feed(chunk)] == [line for line in lines if line]
 
-    fuzz(JSON, JSON_WORDS, check)
+    fuzz(rounds, JSON, JSON_WORDS, check)
 
 
-def test_a_message_is_read_or_refused_and_what_is_read_can_be_written() -> None:
+def test_a_message_is_read_or_refused_and_what_is_read_can_be_written(rounds: int) -> None:
     read = 0
 
     def check(_: random.Random, data: bytes) -> None:
@@ -108,5 +116,5 @@ def test_a_message_is_read_or_refused_and_what_is_read_can_be_written() -> None:
         read += 1
         assert jsonrpc.decode(jsonrpc.encode(value)) == value
 
-    fuzz(JSON, JSON_WORDS, check)
-    assert 0 < read < ROUNDS
+    fuzz(rounds, JSON, JSON_WORDS, check)
+    assert 0 < read < rounds

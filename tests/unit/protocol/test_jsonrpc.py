@@ -246,6 +246,7 @@ def test_beside_a_large_integer_everything_else_is_the_same(value: object) -> No
     assert jsonrpc.decode(data[:-1] + b',"n":18446744073709551616}') == {**jsonrpc.decode(data), "n": 1 << 64}
 
 
+@pytest.mark.serial
 @pytest.mark.parametrize("digits", [18, 19])
 def test_many_long_numbers_are_decoded_in_linear_time(digits: int) -> None:
     """Numbers that nearly are large ones: 3 MB of them."""

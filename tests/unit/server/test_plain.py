@@ -19,12 +19,12 @@ JSON = st.recursive(
     | st.integers(-(2**63), 2**63)
     | st.floats(allow_nan=False, allow_infinity=False)
     | st.text(),
-    lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner),
-    max_leaves=20,
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(), inner, max_size=4),
+    max_leaves=10,
 )
 
 
-@given(st.dictionaries(st.text(st.characters(codec="utf-8")), JSON))
+@given(st.dictionaries(st.text(st.characters(codec="utf-8")), JSON, max_size=4))
 def test_what_is_json_already_stays_equal(value: dict[str, Any]) -> None:
     assert copied(value) == value
 

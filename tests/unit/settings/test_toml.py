@@ -182,8 +182,9 @@ def test_where_a_place_cannot_be_known_none_is_told(tmp_path: Path) -> None:
     assert (failed.line, failed.error.line) == (None, None)  # type: ignore[union-attr]
 
 
+@pytest.mark.serial
 @pytest.mark.parametrize("line", ["[{}]", "{} = 1", "a = {{ {} = 1 }}", "a = [{{ {} = 1 }}]"])
-@pytest.mark.parametrize("part", ["a", '"a.b"', " 'c' "])
+@pytest.mark.parametrize("part", ["a", pytest.param('"a.b"', marks=pytest.mark.nightly), " 'c' "])
 def test_a_key_of_very_many_parts_is_refused_at_once(tmp_path: Path, line: str, part: str) -> None:
     began = time.perf_counter()
     error = refused(tmp_path, line.format(".".join([part] * 100_000)))
@@ -191,6 +192,7 @@ def test_a_key_of_very_many_parts_is_refused_at_once(tmp_path: Path, line: str, 
     assert time.perf_counter() - began < 5
 
 
+@pytest.mark.serial
 @pytest.mark.parametrize("one", ['"""', "'''", '\\"""', '" \\""" ', "a.", "a", "#", "[", '"'])
 def test_any_text_takes_linear_time(one: str, tmp_path: Path) -> None:
     began = time.perf_counter()

@@ -129,6 +129,7 @@ def test_a_chain_ends_at_a_length() -> None:
     assert "stand for each other" in str(refused("${V0}", **chain(MAX_NESTING + 1)))
 
 
+@pytest.mark.serial
 def test_doubling_again_and_again_ends_soon() -> None:
     began = time.perf_counter()
     doubling = {f"V{n}": f"${{V{n + 1}}}" * 60 for n in range(14)} | {"V14": "0123456789"}
@@ -171,6 +172,7 @@ def test_what_is_escaped_is_text(before: str, text: str) -> None:
     assert expand(before + text.replace("${", "$${")) == before + text
 
 
+@pytest.mark.serial
 @pytest.mark.parametrize("one", ["${", "$${", "}", "${A}", "${NO:-", "${A:-x}", "$", "${A:-${A}"])
 def test_a_long_text_takes_linear_time(one: str) -> None:
     began = time.perf_counter()

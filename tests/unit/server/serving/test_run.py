@@ -203,8 +203,9 @@ def start(tmp_path: Path) -> Iterator[Any]:
         program.process.communicate()
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-@pytest.mark.parametrize("transport", ["http", "sse"])
+@pytest.mark.parametrize(
+    "transport, number", [("http", signal.SIGTERM), ("http", signal.SIGINT), ("sse", signal.SIGTERM)]
+)
 def test_a_program_serves_until_a_signal_and_ends_without_an_error(start: Any, transport: str, number: int) -> None:
     program = start(f"{transport!r}, port=0")
     with sync.Client(program.url) as client:

@@ -186,27 +186,30 @@ print("after", os.fstat(0).st_ino == int(sys.argv[1]))
 # ---- bad lines -----------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    "line, id, code",
-    [
-        (b"nonsense", None, -32700),
-        (b'{"jsonrpc":"2.0","id":1,"method":"ping"', None, -32700),
-        (b'{"jsonrpc":"2.0","id":"b\xff","method":"ping"}', None, -32700),
-        (b"[" * 100_000 + b"]" * 100_000, None, -32700),
-        (b'{"jsonrpc":"2.0","id":5,"method":"x","params":{"a":' + b"[" * 200 + b"]" * 200 + b"}}", 5, -32700),
-        (b'{"jsonrpc":"2.0","id":6,"method":"x","params":{"a":"' + b"x" * MAX_MESSAGE + b'"}}', 6, -32700),
-        (b"x" * (MAX_MESSAGE + 1), None, -32700),
-        (b"[]", None, -32600),
-        (b"5", None, -32600),
-    ],
-    ids=["text", "cut", "utf-8", "bomb", "deep", "large", "large text", "batch", "number"],
-)
-def test_a_bad_line_is_answered_and_the_next_one_is_served(
-    child: subprocess.Popen[bytes], line: bytes, id: Any, code: int
-) -> None:
-    out, err = child.communicate(line + b"\r\n\n" + call(9, "add", a=1, b=1), timeout=60)
-    said = answers(out)
-    assert {id: answer.get("error", {}).get("code") for id, answer in said.items()} == {id: code, 9: None}
+BAD_LINES = {
+    "text": (b"nonsense", None, -32700),
+    "cut": (b'{"jsonrpc":"2.0","id":1,"method":"ping"', None, -32700),
+    "utf-8": (b'{"jsonrpc":"2.0","id":"b\xff","method":"ping"}', None, -32700),
+    "bomb": (b"[" * 100_000 + b"]" * 100_000, None, -32700),
+    "deep": (b'{"jsonrpc":"2.0","id":5,"method":"x","params":{"a":' + b"[" * 200 + b"]" * 200 + b"}}", 5, -32700),
+    "large": (b'{"jsonrpc":"2.0","id":6,"method":"x","params":{"a":"' + b"x" * MAX_MESSAGE + b'"}}', 6, -32700),
+    "large text": (b"x" * (MAX_MESSAGE + 1), None, -32700),
+    "batch": (b"[]", None, -32600),
+    "number": (b"5", None, -32600),
+}
+"""What is wrong with the line: the line, the id and the code of the error."""
+
+
+def test_a_bad_line_is_answered_and_the_next_one_is_served(child: subprocess.Popen[bytes]) -> None:
+    assert child.stdin and child.stdout
+    for wrong, (line, id, code) in BAD_LINES.items():
+        child.stdin.write(line + b"\r\n\n" + call(9, "add", a=1, b=1))
+        child.stdin.flush()
+        said = answers(child.stdout.readline() + child.stdout.readline())
+        codes = {id: answer.get("error", {}).get("code") for id, answer in said.items()}
+        assert codes == {id: code, 9: None}, wrong
+    out, err = child.communicate(timeout=60)
+    assert out == b""
     ended_well(child, err)
 
 

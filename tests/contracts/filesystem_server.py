@@ -1,4 +1,4 @@
-"""The files of one folder as a server over stdio: `python filesystem_server.py FOLDER`."""
+"""The files of one folder as a server; as a program over stdio: `python filesystem_server.py FOLDER`."""
 
 from __future__ import annotations
 
@@ -9,16 +9,12 @@ from pathlib import Path
 
 import toolyard as ty
 
-server = ty.ToolServer("filesystem", version="1.2.3")
 
-
-@server.tool
 def read_file(path: str) -> str:
     """Read a file."""
     return Path(path).read_text()
 
 
-@server.tool
 def write_file(path: str, text: str) -> str:
     """Write a file."""
     Path(path).write_text(text)
@@ -29,8 +25,15 @@ def content_of(path: Path) -> str | bytes:
     return path.read_text() if path.suffix == ".txt" else path.read_bytes()
 
 
-for file in sorted(Path(sys.argv[1]).absolute().iterdir()):
-    mime_type = mimetypes.guess_type(file)[0]
-    server.add_resource(partial(content_of, file), uri=file.as_uri(), name=file.name, mime_type=mime_type)
+def make_server(folder: Path) -> ty.ToolServer:
+    server = ty.ToolServer("filesystem", version="1.2.3")
+    server.add_tool(read_file)
+    server.add_tool(write_file)
+    for file in sorted(folder.absolute().iterdir()):
+        mime_type = mimetypes.guess_type(file)[0]
+        server.add_resource(partial(content_of, file), uri=file.as_uri(), name=file.name, mime_type=mime_type)
+    return server
 
-server.run("stdio")
+
+if __name__ == "__main__":
+    make_server(Path(sys.argv[1])).run("stdio")

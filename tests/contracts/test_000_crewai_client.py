@@ -20,11 +20,15 @@ from tests.interaction.kit import Clock, Place, eventually, soon
 from toolyard import events as ev
 
 
-@pytest.fixture(params=["modern", "handshake"])
+@pytest.fixture
 def yard(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Place]:
-    here = Place("stdio", request.param, tmp_path)
+    """A server of the modern protocol, and of the legacy one too for a test in `both_eras`."""
+    here = Place("stdio", getattr(request, "param", "modern"), tmp_path)
     yield here
     assert here.journal.faults == []
+
+
+both_eras = pytest.mark.parametrize("yard", ["modern", "handshake"], indirect=True)
 
 
 @pytest.fixture
@@ -115,6 +119,7 @@ CHECKS: dict[str, Any] = {
 }
 
 
+@both_eras
 @pytest.mark.usefixtures("lucky")
 @pytest.mark.parametrize(
     "option,value",
@@ -154,6 +159,7 @@ async def test_the_server_identifier_names_the_client(yard: Place) -> None:
 # ---- "Connection lifecycle"
 
 
+@both_eras
 async def test_connect_connected_disconnect(yard: Place) -> None:
     """connect(); assert connected(); disconnect()."""
     client = yard.client()
@@ -165,6 +171,7 @@ async def test_connect_connected_disconnect(yard: Place) -> None:
     await client.close()
 
 
+@both_eras
 async def test_the_session_is_there_while_connected_and_an_error_after_the_end(yard: Place) -> None:
     """get_session(): an error if not connected. Here: a call connects by itself; after close() it is a UsageError."""
     client = yard.client()
@@ -191,6 +198,7 @@ async def test_connect_is_a_no_op_when_connected(yard: Place) -> None:
     assert yard.journal.lives == 1
 
 
+@both_eras
 async def test_connect_tracks_whether_it_is_a_reconnect(yard: Place) -> None:
     """connect() 2 and 4: tracks whether this is a reconnection attempt; on success was_connected = true."""
     client = yard.client()
@@ -214,6 +222,7 @@ async def test_connect_applies_the_connect_timeout(yard: Place) -> None:
         await soon(connecting)
 
 
+@both_eras
 async def test_a_failed_connect_cleans_up(yard: Place) -> None:
     """connect() 5: on failure calls cleanup_on_error() to reset state."""
     client = yard.client(yard=yard.sick(1))
@@ -239,6 +248,7 @@ async def test_list_tools_gives_name_description_and_input_schema(yard: Place) -
     assert json.loads(json.dumps(echo.to_dict())) == echo.raw
 
 
+@both_eras
 async def test_list_tools_with_true_uses_the_cache_and_with_false_bypasses_it(yard: Place) -> None:
     """list_tools(Some(true)): force cache usage; list_tools(Some(false)): force fresh fetch."""
     async with yard.client() as client:
@@ -270,6 +280,7 @@ async def test_list_and_call_connect_if_need_be(yard: Place) -> None:
         await client.close()
 
 
+@both_eras
 @pytest.mark.usefixtures("lucky")
 async def test_list_and_call_use_the_retry_mechanism(yard: Place) -> None:
     """Both use the retry mechanism."""
@@ -301,6 +312,7 @@ async def test_get_prompt_gives_name_messages_and_arguments(yard: Place) -> None
 # ---- events: "stub, log-level only"; here real
 
 
+@both_eras
 async def test_connection_and_execution_events_are_emitted(yard: Place) -> None:
     """MCPConnectionStarted/Completed/Failed, MCPToolExecution*."""
     heard: list[Any] = []

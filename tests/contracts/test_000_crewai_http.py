@@ -19,7 +19,7 @@ import pytest
 
 import toolyard as ty
 from tests.peers.kit import HANDSHAKE, MODERN, SERVERS
-from tests.peers.web import Relay, Watched, WebServer, python_server, yard_server
+from tests.peers.web import Relay, Watched, WebServer, python_server
 from toolyard import events as ev
 from toolyard.config import server_from_dict
 
@@ -31,13 +31,9 @@ KINDS: dict[str, Callable[..., ty.HttpServer | ty.SseServer]] = {
 TYPES = {"streamable": "streamable_http", "plain": "http", "sse": "sse"}
 
 
-@pytest.fixture(scope="module")
-def process() -> Iterator[WebServer]:
-    server = yard_server("sdk2", "sdk2")
-    try:
-        yield server.start()
-    finally:
-        server.close()
+@pytest.fixture
+def process(sdk2: WebServer) -> WebServer:
+    return sdk2
 
 
 @pytest.fixture(scope="module")
@@ -72,9 +68,21 @@ def mode(request: pytest.FixtureRequest) -> str:
     return str(request.param)
 
 
-@pytest.fixture(params=KINDS)
-def yard(request: pytest.FixtureRequest, process: WebServer, mode: str) -> Yard:
-    return Yard(process, request.param, mode)
+@pytest.fixture(params=[("streamable", "auto"), ("sse", "legacy")], ids=["streamable-modern", "sse-handshake"])
+def yard(request: pytest.FixtureRequest, process: WebServer) -> Yard:
+    """Two ways that have nothing in common; a test of what depends on the transport goes `every_way`."""
+    return Yard(process, *request.param)
+
+
+every_way = pytest.mark.parametrize(
+    "yard",
+    [
+        pytest.param((kind, mode), id=f"{kind}-{era}")
+        for kind in KINDS
+        for mode, era in (("auto", "modern"), ("legacy", "handshake"))
+    ],
+    indirect=True,
+)
 
 
 @pytest.fixture
@@ -89,6 +97,7 @@ def asked(watched: Watched, method: str) -> int:
 # ---- "Transport layer": transport_type, connected, connect, disconnect, server_identifier
 
 
+@every_way
 def test_a_transport_tells_its_type_and_identifier(yard: Yard) -> None:
     """transport_type(); server_identifier(): for caching and logging."""
     server = yard.server()
@@ -98,6 +107,7 @@ def test_a_transport_tells_its_type_and_identifier(yard: Yard) -> None:
     assert ty.Client(server).name == server.server_identifier
 
 
+@every_way
 async def test_connect_connected_disconnect(yard: Yard) -> None:
     """connected(): check if transport is currently connected; connect(); disconnect()."""
     client = yard.client()
@@ -109,6 +119,7 @@ async def test_connect_connected_disconnect(yard: Yard) -> None:
     await client.close()
 
 
+@every_way
 async def test_a_transport_can_be_used_by_many_tasks(yard: Yard) -> None:
     """Send + Sync: used across async tasks."""
     async with yard.client() as client:
@@ -145,6 +156,7 @@ async def test_sse_posts_its_messages_and_hears_on_one_stream(process: WebServer
     assert {entry["status"] for entry in messages.requests} == {202}
 
 
+@every_way
 async def test_both_eras_are_met(yard: Yard) -> None:
     """Connects to remote MCP servers over HTTP/HTTPS. Here: of either protocol era."""
     async with yard.client() as client:
@@ -155,6 +167,7 @@ async def test_both_eras_are_met(yard: Yard) -> None:
 # ---- "MCPServerHTTP" and "MCPServerSSE": headers, filter, cache
 
 
+@every_way
 async def test_headers_go_with_every_request(yard: Yard) -> None:
     """headers: HTTP headers (e.g. authentication)."""
     everything = Watched(yard.process, "/")
@@ -228,17 +241,19 @@ async def test_connect_tracks_whether_it_is_a_reconnect(yard: Yard) -> None:
     assert told == [False, True]
 
 
+@every_way
 async def test_connect_applies_the_connect_timeout(yard: Yard) -> None:
     """connect() 3: applies connect_timeout."""
     with socket.create_server(("127.0.0.1", 0)) as silent:
         silent_server = WebServer([], silent.getsockname()[1])
-        client = yard.client(silent_server, connect_timeout=0.3, max_retries=1)
-        with pytest.raises(ty.ConnectError, match=r"connect_timeout=0\.3"):
+        client = yard.client(silent_server, connect_timeout=0.1, max_retries=1)
+        with pytest.raises(ty.ConnectError, match=r"connect_timeout=0\.1"):
             await client.connect()
         await client.close()
         silent_server.close()
 
 
+@every_way
 async def test_a_failed_connect_cleans_up(yard: Yard) -> None:
     """connect() 5: on failure calls cleanup_on_error() to reset state."""
     async with Relay(yard.process.port) as relay:
@@ -301,6 +316,7 @@ async def test_list_and_call_connect_if_need_be(yard: Yard) -> None:
         await client.close()
 
 
+@every_way
 @pytest.mark.usefixtures("lucky")
 async def test_list_and_call_use_the_retry_mechanism(yard: Yard) -> None:
     """Both use the retry mechanism."""
@@ -360,6 +376,7 @@ async def test_not_found_errors_are_returned_at_once(yard: Yard) -> None:
     assert asked(watched, "resources/read") == 1
 
 
+@every_way
 @pytest.mark.usefixtures("lucky")
 async def test_a_lost_server_is_asked_again_for_what_only_looks(yard: Yard) -> None:
     """Retryable: server errors, transient network errors. Here: only where nothing can run twice."""
@@ -412,6 +429,7 @@ async def test_a_refused_token_is_never_shown(guarded: WebServer, url: str) -> N
     await client.close()
 
 
+@every_way
 async def test_a_config_that_was_written_and_read_back_works(yard: Yard) -> None:
     """All server configs support serialization."""
     again = server_from_dict(yard.server(cache_tools_list=True).to_dict())

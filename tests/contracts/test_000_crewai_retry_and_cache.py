@@ -19,11 +19,15 @@ from toolyard.client.cache import ListCache, Use
 from toolyard.protocol.hints import CacheHint
 
 
-@pytest.fixture(params=["modern", "handshake"])
+@pytest.fixture
 def yard(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Place]:
-    here = Place("stdio", request.param, tmp_path)
+    """A server of the modern protocol, and of the legacy one too for a test in `both_eras`."""
+    here = Place("stdio", getattr(request, "param", "modern"), tmp_path)
     yield here
     assert here.journal.faults == []
+
+
+both_eras = pytest.mark.parametrize("yard", ["modern", "handshake"], indirect=True)
 
 
 @pytest.fixture
@@ -88,6 +92,7 @@ async def test_by_default_three_attempts(yard: Place) -> None:
     await client.close()
 
 
+@both_eras
 async def test_not_found_is_returned_at_once(yard: Place) -> None:
     """Non-retryable: not found."""
     async with yard.client(retry_safe=True) as client:
@@ -98,6 +103,7 @@ async def test_not_found_is_returned_at_once(yard: Place) -> None:
     assert len(yard.journal.got("tools/call")) == len(yard.journal.got("resources/read")) == 1
 
 
+@both_eras
 @pytest.mark.usefixtures("lucky")
 async def test_a_lost_server_is_asked_again_for_what_only_looks(yard: Place) -> None:
     """Retryable: server errors, transient network errors. Here: only where nothing can run twice."""
@@ -139,6 +145,7 @@ def test_entries_are_kept_by_type_and_checked_when_they_are_looked_at() -> None:
     assert cache.get("prompts", 1300.0, Use.ALWAYS) == ("b",)
 
 
+@both_eras
 async def test_the_cache_lives_five_minutes(yard: Place) -> None:
     """In-memory cache with 5-minute TTL."""
     clock = Clock(asyncio.get_running_loop())

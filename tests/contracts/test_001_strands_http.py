@@ -17,7 +17,7 @@ import pytest
 import toolyard as ty
 from tests.interaction.kit import BOUND
 from tests.peers import kit
-from tests.peers.web import ToldServer, Watched, WebServer, free_port, python_server, yard_server
+from tests.peers.web import ToldServer, Watched, WebServer, free_port, python_server
 from toolyard import events as ev
 from toolyard import sync
 
@@ -25,26 +25,13 @@ MCPClient = sync.Client
 STRANDS = Path(kit.__file__).with_name("strands_client.py")
 
 
-def served(server: WebServer) -> Iterator[WebServer]:
+@pytest.fixture(scope="module")
+def calculator() -> Iterator[WebServer]:
+    server = python_server("sdk1", kit.SERVERS / "calculator.py", kind=ToldServer)
     try:
         yield server.start()
     finally:
         server.close()
-
-
-@pytest.fixture(scope="module")
-def sdk1() -> Iterator[WebServer]:
-    yield from served(yard_server("sdk1", "sdk1"))
-
-
-@pytest.fixture(scope="module")
-def sdk2() -> Iterator[WebServer]:
-    yield from served(yard_server("sdk2", "sdk2"))
-
-
-@pytest.fixture(scope="module")
-def calculator() -> Iterator[WebServer]:
-    yield from served(python_server("sdk1", kit.SERVERS / "calculator.py", kind=ToldServer))
 
 
 SERVERS: dict[str, Callable[[WebServer], Any]] = {
@@ -55,16 +42,11 @@ SERVERS: dict[str, Callable[[WebServer], Any]] = {
 }
 
 
-@pytest.fixture(params=["sdk1", "sdk2"])
-def process(request: pytest.FixtureRequest) -> WebServer:
-    server = request.getfixturevalue(request.param)
-    assert isinstance(server, WebServer)
-    return server
-
-
-@pytest.fixture(params=SERVERS)
-def server(request: pytest.FixtureRequest, process: WebServer) -> Any:
-    return SERVERS[request.param](process)
+@pytest.fixture(params=[("http", "sdk1"), ("http URL", "sdk2"), ("sse", "sdk2"), ("sse URL", "sdk1")], ids="-".join)
+def server(request: pytest.FixtureRequest) -> Any:
+    """Every way to name a server, each with one of the SDKs."""
+    way, environment = request.param
+    return SERVERS[way](request.getfixturevalue(environment))
 
 
 # ---- "2. Streamable HTTP" and "3. Server-Sent Events"
@@ -78,6 +60,7 @@ def test_within_the_block_the_tools_are_listed_and_called(server: Any) -> None:
         assert client.call_tool("echo", {"text": "hello"}).text == "hello"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("environment", ["sdk1", "sdk2"])
 def test_the_sdks_own_transports_are_taken_as_they_are(environment: str, request: pytest.FixtureRequest) -> None:
     """MCPClient(lambda: streamablehttp_client(url)), MCPClient(lambda: sse_client(url)), sse and stdio together."""

@@ -103,17 +103,22 @@ def served(programs: dict[str, Path]) -> Iterator[Callable[[str], WebServer]]:
         server.close()
 
 
-@pytest.fixture(params=["sse", "http", "stdio"])
+@pytest.fixture
 def server(request: pytest.FixtureRequest, served: Callable[[str], WebServer], programs: dict[str, Path]) -> Any:
-    """What a client is given, for the document's transport and for the others that it tells of."""
-    if request.param == "stdio":
+    """What a client is given for the document's transport, and for the others that it names if a test asks for them."""
+    transport = getattr(request, "param", "sse")
+    if transport == "stdio":
         return ty.StdioServer(sys.executable, [str(programs["stdio"]), "stdio"])
-    return CONFIGS[request.param](served(request.param).url(PATHS[request.param]))
+    return CONFIGS[transport](served(transport).url(PATHS[transport]))
+
+
+every_transport = pytest.mark.parametrize("server", ["sse", "http", "stdio"], indirect=True)
 
 
 # ---- the example
 
 
+@every_transport
 def test_the_calculator_of_the_document(server: Any) -> None:
     """@mcp.tool(description=...) def calculator(x: int, y: int) -> int; mcp.run(transport="sse").
 
@@ -168,6 +173,7 @@ def test_run_needs_no_more_than_the_transport(tmp_path: Path) -> None:
 # ---- "MCP server implementation details"
 
 
+@every_transport
 def test_the_steps_of_a_connection(server: Any) -> None:
     """1 establishes a connection, 2 initialises the session, 3 discovers tools, 4 invokes them, 5 ends it."""
     client = MCPClient(server)
@@ -181,6 +187,7 @@ def test_the_steps_of_a_connection(server: Any) -> None:
         assert another.call_tool("calculator", {"x": 1, "y": 2}).data == 3
 
 
+@every_transport
 @pytest.mark.parametrize("mode, version", [("auto", "2026-07-28"), ("legacy", "2025-11-25")])
 def test_the_session_is_of_the_era_that_the_client_speaks(server: Any, mode: Any, version: str) -> None:
     """Initialises the MCP session. Here: of either era, with the same program."""
@@ -218,6 +225,7 @@ def test_a_tool_that_fails_returns_an_informative_message(server: Any) -> None:
     assert (result.is_error, result.text) == (True, "float division by zero")
 
 
+@every_transport
 def test_a_call_that_takes_too_long_ends_at_its_timeout_and_hurts_no_other(server: Any) -> None:
     """Set appropriate timeouts for tool calls to prevent hanging on long-running operations."""
     with MCPClient(server) as client:

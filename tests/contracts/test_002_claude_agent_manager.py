@@ -17,14 +17,13 @@ from typing import Any
 import pytest
 
 import toolyard as ty
+from tests.contracts import filesystem_server
 from tests.hub.kit import bad, echo_server, played
 from tests.unit.kit import HANDSHAKE, PlayedServer, eventually
 from toolyard import names
 from toolyard.hub.hub import Hub
 from toolyard.hub.resources import NotText, ResourceQuery
 from toolyard.hub.toolsets import ToolLoadConfig, Toolset, Toolsets
-
-FILESYSTEM = str(Path(__file__).with_name("filesystem_server.py"))
 
 
 @pytest.fixture
@@ -37,8 +36,13 @@ def folder(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def filesystem(folder: Path) -> ty.StdioServer:
-    return ty.StdioServer(sys.executable, [FILESYSTEM, str(folder)])
+def filesystem(folder: Path) -> ty.ToolServer:
+    return filesystem_server.make_server(folder)
+
+
+@pytest.fixture
+def filesystem_process(folder: Path) -> ty.StdioServer:
+    return ty.StdioServer(sys.executable, [filesystem_server.__file__, str(folder)])
 
 
 def github() -> ty.ToolServer:
@@ -48,10 +52,10 @@ def github() -> ty.ToolServer:
 # ---- "McpManager": manages multiple server connections
 
 
-async def test_the_life_of_a_manager(filesystem: ty.StdioServer, folder: Path) -> None:
+async def test_the_life_of_a_manager(filesystem_process: ty.StdioServer, folder: Path) -> None:
     """new, add_server twice, list_tools, call_tool, read_resource, list_servers, remove_server, close_all."""
     manager = Hub()
-    await manager.add_server("filesystem", filesystem)
+    await manager.add_server("filesystem", filesystem_process)
     await manager.add_server("github", github())
     listed = {tool.name: tool.description for tool in await manager.list_tools()}
     assert listed == {
@@ -81,9 +85,9 @@ async def test_a_server_that_cannot_be_connected_is_not_added() -> None:
         assert manager.list_servers() == []
 
 
-async def test_each_server_has_a_connection_of_its_own(filesystem: ty.StdioServer, folder: Path) -> None:
+async def test_each_server_has_a_connection_of_its_own(filesystem_process: ty.StdioServer, folder: Path) -> None:
     """The picture: one manager, a client for each server, a transport for each client."""
-    async with Hub(dict.fromkeys(("server1", "server2", "server3"), filesystem)) as manager:
+    async with Hub(dict.fromkeys(("server1", "server2", "server3"), filesystem_process)) as manager:
         path = {"path": str(folder / "test.txt")}
         calls = [manager.call_tool(f"mcp__server{n}__read_file", path) for n in (1, 2, 3)]
         assert [result.text for result in await asyncio.gather(*calls)] == ["File contents..."] * 3
@@ -125,7 +129,7 @@ async def test_names_are_the_managers_business() -> None:
 # ---- the definitions
 
 
-async def test_a_tool_definition_has_name_description_and_input_schema(filesystem: ty.StdioServer) -> None:
+async def test_a_tool_definition_has_name_description_and_input_schema(filesystem: ty.ToolServer) -> None:
     """McpToolDefinition { name, description, input_schema: JSON Schema }."""
     async with Hub({"filesystem": filesystem}) as manager:
         tool = (await manager.list_tools())[0]
@@ -134,7 +138,7 @@ async def test_a_tool_definition_has_name_description_and_input_schema(filesyste
 
 
 async def test_a_resource_definition_has_uri_name_and_perhaps_description_and_type(
-    filesystem: ty.StdioServer, folder: Path
+    filesystem: ty.ToolServer, folder: Path
 ) -> None:
     """McpResourceDefinition { uri, name, description: Option, mime_type: Option }."""
     async with Hub({"filesystem": filesystem}) as manager:
@@ -169,7 +173,7 @@ async def test_a_tool_result_has_content_and_is_error() -> None:
 # ---- "ResourceManager": high-level resource operations
 
 
-async def test_the_operations_of_the_resource_manager(filesystem: ty.StdioServer, folder: Path) -> None:
+async def test_the_operations_of_the_resource_manager(filesystem: ty.ToolServer, folder: Path) -> None:
     """list_all, list_from_server, read_text, find_by_pattern("file://*")."""
     other = ty.ToolServer("other")
     other.add_resource(lambda: "hello", uri="memo://hello", name="hello")
@@ -183,7 +187,7 @@ async def test_the_operations_of_the_resource_manager(filesystem: ty.StdioServer
         assert [each.name for each in matches] == ["picture.png", "test.txt"]
 
 
-async def test_a_picture_is_no_text(filesystem: ty.StdioServer, folder: Path) -> None:
+async def test_a_picture_is_no_text(filesystem: ty.ToolServer, folder: Path) -> None:
     """Read as text. Here: of what is none, a typed error, and read_bytes gives it."""
     async with Hub({"filesystem": filesystem}) as manager:
         uri = (folder / "picture.png").as_uri()
@@ -192,7 +196,7 @@ async def test_a_picture_is_no_text(filesystem: ty.StdioServer, folder: Path) ->
         assert await manager.resources.read_bytes("filesystem", uri) == b"\x89PNG\xff"
 
 
-async def test_the_resource_query_builder(filesystem: ty.StdioServer) -> None:
+async def test_the_resource_query_builder(filesystem: ty.ToolServer) -> None:
     """ResourceQuery::new().server("filesystem").pattern("file://*").mime_type("text/plain").execute(&manager)."""
     async with Hub({"filesystem": filesystem, "copy": filesystem}) as manager:
         results = (
@@ -324,7 +328,7 @@ async def test_the_states_of_a_connection() -> None:
     assert manager.list_servers()[0].status.state is ty.State.DISCONNECTED
 
 
-async def test_the_state_of_a_server(filesystem: ty.StdioServer) -> None:
+async def test_the_state_of_a_server(filesystem: ty.ToolServer) -> None:
     """McpServerState { name, config, status, server_info: Option, tools, resources }."""
     async with Hub({"filesystem": filesystem}) as manager:
         (state,) = manager.list_servers()
@@ -400,7 +404,7 @@ async def test_a_server_that_speaks_no_json_says_so() -> None:
 # ---- "Agent integration"
 
 
-async def test_an_agent_has_the_tools_of_all_servers_at_once(filesystem: ty.StdioServer, folder: Path) -> None:
+async def test_an_agent_has_the_tools_of_all_servers_at_once(filesystem: ty.ToolServer, folder: Path) -> None:
     """Agent::builder().mcp_manager(manager): tools automatically available as mcp__servername_toolname.
 
     Here: with two underscores, as everywhere else in the document; a name that a model gives back is called as it is.

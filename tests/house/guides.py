@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import re
+from collections.abc import Iterable
 from typing import Any
 
 
@@ -16,6 +17,11 @@ def parameters(function: Any) -> set[str]:
 def public(kind: type) -> set[str]:
     """The names that a class has for its users."""
     return {name for name in dir(kind) if not name.startswith("_")}
+
+
+def missing(guide: str, names: Iterable[str]) -> list[str]:
+    """The names that the guide does not have as code."""
+    return [name for name in sorted(names) if not tells(guide, name)]
 
 
 def tells(guide: str, name: str) -> bool:

@@ -15,7 +15,7 @@ import pytest
 
 import toolyard as ty
 from tests.house import snippets
-from tests.house.guides import parameters, public, tells
+from tests.house.guides import missing, parameters, public
 from toolyard.server.context import BlockingContext, Context
 from toolyard.server.serving.http import HttpApp
 from toolyard.server.serving.run import make_app
@@ -88,14 +88,12 @@ def test_the_example_in_one_process_prints_what_the_guide_shows() -> None:
     assert snippets.looks_like(output, ran.stdout), ran.stdout
 
 
-@pytest.mark.parametrize("name", sorted(parameters(ty.ToolServer) - {"name"}))
-def test_every_option_of_a_server_is_in_the_guide(name: str) -> None:
-    assert tells(GUIDE, name)
+def test_every_option_of_a_server_is_in_the_guide() -> None:
+    assert missing(GUIDE, parameters(ty.ToolServer) - {"name"}) == []
 
 
-@pytest.mark.parametrize("name", sorted(ToolOptions.__annotations__))
-def test_every_option_of_a_tool_is_in_the_guide(name: str) -> None:
-    assert tells(GUIDE, name)
+def test_every_option_of_a_tool_is_in_the_guide() -> None:
+    assert missing(GUIDE, ToolOptions.__annotations__) == []
 
 
 SERVING = (parameters(ty.ToolServer.run) | parameters(make_app) | parameters(HttpApp.__init__) - {"transport"}) - {
@@ -105,14 +103,12 @@ SERVING = (parameters(ty.ToolServer.run) | parameters(make_app) | parameters(Htt
 }
 
 
-@pytest.mark.parametrize("name", sorted(SERVING))
-def test_every_option_of_serving_is_in_the_guide(name: str) -> None:
-    assert tells(GUIDE, name)
+def test_every_option_of_serving_is_in_the_guide() -> None:
+    assert missing(GUIDE, SERVING) == []
 
 
-@pytest.mark.parametrize("name", sorted(public(Context) - {"finish"}))
-def test_every_word_of_a_context_is_in_the_guide(name: str) -> None:
-    assert tells(GUIDE, name)
+def test_every_member_of_a_context_is_in_the_guide() -> None:
+    assert missing(GUIDE, public(Context) - {"finish"}) == []
 
 
 def test_both_contexts_know_the_same_words() -> None:
@@ -123,6 +119,6 @@ def test_both_contexts_know_the_same_words() -> None:
 INNER = {"changes", "completions", "info", "make_channel", "prompts", "resources", "router", "templates", "tools"}
 
 
-@pytest.mark.parametrize("name", sorted(public(ty.ToolServer) - INNER))
-def test_every_method_of_a_server_is_in_the_guide(name: str) -> None:
-    assert tells(GUIDE, name) or f"@server.{name}" in GUIDE or f"server.{name}(" in GUIDE
+def test_every_method_of_a_server_is_in_the_guide() -> None:
+    names = missing(GUIDE, public(ty.ToolServer) - INNER)
+    assert [name for name in names if f"@server.{name}" not in GUIDE and f"server.{name}(" not in GUIDE] == []

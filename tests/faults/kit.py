@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import gc
 import json
+import logging
 import os
 import random
 import signal
@@ -11,10 +14,11 @@ import subprocess
 import sys
 import time
 from collections import Counter
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
+from unittest import mock
 
 import psutil
 import pytest
@@ -89,6 +93,64 @@ def alive_with(mark: str) -> list[int]:
         if each.info["status"] != psutil.STATUS_ZOMBIE and any(mark in word for word in words):
             found.append(each.info["pid"])
     return found
+
+
+class Children:
+    """The processes that a test starts, found by a text in their command lines; for the check after every test.
+
+    A server that a client started leads a group of its own, with its descendants: if that group is empty, it left
+    nothing. Only if a group is not, or if a program of the test could have started servers, are all processes of the
+    machine looked at, which takes a hundred times as long.
+    """
+
+    def __init__(self, mark: str) -> None:
+        self.mark = mark
+        self._groups: list[int] = []
+        self._has_programs = False
+
+    @contextlib.contextmanager
+    def recorded(self) -> Iterator[Self]:
+        start = subprocess.Popen.__init__
+
+        def start_and_record(popen: subprocess.Popen[Any], args: Any, *rest: Any, **options: Any) -> None:
+            start(popen, args, *rest, **options)
+            if self.mark in " ".join(map(str, args)):
+                if options.get("start_new_session"):
+                    self._groups.append(popen.pid)
+                else:
+                    self._has_programs = True
+
+        with mock.patch.object(subprocess.Popen, "__init__", start_and_record):
+            yield self
+
+    def living(self) -> list[int]:
+        self._groups = [*filter(has_members, self._groups)]
+        return alive_with(self.mark) if self._groups or self._has_programs else []
+
+
+def has_members(group: int) -> bool:
+    """Whether a process group has a process, be it a zombie."""
+    try:
+        os.killpg(group, 0)
+    except ProcessLookupError:
+        return False
+    return True
+
+
+def assert_nothing_undone(caplog: pytest.LogCaptureFixture) -> None:
+    """Fail if asyncio logged an error, such as an exception that was never retrieved."""
+    gc.collect()  # asyncio logs it when the task is collected
+    complaints = [record for record in (*caplog.get_records("call"), *caplog.records) if record.name == "asyncio"]
+    assert [record.getMessage() for record in complaints if record.levelno >= logging.ERROR] == []
+
+
+@contextlib.contextmanager
+def frozen_garbage() -> Iterator[None]:
+    """Keep what is loaded now out of garbage collection, so that a collection after every test takes little time."""
+    gc.collect()
+    gc.freeze()
+    yield
+    gc.unfreeze()
 
 
 def run_python(code: str, *arguments: str, **options: Any) -> subprocess.Popen[str]:

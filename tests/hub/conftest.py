@@ -1,27 +1,30 @@
 from __future__ import annotations
 
 import asyncio
-import gc
-import logging
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
 import pytest
 
-from tests.faults.kit import alive_with, eventually
+from tests.faults.kit import Children, assert_nothing_undone, eventually, frozen_garbage
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _cheap_collections() -> Iterator[None]:
+    with frozen_garbage():
+        yield
 
 
 @pytest.fixture(autouse=True)
 async def _nothing_left(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> AsyncIterator[None]:
     """After every test: no task is left, no process, and nothing that asyncio would complain about."""
     before = asyncio.all_tasks()
-    yield
-    # `alive_with` looks for the folder of the test, which is in the command line of every child of it.
-    await eventually(lambda: not alive_with(str(tmp_path)), within=6, what="no process is left")
+    # The folder of the test is in the command line of every child of it.
+    with Children(str(tmp_path)).recorded() as children:
+        yield
+        await eventually(lambda: not children.living(), within=6, what="no process is left")
     await eventually(lambda: not _tasks(before), what=f"no task is left: {_tasks(before)}")
-    gc.collect()
-    complaints = [record for record in (*caplog.get_records("call"), *caplog.records) if record.name == "asyncio"]
-    assert [record.getMessage() for record in complaints if record.levelno >= logging.ERROR] == []
+    assert_nothing_undone(caplog)
 
 
 def _tasks(before: set[asyncio.Task[object]]) -> list[asyncio.Task[object]]:

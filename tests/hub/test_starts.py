@@ -60,6 +60,7 @@ def starts(tmp_path: Path) -> Starts:
 # ---- the limit -----------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 async def test_only_so_many_servers_start_at_a_time_and_none_fails_because_it_waited(starts: Starts) -> None:
     """All starts together take longer than one server's connect_timeout."""
     names = [f"s{n}" for n in range(8)]

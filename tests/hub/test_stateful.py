@@ -19,7 +19,18 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 import toolyard as ty
-from tests.faults.kit import FAST, Ledger, Yard, alive, cancelled, eventually, impatient, outcome_of, succeeded
+from tests.faults.kit import (
+    FAST,
+    Ledger,
+    Yard,
+    alive,
+    alive_with,
+    cancelled,
+    eventually,
+    impatient,
+    outcome_of,
+    succeeded,
+)
 from tests.hub.kit import Hub, bad
 from toolyard.types import State
 
@@ -156,9 +167,11 @@ class OneHub(RuleBasedStateMachine):
                 assert state.status.state is not State.DISABLED
 
     def living(self) -> list[int]:
-        return [pid for yard in self.yards.values() for pid in yard.living()]
+        return alive_with(str(self.directory))
 
     def at_home(self, here: set[str]) -> bool:
+        if len(self.living()) > len(here):
+            return False
         return all(len(yard.living()) <= (name in here) for name, yard in self.yards.items())
 
     def finish(self) -> None:
@@ -208,7 +221,7 @@ class TestOneHub(OneHub.TestCase):  # type: ignore[misc]
     settings = quick
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.timeout(1500)
 class TestOneHubForLong(OneHub.TestCase):  # type: ignore[misc]
     settings = long

@@ -20,7 +20,7 @@ from toolyard.types import State
 # The sick ones are tried again about every half a second.
 EAGER = ty.ReconnectPolicy(base_delay=0.1, max_delay=0.5, max_retries=1, jitter_factor=0.0)
 
-pytestmark = pytest.mark.timeout(180)
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(180)]
 
 
 async def test_seven_list_in_the_time_of_the_slowest_of_them(tmp_path: Path) -> None:
@@ -91,6 +91,7 @@ async def check_the_sick(hub: Hub) -> None:
         assert name in explained and "not known" in explained
 
 
+@pytest.mark.serial
 async def test_seven_keep_their_rate_of_calls(tmp_path: Path) -> None:
     async def rates(hub: Hub, seconds: float = 0.4) -> Counter[str]:
         end, done = time.monotonic() + seconds, Counter[str]()
@@ -108,7 +109,7 @@ async def test_seven_keep_their_rate_of_calls(tmp_path: Path) -> None:
         await ready(hub)
         kept: dict[str, list[float]] = {name: [] for name in WELL}
         await rates(hub, 0.1)
-        for _ in range(5):
+        for _ in range(3):
             without = await rates(hub)
             for name in ILL:
                 await hub.add_server(name, all_ten.servers[name], start="lazy")

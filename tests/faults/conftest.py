@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from tests.faults.http_kit import Certificates, Web, make_certificates
-from tests.faults.kit import Children, Yard, assert_nothing_undone, frozen_garbage, until
+from tests.faults.kit import ERAS, Children, Yard, assert_nothing_undone, frozen_garbage, until
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -42,6 +42,6 @@ def certificates(tmp_path_factory: pytest.TempPathFactory) -> Certificates:
     return make_certificates(tmp_path_factory.mktemp("tls"))
 
 
-@pytest.fixture(params=["legacy", "modern"])
+@pytest.fixture(params=ERAS)
 def era(request: pytest.FixtureRequest) -> str:
     return str(request.param)

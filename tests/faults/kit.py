@@ -14,7 +14,7 @@ import subprocess
 import sys
 import time
 from collections import Counter
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Self
@@ -30,6 +30,25 @@ from toolyard.transports import process
 BAD_SERVER = str(Path(__file__).with_name("bad_server.py"))
 FAST = ty.ReconnectPolicy(base_delay=0.01, max_delay=0.2, max_retries=3, jitter_factor=0.0)
 BIG = "b" * 300_000  # more than any pipe holds
+ERAS = ("legacy", "modern")
+
+either_era = pytest.mark.parametrize("era", ["modern", pytest.param("legacy", marks=pytest.mark.nightly)])
+"""For a test of what does not depend on the era of the protocol: with the legacy one it runs nightly."""
+
+
+def matrix(common: Iterable[Any], rest: Iterable[Any]) -> list[Any]:
+    """Parameters for `parametrize`: the common ones run for every change, the rest nightly."""
+    return [*common, *(pytest.param(each, marks=pytest.mark.nightly) for each in rest)]
+
+
+def by_era(names: Iterable[str], both: Iterable[str] = ()) -> list[Any]:
+    """Parameters "name, era": each name in the modern era, and in the legacy one those of `both`; the rest nightly."""
+    both = {*both}
+    return [
+        pytest.param(name, era, marks=[] if era == "modern" or name in both else pytest.mark.nightly)
+        for name in names
+        for era in ERAS
+    ]
 
 
 async def eventually(condition: Callable[[], Any], within: float = 5.0, what: str = "") -> Any:

@@ -1,4 +1,7 @@
-"""A tool server as a program of its own: `serving_child.py TRANSPORT`, for what happens to a whole process."""
+"""A tool server as a program of its own, for what happens to a whole process: `serving_child.py TRANSPORT [SECONDS]`.
+
+SECONDS is how long requests may take to end when the server is stopped, if that is to be shorter than usual.
+"""
 
 from __future__ import annotations
 
@@ -9,6 +12,7 @@ import threading
 import time
 
 import toolyard as ty
+from toolyard.server.serving import web
 
 server = ty.ToolServer("child", "1.0")
 
@@ -78,5 +82,7 @@ def threads() -> int:
 
 
 if __name__ == "__main__":
+    if len(sys.argv) > 2:
+        web.DRAINING = float(sys.argv[2])  # type: ignore[misc,assignment]
     options = {} if sys.argv[1] == "stdio" else {"port": 0}
     server.run(sys.argv[1], **options)  # type: ignore[arg-type]

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 import toolyard as ty
-from tests.faults.kit import BIG, FAST, Yard, eventually, outcome_of
+from tests.faults.kit import BIG, FAST, Yard, eventually, matrix, outcome_of
 from toolyard import sync
 from toolyard.errors import UnansweredTimeout
 
@@ -72,7 +72,7 @@ async def calls(client: ty.Client, count: int) -> None:
             asyncio.get_running_loop().call_later(0.01, stopped.cancel)
 
 
-@pytest.mark.parametrize("count", [2_000, pytest.param(10_000, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("count", matrix([1_000], [10_000]))
 async def test_everything_is_flat_over_many_calls_of_every_outcome(
     yard: Yard, era: str, traced: object, count: int
 ) -> None:
@@ -84,8 +84,12 @@ async def test_everything_is_flat_over_many_calls_of_every_outcome(
     assert yard.record.lives == 1
 
 
-@pytest.mark.parametrize("count", [20, pytest.param(200, marks=pytest.mark.slow)])
-@pytest.mark.parametrize("refused", [[], ["subscriptions/listen"]], ids=["", "listen refused"])
+@pytest.mark.parametrize("count", matrix([20], [200]))
+@pytest.mark.parametrize(
+    "era, refused",
+    [("legacy", []), ("modern", []), ("modern", ["subscriptions/listen"])],
+    ids=["legacy", "modern", "modern, listen refused"],
+)
 async def test_everything_is_flat_over_many_reconnects(
     yard: Yard, era: str, traced: object, count: int, refused: list[str], caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -110,7 +114,7 @@ async def test_everything_is_flat_over_many_reconnects(
     await eventually(lambda: not yard.living())
 
 
-@pytest.mark.parametrize("count", [15, pytest.param(100, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("count", matrix([15], [100]))
 async def test_everything_is_flat_over_many_clients(yard: Yard, traced: object, count: int) -> None:
     async def one() -> None:
         async with yard.client() as client:

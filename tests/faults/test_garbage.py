@@ -9,7 +9,7 @@ import tracemalloc
 import pytest
 
 import toolyard as ty
-from tests.faults.kit import Yard, eventually, outcome_of
+from tests.faults.kit import Yard, eventually, matrix, outcome_of
 from toolyard.errors import OutcomeUnknown, ProtocolError, ToolyardError, TransportError, UsageError
 
 MIB = 1024 * 1024
@@ -172,7 +172,7 @@ async def test_a_flood_does_not_starve_the_calls_of_other_clients(yard: Yard) ->
         assert slowest < 2
 
 
-@pytest.mark.parametrize("size", [64 * MIB, pytest.param(1024 * MIB, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("size", matrix([32 * MIB], [1024 * MIB]))
 @pytest.mark.parametrize("when", ["at the start", "in a call"])
 async def test_a_flood_of_stderr_blocks_nothing(yard: Yard, when: str, size: int) -> None:
     async with yard.client(**({"stderr": size} if when == "at the start" else {})) as client:

@@ -14,7 +14,7 @@ import pytest
 import toolyard as ty
 from tests.faults.http_kit import Web
 from tests.faults.http_server import BadWebServer
-from tests.faults.kit import BIG, FAST, eventually, outcome_of
+from tests.faults.kit import BIG, FAST, eventually, matrix, outcome_of
 from tests.faults.test_flat import KIB, Footprint, assert_flat
 from toolyard import sync
 from toolyard.errors import UnansweredTimeout
@@ -66,7 +66,7 @@ async def mixed_calls(client: ty.Client, count: int) -> None:
             asyncio.get_running_loop().call_later(0.01, stopped.cancel)
 
 
-@pytest.mark.parametrize("count", [2_000, pytest.param(10_000, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("count", matrix([1_000], [10_000]))
 async def test_everything_is_flat_over_many_calls_of_every_outcome(
     web: Web, era: str, traced: None, count: int
 ) -> None:
@@ -85,7 +85,7 @@ async def test_everything_is_flat_over_many_calls_of_every_outcome(
     assert [task for task in asyncio.all_tasks() if "/toolyard/" in repr(task)] == []
 
 
-@pytest.mark.parametrize("count", [50, pytest.param(300, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("count", matrix([30], [300]))
 async def test_everything_is_flat_over_many_reconnects(web: Web, era: str, traced: None, count: int) -> None:
     server = await web.server(era=era)
 

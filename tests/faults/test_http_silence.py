@@ -13,7 +13,9 @@ import toolyard as ty
 from tests.faults.http_kit import MIB, Web, calls, running
 from tests.faults.http_proxy import Fault
 from tests.faults.http_server import BadWebServer
-from tests.faults.kit import BIG, Ledger, cancelled, eventually, perhaps_sent, succeeded, surely_unsent
+from tests.faults.kit import BIG, Ledger, by_era, cancelled, eventually, perhaps_sent, succeeded, surely_unsent
+from tests.unit.kit import Clock, turns
+from toolyard.client.connection import HEALTH_TIMEOUT
 from toolyard.errors import CallTimeout, OutcomeUnknown, TransportError, UnansweredTimeout
 from toolyard.types import State
 
@@ -38,7 +40,7 @@ async def told(server: BadWebServer, era: str, nonce: str) -> None:
         assert server.received("notifications/cancelled") == []
 
 
-@pytest.mark.parametrize("name", SILENT)
+@pytest.mark.parametrize("name, era", by_era(SILENT, both=["no head", "a stream without events"]))
 async def test_a_silent_or_dripping_server_does_not_stretch_the_deadline(web: Web, era: str, name: str) -> None:
     ledger, server = Ledger(), await web.server(era=era)
     tool, how = SILENT[name]
@@ -200,8 +202,8 @@ async def test_a_time_out_of_one_call_leaves_the_calls_beside_it_alone(web: Web,
 # ---- health and the end
 
 
-@pytest.mark.slow
 async def test_three_unanswered_calls_and_an_unanswered_ping_are_a_dead_connection(web: Web, era: str) -> None:
+    clock = Clock()
     ledger, server = Ledger(), await web.server(era=era)
     async with web.client(server) as client:
         await ledger.call(client)
@@ -209,7 +211,11 @@ async def test_three_unanswered_calls_and_an_unanswered_ping_are_a_dead_connecti
         for _ in range(3):
             assert isinstance(await ledger.call(client, timeout=0.1), CallTimeout)
         await eventually(lambda: client.status.state is not State.CONNECTED, what="noticed")
-        await eventually(lambda: not client.connected, within=12, what="given up")
+        await turns()  # it is asked whether it lives
+        await clock.advance(HEALTH_TIMEOUT - 1)
+        assert client.connected
+        await clock.advance(1)
+        await eventually(lambda: not client.connected, what="given up")
         gate.times = 0
         assert succeeded(await ledger.call(client, timeout=20))
         assert client.status.state is State.CONNECTED

@@ -22,6 +22,7 @@ from tests.faults.kit import (
     cancelled,
     eventually,
     lucky,
+    matrix,
     perhaps_sent,
     succeeded,
     surely_unsent,
@@ -137,9 +138,7 @@ class Storm:
         self.yard.kill()
 
 
-@pytest.mark.parametrize(
-    "seed", [1, 2, pytest.param(3, marks=pytest.mark.slow), pytest.param(4, marks=pytest.mark.slow)]
-)
+@pytest.mark.parametrize("seed", matrix([1], [2, 3, 4]))
 async def test_under_time_outs_cancels_and_kills_every_call_has_one_honest_outcome(
     yard: Yard, era: str, seed: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -24,6 +24,8 @@ from tests.faults.server_wire import HANDSHAKE, LEVEL, Line, call, message, meta
 
 CHILD = str(Path(__file__).with_name("serving_child.py"))
 MIB = 1024 * 1024
+SOON = "0.5"
+"""Seconds to drain, for servers that have requests which never end."""
 
 
 @dataclass
@@ -73,9 +75,9 @@ class Child:
 
 
 @contextlib.asynccontextmanager
-async def child(transport: str) -> AsyncIterator[Child]:
+async def child(*arguments: str) -> AsyncIterator[Child]:
     process = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-W", "error", CHILD, transport),
+        *(sys.executable, "-W", "error", CHILD, *arguments),
         stdin=asyncio.subprocess.PIPE,
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.PIPE,
@@ -94,8 +96,8 @@ async def child(transport: str) -> AsyncIterator[Child]:
 
 
 @contextlib.asynccontextmanager
-async def web(transport: str = "http") -> AsyncIterator[tuple[Child, Place]]:
-    async with child(transport) as one:
+async def web(transport: str = "http", *options: str) -> AsyncIterator[tuple[Child, Place]]:
+    async with child(transport, *options) as one:
         found = await eventually(lambda: re.search(rb"http://127\.0\.0\.1:\d+", one.stderr), within=20)
         place = Place(None, None, found[0].decode())  # type: ignore[arg-type]
         try:
@@ -133,7 +135,7 @@ async def test_an_idle_web_server_ends_at_once(number: signal.Signals) -> None:
 
 
 async def test_a_signal_under_load_drains_and_ends_with_everything_open() -> None:
-    async with web() as (one, place):
+    async with web("http", "3") as (one, place):
         session = await place.session()
         standing = [await place.open(b"", session, "GET") for _ in range(3)]
         listening = [
@@ -188,7 +190,7 @@ async def test_listeners_are_told_that_it_is_over() -> None:
 
 @pytest.mark.parametrize("tool, bound", [("block", 10), ("stubborn", 15)])
 async def test_a_tool_that_does_not_end_holds_no_process(tool: str, bound: float) -> None:
-    async with web() as (one, place):
+    async with web("http", SOON) as (one, place):
         arguments = {"seconds": 600} if tool == "block" else {}
         for number in range(3):
             await place.begin(asked(tool, number, **arguments))
@@ -200,7 +202,7 @@ async def test_a_tool_that_does_not_end_holds_no_process(tool: str, bound: float
 
 
 async def test_a_second_signal_is_no_reason_for_a_traceback() -> None:
-    async with web() as (one, place):
+    async with web("http", SOON) as (one, place):
         await place.begin(asked("nap", seconds=600))
         assert (await place.post(asked("add", a=1, b=2))).text == "3"
         one.process.send_signal(signal.SIGTERM)
@@ -211,7 +213,7 @@ async def test_a_second_signal_is_no_reason_for_a_traceback() -> None:
 
 
 async def test_a_server_of_http_sse_ends_with_its_streams() -> None:
-    async with web("sse") as (one, place):
+    async with web("sse", SOON) as (one, place):
         lines = [await place.open(b"", {}, "GET", "/sse") for _ in range(5)]
         for line in lines:
             await line.head()

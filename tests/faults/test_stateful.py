@@ -246,7 +246,7 @@ class TestOneClient(OneClient.TestCase):  # type: ignore[misc]
     settings = quick
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.timeout(1500)
 class TestOneClientForLong(OneClient.TestCase):  # type: ignore[misc]
     settings = long

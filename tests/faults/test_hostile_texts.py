@@ -23,12 +23,15 @@ import pytest
 
 import toolyard as ty
 from tests.cli.kit import environment, write_settings
-from tests.faults.hostile_server import ANSWERS, CALLS, CONNECTS, HttpServer
+from tests.faults.hostile_server import ANSWERS, CALLS, CONNECTS, HttpServer, serve_stdio
 from tests.faults.hostile_texts import FEW, SURROGATE, TEXTS, Detector
 from tests.faults.kit import FAST
 from toolyard.events import Event
 
-HOSTILE = str(Path(__file__).with_name("hostile_server.py"))
+ROOT = str(Path(__file__).parents[2])
+CODE = f"import sys; sys.path.insert(0, {ROOT!r}); from {serve_stdio.__module__} import serve_stdio as serve"
+HOSTILE = ["-S", "-E", "-c", f"{CODE}; serve(*sys.argv[1:])"]
+"""Imported, the module is compiled once; as the main script it would be at every start."""
 
 ENVIRONMENT = "wallaby-quartz-71-umbrella-env"
 HEADER = "ferret-cobalt-82-lantern-header"
@@ -41,7 +44,7 @@ SECRETS = (ENVIRONMENT, HEADER, KEY, QUERY, PASSWORD, BASIC)
 
 ONLY_STDIO = {"stderr and exit", "stdout and exit"}
 LEGACY = {"protocol version", "initialize error", "initialize result", "level error", "ping error"}
-MODERN = {"discover error", "supported versions", "listen error", "header declaration"}
+MODERN = ("discover error", "supported versions", "listen error", "header declaration")
 SHOWN = ("reason 418", "body 400", "error 400", "challenge 401", "location 307", "header name", "content type")
 """Of the HTTP answers those whose errors are worded differently."""
 
@@ -94,7 +97,7 @@ def detecting(test: Callable[[str, HttpServer, Detector], Awaitable[None]]) -> C
 
 
 def stdio_server(field: str = "", name: str = "") -> ty.StdioServer:
-    return ty.StdioServer(sys.executable, ["-S", "-E", HOSTILE, field, name], env={"HOSTILE_TOKEN": ENVIRONMENT})
+    return ty.StdioServer(sys.executable, [*HOSTILE, field, name], env={"HOSTILE_TOKEN": ENVIRONMENT})
 
 
 def web_server(http: HttpServer, field: str = "", name: str = "", *, user: bool = False) -> ty.HttpServer:
@@ -231,6 +234,8 @@ async def test_http_answers_to_calls(transport: str, http: HttpServer, detector:
 
 
 def _connects(transport: str) -> list[str]:
+    if transport == "stdio modern":
+        return [*MODERN]  # the others are the same over stdio in the legacy era, and in the modern one over HTTP
     other = LEGACY if "modern" in transport else MODERN
     fields = [field for field in CONNECTS if field not in other]
     if transport.startswith("stdio"):
@@ -342,13 +347,18 @@ COMMANDS: list[tuple[str, tuple[str, ...]]] = [
     (LINES, ("prompt", "all")),
     (CHECKED, ("prompt", "say:mixed")),
 ]
+OVER_HTTP = [
+    (kind, words) for kind, words in COMMANDS if "bad.json" in words or words[:3] == (*SAY, "field=error message")
+]
+"""What a server sends is printed the same way whatever brought it; errors have words of their own."""
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("transport", ["stdio", "http"])
 def test_the_command_line(transport: str, http: HttpServer, tmp_path: Path) -> None:
     def entry(field: str = "", name: str = "") -> dict[str, Any]:
         if transport == "stdio":
-            arguments = ["-S", "-E", HOSTILE, field, name]
+            arguments = [*HOSTILE, field, name]
             return {"command": sys.executable, "args": arguments, "env": {"HOSTILE_TOKEN": ENVIRONMENT}}
         headers = {"Authorization": f"Bearer {HEADER}", "X-Api-Key": KEY}
         return {"type": "http", "url": http.url(field, name, query=f"?key={QUERY}"), "headers": headers}
@@ -358,20 +368,21 @@ def test_the_command_line(transport: str, http: HttpServer, tmp_path: Path) -> N
         if transport == "stdio"
         else [*(field for field in CONNECTS if field not in ONLY_STDIO), *(f"http {each}" for each in SHOWN)]
     )
+    commands = COMMANDS if transport == "stdio" else OVER_HTTP
     write_settings(tmp_path, {"good": entry()})
     bad = {field.replace(" ", "-"): entry(field, "mixed") for field in fields}
     write_settings(tmp_path, bad, "bad.json")
     subprocess.run(
         [sys.executable, "-c", RUNNER],
         cwd=tmp_path,
-        input=json.dumps([arguments for _, arguments in COMMANDS]),
+        input=json.dumps([arguments for _, arguments in commands]),
         text=True,
         timeout=100,
         env=environment(tmp_path),
         check=True,
     )
     detector = Detector(SECRETS)
-    for number, (kind, arguments) in enumerate(COMMANDS):
+    for number, (kind, arguments) in enumerate(commands):
         for name in ("out", "err"):
             text = (tmp_path / f"{number}.{name}").read_bytes().decode()
             lines = kind is LINES and (name == "out" or "fail" in arguments[-1])

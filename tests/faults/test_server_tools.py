@@ -52,7 +52,6 @@ def raising(kind: Callable[[], BaseException]) -> list[Callable[..., Any]]:
     return [plain, with_context, after_a_word, in_thread, in_thread_with_context]
 
 
-SHAPES = ["plain", "with_context", "after_a_word", "in_thread", "in_thread_with_context"]
 KINDS: dict[str, Callable[[], BaseException]] = {
     "ValueError": lambda: ValueError("seven is no prime of mine"),
     "an empty one": ValueError,
@@ -143,20 +142,22 @@ WAYS = {"http": over_http, "stream": over_a_stream, "process": in_process}
 
 @pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize("era", ["handshake", "modern"])
-@pytest.mark.parametrize("kind", KINDS.values(), ids=KINDS)
-async def test_whatever_a_tool_raises_its_client_gets_one_answer(kind: Any, era: str, way: str) -> None:
-    tools = Tools()
-    for function in raising(kind):
-        tools.server.add_tool(function)
+async def test_whatever_a_tool_raises_its_client_gets_one_answer(era: str, way: str) -> None:
+    tools, named = Tools(), {}
+    for number, (kind, make) in enumerate(KINDS.items()):
+        for function in raising(make):
+            name = f"{function.__name__}_{number}"
+            tools.server.add_tool(function, name=name)
+            named[name] = f"{kind} in {function.__name__}"
     async with WAYS[way](tools, era) as ask:
-        for shape in SHAPES:
-            said = await ask(shape)
-            assert ("error" in said) or said["result"]["isError"] is True, shape
+        for name, what in named.items():
+            said = await ask(name)
+            assert ("error" in said) or said["result"]["isError"] is True, what
             if "error" in said:
-                assert type(said["error"]["code"]) is int, shape
-                assert type(said["error"]["message"]) is str, shape
-            assert "Traceback" not in json.dumps(said)
-            assert 'File "' not in json.dumps(said)
+                assert type(said["error"]["code"]) is int, what
+                assert type(said["error"]["message"]) is str, what
+            assert "Traceback" not in json.dumps(said), what
+            assert 'File "' not in json.dumps(said), what
 
 
 @pytest.mark.parametrize("era", ["handshake", "modern"])
@@ -225,10 +226,20 @@ RETURNS: dict[str, Any] = {
 
 @pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize("era", ["handshake", "modern"])
-@pytest.mark.parametrize("value", RETURNS.values(), ids=RETURNS)
-async def test_what_a_tool_returns_beyond_json_is_an_answer_all_the_same(value: Any, era: str, way: str) -> None:
-    tools = Tools()
+async def test_what_a_tool_returns_beyond_json_is_an_answer_all_the_same(era: str, way: str) -> None:
+    tools, named = Tools(), {}
+    for number, (what, value) in enumerate(RETURNS.items()):
+        for function in giving(value):
+            name = f"{function.__name__}_{number}"
+            tools.server.add_tool(function, name=name)
+            named[name] = f"{what} of {function.__name__}"
+    async with WAYS[way](tools, era) as ask:
+        for name, what in named.items():
+            said = await ask(name)
+            assert ("result" in said) != ("error" in said), what
 
+
+def giving(value: Callable[[], Any]) -> list[Callable[..., Any]]:
     async def give_any(ctx: ty.Context) -> Any:
         made = value()
         return await made if asyncio.iscoroutine(made) else made
@@ -240,12 +251,7 @@ async def test_what_a_tool_returns_beyond_json_is_an_answer_all_the_same(value: 
     def give():  # type: ignore[no-untyped-def]
         return value()
 
-    for function in (give_any, give_dict, give):
-        tools.server.add_tool(function)
-    async with WAYS[way](tools, era) as ask:
-        for name in ("give_any", "give_dict", "give"):
-            said = await ask(name)
-            assert ("result" in said) != ("error" in said), name
+    return [give_any, give_dict, give]
 
 
 async def test_what_a_tool_tells_beyond_json_fails_there_and_nowhere_else(era: str) -> None:

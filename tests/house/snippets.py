@@ -35,7 +35,7 @@ from typing import Any
 
 FENCE = re.compile(r"^```(\w*) ?(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 FILE_NAME = re.compile(r"(?:#|//) (\.?\w[\w.-]*\.(?:py|json|toml))\n")
-LINES, COLUMNS = 400, 140  # of the terminal; longer lines are folded there as on any
+LINES, COLUMNS = 150, 140  # of the terminal; longer lines are folded there as on any
 PATIENCE = 60.0  # seconds for a command
 
 

@@ -41,7 +41,20 @@ def run_snippets(python: Path | str, document: Path, folder: Path, *packages: st
 WITH_SNIPPETS = [path for path in DOCUMENTS if snippets.runnable(path.read_text())]
 
 
-@pytest.mark.parametrize("document", WITH_SNIPPETS, ids=named)
+def commands_in(document: Path) -> int:
+    """Each command that a document shows starts programs, which is slow."""
+    return sum(
+        block.body.count("\n$ ") + 1 for block in snippets.runnable(document.read_text()) if block.language == "console"
+    )
+
+
+@pytest.mark.parametrize(
+    "document",
+    [
+        pytest.param(path, id=named(path), marks=pytest.mark.slow if commands_in(path) > 3 else [])
+        for path in WITH_SNIPPETS
+    ],
+)
 def test_every_snippet_runs_and_prints_what_it_says(document: Path, tmp_path: Path) -> None:
     assert run_snippets(sys.executable, document, tmp_path) == len(snippets.runnable(document.read_text()))
 
@@ -55,14 +68,16 @@ def test_every_page_that_teaches_has_something_that_runs() -> None:
 
 
 PEERS = {"mcp": ("sdk1", "sdk2"), "fastmcp": ("sdk2",)}
+NIGHTLY = pytest.mark.nightly  # the older SDK: tests/peers meets its transports in every run
 WITH_PEERS = [
-    pytest.param(path, package, peer, id=f"{named(path)}-{package}-{peer}")
+    pytest.param(path, package, peer, id=f"{named(path)}-{package}-{peer}", marks=[] if peer == "sdk2" else NIGHTLY)
     for path in DOCUMENTS
     for package in sorted({block.needs for block in snippets.blocks(path.read_text())} & PEERS.keys())
     for peer in PEERS[package]
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("document, package, peer", WITH_PEERS)
 def test_the_snippets_that_need_a_peer_run_with_it(document: Path, package: str, peer: str, tmp_path: Path) -> None:
     python = ROOT / ".peers" / peer / "bin/python"

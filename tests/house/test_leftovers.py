@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -22,7 +23,8 @@ conftest.EXIT_GRACE_SECONDS = 0.5
 def run_with_the_check(code: str, folder: Path) -> subprocess.CompletedProcess[str]:
     (folder / "test_it.py").write_text(SHORT_GRACE + code)
     command = [sys.executable, "-m", "pytest", "-p", "tests.conftest", "-c", "/dev/null", "--rootdir", folder, folder]
-    return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=60)
+    env = {**os.environ, "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}
+    return subprocess.run(command, cwd=ROOT, env=env, capture_output=True, text=True, timeout=60)
 
 
 def is_gone(pid: int) -> bool:

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from tests.cli.kit import COMMAND, DEMO, environment, run_cli, terminal
+from tests.cli.kit import COMMAND, DEMO, environment, run_cli, show_cli
 from toolyard.settings import load_settings
 
 
@@ -232,6 +232,6 @@ def test_stdin_that_is_no_text_is_told(tmp_path: Path) -> None:
 
 
 def test_at_a_terminal_nobody_waits_for_stdin(tmp_path: Path) -> None:
-    with terminal("add", cwd=tmp_path) as person:
-        assert person.exit_code() == 2
-        assert "which server?" in person.text
+    person = show_cli("add", cwd=tmp_path)
+    assert person.code == 2
+    assert "which server?" in person.text

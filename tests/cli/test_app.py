@@ -7,13 +7,15 @@ import re
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from tests.cli.kit import DEMO, ROOT, environment, run_cli, write_settings
+from tests.cli.kit import DEMO, ROOT, environment, run_cli, run_process, write_settings
 from toolyard import __version__
 from toolyard.cli.app import COMMANDS
 from toolyard.cli.exits import Exit
+from toolyard.hub.hub import Hub
 
 
 def test_help_names_every_command_and_exit_code(tmp_path: Path) -> None:
@@ -32,6 +34,15 @@ def test_every_command_can_be_loaded_and_has_help(name: str, tmp_path: Path) -> 
 
 def test_the_version_is_told(tmp_path: Path) -> None:
     assert run_cli("--version", cwd=tmp_path).out == f"toolyard {__version__}\n"
+
+
+@pytest.mark.parametrize(
+    "words, code", [(("--version",), 0), (("frob",), 2), (("tools",), 3), (("tools", "--", "no-such-program"), 5)]
+)
+def test_the_process_exits_with_the_code_of_the_command(words: tuple[str, ...], code: int, tmp_path: Path) -> None:
+    here, process = run_cli(*words, cwd=tmp_path), run_process(*words, cwd=tmp_path)
+    assert (process.code, process.out, process.err) == (code, here.out, here.err)
+    assert here.code == code
 
 
 @pytest.mark.parametrize(
@@ -60,22 +71,20 @@ def test_a_traceback_is_shown_only_to_who_wants_it(tmp_path: Path) -> None:
     assert "Traceback" in run_cli("call", "nothing", "--debug", "--", *DEMO, cwd=tmp_path).err
 
 
-def test_a_bug_is_told_as_one(tmp_path: Path) -> None:
-    (tmp_path / "sitecustomize.py").write_text(
-        "import toolyard.hub.hub as hub\n"
-        "def broken(*args, **kwargs): raise KeyError('oops')\n"
-        "hub.Hub.from_config = broken\n",
-        "utf-8",
-    )
-    ran = run_cli("tools", "--", *DEMO, cwd=tmp_path, env={"PYTHONPATH": str(tmp_path)})
+def test_a_bug_is_told_as_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(*_: Any, **__: Any) -> None:
+        raise KeyError("oops")
+
+    monkeypatch.setattr(Hub, "from_config", broken)
+    ran = run_cli("tools", "--", *DEMO, cwd=tmp_path)
     assert (ran.code, ran.out) == (70, "") and "Traceback" not in ran.err
     assert ran.err == "error: KeyError: 'oops'\nhint: this is a bug of toolyard: --debug shows where\n"
 
 
 def test_a_terminal_that_speaks_no_unicode_is_no_reason_to_fail(tmp_path: Path) -> None:
-    ran = run_cli("call", "echo", "text=日本 é", "--", *DEMO, cwd=tmp_path, env={"PYTHONIOENCODING": "ascii"})
+    ran = run_process("call", "echo", "text=日本 é", "--", *DEMO, cwd=tmp_path, env={"PYTHONIOENCODING": "ascii"})
     assert (ran.code, ran.out) == (0, "?? ?\n")
-    ran = run_cli("call", "echo", "text=é", "--raw", "--", *DEMO, cwd=tmp_path, env={"PYTHONIOENCODING": "ascii"})
+    ran = run_process("call", "echo", "text=é", "--raw", "--", *DEMO, cwd=tmp_path, env={"PYTHONIOENCODING": "ascii"})
     assert ran.json["content"][0]["text"] == "é"
 
 

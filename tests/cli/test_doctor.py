@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from tests.cli.kit import COMMAND, DEMO, ROOT, Ran, environment, run_cli, terminal, write_settings
+from tests.cli.kit import COMMAND, DEMO, ROOT, Ran, environment, run_cli, show_cli, terminal, write_settings
 from tests.faults.kit import alive, noise_in, until
 from toolyard.hub.start_queue import DEFAULT_LIMIT
 
@@ -388,7 +388,7 @@ def test_what_makes_a_server_awkward_is_told(tmp_path: Path) -> None:
 
 def test_a_server_that_says_nothing_is_bounded_by_the_time_out(tmp_path: Path) -> None:
     settings(tmp_path, silent=bad(silent=["initialize", "server/discover"]), cat=stdio("sleep", "600"))
-    ran = run_cli("doctor", "--json", "--timeout", "1", cwd=tmp_path, timeout=30)
+    ran = run_cli("doctor", "--json", "--timeout", "1", cwd=tmp_path)
     assert ran.code == 1
     for server in ("silent", "cat"):
         found = step(ran, server, "starts")
@@ -480,9 +480,9 @@ def test_in_a_terminal_the_steps_are_shown_live_and_then_as_a_table(tmp_path: Pa
 
 def test_in_a_narrow_terminal_what_was_found_has_its_room(tmp_path: Path) -> None:
     settings(tmp_path, gone=stdio("no-such-program"))
-    with terminal("doctor", cwd=tmp_path, width=40) as screen:
-        assert screen.exit_code() == 1
-        lines = screen.lines
+    screen = show_cli("doctor", cwd=tmp_path, width=40)
+    assert screen.code == 1
+    lines = screen.lines
     at = lines.index("✗ command")
     assert "gone" in lines[:at]
     assert lines[at + 1].startswith("  there is no no-such-program")
@@ -494,13 +494,13 @@ def test_control_characters_of_a_server_never_reach_the_terminal(tmp_path: Path)
     settings(
         tmp_path, dies=bad(exit={"code": 3, "stderr": f"evil {evil} words"}), noisy=bad(banner=f"evil {evil} words")
     )
-    with terminal("doctor", cwd=tmp_path) as screen:
-        assert screen.exit_code() == 1
-        assert b"evil" in screen.bytes
-        assert b"\x1b[2J" not in screen.bytes
-        assert b"owned\x07" not in screen.bytes
-        assert "\u202e".encode() not in screen.bytes
-        assert "\x9b".encode() not in screen.bytes
+    screen = show_cli("doctor", cwd=tmp_path)
+    assert screen.code == 1
+    assert b"evil" in screen.bytes
+    assert b"\x1b[2J" not in screen.bytes
+    assert b"owned\x07" not in screen.bytes
+    assert "\u202e".encode() not in screen.bytes
+    assert "\x9b".encode() not in screen.bytes
 
 
 def test_ctrl_c_ends_everything_at_once_with_130(tmp_path: Path) -> None:

@@ -5,14 +5,15 @@ from __future__ import annotations
 import asyncio
 import json
 import shutil
-from collections.abc import Mapping
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 import toolyard as ty
-from tests.cli.kit import Ran, run_cli
+from tests.cli.kit import Ran, in_background, run_cli
 from tests.faults.http_kit import Certificates, closed_port, make_certificates, unreachable
 from tests.serving import served
 
@@ -37,16 +38,14 @@ def page(status: int, body: bytes, kind: str = "text/html", more: Mapping[str, s
     return app
 
 
-async def doctor(
-    folder: Path, *urls: str, env: Mapping[str, str] | None = None, patience: float = 10, **more: Any
-) -> Ran:
+def doctor(folder: Path, *urls: str, env: Mapping[str, str] | None = None, patience: float = 10, **more: Any) -> Ran:
     """The settings have these URLs as `web`, `web-2`, ..., all with `more`."""
     names = ["web", *(f"web-{number}" for number in range(2, len(urls) + 1))]
     servers = {name: {"url": url, **more} for name, url in zip(names, urls, strict=True)}
     file = folder / ".mcp.json"
     file.write_text(json.dumps({"mcpServers": servers}))
     file.chmod(0o600)
-    return await asyncio.to_thread(run_cli, "doctor", "--json", "--timeout", str(patience), cwd=folder, env=env)
+    return run_cli("doctor", "--json", "--timeout", str(patience), cwd=folder, env=env)
 
 
 def facts(ran: Ran, server: str = "web") -> dict[str, Any]:
@@ -59,9 +58,9 @@ def steps(ran: Ran, server: str = "web") -> dict[str, dict[str, Any]]:
 
 
 @pytest.mark.parametrize("path", ["/mcp", "/elsewhere"])
-async def test_a_server_that_is_well_has_every_step(tmp_path: Path, path: str) -> None:
-    async with served(math.asgi(path=path)) as origin:
-        ran = await doctor(tmp_path, origin + path)
+def test_a_server_that_is_well_has_every_step(tmp_path: Path, path: str) -> None:
+    with in_background(served(math.asgi(path=path))) as origin:
+        ran = doctor(tmp_path, origin + path)
     assert ran.code == 0
     found = steps(ran)
     assert list(found) == ["settings", "address", "port", "connects", "protocol", "answers", "tools"]
@@ -70,18 +69,18 @@ async def test_a_server_that_is_well_has_every_step(tmp_path: Path, path: str) -
     assert "1 tool," in found["tools"]["text"]
 
 
-async def test_nobody_listens_and_nobody_answers(tmp_path: Path) -> None:
-    async with unreachable() as port:
+def test_nobody_listens_and_nobody_answers(tmp_path: Path) -> None:
+    with in_background(unreachable()) as port:
         urls = (f"http://127.0.0.1:{closed_port()}/mcp", f"http://127.0.0.1:{port}/mcp")
-        ran = await doctor(tmp_path, *urls, patience=1)
+        ran = doctor(tmp_path, *urls, patience=1)
     assert ran.code == 1
     assert "connection refused" in steps(ran)["port"]["text"]
     assert "start the server" in steps(ran)["port"]["fix"]
     assert "firewall" in steps(ran, "web-2")["port"]["fix"]
 
 
-async def test_a_host_that_has_no_address_is_told(tmp_path: Path) -> None:
-    ran = await doctor(tmp_path, "https://no-such-host.invalid/mcp")
+def test_a_host_that_has_no_address_is_told(tmp_path: Path) -> None:
+    ran = doctor(tmp_path, "https://no-such-host.invalid/mcp")
     assert ran.code == 1
     assert list(steps(ran)) == ["settings", "address", "host"]
     assert "no-such-host.invalid has no address" in steps(ran)["host"]["text"]
@@ -92,10 +91,10 @@ async def test_a_host_that_has_no_address_is_told(tmp_path: Path) -> None:
     "status, challenge, fix",
     [(401, 'Bearer realm="yard"', "Bearer ${TOKEN}"), (401, "Basic", "Basic ${"), (403, "", "that allow it")],
 )
-async def test_the_credentials_that_it_wants_are_told(tmp_path: Path, status: int, challenge: str, fix: str) -> None:
+def test_the_credentials_that_it_wants_are_told(tmp_path: Path, status: int, challenge: str, fix: str) -> None:
     more = {"www-authenticate": challenge} if challenge else {}
-    async with served(page(status, b"no", more=more)) as origin:
-        ran = await doctor(tmp_path, origin + "/mcp")
+    with in_background(served(page(status, b"no", more=more))) as origin:
+        ran = doctor(tmp_path, origin + "/mcp")
     found = steps(ran)["connects"]
     assert (ran.code, found["verdict"]) == (1, "error")
     assert f"HTTP {status}" in found["text"]
@@ -103,10 +102,10 @@ async def test_the_credentials_that_it_wants_are_told(tmp_path: Path, status: in
     assert fix in found["fix"]
 
 
-async def test_a_server_that_wants_an_oauth_sign_in_is_told_as_such(tmp_path: Path) -> None:
+def test_a_server_that_wants_an_oauth_sign_in_is_told_as_such(tmp_path: Path) -> None:
     challenge = 'Bearer resource_metadata="https://example.com/.well-known/oauth-protected-resource"'
-    async with served(page(401, b"no", more={"www-authenticate": challenge})) as origin:
-        ran = await doctor(tmp_path, origin + "/mcp")
+    with in_background(served(page(401, b"no", more={"www-authenticate": challenge}))) as origin:
+        ran = doctor(tmp_path, origin + "/mcp")
     found = steps(ran)["connects"]
     assert "it wants an OAuth sign-in (HTTP 401)" in found["text"]
     assert "cannot sign in there by itself" in found["fix"]
@@ -114,7 +113,7 @@ async def test_a_server_that_wants_an_oauth_sign_in_is_told_as_such(tmp_path: Pa
 
 
 @pytest.mark.parametrize("place", ["", "/mcp"])
-async def test_metadata_for_oauth_are_found_though_the_challenge_does_not_name_them(tmp_path: Path, place: str) -> None:
+def test_metadata_for_oauth_are_found_though_the_challenge_does_not_name_them(tmp_path: Path, place: str) -> None:
     async def app(scope: Any, receive: Any, send: Any) -> None:
         if scope["path"] == f"/.well-known/oauth-protected-resource{place}":
             body = json.dumps({"resource": "x", "authorization_servers": ["https://auth.example"]}).encode()
@@ -122,50 +121,53 @@ async def test_metadata_for_oauth_are_found_though_the_challenge_does_not_name_t
         else:
             await page(401, b"no", more={"www-authenticate": "Bearer"})(scope, receive, send)
 
-    async with served(app) as origin:
-        ran = await doctor(tmp_path, origin + "/mcp")
+    with in_background(served(app)) as origin:
+        ran = doctor(tmp_path, origin + "/mcp")
     found = steps(ran)["connects"]
     assert "it wants an OAuth sign-in" in found["text"]
     assert "cannot sign in there by itself" in found["fix"]
 
 
-async def test_a_credential_that_the_server_repeats_is_not_shown(tmp_path: Path) -> None:
-    async with served(page(400, b"unknown token do-not-show-this", "text/plain")) as origin:
-        ran = await doctor(tmp_path, origin + "/mcp", headers={"Authorization": "Bearer do-not-show-this"})
+def test_a_credential_that_the_server_repeats_is_not_shown(tmp_path: Path) -> None:
+    with in_background(served(page(400, b"unknown token do-not-show-this", "text/plain"))) as origin:
+        ran = doctor(tmp_path, origin + "/mcp", headers={"Authorization": "Bearer do-not-show-this"})
     assert ran.code == 1
     assert "unknown token" in steps(ran)["connects"]["text"]
     assert "do-not-show" not in ran.out + ran.err
 
 
 @pytest.mark.parametrize("status", [200, 404, 405, 501])
-async def test_a_page_that_is_no_mcp_server_is_told(tmp_path: Path, status: int) -> None:
-    async with served(page(status, b"<html>Welcome</html>")) as origin:
-        ran = await doctor(tmp_path, origin + "/mcp")
+def test_a_page_that_is_no_mcp_server_is_told(tmp_path: Path, status: int) -> None:
+    with in_background(served(page(status, b"<html>Welcome</html>"))) as origin:
+        ran = doctor(tmp_path, origin + "/mcp")
     assert ran.code == 1
     found = steps(ran)["connects"]
     assert "mostly it ends in /mcp" in found["fix"]
     assert f"HTTP {status}" in found["text"] and "Welcome" not in found["text"]
 
 
-async def test_a_server_that_is_not_well_is_told_as_such(tmp_path: Path) -> None:
-    async with served(page(500, b"oops", "text/plain")) as origin:
-        ran = await doctor(tmp_path, origin + "/mcp")
+def test_a_server_that_is_not_well_is_told_as_such(tmp_path: Path) -> None:
+    with in_background(served(page(500, b"oops", "text/plain"))) as origin:
+        ran = doctor(tmp_path, origin + "/mcp")
     assert "is the server well?" in steps(ran)["connects"]["fix"]
 
 
-async def test_the_url_of_the_site_leads_to_that_of_its_server(tmp_path: Path) -> None:
-    async with served(math.asgi()) as origin:
-        ran = await doctor(tmp_path, origin + "/", origin + "/docs")
+def test_the_url_of_the_site_leads_to_that_of_its_server(tmp_path: Path) -> None:
+    with in_background(served(math.asgi())) as origin:
+        ran = doctor(tmp_path, origin + "/", origin + "/docs")
         assert ran.code == 1
         for server in ("web", "web-2"):
             assert f"there is an MCP server at {origin}/mcp" in steps(ran, server)["connects"]["fix"]
 
 
-async def test_a_server_of_the_other_kind_is_told_in_both_directions(tmp_path: Path) -> None:
-    async with served(math.asgi(path="/sse", transport="sse")) as old, served(math.asgi()) as new:
-        given_as_http = await doctor(tmp_path, old + "/sse", old + "/", type="http")
-        given_as_sse = await doctor(tmp_path, new + "/mcp", type="sse")
-        fine = await doctor(tmp_path, old + "/sse", type="sse")
+def test_a_server_of_the_other_kind_is_told_in_both_directions(tmp_path: Path) -> None:
+    with (
+        in_background(served(math.asgi(path="/sse", transport="sse"))) as old,
+        in_background(served(math.asgi())) as new,
+    ):
+        given_as_http = doctor(tmp_path, old + "/sse", old + "/", type="http")
+        given_as_sse = doctor(tmp_path, new + "/mcp", type="sse")
+        fine = doctor(tmp_path, old + "/sse", type="sse")
     first, second = [each for each in facts(given_as_http)["steps"] if each["step"] == "connects"]
     assert (first["verdict"], second["verdict"], facts(given_as_http)["tools"]) == ("warning", "ok", 1)
     assert "give it the type sse" in first["fix"]
@@ -177,15 +179,15 @@ async def test_a_server_of_the_other_kind_is_told_in_both_directions(tmp_path: P
 @pytest.mark.parametrize(
     "headers, verdict", [({}, "warning"), ({"Authorization": "Bearer ${HOME}"}, "error")], ids=["plain", "credentials"]
 )
-async def test_plain_http_beyond_this_machine_is_told(tmp_path: Path, headers: dict[str, str], verdict: str) -> None:
-    ran = await doctor(tmp_path, "http://no-such-host.invalid/mcp", headers=headers)
+def test_plain_http_beyond_this_machine_is_told(tmp_path: Path, headers: dict[str, str], verdict: str) -> None:
+    ran = doctor(tmp_path, "http://no-such-host.invalid/mcp", headers=headers)
     assert steps(ran)["address"]["verdict"] == verdict
     assert "use https://no-such-host.invalid/mcp" in steps(ran)["address"]["fix"]
 
 
-async def test_a_proxy_takes_the_place_of_host_and_port(tmp_path: Path) -> None:
+def test_a_proxy_takes_the_place_of_host_and_port(tmp_path: Path) -> None:
     proxy = f"http://user:do-not-show-this@127.0.0.1:{closed_port()}"
-    ran = await doctor(tmp_path, "https://no-such-host.invalid/mcp", env={"HTTPS_PROXY": proxy})
+    ran = doctor(tmp_path, "https://no-such-host.invalid/mcp", env={"HTTPS_PROXY": proxy})
     assert ran.code == 1
     assert "through the proxy" in steps(ran)["host"]["text"]
     assert steps(ran)["connects"]["verdict"] == "error"
@@ -202,13 +204,16 @@ def certificates(tmp_path_factory: pytest.TempPathFactory) -> Certificates:
     return make_certificates(tmp_path_factory.mktemp("certificates"))
 
 
-async def tls_place(certificates: Certificates, name: str) -> asyncio.Server:
-    """Speaks TLS with this certificate, and nothing more."""
+@asynccontextmanager
+async def tls_place(certificates: Certificates, name: str) -> AsyncIterator[int]:
+    """The port of a place that speaks TLS with this certificate, and nothing more."""
 
     async def hang_up(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         writer.close()
 
-    return await asyncio.start_server(hang_up, "127.0.0.1", 0, ssl=certificates.server_context(name))
+    context = certificates.server_context(name)
+    async with await asyncio.start_server(hang_up, "127.0.0.1", 0, ssl=context) as server:
+        yield server.sockets[0].getsockname()[1]
 
 
 @pytest.mark.parametrize(
@@ -221,30 +226,25 @@ async def tls_place(certificates: Certificates, name: str) -> asyncio.Server:
         ("server", "gone.pem", "error", "a PEM file"),
     ],
 )
-async def test_a_certificate_that_cannot_be_trusted_is_told_with_the_remedy(
+def test_a_certificate_that_cannot_be_trusted_is_told_with_the_remedy(
     tmp_path: Path, certificates: Certificates, name: str, ca: str | None, verdict: str, words: str
 ) -> None:
-    server = await tls_place(certificates, name)
-    port = server.sockets[0].getsockname()[1]
-    try:
-        more = {} if ca is None else {"ca": certificates.path(ca)}
-        ran = await doctor(tmp_path, f"https://127.0.0.1:{port}/mcp", **more)
-    finally:
-        server.close()
-        await server.wait_closed()
+    more = {} if ca is None else {"ca": certificates.path(ca)}
+    with in_background(tls_place(certificates, name)) as port:
+        ran = doctor(tmp_path, f"https://127.0.0.1:{port}/mcp", **more)
     assert ran.code == 1  # that it hangs up afterwards is an error too
     found = steps(ran)["tls"]
     assert found["verdict"] == verdict
     assert words in found["fix"]
 
 
-async def test_https_to_a_port_that_speaks_plain_http_is_told(tmp_path: Path) -> None:
-    async with served(math.asgi()) as origin:
-        ran = await doctor(tmp_path, origin.replace("http:", "https:") + "/mcp")
+def test_https_to_a_port_that_speaks_plain_http_is_told(tmp_path: Path) -> None:
+    with in_background(served(math.asgi())) as origin:
+        ran = doctor(tmp_path, origin.replace("http:", "https:") + "/mcp")
         assert f"as {origin}?" in steps(ran)["tls"]["fix"]
     assert ran.code == 1
 
 
-async def test_a_certificate_that_is_not_looked_at_is_told(tmp_path: Path) -> None:
-    ran = await doctor(tmp_path, "https://no-such-host.invalid/mcp", verify=False)
+def test_a_certificate_that_is_not_looked_at_is_told(tmp_path: Path) -> None:
+    ran = doctor(tmp_path, "https://no-such-host.invalid/mcp", verify=False)
     assert "not checked" in steps(ran)["address"]["text"]

@@ -65,7 +65,7 @@ def test_every_line_that_is_uncommented_is_right(tmp_path: Path) -> None:
     assert [entry.name for entry in settings.entries] == ["everything", "mine", "remote"]
     assert not settings.failed and not settings.warnings
     rules = {"allowed_tools", "disallowed_tools", "require_approval"}
-    assert set(settings.defaults) == {*rules, "on_error", "start", "idle_timeout"}
+    assert set(settings.defaults) == {*rules, "on_error", "start", "disconnect_idle_after"}
     for name in ("everything", "mine", "remote"):
         at = code.index(f"[servers.{name}]")
         path.write_text("\n".join(code[at : at + 2]))
@@ -90,29 +90,31 @@ def test_the_values_that_it_shows_as_defaults_are_the_defaults(tmp_path: Path) -
     assert len(values) == 7
     shown, default = plan_of(path, "\n".join([plain, *values])), plan_of(path, plain)
     assert shown.settings == default.settings
-    assert (shown.transient, shown.idle_timeout, shown.disabled) == (False, None, False)
-    of_hub = [line for line in code[end:] if re.match(r"\[hub|on_error|start|idle_timeout", line)]
+    assert (shown.transient, shown.disconnect_idle_after, shown.disabled) == (False, None, False)
+    of_hub = [line for line in code[end:] if re.match(r"\[hub|on_error|start|disconnect_idle_after", line)]
     assert len(of_hub) == 4
     with_hub = plan_of(path, "\n".join([*of_hub, plain]))
-    assert (with_hub.settings, with_hub.idle_timeout) == (default.settings, default.idle_timeout)
+    assert with_hub.settings == default.settings
+    assert with_hub.disconnect_idle_after == default.disconnect_idle_after
 
 
 def test_what_it_says_about_silence_idleness_and_retries_is_true(tmp_path: Path) -> None:
     comments = {line.partition(" = ")[0]: line.partition("#")[2] for line in uncommented() if " = " in line}
-    server, hub = (line.partition("#")[2] for line in uncommented() if line.startswith("idle_timeout"))
-    assert "silence within a call" in server and "without use" in hub
+    assert "silence within a call" in comments["idle_timeout"]
+    assert "without use" in comments["disconnect_idle_after"]
     plan = plan_of(
         tmp_path / "toolyard.toml",
-        '[hub]\nidle_timeout = 7\n[servers.remote]\nurl = "https://x.invalid/mcp"\nidle_timeout = 20\nmax_retries = 1',
+        "[hub]\ndisconnect_idle_after = 7\n"
+        '[servers.remote]\nurl = "https://x.invalid/mcp"\nidle_timeout = 20\nmax_attempts = 1',
     )
-    assert (plan.settings.idle_timeout, plan.idle_timeout) == (20, 7)
-    assert "attempts in all" in comments["max_retries"] and plan.settings.max_retries == 1
-    with pytest.raises(ConfigError, match="max_retries"):  # attempts in all: there is no zero of them
+    assert (plan.settings.idle_timeout, plan.disconnect_idle_after) == (20, 7)
+    assert "attempts in all" in comments["max_attempts"] and plan.settings.max_attempts == 1
+    with pytest.raises(ConfigError, match="max_attempts"):  # attempts in all: there is no zero of them
         load_settings_strictly(tmp_path / "toolyard.toml")
 
 
 def load_settings_strictly(path: Path) -> None:
-    path.write_text('[servers.remote]\nurl = "https://x.invalid/mcp"\nmax_retries = 0')
+    path.write_text('[servers.remote]\nurl = "https://x.invalid/mcp"\nmax_attempts = 0')
     for entry in load_settings(path).failed:
         raise entry.error or AssertionError
 

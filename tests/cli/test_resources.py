@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.kit import COMMAND, DEMO, ROOT, environment, run_cli, terminal, write_settings
+from tests.cli.kit import COMMAND, DEMO, ROOT, environment, run_cli, show_cli, write_settings
 
 GOODS = (sys.executable, str(ROOT / "tests/cli/goods.py"))
 PNG = b"\x89PNG\r\n\x1a\nno picture"
@@ -81,6 +81,6 @@ def test_a_resource_that_is_not_there_is_not_found(folder: Path) -> None:
 
 
 def test_a_person_sees_a_table(folder: Path) -> None:
-    with terminal("resources", "goods", cwd=folder) as screen:
-        assert screen.exit_code() == 0
+    screen = show_cli("resources", "goods", cwd=folder)
+    assert screen.code == 0
     assert screen.lines[1].split() == ["uri", "server", "type", "name", "what", "it", "is"]

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.cli.evil_server import LINE, TOOL
-from tests.cli.kit import COMMAND, DEMO, ROOT, run_cli, terminal, write_settings
+from tests.cli.kit import COMMAND, DEMO, ROOT, run_cli, show_cli, terminal, write_settings
 
 EVIL = (sys.executable, str(ROOT / "tests/cli/evil_server.py"))
 # What rich itself sends: colours, the cursor, erasing. A title, a bell or a clear screen it never does.
@@ -55,8 +55,7 @@ COMMANDS: list[tuple[str, ...]] = [
     "arguments", COMMANDS, ids=lambda words: " ".join(words)[:20].encode("ascii", "ignore").decode()
 )
 def test_no_word_of_a_server_commands_the_terminal(arguments: tuple[str, ...], tmp_path: Path) -> None:
-    with terminal(*arguments, "--", *EVIL, cwd=tmp_path, width=1000) as screen:  # so wide that no line is wrapped
-        screen.exit_code()
+    screen = show_cli(*arguments, "--", *EVIL, cwd=tmp_path, width=1000)  # so wide that no line is wrapped
     assert screen.text and not [each for each in FORBIDDEN if each in screen.bytes]
     assert not forged(screen.text)
     for path in tmp_path.iterdir():
@@ -119,8 +118,7 @@ def test_nor_does_what_a_dying_server_wrote(tmp_path: Path) -> None:
 
 
 def test_markup_of_a_server_is_text_on_the_terminal_too(tmp_path: Path) -> None:
-    with terminal("call", "plain", "--", *EVIL, cwd=tmp_path) as screen:
-        screen.exit_code()
+    screen = show_cli("call", "plain", "--", *EVIL, cwd=tmp_path)
     assert "[bold]b[/bold]:smile:" in screen.text
 
 
@@ -133,25 +131,24 @@ def test_wide_characters_keep_a_table_straight(tmp_path: Path) -> None:
         "utf-8",
     )
     write_settings(tmp_path, {"w": {"python": "wide.py"}})
-    with terminal("tools", cwd=tmp_path, width=60) as screen:
-        assert screen.exit_code() == 0
+    screen = show_cli("tools", cwd=tmp_path, width=60)
+    assert screen.code == 0
     assert "日本語の説明です" in screen.text.replace(" ", "") and "ascii" in screen.text
 
 
 def test_colours_are_left_out_where_nobody_wants_them(tmp_path: Path) -> None:
-    with terminal("tools", "--", *DEMO, cwd=tmp_path, env={"NO_COLOR": "1"}) as screen:
-        screen.exit_code()
+    screen = show_cli("tools", "--", *DEMO, cwd=tmp_path, env={"NO_COLOR": "1"})
     assert "what it does" in screen.text and b"\x1b[3" not in screen.bytes  # no colour; bold is none
-    with terminal("call", "fail", "--", *DEMO, cwd=tmp_path, env={"TERM": "dumb"}) as screen:
-        assert screen.exit_code() == 1
+    screen = show_cli("call", "fail", "--", *DEMO, cwd=tmp_path, env={"TERM": "dumb"})
+    assert screen.code == 1
     assert "this tool always fails" in screen.text and b"\x1b[" not in screen.bytes
 
 
 def test_a_narrow_terminal_breaks_no_name(tmp_path: Path) -> None:
-    with terminal("tools", "--", *DEMO, cwd=tmp_path, width=40) as screen:
-        assert screen.exit_code() == 0
+    screen = show_cli("tools", "--", *DEMO, cwd=tmp_path, width=40)
+    assert screen.code == 0
     assert all(len(line) <= 40 for line in screen.lines)
     assert "mcp__demo_server__slow_count" in screen.lines
-    with terminal("tools", "--", *DEMO, cwd=tmp_path, width=200, env={"COLUMNS": "50"}) as screen:
-        assert screen.exit_code() == 0
+    screen = show_cli("tools", "--", *DEMO, cwd=tmp_path, width=200, env={"COLUMNS": "50"})
+    assert screen.code == 0
     assert all(len(line) <= 50 for line in screen.lines)

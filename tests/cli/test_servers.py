@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-from tests.cli.kit import DEMO, ROOT, run_cli, terminal, write_settings
+from tests.cli.kit import DEMO, ROOT, run_cli, show_cli, write_settings
 
 GOODS = (sys.executable, str(ROOT / "tests/cli/goods.py"))
 DEAD = (sys.executable, "-c", "import sys; sys.exit('no key')")
@@ -43,8 +43,8 @@ def test_a_program_reads_lines_and_a_person_a_table(tmp_path: Path) -> None:
     demo, dead = run_cli("servers", cwd=tmp_path).rows
     assert demo[:6] == ["demo", "connected", "2026-07-28", "5", "1", "1"] and demo[-1] == ""
     assert dead[:2] == ["dead", "failed"] and "no key" in dead[-1]
-    with terminal("servers", cwd=tmp_path) as screen:
-        assert screen.exit_code() == 5
+    screen = show_cli("servers", cwd=tmp_path)
+    assert screen.code == 5
     headings = ["server", "status", "era", "tools", "resources", "prompts", "tokens", "start", "ms"]
     assert screen.lines[1].split() == headings
     below = screen.text.splitlines()[-4:]

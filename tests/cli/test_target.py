@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import shutil
 import sys
 from collections.abc import Callable, Iterator
@@ -13,7 +12,7 @@ from threading import Thread
 import pytest
 
 import toolyard as ty
-from tests.cli.kit import DEMO, ROOT, run_cli, write_settings
+from tests.cli.kit import DEMO, ROOT, in_background, run_cli, write_settings
 from tests.peers.conftest import npm_server, python_of, server_of, web, web_servers  # noqa: F401  # fixtures
 from tests.peers.kit import HTTP_PEERS, Peer
 from tests.serving import served
@@ -147,7 +146,7 @@ def test_a_target_that_cannot_be_meant_is_wrong_usage(
 
 def test_time_to_start_is_what_was_given(tmp_path: Path) -> None:
     silent = (sys.executable, "-c", "import sys; sys.stdin.read()")
-    ran = run_cli("tools", "--timeout", "0.5", "--", *silent, cwd=tmp_path, timeout=20)
+    ran = run_cli("tools", "--timeout", "0.5", "--", *silent, cwd=tmp_path)
     assert ran.code == 5 and "Traceback" not in ran.err
 
 
@@ -163,15 +162,15 @@ def test_a_python_file(word: str, tmp_path: Path) -> None:
     assert run_cli("read", word, "goods://number/5", cwd=tmp_path).out == "number 5\n"
 
 
-async def test_a_tool_server_of_ours_over_http(tmp_path: Path) -> None:
+def test_a_tool_server_of_ours_over_http(tmp_path: Path) -> None:
     server = ty.ToolServer("ours")
 
     @server.tool
     def double(n: int) -> int:
         return 2 * n
 
-    async with served(server.asgi()) as address:
-        ran = await asyncio.to_thread(run_cli, "call", f"{address}/mcp", "double", "n=4", cwd=tmp_path)
+    with in_background(served(server.asgi())) as address:
+        ran = run_cli("call", f"{address}/mcp", "double", "n=4", cwd=tmp_path)
     assert (ran.code, ran.out) == (0, "8\n")
 
 
@@ -220,5 +219,5 @@ def test_a_pypi_server_through_uvx(tmp_path: Path) -> None:
     if uvx is None:
         pytest.skip("uvx is not on this machine")
     words = ("--timeout", "100", "--", uvx, "mcp-server-time==2026.8.18", "--local-timezone", "UTC")
-    ran = run_cli("call", "get_current_time", "timezone=UTC", *words, cwd=tmp_path, timeout=110)
+    ran = run_cli("call", "get_current_time", "timezone=UTC", *words, cwd=tmp_path)
     assert ran.code == 0 and "UTC" in ran.out, ran.err

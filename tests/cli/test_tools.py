@@ -6,7 +6,7 @@ import json
 import sys
 from pathlib import Path
 
-from tests.cli.kit import DEMO, ROOT, run_cli, terminal, write_settings
+from tests.cli.kit import DEMO, ROOT, run_cli, show_cli, terminal, write_settings
 
 GOODS = (sys.executable, str(ROOT / "tests/cli/goods.py"))
 DEMO_TOOLS = ["add", "echo", "slow_count", "fail", "greet"]
@@ -45,16 +45,16 @@ def test_a_search_gives_the_best_first_and_no_more_than_wanted(tmp_path: Path) -
 def test_the_schema_is_one_more_column_or_a_table_on_a_terminal(tmp_path: Path) -> None:
     ran = run_cli("tools", "--schema", "--", *DEMO, cwd=tmp_path)
     assert json.loads(ran.rows[0][3])["required"] == ["a", "b"]
-    with terminal("tools", "--schema", "--", *GOODS, cwd=tmp_path) as screen:
-        assert screen.exit_code() == 0
+    screen = show_cli("tools", "--schema", "--", *GOODS, cwd=tmp_path)
+    assert screen.code == 0
     row = next(line.split() for line in screen.lines if line.startswith(" count"))
     assert row == ["count", "integer", "required"]
     assert "red|green" in screen.text and "array of string" in screen.text
 
 
 def test_on_a_terminal_it_is_a_table_with_the_sum(tmp_path: Path) -> None:
-    with terminal("tools", "--", *DEMO, cwd=tmp_path) as screen:
-        assert screen.exit_code() == 0
+    screen = show_cli("tools", "--", *DEMO, cwd=tmp_path)
+    assert screen.code == 0
     lines = screen.text.splitlines()
     assert lines[1].split() == ["tool", "tokens", "what", "it", "does"]
     tokens = [int(line.split()[1]) for line in lines if line.startswith(" mcp__")]
@@ -70,8 +70,8 @@ def test_nothing_to_list_is_said_to_a_person(tmp_path: Path) -> None:
         (("resources",), "no resources"),
         (("prompts",), "no prompts"),
     ):
-        with terminal(*words, cwd=tmp_path) as screen:
-            assert screen.exit_code() == 0
+        screen = show_cli(*words, cwd=tmp_path)
+        assert screen.code == 0
         assert screen.text == told
 
 
@@ -99,11 +99,11 @@ def test_a_description_is_one_line_on_a_terminal_unless_all_of_it_is_wanted(tmp_
         "utf-8",
     )
     write_settings(tmp_path, {"a": {"python": "a.py"}})
-    with terminal("tools", cwd=tmp_path, width=80) as screen:
-        assert screen.exit_code() == 0
+    screen = show_cli("tools", cwd=tmp_path, width=80)
+    assert screen.code == 0
     assert next(line for line in screen.lines if "mcp__a__short" in line).endswith("   First sentence.")
     assert "Second" not in screen.text and screen.text.count("…") == 1
     assert all(line.startswith((" mcp__a__", " tool", " ─", "2 tools")) for line in screen.text.splitlines() if line)
-    with terminal("tools", "--long", cwd=tmp_path, width=80) as screen:
-        assert screen.exit_code() == 0
+    screen = show_cli("tools", "--long", cwd=tmp_path, width=80)
+    assert screen.code == 0
     assert "Second one." in screen.text and screen.text.count("word") == 60

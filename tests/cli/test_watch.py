@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 import toolyard as ty
-from tests.cli.kit import COMMAND, DEMO, ROOT, environment, run_cli, terminal, write_settings
+from tests.cli.kit import COMMAND, DEMO, ROOT, environment, run_cli, show_cli, terminal, write_settings
 from tests.faults.kit import alive, noise_in
 from tests.serving import served
 
@@ -294,8 +294,8 @@ def test_time_that_is_up_and_a_reader_who_goes_end_it_too(tmp_path: Path) -> Non
 
 def test_in_a_terminal_it_is_a_line_for_each_with_time_server_and_kind(tmp_path: Path) -> None:
     write_settings(tmp_path, {"demo": stdio(*DEMO)})
-    with terminal("watch", "--call", "echo", "text=hello", "--count", "8", cwd=tmp_path) as screen:
-        assert screen.exit_code() == 0
-        lines = screen.text.splitlines()
+    screen = show_cli("watch", "--call", "echo", "text=hello", "--count", "8", cwd=tmp_path)
+    assert screen.code == 0
+    lines = screen.text.splitlines()
     assert len(lines) == 8
     assert lines[-1].split()[1:4] == ["demo", "result", "echo:"]

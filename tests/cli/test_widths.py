@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.kit import ROOT, terminal, write_settings
+from tests.cli.kit import ROOT, show_cli, write_settings
 from tests.cli.wordy_server import ABOUT, PROMPT, TOOL, URI
 
 WORDY = (sys.executable, str(ROOT / "tests/cli/wordy_server.py"))
@@ -19,8 +19,7 @@ BROKEN = (sys.executable, "-c", f"import sys; sys.exit({WHY!r})")
 
 def shown(*words: str, folder: Path, width: int) -> str:
     write_settings(folder, {SERVER: WORDY, "broken-by-something": BROKEN}).chmod(0o600)
-    with terminal(*words, cwd=folder, width=width, height=80) as screen:
-        screen.exit_code()
+    screen = show_cli(*words, cwd=folder, width=width, height=80)
     return screen.text
 
 
@@ -70,8 +69,8 @@ def test_columns_that_matter_less_are_left_out_first(tmp_path: Path) -> None:
 
 
 def test_messages_are_wrapped_at_words(tmp_path: Path) -> None:
-    with terminal("tools", cwd=tmp_path, width=50) as screen:
-        assert screen.exit_code() == 3
+    screen = show_cli("tools", cwd=tmp_path, width=50)
+    assert screen.code == 3
     assert "toolyard init writes some; or name a server: toolyard tools -- npx -y some-server" in on_one_line(
         screen.text
     )

@@ -240,7 +240,7 @@ async def test_a_failed_connect_cleans_up(yard: Place) -> None:
 async def test_list_tools_gives_name_description_and_input_schema(yard: Place) -> None:
     """list_tools(None): maps with "name", "description", "inputSchema"."""
     async with yard.client() as client:
-        echo = (await client.list_tools(None))[0]
+        echo = (await client.list_tools())[0]
     assert (echo["name"], echo["description"]) == ("echo", "Say it back")
     assert echo["inputSchema"]["properties"] == {"text": {"type": "string"}}
     assert "name" in echo and "nope" not in echo
@@ -253,7 +253,7 @@ async def test_list_tools_with_true_uses_the_cache_and_with_false_bypasses_it(ya
     """list_tools(Some(true)): force cache usage; list_tools(Some(false)): force fresh fetch."""
     async with yard.client() as client:
         for use_cache, asked in ((True, 1), (True, 1), (False, 2), (None, 3)):
-            await client.list_tools(use_cache)
+            await client.list_tools(use_cache=use_cache)
             assert len(yard.journal.got("tools/list")) == asked
 
 

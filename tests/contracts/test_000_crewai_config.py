@@ -124,7 +124,7 @@ def test_the_constants_have_names() -> None:
     That a client uses them is tested in test_000_crewai_client.py and test_000_crewai_retry_and_cache.py.
     """
     assert ty.defaults.CONNECT_TIMEOUT == ty.defaults.EXECUTION_TIMEOUT == ty.defaults.DISCOVERY_TIMEOUT == 30
-    assert (ty.defaults.MAX_RETRIES, ty.defaults.CACHE_TTL_SECONDS) == (3, 300)
+    assert (ty.defaults.MAX_ATTEMPTS, ty.defaults.CACHE_TTL_SECONDS) == (3, 300)
     settings = ty.Client(ty.StdioServer("python"))._settings
     assert settings.connect_timeout is ty.defaults.CONNECT_TIMEOUT
     assert settings.execution_timeout is ty.defaults.EXECUTION_TIMEOUT

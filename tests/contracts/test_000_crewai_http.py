@@ -287,7 +287,7 @@ async def test_the_session_is_there_while_connected_and_an_error_after_the_end(y
 async def test_list_tools_gives_name_description_and_input_schema(yard: Yard) -> None:
     """list_tools(None): maps with "name", "description", "inputSchema"."""
     async with yard.client() as client:
-        tools = {tool["name"]: tool for tool in await client.list_tools(None)}
+        tools = {tool["name"]: tool for tool in await client.list_tools()}
     assert tools["add"]["description"] == "Add two numbers."
     assert set(tools["add"]["inputSchema"]["properties"]) == {"a", "b"}
 
@@ -297,7 +297,7 @@ async def test_list_tools_with_true_uses_the_cache_and_with_false_bypasses_it(ya
     watched = yard.watch()
     async with yard.client() as client:
         for use_cache, times in ((True, 1), (True, 1), (False, 2), (None, 3)):
-            await client.list_tools(use_cache)
+            await client.list_tools(use_cache=use_cache)
             assert asked(watched, "tools/list") == times
 
 

@@ -214,7 +214,7 @@ def test_a_call_can_be_given_a_timeout(server: Any) -> None:
 def test_a_server_that_does_not_run_is_told_at_the_door(kind: Any) -> None:
     """Connection failures: first ensure that the MCP server is running and accessible."""
     url = f"http://127.0.0.1:{free_port()}/mcp"
-    with pytest.raises(ty.ConnectError) as told, MCPClient(kind(url), max_retries=1):
+    with pytest.raises(ty.ConnectError) as told, MCPClient(kind(url), max_attempts=1):
         pass
     assert told.value.sent is False and not told.value.permanent
 

@@ -103,7 +103,7 @@ async def test_a_secret_that_a_web_server_quotes_is_masked_everywhere(
     server, seen = await web.server(era="legacy"), list[str]()
     url = {"query": f"{server.url}?api_key={CANARY}", "user": server.url.replace("//", f"//me:{CANARY}@")}
     options = {**PLACES[place], **({"auth": Provider(CANARY)} if place == "provider" else {})}
-    client = web.client(url.get(place, server.url), max_retries=1, **options)
+    client = web.client(url.get(place, server.url), max_attempts=1, **options)
     client.on(events.Event, lambda event: seen.append(repr(event)))
     outcomes = []
     for how in (*ANSWERS.values(), *({"bytes": text} for text in RAW.values())):
@@ -119,7 +119,7 @@ async def test_a_secret_that_a_server_quotes_when_it_refuses_to_connect_is_maske
     for how in ANSWERS.values():
         server, seen = await web.server(), list[str]()
         server.gate("any", "status", **how)
-        client = web.client(server, headers={"Authorization": f"Bearer {CANARY}"}, max_retries=1)
+        client = web.client(server, headers={"Authorization": f"Bearer {CANARY}"}, max_attempts=1)
         client.on(events.Event, lambda event, seen=seen: seen.append(repr(event)))  # type: ignore[misc]
         check([await outcome_of(client.connect())], client, seen, caplog)  # type: ignore[arg-type]
 

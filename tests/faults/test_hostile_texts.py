@@ -169,7 +169,7 @@ def _options(mode: str) -> dict[str, Any]:
         "mode": mode,
         "name": "server",
         "reconnect": FAST,
-        "max_retries": 1,
+        "max_attempts": 1,
         "log_level": "debug",
         "connect_timeout": 10,
         "elicitation_handler": lambda request: None,

@@ -69,9 +69,9 @@ async def test_a_pause_beyond_the_deadline_is_told_at_once(web: Web, era: str, s
     ledger.check(server.executed)
 
 
-async def test_a_server_that_stays_busy_is_asked_no_more_often_than_max_retries(web: Web, era: str) -> None:
+async def test_a_server_that_stays_busy_is_asked_no_more_often_than_max_attempts(web: Web, era: str) -> None:
     ledger, server = Ledger(), await web.server(era=era)
-    async with web.client(server, max_retries=2) as client:
+    async with web.client(server, max_attempts=2) as client:
         server.gate("tools/call", "status", status=429, headers={"Retry-After": "0"})
         outcome = await ledger.call(client, timeout=20)
         assert isinstance(outcome, RateLimited)

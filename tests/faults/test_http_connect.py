@@ -223,7 +223,7 @@ async def test_the_circuit_opens_after_five_failures_and_spares_the_server(web: 
 
 async def test_a_server_that_was_down_is_used_again_when_it_is_back(web: Web, era: str) -> None:
     ledger, server = Ledger(), await web.server(era=era)
-    client = web.client(server, max_retries=1)
+    client = web.client(server, max_attempts=1)
     await ledger.call(client)
     port = server.port
     await server.stop()

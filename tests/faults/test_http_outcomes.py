@@ -76,7 +76,7 @@ async def test_a_request_cut_on_its_way_never_runs_and_is_told_truly(web: Web, e
     """Half a request cannot run; whether the client may know that depends on how much it had handed over."""
     ledger, server = Ledger(), await web.server(era=era)
     line = await web.line(server)
-    async with web.client(line, max_retries=1) as client:
+    async with web.client(line, max_attempts=1) as client:
         await ledger.call(client)
         for passage in line.passages:
             if passage.verb == "POST":
@@ -166,7 +166,7 @@ async def test_chaos_leaves_each_call_one_honest_outcome(web: Web, era: str, see
         ("status", {"status": 500}),
         ("resumed", {"retry": 5, "then": "reset"}) if era == "legacy" else ("events", {"then": "reset"}),
     ]
-    client = web.client(line, max_retries=2, connect_timeout=1)
+    client = web.client(line, max_attempts=2, connect_timeout=1)
     refusal = server.gate("tools/call", "status", status=429, headers={"Retry-After": "0"}, times=0)
 
     async def caller() -> None:

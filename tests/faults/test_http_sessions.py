@@ -100,7 +100,7 @@ async def test_a_server_that_forgets_every_session_at_once_is_not_asked_for_ever
 
 async def test_a_new_handshake_that_fails_is_told_to_all_and_the_next_one_succeeds(web: Web) -> None:
     ledger, server = Ledger(), await web.server(era="legacy")
-    async with web.client(server, max_retries=1) as client:
+    async with web.client(server, max_attempts=1) as client:
         await ledger.call(client)
         server.expire()
         gate = server.gate("initialize", "status", status=500)

@@ -154,7 +154,7 @@ async def test_a_refusal_that_comes_before_the_body_was_read_is_heard(
     web: Web, era: str, status: int, kind: type[Exception]
 ) -> None:
     ledger, server = Ledger(), await web.server(era=era, hasty=status)
-    async with web.client(server, max_retries=1) as client:
+    async with web.client(server, max_attempts=1) as client:
         outcome = await ledger.call(client, pad="b" * (30 * MIB), timeout=20)
         assert isinstance(outcome, kind), outcome
         assert succeeded(await ledger.call(client))

@@ -106,7 +106,7 @@ def chain(error: BaseException) -> list[BaseException]:
 
 @pytest.mark.parametrize("mode", ["auto", "legacy"])
 async def test_the_causes_of_a_start_error_do_not_lead_back_to_it(yard: Yard, mode: Any) -> None:
-    client = yard.client(options={"mode": mode, "max_retries": 1}, exit={"code": 3})
+    client = yard.client(options={"mode": mode, "max_attempts": 1}, exit={"code": 3})
     for attempt in (client.connect(), client.call_tool("echo", {}), client.list_tools()):
         with pytest.raises(StartError) as caught:
             await attempt
@@ -141,7 +141,7 @@ async def test_a_call_to_a_server_that_cannot_start_is_a_start_error_and_unsent(
 
 
 async def test_after_a_failed_connect_the_same_client_can_connect(yard: Yard, era: str) -> None:
-    client = yard.client(era=era, first={"exit": {"code": 1}}, first_lives=5, options={"max_retries": 1})
+    client = yard.client(era=era, first={"exit": {"code": 1}}, first_lives=5, options={"max_attempts": 1})
     with pytest.raises(StartError):
         await client.connect()
     # The breaker opens on the way; half-open comes after max_delay (0.2 s with FAST).
@@ -289,7 +289,7 @@ async def test_no_descriptor_is_left_by_failed_starts(yard: Yard) -> None:
         return len(list(Path("/proc/self/fd").iterdir()))
 
     async def fail() -> None:
-        client = yard.client(exit={"code": 1}, options={"max_retries": 1})
+        client = yard.client(exit={"code": 1}, options={"max_attempts": 1})
         with pytest.raises(StartError):
             await client.connect()
         await client.close()
@@ -302,7 +302,7 @@ async def test_no_descriptor_is_left_by_failed_starts(yard: Yard) -> None:
 
 
 async def test_a_broken_answer_to_the_first_question_does_not_say_that_the_call_was_sent(yard: Yard) -> None:
-    client = yard.client(options={"mode": "legacy", "max_retries": 1}, wire=["odd_result"])
+    client = yard.client(options={"mode": "legacy", "max_attempts": 1}, wire=["odd_result"])
     outcome = await outcome_of(client.call_tool("echo", {"nonce": "n"}))
     await client.close()
     assert isinstance(outcome, ToolyardError)

@@ -156,11 +156,11 @@ async def test_a_server_that_was_removed_by_hand_stays_away_until_its_own_entry_
     file = toml(tmp_path / "toolyard.toml", a=a, b=b)
     async with Hub.from_config(file) as hub:
         await hub.remove_server("b")
-        toml(file, "max_retries = 2", a=a, b=b)
+        toml(file, "max_attempts = 2", a=a, b=b)
         assert await hub.reload() == ((), (), ("a",))
         assert here(hub) == ["a"]
         other = bad(tmp_path, "other")
-        toml(file, "max_retries = 2", a=a, b=other)
+        toml(file, "max_attempts = 2", a=a, b=other)
         assert await hub.reload() == ((), (), ("b",))
         assert here(hub) == ["a", "b"]
 

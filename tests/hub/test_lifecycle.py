@@ -66,7 +66,7 @@ async def test_structured_scalars_of_a_transient_server_are_unwrapped_as_those_o
 
 async def test_a_server_that_nobody_uses_is_let_go_and_comes_back_for_a_call(tmp_path: Path) -> None:
     yard = bad(tmp_path, "idle")
-    async with Hub({"idle": yard.server()}, idle_timeout=0.05) as hub:
+    async with Hub({"idle": yard.server()}, disconnect_idle_after=0.05) as hub:
         await eventually(lambda: yard.living() == [])
         assert str(state(hub, "idle").status) == "disconnected (idle)"
         assert "mcp__idle__echo" in names(await hub.list_tools())
@@ -78,7 +78,7 @@ async def test_a_server_that_nobody_uses_is_let_go_and_comes_back_for_a_call(tmp
 
 async def test_a_server_is_not_idle_while_a_call_is_under_way(tmp_path: Path) -> None:
     yard = bad(tmp_path, "busy")
-    async with Hub({"busy": yard.server()}, idle_timeout=0.05) as hub:
+    async with Hub({"busy": yard.server()}, disconnect_idle_after=0.05) as hub:
         result = await hub.call_tool("mcp__busy__slow", {"nonce": "n", "seconds": 0.5})
         assert not result.is_error
         assert yard.record.lives <= 2
@@ -87,7 +87,7 @@ async def test_a_server_is_not_idle_while_a_call_is_under_way(tmp_path: Path) ->
 async def test_a_call_that_comes_as_its_idle_server_is_let_go_is_not_lost(tmp_path: Path) -> None:
     """The timer has gone off, the parting has not begun: in that one turn of the loop somebody calls."""
     yard = bad(tmp_path, "one")
-    async with Hub({"one": yard.server()}, idle_timeout=0.05) as hub:
+    async with Hub({"one": yard.server()}, disconnect_idle_after=0.05) as hub:
         pool = hub._roster.members["one"].pool
         assert pool is not None
         loop = asyncio.get_running_loop()

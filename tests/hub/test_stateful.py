@@ -36,7 +36,7 @@ from toolyard.types import State
 
 NAMES = ("a", "b", "c")
 HAND = ("x", "y")
-WAYS: list[dict[str, Any]] = [{}, {"lifecycle": "transient"}, {"idle_timeout": 0.02}, {"start": "lazy"}]
+WAYS: list[dict[str, Any]] = [{}, {"lifecycle": "transient"}, {"disconnect_idle_after": 0.02}, {"start": "lazy"}]
 
 
 class OneHub(RuleBasedStateMachine):

@@ -146,7 +146,7 @@ async def test_a_transient_call_under_way_fails_when_its_server_goes(tmp_path: P
 async def test_idle_servers_that_come_and_go_lose_no_call(tmp_path: Path) -> None:
     """Disconnecting and calling meet again and again."""
     yard, ledger = bad(tmp_path, "one"), Ledger()
-    async with Hub({"one": yard.server()}, idle_timeout=0.001) as hub:
+    async with Hub({"one": yard.server()}, disconnect_idle_after=0.001) as hub:
         for n in range(30):
             await nonced(hub, ledger, "one", timeout=20)
             if n % 3 == 0:

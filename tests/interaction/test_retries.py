@@ -40,9 +40,9 @@ async def test_a_list_is_asked_for_again_when_the_server_died_before_it(yard: Pl
     assert await c.list_tools()
 
 
-async def test_max_retries_counts_the_attempts(yard: Place) -> None:
+async def test_max_attempts_counts_the_attempts(yard: Place) -> None:
     options = yard.sick(5)
-    c = yard.client(yard=options, max_retries=2)
+    c = yard.client(yard=options, max_attempts=2)
     with pytest.raises(ty.ConnectError) as told:
         await c.call_tool("echo", {"text": "x"})
     assert told.value.sent is False
@@ -51,7 +51,7 @@ async def test_max_retries_counts_the_attempts(yard: Place) -> None:
 
 async def test_one_attempt_is_one_attempt(yard: Place) -> None:
     options = yard.sick(1)
-    c = yard.client(yard=options, max_retries=1)
+    c = yard.client(yard=options, max_attempts=1)
     with pytest.raises(ty.ConnectError):
         await c.call_tool("echo", {"text": "x"})
     assert yard.journal.lives == options["sick"]

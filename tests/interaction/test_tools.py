@@ -204,7 +204,7 @@ async def test_a_wrong_timeout_is_told_before_anything_is_sent(yard: Place) -> N
 
 @pytest.mark.parametrize(
     "options, named",
-    [({"timeout": 3}, "'timeout'; did you mean"), ({"mode": "2031"}, "mode"), ({"max_retries": 0}, "max_retries")],
+    [({"timeout": 3}, "'timeout'; did you mean"), ({"mode": "2031"}, "mode"), ({"max_attempts": 0}, "max_attempts")],
 )
 def test_a_wrong_option_is_told_with_its_name(options: dict[str, Any], named: str) -> None:
     with pytest.raises(ty.ConfigError, match=named):

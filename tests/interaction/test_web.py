@@ -136,7 +136,7 @@ async def test_an_expired_session_is_renewed_once_for_all_and_no_call_is_lost_or
 
 @SESSIONS
 async def test_an_expired_session_costs_a_call_none_of_its_attempts(yard: Place) -> None:
-    async with yard.client(max_retries=1) as c:
+    async with yard.client(max_attempts=1) as c:
         for text in ("a", "b"):
             yard.at_the_front(lambda front: front.forget())
             assert (await c.call_tool("echo", {"text": text})).text == text

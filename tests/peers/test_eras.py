@@ -51,7 +51,7 @@ async def test_the_modern_era_can_be_demanded(peer: Peer, server_of: Callable[..
 
 
 async def test_an_older_server_cannot_be_made_modern(server_of: Callable[..., ty.ServerConfig]) -> None:
-    client = ty.Client(server_of(SDK1), mode=MODERN, max_retries=1)
+    client = ty.Client(server_of(SDK1), mode=MODERN, max_attempts=1)
     try:
         with pytest.raises(ty.ConnectError) as refusal:
             await client.connect()

@@ -86,7 +86,7 @@ async def test_two_clients_have_two_sessions(peer: Peer, web: WebOf, server_of: 
 
 @pytest.mark.slow
 async def test_an_older_server_cannot_be_made_modern(server_of: ServerOf) -> None:
-    client = ty.Client(server_of(HTTP_PEERS[0]), mode=MODERN, max_retries=1)
+    client = ty.Client(server_of(HTTP_PEERS[0]), mode=MODERN, max_attempts=1)
     try:
         with pytest.raises(ty.ConnectError) as refusal:
             await client.connect()
@@ -257,7 +257,7 @@ async def test_a_restart_with_many_callers_makes_one_new_session(mortal: tuple[P
 @LEGACY_MORTAL
 async def test_a_new_session_is_no_retry(mortal: tuple[Peer, WebServer]) -> None:
     _, server = mortal
-    async with ty.Client(server.url("stateful/mcp"), mode="legacy", max_retries=1) as client:
+    async with ty.Client(server.url("stateful/mcp"), mode="legacy", max_attempts=1) as client:
         await asyncio.to_thread(server.restart)
         assert (await client.call_tool("echo", {"text": "once"})).text == "once"
 

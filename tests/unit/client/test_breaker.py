@@ -104,7 +104,7 @@ class Flaky(PlayedServer):
 
 async def broken_client() -> tuple[ty.Client, Flaky, Clock]:
     clock, server = Clock(), Flaky(initialize=HANDSHAKE)
-    client = ty.Client(server, mode="legacy", max_retries=1)
+    client = ty.Client(server, mode="legacy", max_attempts=1)
     for _ in range(THRESHOLD):
         with pytest.raises(ConnectError, match="unreachable"):
             await client.connect()

@@ -81,7 +81,7 @@ async def test_a_call_whose_first_attempt_was_sent_stays_sent_when_the_next_one_
             raise OSError("no such server any more")
         return server()
 
-    async with ty.Client(transport, mode="legacy", retry_safe=True, max_retries=2) as client:
+    async with ty.Client(transport, mode="legacy", retry_safe=True, max_attempts=2) as client:
         with pytest.raises(ty.ConnectError, match="no such server any more") as caught:
             await client.call_tool("any", timeout=20)
     assert caught.value.sent is True
@@ -161,7 +161,7 @@ async def test_a_server_that_asks_before_the_handshake_cannot_keep_the_attempt_o
         await asyncio.Event().wait()
         return "never"
 
-    client = ty.Client(server, mode="legacy", sampling_handler=answer, connect_timeout=0.3, max_retries=1)
+    client = ty.Client(server, mode="legacy", sampling_handler=answer, connect_timeout=0.3, max_attempts=1)
     async with asyncio.timeout(10):
         with pytest.raises(ty.ConnectError, match="connect_timeout"):
             await client.connect()

@@ -18,7 +18,7 @@ from toolyard.transports.memory import MemoryStream
 async def refused(server: Any, **options: Any) -> ConnectError:
     """The error of a connect that must fail; afterwards nothing may be left of it."""
     before = asyncio.all_tasks()
-    client = ty.Client(server, name="office", max_retries=1, **options)
+    client = ty.Client(server, name="office", max_attempts=1, **options)
     with pytest.raises(ConnectError) as caught:
         await client.connect()
     assert caught.value.server == "office"

@@ -11,6 +11,7 @@ import pytest
 import toolyard as ty
 from tests.unit.kit import HANDSHAKE, PlayedServer
 from toolyard.client.options import ClientOptions, Settings, resolve
+from toolyard.config import ALIASES
 from toolyard.errors import ConfigError
 from toolyard.policy.filters import StaticFilter
 from toolyard.types import ReconnectPolicy
@@ -21,7 +22,7 @@ GIVEN: dict[str, tuple[Any, Any]] = {
     "discovery_timeout": (2.0, 12.0),
     "execution_timeout": (3.0, 13.0),
     "idle_timeout": (4.0, 14.0),
-    "max_retries": (5, 15),
+    "max_attempts": (5, 15),
     "reconnect": (ReconnectPolicy(base_delay=6.0), ReconnectPolicy(base_delay=16.0)),
     "max_in_flight": (7, 17),
     "cache_tools_list": (True, False),
@@ -38,14 +39,20 @@ def settings(config: object = None, /, **given: Any) -> Settings:
 
 
 def test_the_keywords_are_exactly_the_settings() -> None:
-    assert sorted(get_type_hints(ClientOptions)) == sorted(NAMES)
+    assert sorted(get_type_hints(ClientOptions)) == sorted([*NAMES, *ALIASES])
+
+
+def test_max_retries_is_another_name_of_max_attempts() -> None:
+    assert settings(max_retries=5) == settings(max_attempts=5)
+    with pytest.raises(ConfigError, match="max_retries is another name of max_attempts; give only one of them"):
+        settings(max_retries=5, max_attempts=5)
 
 
 def test_the_defaults_are_those_of_the_documentation() -> None:
     chosen = settings()
     assert (chosen.connect_timeout, chosen.discovery_timeout, chosen.execution_timeout) == (30.0, 30.0, 30.0)
     assert (chosen.idle_timeout, chosen.max_in_flight, chosen.log_level) == (None, None, None)
-    assert (chosen.max_retries, chosen.cache_tools_list, chosen.retry_safe, chosen.trusted) == (3, False, False, False)
+    assert (chosen.max_attempts, chosen.cache_tools_list, chosen.retry_safe, chosen.trusted) == (3, False, False, False)
     assert (chosen.mode, chosen.clean_arguments, chosen.elicitation_modes) == ("auto", "schema", ("form",))
     assert chosen.reconnect == ReconnectPolicy(1.0, 30.0, 3, 0.3)
     assert chosen.name == "given-name"
@@ -84,7 +91,7 @@ def test_what_a_config_leaves_open_is_the_default() -> None:
     "wrong, nearest",
     [
         ("conect_timeout", "connect_timeout"),
-        ("max_retry", "max_retries"),
+        ("max_retry", "max_attempts"),
         ("root", "roots"),
         ("tool_filters", "tool_filter"),
     ],
@@ -112,7 +119,7 @@ def test_a_name_like_no_other_is_told_with_all_that_there_are() -> None:
         ("idle_timeout", [0, "x"]),
         ("mode", ["modern", "2025-11-25", "", None]),
         ("clean_arguments", ["sometimes", True, None]),
-        ("max_retries", [0, -1, 1.5, True, None, "3"]),
+        ("max_attempts", [0, -1, 1.5, True, None, "3"]),
         ("max_in_flight", [0, -1, 1.5, True, "3"]),
         ("log_level", ["loud", "INFO", 10]),
         ("elicitation_modes", ["form", ("voice",)]),
@@ -157,7 +164,7 @@ class Transport:
     """Somebody's own transport with attributes of its own, which mean nothing to us."""
 
     mode = "turbo"
-    max_retries = "many"
+    max_attempts = "many"
     roots = 7
 
     def __call__(self) -> None: ...

@@ -31,7 +31,7 @@ def test_common_options_are_at_their_defaults() -> None:
         assert server.lifecycle == "singleton"
         for name in ("connect", "discovery", "execution", "idle"):
             assert getattr(server, f"{name}_timeout") is UNSET
-        assert server.max_retries is server.reconnect is server.max_in_flight is server.clean_arguments is UNSET
+        assert server.max_attempts is server.reconnect is server.max_in_flight is server.clean_arguments is UNSET
 
 
 def test_no_time_out_is_something_else_than_none_given() -> None:
@@ -73,10 +73,10 @@ def test_a_config_is_frozen_and_compares_by_value() -> None:
 
 
 def test_replace_checks_again() -> None:
-    server = StdioServer("python", ["a"], env={"K": "v"}, max_retries=2)
-    assert dataclasses.replace(server, args=["b"]) == StdioServer("python", ("b",), env={"K": "v"}, max_retries=2)
+    server = StdioServer("python", ["a"], env={"K": "v"}, max_attempts=2)
+    assert dataclasses.replace(server, args=["b"]) == StdioServer("python", ("b",), env={"K": "v"}, max_attempts=2)
     with pytest.raises(ConfigError):
-        dataclasses.replace(server, max_retries=-1)
+        dataclasses.replace(server, max_attempts=-1)
 
 
 def test_the_names_that_are_safe_to_retry_are_a_set() -> None:

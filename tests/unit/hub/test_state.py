@@ -8,6 +8,7 @@ import pytest
 
 from toolyard.config import HttpServer, StdioServer
 from toolyard.errors import ConfigError
+from toolyard.hub.hub import Hub
 from toolyard.hub.member import Member
 from toolyard.hub.plan import for_all, plan_for, plan_without
 from toolyard.hub.state import ServerState
@@ -43,12 +44,17 @@ def test_one_servers_word_goes_before_its_config_that_before_the_word_for_all(
     assert plan_for("s", "s", given, of_all).settings.execution_timeout == expected
 
 
-def test_the_hubs_idle_timeout_is_another_thing_than_the_configs() -> None:
+def test_disconnecting_idle_servers_is_apart_from_silence_within_a_call() -> None:
     config = StdioServer("p", idle_timeout=5)
-    plan = plan_for("s", "s", config, {"idle_timeout": 60})
-    assert plan.idle_timeout == 60
-    assert plan.settings.idle_timeout == 5
-    assert plan_for("s", "s", config, {}).idle_timeout is None
+    plan = plan_for("s", "s", config, {"disconnect_idle_after": 60, "idle_timeout": 7})
+    assert (plan.disconnect_idle_after, plan.settings.idle_timeout) == (60, 5)
+    plain = plan_for("s", "s", StdioServer("p"), {"idle_timeout": 7})
+    assert (plain.disconnect_idle_after, plain.settings.idle_timeout) == (None, 7)
+
+
+def test_the_alias_of_an_option_works_for_one_server_and_for_all() -> None:
+    assert plan_for("s", "s", (StdioServer("p"), {"max_retries": 2}), {}).settings.max_attempts == 2
+    assert Hub({"s": StdioServer("p")}, max_retries=2)._roster.members["s"].plan.settings.max_attempts == 2
 
 
 def test_the_client_neither_filters_nor_cleans_because_the_hub_does() -> None:

@@ -266,3 +266,13 @@ def test_characters_that_steer_a_terminal_reach_no_message(tmp_path: Path) -> No
     error: Any = settings.failed[0].error
     shown = "".join([str(error), error.key, *settings.warnings])
     assert shown.isprintable()
+
+
+def test_max_retries_is_another_name_of_max_attempts_for_a_server_and_for_all() -> None:
+    read = parse_settings({"servers": {"a": {"command": "x", "max_retries": 2}}, "hub": {"max_retries": 4}})
+    assert read.servers["a"] == StdioServer("x", max_attempts=2)
+    assert read.defaults == {"max_attempts": 4} and not read.warnings
+    both = parse_settings({"servers": {"a": {"command": "x", "max_retries": 2, "max_attempts": 2}}})
+    assert "give only one of them" in str(both.failed[0].error)
+    wrong = parse_settings({"servers": {"a": {"command": "x", "max_retries": 0}}})
+    assert "max_retries" in str(wrong.failed[0].error)

@@ -104,10 +104,10 @@ def test_free_names_of_two_files_do_not_take_each_others(tmp_path: Path) -> None
 
 
 def test_options_and_warnings_are_put_together() -> None:
-    one = parse_settings({"servers": {"a": {"command": "x", "zzz": 1}}, "hub": {"start": "lazy", "max_retries": 2}})
+    one = parse_settings({"servers": {"a": {"command": "x", "zzz": 1}}, "hub": {"start": "lazy", "max_attempts": 2}})
     two = parse_settings({"servers": {"a": {"command": "x", "zzz": 1}}, "hub": {"start": "eager"}})
     merged = merge(one, two)
-    assert merged.defaults == {"start": "eager", "max_retries": 2}
+    assert merged.defaults == {"start": "eager", "max_attempts": 2}
     assert merged.warnings == ("zzz: is not known and has no effect",)
 
 

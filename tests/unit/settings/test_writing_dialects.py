@@ -190,13 +190,13 @@ def test_geminis_bare_variables_become_ours() -> None:
 
 
 def test_a_python_file_is_a_command_for_others_and_stays_one_for_us(tmp_path: Path) -> None:
-    (tmp_path / "toolyard.toml").write_text('[servers.s]\npython = "tools.py:server"\nmax_retries = 1\n')
+    (tmp_path / "toolyard.toml").write_text('[servers.s]\npython = "tools.py:server"\nmax_attempts = 1\n')
     (entry,) = load_settings(tmp_path / "toolyard.toml").entries
     for program in PROGRAMS.values():
         wording = worded(entry, "toolyard", program, only_known=True)
         typed = {"type": "stdio"} if program.dialect == "vscode" else {}
         assert wording.values == {**typed, "command": "toolyard", "args": ["run", f"{tmp_path}/tools.py:server"]}
-        assert wording.lost == ("max_retries",)
+        assert wording.lost == ("max_attempts",)
     assert worded(entry, "toolyard", OWN, folder=tmp_path).values["python"] == "tools.py:server"
     assert worded(entry, "toolyard", OWN, folder=tmp_path / "x").values["python"] == f"{tmp_path}/tools.py:server"
 

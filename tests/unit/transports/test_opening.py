@@ -114,9 +114,9 @@ def test_a_server_behind_a_url_gets_a_channel_over_http(config: Any, kind: type)
 
 
 def test_the_older_way_to_a_server_keeps_everything_that_was_said_of_it() -> None:
-    given = HttpServer("https://x.example/mcp", headers={"X-Key": "k"}, verify=False, max_retries=7, trusted=True)
+    given = HttpServer("https://x.example/mcp", headers={"X-Key": "k"}, verify=False, max_attempts=7, trusted=True)
     assert older_way(given) == SseServer(
-        "https://x.example/mcp", headers={"X-Key": "k"}, verify=False, max_retries=7, trusted=True
+        "https://x.example/mcp", headers={"X-Key": "k"}, verify=False, max_attempts=7, trusted=True
     )
 
 

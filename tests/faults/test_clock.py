@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from tests.faults.kit import Yard, run_python
+from tests.faults.kit import Yard, either_era, run_python
 
 JUMPER = """
 import asyncio, json, sys, time
@@ -46,6 +46,7 @@ asyncio.run(main())
 """
 
 
+@either_era
 @pytest.mark.parametrize("day", [86_400.0, -86_400.0], ids=["forward", "back"])
 def test_a_clock_that_jumps_a_day_ends_no_call_and_keeps_none_alive(yard: Yard, era: str, day: float) -> None:
     program = run_python(JUMPER, json.dumps(yard.command(era=era, ttl=250_000)), str(day))

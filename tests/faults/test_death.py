@@ -14,6 +14,7 @@ from tests.faults.kit import (
     Ledger,
     Yard,
     alive,
+    either_era,
     eventually,
     impatient,
     lucky,
@@ -49,6 +50,7 @@ async def test_a_crash_in_mid_call_is_an_unknown_outcome_at_once_and_the_next_ca
     assert yard.record.lives == 2
 
 
+@either_era
 async def test_an_answer_written_before_the_death_is_delivered(yard: Yard, era: str) -> None:
     async with yard.client(era=era) as client:
         for n in range(5):
@@ -58,6 +60,7 @@ async def test_an_answer_written_before_the_death_is_delivered(yard: Yard, era: 
     assert all(times == 1 for times in yard.record.executed.values())
 
 
+@either_era
 async def test_death_is_seen_though_a_grandchild_holds_stdout_open(yard: Yard, era: str) -> None:
     async with yard.client(era=era, grandchild="holding") as client:
         start = time.monotonic()
@@ -69,6 +72,7 @@ async def test_death_is_seen_though_a_grandchild_holds_stdout_open(yard: Yard, e
         await eventually(lambda: not alive(first), what="the old life's child is swept with its group")
 
 
+@either_era
 async def test_all_calls_in_flight_fail_at_once_each_with_its_own_outcome(yard: Yard, era: str) -> None:
     async with yard.client(era=era) as client:
         tasks = [asyncio.create_task(outcome_of(client.call_tool("silent", {"nonce": str(n)}))) for n in range(50)]
@@ -107,6 +111,7 @@ async def test_a_tool_marked_retry_safe_is_called_again_after_a_crash(
     assert yard.record.executed["s"] == 2, "the operator said that twice does no harm"
 
 
+@either_era
 async def test_stdout_closed_in_mid_call_is_death_at_once_though_the_process_lives_on(yard: Yard, era: str) -> None:
     async with yard.client(era=era, stubborn=True) as client:
         pid = yard.record.pid
@@ -120,6 +125,7 @@ async def test_stdout_closed_in_mid_call_is_death_at_once_though_the_process_liv
         yard.kill()  # or close would wait for its manners
 
 
+@either_era
 async def test_stdin_closed_by_the_server_is_its_death_and_an_unwritten_call_goes_to_the_next_life(
     yard: Yard, era: str
 ) -> None:
@@ -130,6 +136,7 @@ async def test_stdin_closed_by_the_server_is_its_death_and_an_unwritten_call_goe
     assert yard.record.executed == {"x": 1}
 
 
+@either_era
 async def test_close_gives_every_call_in_flight_its_outcome(
     yard: Yard, era: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -167,6 +174,7 @@ async def test_a_call_that_waits_for_its_next_attempt_ends_with_the_close_as_uns
     ledger.check(yard.record.executed)
 
 
+@either_era
 async def test_the_death_of_one_server_hurts_no_other(yard: Yard, era: str) -> None:
     healthy = yard.client(era=era)
     async with healthy, yard.client(era=era) as sick:
@@ -191,6 +199,7 @@ async def test_an_idle_death_is_noticed_and_told(yard: Yard, era: str) -> None:
         assert client.status.state is State.CONNECTED
 
 
+@either_era
 async def test_death_while_a_large_write_is_stuck_ends_the_call(
     yard: Yard, era: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

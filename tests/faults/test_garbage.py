@@ -9,12 +9,13 @@ import tracemalloc
 import pytest
 
 import toolyard as ty
-from tests.faults.kit import Yard, eventually, matrix, outcome_of
+from tests.faults.kit import Yard, either_era, eventually, matrix, outcome_of
 from toolyard.errors import OutcomeUnknown, ProtocolError, ToolyardError, TransportError, UsageError
 
 MIB = 1024 * 1024
 
 
+@either_era
 async def test_garbage_bad_utf8_and_truncated_json_between_messages_change_nothing(yard: Yard, era: str) -> None:
     async with yard.client(era=era, wire=["garbage"]) as client:
         results = await asyncio.gather(*(client.call_tool("echo", {"nonce": str(n)}) for n in range(50)))
@@ -23,6 +24,7 @@ async def test_garbage_bad_utf8_and_truncated_json_between_messages_change_nothi
     assert yard.record.lives == 1
 
 
+@either_era
 async def test_a_thousand_garbage_lines_in_a_row_are_borne(yard: Yard, era: str) -> None:
     async with yard.client(era=era) as client:
         for _ in range(3):
@@ -30,6 +32,7 @@ async def test_a_thousand_garbage_lines_in_a_row_are_borne(yard: Yard, era: str)
     assert yard.record.lives == 1
 
 
+@either_era
 async def test_more_than_a_thousand_garbage_lines_in_a_row_restart_the_server(yard: Yard, era: str) -> None:
     async with yard.client(era=era) as client:
         outcome = await outcome_of(client.call_tool("spew", {"nonce": "s", "lines": 100_000}, timeout=10))
@@ -40,6 +43,7 @@ async def test_more_than_a_thousand_garbage_lines_in_a_row_restart_the_server(ya
     assert yard.record.executed["s"] == 1
 
 
+@either_era
 async def test_a_torn_answer_whose_id_can_be_read_fails_its_call_at_once(yard: Yard, era: str) -> None:
     async with yard.client(era=era) as client:
         beside = asyncio.create_task(client.call_tool("slow", {"nonce": "b", "seconds": 0.3}))
@@ -52,6 +56,7 @@ async def test_a_torn_answer_whose_id_can_be_read_fails_its_call_at_once(yard: Y
     assert yard.record.lives == 1
 
 
+@either_era
 @pytest.mark.parametrize("size", [1 * MIB, 15 * MIB])
 async def test_an_answer_below_the_cap_arrives_whole(yard: Yard, era: str, size: int) -> None:
     async with yard.client(era=era) as client:
@@ -59,6 +64,7 @@ async def test_an_answer_below_the_cap_arrives_whole(yard: Yard, era: str, size:
         assert len(result.raw["pad"]) == size
 
 
+@either_era
 async def test_a_line_of_100_mb_is_refused_at_the_cap_in_linear_time(yard: Yard, era: str) -> None:
     async with yard.client(era=era) as client:
         beside = asyncio.create_task(client.call_tool("slow", {"nonce": "b", "seconds": 0.1}, timeout=60))
@@ -77,6 +83,7 @@ async def test_a_line_of_100_mb_is_refused_at_the_cap_in_linear_time(yard: Yard,
     assert yard.record.lives == 1
 
 
+@either_era
 @pytest.mark.parametrize("depth", [200, 100_000, 1_000_000])
 async def test_an_answer_too_deep_is_told_within_a_second_and_the_connection_lives(
     yard: Yard, era: str, depth: int
@@ -90,12 +97,14 @@ async def test_an_answer_too_deep_is_told_within_a_second_and_the_connection_liv
     assert yard.record.lives == 1
 
 
+@either_era
 async def test_an_answer_below_the_depth_limit_arrives_whole(yard: Yard, era: str) -> None:
     async with yard.client(era=era) as client:
         result = await client.call_tool("deep", {"depth": 100})
         assert str(result.data).count("{") == 100
 
 
+@either_era
 async def test_arguments_too_deep_for_json_are_refused_before_they_are_sent(yard: Yard, era: str) -> None:
     nested: dict[str, object] = {}
     for _ in range(100_000):
@@ -107,12 +116,14 @@ async def test_arguments_too_deep_for_json_are_refused_before_they_are_sent(yard
     assert yard.record.executed == {"x": 1}
 
 
+@either_era
 async def test_answers_with_string_ids_find_their_calls(yard: Yard, era: str) -> None:
     async with yard.client(era=era, wire=["string_id"]) as client:
         results = await asyncio.gather(*(client.call_tool("echo", {"nonce": str(n)}) for n in range(50)))
         assert [result.text for result in results] == [str(n) for n in range(50)]
 
 
+@either_era
 @pytest.mark.parametrize("wire", ["twice", "unknown_id", "crlf"])
 async def test_duplicate_and_unknown_ids_and_crlf_change_nothing(yard: Yard, era: str, wire: str) -> None:
     async with yard.client(era=era, wire=[wire]) as client:
@@ -124,6 +135,7 @@ async def test_duplicate_and_unknown_ids_and_crlf_change_nothing(yard: Yard, era
     assert yard.record.lives == 1
 
 
+@either_era
 @pytest.mark.parametrize("wire", ["odd_result", "no_result"])
 async def test_a_result_that_is_no_object_is_a_protocol_error_and_no_crash(yard: Yard, era: str, wire: str) -> None:
     async with yard.client(era=era) as client:
@@ -141,6 +153,7 @@ async def test_a_handshake_with_an_odd_result_is_a_typed_error(yard: Yard) -> No
     await client.close()
 
 
+@either_era
 @pytest.mark.parametrize(
     "method", ["notifications/message", "notifications/progress", "notifications/tools/list_changed", "notifications/x"]
 )
@@ -206,6 +219,7 @@ async def test_of_a_stderr_flood_before_a_death_64_kib_are_kept(yard: Yard) -> N
     await client.close()
 
 
+@either_era
 async def test_an_error_reply_is_a_remote_error_with_its_code(yard: Yard, era: str) -> None:
     async with yard.client(era=era) as client:
         with pytest.raises(ty.RemoteError) as caught:

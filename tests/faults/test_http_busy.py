@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from tests.faults.http_kit import Web, calls
-from tests.faults.kit import FAST, Ledger, outcome_of, succeeded, surely_unsent
+from tests.faults.kit import FAST, Ledger, either_era, lucky, outcome_of, succeeded, surely_unsent
 from toolyard.errors import ConnectError, OutcomeUnknown, RateLimited
 from toolyard.protocol import limits
 from toolyard.types import State
@@ -26,6 +26,7 @@ def date_in(seconds: float) -> str:
     return format_datetime(datetime.now(UTC) + timedelta(seconds=seconds), usegmt=True)
 
 
+@either_era
 async def test_a_pause_that_fits_into_the_deadline_is_kept_and_the_call_runs_once(web: Web, era: str) -> None:
     async def one(status: int, body: dict[str, str]) -> None:
         ledger, server = Ledger(), await web.server(era=era)
@@ -50,6 +51,7 @@ async def test_a_pause_given_as_a_date_is_kept(web: Web) -> None:
     ledger.check(server.executed)
 
 
+@either_era
 @pytest.mark.parametrize("status", [429, 503])
 @pytest.mark.parametrize("after", ["60", "date"])
 async def test_a_pause_beyond_the_deadline_is_told_at_once(web: Web, era: str, status: int, after: str) -> None:
@@ -114,6 +116,7 @@ async def test_a_503_without_a_pause_may_have_been_executed_and_is_not_sent_agai
     ledger.check(server.executed)
 
 
+@either_era
 async def test_many_callers_of_a_busy_server_get_one_honest_outcome_each(web: Web, era: str) -> None:
     ledger, server = Ledger(), await web.server(era=era)
     async with web.client(server) as client:
@@ -166,7 +169,10 @@ SICK = {
         {"do": "status", "status": 502},
     ],
 )
-async def test_a_failure_of_the_probe_is_no_verdict_about_the_era(web: Web, how: dict[str, Any]) -> None:
+async def test_a_failure_of_the_probe_is_no_verdict_about_the_era(
+    web: Web, how: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lucky(monkeypatch)
     ledger, server = Ledger(), await web.server()
     server.gate("server/discover", times=1, **how)
     client = web.client(server)

@@ -11,7 +11,7 @@ import pytest
 
 import toolyard as ty
 from tests.faults.http_kit import Certificates, Provider, Web, closed_port
-from tests.faults.kit import FAST, Outcome, outcome_of
+from tests.faults.kit import FAST, Outcome, either_era, lucky, outcome_of
 from tests.faults.test_canaries import texts_of
 from toolyard import events
 from toolyard.errors import ToolyardError
@@ -59,6 +59,7 @@ def everywhere(seen: list[str], caplog: pytest.LogCaptureFixture) -> list[str]:
     return [text[:2000] for text in (*seen, *formatted) if CANARY in text]
 
 
+@either_era
 @pytest.mark.parametrize("place", ["a header", "a header function", "an async header function", "the provider"])
 async def test_a_secret_on_the_wire_is_in_no_repr_log_event_or_traceback(
     web: Web, era: str, place: str, caplog: pytest.LogCaptureFixture
@@ -83,6 +84,7 @@ async def test_a_secret_on_the_wire_is_in_no_repr_log_event_or_traceback(
     assert all(one.header("authorization") == f"Bearer {CANARY}" for one in server.requests), "on every request"
 
 
+@either_era
 async def test_a_secret_in_the_url_is_in_no_repr_log_event_or_traceback(
     web: Web, era: str, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -128,8 +130,9 @@ async def test_a_secret_of_a_server_that_cannot_be_reached_is_in_no_text(
 
 
 async def test_a_header_function_that_raises_its_secret_does_not_show_it(
-    web: Web, era: str, caplog: pytest.LogCaptureFixture
+    web: Web, era: str, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    lucky(monkeypatch)
     caplog.set_level(logging.DEBUG)
     server = await web.server(era=era)
 

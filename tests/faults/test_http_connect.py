@@ -13,7 +13,7 @@ import toolyard as ty
 from tests.faults.http_kit import Certificates, Web, closed_port, unreachable
 from tests.faults.http_proxy import Fault
 from tests.faults.http_server import BadWebServer
-from tests.faults.kit import Ledger, outcome_of, succeeded, succeeds
+from tests.faults.kit import Ledger, either_era, outcome_of, succeeded, succeeds
 from toolyard.errors import ConfigError, ConnectError, TransportError
 from toolyard.types import State
 
@@ -55,6 +55,7 @@ async def test_a_connection_that_is_never_made_ends_at_the_deadline_unsent(web: 
         await client.close()
 
 
+@either_era
 async def test_a_server_behind_a_slow_line_is_as_good_as_any(web: Web, era: str) -> None:
     server = await web.server(era=era)
     line = await web.line(server, lambda number: Fault(latency=0.02))
@@ -105,6 +106,7 @@ async def test_http_to_a_port_that_speaks_https_is_a_connect_error(web: Web, cer
     assert server.requests == []
 
 
+@either_era
 @pytest.mark.parametrize("host", ["127.0.0.1", "localhost"])
 async def test_ca_makes_our_own_authority_trusted(web: Web, era: str, certificates: Certificates, host: str) -> None:
     server = await web.server(era=era, ssl=certificates.server_context(), host=host)
@@ -120,6 +122,7 @@ async def test_a_ca_file_that_is_not_there_is_a_config_error(web: Web, certifica
         assert caught.value.key in ("ca", "client_cert")
 
 
+@either_era
 async def test_verify_false_takes_any_certificate(web: Web, era: str, certificates: Certificates) -> None:
     server = await web.server(era=era, ssl=certificates.server_context("own"))
     async with web.client(server, verify=False) as client:
@@ -148,6 +151,7 @@ async def test_without_the_client_certificate_that_the_server_wants_nothing_is_e
     assert server.requests == []
 
 
+@either_era
 @pytest.mark.parametrize("secure", [False, True], ids=["http", "https"])
 async def test_everything_goes_through_the_proxy(web: Web, era: str, certificates: Certificates, secure: bool) -> None:
     server = await web.server(era=era, ssl=certificates.server_context() if secure else None)
@@ -163,6 +167,7 @@ async def test_everything_goes_through_the_proxy(web: Web, era: str, certificate
     assert server.requests[-1].target == "/mcp"
 
 
+@either_era
 async def test_a_proxy_with_credentials_gets_them_and_the_server_does_not(web: Web, era: str) -> None:
     server, proxy = await web.server(era=era), await web.proxy()
     url = proxy.origin.replace("http://", "http://user:c4n4ry@")
@@ -204,6 +209,7 @@ async def test_a_proxy_that_does_not_work_is_a_connect_error(
 # ---- down and back again
 
 
+@either_era
 async def test_the_circuit_opens_after_five_failures_and_spares_the_server(web: Web, era: str) -> None:
     server = await web.server(era=era)
     server.gate("any", "die")

@@ -14,7 +14,7 @@ import pytest
 import toolyard as ty
 from tests.faults.http_kit import Web
 from tests.faults.http_server import BadWebServer
-from tests.faults.kit import BIG, FAST, eventually, matrix, outcome_of
+from tests.faults.kit import BIG, FAST, either_era, eventually, matrix, outcome_of
 from tests.faults.test_flat import KIB, Footprint, assert_flat
 from toolyard import sync
 from toolyard.errors import UnansweredTimeout
@@ -115,6 +115,7 @@ async def test_everything_is_flat_over_many_reconnects(web: Web, era: str, trace
     await eventually(lambda: not server.connections)
 
 
+@either_era
 async def test_everything_is_flat_over_many_clients(web: Web, era: str, traced: None) -> None:
     server = await web.server(era=era)
 
@@ -134,6 +135,7 @@ async def test_everything_is_flat_over_many_clients(web: Web, era: str, traced: 
     await eventually(lambda: not server.connections)
 
 
+@either_era
 @pytest.mark.parametrize("streams", [False, True], ids=["JSON", "events"])
 async def test_connections_are_shared_not_heaped(web: Web, era: str, streams: bool) -> None:
     server = await web.server(era=era, streams_answers=streams)
@@ -145,6 +147,7 @@ async def test_connections_are_shared_not_heaped(web: Web, era: str, streams: bo
         assert server.accepted <= 104, "max_connections is 100"
 
 
+@either_era
 async def test_the_sync_client_leaves_no_socket_and_no_more_than_its_one_thread(web: Web, era: str) -> None:
     server = await web.server(era=era)
 

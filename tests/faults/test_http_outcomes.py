@@ -10,11 +10,12 @@ import pytest
 
 from tests.faults.http_kit import Web, calls, running
 from tests.faults.http_proxy import Fault
-from tests.faults.kit import BIG, Ledger, eventually, matrix, perhaps_sent, succeeded, succeeds
+from tests.faults.kit import BIG, Ledger, either_era, eventually, matrix, perhaps_sent, succeeded, succeeds
 from toolyard.errors import OutcomeUnknown, TransportError
 from toolyard.transports.web import KEEP_ALIVE
 
 
+@either_era
 @pytest.mark.parametrize("then", ["reset", "fin"])
 @pytest.mark.parametrize("where", ["the server", "the line"])
 async def test_one_connection_that_breaks_with_fifty_calls_in_flight_fails_one_call(
@@ -57,6 +58,7 @@ async def test_all_connections_that_break_fail_the_calls_on_them_and_no_later_on
     ledger.check(server.executed)
 
 
+@either_era
 @pytest.mark.parametrize("after", ["nothing", "head", "body"])
 @pytest.mark.parametrize("then", ["fin", "reset"])
 async def test_a_connection_that_ends_before_the_answer_is_whole_is_an_unknown_outcome(
@@ -71,6 +73,7 @@ async def test_a_connection_that_ends_before_the_answer_is_whole_is_an_unknown_o
     assert sum(server.executed.values()) == 11
 
 
+@either_era
 @pytest.mark.parametrize("cut", [0, 1, 100, 400, 150_000])
 async def test_a_request_cut_on_its_way_never_runs_and_is_told_truly(web: Web, era: str, cut: int) -> None:
     """Half a request cannot run; whether the client may know that depends on how much it had handed over."""
@@ -93,6 +96,7 @@ async def test_a_request_cut_on_its_way_never_runs_and_is_told_truly(web: Web, e
 # ---- connections that were kept too long
 
 
+@either_era
 @pytest.mark.parametrize("idle", [0, 0.02])
 async def test_a_server_that_closes_idle_connections_early_does_not_cost_calls(web: Web, era: str, idle: float) -> None:
     ledger, server = Ledger(), await web.server(era=era, idle=idle)
@@ -106,6 +110,7 @@ async def test_a_server_that_closes_idle_connections_early_does_not_cost_calls(w
     ledger.check(server.executed)
 
 
+@either_era
 async def test_a_kept_connection_is_given_up_before_servers_close_it(
     web: Web, era: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -124,6 +129,7 @@ async def test_a_kept_connection_is_given_up_before_servers_close_it(
     assert len({*numbers}) >= 4
 
 
+@either_era
 async def test_half_closed_connections_are_not_used_again(web: Web, era: str) -> None:
     ledger, server = Ledger(), await web.server(era=era)
     line = await web.line(server)

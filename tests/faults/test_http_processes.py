@@ -14,7 +14,7 @@ import pytest
 import toolyard as ty
 from tests.faults.http_kit import Web
 from tests.faults.http_server import BadWebServer
-from tests.faults.kit import BIG, FAST, eventually, noise_in, run_python
+from tests.faults.kit import BIG, FAST, either_era, eventually, noise_in, run_python
 from toolyard import sync
 
 
@@ -32,6 +32,7 @@ async def finished(code: str, *arguments: str) -> tuple[str, str, int, float]:
     return await asyncio.to_thread(watch)
 
 
+@either_era
 async def test_64_threads_on_one_sync_client_never_get_each_others_answers(web: Web, era: str) -> None:
     server = await web.server(era=era)
     ready = threading.Barrier(64)
@@ -79,6 +80,7 @@ print("ready", flush=True)
 """
 
 
+@either_era
 @pytest.mark.parametrize("kind", ["sync", "async"])
 async def test_an_interpreter_that_ends_with_an_open_client_ends_soon_and_quietly(
     web: Web, era: str, kind: str
@@ -127,6 +129,7 @@ print(json.dumps({**json.loads(answer), "after": after}))
 """
 
 
+@either_era
 async def test_a_forked_child_gets_a_clear_error_and_the_parents_connections_are_unhurt(web: Web, era: str) -> None:
     server: BadWebServer = await web.server(era=era)
     out, err, code, _ = await finished(FORKED, server.url)

@@ -7,12 +7,13 @@ from typing import Any
 import pytest
 
 from tests.faults.http_kit import Certificates, Web
-from tests.faults.kit import Ledger, outcome_of, succeeded
+from tests.faults.kit import Ledger, either_era, outcome_of, succeeded
 from toolyard.errors import ConnectError, ProtocolError
 
 SECRET = "c4n4ry-7d1f"
 
 
+@either_era
 @pytest.mark.parametrize("status", [307, 308])
 async def test_a_redirect_within_the_origin_is_followed_and_the_call_runs_once(web: Web, era: str, status: int) -> None:
     ledger, server = Ledger(), await web.server(era=era, path="/new/mcp")
@@ -31,6 +32,7 @@ async def test_a_redirect_within_the_origin_is_followed_and_the_call_runs_once(w
     ledger.check(server.executed)
 
 
+@either_era
 @pytest.mark.parametrize("status", [301, 302, 303, 300, 304, 305])
 async def test_other_redirects_of_a_post_are_named_and_not_followed(web: Web, era: str, status: int) -> None:
     ledger, server = Ledger(), await web.server(era=era)
@@ -46,6 +48,7 @@ async def test_other_redirects_of_a_post_are_named_and_not_followed(web: Web, er
     ledger.check(server.executed)
 
 
+@either_era
 async def test_a_redirect_loop_is_a_bounded_error_that_names_the_target(web: Web, era: str) -> None:
     ledger, server = Ledger(), await web.server(era=era)
     async with web.client(server) as client:
@@ -60,6 +63,7 @@ async def test_a_redirect_loop_is_a_bounded_error_that_names_the_target(web: Web
     ledger.check(server.executed)
 
 
+@either_era
 @pytest.mark.parametrize("status", [301, 302, 303, 307, 308])
 @pytest.mark.parametrize("when", ["in a call", "while connecting"])
 async def test_a_redirect_to_another_origin_is_named_and_gets_no_request_and_no_token(
@@ -110,6 +114,7 @@ TRICKS = {
 }
 
 
+@either_era
 @pytest.mark.parametrize("name", TRICKS)
 async def test_a_redirect_with_a_trick_in_it_goes_nowhere(web: Web, era: str, name: str) -> None:
     ledger, server, other = Ledger(), await web.server(era=era), await web.server()
@@ -125,6 +130,7 @@ async def test_a_redirect_with_a_trick_in_it_goes_nowhere(web: Web, era: str, na
     ledger.check(server.executed)
 
 
+@either_era
 async def test_from_http_to_https_on_the_same_host_is_followed(web: Web, era: str, certificates: Certificates) -> None:
     ledger = Ledger()
     plain, safe = await web.server(era=era), await web.server(era=era, ssl=certificates.server_context())
@@ -135,6 +141,7 @@ async def test_from_http_to_https_on_the_same_host_is_followed(web: Web, era: st
     assert plain.executed == {}
 
 
+@either_era
 async def test_from_https_to_http_is_never_followed(web: Web, era: str, certificates: Certificates) -> None:
     ledger = Ledger()
     safe, plain = await web.server(era=era, ssl=certificates.server_context()), await web.server()
@@ -147,6 +154,7 @@ async def test_from_https_to_http_is_never_followed(web: Web, era: str, certific
     ledger.check(safe.executed)
 
 
+@either_era
 async def test_a_secret_in_the_target_is_not_repeated(web: Web, era: str) -> None:
     server = await web.server(era=era)
     async with web.client(server) as client:

@@ -13,7 +13,17 @@ import toolyard as ty
 from tests.faults.http_kit import MIB, Web, calls, running
 from tests.faults.http_proxy import Fault
 from tests.faults.http_server import BadWebServer
-from tests.faults.kit import BIG, Ledger, by_era, cancelled, eventually, perhaps_sent, succeeded, surely_unsent
+from tests.faults.kit import (
+    BIG,
+    Ledger,
+    by_era,
+    cancelled,
+    either_era,
+    eventually,
+    perhaps_sent,
+    succeeded,
+    surely_unsent,
+)
 from tests.unit.kit import Clock, turns
 from toolyard.client.connection import HEALTH_TIMEOUT
 from toolyard.errors import CallTimeout, OutcomeUnknown, TransportError, UnansweredTimeout
@@ -54,6 +64,7 @@ async def test_a_silent_or_dripping_server_does_not_stretch_the_deadline(web: We
     ledger.check(server.executed)
 
 
+@either_era
 async def test_a_line_that_swallows_everything_does_not_stretch_the_deadline(web: Web, era: str) -> None:
     ledger, server = Ledger(), await web.server(era=era)
     line = await web.line(server)
@@ -74,6 +85,7 @@ async def test_a_line_that_swallows_everything_does_not_stretch_the_deadline(web
 # ---- whether it was sent
 
 
+@either_era
 @pytest.mark.parametrize("size", [10, len(BIG), 30 * MIB], ids=["small", "300 KB", "30 MB"])
 async def test_a_server_that_accepts_and_never_reads_does_not_stretch_the_deadline(
     web: Web, era: str, size: int
@@ -99,6 +111,7 @@ async def test_a_server_that_accepts_and_never_reads_does_not_stretch_the_deadli
     ledger.check(server.executed)
 
 
+@either_era
 async def test_a_call_that_waits_for_a_connection_is_unsent_when_its_time_is_over(web: Web, era: str) -> None:
     ledger, server = Ledger(), await web.server(era=era)
     async with web.client(server, max_connections=2) as client:
@@ -113,6 +126,7 @@ async def test_a_call_that_waits_for_a_connection_is_unsent_when_its_time_is_ove
     assert len(server.executed) == 3
 
 
+@either_era
 @pytest.mark.parametrize("latency", [0.0, 0.003])
 async def test_deadlines_that_pass_at_any_moment_are_told_truly(web: Web, era: str, latency: float) -> None:
     ledger, server, dice = Ledger(), await web.server(era=era), random.Random(7)
@@ -161,6 +175,7 @@ async def test_callers_cancelled_at_any_moment_hurt_nobody(web: Web, era: str) -
     ledger.check(server.executed)
 
 
+@either_era
 async def test_progress_resets_the_idle_time_out_and_silence_does_not(web: Web, era: str) -> None:
     ledger, server, ticks = Ledger(), await web.server(era=era), []
     async with web.client(server) as client:
@@ -180,6 +195,7 @@ async def test_progress_resets_the_idle_time_out_and_silence_does_not(web: Web, 
             assert time.monotonic() - start < 5
 
 
+@either_era
 async def test_the_whole_deadline_holds_though_progress_comes(web: Web, era: str) -> None:
     server = await web.server(era=era)
     async with web.client(server) as client:
@@ -189,6 +205,7 @@ async def test_the_whole_deadline_holds_though_progress_comes(web: Web, era: str
             )
 
 
+@either_era
 async def test_a_time_out_of_one_call_leaves_the_calls_beside_it_alone(web: Web, era: str) -> None:
     ledger, server = Ledger(), await web.server(era=era)
     async with web.client(server) as client:
@@ -238,6 +255,7 @@ async def test_closing_with_calls_in_flight_ends_each_with_an_honest_outcome(web
     ledger.check(server.executed)
 
 
+@either_era
 async def test_closing_while_calls_wait_to_be_sent_tells_them_that_they_were_not(web: Web, era: str) -> None:
     ledger, server = Ledger(), await web.server(era=era)
     client = web.client(server, max_connections=2)

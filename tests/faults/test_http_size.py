@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from tests.faults.http_kit import MIB, Web, bounded
-from tests.faults.kit import Ledger, eventually, outcome_of, succeeded
+from tests.faults.kit import Ledger, either_era, eventually, outcome_of, succeeded
 from toolyard.errors import AuthError, OutcomeUnknown, ProtocolError, RateLimited, UnansweredTimeout
 
 TOO_LARGE: dict[str, dict[str, Any]] = {
@@ -23,6 +23,7 @@ TOO_LARGE: dict[str, dict[str, Any]] = {
 }
 
 
+@either_era
 @pytest.mark.parametrize("name", TOO_LARGE)
 async def test_a_body_above_the_cap_is_refused_soon_with_bounded_memory(web: Web, era: str, name: str) -> None:
     ledger, server = Ledger(), await web.server(era=era)
@@ -38,6 +39,7 @@ async def test_a_body_above_the_cap_is_refused_soon_with_bounded_memory(web: Web
     ledger.check(server.executed)
 
 
+@either_era
 @pytest.mark.parametrize("status, kind", [(500, OutcomeUnknown), (400, ProtocolError)])
 async def test_the_endless_body_of_an_error_status_does_not_hide_the_status(
     web: Web, era: str, status: int, kind: type[Exception]
@@ -49,6 +51,7 @@ async def test_the_endless_body_of_an_error_status_does_not_hide_the_status(
         assert getattr(caught.value, "status", None) == status
 
 
+@either_era
 @pytest.mark.parametrize("shape", ["json", "event"])
 @pytest.mark.parametrize("encoding", ["gzip", "deflate"])
 async def test_a_small_body_that_expands_to_a_gigabyte_is_refused_soon_with_bounded_memory(
@@ -63,6 +66,7 @@ async def test_a_small_body_that_expands_to_a_gigabyte_is_refused_soon_with_boun
     ledger.check(server.executed)
 
 
+@either_era
 async def test_a_bomb_does_not_stop_the_calls_beside_it(web: Web, era: str) -> None:
     server = await web.server(era=era)
     async with web.client(server) as client, web.client(server) as calm:
@@ -78,6 +82,7 @@ async def test_a_bomb_does_not_stop_the_calls_beside_it(web: Web, era: str) -> N
         assert slowest < 2
 
 
+@either_era
 @pytest.mark.parametrize("shape", ["json", "event"])
 @pytest.mark.parametrize("encoding", ["gzip", "deflate", "raw-deflate"])
 async def test_an_honest_compressed_answer_is_read(web: Web, era: str, encoding: str, shape: str) -> None:
@@ -88,6 +93,7 @@ async def test_an_honest_compressed_answer_is_read(web: Web, era: str, encoding:
     assert "br" not in said and "zstd" not in said, "what we cannot open with bounded memory is not asked for"
 
 
+@either_era
 @pytest.mark.parametrize("shape", ["json", "event", "lines"])
 async def test_a_body_below_the_cap_arrives_whole(web: Web, era: str, shape: str) -> None:
     server = await web.server(era=era)
@@ -96,6 +102,7 @@ async def test_a_body_below_the_cap_arrives_whole(web: Web, era: str, shape: str
         assert len(result.raw["pad"]) + sum(map(len, result.raw.get("pads", []))) > 14 * MIB
 
 
+@either_era
 async def test_a_long_comment_before_the_answer_is_passed_over_with_bounded_memory(web: Web, era: str) -> None:
     server = await web.server(era=era)
     async with web.client(server) as client:
@@ -105,6 +112,7 @@ async def test_a_long_comment_before_the_answer_is_passed_over_with_bounded_memo
         assert (await client.call_tool("echo", {"nonce": "x"})).text == "x"
 
 
+@either_era
 @pytest.mark.parametrize("shape", ["json", "event"])
 @pytest.mark.parametrize("depth", [200, 100_000])
 async def test_an_answer_too_deep_is_told_soon_and_is_no_crash(web: Web, era: str, depth: int, shape: str) -> None:
@@ -117,6 +125,7 @@ async def test_an_answer_too_deep_is_told_soon_and_is_no_crash(web: Web, era: st
     ledger.check(server.executed)
 
 
+@either_era
 @pytest.mark.parametrize("shape", ["json", "event"])
 async def test_an_answer_below_the_depth_limit_arrives_whole(web: Web, era: str, shape: str) -> None:
     server = await web.server(era=era)
@@ -125,6 +134,7 @@ async def test_an_answer_below_the_depth_limit_arrives_whole(web: Web, era: str,
         assert str(result.data).count("{") == 100
 
 
+@either_era
 @pytest.mark.parametrize("method", ["notifications/message", "notifications/progress", "notifications/x"])
 async def test_a_flood_of_notifications_does_not_hinder_the_answer(web: Web, era: str, method: str) -> None:
     server = await web.server(era=era, event_ids=False)
@@ -134,6 +144,7 @@ async def test_a_flood_of_notifications_does_not_hinder_the_answer(web: Web, era
         assert (await client.call_tool("echo", {"nonce": "x"})).text == "x"
 
 
+@either_era
 async def test_an_endless_flood_of_notifications_ends_at_the_deadline_with_bounded_memory(web: Web, era: str) -> None:
     server = await web.server(era=era, event_ids=False)
     async with web.client(server, log_handler=lambda message: None) as client:
@@ -142,6 +153,7 @@ async def test_an_endless_flood_of_notifications_ends_at_the_deadline_with_bound
         assert (await client.call_tool("echo", {"nonce": "x"})).text == "x"
 
 
+@either_era
 async def test_arguments_of_30_mb_arrive(web: Web, era: str) -> None:
     ledger, server = Ledger(), await web.server(era=era)
     async with web.client(server) as client:
@@ -149,6 +161,7 @@ async def test_arguments_of_30_mb_arrive(web: Web, era: str) -> None:
     ledger.check(server.executed)
 
 
+@either_era
 @pytest.mark.parametrize("status, kind", [(413, ProtocolError), (429, RateLimited), (401, AuthError)])
 async def test_a_refusal_that_comes_before_the_body_was_read_is_heard(
     web: Web, era: str, status: int, kind: type[Exception]

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 import toolyard as ty
-from tests.faults.kit import Yard
+from tests.faults.kit import Yard, either_era
 from toolyard.errors import ProtocolError
 
 
@@ -19,6 +19,7 @@ async def listed(client: ty.Client) -> list[ty.Tool] | ProtocolError:
         return exc
 
 
+@either_era
 @pytest.mark.parametrize(
     "script",
     [
@@ -44,6 +45,7 @@ async def test_a_list_without_measure_is_bounded_in_tools_pages_and_time(
     assert yard.record.lives == 1
 
 
+@either_era
 async def test_all_pages_of_a_large_honest_list_are_followed(yard: Yard, era: str) -> None:
     async with yard.client(era=era, tools=4_000, page=100) as client:
         tools = await client.list_tools()

@@ -20,6 +20,7 @@ from tests.faults.kit import (
     Ledger,
     Yard,
     cancelled,
+    either_era,
     eventually,
     lucky,
     matrix,
@@ -36,6 +37,7 @@ async def drain(client: ty.Client, ledger: Ledger) -> None:
     assert succeeded(outcome), f"the client is not usable after the faults: {outcome!r}"
 
 
+@either_era
 async def test_a_call_that_timed_out_before_it_was_written_never_runs_later(yard: Yard, era: str) -> None:
     ledger, gate = Ledger(), yard.path("gate")
     async with yard.client(era=era) as client:
@@ -51,6 +53,7 @@ async def test_a_call_that_timed_out_before_it_was_written_never_runs_later(yard
     assert yard.record.lives == 1, "a slow reader is no reason to start the server again"
 
 
+@either_era
 async def test_a_call_cancelled_before_it_was_written_never_runs_later(yard: Yard, era: str) -> None:
     ledger, gate = Ledger(), yard.path("gate")
     async with yard.client(era=era) as client:
@@ -69,6 +72,7 @@ async def test_a_call_cancelled_before_it_was_written_never_runs_later(yard: Yar
     assert sum(yard.record.executed[nonce] for nonce in list(ledger.outcomes)[:10]) <= 1
 
 
+@either_era
 async def test_small_calls_that_the_pipe_took_are_told_as_perhaps_sent(yard: Yard, era: str) -> None:
     ledger, gate = Ledger(), yard.path("gate")
     async with yard.client(era=era) as client:
@@ -138,6 +142,7 @@ class Storm:
         self.yard.kill()
 
 
+@either_era
 @pytest.mark.parametrize("seed", matrix([1], [2, 3, 4]))
 async def test_under_time_outs_cancels_and_kills_every_call_has_one_honest_outcome(
     yard: Yard, era: str, seed: int, monkeypatch: pytest.MonkeyPatch

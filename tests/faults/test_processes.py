@@ -12,11 +12,12 @@ from pathlib import Path
 import pytest
 
 import toolyard as ty
-from tests.faults.kit import BIG, FAST, Ledger, Yard, run_python, until
+from tests.faults.kit import BIG, FAST, Ledger, Yard, either_era, run_python, until
 from toolyard import sync
 from toolyard.errors import ToolyardError, UsageError
 
 
+@either_era
 def test_64_threads_on_one_sync_client_never_get_each_others_answers(yard: Yard, era: str) -> None:
     ready = threading.Barrier(64)
 
@@ -38,6 +39,7 @@ def test_64_threads_on_one_sync_client_never_get_each_others_answers(yard: Yard,
     assert yard.record.lives == 1
 
 
+@either_era
 def test_threads_under_kills_have_one_honest_outcome_each(yard: Yard, era: str) -> None:
     ledger = Ledger()
     lock = threading.Lock()

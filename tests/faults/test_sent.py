@@ -13,7 +13,7 @@ import pytest
 import toolyard as ty
 from tests.faults.http_kit import Web, closed_port
 from tests.faults.http_sse import BadSseServer
-from tests.faults.kit import FAST, Yard, eventually
+from tests.faults.kit import FAST, Yard, either_era, eventually
 from toolyard.errors import (
     AccessDenied,
     AuthError,
@@ -99,6 +99,7 @@ async def test_over_stdio_a_call_without_a_connection_is_not_sent(
     assert not yard.record.executed
 
 
+@either_era
 @pytest.mark.parametrize(
     "tool, arguments, timeout, kind",
     [

@@ -13,6 +13,7 @@ import pytest
 from tests.faults.kit import eventually
 from tests.faults.server_kit import Place, serving
 from tests.faults.server_wire import Line, call, head_of, message
+from tests.unit.kit import Clock
 from toolyard.server.serving.sessions import Session
 
 MIB = 1024 * 1024
@@ -37,7 +38,8 @@ async def opened(place: Place, count: int) -> list[dict[str, str]]:
 
 
 async def test_a_thousand_sessions_live_side_by_side_and_end_when_nobody_uses_them() -> None:
-    async with serving(session_ttl=3.0) as place:
+    clock = Clock()
+    async with serving(session_ttl=600.0) as place:
         ids = await opened(place, 1_000)
         assert place.sessions == len(place.tools.server.changes) == 1_000
         place.tools.server.notify_tools_changed()
@@ -50,11 +52,12 @@ async def test_a_thousand_sessions_live_side_by_side_and_end_when_nobody_uses_th
             await standing.close()
         alive = weakref.WeakSet(each for each in gc.get_objects() if isinstance(each, Session))
         assert len(alive) == 1_000
-        await eventually(lambda: place.sessions == 0, within=15)
+        await clock.advance(601)
+        await eventually(lambda: place.sessions == 0)
         assert len(place.tools.server.changes) == 0
         gc.collect()
         assert len(alive) == 0
-        assert (await say(place, line, message("ping"), ids[0])).status == 404
+        assert (await place.post(message("ping"), ids[0])).status == 404
 
 
 async def test_an_idle_session_is_over_at_its_time_even_if_nobody_has_swept() -> None:

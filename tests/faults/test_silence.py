@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 import toolyard as ty
-from tests.faults.kit import BIG, Yard, cancelled, eventually, impatient, outcome_of, surely_unsent
+from tests.faults.kit import BIG, Yard, by_era, cancelled, either_era, eventually, impatient, outcome_of, surely_unsent
 from tests.unit.kit import Clock, turns
 from toolyard.client.connection import HEALTH_TIMEOUT
 from toolyard.errors import CallTimeout, UnansweredTimeout
@@ -42,6 +42,7 @@ async def test_the_clients_own_execution_time_out_holds_where_the_call_names_non
             await asyncio.wait_for(client.call_tool("silent", {}, timeout=None), 0.6)
 
 
+@either_era
 async def test_one_byte_every_200_ms_does_not_stretch_the_deadline(yard: Yard, era: str) -> None:
     async with yard.client(era=era) as client:
         start = time.monotonic()
@@ -51,6 +52,7 @@ async def test_one_byte_every_200_ms_does_not_stretch_the_deadline(yard: Yard, e
         yard.kill()  # or close would wait for its manners
 
 
+@either_era
 @pytest.mark.parametrize("pad", [BIG, ""], ids=["300 KB", "small"])
 async def test_a_server_that_does_not_read_does_not_stretch_the_deadline(yard: Yard, era: str, pad: str) -> None:
     async with yard.client(era=era) as client:
@@ -92,6 +94,7 @@ async def test_a_cancelled_caller_is_free_at_once_and_the_server_is_told(yard: Y
         await eventually(lambda: yard.record.entries("cancel") == ["c"])
 
 
+@either_era
 async def test_a_cancelled_caller_is_free_at_once_though_the_pipe_is_full(yard: Yard, era: str) -> None:
     async with yard.client(era=era) as client:
         await client.call_tool("hold", {"until": 60})
@@ -108,6 +111,7 @@ async def test_a_cancelled_caller_is_free_at_once_though_the_pipe_is_full(yard: 
         yard.kill()  # or close would wait for its manners
 
 
+@either_era
 async def test_a_late_answer_is_dropped_and_reaches_nobody(yard: Yard, era: str) -> None:
     async with yard.client(era=era) as client:
         with pytest.raises(UnansweredTimeout):
@@ -120,6 +124,7 @@ async def test_a_late_answer_is_dropped_and_reaches_nobody(yard: Yard, era: str)
     assert yard.record.lives == 1
 
 
+@either_era
 async def test_progress_resets_the_idle_time_out_and_silence_does_not(yard: Yard, era: str) -> None:
     ticks: list[float] = []
     async with yard.client(era=era) as client:
@@ -136,6 +141,7 @@ async def test_progress_resets_the_idle_time_out_and_silence_does_not(yard: Yard
             await client.call_tool("silent", {}, timeout=20, idle_timeout=0.3, on_progress=lambda *_: None)
 
 
+@either_era
 async def test_the_whole_deadline_holds_though_progress_comes(yard: Yard, era: str) -> None:
     async with yard.client(era=era) as client:
         with pytest.raises(UnansweredTimeout):
@@ -144,17 +150,16 @@ async def test_the_whole_deadline_holds_though_progress_comes(yard: Yard, era: s
             )
 
 
-@pytest.mark.parametrize(
-    "tool, arguments",
-    [
-        pytest.param("mute", {}, id="mute"),
-        pytest.param("echo", {"wire": ["drip"]}, id="one byte every 200 ms"),
-        pytest.param("stuck", {"until": 60}, id="does not read"),
-    ],
-)
+@pytest.mark.parametrize("name, era", by_era(["mute", "one byte every 200 ms", "does not read"], both=["mute"]))
 async def test_three_unanswered_calls_and_an_unanswered_ping_restart_the_server(
-    yard: Yard, era: str, tool: str, arguments: dict[str, Any]
+    yard: Yard, name: str, era: str
 ) -> None:
+    calls: dict[str, tuple[str, dict[str, Any]]] = {
+        "mute": ("mute", {}),
+        "one byte every 200 ms": ("echo", {"wire": ["drip"]}),
+        "does not read": ("stuck", {"until": 60}),
+    }
+    tool, arguments = calls[name]
     clock = Clock()
     async with yard.client(era=era) as client:
         with pytest.raises(UnansweredTimeout):
@@ -186,6 +191,7 @@ async def test_unanswered_calls_do_not_restart_a_server_that_answers_the_ping(ya
     assert yard.record.lives == 1
 
 
+@either_era
 async def test_messages_in_between_mean_that_the_server_is_not_dead(yard: Yard, era: str) -> None:
     async with yard.client(era=era) as client:
         checks = checks_in(yard)
@@ -208,6 +214,7 @@ async def test_max_in_flight_queues_and_the_deadline_covers_the_queue(yard: Yard
     assert yard.record.executed["queued"] == 0
 
 
+@either_era
 async def test_a_time_out_of_one_call_leaves_the_calls_beside_it_alone(yard: Yard, era: str) -> None:
     async with yard.client(era=era) as client:
         beside = [asyncio.create_task(client.call_tool("slow", {"seconds": 0.5, "nonce": str(n)})) for n in range(10)]

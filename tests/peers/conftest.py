@@ -3,7 +3,7 @@
 `scripts/test` prepares the peers' environments; a missing one fails the test that needs it, with what to do.
 
 A test that asks for a `peer` or a `visitor` runs once for each of them that its tier has: those of the marker
-`peers(...)` or `visitors(...)`, or else of `ONE_TRANSPORT` and `ONE_VISIT`.
+`peers(...)` or `visitors(...)`, or else of `ONE_TRANSPORT` and `TOURISTS`.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from __future__ import annotations
 import shutil
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import AsyncExitStack
+from pathlib import Path
 
 import pytest
 import pytest_asyncio
@@ -19,6 +20,8 @@ import toolyard as ty
 from tests.peers.kit import ENVIRONMENTS, ONE_TRANSPORT, SERVERS, Peer, Yard, present
 from tests.peers.visits import TOURISTS, Visitor
 from tests.peers.web import Servers, WebServer, yard_server
+
+HERE = Path(__file__).parent
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -34,6 +37,20 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
             marker = metafunc.definition.get_closest_marker(f"{name}s")
             met = (chosen if marker is None else marker.args[0]).of(tier)
             metafunc.parametrize(name, met, ids=str, indirect=True)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Order the tests of visits by visitor: of two processes that share them, few then make the same visit."""
+    places = [place for place, item in enumerate(items) if _visitor(item)]
+    ordered = sorted((items[place] for place in places), key=_visitor)
+    for place, item in zip(places, ordered, strict=True):
+        items[place] = item
+
+
+def _visitor(item: pytest.Item) -> str:
+    callspec = getattr(item, "callspec", None)
+    visitor = callspec.params.get("visitor") if callspec is not None and item.path.parent == HERE else None
+    return str(visitor or "")
 
 
 @pytest.fixture(scope="session")

@@ -8,7 +8,7 @@ from typing import Any, Final, Literal, cast
 
 from .._util.suggest import did_you_mean, similar_names
 from ..client.options import ClientOptions, ConnectionOptions, Settings, checked_timeout, resolve
-from ..config import CHECKS, HttpServer, ServerConfig, SseServer, StdioServer, with_own_names, wrong
+from ..config import ALIASES, CHECKS, HttpServer, ServerConfig, SseServer, StdioServer, with_own_names, wrong
 from ..errors import ConfigError, ToolyardError
 from ..policy.filters import AnyFilter
 from ..policy.permissions import RequireApproval
@@ -85,7 +85,7 @@ def checked_options(given: Mapping[str, Any], what: str, more: tuple[str, ...] =
     given = with_own_names(given)
     for key in given:
         if key not in known:
-            hint = did_you_mean(similar_names(key, known, 1))
+            hint = did_you_mean(similar_names(key, [*known, *ALIASES], 1))
             raise ConfigError(f"{what} has no option {key!r}{hint}", key=key, expected="one of " + ", ".join(known))
     if "start" in given:
         checked_start(given["start"])

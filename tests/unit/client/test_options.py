@@ -91,7 +91,8 @@ def test_what_a_config_leaves_open_is_the_default() -> None:
     "wrong, nearest",
     [
         ("conect_timeout", "connect_timeout"),
-        ("max_retry", "max_attempts"),
+        ("max_retry", "max_retries"),
+        ("max_attemps", "max_attempts"),
         ("root", "roots"),
         ("tool_filters", "tool_filter"),
     ],

@@ -75,7 +75,7 @@ def beside(python: str, name: str) -> str:
 
 
 def tasks(options: argparse.Namespace) -> list[Task]:
-    own, ours = sys.executable, beside(sys.executable, "toolyard")
+    own, ours = sys.executable, beside(sys.executable, "toolcrib")
     helps = {PYTHON: command(own, "-c", "pass"), OURS: command(ours, "--help", says="doctor")}
     listed = {OURS: command(ours, "tools", "--", *SERVER_COMMAND, says="slow_count")}
     called = {OURS: command(ours, "call", "add", "a=2", "b=3", "--", *SERVER_COMMAND, says='"sum": 5')}
@@ -95,7 +95,7 @@ def tasks(options: argparse.Namespace) -> list[Task]:
 
 def floor(module: str) -> dict[str, Start]:
     """What a command cannot do without."""
-    program = f"import toolyard.cli.app, toolyard.cli.{module}"
+    program = f"import toolcrib.cli.app, toolcrib.cli.commands.{module}"
     return {SERVER: greet_server, IMPORTS: command(sys.executable, "-c", program)}
 
 
@@ -112,12 +112,12 @@ def timed(start: Start, env: dict[str, str]) -> dict[str, float]:
 
 def measure_task(task: Task, rounds: int, env: dict[str, str]) -> list[Round]:
     """The first time only compiles, and is thrown away."""
-    say(f"toolyard {task.title}: once, for the compiler")
+    say(f"toolcrib {task.title}: once, for the compiler")
     for start in task.ways.values():
         start(env)
     found = []
     for number in range(1, rounds + 1):
-        say(f"toolyard {task.title}: round {number} of {rounds}")
+        say(f"toolcrib {task.title}: round {number} of {rounds}")
         taken = {name: timed(task.ways[name], env) for name in in_turn(task.ways, number)}
         found.append({name: taken[name] for name in task.ways})
     return found
@@ -149,7 +149,7 @@ def goals(task: Task, rounds: list[Round]) -> list[Goal]:
 
 
 def table(task: Task, rounds: list[Round]) -> list[list[str]]:
-    lines = [[f"toolyard {task.title}", "ms", "cpu ms"]]
+    lines = [[f"toolcrib {task.title}", "ms", "cpu ms"]]
     for name in task.ways:
         medians = (statistics.median(each[name][metric] for each in rounds) for metric in ("seconds", "cpu"))
         lines.append([f"  {name}", *(f"{value * 1e3:.0f}" for value in medians)])
@@ -159,7 +159,7 @@ def table(task: Task, rounds: list[Round]) -> list[list[str]]:
 def noise(task: Task, rounds: list[Round]) -> str:
     bare = next(iter(task.ways))
     busy = statistics.median(each[bare]["cpu"] / each[bare]["seconds"] for each in rounds)
-    return report.warning(f"toolyard {task.title}", bare, [each[bare]["seconds"] for each in rounds], busy)
+    return report.warning(f"toolcrib {task.title}", bare, [each[bare]["seconds"] for each in rounds], busy)
 
 
 def measure(options: argparse.Namespace) -> Outcome:
@@ -170,7 +170,7 @@ def measure(options: argparse.Namespace) -> Outcome:
         out.figures["cli"] = {task.key: rounds for task, rounds in found.items()}
         lines = []
         for task, rounds in found.items():
-            out.goals[f"toolyard {task.title}"] = goals(task, rounds)
+            out.goals[f"toolcrib {task.title}"] = goals(task, rounds)
             lines += [*table(task, rounds), [""] * 3]
             warning = noise(task, rounds)
             out.warnings += [warning] if warning else []

@@ -21,7 +21,7 @@ GOALS = {"list": "<= 5", "search": "<= 10", "long_search": "<= 10"}
 
 def measure_hub(options: argparse.Namespace) -> list[Round]:
     """Rounds of maker -> seconds of each start and of each way of using the many."""
-    makes = {OURS: (sys.executable, "toolyard")}
+    makes = {OURS: (sys.executable, "toolcrib")}
     if options.sdk_python:
         makes |= {GROUP: (options.sdk_python, "sdk"), MOUNTED: (options.sdk_python, "fastmcp")}
     arguments = [f"--servers={options.servers}", f"--tools={options.tools}"]
@@ -97,7 +97,7 @@ def measure(options: argparse.Namespace) -> Outcome:
     if "hub" in options.over:
         title = f"{options.servers} servers of {options.tools} tools as one"
         rounds = out.figures["hub"] = measure_hub(options)
-        out.goals[f"toolyard, {title}"] = goals(rounds)
+        out.goals[f"toolcrib, {title}"] = goals(rounds)
         lines = table(title, rounds)
         out.tables.append(report.columns([*lines, [""] * len(lines[0])]))
         noise = report.warning(title, "bare client", [each[OURS]["bare"] for each in rounds], 1.0)

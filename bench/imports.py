@@ -24,10 +24,10 @@ class Import:
 def wanted(python: str, sdk_python: str | None) -> list[Import]:
     imports = [
         Import("floor", python, "import asyncio, orjson"),
-        Import("toolyard", python, "import toolyard"),
+        Import("toolcrib", python, "import toolcrib"),
         # Our names load lazily: what a user of the client pays is this.
-        Import("toolyard_client", python, "from toolyard import Client, StdioServer"),
-        Import("toolyard_server", python, "from toolyard import ToolServer"),
+        Import("toolcrib_client", python, "from toolcrib import Client, StdioServer"),
+        Import("toolcrib_server", python, "from toolcrib import ToolServer"),
     ]
     if sdk_python:
         imports.append(Import("mcp", sdk_python, "import mcp"))

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 Round = dict[str, dict[str, Any]]
-OURS, SDK, FASTMCP = "toolyard", "mcp SDK", "FastMCP"
+OURS, SDK, FASTMCP = "toolcrib", "mcp SDK", "FastMCP"
 RAW, BARE, AIOHTTP = "raw pipe", "bare descriptors", "bare aiohttp"
 NOISY_SPREAD = 1.5
 NOISY_SHARE = 0.6
@@ -106,16 +106,16 @@ def oauth_goals(rounds: list[Round]) -> list[Goal]:
 
 def import_goals(imports: dict[str, float]) -> list[Goal]:
     rows = [
-        row("import toolyard", imports["toolyard"], "{:.3f} s", "<= 0.15"),
-        row("from toolyard import Client, StdioServer", imports["toolyard_client"], "{:.3f} s", "<= 0.15"),
+        row("import toolcrib", imports["toolcrib"], "{:.3f} s", "<= 0.15"),
+        row("from toolcrib import Client, StdioServer", imports["toolcrib_client"], "{:.3f} s", "<= 0.15"),
         row("import asyncio, orjson (the floor)", imports["floor"], "{:.3f} s"),
-        row("from toolyard import ToolServer", imports["toolyard_server"], "{:.3f} s"),
+        row("from toolcrib import ToolServer", imports["toolcrib_server"], "{:.3f} s"),
     ]
     if "mcp" in imports:
         rows.append(row("import mcp", imports["mcp"], "{:.3f} s"))
         rows.append(row("the SDK's server", imports["mcp_server"], "{:.3f} s"))
-        rows.append(row("import mcp / import toolyard", imports["mcp"] / imports["toolyard"], "{:.2f}x", ">= 5"))
-        used = imports["mcp_client"] / imports["toolyard_client"]
+        rows.append(row("import mcp / import toolcrib", imports["mcp"] / imports["toolcrib"], "{:.2f}x", ">= 5"))
+        used = imports["mcp_client"] / imports["toolcrib_client"]
         rows.append(row("the same with the client's names", used, "{:.2f}x", ">= 5"))
     return rows
 

@@ -27,7 +27,7 @@ JSON_GOALS = {
 def ways(options: argparse.Namespace) -> list[report.Way]:
     """What is measured: stdio, and HTTP with both kinds of answers in both eras. The peers run in the chosen era."""
     own, sdk, mode = sys.executable, options.sdk_python, options.mode
-    ours = {report.OURS: (own, "toolyard_client")}
+    ours = {report.OURS: (own, "toolcrib_client")}
     peers = {report.SDK: (sdk, "sdk_client"), report.FASTMCP: (sdk, "fastmcp_client")} if sdk else {}
     found = []
     if "stdio" in options.over:
@@ -132,7 +132,7 @@ def main() -> int:
         rounds = measure_calls(way, options)
         noise = report.noise(way, rounds)
         figures["ways"][way.title] = {"clients": report.medians(rounds), "rounds": rounds, "noise": noise}
-        goals[f"toolyard over {way.title}"] = report.call_goals(way, rounds, options.in_flight)
+        goals[f"toolcrib over {way.title}"] = report.call_goals(way, rounds, options.in_flight)
     if oauth := measure_oauth(options):
         figures["oauth"] = oauth
         goals["with the SDK's OAuth provider"] = report.oauth_goals(oauth)

@@ -27,7 +27,7 @@ DROWNED = 0.9
 
 def measure_direct(options: argparse.Namespace) -> list[Round]:
     """Rounds of maker -> way of calling -> seconds."""
-    makes = {PLAIN: (sys.executable, "plain"), OURS: (sys.executable, "toolyard")}
+    makes = {PLAIN: (sys.executable, "plain"), OURS: (sys.executable, "toolcrib")}
     if options.sdk_python:
         makes |= {SDK: (options.sdk_python, "sdk"), FASTMCP: (options.sdk_python, "fastmcp")}
     if options.sdk1_python:
@@ -79,7 +79,7 @@ def servers(options: argparse.Namespace) -> dict[str, dict[str, list[str]]]:
     both, old = list(REVISIONS), ["legacy"]
     found = {
         ECHO: {"command": [own, "bare"], "modes": both},
-        OURS: {"command": [own, "toolyard"], "modes": both},
+        OURS: {"command": [own, "toolcrib"], "modes": both},
     }
     if sdk:
         found[SHORT_SDK] = {"command": [sdk, "sdk", "--plain"], "modes": both}
@@ -147,7 +147,7 @@ def served_table(title: str, rounds: list[Round], parsers: dict[str, str]) -> li
 def measure_sessions(options: argparse.Namespace) -> dict[str, Any]:
     """Maker -> bytes for an idle session and for one with its stream open; of the SDK's fewer are opened."""
     say(f"memory of {options.sessions} sessions")
-    makes = {OURS: (sys.executable, "toolyard", options.sessions)}
+    makes = {OURS: (sys.executable, "toolcrib", options.sessions)}
     if options.sdk_python:
         makes[SDK] = (options.sdk_python, "sdk", max(options.sessions // 5, 1))
     return {
@@ -175,7 +175,7 @@ def measure(options: argparse.Namespace) -> Outcome:
     out = Outcome()
     if "direct" in options.over:
         direct = out.figures["direct"] = measure_direct(options)
-        out.goals["toolyard in one process"] = direct_goals(direct)
+        out.goals["toolcrib in one process"] = direct_goals(direct)
         out.tables.append(report.columns([*direct_table(direct), [""] * 5]))
         out.warnings.append(direct_noise(direct))
     if "served" in options.over:
@@ -183,11 +183,11 @@ def measure(options: argparse.Namespace) -> Outcome:
         lines = []
         for mode, revision in REVISIONS.items():
             title, rounds = f"served over HTTP, {revision}", served["rounds"][mode]
-            out.goals[f"toolyard {title}"] = served_goals(rounds)
+            out.goals[f"toolcrib {title}"] = served_goals(rounds)
             lines += [*served_table(title, rounds, served["parsers"]), [""] * 5]
             out.warnings.append(served_noise(title, rounds))
         out.tables.append(report.columns(lines))
         out.figures["sessions"] = measure_sessions(options)
-        out.goals["memory of a server on HTTP, handshake era"] = sessions_goals(out.figures["sessions"])
+        out.goals["memory of a server on HTTP, legacy era"] = sessions_goals(out.figures["sessions"])
     out.warnings = [warning for warning in out.warnings if warning]
     return out

@@ -24,7 +24,7 @@ PATH = "/mcp"
 FIXED = (
     b'{"jsonrpc":"2.0","id":%d,"result":{"resultType":"complete","content":[{"type":"text","text":"5"}],'
     b'"structuredContent":{"result":5},"_meta":{"io.modelcontextprotocol/serverInfo":'
-    b'{"name":"bench","version":"1"},"dev.toolyard/wrapped":true}}}'
+    b'{"name":"bench","version":"1"},"dev.toolcrib/wrapped":true}}}'
 )
 QUIET: dict[str, Any] = {"log_level": "error", "access_log": False, "server_header": False, "date_header": False}
 
@@ -34,8 +34,8 @@ async def add(a: int, b: int) -> int:
     return a + b
 
 
-def toolyard() -> Any:
-    from toolyard import Context, ToolServer
+def toolcrib() -> Any:
+    from toolcrib import Context, ToolServer
 
     async def add_in_context(a: int, b: int, ctx: Context) -> int:
         return a + b
@@ -87,8 +87,8 @@ async def bare(scope: Any, receive: Any, send: Any) -> None:
     await send({"type": "http.response.body", "body": body})
 
 
-def serve_toolyard(plain: bool) -> None:
-    toolyard().run("http", port=0, path=PATH)
+def serve_toolcrib(plain: bool) -> None:
+    toolcrib().run("http", port=0, path=PATH)
 
 
 def serve_sdk(plain: bool) -> None:
@@ -119,7 +119,7 @@ def serve_app(app: Any, **options: Any) -> None:
 
 
 SERVE: dict[str, Callable[[bool], None]] = {
-    "toolyard": serve_toolyard,
+    "toolcrib": serve_toolcrib,
     "sdk": serve_sdk,
     "sdk1": serve_sdk1,
     "fastmcp": serve_fastmcp,

@@ -5,9 +5,9 @@ from __future__ import annotations
 import asyncio
 from dataclasses import replace
 
-import toolyard as ty
+import toolcrib as tc
 
-files = ty.ToolServer("files")
+files = tc.ToolServer("files")
 DISK = {"notes.txt": "buy milk", "old.txt": "1999"}
 
 
@@ -38,7 +38,7 @@ def format_disk() -> str:
     return "all is gone"
 
 
-async def ask_a_person(call: ty.Call) -> bool | ty.Call:
+async def ask_a_person(call: tc.ToolCall) -> bool | tc.ToolCall:
     """Yes to a new file, no to deleting, and never outside of a folder: True, False, or the call as it may be made."""
     path = call.arguments["path"]
     if call.tool == "delete_file":
@@ -48,25 +48,25 @@ async def ask_a_person(call: ty.Call) -> bool | ty.Call:
     return replace(call, arguments={**call.arguments, "path": f"drafts/{path}"})
 
 
-def only_admins_delete(context: ty.FilterContext, tool: ty.Tool) -> bool:
+def only_admins_delete(context: tc.FilterContext, tool: tc.Tool) -> bool:
     return tool.original_name != "delete_file" or context.agent == "admin"
 
 
-async def attempt(view: ty.View, name: str, **arguments: str) -> None:
+async def attempt(view: tc.HubView, name: str, **arguments: str) -> None:
     try:
         result = await view.call_tool(name, arguments)
         print(f"  {name:<26}{result.text}")
-    except ty.AccessDenied as error:
+    except tc.AccessDenied as error:
         print(f"  {name:<26}denied: {error.rule}")
 
 
 async def main() -> None:
-    hub = ty.Hub(
+    hub = tc.Hub(
         {"files": files},
         disallowed_tools=["mcp__files__format_*"],
         require_approval=["mcp__files__write_*", "mcp__files__delete_*"],
         approve=ask_a_person,
-        tool_filter=ty.dynamic_filter(only_admins_delete),
+        tool_filter=tc.dynamic_filter(only_admins_delete),
     )
     async with hub:
         for agent in ("guest", "admin"):

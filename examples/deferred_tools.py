@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from functools import partial
 
-import toolyard as ty
+import toolcrib as tc
 
 THINGS = ("issue", "label", "branch", "release", "comment", "milestone", "webhook", "team", "review", "pipeline")
 VERBS = {
@@ -18,9 +18,9 @@ VERBS = {
 }
 
 
-def forge() -> ty.ToolServer:
+def forge() -> tc.ToolServer:
     """A server with as many tools as real ones have."""
-    server = ty.ToolServer("forge")
+    server = tc.ToolServer("forge")
     for verb, text in VERBS.items():
         for thing in THINGS:
             server.add_tool(partial(act, verb, thing), name=f"{verb}_{thing}", description=text.format(thing))
@@ -31,14 +31,14 @@ def act(verb: str, thing: str, /, repository: str, name: str) -> str:
     return f"{verb} {thing} {name} in {repository}"
 
 
-def cost(tools: list[ty.Tool]) -> str:
-    return f"{len(tools)} tools, about {sum(map(ty.estimate_tokens, tools))} tokens"
+def cost(tools: list[tc.Tool]) -> str:
+    return f"{len(tools)} tools, about {sum(map(tc.estimate_tokens, tools))} tokens"
 
 
 async def main() -> None:
-    async with ty.Hub({"forge": forge()}) as hub:
+    async with tc.Hub({"forge": forge()}) as hub:
         print("all          ", cost(await hub.list_tools()))
-        hub.toolsets.register(ty.Toolset("forge").defer_all().keep_loaded("list_issue", "create_comment"))
+        hub.toolsets.register(tc.Toolset("forge").defer_all().keep_loaded("list_issue", "create_comment"))
         view = hub.view(meta_tools=True)
         tools = await view.list_tools()
         print("deferred     ", cost(tools))
@@ -51,7 +51,7 @@ async def main() -> None:
             print("              ", tool["name"])
         print("now listed   ", cost(await view.list_tools()))
         print("and calls    ", end=" ")
-        made = await view.call_tool("mcp__forge__create_milestone", {"repository": "toolyard", "name": "1.0"})
+        made = await view.call_tool("mcp__forge__create_milestone", {"repository": "toolcrib", "name": "1.0"})
         print(made.text)
         print("another view ", cost(await hub.view(meta_tools=True).list_tools()))
         print("within budget", cost(await hub.search_tools("export to csv", limit=50, token_budget=300)))

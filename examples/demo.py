@@ -10,9 +10,9 @@ import signal
 import sys
 from pathlib import Path
 
-import toolyard as ty
+import toolcrib as tc
 
-SERVER = ty.StdioServer(sys.executable, [str(Path(__file__).with_name("demo_server.py"))])
+SERVER = tc.StdioServer(sys.executable, [str(Path(__file__).with_name("demo_server.py"))])
 
 
 def title(text: str) -> None:
@@ -24,20 +24,20 @@ def row(what: object, happened: object) -> None:
 
 
 class LogRows(logging.Handler):
-    """Shows what Toolyard logs (warnings, unless more is asked for) beside the rest."""
+    """Shows what Toolcrib logs (warnings, unless more is asked for) beside the rest."""
 
     def emit(self, record: logging.LogRecord) -> None:
         row("(log)", record.getMessage())
 
 
-async def show_calls(client: ty.Client) -> None:
+async def show_calls(client: tc.Client) -> None:
     title("Tools")
     for tool in await client.list_tools():
         row(tool.name, tool.description)
 
     title("Calls")
     row("add", (await client.call_tool("add", {"a": 2, "b": 3})).data)
-    row("echo", (await client.call_tool("echo", {"text": "Hello from the yard"})).text)
+    row("echo", (await client.call_tool("echo", {"text": "Hello from the crib"})).text)
 
     title("Progress")
     counted = await client.call_tool(
@@ -46,7 +46,7 @@ async def show_calls(client: ty.Client) -> None:
     row("result", counted.text)
 
 
-async def show_errors(client: ty.Client) -> None:
+async def show_errors(client: tc.Client) -> None:
     title("A tool's own error is a result")
     failed = await client.call_tool("fail", {"reason": "the disk is full"})
     row("is_error", failed.is_error)
@@ -55,41 +55,41 @@ async def show_errors(client: ty.Client) -> None:
     title("What went wrong on the way is a type")
     try:
         await client.call_tool("slow_count", {"steps": 100}, timeout=0.3)
-    except ty.CallTimeout as error:
+    except tc.CallTimeout as error:
         row(type(error).__name__, f"after 0.3 s, sent={error.sent}")
     try:
         await client.call_tool("ad", {"a": 2, "b": 3})
-    except ty.ToolNotFound as error:
+    except tc.ToolNotFound as error:
         row(type(error).__name__, f"ad, nearest: {', '.join(error.nearest)}")
 
 
-async def process_id(client: ty.Client) -> int:
+async def process_id(client: tc.Client) -> int:
     status = json.loads((await client.read_resource("demo://status")).text)
     return int(status["pid"])
 
 
-async def show_recovery(client: ty.Client) -> None:
+async def show_recovery(client: tc.Client) -> None:
     title("The server is killed in the middle of a call")
     before = await process_id(client)
     try:
         await client.call_tool("slow_count", {"steps": 100}, on_progress=lambda *_: os.kill(before, signal.SIGKILL))
-    except ty.OutcomeUnknown as error:
+    except tc.OutcomeUnknown as error:
         row(type(error).__name__, f"sent={error.sent}: it may have run, so it is not sent again")
     row("add", (await client.call_tool("add", {"a": 20, "b": 22})).data)
     row("process", "the same" if await process_id(client) == before else "a new one")
 
 
 async def main() -> None:
-    print(f"Toolyard {ty.__version__}")
-    logging.getLogger("toolyard").addHandler(LogRows())
-    async with ty.Client(SERVER, name="demo", reconnect=ty.ReconnectPolicy(base_delay=0.1)) as client:
+    print(f"Toolcrib {tc.__version__}")
+    logging.getLogger("toolcrib").addHandler(LogRows())
+    async with tc.Client(SERVER, name="demo", reconnect=tc.ReconnectPolicy(base_delay=0.1)) as client:
         title("Connected")
         info = client.server_info
         assert info is not None
         row("server", f"{info.name} {info.version}")
         row("protocol", info.protocol_version)
-        client.on(ty.events.Disconnected, lambda event: row("(event)", f"disconnected from {event.server}"))
-        client.on(ty.events.Reconnected, lambda event: row("(event)", f"reconnected to {event.server}"))
+        client.on(tc.events.Disconnected, lambda event: row("(event)", f"disconnected from {event.server}"))
+        client.on(tc.events.Reconnected, lambda event: row("(event)", f"reconnected to {event.server}"))
         await show_calls(client)
         await show_errors(client)
         await show_recovery(client)

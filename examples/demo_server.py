@@ -1,7 +1,7 @@
 """A small MCP server over stdio in plain Python: five tools, one resource, one prompt, both eras of the protocol.
 
 It needs nothing but the standard library, so it also shows what goes over the wire. Start it through a client:
-`toolyard.Client(toolyard.StdioServer("python3", ["examples/demo_server.py"]))`.
+`toolcrib.Client(toolcrib.StdioServer("python3", ["examples/demo_server.py"]))`.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ from typing import Any
 
 JSON = dict[str, Any]
 
-INFO = {"name": "demo", "version": "1.0.0", "title": "Toolyard demo server"}
+INFO = {"name": "demo", "version": "1.0.0", "title": "Toolcrib demo server"}
 CAPABILITIES = {"tools": {}, "resources": {"subscribe": True}, "prompts": {}, "logging": {}}
-HANDSHAKE = ("2025-11-25", "2025-06-18", "2025-03-26", "2024-11-05")
+LEGACY = ("2025-11-25", "2025-06-18", "2025-03-26", "2024-11-05")
 MODERN = "2026-07-28"
 LEVELS = ("debug", "info", "notice", "warning", "error", "critical", "alert", "emergency")
 
@@ -107,7 +107,7 @@ class Request:
 
     @property
     def modern(self) -> bool:
-        """A modern request says its version itself; a handshake one relies on `initialize`."""
+        """A modern request says its version itself; a legacy one relies on `initialize`."""
         return META + "protocolVersion" in self.meta
 
     def progress(self, done: int, total: int, message: str) -> None:
@@ -124,7 +124,7 @@ class Request:
             )
 
     async def ask_client(self, method: str, params: JSON) -> JSON:
-        """Handshake era: the server sends a request of its own and waits."""
+        """Legacy era: the server sends a request of its own and waits."""
         key = f"question-{self.id}"
         self.server.questions[key] = asyncio.get_running_loop().create_future()
         self.server.send({"id": key, "method": method, "params": params})
@@ -223,7 +223,7 @@ async def discover(_: Request) -> JSON:
 
 async def initialize(request: Request) -> JSON:
     asked = request.params.get("protocolVersion")
-    version = asked if asked in HANDSHAKE else HANDSHAKE[0]
+    version = asked if asked in LEGACY else LEGACY[0]
     return {"protocolVersion": version, "capabilities": CAPABILITIES, "serverInfo": INFO}
 
 
@@ -318,7 +318,7 @@ BOTH: dict[str, Handler] = {
     "prompts/list": list_prompts,
     "prompts/get": get_prompt,
 }
-HANDSHAKE_ONLY: dict[str, Handler] = {
+LEGACY_ONLY: dict[str, Handler] = {
     "initialize": initialize,
     "ping": ping,
     "logging/setLevel": set_level,
@@ -335,7 +335,7 @@ def handler_of(request: Request) -> Handler:
             raise Refused(-32022, "Unsupported protocol version", {"supported": [MODERN], "requested": version})
         if META + "clientCapabilities" not in request.meta:
             raise Refused(-32602, f"_meta lacks {META}clientCapabilities")
-    handler = (BOTH | (MODERN_ONLY if request.modern else HANDSHAKE_ONLY)).get(request.method)
+    handler = (BOTH | (MODERN_ONLY if request.modern else LEGACY_ONLY)).get(request.method)
     if handler is None:
         raise Refused(-32601, f"Method not found: {request.method}")
     return handler

@@ -11,22 +11,22 @@ import subprocess
 import sys
 from collections.abc import Mapping
 
-import toolyard as ty
+import toolcrib as tc
 
 KEYS = {"Bearer s3cret": "ada"}
-server = ty.ToolServer("library", version="1.0.0")
+server = tc.ToolServer("library", version="1.0.0")
 BOOKS = {"1984": "Orwell", "Emma": "Austen", "Walden": "Thoreau"}
 
 
 @server.tool
-async def find_author(title: str, *, ctx: ty.Context) -> str:
+async def find_author(title: str, *, ctx: tc.Context) -> str:
     """Who wrote a book."""
     await ctx.info(f"{ctx.principal} looks for {title}")
     return BOOKS.get(title, "nobody knows")
 
 
 @server.tool
-async def count_letters(*, ctx: ty.Context) -> dict[str, int]:
+async def count_letters(*, ctx: tc.Context) -> dict[str, int]:
     """How many letters the titles have; tells how far it is."""
     for done, title in enumerate(BOOKS, start=1):
         await ctx.progress(done, len(BOOKS), title)
@@ -40,14 +40,14 @@ def who(headers: Mapping[str, str]) -> str | None:
 
 async def use(url: str) -> None:
     try:
-        async with ty.Client(url, max_attempts=1):
+        async with tc.Client(url, max_attempts=1):
             pass
-    except ty.AuthError as error:
+    except tc.AuthError as error:
         print("without a key  ", error.status, error.challenge)
-    locked = ty.HttpServer(url, headers={"Authorization": "Bearer s3cret"})
+    locked = tc.HttpServer(url, headers={"Authorization": "Bearer s3cret"})
     print("the config     ", repr(locked).replace(url, "http://.../mcp"))
     for mode in ("auto", "legacy"):
-        async with ty.Client(locked, mode=mode, log_handler=lambda line: print("  (log)        ", line.data)) as client:
+        async with tc.Client(locked, mode=mode, log_handler=lambda line: print("  (log)        ", line.data)) as client:
             assert client.server_info is not None
             print("protocol       ", client.server_info.protocol_version)
             print("  find_author  ", (await client.call_tool("find_author", {"title": "Emma"})).text)

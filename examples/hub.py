@@ -8,9 +8,9 @@ from pathlib import Path
 
 from tool_server import server as math
 
-import toolyard as ty
+import toolcrib as tc
 
-notes = ty.ToolServer("notes", version="1.0.0")
+notes = tc.ToolServer("notes", version="1.0.0")
 written = ["milk and bread", "call Ada"]
 
 
@@ -42,44 +42,44 @@ def row(what: object, happened: object) -> None:
     print(f"  {what!s:<24}{happened}")
 
 
-def only_admins_delete(context: ty.FilterContext, tool: ty.Tool) -> bool:
+def only_admins_delete(context: tc.FilterContext, tool: tc.Tool) -> bool:
     return "delete" not in tool.name or context.agent == "admin"
 
 
-def ask_a_person(call: ty.Call) -> bool:
+def ask_a_person(call: tc.ToolCall) -> bool:
     row("(asked)", f"{call.tool} {dict(call.arguments)}")
     return "password" not in call.arguments["text"]
 
 
-async def show_calls(hub: ty.Hub) -> None:
+async def show_calls(hub: tc.Hub) -> None:
     row("mcp__math__add", (await hub.call_tool("mcp__math__add", {"a": 2, "b": 3})).data)
     row("mcp__demo__echo", (await hub.call_tool("mcp__demo__echo", {"text": "hello"})).text)
     row("mcp__notes__write_note", (await hub.call_tool("mcp__notes__write_note", {"text": "water the ivy"})).data)
     try:
         await hub.call_tool("mcp__notes__write_note", {"text": "the password is ivy"})
-    except ty.AccessDenied as error:
+    except tc.AccessDenied as error:
         row(type(error).__name__, f"{error.message} ({error.rule})")
     row("notes://all", repr(await hub.resources.read_text("notes", "notes://all")))
 
 
 async def main() -> None:
-    hub = ty.Hub(
+    hub = tc.Hub(
         {
-            "demo": ty.StdioServer(sys.executable, [str(Path(__file__).with_name("demo_server.py"))]),
+            "demo": tc.StdioServer(sys.executable, [str(Path(__file__).with_name("demo_server.py"))]),
             "math": math,
             "notes": notes,
         },
         disallowed_tools=["mcp__demo__fail", "mcp__math__c*"],
         require_approval=["mcp__notes__write_*"],
         approve=ask_a_person,
-        tool_filter=ty.dynamic_filter(only_admins_delete),
+        tool_filter=tc.dynamic_filter(only_admins_delete),
     )
 
     @hub.intercept("mcp__notes__*")
-    async def audit(call: ty.Call, proceed: ty.Proceed) -> ty.ToolResult:
+    async def audit(call: tc.ToolCall, proceed: tc.CallNext) -> tc.ToolResult:
         try:
             result = await proceed(call)
-        except ty.AccessDenied:
+        except tc.AccessDenied:
             row("(audit)", f"{call.tool}: refused")
             raise
         row("(audit)", f"{call.tool}: {'failed' if result.is_error else 'done'}")
@@ -105,8 +105,8 @@ async def main() -> None:
         row("write_note", hub.explain("mcp__notes__write_note"))
 
         print("Only what a model asks for")
-        hub.toolsets.register(ty.Toolset("demo").defer_all())
-        hub.toolsets.register(ty.Toolset("notes").defer_all().keep_loaded("find_notes"))
+        hub.toolsets.register(tc.Toolset("demo").defer_all())
+        hub.toolsets.register(tc.Toolset("notes").defer_all().keep_loaded("find_notes"))
         row("listed", ", ".join(tool.original_name or tool.name for tool in await admin.list_tools()))
         for tool in await admin.search_tools("delete every note", limit=2, load=True):
             row("found", tool.name)

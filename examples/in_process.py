@@ -8,20 +8,20 @@ import time
 
 from tool_server import server
 
-import toolyard as ty
+import toolcrib as tc
 
 
 def row(what: object, happened: object) -> None:
     print(f"  {what!s:<12}{happened}")
 
 
-def answer(request: ty.ElicitRequest) -> dict[str, bool]:
+def answer(request: tc.ElicitRequest) -> dict[str, bool]:
     row("(asked)", request.message)
     return {"ok": True}
 
 
 async def main() -> None:
-    async with ty.Client(
+    async with tc.Client(
         server, elicitation_handler=answer, log_handler=lambda line: row("(log)", line.data)
     ) as client:
         for tool in await client.list_tools():

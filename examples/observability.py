@@ -13,10 +13,10 @@ import sys
 from collections import Counter
 from pathlib import Path
 
-import toolyard as ty
+import toolcrib as tc
 
-demo = ty.StdioServer(sys.executable, [str(Path(__file__).with_name("demo_server.py"))])
-clock = ty.ToolServer("clock")
+demo = tc.StdioServer(sys.executable, [str(Path(__file__).with_name("demo_server.py"))])
+clock = tc.ToolServer("clock")
 calls: Counter[str] = Counter()
 
 
@@ -26,24 +26,24 @@ def tick(count: int) -> int:
     return count + 1
 
 
-def tell(event: ty.events.Event) -> None:
+def tell(event: tc.events.Event) -> None:
     name = type(event).__name__
     match event:
-        case ty.events.ConnectionCompleted():
+        case tc.events.ConnectionCompleted():
             print(f"  {name:<24}{event.server} speaks {event.protocol_version}")
-        case ty.events.ToolExecutionCompleted():
+        case tc.events.ToolExecutionCompleted():
             print(f"  {name:<24}{event.server} {event.tool}{' (its own error)' if event.is_error else ''}")
-        case ty.events.ToolExecutionFailed():
+        case tc.events.ToolExecutionFailed():
             print(f"  {name:<24}{event.server} {event.tool}: {type(event.error).__name__}")
-        case ty.events.Disconnected() | ty.events.Reconnected():
+        case tc.events.Disconnected() | tc.events.Reconnected():
             print(f"  {name:<24}{event.server}")
 
 
-async def measure(call: ty.Call, proceed: ty.Proceed) -> ty.ToolResult:
+async def measure(call: tc.ToolCall, proceed: tc.CallNext) -> tc.ToolResult:
     """As every interceptor: it may look at the call, change it, or answer in its place."""
     try:
         result = await proceed(call)
-    except ty.ToolyardError as error:
+    except tc.ToolcribError as error:
         calls[f"{call.server} {type(error).__name__}"] += 1
         raise
     calls[f"{call.server} {'error' if result.is_error else 'ok'}"] += 1
@@ -51,11 +51,11 @@ async def measure(call: ty.Call, proceed: ty.Proceed) -> ty.ToolResult:
 
 
 async def main() -> None:
-    hub = ty.Hub({"demo": demo, "clock": clock}, reconnect=ty.ReconnectPolicy(base_delay=0.05))
-    stop = hub.on(ty.events.Event, tell)
+    hub = tc.Hub({"demo": demo, "clock": clock}, reconnect=tc.ReconnectPolicy(base_delay=0.05))
+    stop = hub.on(tc.events.Event, tell)
     hub.intercept(measure)
     back = asyncio.Event()
-    hub.on(ty.events.Reconnected, lambda _: back.set())
+    hub.on(tc.events.Reconnected, lambda _: back.set())
     print("Start")
     async with hub:
         print("Calls")
@@ -68,7 +68,7 @@ async def main() -> None:
             await hub.call_tool(
                 "mcp__demo__slow_count", {"steps": 100}, on_progress=lambda *_: os.kill(pid, signal.SIGKILL)
             )
-        except ty.OutcomeUnknown as error:
+        except tc.OutcomeUnknown as error:
             print(f"  (caller)                {type(error).__name__}, sent={error.sent}")
         await asyncio.wait_for(back.wait(), 30)
         print("And used again")

@@ -11,11 +11,11 @@ import sys
 from pathlib import Path
 from typing import Any
 
-import toolyard as ty
-from toolyard.sync import Hub
+import toolcrib as tc
+from toolcrib.sync import Hub
 
 Message = dict[str, Any]
-SHOP = ty.ToolServer("shop")
+SHOP = tc.ToolServer("shop")
 STOCK = {"apple": 3, "pear": 0}
 
 
@@ -23,11 +23,11 @@ STOCK = {"apple": 3, "pear": 0}
 def stock(fruit: str) -> int:
     """How many of a fruit are there."""
     if fruit not in STOCK:
-        raise ty.ToolFailed(f"there is no {fruit}; there are {', '.join(STOCK)}")
+        raise tc.ToolFailed(f"there is no {fruit}; there are {', '.join(STOCK)}")
     return STOCK[fruit]
 
 
-def model(messages: list[Message], tools: list[ty.Tool]) -> Message:
+def model(messages: list[Message], tools: list[tc.Tool]) -> Message:
     """Asks for a tool, mends a call that failed by what the tool said, and tells the sum in the end."""
     names = {tool.original_name: tool.name for tool in tools}
     answers = [block for message in messages if message["role"] == "tool" for block in message["content"]]
@@ -48,7 +48,7 @@ def model(messages: list[Message], tools: list[ty.Tool]) -> Message:
 
 
 def main() -> None:
-    demo = ty.StdioServer(sys.executable, [str(Path(__file__).with_name("demo_server.py"))])
+    demo = tc.StdioServer(sys.executable, [str(Path(__file__).with_name("demo_server.py"))])
     with Hub({"shop": SHOP, "demo": demo}) as hub:
         tools = hub.list_tools()
         print(f"{len(tools)} tools: {', '.join(tool.name for tool in tools)}\n")

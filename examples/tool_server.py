@@ -15,12 +15,12 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, Field
 
-import toolyard as ty
+import toolcrib as tc
 
 HERE = Path(__file__).parent
 SITE = {"/": ["/docs", "/blog"], "/docs": ["/docs/client", "/docs/http"], "/blog": ["/blog/1", "/blog/2", "/blog/3"]}
 
-server = ty.ToolServer("math", version="1.0.0", instructions="Adds, plots, and crawls a very small site.")
+server = tc.ToolServer("math", version="1.0.0", instructions="Adds, plots, and crawls a very small site.")
 
 
 @server.tool
@@ -32,8 +32,8 @@ async def add(a: int, b: int) -> int:
 @server.tool(name="plot", description="Plot a series as bars", annotations={"readOnlyHint": True})
 def plot(
     values: Annotated[list[float], Field(min_length=1, max_length=100, description="The bars' heights")],
-) -> ty.Image:
-    return ty.Image(bars(values), "image/png")
+) -> tc.ImageContent:
+    return tc.ImageContent(bars(values), "image/png")
 
 
 class Answer(BaseModel):
@@ -43,7 +43,7 @@ class Answer(BaseModel):
 
 
 @server.tool
-async def crawl(url: str, depth: int = 1, *, ctx: ty.Context) -> list[str]:  # ctx is not part of the schema
+async def crawl(url: str, depth: int = 1, *, ctx: tc.Context) -> list[str]:  # ctx is not part of the schema
     """Collect the pages that a page leads to.
 
     Args:
@@ -63,7 +63,7 @@ async def crawl(url: str, depth: int = 1, *, ctx: ty.Context) -> list[str]:  # c
     return pages
 
 
-@ty.tool  # stands alone: it can be added to several servers
+@tc.tool  # stands alone: it can be added to several servers
 def now() -> str:
     """The time, in UTC."""
     return datetime.now(UTC).isoformat(timespec="seconds")

@@ -17,7 +17,7 @@ LEFT_OUT: Final = {"quick": ("slow", "nightly"), "all": ("nightly",), "nightly":
 """Markers of the tests that a tier leaves out."""
 
 # PATH is the one variable that reaches every descendant, also through a client that passes few others on.
-MARK: Final = f"/nonexistent/toolyard-tests-{uuid.uuid4()}"
+MARK: Final = f"/nonexistent/toolcrib-tests-{uuid.uuid4()}"
 EXIT_GRACE_SECONDS: Final = 5.0
 
 

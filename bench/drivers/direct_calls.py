@@ -23,10 +23,10 @@ BATCH = 20
 
 
 @asynccontextmanager
-async def toolyard() -> AsyncIterator[dict[str, Call]]:
-    from toolyard import Client
+async def toolcrib() -> AsyncIterator[dict[str, Call]]:
+    from toolcrib import Client
 
-    server = tool_servers.toolyard()
+    server = tool_servers.toolcrib()
     async with Client(server, mode="auto") as modern, Client(server, mode="legacy") as legacy:
 
         def calling(client: Client, name: str) -> Call:
@@ -105,7 +105,7 @@ async def plain() -> AsyncIterator[dict[str, Call]]:
     yield {"auto": call}
 
 
-MAKES = {"toolyard": toolyard, "sdk": sdk, "sdk1": sdk1, "fastmcp": fastmcp, "plain": plain}
+MAKES = {"toolcrib": toolcrib, "sdk": sdk, "sdk1": sdk1, "fastmcp": fastmcp, "plain": plain}
 
 
 async def repeated(call: Call, calls: int) -> float:

@@ -9,7 +9,7 @@ from contextlib import AsyncExitStack
 
 import psutil
 
-from toolyard import Client, StdioServer
+from toolcrib import Client, StdioServer
 
 # A shell is the smallest child that can answer; what the children take is theirs, not ours.
 TINY_SERVER = """

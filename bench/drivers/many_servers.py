@@ -39,8 +39,8 @@ class Make(NamedTuple):
 # ---- the makes -----------------------------------------------------------------------------------------------
 
 
-def toolyard_tool(described: fleet.Described) -> Any:
-    from toolyard import tool
+def toolcrib_tool(described: fleet.Described) -> Any:
+    from toolcrib import tool
 
     @tool(name=described.name, description=described.description, input_schema=described.schema)
     async def nothing(arguments: dict[str, Any]) -> None: ...
@@ -48,8 +48,8 @@ def toolyard_tool(described: fleet.Described) -> Any:
     return nothing
 
 
-def toolyard_server(name: str, tools: list[Any]) -> Any:
-    from toolyard import ToolServer
+def toolcrib_server(name: str, tools: list[Any]) -> Any:
+    from toolcrib import ToolServer
 
     server = ToolServer(name, version="1")
     for tool in (add, *tools):
@@ -58,8 +58,8 @@ def toolyard_server(name: str, tools: list[Any]) -> Any:
 
 
 @asynccontextmanager
-async def toolyard(servers: dict[str, Any]) -> AsyncIterator[dict[str, Way]]:
-    from toolyard import Client, Hub
+async def toolcrib(servers: dict[str, Any]) -> AsyncIterator[dict[str, Way]]:
+    from toolcrib import Client, Hub
 
     name, server = next(iter(servers.items()))
     async with Hub(servers) as hub, Client(server) as client:
@@ -166,7 +166,7 @@ def renamed(tool: Any, described: fleet.Described) -> Any:
 
 
 MAKES = {
-    "toolyard": Make(toolyard_tool, toolyard_server, toolyard),
+    "toolcrib": Make(toolcrib_tool, toolcrib_server, toolcrib),
     "sdk": Make(sdk_tool, sdk_server, sdk),
     "fastmcp": Make(fastmcp_tool, fastmcp_server, fastmcp),
 }

@@ -20,7 +20,7 @@ from mcp.client.streamable_http import create_mcp_http_client, streamable_http_c
 from mcp.shared.auth import OAuthClientInformationFull, OAuthClientMetadata, OAuthToken
 from measure import Session, checked, http_server, keep_apart, parse_options, warm_up
 
-import toolyard
+import toolcrib
 
 TOKEN = "bench"  # the one that the server asks for
 CALLS = 10
@@ -54,7 +54,7 @@ def provider_for(url: str) -> OAuthClientProvider:
 
 @asynccontextmanager
 async def ours(url: str, mode: str, auth: OAuthClientProvider | None) -> AsyncIterator[Session]:
-    async with toolyard.Client(toolyard.HttpServer(url), auth=auth, mode=mode) as client:
+    async with toolcrib.Client(toolcrib.HttpServer(url), auth=auth, mode=mode) as client:
 
         async def call(text: str) -> str:
             return (await client.call_tool("echo", {"text": text})).text
@@ -98,7 +98,7 @@ async def in_turn(sessions: dict[str, Session], seconds: float) -> dict[str, flo
 async def measure(options: argparse.Namespace) -> dict[str, Any]:
     figures: dict[str, Any] = {}
     with http_server(options, *keep_apart(options)) as root:
-        for name, client in {"toolyard": ours, "mcp SDK": sdk}.items():
+        for name, client in {"toolcrib": ours, "mcp SDK": sdk}.items():
             figures[name] = {}
             for pace, path in {"fast": "/mcp", "slow": "/mcp/slow"}.items():
                 plain, guarded = root + path, f"{root}{path}/guarded"

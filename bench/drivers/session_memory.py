@@ -1,4 +1,4 @@
-"""What open sessions of the handshake era cost a server: bytes of resident memory for each. Prints one line of JSON.
+"""What open sessions of the legacy era cost a server: bytes of resident memory for each. Prints one line of JSON.
 
     session_memory.py PYTHON MAKE --sessions N
 

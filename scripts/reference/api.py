@@ -8,14 +8,14 @@ from collections.abc import Iterator
 from dataclasses import MISSING, fields, is_dataclass
 from typing import Any, get_args, is_typeddict
 
-import toolyard
-import toolyard.settings
-import toolyard.sync
+import toolcrib
+import toolcrib.settings
+import toolcrib.sync
 
 from .markdown import attribute_docs, bare, code, codes, doc, document, signature, table
 
 HOW = """
-Every name of `import toolyard as ty`. Errors have [a page of their own](errors.md), and so have [events](events.md).
+Every name of `import toolcrib as tc`. Errors have [a page of their own](errors.md), and so have [events](events.md).
 The guides tell how they are used: [client](../client.md), [HTTP](../http.md), [tool servers](../servers.md),
 [hub](../hub.md), [settings](../settings.md). A time-out is in seconds, `None` is none, and `UNSET` is
 what the client's options say.
@@ -24,7 +24,7 @@ what the client's options say.
 ROOMS = {
     "One server": "client",
     "Server configs": "config",
-    "Many servers": "hub",
+    "Many servers": "hub catalog",
     "Which tools": "policy",
     "Functions as tools": "server",
     "Settings files": "settings",
@@ -37,16 +37,16 @@ def page() -> str:
     """All names, room by room."""
     parts = [HOW, table(("", ""), [(title, _links(title)) for title in ROOMS])]
     for title in ROOMS:
-        parts += [f"## {title}", *(part for name in _names(title) for part in _entry(name, getattr(toolyard, name)))]
+        parts += [f"## {title}", *(part for name in _names(title) for part in _entry(name, getattr(toolcrib, name)))]
         if title == "Settings files":
-            more = [name for name in toolyard.settings.__all__ if name not in toolyard.__all__]
-            parts += ["Also in `toolyard.settings`:"]
-            parts += [part for name in more for part in _entry(name, getattr(toolyard.settings, name))]
+            more = [name for name in toolcrib.settings.__all__ if name not in toolcrib.__all__]
+            parts += ["Also in `toolcrib.settings`:"]
+            parts += [part for name in more for part in _entry(name, getattr(toolcrib.settings, name))]
     return document("API", *parts, *_sync())
 
 
 def _names(title: str) -> list[str]:
-    return [name for name, home in toolyard._HOME.items() if home.partition(".")[0] == ROOMS[title]]
+    return [name for name, home in toolcrib._HOME.items() if home.partition(".")[0] in ROOMS[title].split()]
 
 
 def _links(title: str) -> str:
@@ -93,7 +93,7 @@ def _fields(kind: Any) -> str:
     if not is_dataclass(kind):
         return ""
     # A config's options are those of the client, which says what they mean.
-    texts = {**(attribute_docs(toolyard.ClientOptions) if _is_config(kind) else {}), **attribute_docs(kind)}
+    texts = {**(attribute_docs(toolcrib.ClientOptions) if _is_config(kind) else {}), **attribute_docs(kind)}
     shown = [field for field in fields(kind) if not field.name.startswith("_")]
     shown.sort(key=lambda field: field.kw_only)
     return table(
@@ -103,7 +103,7 @@ def _fields(kind: Any) -> str:
 
 
 def _is_config(kind: type) -> bool:
-    return kind in get_args(toolyard.ServerConfig)
+    return kind in get_args(toolcrib.ServerConfig)
 
 
 def _default(field: Any) -> str:
@@ -116,7 +116,7 @@ def _members(kind: type) -> Iterator[str]:
     """Public methods and properties, its own first, then those of its bases here."""
     seen: set[str] = set()
     for base in kind.__mro__:
-        if not base.__module__.startswith("toolyard"):
+        if not base.__module__.startswith("toolcrib"):
             continue
         for name, member in vars(base).items():
             function = getattr(member, "__func__", member)
@@ -140,10 +140,10 @@ def _member(owner: str, name: str, member: Any) -> str:
 
 def _sync() -> Iterator[str]:
     yield "## Without an event loop"
-    yield "`toolyard.sync`. " + doc(toolyard.sync)
+    yield "`toolcrib.sync`. " + doc(toolcrib.sync)
     rows = []
-    for name in ("Client", "Hub", "View", "Resources", "Changes"):
-        kind = getattr(toolyard.sync, name)
+    for name in ("Client", "Hub", "HubView", "Resources", "Changes"):
+        kind = getattr(toolcrib.sync, name)
         methods = [each for each in dir(kind) if not each.startswith("_")]
         rows.append((code(f"sync.{name}"), doc(kind).splitlines()[0], codes(methods)))
     yield table(("class", "", "has, as its async twin"), rows)

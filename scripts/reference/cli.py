@@ -9,24 +9,24 @@ from typing import Any
 
 import typer
 
-from toolyard.cli import app, exits
-from toolyard.cli.checkup import walk
-from toolyard.errors import ToolyardError
+from toolcrib.cli import app, exit_codes
+from toolcrib.diagnostics import runner
+from toolcrib.errors import ToolcribError
 
 from .markdown import attribute_docs, code, codes, document, table
 
 HOW = """
-The command needs the extra `cli`. Every command works on a settings file: `--config FILE`, else `toolyard.toml` and
+The command needs the extra `cli`. Every command works on a settings file: `--config FILE`, else `toolcrib.toml` and
 `.mcp.json` of this folder, else your own. One server is also named ad hoc: a URL, a Python file, or a command after
 `--`.
 Tables and colours are for terminals; a pipe gets lines with tabs, and `--json` gives JSON.
-`toolyard --install-completion` completes commands in your shell.
+`toolcrib --install-completion` completes commands in your shell.
 """
 
 
 def page() -> str:
     """The table of commands, each of them, and the exit codes."""
-    listed = [(f"[`{name}`](#toolyard-{name})", entry.help) for name, entry in app.COMMANDS.items()]
+    listed = [(f"[`{name}`](#toolcrib-{name})", entry.help) for name, entry in app.COMMANDS.items()]
     return document(
         "Command line",
         HOW,
@@ -38,21 +38,21 @@ def page() -> str:
 
 
 def _command(name: str, entry: app.Entry) -> list[str]:
-    function = import_module(f"toolyard.cli.{entry.module}").command
+    function = import_module(f"toolcrib.cli.commands.{entry.module}").command
     own = typer.Typer(add_completion=False)
     own.command(name)(function)
     parameters = typer.main.get_command(own).params
     arguments = [_argument(each) for each in parameters if each.param_type_name == "argument"]
-    usage = " ".join((f"toolyard {name}", *(word for word, _ in arguments), "[OPTIONS]"))
+    usage = " ".join((f"toolcrib {name}", *(word for word, _ in arguments), "[OPTIONS]"))
     usage += " [-- COMMAND...]" if entry.starts_servers else ""
     options = [_option(each) for each in parameters if each.param_type_name == "option" and not each.hidden]
     return [
-        f"## toolyard {name}",
+        f"## toolcrib {name}",
         inspect.getdoc(function) or "",
         f"```text\n{usage}\n```",
         table(("argument", "what it is"), [(code(word), text) for word, text in arguments]),
         table(("option", "what it does", "default"), options),
-        table(("step", "is fine if"), walk.STEPS.items()) if name == "doctor" else "",
+        table(("step", "is fine if"), runner.STEPS.items()) if name == "doctor" else "",
     ]
 
 
@@ -76,11 +76,11 @@ def _option(parameter: Any) -> tuple[str, str, str]:
 
 
 def _exits() -> list[tuple[str, str, str]]:
-    texts = attribute_docs(exits.Exit)
+    texts = attribute_docs(exit_codes.Exit)
     rows = []
-    for each in exits.Exit:
-        kinds = [kind for kind, found in exits._CODES if found is each]
-        rest = "every other " if ToolyardError in kinds else ""
+    for each in exit_codes.Exit:
+        kinds = [kind for kind, found in exit_codes._CODES if found is each]
+        rest = "every other " if ToolcribError in kinds else ""
         errors = rest + codes(kind.__name__ for kind in kinds)
         rows.append((code(each.value), texts.get(each.name, "All is well."), errors))
     return rows

@@ -5,8 +5,8 @@ from __future__ import annotations
 import inspect
 from typing import Any
 
-import toolyard.errors
-from toolyard.errors import ToolyardError, UsageError
+import toolcrib.errors
+from toolcrib.errors import ToolcribError, UsageError
 
 from .markdown import code, codes, doc, document, table
 
@@ -17,7 +17,7 @@ Why `sent` matters: [Outcomes and retries](../explanation/outcomes-and-retries.m
 """
 
 WHAT_TO_DO: dict[str, str] = {
-    "ToolyardError": "catch this to catch all of them",
+    "ToolcribError": "catch this to catch all of them",
     "UsageError": "mend the calling code: it names what to write instead",
     "ConfigError": "mend the setting that it names; `.expected` says how",
     "TransportError": "look at `.sent` before you repeat the call",
@@ -37,23 +37,23 @@ WHAT_TO_DO: dict[str, str] = {
     "ServerNotFound": "look at `.nearest`, or `hub.list_servers()`",
     "ToolNotFound": "look at `.nearest`, or list the tools",
     "ResourceNotFound": "list the resources",
-    "NotText": "use `read_bytes`",
+    "BinaryResource": "use `read_bytes`",
     "ToolFailed": "show the text to the model: it can mend its call",
 }
 
 
 def page() -> str:
     """The tree, and a row for each error."""
-    kinds = [ToolyardError, *_below(ToolyardError), UsageError]
+    kinds = [ToolcribError, *_below(ToolcribError), UsageError]
     rows = [(code(k.__name__), doc(k), codes(_knows(k)), _sent(k), WHAT_TO_DO[k.__name__]) for k in kinds]
-    tree = "\n".join((ToolyardError.__name__, *_drawn(ToolyardError), f"{UsageError.__name__} (RuntimeError)"))
+    tree = "\n".join((ToolcribError.__name__, *_drawn(ToolcribError), f"{UsageError.__name__} (RuntimeError)"))
     heads = ("error", "when", "has", "`sent`", "what to do")
     return document("Errors", HOW, f"```text\n{tree}\n```", table(heads, rows))
 
 
 def _children(kind: type) -> list[type]:
     """The errors whose first parent it is, in the order of the code."""
-    everything = [each for each in vars(toolyard.errors).values() if isinstance(each, type)]
+    everything = [each for each in vars(toolcrib.errors).values() if isinstance(each, type)]
     return [each for each in everything if issubclass(each, Exception) and each.__bases__[0] is kind]
 
 

@@ -5,22 +5,22 @@ from __future__ import annotations
 from dataclasses import MISSING, fields
 from typing import Any
 
-import toolyard.events
+import toolcrib.events
 
 from .markdown import bare, code, doc, document, table
 
 HOW = """
 `client.on(Event, listener)` and `hub.on(Event, listener)` call `listener` with every event of that type or a subtype,
 and give back a function that ends it. A listener may be sync or async; what one raises is logged and hurts nobody.
-Events are frozen dataclasses of `toolyard.events`. A program that shows them:
+Events are frozen dataclasses of `toolcrib.events`. A program that shows them:
 [observability.py](../../examples/observability.py).
 """
 
 
 def page() -> str:
     """Every event in the order of the code."""
-    base = toolyard.events.Event
-    kinds = [kind for kind in vars(toolyard.events).values() if isinstance(kind, type) and issubclass(kind, base)]
+    base = toolcrib.events.Event
+    kinds = [kind for kind in vars(toolcrib.events).values() if isinstance(kind, type) and issubclass(kind, base)]
     rows = [(code(kind.__name__), doc(kind), ", ".join(_fields(kind))) for kind in kinds]
     return document("Events", HOW, table(("event", "when", "fields"), rows))
 

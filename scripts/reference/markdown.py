@@ -95,7 +95,7 @@ def bare(annotation: Any) -> str:
 def attribute_docs(kind: type) -> dict[str, str]:
     """The texts that stand below the attributes of a class; Python itself forgets them."""
     found: dict[str, str] = {}
-    for each in reversed([base for base in kind.__mro__ if base.__module__.startswith("toolyard")]):
+    for each in reversed([base for base in kind.__mro__ if base.__module__.startswith("toolcrib")]):
         tree = ast.parse(textwrap.dedent(inspect.getsource(each))).body[0]
         assert isinstance(tree, ast.ClassDef)
         for one, after in zip(tree.body, [*tree.body[1:], ast.Pass()], strict=True):

@@ -7,9 +7,9 @@ from dataclasses import fields
 from pathlib import Path
 from typing import Any, get_args
 
-from toolyard.config import CHECKS, ServerConfig
-from toolyard.errors import ConfigError
-from toolyard.settings import discover, documents, entries, formats, hub, spellings, variables
+from toolcrib.config import CHECKS, ServerConfig
+from toolcrib.errors import ConfigError
+from toolcrib.settings import discover, documents, entries, formats, hub_table, keys, variables
 
 from .markdown import code, codes, document, table
 
@@ -24,21 +24,19 @@ def page() -> str:
     return document(
         "Settings formats",
         HOW,
-        "## Formats\nThe file's name and folder say which one it is; `dialect=` says it for others.",
-        table(
-            ("dialect", "files", "servers under", "a `url` alone is", "also"), map(_format, formats.FORMATS.values())
-        ),
+        "## Formats\nThe file's name and folder say which one it is; `format=` says it for others.",
+        table(("format", "files", "servers under", "a `url` alone is", "also"), map(_format, formats.FORMATS.values())),
         "## Where `discover_settings` looks\nThe later ones win in `merge(*discover_settings())`.",
         table(("whose", "file"), _places()),
         "## Keys of a server",
         table(("key", "of", "expected"), _keys()),
         "### Other spellings",
         table(("spelling", "is"), _spellings()),
-        f"Without effect, because they are for people: {codes(sorted(spellings.SILENT))}.",
-        f"Variables are replaced in {codes(spellings.EXPANDED)}.",
-        f'`"none"` is no time-out or no limit in {codes(sorted(spellings.NULLABLE))}.',
+        f"Without effect, because they are for people: {codes(sorted(keys.SILENT))}.",
+        f"Variables are replaced in {codes(keys.EXPANDED)}.",
+        f'`"none"` is no time-out or no limit in {codes(sorted(keys.NULLABLE))}.',
         "## Options of the hub\nUnder `[hub]` in TOML, `hub` in JSON.",
-        table(("option", "expected"), [(code(key), _expected(key, check)) for key, check in hub.OPTIONS.items()]),
+        table(("option", "expected"), [(code(key), _expected(key, check)) for key, check in hub_table.OPTIONS.items()]),
         "## Limits",
         table(("", "at most"), _limits()),
     )
@@ -47,7 +45,7 @@ def page() -> str:
 def _format(kind: formats.Format) -> tuple[str, ...]:
     by_name = [name for name, owner in formats._BY_NAME.items() if owner == kind.name]
     by_folder = ["/".join(path) for path, owner in formats._BY_FOLDER.items() if owner == kind.name]
-    other = {"toolyard": "any `.toml`", "json": "any other"}.get(kind.name, "")
+    other = {"toolcrib": "any `.toml`", "json": "any other"}.get(kind.name, "")
     files = ", ".join(filter(None, (codes((*by_name, *by_folder)), other)))
     under = codes(".".join(path) for path in kind.sections) + (", or the whole file" if kind.bare else "")
     also = {
@@ -67,7 +65,7 @@ def _places() -> list[tuple[str, str]]:
     )
     rows = [("the person's", code(path)) for path in machine]
     rows += [("the project's", code(path)) for path in discover._of_project(Path())]
-    return [*rows, ("the project's", code("toolyard.toml"))]
+    return [*rows, ("the project's", code("toolcrib.toml"))]
 
 
 def _keys() -> list[tuple[str, str, str]]:
@@ -92,14 +90,14 @@ def _expected(key: str, check: Callable[[str, Any], Any]) -> str:
 
 def _spellings() -> list[tuple[str, str]]:
     tables: Mapping[str, tuple[str, ...]] = {
-        "`url`": spellings.URLS[:1] + spellings.URLS[2:],
-        "the transport: `stdio`, `http`, `streamable-http`, `sse` ...": spellings.KINDS,
-        "the only tools to let through": spellings.ALLOWED,
-        "tools to hide; wins": spellings.BLOCKED,
-        "whether it is turned off": spellings.FLAGS,
+        "`url`": keys.URLS[:1] + keys.URLS[2:],
+        "the transport: `stdio`, `http`, `streamable-http`, `sse` ...": keys.KINDS,
+        "the only tools to let through": keys.ALLOWED,
+        "tools to hide; wins": keys.BLOCKED,
+        "whether it is turned off": keys.FLAGS,
     }
     rows = [(codes(names), meaning) for meaning, names in tables.items()]
-    return [*rows, *((code(key), f"without effect: {why}") for key, why in spellings.WITHOUT_EFFECT.items())]
+    return [*rows, *((code(key), f"without effect: {why}") for key, why in keys.WITHOUT_EFFECT.items())]
 
 
 def _limits() -> list[tuple[str, str]]:

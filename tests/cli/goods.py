@@ -7,9 +7,9 @@ import sys
 from pathlib import Path
 from typing import Any, Literal
 
-import toolyard as ty
+import toolcrib as tc
 
-server = ty.ToolServer("goods", version="1.0.0")
+server = tc.ToolServer("goods", version="1.0.0")
 PNG = b"\x89PNG\r\n\x1a\nno picture"
 
 
@@ -29,11 +29,11 @@ def typed(
 @server.tool
 def picture(times: int = 1) -> list[Any]:
     """A picture, as often as is wished, and a sound."""
-    return [*([ty.Image(PNG, "image/png")] * times), ty.Audio(b"RIFF", "audio/wav")]
+    return [*([tc.ImageContent(PNG, "image/png")] * times), tc.AudioContent(b"RIFF", "audio/wav")]
 
 
 @server.tool
-async def form(ctx: ty.Context) -> dict[str, Any]:
+async def form(ctx: tc.Context) -> dict[str, Any]:
     """Asks for several things."""
     schema = {
         "type": "object",
@@ -50,19 +50,19 @@ async def form(ctx: ty.Context) -> dict[str, Any]:
 
 
 @server.tool
-async def visit(ctx: ty.Context) -> str:
+async def visit(ctx: tc.Context) -> str:
     """Sends the person to a page."""
     return (await ctx.elicit_url("Please log in.", "https://login.example/?a=1")).action
 
 
 @server.tool
-async def think(ctx: ty.Context) -> str:
+async def think(ctx: tc.Context) -> str:
     """Asks the client's model."""
     return (await ctx.sample("What is the answer?")).text
 
 
 @server.tool
-async def forever(ctx: ty.Context, journal: str) -> str:
+async def forever(ctx: tc.Context, journal: str) -> str:
     """Works until it is cancelled, and notes that in a file."""
     await ctx.progress(1, 2, "half")
     try:
@@ -74,9 +74,9 @@ async def forever(ctx: ty.Context, journal: str) -> str:
 
 
 @server.tool
-def fails(lines: int = 1) -> ty.ToolResult:
+def fails(lines: int = 1) -> tc.ToolResult:
     """Always fails."""
-    return ty.ToolResult.from_error("\n".join(f"reason {n + 1}" for n in range(lines)))
+    return tc.ToolResult.from_error("\n".join(f"reason {n + 1}" for n in range(lines)))
 
 
 @server.resource("goods://text", mime_type="text/plain", description="Some text.")

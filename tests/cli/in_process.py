@@ -1,4 +1,4 @@
-"""Run `toolyard` inside the test process: an interpreter of its own costs about half a second per command.
+"""Run `toolcrib` inside the test process: an interpreter of its own costs about half a second per command.
 
 While the command runs, it has what a process of its own would have: standard streams (also as the file descriptors 0, 1
 and 2), working directory, environment, arguments, import path and logging. All of that is restored afterwards, and what
@@ -18,9 +18,9 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
-from toolyard.__main__ import main
-from toolyard.cli import screen
-from toolyard.transports import pyfile
+from toolcrib.__main__ import main
+from toolcrib.cli import console
+from toolcrib.transports import python_file
 
 ROOT = Path(__file__).parents[2]
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGPIPE)
@@ -41,7 +41,7 @@ def run_here(arguments: Sequence[str], cwd: Path, env: Mapping[str, str], stream
             _signal_handlers(),
             _descriptors(streams),
             _logging(),
-            _interpreter(["toolyard", *arguments], cwd),
+            _interpreter(["toolcrib", *arguments], cwd),
             _place(cwd, env),
             _standard_streams(),
         ):
@@ -93,8 +93,8 @@ def _standard_streams() -> Iterator[None]:
         try:
             yield
         finally:
-            screen.out.cache_clear()
-            screen.err.cache_clear()
+            console.out.cache_clear()
+            console.err.cache_clear()
             sys.stdout.flush()
             sys.stdin, sys.stdout, sys.stderr = kept
 
@@ -130,7 +130,7 @@ def _interpreter(argv: list[str], cwd: Path) -> Iterator[None]:
             file = getattr(sys.modules[name], "__file__", None)
             if file is not None and not file.startswith(INSTALLED):
                 del sys.modules[name]
-        pyfile._loaded.clear()
+        python_file._loaded.clear()
 
 
 @contextmanager

@@ -32,7 +32,7 @@ T = TypeVar("T")
 DEMO = (sys.executable, str(ROOT / "examples" / "demo_server.py"))
 """The command of a real stdio server: add, echo, slow_count (with progress), fail, greet (which asks)."""
 
-COMMAND = (sys.executable, "-m", "toolyard")
+COMMAND = (sys.executable, "-m", "toolcrib")
 PATIENCE = 60.0
 TERMINAL = {"TERM": "xterm-256color"}
 
@@ -62,7 +62,7 @@ def environment(home: Path, **more: str) -> dict[str, str]:
 
 
 def run_cli(*arguments: str, cwd: Path, stdin: str = "", env: Mapping[str, str] | None = None) -> Ran:
-    """Run `toolyard` in this process, with a pipe as standard input; `cwd` is its folder and its home."""
+    """Run `toolcrib` in this process, with a pipe as standard input; `cwd` is its folder and its home."""
     with TemporaryFile() as out, TemporaryFile() as err, _filled_pipe(stdin.encode()) as given:
         streams = (given, out.fileno(), err.fileno())
         code = run_here(arguments, cwd, environment(cwd, **(env or {})), streams)
@@ -92,7 +92,7 @@ def _content(file: IO[bytes]) -> str:
 def run_process(
     *arguments: str, cwd: Path, stdin: str = "", env: Mapping[str, str] | None = None, timeout: float = PATIENCE
 ) -> Ran:
-    """Run `python -m toolyard` as a process with pipes; `cwd` is its folder and its home."""
+    """Run `python -m toolcrib` as a process with pipes; `cwd` is its folder and its home."""
     done = subprocess.run(
         [*COMMAND, *arguments],
         cwd=cwd,
@@ -184,7 +184,7 @@ class Shown(Screen):
 def show_cli(
     *arguments: str, cwd: Path, env: Mapping[str, str] | None = None, width: int = 100, height: int = 40
 ) -> Shown:
-    """Run `toolyard` in this process at a terminal where nothing is typed; `cwd` is its folder and its home."""
+    """Run `toolcrib` in this process at a terminal where nothing is typed; `cwd` is its folder and its home."""
     screen = Shown(width, height)
     ours, theirs = os.openpty()
     termios.tcsetwinsize(theirs, (height, width))
@@ -273,7 +273,7 @@ def terminal(
     program: tuple[str, ...] = COMMAND,
     echo: bool | None = None,
 ) -> Iterator[Terminal]:
-    """`toolyard` (or another program, such as a shell) in a terminal of its own.
+    """`toolcrib` (or another program, such as a shell) in a terminal of its own.
 
     `echo`: whether the screen shows what is typed, as a person's does; by default only in other programs.
     """

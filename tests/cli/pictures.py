@@ -24,7 +24,7 @@ FOLDER = ROOT / "docs" / "pictures"
 # As rich has it, but for the fonts that it would load from elsewhere; and the whole screen as text, to be read aloud.
 _SVG = """\
 <svg class="rich-terminal" viewBox="0 0 {width} {height}" xmlns="http://www.w3.org/2000/svg" role="img">
-    <title>toolyard %s</title>
+    <title>toolcrib %s</title>
     <desc>%s</desc>
     <style>
     .{unique_id}-matrix {{
@@ -58,25 +58,25 @@ _COLOURS = {"brown": "yellow", "default": "default"}
 
 def _tools(person: Shell) -> None:
     """The first look: what is there, and a call at work."""
-    person.run("toolyard add demo -- python3 demo_server.py")
-    person.run("toolyard tools")
-    person.type("toolyard call slow_count steps=20 seconds=0.2")
+    person.run("toolcrib add demo -- python3 demo_server.py")
+    person.run("toolcrib tools")
+    person.type("toolcrib call slow_count steps=20 seconds=0.2")
     person.until(lambda text: re.search(r"counted to 1[2-9]", text))
 
 
 def _doctor(person: Shell) -> None:
     """One server is well, one does not start."""
     for name in ("demo", "issues"):
-        person.run(f"toolyard add {name} -- python3 {name}_server.py")
+        person.run(f"toolcrib add {name} -- python3 {name}_server.py")
     person.clear()
-    person.run("toolyard doctor")
+    person.run("toolcrib doctor")
 
 
 def _watch(person: Shell) -> None:
     """What a server sends while a tool works."""
-    person.run("toolyard add demo -- python3 demo_server.py")
+    person.run("toolcrib add demo -- python3 demo_server.py")
     person.clear()
-    person.type("toolyard watch demo --call slow_count steps=3")
+    person.type("toolcrib watch demo --call slow_count steps=3")
     person.until("result")
 
 
@@ -86,7 +86,7 @@ PICTURES: dict[str, Callable[[Shell], None]] = {"tools": _tools, "doctor": _doct
 def taken(name: str, home: Path) -> str:
     """One of them, taken now."""
     with shell(home, height=40) as person:
-        person.run("toolyard init")
+        person.run("toolcrib init")
         person.clear()
         PICTURES[name](person)
         return _as_svg(name, person.screen.cells)
@@ -128,7 +128,7 @@ def _as_svg(title: str, rows: list[list[Char]]) -> str:
     console.print()
     text = html.escape("\n".join(said)).replace("{", "{{").replace("}", "}}")
     return console.export_svg(
-        title=f"toolyard {title}", theme=MONOKAI, code_format=_SVG % (title, text), unique_id=title
+        title=f"toolcrib {title}", theme=MONOKAI, code_format=_SVG % (title, text), unique_id=title
     )
 
 

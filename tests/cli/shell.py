@@ -1,4 +1,4 @@
-"""A person at a shell in a terminal, in a home of their own where `toolyard` and `python3` are on the PATH."""
+"""A person at a shell in a terminal, in a home of their own where `toolcrib` and `python3` are on the PATH."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def make_home(home: Path) -> Path:
     programs.mkdir(parents=True)
     project.mkdir()
     for name, command in (
-        ("toolyard", f"{shlex.quote(sys.executable)} -m toolyard"),
+        ("toolcrib", f"{shlex.quote(sys.executable)} -m toolcrib"),
         ("python3", shlex.quote(sys.executable)),
     ):
         program = programs / name

@@ -1,4 +1,4 @@
-"""`toolyard add`: every way to say a server, into the right file, and nothing else of it is touched."""
+"""`toolcrib add`: every way to say a server, into the right file, and nothing else of it is touched."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from tests.cli.kit import COMMAND, DEMO, environment, run_cli, show_cli
-from toolyard.settings import load_settings
+from toolcrib.settings import load_settings
 
 
 def servers(path: Path) -> Any:
@@ -76,21 +76,21 @@ def test_json_on_stdin_says_servers_as_instructions_show_them(
 
 def test_a_python_file_is_in_process_for_us_and_a_command_for_others(tmp_path: Path) -> None:
     (tmp_path / "tools.py").write_text("")
-    (tmp_path / "toolyard.toml").write_text("")
+    (tmp_path / "toolcrib.toml").write_text("")
     assert run_cli("add", "mine", "tools.py:server", cwd=tmp_path).code == 0
-    assert (tmp_path / "toolyard.toml").read_text() == '[servers.mine]\npython = "tools.py:server"\n'
+    assert (tmp_path / "toolcrib.toml").read_text() == '[servers.mine]\npython = "tools.py:server"\n'
     assert run_cli("add", "tools.py", "--config", ".mcp.json", cwd=tmp_path).code == 0
     assert servers(tmp_path / ".mcp.json") == {
-        "tools": {"command": "toolyard", "args": ["run", f"{tmp_path}/tools.py"]}
+        "tools": {"command": "toolcrib", "args": ["run", f"{tmp_path}/tools.py"]}
     }
 
 
 def test_that_the_command_for_a_python_file_is_not_on_path_is_told(tmp_path: Path) -> None:
     (tmp_path / "tools.py").write_text("")
-    program = tmp_path / "bin/toolyard"
+    program = tmp_path / "bin/toolcrib"
     program.parent.mkdir()
     told = run_cli("add", "tools.py", cwd=tmp_path, env={"PATH": str(program.parent)})
-    assert told.code == 0 and "there is no toolyard on PATH" in told.err
+    assert told.code == 0 and "there is no toolcrib on PATH" in told.err
     program.touch(0o700)
     assert run_cli("add", "other", "tools.py", cwd=tmp_path, env={"PATH": str(program.parent)}).err == ""
 
@@ -100,11 +100,11 @@ def test_the_file_is_the_one_that_is_named_or_there_or_new(tmp_path: Path) -> No
     assert sorted(os.listdir(tmp_path)) == ["other.json"]
     run_cli("add", "b", "--", "x", cwd=tmp_path)
     assert set(servers(tmp_path / ".mcp.json")) == {"b"}
-    (tmp_path / "toolyard.toml").write_text("")
+    (tmp_path / "toolcrib.toml").write_text("")
     run_cli("add", "c", "--", "x", cwd=tmp_path)
-    assert list(load_settings(tmp_path / "toolyard.toml").servers) == ["c"]
+    assert list(load_settings(tmp_path / "toolcrib.toml").servers) == ["c"]
     own = run_cli("add", "d", "--user", "--", "x", cwd=tmp_path)
-    assert f"({tmp_path}/.config/toolyard/toolyard.toml:1)" in own.out
+    assert f"({tmp_path}/.config/toolcrib/toolcrib.toml:1)" in own.out
     assert run_cli("add", "e", "--user", "--config", "x.json", "--", "x", cwd=tmp_path).code == 2
 
 
@@ -155,7 +155,7 @@ def test_a_variable_that_is_not_set_is_told(tmp_path: Path) -> None:
             ["fs", "npx"],
             "",
             2,
-            "'npx' is neither a URL, a Python file nor JSON\nhint: a command goes behind --: toolyard add fs -- npx",
+            "'npx' is neither a URL, a Python file nor JSON\nhint: a command goes behind --: toolcrib add fs -- npx",
         ),
         (["my server", "--", "x"], "", 2, "'my server' cannot be a server's name"),
         (["fs", "https://x.io", "--", "x"], "", 2, "which server: https://x.io, or the command after --?"),
@@ -212,9 +212,9 @@ def test_check_starts_the_server_before_anything_is_written(tmp_path: Path) -> N
 
 
 def test_who_wins_over_what_was_added_is_told(tmp_path: Path) -> None:
-    (tmp_path / "toolyard.toml").write_text('[servers.fs]\ncommand = "x"\n')
+    (tmp_path / "toolcrib.toml").write_text('[servers.fs]\ncommand = "x"\n')
     done = run_cli("add", "fs", "--config", ".mcp.json", "--", "y", cwd=tmp_path)
-    assert "warning: toolyard.toml:1 has a server fs too, and that one is used" in done.err
+    assert "warning: toolcrib.toml:1 has a server fs too, and that one is used" in done.err
 
 
 def test_that_ones_own_settings_are_not_used_any_more_is_told(tmp_path: Path) -> None:

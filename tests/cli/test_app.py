@@ -12,10 +12,10 @@ from typing import Any
 import pytest
 
 from tests.cli.kit import DEMO, ROOT, environment, run_cli, run_process, write_settings
-from toolyard import __version__
-from toolyard.cli.app import COMMANDS
-from toolyard.cli.exits import Exit
-from toolyard.hub.hub import Hub
+from toolcrib import __version__
+from toolcrib.cli.app import COMMANDS
+from toolcrib.cli.exit_codes import Exit
+from toolcrib.hub.hub import Hub
 
 
 def test_help_names_every_command_and_exit_code(tmp_path: Path) -> None:
@@ -29,11 +29,11 @@ def test_help_names_every_command_and_exit_code(tmp_path: Path) -> None:
 @pytest.mark.parametrize("name", COMMANDS)
 def test_every_command_can_be_loaded_and_has_help(name: str, tmp_path: Path) -> None:
     ran = run_cli(name, "--help", cwd=tmp_path)
-    assert ran.code == 0 and f"toolyard {name} [OPTIONS]" in ran.out and "{" not in ran.out.split("\n")[1], ran.err
+    assert ran.code == 0 and f"toolcrib {name} [OPTIONS]" in ran.out and "{" not in ran.out.split("\n")[1], ran.err
 
 
 def test_the_version_is_told(tmp_path: Path) -> None:
-    assert run_cli("--version", cwd=tmp_path).out == f"toolyard {__version__}\n"
+    assert run_cli("--version", cwd=tmp_path).out == f"toolcrib {__version__}\n"
 
 
 @pytest.mark.parametrize(
@@ -53,14 +53,14 @@ def test_the_process_exits_with_the_code_of_the_command(words: tuple[str, ...], 
         (("tools", "--timeout", "soon"), "Invalid value for '--timeout'"),
         (("tools", "--timeout", "0"), "Invalid value for '--timeout'"),
         (("tools", "--timeout", "inf"), "Invalid value for '--timeout'"),
-        (("init", "--", "x"), "`toolyard init` takes no command after --"),
+        (("init", "--", "x"), "`toolcrib init` takes no command after --"),
         (("call", "x", "--json"), "Option '--json' requires an argument."),
     ],
 )
 def test_wrong_usage_is_one_line_and_a_hint(arguments: tuple[str, ...], told: str, tmp_path: Path) -> None:
     ran = run_cli(*arguments, cwd=tmp_path)
     error, hint = ran.err.splitlines()
-    assert (ran.code, ran.out) == (2, "") and error.startswith(f"error: {told}") and hint.startswith("hint: `toolyard")
+    assert (ran.code, ran.out) == (2, "") and error.startswith(f"error: {told}") and hint.startswith("hint: `toolcrib")
 
 
 def test_a_traceback_is_shown_only_to_who_wants_it(tmp_path: Path) -> None:
@@ -78,7 +78,7 @@ def test_a_bug_is_told_as_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setattr(Hub, "from_config", broken)
     ran = run_cli("tools", "--", *DEMO, cwd=tmp_path)
     assert (ran.code, ran.out) == (70, "") and "Traceback" not in ran.err
-    assert ran.err == "error: KeyError: 'oops'\nhint: this is a bug of toolyard: --debug shows where\n"
+    assert ran.err == "error: KeyError: 'oops'\nhint: this is a bug of toolcrib: --debug shows where\n"
 
 
 def test_a_terminal_that_speaks_no_unicode_is_no_reason_to_fail(tmp_path: Path) -> None:
@@ -90,7 +90,7 @@ def test_a_terminal_that_speaks_no_unicode_is_no_reason_to_fail(tmp_path: Path) 
 
 @pytest.mark.parametrize("closed, code", [("<&-", 0), (">&-", 0), ("2>&-", 0), ("<&- >&- 2>&-", 0), (">/dev/full", 1)])
 def test_closed_and_full_streams_are_no_bug(closed: str, code: int, tmp_path: Path) -> None:
-    line = f"{sys.executable} -m toolyard tools -- {' '.join(DEMO)} {closed}"
+    line = f"{sys.executable} -m toolcrib tools -- {' '.join(DEMO)} {closed}"
     done = subprocess.run(["sh", "-c", line], cwd=tmp_path, env=environment(tmp_path), capture_output=True, text=True)
     assert done.returncode == code and "Traceback" not in done.stderr and "bug" not in done.stderr
     assert ("mcp__demo_server__add" in done.stdout) == (">&-" not in closed.split() and ">/dev/full" not in closed)
@@ -102,21 +102,21 @@ def test_closed_and_full_streams_are_no_bug(closed: str, code: int, tmp_path: Pa
 def completed(line: str, cwd: Path) -> list[str]:
     """What Tab offers behind this line."""
     words = line.split(" ")
-    asked = {"_TOOLYARD_COMPLETE": "complete_bash", "COMP_WORDS": line, "COMP_CWORD": str(len(words) - 1)}
+    asked = {"_TOOLCRIB_COMPLETE": "complete_bash", "COMP_WORDS": line, "COMP_CWORD": str(len(words) - 1)}
     return run_cli(cwd=cwd, env=asked).out.split()
 
 
 @pytest.mark.parametrize(
     "line, offered",
     [
-        ("toolyard ", list(COMMANDS)),
-        ("toolyard re", ["resources", "read", "remove"]),
-        ("toolyard tools --sch", ["--schema"]),
-        ("toolyard tools ", ["demo", "other"]),
-        ("toolyard tools demo o", ["other"]),
-        ("toolyard call d", ["demo"]),
-        ("toolyard read o", ["other"]),
-        ("toolyard tools -c none.json d", []),
+        ("toolcrib ", list(COMMANDS)),
+        ("toolcrib re", ["resources", "read", "remove"]),
+        ("toolcrib tools --sch", ["--schema"]),
+        ("toolcrib tools ", ["demo", "other"]),
+        ("toolcrib tools demo o", ["other"]),
+        ("toolcrib call d", ["demo"]),
+        ("toolcrib read o", ["other"]),
+        ("toolcrib tools -c none.json d", []),
     ],
 )
 def test_the_shell_completes_commands_options_and_servers(line: str, offered: list[str], tmp_path: Path) -> None:
@@ -128,7 +128,7 @@ def test_the_shell_completes_commands_options_and_servers(line: str, offered: li
 
 
 def test_without_the_extra_it_tells_what_to_install(tmp_path: Path) -> None:
-    command = [sys.executable, "-S", "-m", "toolyard", "tools"]  # -S: no site-packages, so neither typer nor rich
+    command = [sys.executable, "-S", "-m", "toolcrib", "tools"]  # -S: no site-packages, so neither typer nor rich
     env = {**environment(tmp_path), "PYTHONPATH": str(ROOT / "src")}
     done = subprocess.run(command, cwd=tmp_path, env=env, capture_output=True, text=True)
     assert done.returncode == 1 and "pip install typer rich" in done.stderr and "Traceback" not in done.stderr
@@ -137,27 +137,27 @@ def test_without_the_extra_it_tells_what_to_install(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "arguments, without",
     [
-        (("--version",), {"rich", "asyncio", "aiohttp", "pydantic", "toolyard.hub"}),
-        (("tools", "--", *DEMO), {"rich", "aiohttp", "jsonschema_rs", "toolyard.server.server"}),
+        (("--version",), {"rich", "asyncio", "aiohttp", "pydantic", "toolcrib.hub"}),
+        (("tools", "--", *DEMO), {"rich", "aiohttp", "jsonschema_rs", "toolcrib.server.server"}),
     ],
 )
 def test_a_command_loads_only_what_it_needs(arguments: tuple[str, ...], without: set[str], tmp_path: Path) -> None:
-    command = [sys.executable, "-X", "importtime", "-m", "toolyard", *arguments]
+    command = [sys.executable, "-X", "importtime", "-m", "toolcrib", *arguments]
     done = subprocess.run(command, cwd=tmp_path, env={**os.environ}, capture_output=True, text=True)
     loaded = {line.rpartition("|")[2].strip() for line in done.stderr.splitlines()}
-    assert done.returncode == 0 and "toolyard.cli.app" in loaded and not loaded & without
+    assert done.returncode == 0 and "toolcrib.cli.app" in loaded and not loaded & without
 
 
 def test_a_page_of_help_has_examples_and_no_types_of_python(tmp_path: Path) -> None:
     shown = run_cli("call", "--help", cwd=tmp_path).out
-    assert "Usage: toolyard call [OPTIONS] [SERVER] NAME [KEY=VALUE]... [-]\n" in shown
-    assert "\nExamples:\n  toolyard call mcp__fs__read_file path=notes.txt\n" in shown
+    assert "Usage: toolcrib call [OPTIONS] [SERVER] NAME [KEY=VALUE]... [-]\n" in shown
+    assert "\nExamples:\n  toolcrib call mcp__fs__read_file path=notes.txt\n" in shown
     for name in COMMANDS:
         assert not re.search(r"<(bool|str|int|float|list|path)\b", run_cli(name, "--help", cwd=tmp_path).out), name
 
 
 def test_a_command_loads_no_validators(tmp_path: Path) -> None:
     """Typer makes one of pydantic for each parameter, which takes longer than many a server's start."""
-    program = "import sys; from toolyard.cli.app import run; run(sys.argv[1:]); sys.exit('pydantic' in sys.modules)"
+    program = "import sys; from toolcrib.cli.app import run; run(sys.argv[1:]); sys.exit('pydantic' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", program, "tools", "--", *DEMO], cwd=tmp_path, capture_output=True)
     assert done.returncode == 0, done

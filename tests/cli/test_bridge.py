@@ -1,4 +1,4 @@
-"""`toolyard bridge`: a remote server for a client that starts programs, a local one for a client that knows URLs."""
+"""`toolcrib bridge`: a remote server for a client that starts programs, a local one for a client that knows URLs."""
 
 from __future__ import annotations
 
@@ -15,21 +15,21 @@ from typing import Any
 import psutil
 import pytest
 
-import toolyard as ty
+import toolcrib as tc
 from tests.cli.kit import COMMAND, environment, run_cli, terminal
 from tests.cli.test_run import over_web
 from tests.serving import served
-from toolyard.cli.passing import Passing
-from toolyard.server.exchange import Exchange, Peer
+from toolcrib.bridge.proxy import Proxy
+from toolcrib.server.handler import Peer, RequestContext
 
-YARD = Path(__file__).with_name("yard.py")
-BEHIND = (sys.executable, str(YARD))
+BRIDGED_SERVER = Path(__file__).with_name("bridged_server.py")
+BEHIND = (sys.executable, str(BRIDGED_SERVER))
 WITHIN = 30.0
 ERAS = pytest.mark.parametrize("mode", ["legacy", "auto"], ids=["2025", "2026"])
 
 
-def by_stdio(*arguments: str, env: dict[str, str] | None = None, cwd: Path | None = None) -> ty.StdioServer:
-    return ty.StdioServer(
+def by_stdio(*arguments: str, env: dict[str, str] | None = None, cwd: Path | None = None) -> tc.StdioServer:
+    return tc.StdioServer(
         COMMAND[0], [*COMMAND[1:], "bridge", *arguments], env=env, cwd=None if cwd is None else str(cwd)
     )
 
@@ -52,17 +52,17 @@ async def by_http(*arguments: str) -> AsyncIterator[tuple[str, asyncio.subproces
         await process.communicate()
 
 
-def remote_server() -> ty.ToolServer:
+def remote_server() -> tc.ToolServer:
     """A server elsewhere, that wants to know who asks."""
-    server = ty.ToolServer("far-away", "1.0")
+    server = tc.ToolServer("far-away", "1.0")
 
     @server.tool
-    async def greet(ctx: ty.Context) -> str:
+    async def greet(ctx: tc.Context) -> str:
         said = await ctx.elicit("who?", {"type": "object", "properties": {"name": {"type": "string"}}})
         return f"hello {(said.content or {}).get('name')} from {ctx.headers.get('x-key')}"
 
     @server.tool
-    def key(ctx: ty.Context) -> str:
+    def key(ctx: tc.Context) -> str:
         return str(ctx.headers.get("x-key"))
 
     return server
@@ -72,16 +72,16 @@ def remote_server() -> ty.ToolServer:
 async def test_a_remote_server_is_offered_over_stdio(mode: str) -> None:
     async with served(remote_server().asgi()) as address:
         bridge = by_stdio(f"{address}/mcp", "--header", "X-Key=k1")
-        async with ty.Client(bridge, mode=mode, elicitation_handler=lambda _: {"name": "Ada"}) as client:
+        async with tc.Client(bridge, mode=mode, elicitation_handler=lambda _: {"name": "Ada"}) as client:
             assert client.server_info is not None and client.server_info.name == "far-away"
             assert (await client.call_tool("greet")).text == "hello Ada from k1"
-            assert client.counters.garbage == 0
+            assert client.counters.malformed == 0
 
 
 @ERAS
 async def test_a_local_server_is_offered_at_a_url(mode: str) -> None:
     options: dict[str, Any] = {"mode": mode, "elicitation_handler": lambda _: {"name": "Ada"}}
-    async with by_http("--", *BEHIND) as (url, _), ty.Client(url, **options) as client:
+    async with by_http("--", *BEHIND) as (url, _), tc.Client(url, **options) as client:
         assert (await client.call_tool("ask_user", {"question": "who?"})).text == "who? accept Ada"
 
 
@@ -93,7 +93,7 @@ async def test_a_local_server_is_offered_by_http_and_sse_as_the_first_revision_h
     try:
         url = (await process.stderr.readline()).decode().split()[-1]
         assert url.endswith("/sse")
-        async with ty.Client(ty.SseServer(url)) as client:
+        async with tc.Client(tc.SseServer(url)) as client:
             assert (await client.call_tool("add", {"a": 1, "b": 2})).text == "3"
     finally:
         process.terminate()
@@ -102,20 +102,20 @@ async def test_a_local_server_is_offered_by_http_and_sse_as_the_first_revision_h
 
 async def test_a_server_of_the_settings_is_bridged_by_its_name_with_its_headers(tmp_path: Path) -> None:
     async with served(remote_server().asgi()) as address:
-        file = tmp_path / "toolyard.toml"
+        file = tmp_path / "toolcrib.toml"
         file.write_text(f'[servers.far]\nurl = "{address}/mcp"\nheaders = {{ X-Key = "${{KEY}}" }}\n')
-        async with ty.Client(by_stdio("far", env={"KEY": "of the settings"}, cwd=tmp_path)) as client:
+        async with tc.Client(by_stdio("far", env={"KEY": "of the settings"}, cwd=tmp_path)) as client:
             assert (await client.call_tool("key")).text == "of the settings"
         more = by_stdio("far", "-H", "X-Key: ${OTHER}", env={"KEY": "x", "OTHER": "of the line"}, cwd=tmp_path)
-        async with ty.Client(more) as client:
+        async with tc.Client(more) as client:
             assert (await client.call_tool("key")).text == "of the line"
 
 
 async def test_tools_that_the_settings_hide_do_not_pass(tmp_path: Path) -> None:
-    (tmp_path / "toolyard.toml").write_text(
-        f'[servers.yard]\ncommand = "{BEHIND[0]}"\nargs = ["{BEHIND[1]}"]\nallowed_tools = ["add"]\n'
+    (tmp_path / "toolcrib.toml").write_text(
+        f'[servers.crib]\ncommand = "{BEHIND[0]}"\nargs = ["{BEHIND[1]}"]\nallowed_tools = ["add"]\n'
     )
-    async with ty.Client(by_stdio("yard", cwd=tmp_path)) as client:
+    async with tc.Client(by_stdio("crib", cwd=tmp_path)) as client:
         assert [tool.name for tool in await client.list_tools()] == ["add"]
 
 
@@ -123,13 +123,13 @@ async def test_a_connection_that_ends_slowly_keeps_no_other_session_waiting(tmp_
     log = tmp_path / "log"
     stubborn = Path(__file__).parents[1] / "faults/bad_server.py"
     script = json.dumps({"log": str(log), "first": {"stubborn": True}, "era": "legacy"})
-    config = ty.StdioServer(sys.executable, ["-S", "-E", str(stubborn), script])
-    passing = Passing(config, alone=False, name="bridged")
+    config = tc.StdioServer(sys.executable, ["-S", "-E", str(stubborn), script])
+    passing = Proxy(config, alone=False, name="bridged")
     await passing.start()
 
     def listed(capability: str) -> asyncio.Task[Any]:
         peer = Peer("2025-11-25", modern=False, capabilities={capability: {}})
-        return asyncio.create_task(passing.answer("tools/list", {}, Exchange(peer, NoWayBack())))
+        return asyncio.create_task(passing.answer("tools/list", {}, RequestContext(peer, NoWayBack())))
 
     try:
         first, second = listed("elicitation"), listed("sampling")
@@ -151,12 +151,12 @@ class NoWayBack:
 async def test_what_a_local_server_writes_to_stderr_is_seen(tmp_path: Path) -> None:
     noisy = tmp_path / "noisy.py"
     noisy.write_text(
-        f"import sys\nprint('a word', file=sys.stderr, flush=True)\n{YARD.read_text()}".replace(
+        f"import sys\nprint('a word', file=sys.stderr, flush=True)\n{BRIDGED_SERVER.read_text()}".replace(
             "from __future__ import annotations\n", ""
         )
     )
     said: list[str] = []
-    async with ty.Client(by_stdio("--", sys.executable, str(noisy)), stderr_handler=said.append) as client:
+    async with tc.Client(by_stdio("--", sys.executable, str(noisy)), stderr_handler=said.append) as client:
         assert (await client.call_tool("add", {"a": 1, "b": 2})).text == "3"
     assert "a word" in said
 
@@ -188,33 +188,33 @@ def test_what_cannot_be_bridged_is_told_in_a_line(
 
 
 async def test_an_upstream_that_goes_away_is_an_error_and_comes_back() -> None:
-    async with over_web(YARD, "--http") as (url, remote):
-        client = ty.Client(by_stdio(url))
+    async with over_web(BRIDGED_SERVER, "--http") as (url, remote):
+        client = tc.Client(by_stdio(url))
         assert (await client.call_tool("add", {"a": 1, "b": 2})).text == "3"
         remote.kill()
         await remote.wait()
     try:
-        with pytest.raises(ty.RemoteError) as caught:
+        with pytest.raises(tc.RemoteError) as caught:
             await client.call_tool("add", {"a": 1, "b": 2})
         assert (caught.value.code, caught.value.data["sent"]) == (-32603, False)
         port = url.rpartition(":")[2].partition("/")[0]
-        async with over_web(YARD, "--http", "--port", port), asyncio.timeout(WITHIN):
+        async with over_web(BRIDGED_SERVER, "--http", "--port", port), asyncio.timeout(WITHIN):
             while not await _adds(client):
                 await asyncio.sleep(0.05)
     finally:
         await client.close()
 
 
-async def _adds(client: ty.Client) -> bool:
+async def _adds(client: tc.Client) -> bool:
     try:
         return (await client.call_tool("add", {"a": 1, "b": 2})).text == "3"
-    except ty.RemoteError:
+    except tc.RemoteError:
         return False
 
 
 def test_a_person_at_the_terminal_is_told_why_nothing_happens(tmp_path: Path) -> None:
     with terminal("bridge", "--", *BEHIND, cwd=tmp_path) as screen:
-        screen.until("yard serves MCP over stdio and waits for a client's messages; --http serves it at a URL")
+        screen.until("crib serves MCP over stdio and waits for a client's messages; --http serves it at a URL")
         screen.press("c")
         assert screen.exit_code() == 0
         assert "Traceback" not in screen.text
@@ -240,7 +240,7 @@ def _begun(folder: Path) -> tuple[subprocess.Popen[bytes], list[psutil.Process]]
         env=environment(folder),
     )
     said = {"protocolVersion": "2025-11-25", "capabilities": {"roots": {}}, "clientInfo": {"name": "c", "version": "1"}}
-    assert _line(process, id=1, method="initialize", params=said)["result"]["serverInfo"]["name"] == "yard"
+    assert _line(process, id=1, method="initialize", params=said)["result"]["serverInfo"]["name"] == "crib"
     _line(process, method="notifications/initialized")
     nap = {"name": "nap", "arguments": {}, "_meta": {"progressToken": 1}}
     told = _line(process, id=2, method="tools/call", params=nap)
@@ -267,7 +267,7 @@ def test_a_bridge_that_ends_leaves_nobody_behind(tmp_path: Path, how: Any) -> No
 @pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL], ids=str)
 async def test_a_bridge_at_a_url_leaves_nobody_behind(how: signal.Signals) -> None:
     async with by_http("--", *BEHIND) as (url, process):
-        async with ty.Client(url, mode="legacy", roots=["file:///garden"]) as client:
+        async with tc.Client(url, mode="legacy", roots=["file:///garden"]) as client:
             assert (await client.call_tool("add", {"a": 1, "b": 2})).text == "3"
             behind = psutil.Process(process.pid).children(recursive=True)
             assert behind

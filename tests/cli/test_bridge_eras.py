@@ -13,13 +13,13 @@ from typing import Any
 import psutil
 import pytest
 
-import toolyard as ty
+import toolcrib as tc
 from tests.serving import served
-from toolyard.cli.passing import Passing
-from toolyard.server.serving.guard import Guard
-from toolyard.server.serving.http import HttpApp
+from toolcrib.bridge.proxy import Proxy
+from toolcrib.server.serving.security import RequestGuard
+from toolcrib.server.serving.streamable_http import HttpApp
 
-YARD = Path(__file__).with_name("yard.py")
+BRIDGED_SERVER = Path(__file__).with_name("bridged_server.py")
 VERSIONS = {"legacy": "2025-11-25", "auto": "2026-07-28"}
 WITHIN = 30.0
 
@@ -28,10 +28,10 @@ WITHIN = 30.0
 class Guest:
     """A client in front of a bridge, and what it was asked and told."""
 
-    client: ty.Client
+    client: tc.Client
     journal: Path
     front: str
-    asked: list[ty.ElicitRequest] = field(default_factory=list)
+    asked: list[tc.ElicitRequest] = field(default_factory=list)
     logged: list[Any] = field(default_factory=list)
 
     async def text(self, tool: str, **arguments: Any) -> str:
@@ -44,12 +44,12 @@ class Guest:
 
 
 @asynccontextmanager
-async def bridged(upstream: ty.ServerConfig, mode: str = "auto") -> AsyncIterator[str]:
+async def bridged(upstream: tc.ServerConfig, mode: str = "auto") -> AsyncIterator[str]:
     """The URL of a bridge to this server."""
-    passing = Passing(upstream, alone=False, mode=mode)
+    passing = Proxy(upstream, alone=False, mode=mode)
     try:
         await passing.start()
-        async with served(HttpApp(passing, guard=Guard())) as address:
+        async with served(HttpApp(passing, guard=RequestGuard())) as address:
             yield f"{address}/mcp"
     finally:
         await passing.close()
@@ -59,7 +59,7 @@ async def bridged(upstream: ty.ServerConfig, mode: str = "auto") -> AsyncIterato
 async def guest(url: str, front: str, journal: Path, **options: Any) -> AsyncIterator[Guest]:
     """A client with every handler."""
 
-    def elicit(asked: ty.ElicitRequest) -> Any:
+    def elicit(asked: tc.ElicitRequest) -> Any:
         found.asked.append(asked)
         return {"name": "Ada"} if asked.mode == "form" else True
 
@@ -72,17 +72,17 @@ async def guest(url: str, front: str, journal: Path, **options: Any) -> AsyncIte
         "log_level": "warning",
         **options,
     }
-    client = ty.Client(url, mode=front, **given)
+    client = tc.Client(url, mode=front, **given)
     found = Guest(client, journal, front)
     async with client:
         yield found
 
 
 @pytest.fixture
-def upstream(tmp_path: Path) -> ty.StdioServer:
+def upstream(tmp_path: Path) -> tc.StdioServer:
     journal = tmp_path / "journal"
     journal.touch()
-    return ty.StdioServer(sys.executable, [str(YARD), str(journal)])
+    return tc.StdioServer(sys.executable, [str(BRIDGED_SERVER), str(journal)])
 
 
 ERAS = [
@@ -101,7 +101,7 @@ def eras(request: pytest.FixtureRequest) -> tuple[str, str]:
 
 
 @pytest.fixture
-async def here(upstream: ty.StdioServer, eras: tuple[str, str], tmp_path: Path) -> AsyncIterator[Guest]:
+async def here(upstream: tc.StdioServer, eras: tuple[str, str], tmp_path: Path) -> AsyncIterator[Guest]:
     front, behind = eras
     async with bridged(upstream, behind) as url, guest(url, front, tmp_path / "journal") as found:
         yield found
@@ -110,7 +110,7 @@ async def here(upstream: ty.StdioServer, eras: tuple[str, str], tmp_path: Path) 
 async def test_the_upstream_introduces_itself(here: Guest) -> None:
     info = here.client.server_info
     assert info is not None
-    assert (info.name, info.version, info.instructions) == ("yard", "2.1", "Mind the step.")
+    assert (info.name, info.version, info.instructions) == ("crib", "2.1", "Mind the step.")
     assert info.protocol_version == VERSIONS[here.front]
     assert info.capabilities == {
         "completions": {},
@@ -126,10 +126,10 @@ async def test_tools_resources_prompts_and_completion_pass(here: Guest) -> None:
     add = next(tool for tool in await client.list_tools() if tool.name == "add")
     assert add.description == "Add two numbers."
     assert (await client.call_tool("add", {"a": 2, "b": 40})).data == 42
-    assert [resource.uri for resource in await client.list_resources()] == ["yard://plot"]
-    assert (await client.read_resource("yard://plot")).text == "a plot"
+    assert [resource.uri for resource in await client.list_resources()] == ["crib://plot"]
+    assert (await client.read_resource("crib://plot")).text == "a plot"
     prompt = await client.get_prompt("explain", {"topic": "bees"})
-    assert [message.content for message in prompt.messages] == [ty.Text("Explain bees.")]
+    assert [message.content for message in prompt.messages] == [tc.TextContent("Explain bees.")]
     assert (await client.complete("explain", "topic", "a")).values == ("apples",)
 
 
@@ -174,62 +174,62 @@ async def test_a_call_that_is_given_up_is_cancelled_upstream(here: Guest) -> Non
 
 
 async def test_changes_are_told(here: Guest) -> None:
-    async with here.client.listen("yard://plot", prompts=False, resources=False) as changes, asyncio.timeout(WITHIN):
+    async with here.client.listen("crib://plot", prompts=False, resources=False) as changes, asyncio.timeout(WITHIN):
         await here.client.call_tool("grow")
-        assert await anext(changes) == ty.Change("tools")
+        assert await anext(changes) == tc.Change("tools")
         await here.client.call_tool("touch")
-        assert await anext(changes) == ty.Change("resource", "yard://plot")
+        assert await anext(changes) == tc.Change("resource", "crib://plot")
     assert "grown" in [tool.name for tool in await here.client.list_tools()]
 
 
 async def test_a_resource_that_is_not_there_is_told_with_the_code_of_the_era(here: Guest) -> None:
-    with pytest.raises(ty.RemoteError) as caught:
-        await here.client.request("resources/read", {"uri": "yard://nowhere"})
+    with pytest.raises(tc.RemoteError) as caught:
+        await here.client.request("resources/read", {"uri": "crib://nowhere"})
     assert caught.value.code == (-32002 if here.front == "legacy" else -32602)
 
 
-async def test_a_subscription_that_the_upstream_refuses_is_refused(upstream: ty.StdioServer, tmp_path: Path) -> None:
+async def test_a_subscription_that_the_upstream_refuses_is_refused(upstream: tc.StdioServer, tmp_path: Path) -> None:
     async with bridged(upstream, "legacy") as url, guest(url, "legacy", tmp_path / "journal") as here:
-        with pytest.raises(ty.RemoteError) as caught:
-            await here.client.subscribe("yard://nowhere")
+        with pytest.raises(tc.RemoteError) as caught:
+            await here.client.subscribe("crib://nowhere")
         assert caught.value.code == -32002
 
 
 async def test_errors_of_the_upstream_keep_code_and_data(here: Guest) -> None:
-    with pytest.raises(ty.RemoteError) as caught:
+    with pytest.raises(tc.RemoteError) as caught:
         await here.client.call_tool("refuse")
     assert (caught.value.code, caught.value.message, caught.value.data) == (-31999, "not today", {"why": "rain"})
-    with pytest.raises(ty.RemoteError) as caught:
+    with pytest.raises(tc.RemoteError) as caught:
         await here.client.request("no/such", {})
     assert caught.value.code == -32601
-    with pytest.raises(ty.RemoteError) as caught:
+    with pytest.raises(tc.RemoteError) as caught:
         await here.client.request("tools/call", {"name": "ad", "arguments": {}})
     assert (caught.value.code, "add" in caught.value.message) == (-32602, True)
 
 
 async def test_an_upstream_that_dies_is_a_typed_error_and_comes_back(here: Guest) -> None:
     first = await here.text("pid")
-    with pytest.raises(ty.RemoteError) as caught:
+    with pytest.raises(tc.RemoteError) as caught:
         await here.client.request("tools/call", {"name": "die", "arguments": {}})
     assert caught.value.code == -32603
     assert caught.value.data == {"reason": "OutcomeUnknown", "sent": True}
-    assert "yard.py" not in caught.value.message  # what it wrote is not for everybody who reaches us
+    assert "bridged_server.py" not in caught.value.message  # what it wrote is not for everybody who reaches us
     async with asyncio.timeout(WITHIN):
         assert await here.text("pid") != first
 
 
 async def test_changes_are_told_also_after_the_upstream_came_back(here: Guest) -> None:
-    async with here.client.listen("yard://plot", tools=False, prompts=False, resources=False) as changes:
-        with pytest.raises(ty.RemoteError):
+    async with here.client.listen("crib://plot", tools=False, prompts=False, resources=False) as changes:
+        with pytest.raises(tc.RemoteError):
             await here.client.request("tools/call", {"name": "die", "arguments": {}})
         async with asyncio.timeout(WITHIN):
-            assert await anext(changes) == ty.Change("resource", "yard://plot")  # perhaps it was missed
+            assert await anext(changes) == tc.Change("resource", "crib://plot")  # perhaps it was missed
             await here.client.call_tool("touch")
-            assert await anext(changes) == ty.Change("resource", "yard://plot")
+            assert await anext(changes) == tc.Change("resource", "crib://plot")
 
 
 async def test_the_upstream_is_told_of_no_more_than_the_client_can_do(
-    upstream: ty.StdioServer, eras: tuple[str, str], tmp_path: Path
+    upstream: tc.StdioServer, eras: tuple[str, str], tmp_path: Path
 ) -> None:
     front, behind = eras
     async with bridged(upstream, behind) as url:
@@ -242,11 +242,11 @@ async def test_the_upstream_is_told_of_no_more_than_the_client_can_do(
 
 
 async def test_a_client_that_refuses_is_a_refusal_to_the_upstream(
-    upstream: ty.StdioServer, eras: tuple[str, str], tmp_path: Path
+    upstream: tc.StdioServer, eras: tuple[str, str], tmp_path: Path
 ) -> None:
     front, behind = eras
 
-    def decline(_: ty.ElicitRequest) -> bool:
+    def decline(_: tc.ElicitRequest) -> bool:
         return False
 
     options: dict[str, Any] = {"elicitation_handler": decline}
@@ -258,7 +258,7 @@ async def test_a_client_that_refuses_is_a_refusal_to_the_upstream(
 
 
 async def test_sessions_have_processes_of_their_own_which_end_with_them(
-    upstream: ty.StdioServer, tmp_path: Path
+    upstream: tc.StdioServer, tmp_path: Path
 ) -> None:
     async with bridged(upstream) as url:
         async with guest(url, "legacy", tmp_path / "journal") as one, guest(url, "legacy", tmp_path / "journal") as two:
@@ -269,14 +269,14 @@ async def test_sessions_have_processes_of_their_own_which_end_with_them(
                 await asyncio.sleep(0.02)
 
 
-async def test_modern_clients_share_one(upstream: ty.StdioServer, tmp_path: Path) -> None:
+async def test_modern_clients_share_one(upstream: tc.StdioServer, tmp_path: Path) -> None:
     journal = tmp_path / "journal"
     async with bridged(upstream) as url, guest(url, "auto", journal) as one, guest(url, "auto", journal) as two:
         assert await one.text("pid") == await two.text("pid")
 
 
 async def test_the_first_connection_is_taken_over_or_ended_before_another_begins(
-    upstream: ty.StdioServer, tmp_path: Path
+    upstream: tc.StdioServer, tmp_path: Path
 ) -> None:
     journal = tmp_path / "journal"
     nothing: dict[str, Any] = {"elicitation_handler": None, "sampling_handler": None, "roots": None}
@@ -285,9 +285,9 @@ async def test_the_first_connection_is_taken_over_or_ended_before_another_begins
         assert journal.read_text().count("began") == 1
 
 
-async def test_hidden_tools_are_neither_listed_nor_called(upstream: ty.StdioServer, tmp_path: Path) -> None:
-    config = replace(upstream, tool_filter=ty.static_filter(allowed=["add"]))
+async def test_hidden_tools_are_neither_listed_nor_called(upstream: tc.StdioServer, tmp_path: Path) -> None:
+    config = replace(upstream, tool_filter=tc.static_filter(allowed=["add"]))
     async with bridged(config) as url, guest(url, "auto", tmp_path / "journal") as here:
         assert [tool.name for tool in await here.client.list_tools()] == ["add"]
-        with pytest.raises(ty.RemoteError, match="Unknown tool: pid"):
+        with pytest.raises(tc.RemoteError, match="Unknown tool: pid"):
             await here.client.request("tools/call", {"name": "pid", "arguments": {}})

@@ -11,25 +11,25 @@ from typing import Any
 
 import pytest
 
-import toolyard as ty
+import toolcrib as tc
 from tests.cli.kit import COMMAND
 from tests.cli.test_bridge_eras import bridged
 from tests.peers.kit import (
     ENVIRONMENTS,
     FASTMCP_MODERN,
     SDK1,
-    SDK2_HANDSHAKE,
+    SDK2_LEGACY,
     SDK2_MODERN,
     SERVERS,
     Peer,
-    Yard,
+    ScriptedClient,
     eventually,
     present,
 )
 from tests.peers.visits import HTTP, OURS, STDIO, WITHIN, Report, Visitor, _environment, cases, our_server, visit
 from tests.peers.web import Servers
 
-QUICK = {("sdk1", "handshake"), ("sdk2", "modern"), ("npm2", "modern")}
+QUICK = {("sdk1", "legacy"), ("sdk2", "modern"), ("npm2", "modern")}
 
 DIFFERENT = {
     "detached": "a response that ends early is one of the hop in front, and the upstream is another hop",
@@ -47,7 +47,7 @@ def servers() -> Iterator[Servers]:
 
 @pytest.fixture(scope="module")
 def bridge_at_a_url() -> Iterator[str]:
-    """A bridge to a process of our yard."""
+    """A bridge to a process of our server."""
     command = [*COMMAND, "bridge", "--http", "--port", "0", "--", sys.executable, str(OURS), "--transport", "stdio"]
     with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as process:
         assert process.stderr is not None
@@ -110,23 +110,23 @@ def test_a_client_that_knows_urls_sees_a_local_server_as_if_it_were_remote(
 
 
 @pytest.mark.parametrize("front", ["legacy", "auto"], ids=["2025-in-front", "2026-in-front"])
-@pytest.mark.parametrize("peer", [SDK1, SDK2_MODERN, SDK2_HANDSHAKE, FASTMCP_MODERN], ids=str)
+@pytest.mark.parametrize("peer", [SDK1, SDK2_MODERN, SDK2_LEGACY, FASTMCP_MODERN], ids=str)
 async def test_a_server_of_another_make_answers_asks_and_tells_through_the_bridge(peer: Peer, front: str) -> None:
     python = present(ENVIRONMENTS / peer.environment / "bin/python", f"the environment {peer.environment}")
-    upstream = ty.StdioServer(str(python), [str(SERVERS / peer.script)])
-    async with bridged(upstream, peer.mode) as url, Yard(url, mode=front) as yard:
-        client = yard.client
-        assert client.server_info is not None and client.server_info.name == f"{peer.framework}-yard"
+    upstream = tc.StdioServer(str(python), [str(SERVERS / peer.script)])
+    async with bridged(upstream, peer.mode) as url, ScriptedClient(url, mode=front) as scripted:
+        client = scripted.client
+        assert client.server_info is not None and client.server_info.name == f"{peer.framework}-crib"
         assert (await client.call_tool("add", {"a": 2, "b": 40})).text == "42"
-        yard.answers, yard.says = lambda _: {"name": "Ada"}, lambda _: "a rose"
+        scripted.answers, scripted.says = lambda _: {"name": "Ada"}, lambda _: "a rose"
         assert (await client.call_tool("ask_user", {"question": "who?"})).text == "hello Ada"
         assert "a rose" in (await client.call_tool("ask_model", {"prompt": "what?"})).text
         seen: list[Any] = []
         await client.call_tool("count", {"steps": 3}, on_progress=lambda *step: seen.append(step))
         assert [step[0] for step in seen] == [1, 2, 3]
-        assert (await client.read_resource("yard://greeting")).text
-        with pytest.raises((ty.ResourceNotFound, ty.RemoteError), match="yard://nowhere"):
-            await client.read_resource("yard://nowhere")
+        assert (await client.read_resource("crib://greeting")).text
+        with pytest.raises((tc.ResourceNotFound, tc.RemoteError), match="crib://nowhere"):
+            await client.read_resource("crib://nowhere")
 
 
 @pytest.mark.parametrize("front", ["legacy", "auto"], ids=["2025-in-front", "2026-in-front"])
@@ -135,8 +135,8 @@ async def test_an_npm_server_that_wants_the_roots_gets_those_of_the_client(front
     node = ENVIRONMENTS / "npm/node_modules/@modelcontextprotocol/server-filesystem/dist/index.js"
     if not node.exists():
         pytest.skip("node and npm are not on this machine")
-    upstream = ty.StdioServer("node", [str(node)])
-    async with bridged(upstream) as url, ty.Client(url, mode=front, roots=[tmp_path.as_uri()]) as client:
+    upstream = tc.StdioServer("node", [str(node)])
+    async with bridged(upstream) as url, tc.Client(url, mode=front, roots=[tmp_path.as_uri()]) as client:
 
         async def knows_them() -> bool:
             return str(tmp_path.resolve()) in (await client.call_tool("list_allowed_directories")).text

@@ -1,4 +1,4 @@
-"""`toolyard call`."""
+"""`toolcrib call`."""
 
 from __future__ import annotations
 
@@ -227,7 +227,7 @@ def test_a_server_that_wants_a_model_is_refused_clearly(folder: Path) -> None:
 
 @pytest.fixture
 def guarded(tmp_path: Path) -> Path:
-    (tmp_path / "toolyard.toml").write_text(
+    (tmp_path / "toolcrib.toml").write_text(
         f'[hub]\nrequire_approval = ["mcp__demo__echo"]\ndisallowed_tools = ["mcp__demo__fail"]\n'
         f"[servers.demo]\ncommand = {json.dumps(DEMO[0])}\nargs = [{json.dumps(DEMO[1])}]\n",
         "utf-8",
@@ -252,7 +252,7 @@ def test_a_call_that_needs_approval_is_asked_for(answer: str, code: int, guarded
         screen.type(answer)
         assert screen.exit_code() == code
     assert screen.text.splitlines()[-1].strip() == (
-        "hi" if code == 0 else "hint: `toolyard explain NAME` tells which rule decides"
+        "hi" if code == 0 else "hint: `toolcrib explain NAME` tells which rule decides"
     )
 
 
@@ -288,4 +288,4 @@ def test_a_call_may_take_as_long_as_it_tells_of_its_progress(tmp_path: Path) -> 
 def test_without_a_name_that_is_what_is_told_even_without_settings(command: str, what: str, tmp_path: Path) -> None:
     ran = run_cli(command, cwd=tmp_path)
     assert (ran.code, ran.out) == (2, "")
-    assert ran.err == f"error: which {what}?\nhint: `toolyard {what}s` lists them\n"
+    assert ran.err == f"error: which {what}?\nhint: `toolcrib {what}s` lists them\n"

@@ -1,4 +1,4 @@
-"""`toolyard doctor` on servers of this machine: what is found, the fix, the exit code, and that nothing is left."""
+"""`toolcrib doctor` on servers of this machine: what is found, the fix, the exit code, and that nothing is left."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ import pytest
 
 from tests.cli.kit import COMMAND, DEMO, ROOT, Ran, environment, run_cli, show_cli, terminal, write_settings
 from tests.faults.kit import alive, noise_in, until
-from toolyard.hub.start_queue import DEFAULT_LIMIT
+from toolcrib.hub.start_queue import DEFAULT_LIMIT
 
 BAD = (sys.executable, "-S", "-E", str(ROOT / "tests/faults/bad_server.py"))
 
@@ -312,10 +312,10 @@ def test_names_in_lists_of_tools_that_no_tool_has_are_told_and_only_what_is_let_
 def test_a_rule_of_the_hub_that_fits_no_tool_is_told_once_all_tools_are_known(tmp_path: Path) -> None:
     servers = f"[servers.demo]\ncommand = '{DEMO[0]}'\nargs = ['{DEMO[1]}']\n"
     hub = "[hub]\nallowed_tools = ['mcp__demo__add', 'mcp__demo__ecko*']\nrequire_approval = ['mcp__demo']\n"
-    (tmp_path / "toolyard.toml").write_text(servers + hub)
+    (tmp_path / "toolcrib.toml").write_text(servers + hub)
     (rule,) = [each for each in run_cli("doctor", "--json", cwd=tmp_path).json["files"] if each["step"] == "rules"]
     assert rule["text"] == "allowed_tools of [hub]: mcp__demo__ecko* fits no tool"
-    (tmp_path / "toolyard.toml").write_text(servers + hub + "[servers.off]\ncommand = 'x'\ndisabled = true\n")
+    (tmp_path / "toolcrib.toml").write_text(servers + hub + "[servers.off]\ncommand = 'x'\ndisabled = true\n")
     assert "rules" not in {each["step"] for each in run_cli("doctor", "--json", cwd=tmp_path).json["files"]}
 
 
@@ -377,7 +377,7 @@ def test_what_makes_a_server_awkward_is_told(tmp_path: Path) -> None:
         mute=bad(silent=["tools/list"]),
     )
     ran = run_cli("doctor", "--json", "--timeout", "4", cwd=tmp_path)
-    assert (facts(ran, "old")["era"], facts(ran, "old")["protocol_version"]) == ("handshake", "2025-11-25")
+    assert (facts(ran, "old")["era"], facts(ran, "old")["protocol_version"]) == ("legacy", "2025-11-25")
     assert facts(ran, "many")["paged"] is True
     assert "in pages" in step(ran, "many", "tools")["text"]
     assert "hello there" in step(ran, "noisy", "stdout")["text"]
@@ -408,9 +408,9 @@ def test_without_a_time_out_the_servers_own_holds_and_else_that_of_all(tmp_path:
 
 def test_tools_that_a_model_cannot_understand_are_told(tmp_path: Path) -> None:
     (tmp_path / "tools.py").write_text(
-        "import toolyard as ty\nserver = ty.ToolServer('odd')\n@server.tool(name='get.it')\ndef get(x): return x\n"
+        "import toolcrib as tc\nserver = tc.ToolServer('odd')\n@server.tool(name='get.it')\ndef get(x): return x\n"
     )
-    (tmp_path / "toolyard.toml").write_text('[servers.odd]\npython = "tools.py"\n')
+    (tmp_path / "toolcrib.toml").write_text('[servers.odd]\npython = "tools.py"\n')
     ran = run_cli("doctor", "--json", cwd=tmp_path)
     assert ran.code == 0
     odd = facts(ran, "odd")
@@ -419,8 +419,8 @@ def test_tools_that_a_model_cannot_understand_are_told(tmp_path: Path) -> None:
 
 
 def test_a_python_file_that_cannot_be_run_is_told_with_its_line(tmp_path: Path) -> None:
-    (tmp_path / "broken.py").write_text("import toolyard\nraise ValueError('no way')\n")
-    (tmp_path / "toolyard.toml").write_text(
+    (tmp_path / "broken.py").write_text("import toolcrib\nraise ValueError('no way')\n")
+    (tmp_path / "toolcrib.toml").write_text(
         '[servers.broken]\npython = "broken.py"\n[servers.gone]\npython = "gone.py"\n'
     )
     ran = run_cli("doctor", "--json", cwd=tmp_path)

@@ -1,4 +1,4 @@
-"""`toolyard doctor` on servers behind a URL: every way in which a URL can be wrong, with a fix for each."""
+"""`toolcrib doctor` on servers behind a URL: every way in which a URL can be wrong, with a fix for each."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from typing import Any
 
 import pytest
 
-import toolyard as ty
+import toolcrib as tc
 from tests.cli.kit import Ran, in_background, run_cli
 from tests.faults.http_kit import Certificates, closed_port, make_certificates, unreachable
 from tests.serving import served
 
-math = ty.ToolServer("math", version="1.2.3")
+math = tc.ToolServer("math", version="1.2.3")
 
 
 @math.tool
@@ -89,7 +89,7 @@ def test_a_host_that_has_no_address_is_told(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     "status, challenge, fix",
-    [(401, 'Bearer realm="yard"', "Bearer ${TOKEN}"), (401, "Basic", "Basic ${"), (403, "", "that allow it")],
+    [(401, 'Bearer realm="crib"', "Bearer ${TOKEN}"), (401, "Basic", "Basic ${"), (403, "", "that allow it")],
 )
 def test_the_credentials_that_it_wants_are_told(tmp_path: Path, status: int, challenge: str, fix: str) -> None:
     more = {"www-authenticate": challenge} if challenge else {}

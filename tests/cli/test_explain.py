@@ -1,4 +1,4 @@
-"""`toolyard explain`."""
+"""`toolcrib explain`."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tests.cli.kit import DEMO, run_cli
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    (tmp_path / "toolyard.toml").write_text(
+    (tmp_path / "toolcrib.toml").write_text(
         f"""
 [hub]
 allowed_tools = ["mcp__demo__add", "mcp__dead__*", "mcp__off__*"]

@@ -1,4 +1,4 @@
-"""`toolyard export`: the settings in other programs' words, and no secret among them."""
+"""`toolcrib export`: the settings in other programs' words, and no secret among them."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from tests.cli.kit import Ran, run_cli
-from toolyard.settings import load_settings
+from toolcrib.settings import load_settings
 
 TOML = """\
 [hub]
@@ -47,7 +47,7 @@ PLACES = {
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    (tmp_path / "toolyard.toml").write_text(TOML)
+    (tmp_path / "toolcrib.toml").write_text(TOML)
     return tmp_path
 
 
@@ -58,7 +58,7 @@ def run(folder: Path, *words: str) -> Ran:
 
 
 def mine(folder: Path) -> Any:
-    return {"command": "toolyard", "args": ["run", f"{folder}/tools.py"]}
+    return {"command": "toolcrib", "args": ["run", f"{folder}/tools.py"]}
 
 
 def test_claude_code(folder: Path) -> None:
@@ -78,7 +78,7 @@ def test_claude_code(folder: Path) -> None:
     }
     assert done.err == (
         "fs: Claude Code cannot express cwd, execution_timeout\n"
-        "off is left out: toolyard.toml:22 disables it, which Claude Code cannot express\n"
+        "off is left out: toolcrib.toml:22 disables it, which Claude Code cannot express\n"
         "Claude Code has no options for all servers: start of [hub] stay here\n"
     )
 
@@ -148,10 +148,10 @@ def test_another_file_can_be_named_and_what_is_there_is_kept(folder: Path) -> No
 
 
 def test_a_broken_server_is_told_and_the_others_are_there(folder: Path) -> None:
-    (folder / "toolyard.toml").write_text('[servers.a]\ncomand = "x"\n\n[servers.b]\ncommand = "y"\n')
+    (folder / "toolcrib.toml").write_text('[servers.a]\ncomand = "x"\n\n[servers.b]\ncommand = "y"\n')
     done = run(folder, "--for", "claude")
     assert done.code == 3 and done.json == {"mcpServers": {"b": {"command": "y"}}}
-    assert "error: a: toolyard.toml:1:1: expected command" in done.err and "hint: a is left out" in done.err
+    assert "error: a: toolcrib.toml:1:1: expected command" in done.err and "hint: a is left out" in done.err
 
 
 @pytest.mark.parametrize(
@@ -161,29 +161,29 @@ def test_a_broken_server_is_told_and_the_others_are_there(folder: Path) -> None:
         (["--for", "emacs"], 2, "emacs"),
         (["--for", "claude", "wbe"], 4, "there is no server 'wbe' in the settings; did you mean 'web'?"),
         (["--for", "claude", "--config", "no.json"], 3, "no.json: cannot be read"),
-        (["--for", "claude", "--to", "toolyard.toml"], 2, "is where these servers are"),
+        (["--for", "claude", "--to", "toolcrib.toml"], 2, "is where these servers are"),
         (["--for", "claude", "--to", "no/such.json"], 3, "cannot be written"),
     ],
 )
 def test_bad_input_is_one_clear_line(folder: Path, words: list[str], code: int, said: str) -> None:
     done = run(folder, *words)
     assert done.code == code and said in done.err and "Traceback" not in done.err
-    assert done.out == "" and [path.name for path in folder.iterdir()] == ["toolyard.toml"]
-    assert (folder / "toolyard.toml").read_text() == TOML
+    assert done.out == "" and [path.name for path in folder.iterdir()] == ["toolcrib.toml"]
+    assert (folder / "toolcrib.toml").read_text() == TOML
 
 
 def test_paths_are_written_without_detours(tmp_path: Path) -> None:
     for name in ("project", "tools", "elsewhere"):
         (tmp_path / name).mkdir()
-    settings = tmp_path / "project/toolyard.toml"
+    settings = tmp_path / "project/toolcrib.toml"
     settings.write_text('[servers.mine]\npython = "../tools/mine.py"\n')
-    done = run_cli("export", "--for", "claude", "--config", "../project/toolyard.toml", cwd=tmp_path / "elsewhere")
+    done = run_cli("export", "--for", "claude", "--config", "../project/toolcrib.toml", cwd=tmp_path / "elsewhere")
     assert done.json["mcpServers"]["mine"]["args"] == ["run", f"{tmp_path}/tools/mine.py"]
 
 
 def test_a_detour_through_a_link_leads_to_the_same_file(tmp_path: Path) -> None:
     (tmp_path / "real/inner").mkdir(parents=True)
     (tmp_path / "link").symlink_to(tmp_path / "real/inner")
-    (tmp_path / "link/toolyard.toml").write_text('[servers.mine]\npython = "../mine.py"\n')
-    done = run_cli("export", "--for", "claude", "--config", "link/toolyard.toml", cwd=tmp_path)
+    (tmp_path / "link/toolcrib.toml").write_text('[servers.mine]\npython = "../mine.py"\n')
+    done = run_cli("export", "--for", "claude", "--config", "link/toolcrib.toml", cwd=tmp_path)
     assert done.json["mcpServers"]["mine"]["args"] == ["run", f"{tmp_path}/real/mine.py"]

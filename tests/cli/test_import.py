@@ -1,4 +1,4 @@
-"""`toolyard import`: what other programs have is shown first, and taken over as it was asked for."""
+"""`toolcrib import`: what other programs have is shown first, and taken over as it was asked for."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from tests.cli.kit import run_cli, terminal
-from toolyard.settings import load_settings
+from toolcrib.settings import load_settings
 
 HOMES = {
     ".claude.json": {"mcpServers": {"user": {"type": "http", "url": "https://claude.io/mcp"}}, "other": 1},

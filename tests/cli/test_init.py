@@ -1,4 +1,4 @@
-"""`toolyard init`: a file to start from, which is right however much of it is uncommented."""
+"""`toolcrib init`: a file to start from, which is right however much of it is uncommented."""
 
 from __future__ import annotations
 
@@ -10,28 +10,28 @@ from pathlib import Path
 import pytest
 
 from tests.cli.kit import run_cli
-from toolyard.cli.init import COMMENTED
-from toolyard.errors import ConfigError
-from toolyard.hub.hub import Hub
-from toolyard.hub.plan import Plan
-from toolyard.settings import load_settings
+from toolcrib.cli.commands.init import COMMENTED
+from toolcrib.errors import ConfigError
+from toolcrib.hub.hub import Hub
+from toolcrib.hub.server_options import ServerSpec
+from toolcrib.settings import load_settings
 
 
 def test_it_writes_a_file_with_comments_and_says_what_is_next(tmp_path: Path) -> None:
     done = run_cli("init", cwd=tmp_path)
-    assert (done.code, done.out) == (0, "wrote toolyard.toml\n")
-    assert "toolyard add" in done.err and "toolyard tools" in done.err
-    assert (tmp_path / "toolyard.toml").read_text() == COMMENTED
-    assert load_settings(tmp_path / "toolyard.toml").entries == ()
+    assert (done.code, done.out) == (0, "wrote toolcrib.toml\n")
+    assert "toolcrib add" in done.err and "toolcrib tools" in done.err
+    assert (tmp_path / "toolcrib.toml").read_text() == COMMENTED
+    assert load_settings(tmp_path / "toolcrib.toml").entries == ()
 
 
 def test_what_is_there_is_kept_unless_it_is_forced(tmp_path: Path) -> None:
-    (tmp_path / "toolyard.toml").write_text("# mine\n")
+    (tmp_path / "toolcrib.toml").write_text("# mine\n")
     refused = run_cli("init", cwd=tmp_path)
-    assert refused.code == 2 and "error: toolyard.toml is there already\nhint: --force" in refused.err
-    assert (tmp_path / "toolyard.toml").read_text() == "# mine\n"
+    assert refused.code == 2 and "error: toolcrib.toml is there already\nhint: --force" in refused.err
+    assert (tmp_path / "toolcrib.toml").read_text() == "# mine\n"
     assert run_cli("init", "--force", cwd=tmp_path).code == 0
-    assert (tmp_path / "toolyard.toml").read_text() == COMMENTED
+    assert (tmp_path / "toolcrib.toml").read_text() == COMMENTED
 
 
 def test_the_plain_one_is_what_other_programs_read(tmp_path: Path) -> None:
@@ -41,7 +41,7 @@ def test_the_plain_one_is_what_other_programs_read(tmp_path: Path) -> None:
 
 def test_a_persons_own_file_is_for_their_eyes_only(tmp_path: Path) -> None:
     done = run_cli("init", "--user", cwd=tmp_path)
-    own = tmp_path / ".config/toolyard/toolyard.toml"
+    own = tmp_path / ".config/toolcrib/toolcrib.toml"
     assert done.out == f"wrote {own}\n"
     assert stat.S_IMODE(own.stat().st_mode) == 0o600
     assert stat.S_IMODE(own.parent.stat().st_mode) == 0o700
@@ -59,7 +59,7 @@ def test_every_line_that_is_uncommented_is_right(tmp_path: Path) -> None:
     lines = COMMENTED.splitlines()
     code = [line.removeprefix("# ") for line in lines if re.match(r"# (\[|[a-z_]+ = )", line)]
     assert len(code) > 20
-    path = tmp_path / "toolyard.toml"
+    path = tmp_path / "toolcrib.toml"
     path.write_text("\n".join(code))
     settings = load_settings(path, environ={"HOME": "/h", "API_KEY": "k", "API_TOKEN": "t"})
     assert [entry.name for entry in settings.entries] == ["everything", "mine", "remote"]
@@ -76,16 +76,16 @@ def uncommented() -> list[str]:
     return [line.removeprefix("# ") for line in COMMENTED.splitlines() if re.match(r"# (\[|[a-z_]+ = )", line)]
 
 
-def plan_of(path: Path, text: str) -> Plan:
+def plan_of(path: Path, text: str) -> ServerSpec:
     path.write_text(text)
     hub = Hub.from_config(path, environ={"HOME": "/h", "API_KEY": "k", "API_TOKEN": "t"})
-    return hub._roster.members["remote"].plan
+    return hub._servers.by_name["remote"].spec
 
 
 def test_the_values_that_it_shows_as_defaults_are_the_defaults(tmp_path: Path) -> None:
     code = uncommented()
     at, end = code.index("[servers.remote]"), code.index("[hub]")
-    plain, path = "\n".join(code[at : at + 3]), tmp_path / "toolyard.toml"
+    plain, path = "\n".join(code[at : at + 3]), tmp_path / "toolcrib.toml"
     values = [line for line in code[at + 3 : end] if "an example" not in line]
     assert len(values) == 7
     shown, default = plan_of(path, "\n".join([plain, *values])), plan_of(path, plain)
@@ -103,14 +103,14 @@ def test_what_it_says_about_silence_idleness_and_retries_is_true(tmp_path: Path)
     assert "silence within a call" in comments["idle_timeout"]
     assert "without use" in comments["disconnect_idle_after"]
     plan = plan_of(
-        tmp_path / "toolyard.toml",
+        tmp_path / "toolcrib.toml",
         "[hub]\ndisconnect_idle_after = 7\n"
         '[servers.remote]\nurl = "https://x.invalid/mcp"\nidle_timeout = 20\nmax_attempts = 1',
     )
     assert (plan.settings.idle_timeout, plan.disconnect_idle_after) == (20, 7)
     assert "attempts in all" in comments["max_attempts"] and plan.settings.max_attempts == 1
     with pytest.raises(ConfigError, match="max_attempts"):  # attempts in all: there is no zero of them
-        load_settings_strictly(tmp_path / "toolyard.toml")
+        load_settings_strictly(tmp_path / "toolcrib.toml")
 
 
 def load_settings_strictly(path: Path) -> None:
@@ -123,6 +123,6 @@ def test_servers_that_are_added_to_it_leave_its_comments_alone(tmp_path: Path) -
     run_cli("init", cwd=tmp_path)
     added = run_cli("add", "fs", "--", "fs-server", cwd=tmp_path)
     line = len(COMMENTED.splitlines()) + 2
-    assert added.out == f"added fs: fs-server  (toolyard.toml:{line})\n"
-    assert run_cli("remove", "fs", cwd=tmp_path).out == f"removed fs  (toolyard.toml:{line})\n"
-    assert (tmp_path / "toolyard.toml").read_text() == COMMENTED
+    assert added.out == f"added fs: fs-server  (toolcrib.toml:{line})\n"
+    assert run_cli("remove", "fs", cwd=tmp_path).out == f"removed fs  (toolcrib.toml:{line})\n"
+    assert (tmp_path / "toolcrib.toml").read_text() == COMMENTED

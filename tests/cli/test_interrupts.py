@@ -79,9 +79,9 @@ def test_in_the_middle_of_a_question(tmp_path: Path) -> None:
 
 
 def test_when_asked_for_approval(tmp_path: Path) -> None:
-    (tmp_path / "toolyard.toml").write_text('[hub]\nallowed_tools = []\n[servers.a]\npython = "a.py"\n', "utf-8")
+    (tmp_path / "toolcrib.toml").write_text('[hub]\nallowed_tools = []\n[servers.a]\npython = "a.py"\n', "utf-8")
     (tmp_path / "a.py").write_text(
-        "import toolyard as ty\nserver = ty.ToolServer('a')\n@server.tool\ndef f() -> str: return ''\n", "utf-8"
+        "import toolcrib as tc\nserver = tc.ToolServer('a')\n@server.tool\ndef f() -> str: return ''\n", "utf-8"
     )
     with terminal("call", "f", cwd=tmp_path) as screen:
         screen.until("Call it?")
@@ -93,8 +93,8 @@ def test_when_asked_for_approval(tmp_path: Path) -> None:
 def test_while_a_function_of_this_process_does_not_let_go(tmp_path: Path) -> None:
     write_settings(tmp_path, {"a": {"python": "a.py"}})
     (tmp_path / "a.py").write_text(
-        "import time, toolyard as ty\nserver = ty.ToolServer('a')\n"
-        "@server.tool\ndef sleep(ctx: ty.Context) -> str:\n    time.sleep(600)\n    return ''\n",
+        "import time, toolcrib as tc\nserver = tc.ToolServer('a')\n"
+        "@server.tool\ndef sleep(ctx: tc.Context) -> str:\n    time.sleep(600)\n    return ''\n",
         "utf-8",
     )
     with terminal("call", "sleep", cwd=tmp_path) as screen:

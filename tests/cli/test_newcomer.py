@@ -14,36 +14,36 @@ from tests.cli.shell import shell
 def test_the_first_five_minutes(tmp_path: Path) -> None:
     with shell(tmp_path) as person:
         # Nothing is there, and the way on is.
-        assert "toolyard init" in person.run("toolyard tools")
-        assert "toolyard.toml" in person.run("toolyard init")
-        assert "toolyard add" in person.run("cat toolyard.toml")
+        assert "toolcrib init" in person.run("toolcrib tools")
+        assert "toolcrib.toml" in person.run("toolcrib init")
+        assert "toolcrib add" in person.run("cat toolcrib.toml")
 
-        assert "demo" in person.run("toolyard add demo -- python3 demo_server.py")
-        servers = person.run("toolyard servers")
+        assert "demo" in person.run("toolcrib add demo -- python3 demo_server.py")
+        servers = person.run("toolcrib servers")
         assert re.search(r"demo +connected +2026-07-28 +5 ", servers)
 
-        tools = person.run("toolyard tools")
+        tools = person.run("toolcrib tools")
         assert re.search(r"mcp__demo__slow_count +\d+ +Counts slowly and reports progress\.", tools)
         assert "5 tools" in tools
-        assert "mcp__demo__slow_count" in person.run("toolyard tools --search 'count slowly'")
+        assert "mcp__demo__slow_count" in person.run("toolcrib tools --search 'count slowly'")
 
         # A bar moves while the tool works, and is gone when it has answered.
-        person.type("toolyard call slow_count steps=5 seconds=0.3")
+        person.type("toolcrib call slow_count steps=5 seconds=0.3")
         person.until(lambda text: re.search(r"counted to \d.*[━╸╺].*\d+%", text))
         answer = person.until(lambda text: text.endswith("\n$"))
         assert answer.splitlines()[-1] == "counted to 5"
         assert "%" not in answer
-        assert '"sum": 5' in person.run("toolyard call add a=2 b=3")
+        assert '"sum": 5' in person.run("toolcrib call add a=2 b=3")
 
         # Wrong words are told with the right ones.
-        assert "mcp__demo__slow_count" in person.run("toolyard call slow_cuont")
-        assert "expected integer" in person.run("toolyard call slow_count steps=many")
-        assert "allowed" in person.run("toolyard explain slow_count")
+        assert "mcp__demo__slow_count" in person.run("toolcrib call slow_cuont")
+        assert "expected integer" in person.run("toolcrib call slow_count steps=many")
+        assert "allowed" in person.run("toolcrib explain slow_count")
 
         # A server that does not start, and what the doctor says of it.
-        person.run("toolyard add issues -- python3 issues_server.py")
-        report = person.run("toolyard doctor; echo left with $?")
-        assert re.search(r"demo +✓ +settings +toolyard\.toml:\d+", report)
+        person.run("toolcrib add issues -- python3 issues_server.py")
+        report = person.run("toolcrib doctor; echo left with $?")
+        assert re.search(r"demo +✓ +settings +toolcrib\.toml:\d+", report)
         assert re.search(r"✓ +protocol +2026-07-28 \(modern era\): demo 1\.0\.0", report)
         assert re.search(r"✗ +starts +[<\d]+ m?s +its process ended with exit code 1", report)
         assert "| Error: the variable ISSUES_TOKEN is required" in report
@@ -51,10 +51,10 @@ def test_the_first_five_minutes(tmp_path: Path) -> None:
         assert "2 servers: 1 well, 1 broken" in report
         assert report.endswith("left with 1")
 
-        assert "issues" in person.run("toolyard remove issues")
-        assert person.run("toolyard doctor; echo left with $?").endswith("left with 0")
-        person.run("toolyard remove demo")
-        assert "mcp__demo__" not in person.run("toolyard tools")
+        assert "issues" in person.run("toolcrib remove issues")
+        assert person.run("toolcrib doctor; echo left with $?").endswith("left with 0")
+        person.run("toolcrib remove demo")
+        assert "mcp__demo__" not in person.run("toolcrib tools")
 
 
 @pytest.mark.parametrize("name", PICTURES)

@@ -1,4 +1,4 @@
-"""`toolyard prompts` and `toolyard prompt`."""
+"""`toolcrib prompts` and `toolcrib prompt`."""
 
 from __future__ import annotations
 

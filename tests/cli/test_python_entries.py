@@ -8,14 +8,14 @@ from pathlib import Path
 
 import pytest
 
-import toolyard as ty
+import toolcrib as tc
 from tests.cli.kit import run_cli
-from toolyard.settings import load_settings
+from toolcrib.settings import load_settings
 
 TOOLS = """
-import toolyard as ty
+import toolcrib as tc
 
-server = ty.ToolServer("garden", "1.0")
+server = tc.ToolServer("garden", "1.0")
 
 @server.tool
 def add(a: int, b: int) -> int:
@@ -40,13 +40,13 @@ def _path_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture
 def settings(tmp_path: Path) -> Path:
     (tmp_path / "tools.py").write_text(TOOLS)
-    file = tmp_path / "toolyard.toml"
+    file = tmp_path / "toolcrib.toml"
     file.write_text('[servers.garden]\npython = "tools.py"\nblocked_tools = ["shout"]\n')
     return file
 
 
 async def test_a_hub_has_the_tools_of_the_file(settings: Path) -> None:
-    async with ty.Hub.from_config(settings) as hub:
+    async with tc.Hub.from_config(settings) as hub:
         assert [tool.name for tool in await hub.list_tools()] == ["mcp__garden__add"]
         assert (await hub.call_tool("mcp__garden__add", {"a": 2, "b": 3})).text == "5"
 
@@ -54,12 +54,12 @@ async def test_a_hub_has_the_tools_of_the_file(settings: Path) -> None:
 async def test_json_settings_know_the_key_too(settings: Path) -> None:
     file = settings.with_name(".mcp.json")
     file.write_text(json.dumps({"mcpServers": {"garden": {"python": "tools.py:server"}}}))
-    async with ty.Hub.from_config(file) as hub:
+    async with tc.Hub.from_config(file) as hub:
         assert (await hub.call_tool("mcp__garden__shout", {"text": "hey"})).text == "HEY"
 
 
 async def test_a_client_takes_a_file_directly(settings: Path) -> None:
-    async with ty.Client(ty.PythonServer(str(settings.with_name("tools.py")))) as client:
+    async with tc.Client(tc.PythonServer(str(settings.with_name("tools.py")))) as client:
         assert client.server_info is not None and client.server_info.name == "garden"
         assert (await client.call_tool("add", {"a": 1, "b": 1})).text == "2"
 
@@ -67,19 +67,19 @@ async def test_a_client_takes_a_file_directly(settings: Path) -> None:
 async def test_two_clients_of_one_file_meet_the_same_server(tmp_path: Path) -> None:
     file = tmp_path / "counting.py"
     file.write_text(
-        "import toolyard as ty\nserver = ty.ToolServer('c')\ncalls = []\n"
+        "import toolcrib as tc\nserver = tc.ToolServer('c')\ncalls = []\n"
         "@server.tool\ndef count() -> int:\n    calls.append(1)\n    return len(calls)\n"
     )
-    config = ty.PythonServer(str(file))
-    async with ty.Client(config) as one, ty.Client(config) as other:
+    config = tc.PythonServer(str(file))
+    async with tc.Client(config) as one, tc.Client(config) as other:
         assert [(await client.call_tool("count")).text for client in (one, other, one)] == ["1", "2", "3"]
 
 
 async def test_a_connection_after_a_change_has_the_new_code(tmp_path: Path) -> None:
     file = tmp_path / "changing.py"
-    text = "import toolyard as ty\nserver = ty.ToolServer('c')\n@server.tool\ndef word() -> str:\n    return 'old'\n"
+    text = "import toolcrib as tc\nserver = tc.ToolServer('c')\n@server.tool\ndef word() -> str:\n    return 'old'\n"
     file.write_text(text)
-    async with ty.Client(ty.PythonServer(str(file))) as client:
+    async with tc.Client(tc.PythonServer(str(file))) as client:
         assert (await client.call_tool("word")).text == "old"
         file.write_text(text.replace("old", "new"))
         assert (await client.call_tool("word")).text == "old"
@@ -89,7 +89,7 @@ async def test_a_connection_after_a_change_has_the_new_code(tmp_path: Path) -> N
 
 async def test_a_changed_entry_is_followed(settings: Path) -> None:
     (settings.parent / "other.py").write_text(TOOLS.replace("add", "plus"))
-    async with ty.Hub.from_config(settings) as hub:
+    async with tc.Hub.from_config(settings) as hub:
         settings.write_text('[servers.garden]\npython = "other.py"\n')
         assert (await hub.reload()).changed == ("garden",)
         assert (await hub.call_tool("mcp__garden__plus", {"a": 2, "b": 3})).text == "5"
@@ -98,21 +98,21 @@ async def test_a_changed_entry_is_followed(settings: Path) -> None:
 async def test_a_file_that_is_wrong_fails_alone(settings: Path) -> None:
     settings.write_text(settings.read_text() + '\n[servers.broken]\npython = "broken.py"\n')
     broken = settings.with_name("broken.py")
-    broken.write_text("import toolyard\n\nserver = toolyard.ToolServer(\n")
-    async with ty.Hub.from_config(settings) as hub:
+    broken.write_text("import toolcrib\n\nserver = toolcrib.ToolServer(\n")
+    async with tc.Hub.from_config(settings) as hub:
         assert (await hub.call_tool("mcp__garden__add", {"a": 2, "b": 3})).text == "5"
         state = next(state for state in hub.list_servers() if state.name == "broken")
         error = state.last_error
-        assert isinstance(error, ty.ConfigError)
+        assert isinstance(error, tc.ConfigError)
         assert (error.file, error.line) == (str(broken), 3)
         assert str(error) == f"broken: {broken}:3: SyntaxError: '(' was never closed"
 
 
 def test_reading_the_settings_runs_nothing(tmp_path: Path) -> None:
-    file = tmp_path / "toolyard.toml"
+    file = tmp_path / "toolcrib.toml"
     file.write_text('[servers.s]\npython = "tools.py"\n')
     (tmp_path / "tools.py").write_text("raise AssertionError\n")
-    assert load_settings(file).servers == {"s": ty.PythonServer(str(tmp_path / "tools.py"))}
+    assert load_settings(file).servers == {"s": tc.PythonServer(str(tmp_path / "tools.py"))}
 
 
 def test_the_command_line_lists_and_calls_them(settings: Path) -> None:
@@ -124,7 +124,7 @@ def test_the_command_line_lists_and_calls_them(settings: Path) -> None:
 
 
 def test_the_command_line_says_what_is_wrong_with_a_file(settings: Path) -> None:
-    settings.with_name("tools.py").write_text("import toolyard as ty\n1 / 0\n")
+    settings.with_name("tools.py").write_text("import toolcrib as tc\n1 / 0\n")
     listed = run_cli("tools", cwd=settings.parent)
     assert listed.code == 3
     assert f"{settings.with_name('tools.py')}:2: ZeroDivisionError: division by zero" in listed.err
@@ -134,7 +134,7 @@ def test_the_command_line_says_what_is_wrong_with_a_file(settings: Path) -> None
 def test_what_a_server_of_this_process_prints_is_no_part_of_the_answer(tmp_path: Path) -> None:
     chatty = TOOLS.replace("    return a + b", "    print('adding')\n    return a + b") + "\nprint('here I am')\n"
     (tmp_path / "tools.py").write_text(chatty)
-    (tmp_path / "toolyard.toml").write_text('[servers.garden]\npython = "tools.py"\n')
+    (tmp_path / "toolcrib.toml").write_text('[servers.garden]\npython = "tools.py"\n')
     listed = run_cli("tools", "--json", cwd=tmp_path)
     assert [tool["name"] for tool in listed.json] == ["mcp__garden__add", "mcp__garden__shout"]
     assert "here I am" in listed.err

@@ -1,4 +1,4 @@
-"""`toolyard remove`: out of the file where it stands, and only that."""
+"""`toolcrib remove`: out of the file where it stands, and only that."""
 
 from __future__ import annotations
 
@@ -27,16 +27,16 @@ def test_servers_go_and_everything_else_stays(tmp_path: Path) -> None:
 
 def test_the_file_that_wins_loses_it_and_the_other_one_is_told(tmp_path: Path) -> None:
     (tmp_path / ".mcp.json").write_text(JSON)
-    (tmp_path / "toolyard.toml").write_text(TOML)
+    (tmp_path / "toolcrib.toml").write_text(TOML)
     done = run_cli("remove", "a", "b", "c", cwd=tmp_path)
     assert done.code == 0
     assert set(done.out.splitlines()) == {
-        "removed a  (toolyard.toml:2)",
+        "removed a  (toolcrib.toml:2)",
         "removed b  (.mcp.json:5)",
-        "removed c  (toolyard.toml:5)",
+        "removed c  (toolcrib.toml:5)",
     }
     assert "a stands in .mcp.json:4 too, and that one is used now" in done.err
-    assert (tmp_path / "toolyard.toml").read_text() == "# mine\n"
+    assert (tmp_path / "toolcrib.toml").read_text() == "# mine\n"
     assert run_cli("remove", "a", cwd=tmp_path).out == "removed a  (.mcp.json:4)\n"
 
 
@@ -56,12 +56,12 @@ def test_where_there_are_no_settings_that_is_said(tmp_path: Path) -> None:
 
 
 def test_ones_own_file_is_meant_only_if_it_is_used_or_named(tmp_path: Path) -> None:
-    own = tmp_path / ".config/toolyard/toolyard.toml"
+    own = tmp_path / ".config/toolcrib/toolcrib.toml"
     own.parent.mkdir(parents=True)
     own.write_text(TOML)
     (tmp_path / ".mcp.json").write_text('{"mcpServers": {}}')
     done = run_cli("remove", "c", cwd=tmp_path)
-    assert done.code == 4 and f"{own} has it: toolyard remove --user c" in done.err
+    assert done.code == 4 and f"{own} has it: toolcrib remove --user c" in done.err
     assert run_cli("remove", "--user", "c", cwd=tmp_path).out == f"removed c  ({own}:5)\n"
     (tmp_path / ".mcp.json").unlink()
     assert run_cli("remove", "a", cwd=tmp_path).code == 0

@@ -1,4 +1,4 @@
-"""`toolyard resources` and `toolyard read`."""
+"""`toolcrib resources` and `toolcrib read`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`toolyard run`: the tools of a Python file, over stdio, HTTP and SSE."""
+"""`toolcrib run`: the tools of a Python file, over stdio, HTTP and SSE."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ from typing import Any
 import psutil
 import pytest
 
-import toolyard as ty
+import toolcrib as tc
 from tests.cli.kit import COMMAND, environment, run_cli, terminal
 
 TOOLS = """
 import sys
-import toolyard as ty
+import toolcrib as tc
 from beside import WORD
 
 print("printed while it was loaded", flush=True)
-server = ty.ToolServer("garden", "1.0")
+server = tc.ToolServer("garden", "1.0")
 
 @server.tool
 def word() -> str:
@@ -49,8 +49,8 @@ def file(tmp_path: Path) -> Path:
     return tools
 
 
-def over_stdio(file: Path | str, *options: str) -> ty.StdioServer:
-    return ty.StdioServer(COMMAND[0], [*COMMAND[1:], "run", str(file), *options])
+def over_stdio(file: Path | str, *options: str) -> tc.StdioServer:
+    return tc.StdioServer(COMMAND[0], [*COMMAND[1:], "run", str(file), *options])
 
 
 @asynccontextmanager
@@ -74,16 +74,16 @@ async def over_web(file: Path | str, *options: str) -> AsyncIterator[tuple[str, 
 @pytest.mark.parametrize("mode, version", [("legacy", "2025-11-25"), ("auto", "2026-07-28")])
 async def test_a_file_is_served_over_stdio_and_stdout_stays_clean(file: Path, mode: str, version: str) -> None:
     said: list[str] = []
-    async with ty.Client(over_stdio(file), mode=mode, stderr_handler=said.append) as client:
+    async with tc.Client(over_stdio(file), mode=mode, stderr_handler=said.append) as client:
         assert client.server_info is not None
         assert (client.server_info.name, client.server_info.protocol_version) == ("garden", version)
         assert (await client.call_tool("word")).text == "rose"
-        assert client.counters.garbage == 0
+        assert client.counters.malformed == 0
     assert "printed while it was loaded" in said
 
 
 async def test_the_file_finds_around_it_what_python_gives_a_program(file: Path) -> None:
-    async with ty.Client(over_stdio(file)) as client:
+    async with tc.Client(over_stdio(file)) as client:
         argv, own_file, name = json.loads((await client.call_tool("around")).text)
     assert (argv, own_file) == (str(file), str(file))
     assert name != "__main__"
@@ -92,14 +92,14 @@ async def test_the_file_finds_around_it_what_python_gives_a_program(file: Path) 
 async def test_modules_beside_the_file_come_before_what_is_installed(file: Path) -> None:
     (file.parent / "pluggy.py").write_text("WORD = 'mine, not the one that is installed'\n")
     file.write_text(TOOLS.replace("from beside", "from pluggy"))
-    async with ty.Client(over_stdio(file)) as client:
+    async with tc.Client(over_stdio(file)) as client:
         assert (await client.call_tool("word")).text == "mine, not the one that is installed"
 
 
 @pytest.mark.parametrize("name", ["multiprocessing", "configparser"])
 async def test_a_file_may_be_called_like_a_module_of_python_that_is_needed_to_serve_it(file: Path, name: str) -> None:
     named = file.rename(file.with_name(f"{name}.py"))
-    async with over_web(named, "--http") as (url, _), ty.Client(ty.HttpServer(url)) as client:
+    async with over_web(named, "--http") as (url, _), tc.Client(tc.HttpServer(url)) as client:
         assert (await client.call_tool("word")).text == "rose"
 
 
@@ -107,7 +107,7 @@ async def test_a_file_may_be_called_like_a_module_of_python_that_is_needed_to_se
 async def test_a_file_is_served_at_a_url(file: Path, options: tuple[str, ...], path: str) -> None:
     async with over_web(file, *options) as (url, process):
         assert url.endswith(path)
-        async with ty.Client(url) as client:
+        async with tc.Client(url) as client:
             assert (await client.call_tool("word")).text == "rose"
         process.send_signal(signal.SIGINT)
         async with asyncio.timeout(20):
@@ -115,20 +115,20 @@ async def test_a_file_is_served_at_a_url(file: Path, options: tuple[str, ...], p
 
 
 async def test_the_path_can_be_chosen(file: Path) -> None:
-    async with over_web(file, "--http", "--path", "/tools") as (url, _), ty.Client(url) as client:
+    async with over_web(file, "--http", "--path", "/tools") as (url, _), tc.Client(url) as client:
         assert url.endswith("/tools")
         assert (await client.call_tool("word")).text == "rose"
 
 
 async def test_one_of_several_servers_is_named(file: Path) -> None:
-    file.write_text("import toolyard as ty\none, two = ty.ToolServer('one'), ty.ToolServer('two')\n")
-    async with ty.Client(over_stdio(f"{file}:two")) as client:
+    file.write_text("import toolcrib as tc\none, two = tc.ToolServer('one'), tc.ToolServer('two')\n")
+    async with tc.Client(over_stdio(f"{file}:two")) as client:
         assert client.server_info is not None and client.server_info.name == "two"
 
 
 async def test_functions_that_are_tools_need_no_server(file: Path) -> None:
-    file.write_text("import toolyard as ty\n@ty.tool\ndef add(a: int, b: int) -> int:\n    return a + b\n")
-    async with ty.Client(over_stdio(file)) as client:
+    file.write_text("import toolcrib as tc\n@tc.tool\ndef add(a: int, b: int) -> int:\n    return a + b\n")
+    async with tc.Client(over_stdio(file)) as client:
         assert client.server_info is not None and client.server_info.name == "tools"
         assert (await client.call_tool("add", {"a": 1, "b": 2})).text == "3"
 
@@ -137,7 +137,7 @@ async def test_what_the_file_says_of_logging_holds(file: Path) -> None:
     logging = "import logging\nlogging.basicConfig(format='MINE %(message)s', level='INFO')\nlogging.info('hello')\n"
     file.write_text(logging + TOOLS)
     said: list[str] = []
-    async with ty.Client(over_stdio(file), stderr_handler=said.append) as client:
+    async with tc.Client(over_stdio(file), stderr_handler=said.append) as client:
         await client.call_tool("word")
     assert "MINE hello" in said
 
@@ -145,10 +145,10 @@ async def test_what_the_file_says_of_logging_holds(file: Path) -> None:
 @pytest.mark.parametrize(
     "text, words, shows",
     [
-        ("import toolyard\n1 / 0\n", "{file}:2: ZeroDivisionError: division by zero", 'File "{file}", line 2'),
+        ("import toolcrib\n1 / 0\n", "{file}:2: ZeroDivisionError: division by zero", 'File "{file}", line 2'),
         ("x = (\n", "{file}:1: SyntaxError: '(' was never closed", 'File "{file}", line 1'),
         ("x = 1\n", "{file}: there is no ToolServer in it", None),
-        ("import toolyard as ty\na, b = ty.ToolServer('a'), ty.ToolServer('b')\n", "{file}: it has several", None),
+        ("import toolcrib as tc\na, b = tc.ToolServer('a'), tc.ToolServer('b')\n", "{file}: it has several", None),
     ],
 )
 def test_a_file_that_is_wrong_is_told_with_its_own_lines_alone(

@@ -1,4 +1,4 @@
-"""`toolyard run --reload`: the code changes, the clients stay."""
+"""`toolcrib run --reload`: the code changes, the clients stay."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ from pathlib import Path
 
 import pytest
 
-import toolyard as ty
+import toolcrib as tc
 from tests.cli.test_run import over_stdio, over_web
-from toolyard.client.subscriptions import Changes
+from toolcrib.client.subscriptions import Changes
 
 TOOLS = """
-import toolyard as ty
+import toolcrib as tc
 import beside
 
-server = ty.ToolServer("garden", "1.0")
+server = tc.ToolServer("garden", "1.0")
 
 @server.tool
 def word() -> str:
@@ -30,7 +30,7 @@ def more() -> str:
 """
 ASKING = """
 @server.tool
-async def slow(ctx: ty.Context) -> str:
+async def slow(ctx: tc.Context) -> str:
     answer = await ctx.elicit("go on?")
     return f"{answer.action} in the old code"
 """
@@ -39,7 +39,7 @@ async def slow(ctx: ty.Context) -> str:
 class Served:
     """A client whose server's files change under it."""
 
-    def __init__(self, file: Path, client: ty.Client, said: list[str], changes: Changes) -> None:
+    def __init__(self, file: Path, client: tc.Client, said: list[str], changes: Changes) -> None:
         self.file = file
         self.client = client
         self.said = said
@@ -48,7 +48,7 @@ class Served:
     async def word(self) -> str:
         return (await self.client.call_tool("word")).text
 
-    async def next_change(self) -> ty.Change:
+    async def next_change(self) -> tc.Change:
         async with asyncio.timeout(30):
             return await anext(self.changes)
 
@@ -77,7 +77,7 @@ def file(tmp_path: Path) -> Path:
 async def serving(file: Path, mode: str) -> AsyncIterator[Served]:
     said: list[str] = []
     server = over_stdio(file, "--reload")
-    async with ty.Client(server, mode=mode, stderr_handler=said.append) as client, client.listen() as changes:
+    async with tc.Client(server, mode=mode, stderr_handler=said.append) as client, client.listen() as changes:
         yield Served(file, client, said, changes)
         assert client.status.state == "connected"
 
@@ -91,7 +91,7 @@ async def served(request: pytest.FixtureRequest, file: Path) -> AsyncIterator[Se
 async def test_the_client_is_told_and_the_new_code_answers(served: Served) -> None:
     assert await served.word() == "rose"
     served.file.write_text(TOOLS + MORE)
-    assert await served.next_change() == ty.Change("tools")
+    assert await served.next_change() == tc.Change("tools")
     assert [tool.name for tool in await served.client.list_tools()] == ["word", "more"]
     assert (await served.client.call_tool("more")).text == "more"
     assert await served.heard("reloaded") == "reloaded tools.py: 2 tools"
@@ -128,13 +128,13 @@ async def test_a_new_module_that_is_broken_is_mended(served: Served) -> None:
 async def test_a_call_under_way_ends_in_the_code_that_it_began_in(file: Path) -> None:
     asked, go_on = asyncio.Event(), asyncio.Event()
 
-    async def answer(_: ty.ElicitRequest) -> bool:
+    async def answer(_: tc.ElicitRequest) -> bool:
         asked.set()
         await go_on.wait()
         return True
 
     file.write_text(TOOLS + ASKING)
-    async with ty.Client(over_stdio(file, "--reload"), elicitation_handler=answer) as client:
+    async with tc.Client(over_stdio(file, "--reload"), elicitation_handler=answer) as client:
         call = asyncio.create_task(client.call_tool("slow"))
         async with asyncio.timeout(30):
             await asked.wait()
@@ -147,11 +147,11 @@ async def test_a_call_under_way_ends_in_the_code_that_it_began_in(file: Path) ->
 
 @pytest.mark.parametrize("mode", ["legacy", "auto"])
 async def test_over_http_the_port_and_the_session_stay(file: Path, mode: str) -> None:
-    async with over_web(file, "--http", "--reload") as (url, _), ty.Client(url, mode=mode) as client:
+    async with over_web(file, "--http", "--reload") as (url, _), tc.Client(url, mode=mode) as client:
         assert (await client.call_tool("word")).text == "rose"
         async with client.listen() as changes, asyncio.timeout(30):
             file.write_text(TOOLS + MORE)
-            assert await anext(changes) == ty.Change("tools")
+            assert await anext(changes) == tc.Change("tools")
             assert (await client.call_tool("more")).text == "more"
 
 
@@ -159,7 +159,7 @@ async def test_credentials_are_asked_by_the_newest_code_and_never_lost(file: Pat
     guarded = TOOLS.replace('"1.0"', '"1.0", auth=lambda headers: headers.get("x-key") == "KEY" and "me"')
     file.write_text(guarded.replace("KEY", "one"))
     async with over_web(file, "--http", "--reload") as (url, process):
-        async with ty.Client(ty.HttpServer(url, headers={"x-key": "one"})) as client:
+        async with tc.Client(tc.HttpServer(url, headers={"x-key": "one"})) as client:
             assert (await client.call_tool("word")).text == "rose"
         file.write_text(guarded.replace("KEY", "other"))
         async with asyncio.timeout(30):
@@ -176,7 +176,7 @@ async def test_credentials_are_asked_by_the_newest_code_and_never_lost(file: Pat
 
 async def _admits(url: str, key: str) -> bool:
     try:
-        async with ty.Client(ty.HttpServer(url, headers={"x-key": key})) as client:
+        async with tc.Client(tc.HttpServer(url, headers={"x-key": key})) as client:
             return (await client.call_tool("word")).text == "rose"
-    except ty.AuthError:
+    except tc.AuthError:
         return False

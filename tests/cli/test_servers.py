@@ -1,4 +1,4 @@
-"""`toolyard servers`."""
+"""`toolcrib servers`."""
 
 from __future__ import annotations
 
@@ -49,10 +49,10 @@ def test_a_program_reads_lines_and_a_person_a_table(tmp_path: Path) -> None:
     assert screen.lines[1].split() == headings
     below = screen.text.splitlines()[-4:]
     assert below[1:3] == ["error: dead: the server's process ended with exit code 1", "  | no key"]
-    assert below[3].startswith("hint: `toolyard doctor`")
+    assert below[3].startswith("hint: `toolcrib doctor`")
 
 
 def test_settings_without_servers_are_no_error(tmp_path: Path) -> None:
     write_settings(tmp_path, {})
     ran = run_cli("servers", cwd=tmp_path)
-    assert (ran.code, ran.out) == (0, "") and "toolyard add" in ran.err
+    assert (ran.code, ran.out) == (0, "") and "toolcrib add" in ran.err

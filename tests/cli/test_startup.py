@@ -16,9 +16,9 @@ IMPATIENT = (
     sys.executable,
     "-c",
     (
-        "import sys, toolyard.cli.startup as startup; startup.LONG_WAIT = 0.5\n"
-        "import toolyard.cli.doctor as doctor; doctor.LONG_WAIT = 0.5\n"
-        "from toolyard.cli.app import run; sys.exit(run(sys.argv[1:]))"
+        "import sys, toolcrib.cli.startup_progress as startup; startup.LONG_WAIT = 0.5\n"
+        "import toolcrib.cli.commands.doctor as doctor; doctor.LONG_WAIT = 0.5\n"
+        "from toolcrib.cli.app import run; sys.exit(run(sys.argv[1:]))"
     ),
 )
 """The command line, with less patience before it tells what it waits for."""

@@ -11,7 +11,7 @@ from threading import Thread
 
 import pytest
 
-import toolyard as ty
+import toolcrib as tc
 from tests.cli.kit import DEMO, ROOT, in_background, run_cli, write_settings
 from tests.peers.conftest import npm_server, python_of, server_of, web, web_servers  # noqa: F401  # fixtures
 from tests.peers.kit import HTTP_PEERS, Peer
@@ -24,9 +24,9 @@ GOODS = ROOT / "tests/cli/goods.py"
 
 
 def test_the_settings_of_the_folder_come_before_ones_own_and_a_named_file_before_both(tmp_path: Path) -> None:
-    own = tmp_path / ".config/toolyard"
+    own = tmp_path / ".config/toolcrib"
     own.mkdir(parents=True)
-    (own / "toolyard.toml").write_text('[servers.own]\ncommand = "x"\ndisabled = true\n', "utf-8")
+    (own / "toolcrib.toml").write_text('[servers.own]\ncommand = "x"\ndisabled = true\n', "utf-8")
     off = {"command": "x", "disabled": True}
 
     def names(*arguments: str) -> list[str]:
@@ -41,7 +41,7 @@ def test_the_settings_of_the_folder_come_before_ones_own_and_a_named_file_before
 
 def test_without_settings_it_is_told_how_to_begin(tmp_path: Path) -> None:
     ran = run_cli("tools", cwd=tmp_path)
-    assert ran.code == 3 and "there are no settings" in ran.err and "toolyard init" in ran.err
+    assert ran.code == 3 and "there are no settings" in ran.err and "toolcrib init" in ran.err
 
 
 def test_a_broken_file_is_told_with_its_line(tmp_path: Path) -> None:
@@ -163,7 +163,7 @@ def test_a_python_file(word: str, tmp_path: Path) -> None:
 
 
 def test_a_tool_server_of_ours_over_http(tmp_path: Path) -> None:
-    server = ty.ToolServer("ours")
+    server = tc.ToolServer("ours")
 
     @server.tool
     def double(n: int) -> int:
@@ -174,24 +174,24 @@ def test_a_tool_server_of_ours_over_http(tmp_path: Path) -> None:
     assert (ran.code, ran.out) == (0, "8\n")
 
 
-def as_words(server: ty.ServerConfig) -> list[str]:
+def as_words(server: tc.ServerConfig) -> list[str]:
     """The end of a command line that names this server."""
-    assert isinstance(server, ty.StdioServer)
+    assert isinstance(server, tc.StdioServer)
     return ["--", server.command, *server.args]
 
 
 @pytest.mark.parametrize("peer", HTTP_PEERS, ids=str)
 def test_sdk_and_fastmcp_servers_over_http_in_both_eras(
     peer: Peer,
-    server_of: Callable[..., ty.ServerConfig],  # noqa: F811  # the fixture
+    server_of: Callable[..., tc.ServerConfig],  # noqa: F811  # the fixture
     tmp_path: Path,
 ) -> None:
     server = server_of(peer)
-    assert isinstance(server, ty.HttpServer)
+    assert isinstance(server, tc.HttpServer)
     if peer.mode == "auto":
         address = [server.url]
     else:  # which a line of the settings says
-        settings = tmp_path / "toolyard.toml"
+        settings = tmp_path / "toolcrib.toml"
         settings.write_text(f'[hub]\nmode = "{peer.mode}"\n[servers.peer]\nurl = "{server.url}"\n')
         address = ["peer"]
     (row,) = run_cli("servers", *address, cwd=tmp_path).rows
@@ -200,7 +200,7 @@ def test_sdk_and_fastmcp_servers_over_http_in_both_eras(
     assert ran.code == 0 and "5" in ran.out
 
 
-def test_the_npm_servers(npm_server: Callable[..., ty.StdioServer], tmp_path: Path) -> None:  # noqa: F811
+def test_the_npm_servers(npm_server: Callable[..., tc.StdioServer], tmp_path: Path) -> None:  # noqa: F811
     (tmp_path / "hello.txt").write_text("hello", "utf-8")
     files = as_words(npm_server("filesystem", str(tmp_path)))
     ran = run_cli("call", "read_text_file", f"path={tmp_path}/hello.txt", *files, cwd=tmp_path)

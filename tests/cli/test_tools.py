@@ -1,4 +1,4 @@
-"""`toolyard tools`."""
+"""`toolcrib tools`."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def test_on_a_terminal_it_is_a_table_with_the_sum(tmp_path: Path) -> None:
 
 
 def test_nothing_to_list_is_said_to_a_person(tmp_path: Path) -> None:
-    (tmp_path / "a.py").write_text("import toolyard as ty\nserver = ty.ToolServer('a')\n", "utf-8")
+    (tmp_path / "a.py").write_text("import toolcrib as tc\nserver = tc.ToolServer('a')\n", "utf-8")
     write_settings(tmp_path, {"a": {"python": "a.py"}})
     for words, told in (
         (("tools",), "no tools"),
@@ -76,7 +76,7 @@ def test_nothing_to_list_is_said_to_a_person(tmp_path: Path) -> None:
 
 
 def test_a_tool_that_needs_approval_is_listed_and_one_that_is_denied_is_not(tmp_path: Path) -> None:
-    (tmp_path / "toolyard.toml").write_text(
+    (tmp_path / "toolcrib.toml").write_text(
         f'[hub]\nallowed_tools = ["mcp__demo__add"]\ndisallowed_tools = ["mcp__demo__fail"]\n'
         f"[servers.demo]\ncommand = {json.dumps(DEMO[0])}\nargs = [{json.dumps(DEMO[1])}]\n",
         "utf-8",
@@ -85,7 +85,7 @@ def test_a_tool_that_needs_approval_is_listed_and_one_that_is_denied_is_not(tmp_
 
 
 def test_who_reads_only_the_first_line_hears_no_complaint(tmp_path: Path) -> None:
-    script = f"{sys.executable} -m toolyard tools --json -- {' '.join(DEMO)} | head -c 20; echo ${{PIPESTATUS[0]}}"
+    script = f"{sys.executable} -m toolcrib tools --json -- {' '.join(DEMO)} | head -c 20; echo ${{PIPESTATUS[0]}}"
     with terminal("-c", script, cwd=tmp_path, program=("bash",)) as screen:
         assert screen.exit_code() == 0
     assert screen.text.endswith("0") and "Broken" not in screen.text and "Traceback" not in screen.text
@@ -93,7 +93,7 @@ def test_who_reads_only_the_first_line_hears_no_complaint(tmp_path: Path) -> Non
 
 def test_a_description_is_one_line_on_a_terminal_unless_all_of_it_is_wanted(tmp_path: Path) -> None:
     (tmp_path / "a.py").write_text(
-        "import toolyard as ty\nserver = ty.ToolServer('a')\n"
+        "import toolcrib as tc\nserver = tc.ToolServer('a')\n"
         "@server.tool(description='First sentence. Second one.')\ndef short() -> str: return ''\n"
         f"@server.tool(description={'word ' * 60!r})\ndef long() -> str: return ''\n",
         "utf-8",

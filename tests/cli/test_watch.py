@@ -1,4 +1,4 @@
-"""`toolyard watch`: what servers send, live, over stdio and HTTP, for people and for programs."""
+"""`toolcrib watch`: what servers send, live, over stdio and HTTP, for people and for programs."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-import toolyard as ty
+import toolcrib as tc
 from tests.cli.kit import COMMAND, DEMO, ROOT, environment, run_cli, show_cli, terminal, write_settings
 from tests.faults.kit import alive, noise_in
 from tests.serving import served
@@ -29,7 +29,7 @@ def stdio(*command: str, **more: Any) -> dict[str, Any]:
 
 
 class Watching:
-    """`toolyard watch --json` at work: its lines are read as they come."""
+    """`toolcrib watch --json` at work: its lines are read as they come."""
 
     def __init__(self, process: asyncio.subprocess.Process) -> None:
         self.process = process
@@ -140,7 +140,7 @@ def test_it_ends_by_itself_if_no_server_can_be_started(tmp_path: Path) -> None:
 )
 async def test_rules_of_the_settings_hold_for_the_call_too(tmp_path: Path, words: tuple[str, ...], rule: str) -> None:
     command, script = DEMO
-    (tmp_path / "toolyard.toml").write_text(
+    (tmp_path / "toolcrib.toml").write_text(
         f'[hub]\ndisallowed_tools = ["mcp__demo__echo"]\n[servers.demo]\ncommand = "{command}"\nargs = ["{script}"]\n'
         'blocked_tools = ["add"]\n'
     )
@@ -187,7 +187,7 @@ async def test_a_subscription_that_is_refused_is_told(tmp_path: Path) -> None:
 
 
 async def test_over_http_tools_are_seen_to_come_and_go_and_the_server_too(tmp_path: Path) -> None:
-    server = ty.ToolServer("math")
+    server = tc.ToolServer("math")
 
     @server.tool
     def add(a: int, b: int) -> int:
@@ -232,7 +232,7 @@ async def test_a_server_behind_a_url_that_goes_away_is_told_and_so_is_its_return
 
 
 async def test_it_goes_on_if_a_server_goes_away_as_soon_as_its_tools_are_seen(tmp_path: Path) -> None:
-    server = ty.ToolServer("math")
+    server = tc.ToolServer("math")
     server.add_tool(lambda a: a, name="same")
     server.add_prompt(lambda a: a, name="ask")
     app, seen, is_back = server.asgi(), asyncio.Event(), asyncio.Event()

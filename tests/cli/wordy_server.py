@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import toolyard as ty
+import toolcrib as tc
 
 TOOL = "research-discovery-of-papers-and-preprints"
 PROMPT = "summarise-everything-that-was-found-before"
 URI = "papers://archive/collections/preprints/2026/november/index"
 ABOUT = "Finds papers that have something to do with a question and orders them by date. Slow."
 
-server = ty.ToolServer("wordy", "1.0")
+server = tc.ToolServer("wordy", "1.0")
 
 
 @server.tool(name=TOOL, description=ABOUT)

@@ -79,7 +79,7 @@ def provider(scenario: str, url: str, context: Mapping[str, Any], person: Person
     return OAuthClientProvider(
         url,
         OAuthClientMetadata(
-            client_name="toolyard",
+            client_name="toolcrib",
             redirect_uris=[REDIRECT],
             grant_types=["authorization_code", "refresh_token"],
             response_types=["code"],

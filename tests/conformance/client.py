@@ -1,10 +1,10 @@
-"""The client under test: Toolyard's public face against one mock server of the official conformance suite.
+"""The client under test: Toolcrib's public face against one mock server of the official conformance suite.
 
 python client.py [--mode MODE] URL
 
 The suite says in the environment which scenario it plays. It judges only what reaches its mock, so the last line of
 stdout is a report, as JSON, of what this side asked for and got. Exit code 1: it ended in an error, which is in there.
-By hand, with a Python that has Toolyard and the `mcp` SDK (the scenarios auth/* take its OAuth providers):
+By hand, with a Python that has Toolcrib and the `mcp` SDK (the scenarios auth/* take its OAuth providers):
 MCP_CONFORMANCE_SCENARIO=tools_call python client.py http://localhost:3001/mcp
 """
 
@@ -18,7 +18,7 @@ import sys
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import Any
 
-import toolyard as ty
+import toolcrib as tc
 
 SCENARIO = os.environ.get("MCP_CONFORMANCE_SCENARIO", "initialize")
 CONTEXT = json.loads(os.environ.get("MCP_CONFORMANCE_CONTEXT", "{}"))
@@ -42,20 +42,20 @@ class Visit:
     def __init__(self, url: str, mode: str, auth: Any) -> None:
         self.asked: list[str] = []
         self.report: dict[str, Any] = {"scenario": SCENARIO, "mode": mode, "calls": [], "asked": self.asked}
-        self.client = ty.Client(
-            ty.HttpServer(url),
+        self.client = tc.Client(
+            tc.HttpServer(url),
             mode=mode,
             elicitation_handler=self._answer,
             sampling_handler=lambda _: "a model's answer",
-            roots=["file:///yard"],
+            roots=["file:///crib"],
             **({} if auth is None else {"auth": auth}),
         )
 
-    def _answer(self, request: ty.ElicitRequest) -> dict[str, Any]:
+    def _answer(self, request: tc.ElicitRequest) -> dict[str, Any]:
         self.asked.append(request.message)
         return filled_in(request.schema)
 
-    async def look_around(self) -> list[ty.Tool]:
+    async def look_around(self) -> list[tc.Tool]:
         info = self.client.server_info
         assert info is not None
         self.report |= {"server": info.name, "version": info.protocol_version}
@@ -72,42 +72,42 @@ class Visit:
 
 # ---- what to do in a scenario, once the tools are listed ---------------------------------------------------------
 
-Plan = Callable[[Visit, list[ty.Tool]], Awaitable[None]]
+Plan = Callable[[Visit, list[tc.Tool]], Awaitable[None]]
 
 
-async def look(visit: Visit, tools: list[ty.Tool]) -> None:
+async def look(visit: Visit, tools: list[tc.Tool]) -> None:
     """Nothing more: the scenario is about connecting and listing."""
 
 
-async def add(visit: Visit, tools: list[ty.Tool]) -> None:
+async def add(visit: Visit, tools: list[tc.Tool]) -> None:
     await visit.call(("add_numbers", {"a": 5, "b": 3}))
 
 
-async def call_all(visit: Visit, tools: list[ty.Tool]) -> None:
+async def call_all(visit: Visit, tools: list[tc.Tool]) -> None:
     """Every tool that we were shown, at the same time."""
     await visit.call(*((t.name, filled_in(t.input_schema, t.input_schema.get("required", ()))) for t in tools))
 
 
-async def call_in_turn(visit: Visit, tools: list[ty.Tool]) -> None:
+async def call_in_turn(visit: Visit, tools: list[tc.Tool]) -> None:
     """What the scenario's context names, value for value."""
     for call in CONTEXT["toolCalls"]:
         await visit.call((call["name"], call["arguments"]))
 
 
-async def echo_schema(visit: Visit, tools: list[ty.Tool]) -> None:
+async def echo_schema(visit: Visit, tools: list[tc.Tool]) -> None:
     (rich,) = (tool for tool in tools if tool.name == "json_schema_2020_12_tool")
     await visit.call(("json_schema_echo", {"schema": rich.input_schema}))
 
 
-async def use_a_schema_with_a_reference(visit: Visit, tools: list[ty.Tool]) -> None:
+async def use_a_schema_with_a_reference(visit: Visit, tools: list[tc.Tool]) -> None:
     """The mock serves no call, but our arguments are cleaned by the schema before that."""
     try:
         await visit.client.call_tool("lookup_user", {"id": "ann", "profile": None})
-    except ty.RemoteError as exc:
+    except tc.RemoteError as exc:
         visit.report["calls"].append(["lookup_user", exc.code])
 
 
-async def use_everything(visit: Visit, tools: list[ty.Tool]) -> None:
+async def use_everything(visit: Visit, tools: list[tc.Tool]) -> None:
     """Every kind of request that has a name in it."""
     await call_all(visit, tools)
     resources = await visit.client.list_resources()
@@ -119,7 +119,7 @@ async def use_everything(visit: Visit, tools: list[ty.Tool]) -> None:
     visit.report |= {"resources": [r.uri for r in resources], "prompts": [p.name for p in prompts]}
 
 
-async def ask_twice(visit: Visit, tools: list[ty.Tool]) -> None:
+async def ask_twice(visit: Visit, tools: list[tc.Tool]) -> None:
     await visit.client.ping()
     await visit.client.list_tools(use_cache=False)
 
@@ -149,7 +149,7 @@ async def visit_server(url: str, mode: str) -> dict[str, Any]:
         async with asyncio.timeout(WITHIN), visit.client:
             tools = await visit.look_around()
             await PLANS.get(SCENARIO, call_all)(visit, tools)
-    except (ty.ToolyardError, TimeoutError) as exc:
+    except (tc.ToolcribError, TimeoutError) as exc:
         report["error"] = {
             "type": type(exc).__name__,
             "status": getattr(exc, "status", None),

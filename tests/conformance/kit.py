@@ -98,7 +98,7 @@ def _checks(folder: Path) -> list[dict[str, Any]]:
 # ---- the client ----------------------------------------------------------------------------------------------------
 
 PRELOADED = (
-    *("toolyard:Client", "toolyard:HttpServer", "toolyard:SamplingRequest", "aiohttp"),
+    *("toolcrib:Client", "toolcrib:HttpServer", "toolcrib:SamplingRequest", "aiohttp"),
     *("mcp.client.auth.extensions.client_credentials", "anyio._backends._asyncio"),
 )
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-HANDSHAKE: Final = "2025-11-25"
+LEGACY: Final = "2025-11-25"
 MODERN: Final = "2026-07-28"
 OLDEST: Final = "2025-03-26"
 
@@ -34,7 +34,7 @@ BOTH_ERAS: dict[str, Report] = {
     "auth/pre-registration": AUTHORISED,
 }
 
-ONLY_HANDSHAKE: dict[str, Report] = {
+ONLY_LEGACY: dict[str, Report] = {
     "initialize": {"server": "test-server", "tools": [], "calls": []},
     "elicitation-sep1034-client-defaults": {
         "asked": ["Test client default value handling - please accept with defaults"],
@@ -100,7 +100,7 @@ EXTENSIONS: dict[str, Report] = {
 }
 
 OF_REVISION: dict[str, dict[str, Report]] = {
-    HANDSHAKE: {**BOTH_ERAS, **ONLY_HANDSHAKE},
+    LEGACY: {**BOTH_ERAS, **ONLY_LEGACY},
     MODERN: {**BOTH_ERAS, **ONLY_MODERN},
     OLDEST: ONLY_OLDEST,
 }
@@ -125,8 +125,8 @@ UNJUDGED: dict[str, set[str]] = {
 }
 
 QUICK: Final = {
-    ("sse-retry", HANDSHAKE),
-    ("elicitation-sep1034-client-defaults", HANDSHAKE),
+    ("sse-retry", LEGACY),
+    ("elicitation-sep1034-client-defaults", LEGACY),
     ("sep-2322-client-request-state", MODERN),
     ("http-custom-headers", MODERN),
     ("auth/scope-step-up", MODERN),

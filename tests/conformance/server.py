@@ -14,10 +14,10 @@ import server_goods
 import server_questions
 import server_tools
 
-import toolyard as ty
+import toolcrib as tc
 
-server = ty.ToolServer(
-    "toolyard-conformance",
+server = tc.ToolServer(
+    "toolcrib-conformance",
     version="1.0.0",
     instructions="Everything here is for the conformance suite.",
     cache_ttl=60,

@@ -7,12 +7,12 @@ from typing import Any
 from server_questions import form
 from server_tools import PNG, embedded
 
-import toolyard as ty
+import toolcrib as tc
 
 CITIES = ("paris", "park", "party", "test-town")
 
 
-def offer(server: ty.ToolServer) -> None:
+def offer(server: tc.ToolServer) -> None:
     @server.resource("test://static-text", mime_type="text/plain")
     def static_text() -> str:
         """A text that never changes."""
@@ -59,10 +59,10 @@ def offer(server: ty.ToolServer) -> None:
     @server.prompt
     async def test_prompt_with_image() -> list[Any]:
         """A prompt about a picture."""
-        return [ty.Image(PNG, "image/png"), "Please analyze the image above."]
+        return [tc.ImageContent(PNG, "image/png"), "Please analyze the image above."]
 
     @server.prompt
-    async def test_input_required_result_prompt(ctx: ty.Context) -> str:
+    async def test_input_required_result_prompt(ctx: tc.Context) -> str:
         """A prompt that asks first."""
         question = "What context should the prompt use?"
         answer = await ctx.elicit(question, form(context={"type": "string"}), key="user_context")

@@ -7,7 +7,7 @@ import json
 from dataclasses import dataclass
 from typing import Any, Literal
 
-import toolyard as ty
+import toolcrib as tc
 
 
 def form(**fields: dict[str, Any]) -> dict[str, Any]:
@@ -15,7 +15,7 @@ def form(**fields: dict[str, Any]) -> dict[str, Any]:
     return {"type": "object", "properties": fields, "required": list(fields)}
 
 
-def told(answer: ty.ElicitResult) -> str:
+def told(answer: tc.ElicitResult) -> str:
     return f"action={answer.action}, content={json.dumps(answer.content)}"
 
 
@@ -25,8 +25,8 @@ CONFIRM = form(ok={"type": "boolean"})
 # ---- one question --------------------------------------------------------------------------------------------------
 
 
-@ty.tool
-async def test_sampling(prompt: str, ctx: ty.Context) -> str:
+@tc.tool
+async def test_sampling(prompt: str, ctx: tc.Context) -> str:
     """Ask the client's model.
 
     Args:
@@ -35,8 +35,8 @@ async def test_sampling(prompt: str, ctx: ty.Context) -> str:
     return f"LLM response: {(await ctx.sample(prompt, max_tokens=100)).text}"
 
 
-@ty.tool
-async def test_elicitation(message: str, ctx: ty.Context) -> str:
+@tc.tool
+async def test_elicitation(message: str, ctx: tc.Context) -> str:
     """Ask the person who they are.
 
     Args:
@@ -60,8 +60,8 @@ class Profile:
     verified: bool = True
 
 
-@ty.tool
-def test_elicitation_sep1034_defaults(ctx: ty.BlockingContext) -> str:
+@tc.tool
+def test_elicitation_sep1034_defaults(ctx: tc.SyncContext) -> str:
     """Ask the person to look through what is filled in already."""
     answer = ctx.elicit("Please review your profile", Profile)
     return f"Elicitation completed: {told(answer)}, read as {answer.data}"
@@ -78,20 +78,20 @@ CHOICES = form(
 )
 
 
-@ty.tool
-async def test_elicitation_sep1330_enums(ctx: ty.Context) -> str:
+@tc.tool
+async def test_elicitation_sep1330_enums(ctx: tc.Context) -> str:
     """Let the person choose, in every form that a choice has."""
     return f"Elicitation completed: {told(await ctx.elicit('Please choose', CHOICES))}"
 
 
-@ty.tool
-async def test_missing_capability(ctx: ty.Context) -> str:
+@tc.tool
+async def test_missing_capability(ctx: tc.Context) -> str:
     """Need a model, which a client without one must be told."""
     return (await ctx.sample("Is anybody there?", max_tokens=10)).text
 
 
-@ty.tool
-async def test_streaming_elicitation(ctx: ty.Context) -> str:
+@tc.tool
+async def test_streaming_elicitation(ctx: tc.Context) -> str:
     """Come forward, then ask."""
     await ctx.progress(1, 2)
     return f"Hello, {told(await ctx.elicit('What is your name?', NAME, key='user_name'))}"
@@ -100,41 +100,41 @@ async def test_streaming_elicitation(ctx: ty.Context) -> str:
 # ---- questions by name ---------------------------------------------------------------------------------------------
 
 
-@ty.tool(name="test_input_required_result_elicitation")
-async def ask_name(ctx: ty.Context) -> str:
+@tc.tool(name="test_input_required_result_elicitation")
+async def ask_name(ctx: tc.Context) -> str:
     """Ask the person's name."""
     answer = await ctx.elicit("What is your name?", NAME, key="user_name")
     return f"Hello, {(answer.content or {}).get('name')}!"
 
 
-@ty.tool(name="test_input_required_result_sampling")
-async def ask_capital(ctx: ty.Context) -> str:
+@tc.tool(name="test_input_required_result_sampling")
+async def ask_capital(ctx: tc.Context) -> str:
     """Ask the model something that it knows."""
     return (await ctx.sample("What is the capital of France?", max_tokens=100, key="capital_question")).text
 
 
-@ty.tool(name="test_input_required_result_list_roots")
-async def ask_roots(ctx: ty.Context) -> str:
+@tc.tool(name="test_input_required_result_list_roots")
+async def ask_roots(ctx: tc.Context) -> str:
     """Ask what the client works with."""
     roots = await ctx.roots(key="client_roots")
     return "Roots: " + ", ".join(f"{root.uri} ({root.name or 'unnamed'})" for root in roots)
 
 
-@ty.tool(name="test_input_required_result_request_state")
-async def ask_confirmation(ctx: ty.Context) -> str:
+@tc.tool(name="test_input_required_result_request_state")
+async def ask_confirmation(ctx: tc.Context) -> str:
     """Ask, and go on only where the answer belongs to the question."""
     answer = await ctx.elicit("Please confirm", CONFIRM, key="confirm")
     return f"state-ok: {told(answer)}"
 
 
-@ty.tool(name="test_input_required_result_tampered_state")
-async def ask_unforgeably(ctx: ty.Context) -> str:
+@tc.tool(name="test_input_required_result_tampered_state")
+async def ask_unforgeably(ctx: tc.Context) -> str:
     """Ask; an answer with a forged state must not come through."""
     return f"confirmed: {told(await ctx.elicit('Please confirm', CONFIRM, key='confirm'))}"
 
 
-@ty.tool(name="test_input_required_result_multiple_inputs")
-async def ask_all(ctx: ty.Context) -> str:
+@tc.tool(name="test_input_required_result_multiple_inputs")
+async def ask_all(ctx: tc.Context) -> str:
     """Ask person, model and client at the same time."""
     person, greeting, roots = await asyncio.gather(
         ctx.elicit("What is your name?", NAME, key="user_name"),
@@ -144,8 +144,8 @@ async def ask_all(ctx: ty.Context) -> str:
     return f"{greeting.text} {(person.content or {}).get('name')}, at home in {[root.uri for root in roots]}"
 
 
-@ty.tool(name="test_input_required_result_multi_round")
-async def ask_twice(ctx: ty.Context) -> str:
+@tc.tool(name="test_input_required_result_multi_round")
+async def ask_twice(ctx: tc.Context) -> str:
     """Ask, and ask again; what was said first is not forgotten."""
     first = await ctx.elicit("Step 1: What is your name?", NAME, key="step1")
     colour = form(color={"type": "string"})
@@ -153,8 +153,8 @@ async def ask_twice(ctx: ty.Context) -> str:
     return f"{(first.content or {}).get('name')} likes {(second.content or {}).get('color')}"
 
 
-@ty.tool(name="test_input_required_result_capabilities")
-async def ask_what_can_be_asked(ctx: ty.Context) -> str:
+@tc.tool(name="test_input_required_result_capabilities")
+async def ask_what_can_be_asked(ctx: tc.Context) -> str:
     """Ask only what the client has said that it can be asked."""
     questions: list[Any] = []
     if "sampling" in ctx.client_capabilities:
@@ -164,7 +164,7 @@ async def ask_what_can_be_asked(ctx: ty.Context) -> str:
     return f"{len(await asyncio.gather(*questions))} answers"
 
 
-def offer(server: ty.ToolServer) -> None:
+def offer(server: tc.ToolServer) -> None:
     for tool in (
         test_sampling,
         test_elicitation,

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from tests.conformance.scenarios import HANDSHAKE, MODERN
+from tests.conformance.scenarios import LEGACY, MODERN
 
 ABSENT: Final = object()
 """In a pattern: the key must not be there."""
@@ -155,7 +155,7 @@ BOTH_ERAS: dict[str, Seen] = {
     "dns-rebinding-protection": {"LocalhostHostAccepted": {"statusCode": 200}},
 }
 
-# ---- the handshake era ---------------------------------------------------------------------------------------------
+# ---- the legacy era ---------------------------------------------------------------------------------------------
 
 
 def log(data: str) -> Pattern:
@@ -166,7 +166,7 @@ def field(schema: Pattern) -> Pattern:
     return {"schema": schema}
 
 
-ONLY_HANDSHAKE: dict[str, Seen] = {
+ONLY_LEGACY: dict[str, Seen] = {
     "server-initialize": {"ServerSessionIdVisibleAscii": {"sessionId": ANYTHING}},
     "server-session-lifecycle": {
         "SessionInitializedAccepted": {"statusCode": 202},
@@ -229,7 +229,7 @@ ONLY_MODERN: dict[str, Seen] = {
                 "instructions": "Everything here is for the conformance suite.",
             }
         },
-        "ServerIdentifiesInResultMeta": {"serverInfo": {"name": "toolyard-conformance", "version": "1.0.0"}},
+        "ServerIdentifiesInResultMeta": {"serverInfo": {"name": "toolcrib-conformance", "version": "1.0.0"}},
         "ServerUnsupportedVersionError": error(-32022, supported=ANYTHING, requested="v999.0.0"),
         "HttpServerHeaderMismatch400": error(-32020),
         "ServerRejectsUndeclaredCapability": error(-32021, requiredCapabilities={"sampling": {}}),
@@ -327,7 +327,7 @@ ONLY_MODERN: dict[str, Seen] = {
 }
 
 OF_REVISION: dict[str, dict[str, Seen]] = {
-    HANDSHAKE: {**BOTH_ERAS, **ONLY_HANDSHAKE},
+    LEGACY: {**BOTH_ERAS, **ONLY_LEGACY},
     MODERN: {**BOTH_ERAS, **ONLY_MODERN},
 }
 

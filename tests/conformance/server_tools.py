@@ -9,7 +9,7 @@ from typing import Annotated, Any
 
 from pydantic import Field
 
-import toolyard as ty
+import toolcrib as tc
 
 PNG = b64decode("iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR4nGP4z8DwHwAFAAH/iZk9HQAAAABJRU5ErkJggg==")
 WAV = b64decode("UklGRiQAAABXQVZFZm10IBAAAAABAAEAQB8AAIA+AAACABAAZGF0YQAAAAA=")
@@ -17,48 +17,48 @@ WAV = b64decode("UklGRiQAAABXQVZFZm10IBAAAAABAAEAQB8AAIA+AAACABAAZGF0YQAAAAA=")
 A_STEP = 0.05  # seconds; the scenarios want what a tool tells meanwhile to come one after the other
 
 
-def embedded(uri: str, mime_type: str, text: str) -> ty.EmbeddedResource:
-    return ty.EmbeddedResource(ty.ResourceContent(uri, mime_type, text))
+def embedded(uri: str, mime_type: str, text: str) -> tc.EmbeddedResource:
+    return tc.EmbeddedResource(tc.ResourceContents(uri, mime_type, text))
 
 
 # ---- contents ------------------------------------------------------------------------------------------------------
 
 
-@ty.tool
+@tc.tool
 async def test_simple_text() -> str:
     """Say one sentence."""
     return "This is a simple text response for testing."
 
 
-@ty.tool
-def test_image_content() -> ty.Image:
+@tc.tool
+def test_image_content() -> tc.ImageContent:
     """Show a picture."""
-    return ty.Image(PNG, "image/png")
+    return tc.ImageContent(PNG, "image/png")
 
 
-@ty.tool(mime_type="audio/wav")
+@tc.tool(mime_type="audio/wav")
 def test_audio_content() -> bytes:
     """Play a sound."""
     return WAV
 
 
-@ty.tool
-async def test_embedded_resource() -> ty.EmbeddedResource:
+@tc.tool
+async def test_embedded_resource() -> tc.EmbeddedResource:
     """Hand over a resource."""
     return embedded("test://embedded-resource", "text/plain", "This is an embedded resource content.")
 
 
-@ty.tool
-async def test_multiple_content_types() -> list[str | ty.Image | ty.EmbeddedResource]:
+@tc.tool
+async def test_multiple_content_types() -> list[str | tc.ImageContent | tc.EmbeddedResource]:
     """Say, show and hand over."""
     return [
         "Multiple content types test:",
-        ty.Image(PNG, "image/png"),
+        tc.ImageContent(PNG, "image/png"),
         embedded("test://mixed-content-resource", "application/json", json.dumps({"test": "data", "value": 123})),
     ]
 
 
-@ty.tool
+@tc.tool
 def test_error_handling() -> str:
     """Fail."""
     raise RuntimeError("This tool intentionally returns an error for testing")
@@ -67,8 +67,8 @@ def test_error_handling() -> str:
 # ---- meanwhile -----------------------------------------------------------------------------------------------------
 
 
-@ty.tool
-async def test_tool_with_logging(ctx: ty.Context) -> str:
+@tc.tool
+async def test_tool_with_logging(ctx: tc.Context) -> str:
     """Tell of three steps."""
     await ctx.info("Tool execution started")
     await asyncio.sleep(A_STEP)
@@ -78,16 +78,16 @@ async def test_tool_with_logging(ctx: ty.Context) -> str:
     return "Tool with logging executed successfully"
 
 
-@ty.tool
-async def test_logging_tool(ctx: ty.Context) -> str:
+@tc.tool
+async def test_logging_tool(ctx: tc.Context) -> str:
     """Tell something at every level."""
     for level in ("debug", "info", "notice", "warning", "error", "critical", "alert", "emergency"):
         await ctx.log(level, f"a line of level {level}", logger="conformance")
     return "Logged at every level"
 
 
-@ty.tool
-async def test_tool_with_progress(ctx: ty.Context) -> str:
+@tc.tool
+async def test_tool_with_progress(ctx: tc.Context) -> str:
     """Come forward in three steps."""
     for done in (0, 50, 100):
         await ctx.progress(done, 100, f"Completed step {done} of 100")
@@ -95,8 +95,8 @@ async def test_tool_with_progress(ctx: ty.Context) -> str:
     return f"progress told to {ctx.meta.get('progressToken', 'nobody')}"
 
 
-@ty.tool
-async def test_reconnection(ctx: ty.Context) -> str:
+@tc.tool
+async def test_reconnection(ctx: tc.Context) -> str:
     """End the response before the result is there; the client comes again for it."""
     await ctx.close_stream()
     await asyncio.sleep(2 * A_STEP)
@@ -136,7 +136,7 @@ async def reach(arguments: dict[str, Any]) -> str:
     return f"{arguments.get('name', 'somebody')} is reached by {way}"
 
 
-@ty.tool
+@tc.tool
 async def test_x_mcp_header(
     region: Annotated[str, Field(json_schema_extra={"x-mcp-header": "Region"})],
 ) -> str:
@@ -147,14 +147,14 @@ async def test_x_mcp_header(
 # ---- changes -------------------------------------------------------------------------------------------------------
 
 
-@ty.tool
+@tc.tool
 async def test_passing() -> str:
     """Be there for a moment."""
     return "found"
 
 
-@ty.tool
-async def test_trigger_tool_change(ctx: ty.Context) -> str:
+@tc.tool
+async def test_trigger_tool_change(ctx: tc.Context) -> str:
     """Offer another tool and take it back."""
     assert ctx.server is not None
     ctx.server.add_tool(test_passing)
@@ -162,23 +162,23 @@ async def test_trigger_tool_change(ctx: ty.Context) -> str:
     return "the tools have changed"
 
 
-@ty.tool
-async def test_trigger_prompt_change(ctx: ty.Context) -> str:
+@tc.tool
+async def test_trigger_prompt_change(ctx: tc.Context) -> str:
     """Say that the prompts have changed."""
     assert ctx.server is not None
     ctx.server.notify_prompts_changed()
     return "the prompts have changed"
 
 
-@ty.tool
-async def test_touch_watched_resource(ctx: ty.Context) -> str:
+@tc.tool
+async def test_touch_watched_resource(ctx: tc.Context) -> str:
     """Say that the watched resource has changed."""
     assert ctx.server is not None
     ctx.server.notify_resource_updated("test://watched-resource")
     return "the watched resource has changed"
 
 
-def offer(server: ty.ToolServer) -> None:
+def offer(server: tc.ToolServer) -> None:
     # One scenario calls whatever comes first, without arguments.
     for tool in (
         test_simple_text,

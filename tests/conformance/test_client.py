@@ -16,7 +16,7 @@ import pytest
 from tests.conformance.kit import HERE, WITHIN_ALL, Played, PlayedRevision, assert_flawless, listed, play
 from tests.conformance.scenarios import (
     EXTENSIONS,
-    HANDSHAKE,
+    LEGACY,
     MODERN,
     NOT_OURS,
     OF_REVISION,
@@ -31,7 +31,7 @@ pytestmark = pytest.mark.timeout(WITHIN_ALL + 60)  # the first test of a revisio
 
 CASES = [
     *((name, wire) for wire, table in OF_REVISION.items() for name in table),
-    *((name, wire) for wire in (HANDSHAKE, MODERN) for name in EXTENSIONS),
+    *((name, wire) for wire in (LEGACY, MODERN) for name in EXTENSIONS),
 ]
 SECRETS = ("test-token", "cc-token", "client-secret", "registered-secret", "auth-code", "PRIVATE KEY")
 
@@ -42,7 +42,7 @@ def case(name: str, wire: str) -> Any:
 
 def expected_of(name: str, wire: str) -> Report:
     expected = {**OF_REVISION[wire], **EXTENSIONS}[name]
-    agreed = {} if "error" in expected else {"version": MODERN if wire == MODERN else HANDSHAKE}
+    agreed = {} if "error" in expected else {"version": MODERN if wire == MODERN else LEGACY}
     return {"error": {}, "tasks_left": [], **agreed, **expected}
 
 
@@ -126,7 +126,7 @@ def test_the_clients_of_a_revision_exit_as_they_report(
 
 
 TOLD = [
-    *((name, HANDSHAKE, "legacy") for name in ("initialize", "tools_call", "sse-retry", "auth/metadata-default")),
+    *((name, LEGACY, "legacy") for name in ("initialize", "tools_call", "sse-retry", "auth/metadata-default")),
     *((name, MODERN, MODERN) for name in ("tools_call", "sep-2322-client-request-state", "auth/metadata-default")),
 ]
 
@@ -148,9 +148,9 @@ def test_a_client_that_is_told_the_era_passes(
     ["auth/metadata-default", "auth/scope-step-up", "auth/pre-registration", *EXTENSIONS],
 )
 def test_the_client_passes_with_the_providers_of_the_sdk_1(scenario: str, play_alone: Callable[..., Played]) -> None:
-    played = play_alone(scenario, HANDSHAKE, environment="sdk1")
+    played = play_alone(scenario, LEGACY, environment="sdk1")
 
-    assert_passed(played, scenario, HANDSHAKE)
+    assert_passed(played, scenario, LEGACY)
     assert played.report["sdk"].startswith("1.")
 
 
@@ -170,7 +170,7 @@ def test_every_extension_is_played_or_named_as_not_ours() -> None:
 
 
 def test_the_numbers_are_those_that_the_suite_is_known_to_have() -> None:
-    assert {wire: len(table) for wire, table in OF_REVISION.items()} == {HANDSHAKE: 19, MODERN: 33, OLDEST: 2}
+    assert {wire: len(table) for wire, table in OF_REVISION.items()} == {LEGACY: 19, MODERN: 33, OLDEST: 2}
     assert set(CASES) >= QUICK
 
 

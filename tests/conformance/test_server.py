@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from tests.conformance.kit import WITHIN_ALL, Judged, JudgedRevision, assert_flawless, listed
-from tests.conformance.scenarios import HANDSHAKE, MODERN
+from tests.conformance.scenarios import LEGACY, MODERN
 from tests.conformance.server_scenarios import ABSENT, ANYTHING, NOTED, OF_REVISION, Seen, fits
 
 pytestmark = pytest.mark.timeout(WITHIN_ALL + 60)  # the first test of a revision waits for all scenarios
@@ -63,7 +63,7 @@ def assert_of_its_era(judged: Judged, wire: str) -> None:
     for result in results(judged):
         if wire == MODERN:
             assert result["resultType"] in ("complete", "input_required")
-            assert result["_meta"]["io.modelcontextprotocol/serverInfo"]["name"] == "toolyard-conformance"
+            assert result["_meta"]["io.modelcontextprotocol/serverInfo"]["name"] == "toolcrib-conformance"
         else:
             assert ONLY_MODERN_KEYS.isdisjoint(result)
             assert "_meta" not in result
@@ -102,7 +102,7 @@ def test_what_is_not_played_is_an_extension_that_is_not_ours() -> None:
 
 
 def test_the_numbers_of_server_scenarios_are_those_that_the_suite_is_known_to_have() -> None:
-    assert {wire: len(table) for wire, table in OF_REVISION.items()} == {HANDSHAKE: 33, MODERN: 40}
+    assert {wire: len(table) for wire, table in OF_REVISION.items()} == {LEGACY: 33, MODERN: 40}
 
 
 def test_a_pattern_tells_right_from_wrong() -> None:

@@ -13,8 +13,8 @@ from typing import Any
 
 import pytest
 
-import toolyard as ty
-from tests.conformance.scenarios import HANDSHAKE, MODERN
+import toolcrib as tc
+from tests.conformance.scenarios import LEGACY, MODERN
 from tests.conformance.served import Served
 
 PNG_START, WAV_START = b"\x89PNG\r\n\x1a\n", b"RIFF"
@@ -29,23 +29,23 @@ class Guest:
 
     def __init__(self, url: str, mode: Mode, **options: Any) -> None:
         self.asked: list[tuple[str, Any]] = []
-        self.client = ty.Client(
-            ty.HttpServer(url),
+        self.client = tc.Client(
+            tc.HttpServer(url),
             mode=mode,
             **{
                 "sampling_handler": self._complete,
                 "elicitation_handler": self._fill_in,
-                "roots": ["file:///yard"],
+                "roots": ["file:///crib"],
                 "execution_timeout": WITHIN,
                 **options,
             },
         )
 
-    def _complete(self, request: ty.SamplingRequest) -> str:
+    def _complete(self, request: tc.SamplingRequest) -> str:
         self.asked.append((request.text, request.max_tokens))
         return "a model's answer"
 
-    def _fill_in(self, request: ty.ElicitRequest) -> dict[str, Any]:
+    def _fill_in(self, request: tc.ElicitRequest) -> dict[str, Any]:
         self.asked.append((request.message, sorted(request.schema["properties"])))
         values = {"string": "Ann", "boolean": True, "integer": 7, "number": 1.5}
         return {
@@ -83,10 +83,10 @@ SAID: dict[str, tuple[dict[str, Any], str]] = {
     "test_streaming_elicitation": ({}, 'Hello, action=accept, content={"name": "Ann"}'),
     "test_input_required_result_elicitation": ({}, "Hello, Ann!"),
     "test_input_required_result_sampling": ({}, "a model's answer"),
-    "test_input_required_result_list_roots": ({}, "Roots: file:///yard (unnamed)"),
+    "test_input_required_result_list_roots": ({}, "Roots: file:///crib (unnamed)"),
     "test_input_required_result_request_state": ({}, 'state-ok: action=accept, content={"ok": true}'),
     "test_input_required_result_tampered_state": ({}, 'confirmed: action=accept, content={"ok": true}'),
-    "test_input_required_result_multiple_inputs": ({}, "a model's answer Ann, at home in ['file:///yard']"),
+    "test_input_required_result_multiple_inputs": ({}, "a model's answer Ann, at home in ['file:///crib']"),
     "test_input_required_result_multi_round": ({}, "Ann likes Ann"),
     "test_input_required_result_capabilities": ({}, "2 answers"),
     "test_elicitation_sep1034_defaults": (
@@ -146,16 +146,16 @@ async def test_pictures_sounds_and_resources_come_whole(served: Served, mode: Mo
         (embedded,) = (await c.call_tool("test_embedded_resource")).content
         mixed = (await c.call_tool("test_multiple_content_types")).content
 
-    assert isinstance(image, ty.Image) and image.data.startswith(PNG_START) and image.mime_type == "image/png"
-    assert isinstance(audio, ty.Audio) and audio.data.startswith(WAV_START) and audio.mime_type == "audio/wav"
-    assert isinstance(embedded, ty.EmbeddedResource)
+    assert isinstance(image, tc.ImageContent) and image.data.startswith(PNG_START) and image.mime_type == "image/png"
+    assert isinstance(audio, tc.AudioContent) and audio.data.startswith(WAV_START) and audio.mime_type == "audio/wav"
+    assert isinstance(embedded, tc.EmbeddedResource)
     assert embedded.resource.to_wire() == {
         "uri": "test://embedded-resource",
         "mimeType": "text/plain",
         "text": "This is an embedded resource content.",
     }
     assert [block.to_wire() for block in mixed[:2]] == [text("Multiple content types test:"), image.to_wire()]
-    assert isinstance(mixed[2], ty.EmbeddedResource)
+    assert isinstance(mixed[2], tc.EmbeddedResource)
     assert json.loads(mixed[2].resource.text or "") == {"test": "data", "value": 123}
 
 
@@ -204,14 +204,14 @@ async def test_progress_comes_in_order_and_before_the_result(served: Served, mod
 
 @BOTH
 async def test_logs_come_from_the_asked_level_on(served: Served, mode: Mode) -> None:
-    lines: list[ty.LogMessage] = []
+    lines: list[tc.LogMessage] = []
     async with Guest(served.url, mode, log_handler=lines.append, log_level="error").client as c:
         if mode == "legacy":
             await c.request("logging/setLevel", {"level": "error"})
         await c.call_tool("test_logging_tool")
 
     important = ("error", "critical", "alert", "emergency")
-    assert lines == [ty.LogMessage(level, f"a line of level {level}", "conformance") for level in important]
+    assert lines == [tc.LogMessage(level, f"a line of level {level}", "conformance") for level in important]
 
 
 async def test_a_session_that_names_no_level_hears_from_info_on(served: Served) -> None:
@@ -266,7 +266,7 @@ async def test_a_client_that_cannot_be_asked_is_told_what_it_lacks(served: Serve
     deaf = Guest(served.url, mode, sampling_handler=None, elicitation_handler=None, roots=None)
     async with deaf.client as c:
         if mode == MODERN:
-            with pytest.raises(ty.RemoteError) as raised:
+            with pytest.raises(tc.RemoteError) as raised:
                 await c.call_tool("test_missing_capability")
             assert raised.value.code == -32021
             assert raised.value.data == {"requiredCapabilities": {"sampling": {}}}
@@ -287,7 +287,7 @@ async def test_resources_are_what_they_are(served: Served, mode: Mode) -> None:
         picture = await c.read_resource("test://static-binary")
         templated = await c.read_resource("test://template/a%20b/data")
         (template,) = await c.list_resource_templates()
-        with pytest.raises(ty.ResourceNotFound):
+        with pytest.raises(tc.ResourceNotFound):
             await c.read_resource("test://nowhere")
 
     assert words.text == "This is the content of the static text resource."
@@ -306,7 +306,7 @@ async def test_prompts_are_what_they_are(served: Served, mode: Mode) -> None:
         shown = await c.get_prompt("test_prompt_with_image")
         asked = await c.get_prompt("test_input_required_result_prompt")
         (described,) = (p for p in await c.list_prompts() if p.name == "test_prompt_with_arguments")
-        with pytest.raises(ty.RemoteError) as raised:
+        with pytest.raises(tc.RemoteError) as raised:
             await c.get_prompt("test_prompt_with_arguments", {"arg1": "x"})
 
     assert simple.text == "This is a simple prompt for testing."
@@ -314,7 +314,7 @@ async def test_prompts_are_what_they_are(served: Served, mode: Mode) -> None:
     assert asked.text == "Use this context: Ann"
     assert [message.role for message in shown.messages] == ["user", "user"]
     image = shown.messages[0].content
-    assert isinstance(image, ty.Image)
+    assert isinstance(image, tc.ImageContent)
     assert image.to_wire()["data"] == b64encode(image.data).decode()
     assert image.data.startswith(PNG_START)
     assert shown.text == "Please analyze the image above."
@@ -340,12 +340,12 @@ async def test_completions_are_those_that_begin_so(served: Served, mode: Mode) -
 @pytest.mark.parametrize(
     "trigger, change",
     [
-        ("test_trigger_tool_change", ty.Change("tools")),
-        ("test_trigger_prompt_change", ty.Change("prompts")),
-        ("test_touch_watched_resource", ty.Change("resource", "test://watched-resource")),
+        ("test_trigger_tool_change", tc.Change("tools")),
+        ("test_trigger_prompt_change", tc.Change("prompts")),
+        ("test_touch_watched_resource", tc.Change("resource", "test://watched-resource")),
     ],
 )
-async def test_a_change_is_told_to_who_listens(served: Served, mode: Mode, trigger: str, change: ty.Change) -> None:
+async def test_a_change_is_told_to_who_listens(served: Served, mode: Mode, trigger: str, change: tc.Change) -> None:
     async with Guest(served.url, mode).client as c, c.listen("test://watched-resource") as changes:
         await c.call_tool(trigger)
         assert await asyncio.wait_for(anext(changes), WITHIN) == change
@@ -357,6 +357,6 @@ async def test_the_server_says_who_it_is(served: Served, mode: Mode) -> None:
         info = c.server_info
 
     assert info is not None
-    assert (info.name, info.version) == ("toolyard-conformance", "1.0.0")
-    assert info.protocol_version == (MODERN if mode == MODERN else HANDSHAKE)
+    assert (info.name, info.version) == ("toolcrib-conformance", "1.0.0")
+    assert info.protocol_version == (MODERN if mode == MODERN else LEGACY)
     assert info.instructions == "Everything here is for the conformance suite."

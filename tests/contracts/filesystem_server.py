@@ -7,7 +7,7 @@ import sys
 from functools import partial
 from pathlib import Path
 
-import toolyard as ty
+import toolcrib as tc
 
 
 def read_file(path: str) -> str:
@@ -25,8 +25,8 @@ def content_of(path: Path) -> str | bytes:
     return path.read_text() if path.suffix == ".txt" else path.read_bytes()
 
 
-def make_server(folder: Path) -> ty.ToolServer:
-    server = ty.ToolServer("filesystem", version="1.2.3")
+def make_server(folder: Path) -> tc.ToolServer:
+    server = tc.ToolServer("filesystem", version="1.2.3")
     server.add_tool(read_file)
     server.add_tool(write_file)
     for file in sorted(folder.absolute().iterdir()):

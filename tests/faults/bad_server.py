@@ -24,7 +24,7 @@ import time
 from bad_behaviours import STARTS, TOOLS, WIRES, entry
 
 MODERN = "2026-07-28"
-HANDSHAKE = ("2025-11-25", "2025-06-18", "2025-03-26", "2024-11-05")
+LEGACY = ("2025-11-25", "2025-06-18", "2025-03-26", "2024-11-05")
 META = "io.modelcontextprotocol/"
 INFO = {"name": "bad-server", "version": "1.0"}
 
@@ -184,7 +184,7 @@ def initialize(server, request):
         return request.error(-32022, "Unsupported protocol version", {"supported": server.versions, "requested": "?"})
     server.client = request.params.get("capabilities", {})
     asked = request.params.get("protocolVersion")
-    revision = server.revision or (asked if asked in HANDSHAKE else HANDSHAKE[0])
+    revision = server.revision or (asked if asked in LEGACY else LEGACY[0])
     request.answer({"protocolVersion": revision, "capabilities": server.capabilities, "serverInfo": INFO})
 
 

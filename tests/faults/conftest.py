@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from tests.faults.http_kit import Certificates, Web, make_certificates
-from tests.faults.kit import ERAS, Children, Yard, assert_nothing_undone, frozen_garbage, until
+from tests.faults.kit import ERAS, Children, FaultyServer, assert_nothing_undone, frozen_garbage, until
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -16,9 +16,9 @@ def _cheap_collections() -> Iterator[None]:
 
 
 @pytest.fixture
-def yard(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> Iterator[Yard]:
+def faulty(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> Iterator[FaultyServer]:
     """A bad server's place; after the test no process of it may be left, orphans included, and nothing undone."""
-    place = Yard(tmp_path)
+    place = FaultyServer(tmp_path)
     with Children(str(place.record.path)).recorded() as children:
         yield place
         until(lambda: not children.living(), within=6, what="no process is left")

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import toolyard as ty
+import toolcrib as tc
 from tests.faults.http_proxy import FINE, Fault, FaultProxy, ForwardProxy
 from tests.faults.http_server import BadWebServer
 from tests.faults.http_wire import listening
@@ -31,7 +31,7 @@ class Web:
     def __init__(self) -> None:
         self.servers: list[BadWebServer] = []
         self.lines: list[FaultProxy | ForwardProxy] = []
-        self.clients: list[ty.Client] = []
+        self.clients: list[tc.Client] = []
 
     async def server(self, **options: Any) -> BadWebServer:
         self.servers.append(await BadWebServer(**options).start())
@@ -49,11 +49,11 @@ class Web:
         await proxy.start()
         return proxy
 
-    def client(self, to: BadWebServer | FaultProxy | str, **options: Any) -> ty.Client:
+    def client(self, to: BadWebServer | FaultProxy | str, **options: Any) -> tc.Client:
         """A client that is not connected yet; it is closed at the end of the test, if that was forgotten."""
         url = to if isinstance(to, str) else f"{to.origin}/mcp" if isinstance(to, FaultProxy) else to.url
         config = {name: options.pop(name) for name in OF_THE_CONFIG & set(options)}
-        client = ty.Client(ty.HttpServer(url, **config), **{"reconnect": FAST, **options})
+        client = tc.Client(tc.HttpServer(url, **config), **{"reconnect": FAST, **options})
         self.clients.append(client)
         return client
 
@@ -76,7 +76,7 @@ class Web:
             yield from (f"{line.port}: connection {connection.number}" for connection in line.connections)
 
 
-async def calls(ledger: Ledger, client: ty.Client, count: int, tool: str = "echo", **how: Any) -> list[Outcome]:
+async def calls(ledger: Ledger, client: tc.Client, count: int, tool: str = "echo", **how: Any) -> list[Outcome]:
     """So many calls at once."""
     return await asyncio.gather(*(ledger.call(client, tool, **how) for _ in range(count)))
 
@@ -151,7 +151,7 @@ def make_certificates(directory: Path) -> Certificates:
 
     new = ("-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes")
     own = ("req", "-x509", *new, "-days", "2")
-    openssl(*own, "-keyout", "ca.key", "-out", "ca.pem", "-subj", "/CN=Yard CA", "-addext", "keyUsage=keyCertSign")
+    openssl(*own, "-keyout", "ca.key", "-out", "ca.pem", "-subj", "/CN=Crib CA", "-addext", "keyUsage=keyCertSign")
     here = "subjectAltName=IP:127.0.0.1,DNS:localhost"
     openssl(*own, "-keyout", "own.key", "-out", "own.pem", "-subj", "/CN=localhost", "-addext", here)
     names = {"server": here, "client": "subjectAltName=DNS:client", "other": "subjectAltName=DNS:other.invalid"}

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from tests.faults.http_server import BadWebServer
 
 MODERN = "2026-07-28"
-HANDSHAKE = ("2025-11-25", "2025-06-18", "2025-03-26", "2024-11-05")
+LEGACY = ("2025-11-25", "2025-06-18", "2025-03-26", "2024-11-05")
 META = "io.modelcontextprotocol/"
 INFO = {"name": "bad-web-server", "version": "1.0"}
 CAPABILITIES = {"tools": {"listChanged": True}, "resources": {}, "prompts": {}, "logging": {}}
@@ -53,7 +53,7 @@ class Stream:
 
 @dataclass
 class Session:
-    """What the handshake era keeps between requests."""
+    """What the legacy era keeps between requests."""
 
     id: str
     version: str
@@ -175,7 +175,7 @@ async def post(server: BadWebServer, request: Request) -> None:
         server.breach(f"{request.method}: Accept is {accept!r}")
     if (request.received.header("content-type") or "").partition(";")[0] != "application/json":
         server.breach(f"{request.method}: Content-Type is {request.received.header('content-type')!r}")
-    await (_modern if request.modern else _handshake)(server, request)
+    await (_modern if request.modern else _legacy)(server, request)
 
 
 async def _modern(server: BadWebServer, request: Request) -> None:
@@ -212,7 +212,7 @@ def _mirrored_wrongly(request: Request) -> str | None:
     return None
 
 
-async def _handshake(server: BadWebServer, request: Request) -> None:
+async def _legacy(server: BadWebServer, request: Request) -> None:
     if server.era == "modern":
         return await request.error(-32601, f"Method not found: {request.method}", status=404)
     if request.method == "initialize":
@@ -319,7 +319,7 @@ def method(name: str) -> Callable[[Handler], Handler]:
 @method("initialize")
 async def initialize(server: BadWebServer, request: Request) -> None:
     asked = request.params.get("protocolVersion")
-    version = asked if asked in HANDSHAKE else HANDSHAKE[0]
+    version = asked if asked in LEGACY else LEGACY[0]
     headers: dict[str, str] = {}
     if server.gives_session:
         session = Session(uuid.uuid4().hex, version, request.params.get("capabilities", {}))

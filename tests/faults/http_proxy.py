@@ -175,11 +175,11 @@ class FaultProxy(_Line):
     def __init__(self, port: int, plan: Callable[[int], Fault] = lambda number: FINE) -> None:
         super().__init__()
         self.target = port
-        self.plan = plan
+        self.spec = plan
         self.passages: list[Passage] = []
 
     async def carry(self, client: Connection) -> None:
-        passage = Passage(client, await self._reach("127.0.0.1", self.target), self.plan(client.number))
+        passage = Passage(client, await self._reach("127.0.0.1", self.target), self.spec(client.number))
         self.passages.append(passage)
         try:
             await _whichever_ends(passage.pump_up(), passage.pump_down(), all_of_them=True)

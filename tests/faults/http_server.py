@@ -59,7 +59,7 @@ class BadWebServer:
         self.offers_get = True
         self.expired_body = True  # the 404 to an unknown session carries a JSON-RPC error
         self.tokens: set[str] | None = None  # bearer tokens that are taken; None: no authorisation at all
-        self.challenge = 'Bearer realm="yard", scope="tools"'
+        self.challenge = 'Bearer realm="crib", scope="tools"'
         self.idle: float | None = None  # idle sockets are closed after so many seconds; 0: right after an answer
         self.deaf = False  # accepts, reads nothing
         self.hasty: int | None = None  # the status with which a body above a megabyte is refused before it is read
@@ -78,7 +78,7 @@ class BadWebServer:
         self.breaches: list[str] = []
         self.sessions: dict[str, Session] = {}
         self.nonces: dict[tuple[str, Any], str] = {}  # by session and id of the request
-        self.works: dict[tuple[str, Any], asyncio.Task[None]] = {}  # calls of the handshake era, which go on alone
+        self.works: dict[tuple[str, Any], asyncio.Task[None]] = {}  # calls of the legacy era, which go on alone
         self.connections: dict[int, Connection] = {}
         self.in_call: dict[str, Connection] = {}  # nonce -> where it is being answered
         self.listening: list[Request] = []  # subscriptions under way
@@ -166,7 +166,7 @@ class BadWebServer:
                 if received is None:
                     return
                 self.requests.append(received)
-                await self._exchange(self.request_type(self, connection, received))
+                await self._request_context(self.request_type(self, connection, received))
                 if (received.header("connection") or "").lower() == "close":
                     return
         finally:
@@ -180,7 +180,7 @@ class BadWebServer:
         except TimeoutError:
             return None
 
-    async def _exchange(self, request: Request) -> None:
+    async def _request_context(self, request: Request) -> None:
         """Answer, and note if the client goes away meanwhile: only in the modern era that ends a call."""
         work = asyncio.create_task(self._answer(request))
         watch = asyncio.create_task(request.connection.until_gone())

@@ -23,12 +23,12 @@ from unittest import mock
 import psutil
 import pytest
 
-import toolyard as ty
-from toolyard.errors import ToolyardError, TransportError
-from toolyard.transports import process
+import toolcrib as tc
+from toolcrib.errors import ToolcribError, TransportError
+from toolcrib.transports.stdio import process
 
 BAD_SERVER = str(Path(__file__).with_name("bad_server.py"))
-FAST = ty.ReconnectPolicy(base_delay=0.01, max_delay=0.2, max_retries=3, jitter_factor=0.0)
+FAST = tc.ReconnectPolicy(base_delay=0.01, max_delay=0.2, max_retries=3, jitter_factor=0.0)
 BIG = "b" * 300_000  # more than any pipe holds
 ERAS = ("legacy", "modern")
 
@@ -60,10 +60,10 @@ async def eventually(condition: Callable[[], Any], within: float = 5.0, what: st
     return value
 
 
-async def succeeds(call: Callable[[], Awaitable[ty.ToolResult]], within: float = 20.0) -> ty.ToolResult:
+async def succeeds(call: Callable[[], Awaitable[tc.ToolResult]], within: float = 20.0) -> tc.ToolResult:
     """Call again and again until there is a result."""
     end = time.monotonic() + within
-    while not isinstance(outcome := await outcome_of(call()), ty.ToolResult):
+    while not isinstance(outcome := await outcome_of(call()), tc.ToolResult):
         assert time.monotonic() < end, f"no result within {within} s: {outcome!r}"
         await asyncio.sleep(0.005)
     return outcome
@@ -214,7 +214,7 @@ class Record:
 
 
 @dataclass
-class Yard:
+class FaultyServer:
     """One test's bad server: `server()` configures it, `record` tells what it did, `directory` is the test's own."""
 
     directory: Path
@@ -227,17 +227,17 @@ class Yard:
         script = {"log": str(self.record.path), **script}
         return [sys.executable, "-S", "-E", BAD_SERVER, json.dumps(script)]
 
-    def server(self, *, env: dict[str, str] | None = None, **script: Any) -> ty.StdioServer:
+    def server(self, *, env: dict[str, str] | None = None, **script: Any) -> tc.StdioServer:
         command, *arguments = self.command(**script)
-        return ty.StdioServer(command, arguments, env=env or {})
+        return tc.StdioServer(command, arguments, env=env or {})
 
-    def wrapped_server(self, **script: Any) -> ty.StdioServer:
+    def wrapped_server(self, **script: Any) -> tc.StdioServer:
         """The same behind a shell that stays: the server is our grandchild."""
         command = self.command(**script)
-        return ty.StdioServer("sh", ["-c", '"$@"; exit $?', "sh", *command])
+        return tc.StdioServer("sh", ["-c", '"$@"; exit $?', "sh", *command])
 
-    def client(self, *, options: dict[str, Any] | None = None, **script: Any) -> ty.Client:
-        return ty.Client(self.server(**script), **{"reconnect": FAST, **(options or {})})
+    def client(self, *, options: dict[str, Any] | None = None, **script: Any) -> tc.Client:
+        return tc.Client(self.server(**script), **{"reconnect": FAST, **(options or {})})
 
     def path(self, name: str) -> Path:
         return self.directory / name
@@ -249,14 +249,14 @@ class Yard:
         return alive_with(str(self.record.path))
 
 
-Outcome = ty.ToolResult | BaseException
+Outcome = tc.ToolResult | BaseException
 
 
-async def outcome_of(call: Awaitable[ty.ToolResult]) -> Outcome:
+async def outcome_of(call: Awaitable[tc.ToolResult]) -> Outcome:
     """The one outcome that a call may have; anything else is a fault of ours and is raised."""
     try:
         return await call
-    except (ToolyardError, asyncio.CancelledError) as exc:
+    except (ToolcribError, asyncio.CancelledError) as exc:
         return exc
 
 
@@ -272,7 +272,7 @@ class Ledger:
         return nonce
 
     async def call(
-        self, client: ty.Client, tool: str = "echo", *, timeout: float | None = 10, **arguments: Any
+        self, client: tc.Client, tool: str = "echo", *, timeout: float | None = 10, **arguments: Any
     ) -> Outcome:
         nonce = self.open()
         outcome = await outcome_of(client.call_tool(tool, {"nonce": nonce, **arguments}, timeout=timeout))
@@ -288,7 +288,7 @@ class Ledger:
             assert len(outcomes) == 1, f"{nonce} had {len(outcomes)} outcomes: {outcomes}"
             outcome = outcomes[0]
             assert times <= 1, f"{nonce} ran {times} times: {outcome!r}"
-            if isinstance(outcome, ty.ToolResult):
+            if isinstance(outcome, tc.ToolResult):
                 assert times == 1, f"{nonce} has a result and never ran"
                 assert outcome.text == nonce, f"{nonce} got the answer of {outcome.text}"
             elif surely_unsent(outcome):
@@ -296,7 +296,7 @@ class Ledger:
 
 
 def surely_unsent(outcome: Outcome) -> bool:
-    return isinstance(outcome, ToolyardError) and outcome.sent is False
+    return isinstance(outcome, ToolcribError) and outcome.sent is False
 
 
 def perhaps_sent(outcome: Outcome) -> bool:
@@ -304,7 +304,7 @@ def perhaps_sent(outcome: Outcome) -> bool:
 
 
 def succeeded(outcome: Outcome) -> bool:
-    return isinstance(outcome, ty.ToolResult) and not outcome.is_error
+    return isinstance(outcome, tc.ToolResult) and not outcome.is_error
 
 
 def cancelled(outcome: Outcome) -> bool:

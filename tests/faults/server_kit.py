@@ -13,8 +13,8 @@ from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-import toolyard as ty
-from tests.faults.server_wire import HANDSHAKE, VERSION, Answer, Line, Pairs, head_of, message, modern_headers
+import toolcrib as tc
+from tests.faults.server_wire import LEGACY, VERSION, Answer, Line, Pairs, head_of, message, modern_headers
 from tests.serving import served
 
 FORM = {"type": "object", "properties": {"ok": {"type": "boolean"}}}
@@ -30,7 +30,7 @@ class Tools:
         self.seen: list[Any] = []
         self.said = 0
         self.release = asyncio.Event()
-        self.server = ty.ToolServer("counting", "1.0", **options)
+        self.server = tc.ToolServer("counting", "1.0", **options)
         for tool in (self.add, self.echo, self.wait, self.talk, self.ask, self.who):
             self.server.add_tool(tool)
         self.server.add_resource(self.config, "config://app")
@@ -48,7 +48,7 @@ class Tools:
         """Silent until it is released."""
         return await self._until_released("wait")
 
-    async def talk(self, ctx: ty.Context, words: int = 1, size: int = 10) -> str:
+    async def talk(self, ctx: tc.Context, words: int = 1, size: int = 10) -> str:
         """Says something first, then waits to be released."""
         for number in range(words):
             await ctx.log("error", f"{number}:".ljust(size, "."))
@@ -64,7 +64,7 @@ class Tools:
             raise
         return "released"
 
-    async def ask(self, ctx: ty.Context, what: str = "Go on?") -> str:
+    async def ask(self, ctx: tc.Context, what: str = "Go on?") -> str:
         self.ran["ask"] += 1
         try:
             answer = await ctx.elicit(what, FORM, key="go")
@@ -74,7 +74,7 @@ class Tools:
         self.ran["asked"] += 1
         return f"{ctx.principal} said {answer.action}"
 
-    async def who(self, ctx: ty.Context) -> str:
+    async def who(self, ctx: tc.Context) -> str:
         self.ran["who"] += 1
         self.seen.append(ctx.principal)
         return repr(ctx.principal)
@@ -167,8 +167,8 @@ class Place:
         owed = modern_headers(request) if _is_modern(request) else {}
         return await self.open(json.dumps(request).encode(), {**owed, **(headers or {})}, line=line)
 
-    async def session(self, version: str = HANDSHAKE, headers: Mapping[str, Any] | None = None) -> dict[str, str]:
-        """A session of the handshake era: the headers of its requests."""
+    async def session(self, version: str = LEGACY, headers: Mapping[str, Any] | None = None) -> dict[str, str]:
+        """A session of the legacy era: the headers of its requests."""
         params = {
             "protocolVersion": version,
             "capabilities": {"elicitation": {}},
@@ -191,9 +191,11 @@ class Place:
     _known: set[asyncio.Task[Any]] = field(default_factory=set)
 
     def _may_stay(self, task: asyncio.Task[Any]) -> bool:
-        """The test itself, the one who ends idle sessions, and calls that are parked."""
+        """The test itself, the one who ends idle sessions, and calls that are suspended."""
         return (
-            task is asyncio.current_task() or "_sweep" in repr(task) or (self.parked > 0 and "ParkedCall" in repr(task))
+            task is asyncio.current_task()
+            or "_sweep" in repr(task)
+            or (self.parked > 0 and "SuspendedCall" in repr(task))
         )
 
     def settle(self) -> None:
@@ -202,11 +204,11 @@ class Place:
 
     @property
     def sessions(self) -> int:
-        return len(self.app._handshake._sessions)
+        return len(self.app._legacy._sessions)
 
     @property
     def parked(self) -> int:
-        return len(self.app._parking._handles)
+        return len(self.app._suspended_calls._handles)
 
 
 def _is_modern(request: Any) -> bool:
@@ -226,7 +228,7 @@ class _Faults(logging.Handler):
 
 @contextlib.asynccontextmanager
 async def serving(tools: Tools | None = None, *, faults: bool = False, **options: Any) -> AsyncIterator[Place]:
-    """A place for one test. After it nobody is being answered, nothing is left of its sessions and parked calls, and
+    """A place for one test. After it nobody is being answered, nothing is left of its sessions and suspended calls, and
     nothing was logged as an error unless the test expects `faults`."""
     tools = tools or Tools()
     app = tools.server.asgi(**options)

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 MODERN = "2026-07-28"
-HANDSHAKE = "2025-11-25"
+LEGACY = "2025-11-25"
 VERSION, INFO, CAPABILITIES, LEVEL = (
     f"io.modelcontextprotocol/{name}" for name in ("protocolVersion", "clientInfo", "clientCapabilities", "logLevel")
 )

@@ -11,10 +11,10 @@ import sys
 import threading
 import time
 
-import toolyard as ty
-from toolyard.server.serving import web
+import toolcrib as tc
+from toolcrib.server.serving import uvicorn_server
 
-server = ty.ToolServer("child", "1.0")
+server = tc.ToolServer("child", "1.0")
 
 
 @server.tool
@@ -29,14 +29,14 @@ async def nap(seconds: float) -> str:
 
 
 @server.tool
-async def talk(ctx: ty.Context, seconds: float = 60) -> str:
+async def talk(ctx: tc.Context, seconds: float = 60) -> str:
     await ctx.log("error", "begun")
     await asyncio.sleep(seconds)
     return "said"
 
 
 @server.tool
-async def ask(ctx: ty.Context) -> str:
+async def ask(ctx: tc.Context) -> str:
     return (await ctx.elicit("Go on?", {"type": "object", "properties": {}})).action
 
 
@@ -56,7 +56,7 @@ async def stubborn() -> str:
 
 
 @server.tool
-async def flood(ctx: ty.Context, count: int, size: int) -> str:
+async def flood(ctx: tc.Context, count: int, size: int) -> str:
     for number in range(count):
         await ctx.log("error", f"{number}:".ljust(size, "."))
     return "all said"
@@ -83,6 +83,6 @@ def threads() -> int:
 
 if __name__ == "__main__":
     if len(sys.argv) > 2:
-        web.DRAINING = float(sys.argv[2])  # type: ignore[misc,assignment]
+        uvicorn_server.DRAINING = float(sys.argv[2])  # type: ignore[misc,assignment]
     options = {} if sys.argv[1] == "stdio" else {"port": 0}
     server.run(sys.argv[1], **options)  # type: ignore[arg-type]

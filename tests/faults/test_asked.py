@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-import toolyard as ty
-from tests.faults.kit import Yard, eventually, outcome_of
+import toolcrib as tc
+from tests.faults.kit import FaultyServer, eventually, outcome_of
 from tests.unit.kit import Clock
-from toolyard.errors import ToolyardError, UnansweredTimeout, UsageError
+from toolcrib.errors import ToolcribError, UnansweredTimeout, UsageError
 
 ELICIT = {
     "method": "elicitation/create",
@@ -24,63 +24,65 @@ SAMPLE = {
 ROOTS = {"method": "roots/list"}
 
 
-async def test_nothing_is_declared_that_was_not_given(yard: Yard, era: str) -> None:
-    async with yard.client(era=era) as client:
+async def test_nothing_is_declared_that_was_not_given(faulty: FaultyServer, era: str) -> None:
+    async with faulty.client(era=era) as client:
         declared = json.loads((await client.call_tool("declared", {})).text)
     assert not {"sampling", "elicitation", "roots"} & set(declared)
 
 
-async def test_what_was_given_is_declared(yard: Yard, era: str) -> None:
+async def test_what_was_given_is_declared(faulty: FaultyServer, era: str) -> None:
     options = {
         "sampling_handler": lambda request: "4",
         "elicitation_handler": lambda request: {"ok": True},
         "roots": ["/srv/data"],
     }
-    async with yard.client(era=era, options=options) as client:
+    async with faulty.client(era=era, options=options) as client:
         declared = json.loads((await client.call_tool("declared", {})).text)
     assert {"sampling", "elicitation", "roots"} <= set(declared)
 
 
 @pytest.mark.parametrize("asked", [ELICIT, SAMPLE, ROOTS], ids=["elicitation", "sampling", "roots"])
-async def test_in_the_handshake_era_an_undeclared_request_gets_an_error_reply(
-    yard: Yard, asked: dict[str, Any]
+async def test_in_the_legacy_era_an_undeclared_request_gets_an_error_reply(
+    faulty: FaultyServer, asked: dict[str, Any]
 ) -> None:
-    async with yard.client(era="legacy") as client:
+    async with faulty.client(era="legacy") as client:
         answer = json.loads((await client.call_tool("ask", asked, timeout=10)).text)
         assert answer["code"] in (-32601, -32602, -1)
         assert answer["message"]
         assert (await client.call_tool("echo", {"nonce": "x"})).text == "x"
-    assert yard.record.lives == 1
+    assert faulty.record.lives == 1
 
 
 @pytest.mark.parametrize("asked", [SAMPLE, ROOTS], ids=["sampling", "roots"])
-async def test_in_the_modern_era_an_undeclared_request_fails_the_call(yard: Yard, asked: dict[str, Any]) -> None:
-    async with yard.client(era="modern") as client:
+async def test_in_the_modern_era_an_undeclared_request_fails_the_call(
+    faulty: FaultyServer, asked: dict[str, Any]
+) -> None:
+    async with faulty.client(era="modern") as client:
         outcome = await outcome_of(client.call_tool("ask", asked, timeout=10))
-        assert isinstance(outcome, ToolyardError)
+        assert isinstance(outcome, ToolcribError)
         assert not isinstance(outcome, TimeoutError)
         assert (await client.call_tool("echo", {"nonce": "x"})).text == "x"
 
 
-async def test_in_the_modern_era_an_undeclared_elicitation_is_not_accepted(yard: Yard) -> None:
-    async with yard.client(era="modern") as client:
+async def test_in_the_modern_era_an_undeclared_elicitation_is_not_accepted(faulty: FaultyServer) -> None:
+    async with faulty.client(era="modern") as client:
         outcome = await outcome_of(client.call_tool("ask", ELICIT, timeout=10))
-        if isinstance(outcome, ty.ToolResult):
+        if isinstance(outcome, tc.ToolResult):
             assert json.loads(outcome.text)["action"] in ("decline", "cancel")
         else:
-            assert isinstance(outcome, ToolyardError)
+            assert isinstance(outcome, ToolcribError)
             assert not isinstance(outcome, TimeoutError)
 
 
-async def test_a_declared_request_is_answered_by_its_handler(yard: Yard, era: str) -> None:
+async def test_a_declared_request_is_answered_by_its_handler(faulty: FaultyServer, era: str) -> None:
     prompts: list[str] = []
 
-    async def sample(request: ty.SamplingRequest) -> str:
+    async def sample(request: tc.SamplingRequest) -> str:
         prompts.append(request.text)
         return "4"
 
     options = {"sampling_handler": sample, "elicitation_handler": lambda request: {"ok": True}, "roots": ["/srv/data"]}
-    async with yard.client(era=era, options=options) as client:
+    async with faulty.client(era=era, options=options) as client:
         elicited = json.loads((await client.call_tool("ask", ELICIT)).text)
         assert elicited == {"action": "accept", "content": {"ok": True}}
         sampled = json.loads((await client.call_tool("ask", SAMPLE)).text)
@@ -90,62 +92,62 @@ async def test_a_declared_request_is_answered_by_its_handler(yard: Yard, era: st
         assert [root["uri"] for root in rooted["roots"]] == ["file:///srv/data"]
 
 
-async def test_a_handler_that_raises_hurts_its_own_call_only(yard: Yard, era: str) -> None:
-    def broken(request: ty.ElicitRequest) -> None:
+async def test_a_handler_that_raises_hurts_its_own_call_only(faulty: FaultyServer, era: str) -> None:
+    def broken(request: tc.ElicitRequest) -> None:
         raise RuntimeError("the handler's own fault c4n4ry")
 
-    async with yard.client(era=era, options={"elicitation_handler": broken}) as client:
+    async with faulty.client(era=era, options={"elicitation_handler": broken}) as client:
         beside = asyncio.create_task(client.call_tool("slow", {"nonce": "b", "seconds": 0.2}))
         if era == "legacy":
             told = (await client.call_tool("ask", ELICIT, timeout=10)).text
             assert json.loads(told)["code"] == -32603
             assert "c4n4ry" not in told, "our insides are not for the server"
         else:  # there is no shape for an error: the call itself fails
-            with pytest.raises((UsageError, ToolyardError), match="handler") as caught:
+            with pytest.raises((UsageError, ToolcribError), match="handler") as caught:
                 await client.call_tool("ask", ELICIT, timeout=10)
             assert not isinstance(caught.value, TimeoutError)
         assert (await beside).text == "b"
-    assert yard.record.lives == 1
+    assert faulty.record.lives == 1
 
 
-async def test_an_undeclared_elicitation_mode_is_refused(yard: Yard) -> None:
+async def test_an_undeclared_elicitation_mode_is_refused(faulty: FaultyServer) -> None:
     asked = {"method": "elicitation/create", "params": {"mode": "url", "message": "m", "url": "http://127.0.0.1:9/"}}
-    async with yard.client(era="legacy", options={"elicitation_handler": lambda request: {}}) as client:
+    async with faulty.client(era="legacy", options={"elicitation_handler": lambda request: {}}) as client:
         assert json.loads((await client.call_tool("ask", asked)).text)["code"] == -32602
 
 
-async def test_the_deadline_stands_still_while_a_person_answers(yard: Yard, era: str) -> None:
+async def test_the_deadline_stands_still_while_a_person_answers(faulty: FaultyServer, era: str) -> None:
     clock = Clock()
 
-    async def think(request: ty.ElicitRequest) -> dict[str, Any]:
+    async def think(request: tc.ElicitRequest) -> dict[str, Any]:
         await clock.advance(600)
         return {"ok": True}
 
-    async with yard.client(era=era, options={"elicitation_handler": think}) as client:
+    async with faulty.client(era=era, options={"elicitation_handler": think}) as client:
         result = await client.call_tool("ask", ELICIT, timeout=10)
         assert json.loads(result.text)["action"] == "accept"
 
 
-async def test_the_death_of_the_server_ends_a_call_whose_person_still_thinks(yard: Yard) -> None:
+async def test_the_death_of_the_server_ends_a_call_whose_person_still_thinks(faulty: FaultyServer) -> None:
     thinking = asyncio.Event()
 
-    async def think(request: ty.ElicitRequest) -> None:
+    async def think(request: tc.ElicitRequest) -> None:
         thinking.set()
         await asyncio.Event().wait()
 
-    async with yard.client(era="legacy", options={"elicitation_handler": think}) as client:
+    async with faulty.client(era="legacy", options={"elicitation_handler": think}) as client:
         task = asyncio.create_task(outcome_of(client.call_tool("ask", ELICIT, timeout=30)))
         await asyncio.wait_for(thinking.wait(), 10)
-        yard.kill()
+        faulty.kill()
         outcome = await asyncio.wait_for(task, 5)
-        assert isinstance(outcome, ty.OutcomeUnknown)
+        assert isinstance(outcome, tc.OutcomeUnknown)
         assert (await client.call_tool("echo", {"nonce": "x"})).text == "x"
 
 
-async def test_in_the_modern_era_a_servers_own_request_is_dropped_without_a_reply(yard: Yard) -> None:
-    async with yard.client(era="modern", options={"roots": ["/srv"]}) as client:
+async def test_in_the_modern_era_a_servers_own_request_is_dropped_without_a_reply(faulty: FaultyServer) -> None:
+    async with faulty.client(era="modern", options={"roots": ["/srv"]}) as client:
         with pytest.raises(UnansweredTimeout):
             await client.call_tool("ask", {**ROOTS, "force": True}, timeout=0.4)
         assert (await client.call_tool("echo", {"nonce": "x"})).text == "x"
         await eventually(lambda: client.connected)
-    assert yard.record.lives == 1
+    assert faulty.record.lives == 1

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from tests.faults.kit import Yard, alive, until
+from tests.faults.kit import FaultyServer, alive, until
 
 VERSION = "io.modelcontextprotocol/protocolVersion"
 MODERN = {VERSION: "2026-07-28", "io.modelcontextprotocol/clientCapabilities": {}}
@@ -50,9 +50,9 @@ class Pipe:
 
 
 @contextmanager
-def started(yard: Yard, **script: Any) -> Iterator[Pipe]:
+def started(faulty: FaultyServer, **script: Any) -> Iterator[Pipe]:
     process = subprocess.Popen(
-        yard.command(**script), bufsize=0, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
+        faulty.command(**script), bufsize=0, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
     )
     try:
         yield Pipe(process)
@@ -64,8 +64,8 @@ def started(yard: Yard, **script: Any) -> Iterator[Pipe]:
             stream.close()
 
 
-def test_without_a_script_it_speaks_both_eras(yard: Yard) -> None:
-    with started(yard) as pipe:
+def test_without_a_script_it_speaks_both_eras(faulty: FaultyServer) -> None:
+    with started(faulty) as pipe:
         pipe.ask(
             1, "initialize", protocolVersion="2025-06-18", capabilities={}, clientInfo={"name": "x", "version": "1"}
         )
@@ -80,25 +80,25 @@ def test_without_a_script_it_speaks_both_eras(yard: Yard) -> None:
         assert pipe.answer()["result"] == {"content": [{"type": "text", "text": "n"}]}
         pipe.stdin.close()
         assert pipe.process.wait(5) == 0
-    assert yard.record.executed == {"n": 1}
-    assert yard.record.entries("eof")
+    assert faulty.record.executed == {"n": 1}
+    assert faulty.record.entries("eof")
 
 
 @pytest.mark.parametrize("era, method, code", [("legacy", "server/discover", -32601), ("modern", "initialize", -32022)])
-def test_of_one_era_only_it_refuses_the_other(yard: Yard, era: str, method: str, code: int) -> None:
-    with started(yard, era=era) as pipe:
+def test_of_one_era_only_it_refuses_the_other(faulty: FaultyServer, era: str, method: str, code: int) -> None:
+    with started(faulty, era=era) as pipe:
         pipe.ask(1, method)
         assert pipe.answer()["error"]["code"] == code
 
 
-def test_its_first_life_may_differ_from_the_next(yard: Yard) -> None:
+def test_its_first_life_may_differ_from_the_next(faulty: FaultyServer) -> None:
     script = {"first": {"exit": {"code": 3}}}
-    with started(yard, **script) as pipe:
+    with started(faulty, **script) as pipe:
         assert pipe.process.wait(5) == 3
-    with started(yard, **script) as pipe:
+    with started(faulty, **script) as pipe:
         pipe.ask(1, "ping")
         assert pipe.answer()["result"] == {}
-    assert yard.record.lives == 2
+    assert faulty.record.lives == 2
 
 
 @pytest.mark.parametrize(
@@ -114,8 +114,8 @@ def test_its_first_life_may_differ_from_the_next(yard: Yard) -> None:
         ("no_result", [{"id": 1}]),
     ],
 )
-def test_a_wire_changes_the_messages(yard: Yard, wire: str, lines: list[dict[str, Any]]) -> None:
-    with started(yard, wire=[wire]) as pipe:
+def test_a_wire_changes_the_messages(faulty: FaultyServer, wire: str, lines: list[dict[str, Any]]) -> None:
+    with started(faulty, wire=[wire]) as pipe:
         pipe.ask(1, "ping")
         for expected in lines:
             answer = pipe.answer()
@@ -123,25 +123,25 @@ def test_a_wire_changes_the_messages(yard: Yard, wire: str, lines: list[dict[str
             assert ("result" in answer) == (wire != "no_result")
 
 
-def test_garbage_stands_around_the_answer(yard: Yard) -> None:
-    with started(yard, wire=["garbage"]) as pipe:
+def test_garbage_stands_around_the_answer(faulty: FaultyServer) -> None:
+    with started(faulty, wire=["garbage"]) as pipe:
         pipe.ask(1, "ping")
         lines = [pipe.line() for _ in range(19)]
     assert b"\xff\xfe\x80" in lines
     assert json.loads(lines[9])["result"] == {}
 
 
-def test_drip_gives_a_byte_every_200_ms(yard: Yard) -> None:
-    with started(yard, wire=["drip"]) as pipe:
+def test_drip_gives_a_byte_every_200_ms(faulty: FaultyServer) -> None:
+    with started(faulty, wire=["drip"]) as pipe:
         pipe.ask(1, "ping")
         start = time.monotonic()
         assert [pipe.stdout.read(9) for _ in range(3)] == [b"{", b'"', b"j"]
         assert time.monotonic() - start > 0.35
 
 
-def test_hold_answers_and_then_leaves_the_pipe_full(yard: Yard) -> None:
-    gate = yard.path("gate")
-    with started(yard) as pipe:
+def test_hold_answers_and_then_leaves_the_pipe_full(faulty: FaultyServer) -> None:
+    gate = faulty.path("gate")
+    with started(faulty) as pipe:
         pipe.call(1, "hold", until=str(gate))
         assert pipe.answer()["id"] == 1
         writable = lambda: select.select([], [pipe.stdin], [], 0)[1]  # noqa: E731
@@ -155,8 +155,8 @@ def test_hold_answers_and_then_leaves_the_pipe_full(yard: Yard) -> None:
         assert pipe.answer()["id"] == 2
 
 
-def test_mute_and_silent_read_on_and_never_answer(yard: Yard) -> None:
-    with started(yard, silent=["ping"]) as pipe:
+def test_mute_and_silent_read_on_and_never_answer(faulty: FaultyServer) -> None:
+    with started(faulty, silent=["ping"]) as pipe:
         pipe.ask(1, "ping")
         pipe.call(2, "silent", nonce="a")
         pipe.call(3, "echo", nonce="b")
@@ -164,39 +164,39 @@ def test_mute_and_silent_read_on_and_never_answer(yard: Yard) -> None:
         pipe.call(4, "mute")
         pipe.call(5, "echo", nonce="c")
         assert pipe.quiet(0.2)
-    assert yard.record.executed == {"a": 1, "b": 1}
+    assert faulty.record.executed == {"a": 1, "b": 1}
 
 
-def test_huge_and_deep_answers_are_as_large_as_asked(yard: Yard) -> None:
-    with started(yard) as pipe:
+def test_huge_and_deep_answers_are_as_large_as_asked(faulty: FaultyServer) -> None:
+    with started(faulty) as pipe:
         pipe.call(1, "huge", size=3_000_000)
         assert len(pipe.answer()["result"]["pad"]) == 3_000_000
         pipe.call(2, "deep", depth=200)
         assert pipe.line().count(b"{") == 202
 
 
-def test_a_stubborn_server_outlives_term_and_the_end_of_stdin(yard: Yard) -> None:
-    with started(yard, stubborn=True) as pipe:
+def test_a_stubborn_server_outlives_term_and_the_end_of_stdin(faulty: FaultyServer) -> None:
+    with started(faulty, stubborn=True) as pipe:
         pipe.stdin.close()
-        until(lambda: yard.record.entries("eof"))
+        until(lambda: faulty.record.entries("eof"))
         pipe.process.terminate()
-        until(lambda: yard.record.entries("term"))
+        until(lambda: faulty.record.entries("term"))
         assert alive(pipe.process.pid)
 
 
 @pytest.mark.parametrize("how, ended", [("quiet", True), ("holding", False)])
-def test_a_grandchild_stays_and_may_hold_stdout_open(yard: Yard, how: str, ended: bool) -> None:
-    with started(yard, grandchild=how) as pipe:
+def test_a_grandchild_stays_and_may_hold_stdout_open(faulty: FaultyServer, how: str, ended: bool) -> None:
+    with started(faulty, grandchild=how) as pipe:
         pipe.call(1, "die", code=4)
         assert pipe.process.wait(5) == 4
-        (child,) = yard.record.children
+        (child,) = faulty.record.children
         assert alive(child)
         assert pipe.quiet(0.2) is not ended
         subprocess.run(["kill", "-9", str(child)], check=True)
 
 
-def test_a_request_in_mid_call_waits_for_the_answer(yard: Yard) -> None:
-    with started(yard) as pipe:
+def test_a_request_in_mid_call_waits_for_the_answer(faulty: FaultyServer) -> None:
+    with started(faulty) as pipe:
         pipe.call(1, "ask", method="roots/list")
         asked = pipe.answer()
         assert asked["method"] == "roots/list"
@@ -206,12 +206,12 @@ def test_a_request_in_mid_call_waits_for_the_answer(yard: Yard) -> None:
         assert pipe.answer()["result"]["resultType"] == "input_required"
 
 
-def test_pages_end_or_never_end_as_told(yard: Yard) -> None:
-    with started(yard, tools=1990, page=1000) as pipe:
+def test_pages_end_or_never_end_as_told(faulty: FaultyServer) -> None:
+    with started(faulty, tools=1990, page=1000) as pipe:
         pipe.ask(1, "tools/list")
         page = pipe.answer()["result"]
         assert len(page["tools"]) == 1000
         assert page["nextCursor"] == "1000"
-    with started(yard, endless="new") as pipe:
+    with started(faulty, endless="new") as pipe:
         pipe.ask(1, "tools/list", cursor="8")
         assert pipe.answer()["result"]["nextCursor"] == "9"

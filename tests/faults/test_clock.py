@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from tests.faults.kit import Yard, either_era, run_python
+from tests.faults.kit import FaultyServer, either_era, run_python
 
 JUMPER = """
 import asyncio, json, sys, time
@@ -15,14 +15,14 @@ time.time = lambda: real() + shift
 real_ns = time.time_ns
 time.time_ns = lambda: real_ns() + int(shift * 1e9)
 
-import toolyard as ty
+import toolcrib as tc
 command, day = json.loads(sys.argv[1]), float(sys.argv[2])
-FAST = ty.ReconnectPolicy(base_delay=0.01, max_delay=0.2)
+FAST = tc.ReconnectPolicy(base_delay=0.01, max_delay=0.2)
 
 async def main():
     global shift
     told = {}
-    async with ty.Client(ty.StdioServer(command[0], command[1:]), reconnect=FAST, cache_tools_list=True) as client:
+    async with tc.Client(tc.StdioServer(command[0], command[1:]), reconnect=FAST, cache_tools_list=True) as client:
         await client.list_tools()
         slow = asyncio.create_task(client.call_tool("slow", {"nonce": "s", "seconds": 0.4}, timeout=20, idle_timeout=9))
         silent = asyncio.create_task(client.call_tool("silent", {"nonce": "q"}, timeout=0.5))
@@ -32,14 +32,14 @@ async def main():
         told["slow"] = (await slow).text
         try:
             await silent
-        except ty.UnansweredTimeout:
+        except tc.UnansweredTimeout:
             told["silent"] = time.monotonic() - start
         await client.list_tools()
         told["elapsed"] = (await client.call_tool("echo", {"nonce": "e"})).elapsed
         shift += day
         try:
             await client.call_tool("die", {})
-        except ty.OutcomeUnknown:
+        except tc.OutcomeUnknown:
             told["after"] = (await client.call_tool("echo", {"nonce": "a"}, timeout=20)).text
     print(json.dumps(told))
 asyncio.run(main())
@@ -48,8 +48,8 @@ asyncio.run(main())
 
 @either_era
 @pytest.mark.parametrize("day", [86_400.0, -86_400.0], ids=["forward", "back"])
-def test_a_clock_that_jumps_a_day_ends_no_call_and_keeps_none_alive(yard: Yard, era: str, day: float) -> None:
-    program = run_python(JUMPER, json.dumps(yard.command(era=era, ttl=250_000)), str(day))
+def test_a_clock_that_jumps_a_day_ends_no_call_and_keeps_none_alive(faulty: FaultyServer, era: str, day: float) -> None:
+    program = run_python(JUMPER, json.dumps(faulty.command(era=era, ttl=250_000)), str(day))
     out, err = program.communicate(timeout=60)
     assert (err, program.returncode) == ("", 0)
     told = json.loads(out)
@@ -57,7 +57,7 @@ def test_a_clock_that_jumps_a_day_ends_no_call_and_keeps_none_alive(yard: Yard, 
     assert told["silent"] < 5
     assert 0 <= told["elapsed"] < 5
     assert told["after"] == "a"
-    assert yard.record.entries("method").count("tools/list") == 1, "what was cached for minutes did not age by a day"
+    assert faulty.record.entries("method").count("tools/list") == 1, "what was cached for minutes did not age by a day"
 
 
 STALE = """
@@ -65,12 +65,12 @@ import asyncio, json, pathlib, sys, time
 real, shift = time.time, 0.0
 time.time = lambda: real() + shift
 
-import toolyard as ty
+import toolcrib as tc
 command = json.loads(sys.argv[1])
 
 async def main():
     global shift
-    async with ty.Client(ty.StdioServer(command[0], command[1:]), cache_tools_list=True) as client:
+    async with tc.Client(tc.StdioServer(command[0], command[1:]), cache_tools_list=True) as client:
         await client.list_tools()
         shift -= 86_400
         end = time.monotonic() + 10
@@ -83,7 +83,7 @@ asyncio.run(main())
 """
 
 
-def test_a_cached_list_grows_stale_though_the_clock_went_back_a_day(yard: Yard) -> None:
-    program = run_python(STALE, json.dumps(yard.command(era="modern", ttl=300)), str(yard.record.path))
+def test_a_cached_list_grows_stale_though_the_clock_went_back_a_day(faulty: FaultyServer) -> None:
+    program = run_python(STALE, json.dumps(faulty.command(era="modern", ttl=300)), str(faulty.record.path))
     out, err = program.communicate(timeout=60)
     assert (out, err, program.returncode) == ("asked again\n", "", 0)

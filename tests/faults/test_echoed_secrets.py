@@ -9,13 +9,13 @@ from typing import Any
 
 import pytest
 
-import toolyard as ty
+import toolcrib as tc
 from tests.faults.http_kit import Provider, Web
 from tests.faults.http_sse import BadSseServer
-from tests.faults.kit import FAST, Yard, outcome_of
+from tests.faults.kit import FAST, FaultyServer, outcome_of
 from tests.faults.test_canaries import texts_of
-from toolyard import events
-from toolyard.errors import ToolyardError
+from toolcrib import events
+from toolcrib.errors import ToolcribError
 
 CANARY = "c4n4ry-1f6b03" + "-and-more" * 20
 EVIL = "\x1b]0;owned\x07\n2026-01-01 CRITICAL forged \u202e\u200b\U000e0041"
@@ -33,12 +33,12 @@ def all_of(error: BaseException) -> str:
     return "\n".join(found)
 
 
-def check(outcomes: list[Any], client: ty.Client, seen: list[str], caplog: pytest.LogCaptureFixture) -> None:
-    errors = [one for one in outcomes if isinstance(one, ToolyardError)]
+def check(outcomes: list[Any], client: tc.Client, seen: list[str], caplog: pytest.LogCaptureFixture) -> None:
+    errors = [one for one in outcomes if isinstance(one, ToolcribError)]
     assert len(errors) == len(outcomes), outcomes
     records = [record for record in caplog.records if not record.name.startswith("tests.")]
     texts = [*map(all_of, errors), *seen, *map(logging.Formatter().format, records)]
-    texts += [repr(client.status), str(client.status), client.status.reason or "", client.counters.last_garbage]
+    texts += [repr(client.status), str(client.status), client.status.reason or "", client.counters.last_malformed]
     assert [text[:600] for text in texts if HEAD in text] == []
     assert any("<masked>" in text for text in texts), "the server did say it"
 
@@ -130,7 +130,7 @@ async def test_a_secret_that_a_server_of_http_and_sse_quotes_is_masked(
     caplog.set_level(logging.DEBUG)
     server = BadSseServer()
     web.servers.append(await server.start())
-    client = ty.Client(ty.SseServer(server.url, headers={"X-Api-Key": CANARY}), reconnect=FAST, max_retries=1)
+    client = tc.Client(tc.SseServer(server.url, headers={"X-Api-Key": CANARY}), reconnect=FAST, max_retries=1)
     web.clients.append(client)
     await client.connect()
     outcomes = []
@@ -185,14 +185,14 @@ for line in sys.stdin:
 
 
 async def test_a_secret_that_a_process_quotes_is_masked_everywhere(
-    yard: Yard, caplog: pytest.LogCaptureFixture
+    faulty: FaultyServer, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.DEBUG)
     seen: list[str] = []
-    config = ty.StdioServer(
-        sys.executable, ["-S", "-E", "-c", STDIO, "", str(yard.record.path)], env={"API_TOKEN": CANARY}
+    config = tc.StdioServer(
+        sys.executable, ["-S", "-E", "-c", STDIO, "", str(faulty.record.path)], env={"API_TOKEN": CANARY}
     )
-    client = ty.Client(config, name="leaky", reconnect=FAST, max_retries=1, stderr_handler=seen.append)
+    client = tc.Client(config, name="leaky", reconnect=FAST, max_retries=1, stderr_handler=seen.append)
     client.on(events.Event, lambda event: seen.append(repr(event)))
     names = ["error", "broken", "no answer", "huge", "exit"]
     outcomes = [await outcome_of(client.call_tool(name, {}, timeout=5)) for name in names]
@@ -204,12 +204,12 @@ async def test_a_secret_that_a_process_quotes_is_masked_everywhere(
 # ---- control characters
 
 
-async def test_the_message_of_a_remote_error_has_no_control_characters_and_is_bounded(yard: Yard) -> None:
-    arguments = ["-S", "-E", "-c", STDIO, EVIL + "x" * 50_000, str(yard.record.path)]
-    config = ty.StdioServer(sys.executable, arguments, env={"API_TOKEN": "t"})
-    async with ty.Client(config, name="evil", reconnect=FAST) as client:
+async def test_the_message_of_a_remote_error_has_no_control_characters_and_is_bounded(faulty: FaultyServer) -> None:
+    arguments = ["-S", "-E", "-c", STDIO, EVIL + "x" * 50_000, str(faulty.record.path)]
+    config = tc.StdioServer(sys.executable, arguments, env={"API_TOKEN": "t"})
+    async with tc.Client(config, name="evil", reconnect=FAST) as client:
         outcome = await outcome_of(client.call_tool("error", {}, timeout=5))
-    assert isinstance(outcome, ty.RemoteError)
+    assert isinstance(outcome, tc.RemoteError)
     assert all(c.isprintable() or c == "\n" for c in outcome.message)
     assert "\n2026-01-01 CRITICAL forged" in outcome.message, "newlines stay in the message"
     assert "\n" not in str(outcome)
@@ -222,6 +222,6 @@ async def test_the_message_of_a_remote_error_over_http_has_no_control_characters
     how = {"type": "application/json", "body": json.dumps(error).replace('"$ID"', "$ID")}
     async with web.client(server) as client:
         outcome = await outcome_of(client.call_tool("status", how, timeout=5))
-    assert isinstance(outcome, ty.RemoteError)
+    assert isinstance(outcome, tc.RemoteError)
     assert all(c.isprintable() or c == "\n" for c in outcome.message)
     assert outcome.data == EVIL, "data stays as it came"

@@ -12,10 +12,10 @@ from pathlib import Path
 
 import pytest
 
-import toolyard as ty
-from tests.faults.kit import BIG, FAST, Yard, eventually, matrix, outcome_of
-from toolyard import sync
-from toolyard.errors import UnansweredTimeout
+import toolcrib as tc
+from tests.faults.kit import BIG, FAST, FaultyServer, eventually, matrix, outcome_of
+from toolcrib import sync
+from toolcrib.errors import UnansweredTimeout
 
 KIB = 1024
 
@@ -57,7 +57,7 @@ def traced() -> object:
     tracemalloc.stop()
 
 
-async def calls(client: ty.Client, count: int) -> None:
+async def calls(client: tc.Client, count: int) -> None:
     """A mix: answers, tool errors, error replies, time-outs, cancels, large ones."""
     for start in range(0, count, 100):
         async with asyncio.TaskGroup() as group:
@@ -74,14 +74,14 @@ async def calls(client: ty.Client, count: int) -> None:
 
 @pytest.mark.parametrize("count", matrix([1_000], [10_000]))
 async def test_everything_is_flat_over_many_calls_of_every_outcome(
-    yard: Yard, era: str, traced: object, count: int
+    faulty: FaultyServer, era: str, traced: object, count: int
 ) -> None:
-    async with yard.client(era=era) as client:
+    async with faulty.client(era=era) as client:
         await calls(client, 500)
         before = Footprint.now()
         await calls(client, count)
         await assert_flat(before, allowance=200 * KIB)
-    assert yard.record.lives == 1
+    assert faulty.record.lives == 1
 
 
 @pytest.mark.parametrize("count", matrix([20], [200]))
@@ -91,33 +91,33 @@ async def test_everything_is_flat_over_many_calls_of_every_outcome(
     ids=["legacy", "modern", "modern, listen refused"],
 )
 async def test_everything_is_flat_over_many_reconnects(
-    yard: Yard, era: str, traced: object, count: int, refused: list[str], caplog: pytest.LogCaptureFixture
+    faulty: FaultyServer, era: str, traced: object, count: int, refused: list[str], caplog: pytest.LogCaptureFixture
 ) -> None:
-    caplog.set_level(logging.CRITICAL, "toolyard")  # captured records are memory too, but not the client's
+    caplog.set_level(logging.CRITICAL, "toolcrib")  # captured records are memory too, but not the client's
 
     async def again() -> None:
         pending = asyncio.create_task(outcome_of(client.call_tool("silent", {})))
-        life = yard.record.lives
+        life = faulty.record.lives
         assert (await client.call_tool("echo", {"nonce": "x"}, timeout=20)).text == "x"
-        yard.kill()
+        faulty.kill()
         await pending
         assert (await client.call_tool("echo", {"nonce": "x"}, timeout=20)).text == "x"
-        assert yard.record.lives == life + 1
+        assert faulty.record.lives == life + 1
 
-    async with yard.client(era=era, refused=refused) as client:
+    async with faulty.client(era=era, refused=refused) as client:
         for _ in range(5):
             await again()
         before = Footprint.now()
         for _ in range(count):
             await again()
         await assert_flat(before, allowance=200 * KIB)
-    await eventually(lambda: not yard.living())
+    await eventually(lambda: not faulty.living())
 
 
 @pytest.mark.parametrize("count", matrix([15], [100]))
-async def test_everything_is_flat_over_many_clients(yard: Yard, traced: object, count: int) -> None:
+async def test_everything_is_flat_over_many_clients(faulty: FaultyServer, traced: object, count: int) -> None:
     async def one() -> None:
-        async with yard.client() as client:
+        async with faulty.client() as client:
             await client.call_tool("echo", {})
 
     for _ in range(3):
@@ -128,9 +128,11 @@ async def test_everything_is_flat_over_many_clients(yard: Yard, traced: object, 
     await assert_flat(before, allowance=200 * KIB)
 
 
-async def test_everything_is_flat_over_time_outs_of_a_server_that_does_not_read(yard: Yard, traced: object) -> None:
-    gate = yard.path("gate")
-    async with yard.client() as client:
+async def test_everything_is_flat_over_time_outs_of_a_server_that_does_not_read(
+    faulty: FaultyServer, traced: object
+) -> None:
+    gate = faulty.path("gate")
+    async with faulty.client() as client:
         await client.call_tool("hold", {"until": str(gate)})
         await outcome_of(client.call_tool("echo", {"pad": BIG}, timeout=0.1))
         before = Footprint.now()
@@ -141,12 +143,12 @@ async def test_everything_is_flat_over_time_outs_of_a_server_that_does_not_read(
         await assert_flat(before, allowance=200 * KIB)
 
 
-def test_the_sync_client_leaves_no_descriptor_and_no_more_than_its_one_thread(yard: Yard) -> None:
+def test_the_sync_client_leaves_no_descriptor_and_no_more_than_its_one_thread(faulty: FaultyServer) -> None:
     def descriptors() -> int:
         return len(list(Path("/proc/self/fd").iterdir()))
 
     def one() -> None:
-        with sync.Client(yard.server(), reconnect=FAST) as client:
+        with sync.Client(faulty.server(), reconnect=FAST) as client:
             client.call_tool("echo", {})
             with pytest.raises(UnansweredTimeout):
                 client.call_tool("silent", {}, timeout=0.02)

@@ -13,12 +13,12 @@ from typing import Any
 
 import pytest
 
-import toolyard as ty
+import toolcrib as tc
 from tests.faults.http_kit import Web
 from tests.faults.http_server import BadWebServer
 from tests.faults.http_sse import BadSseServer
-from tests.faults.kit import FAST, Yard, eventually, impatient, matrix, outcome_of
-from toolyard import events
+from tests.faults.kit import FAST, FaultyServer, eventually, impatient, matrix, outcome_of
+from toolcrib import events
 
 MIB = 1 << 20
 MOST_MEMORY = 40 * MIB
@@ -118,7 +118,7 @@ async def bounded() -> AsyncIterator[None]:
     assert peaks.descriptors < MOST_DESCRIPTORS
 
 
-async def sample(_: ty.SamplingRequest) -> str:
+async def sample(_: tc.SamplingRequest) -> str:
     return "x"
 
 
@@ -129,10 +129,10 @@ def options(seen: list[str]) -> dict[str, Any]:
 
 def check_outcome(outcome: Any, kind: str) -> None:
     if kind in IGNORED:
-        assert isinstance(outcome, ty.ToolResult), repr(outcome)
+        assert isinstance(outcome, tc.ToolResult), repr(outcome)
         assert outcome.text == "survived"
     else:
-        assert isinstance(outcome, ty.OutcomeUnknown), repr(outcome)
+        assert isinstance(outcome, tc.OutcomeUnknown), repr(outcome)
         assert "does not take our replies" in outcome.message
         assert outcome.sent is True
 
@@ -149,25 +149,25 @@ def _little_grace(monkeypatch: pytest.MonkeyPatch) -> None:
     impatient(monkeypatch)
 
 
-async def flood_over_stdio(yard: Yard, kind: str, size: int) -> None:
-    yard.path("flood").write_text(FLOODS[kind])
-    arguments = ["-S", "-E", "-c", STDIO_SERVER, str(yard.path("flood")), str(size), str(yard.record.path)]
+async def flood_over_stdio(faulty: FaultyServer, kind: str, size: int) -> None:
+    faulty.path("flood").write_text(FLOODS[kind])
+    arguments = ["-S", "-E", "-c", STDIO_SERVER, str(faulty.path("flood")), str(size), str(faulty.record.path)]
     seen: list[str] = []
-    async with ty.Client(ty.StdioServer(sys.executable, arguments), name="flood", **options(seen)) as client:
+    async with tc.Client(tc.StdioServer(sys.executable, arguments), name="flood", **options(seen)) as client:
         async with bounded():
             outcome = await outcome_of(client.call_tool("flood", {}, timeout=30, on_progress=lambda *_: None))
         check_outcome(outcome, kind)
 
 
 @pytest.mark.parametrize("kind", FLOODS)
-async def test_a_flood_over_stdio_is_survived_or_ends_the_connection(yard: Yard, kind: str) -> None:
-    await flood_over_stdio(yard, kind, size_of(kind))
+async def test_a_flood_over_stdio_is_survived_or_ends_the_connection(faulty: FaultyServer, kind: str) -> None:
+    await flood_over_stdio(faulty, kind, size_of(kind))
 
 
 @pytest.mark.nightly
 @pytest.mark.parametrize("kind", FLOODS)
-async def test_a_long_flood_over_stdio_is_survived_or_ends_the_connection(yard: Yard, kind: str) -> None:
-    await flood_over_stdio(yard, kind, 8 * size_of(kind))
+async def test_a_long_flood_over_stdio_is_survived_or_ends_the_connection(faulty: FaultyServer, kind: str) -> None:
+    await flood_over_stdio(faulty, kind, 8 * size_of(kind))
 
 
 def never_takes_replies(server: BadWebServer) -> None:
@@ -215,7 +215,7 @@ async def test_a_flood_over_sse_is_survived_or_ends_the_connection(web: Web, kin
     never_takes_replies(server)
     server.gate("tools/call", "deluge", text=FLOODS[kind], size=size_of(kind))
     seen: list[str] = []
-    client = ty.Client(ty.SseServer(server.url), **options(seen))
+    client = tc.Client(tc.SseServer(server.url), **options(seen))
     web.clients.append(client)
     await client.connect()
     async with bounded():

@@ -1,6 +1,6 @@
 """Hostile texts in every field of every message: none reaches a log, a status, an event, an error or the terminal.
 
-What a caller asked for (a result, a description) stays as the server sent it; everything that Toolyard itself writes
+What a caller asked for (a result, a description) stays as the server sent it; everything that Toolcrib itself writes
 about a server is free of control and invisible characters, of forged lines and of secrets.
 """
 
@@ -21,12 +21,12 @@ from typing import Any
 
 import pytest
 
-import toolyard as ty
+import toolcrib as tc
 from tests.cli.kit import environment, write_settings
 from tests.faults.hostile_server import ANSWERS, CALLS, CONNECTS, HttpServer, serve_stdio
 from tests.faults.hostile_texts import FEW, SURROGATE, TEXTS, Detector
 from tests.faults.kit import FAST
-from toolyard.events import Event
+from toolcrib.events import Event
 
 ROOT = str(Path(__file__).parents[2])
 CODE = f"import sys; sys.path.insert(0, {ROOT!r}); from {serve_stdio.__module__} import serve_stdio as serve"
@@ -69,7 +69,7 @@ class _Records(logging.Handler):
             self._detector.look(f"{where}, traceback", logging.Formatter().format(record), multi_line=True)
 
     def __enter__(self) -> None:
-        for name in ("toolyard", "asyncio", "aiohttp"):
+        for name in ("toolcrib", "asyncio", "aiohttp"):
             logger = logging.getLogger(name)
             self._before.append((logger, logger.level, logger.propagate))
             logger.addHandler(self)
@@ -96,26 +96,26 @@ def detecting(test: Callable[[str, HttpServer, Detector], Awaitable[None]]) -> C
     return run
 
 
-def stdio_server(field: str = "", name: str = "") -> ty.StdioServer:
-    return ty.StdioServer(sys.executable, [*HOSTILE, field, name], env={"HOSTILE_TOKEN": ENVIRONMENT})
+def stdio_server(field: str = "", name: str = "") -> tc.StdioServer:
+    return tc.StdioServer(sys.executable, [*HOSTILE, field, name], env={"HOSTILE_TOKEN": ENVIRONMENT})
 
 
-def web_server(http: HttpServer, field: str = "", name: str = "", *, user: bool = False) -> ty.HttpServer:
+def web_server(http: HttpServer, field: str = "", name: str = "", *, user: bool = False) -> tc.HttpServer:
     if user:
-        return ty.HttpServer(http.url(field, name, user=f"user:{PASSWORD}@"))
+        return tc.HttpServer(http.url(field, name, user=f"user:{PASSWORD}@"))
     headers = {"Authorization": f"Bearer {HEADER}", "X-Api-Key": KEY}
-    return ty.HttpServer(http.url(field, name, query=f"?key={QUERY}"), headers=headers)
+    return tc.HttpServer(http.url(field, name, query=f"?key={QUERY}"), headers=headers)
 
 
-def sse_server(http: HttpServer, field: str = "", name: str = "") -> ty.SseServer:
+def sse_server(http: HttpServer, field: str = "", name: str = "") -> tc.SseServer:
     headers = {"Authorization": f"Bearer {HEADER}", "X-Api-Key": KEY}
-    return ty.SseServer(http.url(field, name, query=f"?key={QUERY}"), headers=headers)
+    return tc.SseServer(http.url(field, name, query=f"?key={QUERY}"), headers=headers)
 
 
 class Watched:
     """A client, or a hub, whose every utterance is looked at."""
 
-    def __init__(self, detector: Detector, subject: ty.Client | ty.Hub) -> None:
+    def __init__(self, detector: Detector, subject: tc.Client | tc.Hub) -> None:
         self.detector, self.subject = detector, subject
         self.doing = ""
         subject.on(Event, self._on_event)
@@ -132,9 +132,9 @@ class Watched:
         try:
             async with asyncio.timeout(20):
                 result = await work
-            if isinstance(result, ty.ToolResult):
+            if isinstance(result, tc.ToolResult):
                 result.raise_for_error()
-        except (ty.ToolyardError, ty.UsageError) as exc:
+        except (tc.ToolcribError, tc.UsageError) as exc:
             self.detector.look_at_error("error", exc, doing=doing)
         self.look_at_status(doing, only_good=True)
         return result
@@ -142,9 +142,9 @@ class Watched:
     def look_at_status(self, doing: str, *, only_good: bool = False) -> None:
         subject, look = self.subject, self.detector.look
         look("repr of the client or hub", repr(subject), doing=doing)
-        if not isinstance(subject, ty.Hub):
+        if not isinstance(subject, tc.Hub):
             self._look_at(subject.status, "status", doing)
-            look("counters", f"{subject.counters!r} {subject.counters.last_garbage}", doing=doing)
+            look("counters", f"{subject.counters!r} {subject.counters.last_malformed}", doing=doing)
             return
         states = subject.list_servers()
         for state in states[:1] if only_good else states:
@@ -154,7 +154,7 @@ class Watched:
             look("repr of a hub's server with its info", repr(state), doing=doing, data=True)
             self.detector.look_at_error("last_error of a hub's server", state.last_error, doing=doing)
 
-    def _look_at(self, status: ty.Status, where: str, doing: str) -> None:
+    def _look_at(self, status: tc.ConnectionStatus, where: str, doing: str) -> None:
         for text in (str(status), repr(status), status.reason):
             self.detector.look(where, text, doing=doing)
 
@@ -208,7 +208,7 @@ def _mode(transport: str) -> str:
 @detecting
 async def test_calls_of_a_client(transport: str, http: HttpServer, detector: Detector) -> None:
     texts = TEXTS if transport == "stdio legacy" else FEW
-    async with ty.Client(_server(transport, http), **_options(_mode(transport))) as client:
+    async with tc.Client(_server(transport, http), **_options(_mode(transport))) as client:
         watched = Watched(detector, client)
         await _in_groups(partial(_say, watched, "say"), product(CALLS, texts))
         for method in (client.list_tools, client.list_resources, client.list_resource_templates, client.list_prompts):
@@ -226,7 +226,7 @@ async def test_calls_of_a_client(transport: str, http: HttpServer, detector: Det
 @detecting
 async def test_http_answers_to_calls(transport: str, http: HttpServer, detector: Detector) -> None:
     async def visit(field: str, name: str) -> None:
-        async with ty.Client(_server(transport, http), **_options(_mode(transport))) as client:
+        async with tc.Client(_server(transport, http), **_options(_mode(transport))) as client:
             await _say(Watched(detector, client), "say", field, name)
 
     fields = [f"http {each}" for each in SHOWN] if "user" in transport else [*ANSWERS]
@@ -248,7 +248,7 @@ def _connects(transport: str) -> list[str]:
 async def test_connections_of_a_client(transport: str, http: HttpServer, detector: Detector) -> None:
     async def visit(field: str, name: str) -> None:
         server = sse_server(http, field, name) if transport == "sse" else _server(transport, http, field, name)
-        client = ty.Client(server, **_options(_mode(transport)))
+        client = tc.Client(server, **_options(_mode(transport)))
         watched = Watched(detector, client)
         doing = f"{field}~{name}"
         try:
@@ -275,7 +275,7 @@ async def test_a_hub_of_servers(transport: str, http: HttpServer, detector: Dete
     servers = {"good": _server(transport, http)}
     for (number, name), field in product(enumerate(("mixed", "long")), fields):
         servers[f"{field.replace(' ', '-')}-{number}"] = _server(transport, http, field, name)
-    hub = ty.Hub(servers, start_timeout=30, on_error="skip", **options)
+    hub = tc.Hub(servers, start_timeout=30, on_error="skip", **options)
     watched = Watched(detector, hub)
     async with hub:
         watched.look_at_status("starting")
@@ -283,7 +283,7 @@ async def test_a_hub_of_servers(transport: str, http: HttpServer, detector: Dete
         await watched.outcome("tool name", hub.call_tool("mcp__good__sayy", {}))
         await watched.outcome("resources/read", hub.read_resource("good", "say:secrets"))
         for name in hub.list_servers():
-            with contextlib.suppress(ty.ToolyardError):
+            with contextlib.suppress(tc.ToolcribError):
                 await hub.refresh(name.name)
         watched.look_at_status("at the end")
 
@@ -292,10 +292,10 @@ async def test_a_hub_of_servers(transport: str, http: HttpServer, detector: Dete
 
 RUNNER = """
 import importlib, json, os, sys
-from toolyard.cli import app
+from toolcrib.cli import app
 for entry in app.COMMANDS.values():
-    importlib.import_module(f"toolyard.cli.{entry.module}")
-import toolyard.transports.http, toolyard.transports.stdio, rich.console
+    importlib.import_module(f"toolcrib.cli.commands.{entry.module}")
+import toolcrib.transports.http.channel, toolcrib.transports.stdio.link, rich.console
 for number, arguments in enumerate(json.load(sys.stdin)):
     if os.fork() == 0:
         for fd, name in ((1, "out"), (2, "err")):
@@ -387,6 +387,6 @@ def test_the_command_line(transport: str, http: HttpServer, tmp_path: Path) -> N
             text = (tmp_path / f"{number}.{name}").read_bytes().decode()
             lines = kind is LINES and (name == "out" or "fail" in arguments[-1])
             data = lines or (kind is DATA and name == "out")
-            where = f"`toolyard {' '.join(arguments)}`, std{name}"
+            where = f"`toolcrib {' '.join(arguments)}`, std{name}"
             detector.look(where, text, multi_line=True, forged=not lines, data=data, bounded=False)
     detector.check()

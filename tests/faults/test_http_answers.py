@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 
-import toolyard as ty
+import toolcrib as tc
 from tests.faults.http_kit import Web
 from tests.faults.kit import Ledger, outcome_of, succeeded
-from toolyard.errors import OutcomeUnknown, ProtocolError, RemoteError, ToolyardError
+from toolcrib.errors import OutcomeUnknown, ProtocolError, RemoteError, ToolcribError
 
 JSON = "application/json"
 ERROR = '{"jsonrpc": "2.0", "id": $ID, "error": {"code": -32055, "message": "no", "data": [1]}}'
@@ -28,7 +28,7 @@ def answer(status: int, body: str = "", kind: str | None = JSON, **headers: str)
     return {"status": status, "body": body, "type": kind if body else None, "headers": headers}
 
 
-Case = tuple[dict[str, Any], type[ToolyardError], dict[str, Any]]
+Case = tuple[dict[str, Any], type[ToolcribError], dict[str, Any]]
 CASES: dict[str, Case] = {
     "500": (answer(500), OutcomeUnknown, {"status": 500, "sent": True}),
     "500 with HTML": (answer(500, HTML, "text/html"), OutcomeUnknown, {"status": 500}),
@@ -78,9 +78,9 @@ CASES: dict[str, Case] = {
     "an error without a code": (answer(200, '{"jsonrpc": "2.0", "id": $ID, "error": {}}'), ProtocolError, {}),
     "an error that is a text": (answer(200, '{"jsonrpc": "2.0", "id": $ID, "error": "x"}'), ProtocolError, {}),
     "NaN": (answer(200, GOOD.replace('"fine"', "NaN")), ProtocolError, {}),
-    "an encoding that nobody knows": (answer(200, GOOD, **{"Content-Encoding": "x-yard"}), ProtocolError, {}),
-    "gzip that is none": (answer(200, GOOD, **{"Content-Encoding": "gzip"}), ToolyardError, {}),
-    "brotli that is none": (answer(200, GOOD, **{"Content-Encoding": "br"}), ToolyardError, {}),
+    "an encoding that nobody knows": (answer(200, GOOD, **{"Content-Encoding": "x-crib"}), ProtocolError, {}),
+    "gzip that is none": (answer(200, GOOD, **{"Content-Encoding": "gzip"}), ToolcribError, {}),
+    "brotli that is none": (answer(200, GOOD, **{"Content-Encoding": "br"}), ToolcribError, {}),
 }
 
 
@@ -227,7 +227,7 @@ async def test_what_cannot_be_a_header_is_a_usage_error_and_nothing_is_sent(
     server = await web.server(era="modern")
     async with web.client(server) as client:
         seen = len(server.requests)
-        with pytest.raises(ty.UsageError) as caught:
+        with pytest.raises(tc.UsageError) as caught:
             await client.request(method, params, headers=headers, timeout=3)
         assert caught.value.sent is False
         assert len(server.requests) == seen
@@ -238,5 +238,5 @@ async def test_a_version_of_the_callers_own_that_cannot_be_a_header_is_a_usage_e
     server = await web.server(era="legacy")
     async with web.client(server) as client:
         for version in ("1\r\nX-Evil: 1", 5, ["x"]):
-            with pytest.raises(ty.UsageError):
+            with pytest.raises(tc.UsageError):
                 await client.request("tools/list", {"_meta": {VERSION: version}}, timeout=3)

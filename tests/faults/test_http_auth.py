@@ -12,8 +12,8 @@ import pytest
 
 from tests.faults.http_kit import Provider, Web, calls, running
 from tests.faults.kit import Ledger, either_era, eventually, lucky, outcome_of, succeeded
-from toolyard.errors import AuthError, ConnectError, ToolyardError
-from toolyard.types import State
+from toolcrib.errors import AuthError, ConnectError, ToolcribError
+from toolcrib.types import ConnectionState
 
 # ---- nothing to authorise with
 
@@ -24,8 +24,8 @@ async def test_a_401_while_connecting_is_an_auth_error_with_the_challenge_and_ne
     client = web.client(server, mode=mode)
     with pytest.raises(AuthError) as caught:
         await client.connect()
-    assert (caught.value.status, caught.value.challenge) == (401, 'Bearer realm="yard", scope="tools"')
-    assert client.status.state is State.NEEDS_AUTH
+    assert (caught.value.status, caught.value.challenge) == (401, 'Bearer realm="crib", scope="tools"')
+    assert client.status.state is ConnectionState.NEEDS_AUTH
     assert len(server.requests) == 1, "a refusal is no verdict about the era"
     assert isinstance(await outcome_of(client.call_tool("echo", {}, timeout=5)), AuthError)
 
@@ -37,10 +37,10 @@ async def test_a_401_in_mid_session_is_an_auth_error_and_needs_auth(web: Web, er
         server.tokens = {"t"}
         outcomes = await calls(ledger, client, 20)
         assert all(isinstance(one, AuthError) and one.status == 401 and one.challenge for one in outcomes)
-        assert client.status.state is State.NEEDS_AUTH
+        assert client.status.state is ConnectionState.NEEDS_AUTH
         server.tokens = None
         assert succeeded(await ledger.call(client))
-        assert client.status.state is State.CONNECTED
+        assert client.status.state is ConnectionState.CONNECTED
     ledger.check(server.executed)
 
 
@@ -70,10 +70,10 @@ async def test_needs_auth_ends_when_the_credentials_are_there(web: Web, era: str
     client = web.client(server, headers={"Authorization": lambda: f"Bearer {token[0]}"})
     for _ in range(7):  # more often than a circuit would bear: a refusal is no failure of the server
         assert isinstance(await outcome_of(client.call_tool("echo", {}, timeout=5)), AuthError)
-    assert client.status.state is State.NEEDS_AUTH
+    assert client.status.state is ConnectionState.NEEDS_AUTH
     token[0] = "t"
     assert (await client.call_tool("echo", {"nonce": "x"}, timeout=5)).text == "x"
-    assert client.status.state is State.CONNECTED
+    assert client.status.state is ConnectionState.CONNECTED
 
 
 # ---- a provider
@@ -280,7 +280,7 @@ async def test_a_header_function_that_fails_is_a_typed_error_and_nothing_is_sent
         await ledger.call(client)
         seen, broken = len(server.requests), True
         outcome = await ledger.call(client, timeout=3)
-        assert isinstance(outcome, ToolyardError), outcome
+        assert isinstance(outcome, ToolcribError), outcome
         assert outcome.sent is False
         assert "X-Token" in str(outcome)
         assert "c4n4ry" not in str(outcome)
@@ -296,7 +296,7 @@ async def test_the_time_for_connecting_stands_still_while_a_person_signs_in(web:
     provider = Provider("bad", "good", seconds=1.0)
     async with web.client(server, auth=provider, connect_timeout=0.6) as client:
         assert provider.refreshes == 1
-        assert client.status.state is State.CONNECTED
+        assert client.status.state is ConnectionState.CONNECTED
 
 
 async def test_after_the_sign_in_the_time_for_connecting_goes_on(web: Web) -> None:

@@ -12,9 +12,9 @@ import pytest
 
 from tests.faults.http_kit import Web, calls
 from tests.faults.kit import FAST, Ledger, either_era, lucky, outcome_of, succeeded, surely_unsent
-from toolyard.errors import ConnectError, OutcomeUnknown, RateLimited
-from toolyard.protocol import limits
-from toolyard.types import State
+from toolcrib.errors import ConnectError, OutcomeUnknown, RateLimited
+from toolcrib.protocol import limits
+from toolcrib.types import ConnectionState
 
 
 def json_error(code: int, ident: str = "$ID") -> dict[str, str]:
@@ -67,7 +67,7 @@ async def test_a_pause_beyond_the_deadline_is_told_at_once(web: Web, era: str, s
         assert 50 < outcome.retry_after <= 61
         assert surely_unsent(outcome)
         assert len(server.received("tools/call")) == 1
-        assert client.status.state is State.CONNECTED, "it is busy, not dead"
+        assert client.status.state is ConnectionState.CONNECTED, "it is busy, not dead"
     ledger.check(server.executed)
 
 
@@ -192,7 +192,7 @@ async def test_a_failure_of_the_probe_is_no_verdict_about_the_era(
         {"status": 406, "type": "text/html", "body": "<p>"},
     ],
 )
-async def test_a_4xx_that_is_not_modern_means_the_handshake_era(web: Web, how: dict[str, Any]) -> None:
+async def test_a_4xx_that_is_not_modern_means_the_legacy_era(web: Web, how: dict[str, Any]) -> None:
     ledger, server = Ledger(), await web.server(era="legacy")
     server.gate("server/discover", "status", **how)
     client = web.client(server)

@@ -9,12 +9,12 @@ from typing import Any
 
 import pytest
 
-import toolyard as ty
+import toolcrib as tc
 from tests.faults.http_kit import Certificates, Provider, Web, closed_port
 from tests.faults.kit import FAST, Outcome, either_era, lucky, outcome_of
 from tests.faults.test_canaries import texts_of
-from toolyard import events
-from toolyard.errors import ToolyardError
+from toolcrib import events
+from toolcrib.errors import ToolcribError
 
 CANARY = "c4n4ry-9b7e24"
 
@@ -38,7 +38,7 @@ FAULTS: list[tuple[str, dict[str, Any]]] = [
 ]
 
 
-async def provoke(client: ty.Client, seen: list[str]) -> list[Outcome]:
+async def provoke(client: tc.Client, seen: list[str]) -> list[Outcome]:
     """One call of each outcome, and everything that is shown of the client meanwhile."""
     client.on(events.Event, lambda event: seen.append(repr(event)))
     outcomes = []
@@ -48,8 +48,8 @@ async def provoke(client: ty.Client, seen: list[str]) -> list[Outcome]:
     outcomes.append(await outcome_of(client.list_tools()))  # type: ignore[arg-type]
     await client.close()
     seen += [repr(client), str(client.status)]
-    seen += [texts_of(one) for one in outcomes if isinstance(one, ToolyardError)]
-    assert sum(isinstance(one, ToolyardError) for one in outcomes) >= 14
+    seen += [texts_of(one) for one in outcomes if isinstance(one, ToolcribError)]
+    assert sum(isinstance(one, ToolcribError) for one in outcomes) >= 14
     return outcomes
 
 
@@ -78,7 +78,7 @@ async def test_a_secret_on_the_wire_is_in_no_repr_log_event_or_traceback(
     }[place]
     client = web.client(server, **options)
     outcomes = await provoke(client, seen)
-    assert isinstance(outcomes[0], ty.ToolResult), "the server itself has it"
+    assert isinstance(outcomes[0], tc.ToolResult), "the server itself has it"
     assert everywhere(seen, caplog) == []
     assert all(CANARY not in one.target for one in server.requests), "never in a URL"
     assert all(one.header("authorization") == f"Bearer {CANARY}" for one in server.requests), "on every request"
@@ -92,7 +92,7 @@ async def test_a_secret_in_the_url_is_in_no_repr_log_event_or_traceback(
     server, seen = await web.server(era=era), []
     client = web.client(f"{server.url}?api_key={CANARY}&x=1")
     outcomes = await provoke(client, seen)
-    assert isinstance(outcomes[0], ty.ToolResult)
+    assert isinstance(outcomes[0], tc.ToolResult)
     assert CANARY in server.requests[0].target, "the server itself has it"
     assert everywhere(seen, caplog) == []
     assert CANARY not in client.name
@@ -106,12 +106,12 @@ async def test_a_secret_of_a_server_that_cannot_be_reached_is_in_no_text(
     proxy = await web.proxy(refusal=407)
     secret = {"Authorization": f"Bearer {CANARY}"}
     servers = [
-        ty.HttpServer(f"http://127.0.0.1:{closed_port()}/?token={CANARY}", headers=secret),
-        ty.HttpServer(f"http://user:{CANARY}@127.0.0.1:{closed_port()}/", headers=secret),
-        ty.HttpServer(f"http://nobody.invalid/?token={CANARY}", headers=secret),
-        ty.HttpServer(f"{safe.url}?token={CANARY}", headers=secret),
-        ty.HttpServer(f"{safe.url}?token={CANARY}", proxy=proxy.origin.replace("//", f"//user:{CANARY}@")),
-        ty.HttpServer(f"http://127.0.0.1:9/?token={CANARY}", proxy=f"http://user:{CANARY}@127.0.0.1:{closed_port()}"),
+        tc.HttpServer(f"http://127.0.0.1:{closed_port()}/?token={CANARY}", headers=secret),
+        tc.HttpServer(f"http://user:{CANARY}@127.0.0.1:{closed_port()}/", headers=secret),
+        tc.HttpServer(f"http://nobody.invalid/?token={CANARY}", headers=secret),
+        tc.HttpServer(f"{safe.url}?token={CANARY}", headers=secret),
+        tc.HttpServer(f"{safe.url}?token={CANARY}", proxy=proxy.origin.replace("//", f"//user:{CANARY}@")),
+        tc.HttpServer(f"http://127.0.0.1:9/?token={CANARY}", proxy=f"http://user:{CANARY}@127.0.0.1:{closed_port()}"),
     ]
     seen: list[str] = []
 
@@ -119,10 +119,10 @@ async def test_a_secret_of_a_server_that_cannot_be_reached_is_in_no_text(
         seen.append(repr(event))
 
     for server in servers:
-        client = ty.Client(server, reconnect=FAST, max_retries=1)
+        client = tc.Client(server, reconnect=FAST, max_retries=1)
         client.on(events.Event, note)
         outcome = await outcome_of(client.call_tool("echo", {}, timeout=5))
-        assert isinstance(outcome, ToolyardError)
+        assert isinstance(outcome, ToolcribError)
         seen += [texts_of(outcome), repr(client), str(client.status), client.name]
         seen += [repr(server), str(server), server.server_identifier]
         await client.close()
@@ -141,7 +141,7 @@ async def test_a_header_function_that_raises_its_secret_does_not_show_it(
 
     client = web.client(server, headers={"X-Key": CANARY, "Authorization": broken})
     outcome = await outcome_of(client.call_tool("echo", {}, timeout=3))
-    assert isinstance(outcome, ToolyardError)
+    assert isinstance(outcome, ToolcribError)
     assert everywhere([str(outcome), repr(outcome), repr(client)], caplog) == []
     assert server.requests == []
 
@@ -160,8 +160,8 @@ async def test_what_a_server_says_reaches_no_text_of_ours_with_control_character
         outcomes.append(await outcome_of(client.call_tool("events", {"text": text, "then": "fin"})))
         challenge = {"WWW-Authenticate": "Bearer \x1b[31m"}
         outcomes.append(await outcome_of(client.call_tool("status", {"status": 401, "headers": challenge})))
-        last_garbage = client.counters.last_garbage
-    texts = [str(one) + str(getattr(one, "sample", "")) for one in outcomes] + caplog.messages + [last_garbage]
+        last_malformed = client.counters.last_malformed
+    texts = [str(one) + str(getattr(one, "sample", "")) for one in outcomes] + caplog.messages + [last_malformed]
     assert [text for text in texts if any(sign in text for sign in ("\x1b", "\x07", "\u202e", "\u200b"))] == []
 
 
@@ -170,7 +170,7 @@ async def test_errors_of_http_pickle_and_keep_what_they_say(web: Web) -> None:
     async with web.client(server) as client:
         for tool, how in FAULTS[1:]:
             outcome = await outcome_of(client.call_tool(tool, how, timeout=0.3))
-            assert isinstance(outcome, ToolyardError)
+            assert isinstance(outcome, ToolcribError)
             again = pickle.loads(pickle.dumps(outcome))
             assert (type(again), str(again)) == (type(outcome), str(outcome))
             assert vars(again) == vars(outcome)

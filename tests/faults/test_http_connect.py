@@ -9,15 +9,15 @@ from typing import Any
 
 import pytest
 
-import toolyard as ty
+import toolcrib as tc
 from tests.faults.http_kit import Certificates, Web, closed_port, unreachable
 from tests.faults.http_proxy import Fault
 from tests.faults.http_server import BadWebServer
 from tests.faults.kit import Ledger, either_era, outcome_of, succeeded, succeeds
-from toolyard.errors import ConfigError, ConnectError, TransportError
-from toolyard.types import State
+from toolcrib.errors import ConfigError, ConnectError, TransportError
+from toolcrib.types import ConnectionState
 
-SLOW_BREAKER = ty.ReconnectPolicy(base_delay=0.01, max_delay=30, max_retries=3, jitter_factor=0)
+SLOW_BREAKER = tc.ReconnectPolicy(base_delay=0.01, max_delay=30, max_retries=3, jitter_factor=0)
 
 
 async def test_a_refused_port_is_a_connect_error_that_names_the_place(web: Web) -> None:
@@ -29,7 +29,7 @@ async def test_a_refused_port_is_a_connect_error_that_names_the_place(web: Web) 
     assert time.monotonic() - start < 3
     assert not caught.value.sent
     assert not caught.value.permanent, "it may be up the next time"
-    assert client.status.state is State.FAILED
+    assert client.status.state is ConnectionState.FAILED
     outcome = await outcome_of(client.call_tool("echo", {}, timeout=5))
     assert isinstance(outcome, ConnectError)
     assert not outcome.sent
@@ -240,7 +240,7 @@ async def test_a_server_that_was_down_is_used_again_when_it_is_back(web: Web, er
     web.servers.append(await again.start(port))
     await succeeds(lambda: client.call_tool("echo", {"nonce": "back"}, timeout=5))
     assert succeeded(await ledger.call(client))
-    assert client.status.state is State.CONNECTED
+    assert client.status.state is ConnectionState.CONNECTED
     ledger.check(server.executed + again.executed)
 
 
@@ -253,7 +253,7 @@ async def test_the_circuit_opens_too_for_a_server_that_was_there_and_is_gone(web
     assert all(isinstance(outcome, TransportError) for outcome in outcomes)
     assert isinstance(outcomes[-1], ConnectError)
     assert "failures in a row" in str(outcomes[-1]), "nobody knocks in vain for ever"
-    assert client.status.state in (State.FAILED, State.DEGRADED)
+    assert client.status.state in (ConnectionState.FAILED, ConnectionState.DEGRADED)
 
 
 async def test_a_restarted_server_costs_a_call_nothing_that_was_not_sent(web: Web, era: str) -> None:

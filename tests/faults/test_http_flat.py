@@ -11,13 +11,13 @@ from pathlib import Path
 
 import pytest
 
-import toolyard as ty
+import toolcrib as tc
 from tests.faults.http_kit import Web
 from tests.faults.http_server import BadWebServer
 from tests.faults.kit import BIG, FAST, either_era, eventually, matrix, outcome_of
 from tests.faults.test_flat import KIB, Footprint, assert_flat
-from toolyard import sync
-from toolyard.errors import UnansweredTimeout
+from toolcrib import sync
+from toolcrib.errors import UnansweredTimeout
 
 
 @pytest.fixture
@@ -45,7 +45,7 @@ async def settled(server: BadWebServer) -> None:
     forget(server)
 
 
-async def mixed_calls(client: ty.Client, count: int) -> None:
+async def mixed_calls(client: tc.Client, count: int) -> None:
     """A mix: answers, events, tool errors, error replies, time-outs, cancels, resets, statuses, large ones."""
     for start in range(0, count, 100):
         async with asyncio.TaskGroup() as group:
@@ -82,7 +82,7 @@ async def test_everything_is_flat_over_many_calls_of_every_outcome(
         await assert_flat(before, allowance=300 * KIB)
         assert client.connected
     await eventually(lambda: not server.connections)
-    assert [task for task in asyncio.all_tasks() if "/toolyard/" in repr(task)] == []
+    assert [task for task in asyncio.all_tasks() if "/toolcrib/" in repr(task)] == []
 
 
 @pytest.mark.parametrize("count", matrix([30], [300]))
@@ -120,7 +120,7 @@ async def test_everything_is_flat_over_many_clients(web: Web, era: str, traced: 
     server = await web.server(era=era)
 
     async def one() -> None:
-        async with ty.Client(server.url, reconnect=FAST) as client:
+        async with tc.Client(server.url, reconnect=FAST) as client:
             await client.call_tool("echo", {"as": "event"})
             await outcome_of(client.call_tool("silent", {"nonce": "s"}, timeout=0.01))
 
@@ -157,7 +157,7 @@ async def test_the_sync_client_leaves_no_socket_and_no_more_than_its_one_thread(
         return len(list(Path("/proc/self/fd").iterdir())), threads
 
     def one() -> None:
-        with sync.Client(ty.HttpServer(server.url), reconnect=FAST) as client:
+        with sync.Client(tc.HttpServer(server.url), reconnect=FAST) as client:
             assert client.call_tool("echo", {"nonce": "x"}).text == "x"
             with pytest.raises(UnansweredTimeout):
                 client.call_tool("silent", {"nonce": "s"}, timeout=0.02)

@@ -11,8 +11,8 @@ import pytest
 from tests.faults.http_kit import Web, calls, running
 from tests.faults.http_proxy import Fault
 from tests.faults.kit import BIG, Ledger, either_era, eventually, matrix, perhaps_sent, succeeded, succeeds
-from toolyard.errors import OutcomeUnknown, TransportError
-from toolyard.transports.web import KEEP_ALIVE
+from toolcrib.errors import OutcomeUnknown, TransportError
+from toolcrib.transports.http.client import KEEP_ALIVE
 
 
 @either_era
@@ -84,10 +84,10 @@ async def test_a_request_cut_on_its_way_never_runs_and_is_told_truly(web: Web, e
         for passage in line.passages:
             if passage.verb == "POST":
                 passage.fault = Fault(up=cut, then="reset")
-        line.plan = lambda number: Fault(up=cut, then="reset")
+        line.spec = lambda number: Fault(up=cut, then="reset")
         outcome = await ledger.call(client, pad=BIG, timeout=10)
         assert isinstance(outcome, TransportError), outcome
-        line.plan = lambda number: Fault()
+        line.spec = lambda number: Fault()
         await succeeds(lambda: client.call_tool("echo", {"nonce": "x"}, timeout=5))
     ledger.check(server.executed)
     assert server.executed["n1"] == 0
@@ -116,7 +116,7 @@ async def test_a_kept_connection_is_given_up_before_servers_close_it(
 ) -> None:
     """Most servers keep an idle connection for 5 s; ours is not used again so late, so no call meets a closing one."""
     assert KEEP_ALIVE < 5
-    monkeypatch.setattr("toolyard.transports.web.KEEP_ALIVE", 0.1)
+    monkeypatch.setattr("toolcrib.transports.http.client.KEEP_ALIVE", 0.1)
     ledger, server = Ledger(), await web.server(era=era, idle=0.2)
     async with web.client(server) as client:
         for wait in (0, 0.05, 0.15, 0.195, 0.2, 0.205, 0.25):
@@ -189,7 +189,7 @@ async def test_chaos_leaves_each_call_one_honest_outcome(web: Web, era: str, see
                 refusal.times = 2
 
     await asyncio.gather(*(caller() for _ in range(20)))
-    refusal.times, line.plan = 0, lambda number: Fault()
+    refusal.times, line.spec = 0, lambda number: Fault()
     await succeeds(lambda: client.call_tool("echo", {"nonce": "end"}, timeout=5), within=30)
     await client.close()
     for nonce, outcomes in ledger.outcomes.items():

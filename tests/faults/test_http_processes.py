@@ -11,11 +11,11 @@ from typing import Any
 
 import pytest
 
-import toolyard as ty
+import toolcrib as tc
 from tests.faults.http_kit import Web
 from tests.faults.http_server import BadWebServer
 from tests.faults.kit import BIG, FAST, either_era, eventually, noise_in, run_python
-from toolyard import sync
+from toolcrib import sync
 
 
 async def finished(code: str, *arguments: str) -> tuple[str, str, int, float]:
@@ -50,7 +50,7 @@ async def test_64_threads_on_one_sync_client_never_get_each_others_answers(web: 
         with ThreadPoolExecutor(64) as threads:
             return [answer for answered in threads.map(work, range(64)) for answer in answered]
 
-    client = sync.Client(ty.HttpServer(server.url), reconnect=FAST)
+    client = sync.Client(tc.HttpServer(server.url), reconnect=FAST)
     await asyncio.to_thread(client.__enter__)
     answers = await asyncio.to_thread(all_of_them)
     await asyncio.to_thread(client.__exit__, None, None, None)
@@ -62,16 +62,16 @@ async def test_64_threads_on_one_sync_client_never_get_each_others_answers(web: 
 
 LEFT_OPEN = """
 import asyncio, sys, threading
-import toolyard as ty
-from toolyard.sync import Client
+import toolcrib as tc
+from toolcrib.sync import Client
 url, kind = sys.argv[1:]
 if kind == "sync":
-    client = Client(ty.HttpServer(url)).__enter__()
+    client = Client(tc.HttpServer(url)).__enter__()
     client.call_tool("echo", {"nonce": "x"})
     threading.Thread(target=lambda: client.call_tool("silent", {"nonce": "s"}, timeout=60), daemon=True).start()
 else:
     async def main():
-        client = ty.Client(url)
+        client = tc.Client(url)
         await client.call_tool("echo", {"nonce": "x"})
         pending = asyncio.create_task(client.call_tool("silent", {"nonce": "s"}, timeout=60))
         await asyncio.sleep(0.1)
@@ -97,8 +97,8 @@ async def test_an_interpreter_that_ends_with_an_open_client_ends_soon_and_quietl
 
 FORKED = """
 import json, os, sys
-import toolyard as ty
-from toolyard.sync import Client
+import toolcrib as tc
+from toolcrib.sync import Client
 url = sys.argv[1]
 
 def report(call):
@@ -108,11 +108,11 @@ def report(call):
         return [type(exc).__name__, str(exc)]
 
 def own():
-    with Client(ty.HttpServer(url)) as fresh:
+    with Client(tc.HttpServer(url)) as fresh:
         return fresh.call_tool("echo", {"nonce": "child"}, timeout=20)
 
 print("ready", flush=True)
-with Client(ty.HttpServer(url)) as client:
+with Client(tc.HttpServer(url)) as client:
     client.call_tool("echo", {"nonce": "before"})
     read, write = os.pipe()
     if os.fork() == 0:

@@ -8,7 +8,7 @@ import pytest
 
 from tests.faults.http_kit import Certificates, Web
 from tests.faults.kit import Ledger, either_era, outcome_of, succeeded
-from toolyard.errors import ConnectError, ProtocolError
+from toolcrib.errors import ConnectError, ProtocolError
 
 SECRET = "c4n4ry-7d1f"
 

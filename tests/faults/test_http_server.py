@@ -29,7 +29,7 @@ async def http() -> AsyncIterator[aiohttp.ClientSession]:
 
 
 def posted(http: aiohttp.ClientSession, url: str, method: str, ident: int | None = 1, **params: Any) -> Any:
-    """A modern request if there is `_meta`, else one of the handshake era, without a session."""
+    """A modern request if there is `_meta`, else one of the legacy era, without a session."""
     headers = dict(ACCEPT)
     if "_meta" in params:
         headers |= {"MCP-Protocol-Version": "2026-07-28", "Mcp-Method": method}
@@ -65,9 +65,7 @@ async def test_it_speaks_the_modern_era_and_journals(web: Web, http: aiohttp.Cli
     assert [one.method for one in server.requests] == ["server/discover", "tools/call", "tools/call"]
 
 
-async def test_it_speaks_the_handshake_era_with_sessions_streams_and_replay(
-    web: Web, http: aiohttp.ClientSession
-) -> None:
+async def test_it_speaks_the_legacy_era_with_sessions_streams_and_replay(web: Web, http: aiohttp.ClientSession) -> None:
     server = await web.server()
     session = await opened(http, server)
     version = {"Mcp-Session-Id": session, "MCP-Protocol-Version": "2025-11-25", "Accept": "text/event-stream"}

@@ -1,4 +1,4 @@
-"""Sessions of the handshake era: one expiry is one new handshake for all, and each session begins and ends in order."""
+"""Sessions of the legacy era: one expiry is one new handshake for all, and each session begins and ends in order."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ import pytest
 
 from tests.faults.http_kit import Web, calls, running
 from tests.faults.kit import FAST, Ledger, eventually, succeeded, succeeds
-from toolyard import events
-from toolyard.errors import ConnectError, OutcomeUnknown, ToolyardError, TransportError
-from toolyard.types import State
+from toolcrib import events
+from toolcrib.errors import ConnectError, OutcomeUnknown, ToolcribError, TransportError
+from toolcrib.types import ConnectionState
 
 CHANGED = {"method": "notifications/tools/list_changed"}
 
@@ -83,7 +83,7 @@ async def test_closing_right_after_an_expiry_leaves_nothing_behind(web: Web) -> 
     await client.close()
     assert isinstance(await asyncio.wait_for(pending, 5), OutcomeUnknown)
     assert time.monotonic() - start < 3
-    assert [task for task in asyncio.all_tasks() if "/toolyard/" in repr(task)] == []
+    assert [task for task in asyncio.all_tasks() if "/toolcrib/" in repr(task)] == []
 
 
 async def test_a_server_that_forgets_every_session_at_once_is_not_asked_for_ever(web: Web) -> None:
@@ -190,7 +190,7 @@ async def test_a_session_id_that_no_header_can_carry_is_refused(web: Web, sessio
     result = '{"protocolVersion": "2025-11-25", "capabilities": {}, "serverInfo": {"name": "x", "version": "1"}}'
     body = f'{{"jsonrpc": "2.0", "id": $ID, "result": {result}}}'
     server.gate("initialize", "status", type="application/json", body=body, headers={"Mcp-Session-Id": session})
-    with pytest.raises(ToolyardError):
+    with pytest.raises(ToolcribError):
         await web.client(server, connect_timeout=5).connect()
     assert server.received("tools/call") == []
 
@@ -214,7 +214,7 @@ async def test_a_server_without_a_standing_stream_is_fine(web: Web, status: int)
     server.gate("stand", "status", status=status, times=1)
     async with web.client(server) as client:
         assert all(map(succeeded, await calls(ledger, client, 10)))
-        assert client.status.state is State.CONNECTED
+        assert client.status.state is ConnectionState.CONNECTED
     ledger.check(server.executed)
 
 
@@ -272,7 +272,7 @@ async def test_garbage_on_the_standing_stream_is_counted_and_what_follows_is_hea
         session.standing.events.append(junk)
     server.push(CHANGED)
     await eventually(lambda: heard)
-    assert client.counters.garbage >= 3
+    assert client.counters.malformed >= 3
 
 
 async def test_an_attempt_to_connect_that_fails_in_the_middle_leaves_no_session_behind(web: Web) -> None:

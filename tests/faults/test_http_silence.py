@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-import toolyard as ty
+import toolcrib as tc
 from tests.faults.http_kit import MIB, Web, calls, running
 from tests.faults.http_proxy import Fault
 from tests.faults.http_server import BadWebServer
@@ -25,9 +25,9 @@ from tests.faults.kit import (
     surely_unsent,
 )
 from tests.unit.kit import Clock, turns
-from toolyard.client.connection import HEALTH_TIMEOUT
-from toolyard.errors import CallTimeout, OutcomeUnknown, TransportError, UnansweredTimeout
-from toolyard.types import State
+from toolcrib.client.request_executor import HEALTH_TIMEOUT
+from toolcrib.errors import CallTimeout, OutcomeUnknown, TransportError, UnansweredTimeout
+from toolcrib.types import ConnectionState
 
 SILENT: dict[str, tuple[str, dict[str, Any]]] = {
     "no head": ("silent", {}),
@@ -42,7 +42,7 @@ SILENT: dict[str, tuple[str, dict[str, Any]]] = {
 
 
 async def told(server: BadWebServer, era: str, nonce: str) -> None:
-    """The server learns that nobody waits: by the closed stream, and in the handshake era by a message too."""
+    """The server learns that nobody waits: by the closed stream, and in the legacy era by a message too."""
     await eventually(lambda: nonce in server.gone or nonce not in server.in_call, what="the stream is closed")
     if era == "legacy":
         await eventually(lambda: server.cancelled == [nonce], what="the server is told")
@@ -73,12 +73,12 @@ async def test_a_line_that_swallows_everything_does_not_stretch_the_deadline(web
         for passage in line.passages:
             if passage.verb == "POST":
                 passage.fault = Fault(up=0, then="blackhole")
-        line.plan = lambda number: Fault(up=0, then="blackhole")
+        line.spec = lambda number: Fault(up=0, then="blackhole")
         start = time.monotonic()
         outcomes = await calls(ledger, client, 10, timeout=0.4)
         assert time.monotonic() - start < 4
         assert all(isinstance(one, CallTimeout) for one in outcomes)
-        line.plan = lambda number: Fault()
+        line.spec = lambda number: Fault()
     ledger.check(server.executed)
 
 
@@ -227,7 +227,7 @@ async def test_three_unanswered_calls_and_an_unanswered_ping_are_a_dead_connecti
         gate = server.gate("any", "silent")
         for _ in range(3):
             assert isinstance(await ledger.call(client, timeout=0.1), CallTimeout)
-        await eventually(lambda: client.status.state is not State.CONNECTED, what="noticed")
+        await eventually(lambda: client.status.state is not ConnectionState.CONNECTED, what="noticed")
         await turns()  # it is asked whether it lives
         await clock.advance(HEALTH_TIMEOUT - 1)
         assert client.connected
@@ -235,7 +235,7 @@ async def test_three_unanswered_calls_and_an_unanswered_ping_are_a_dead_connecti
         await eventually(lambda: not client.connected, what="given up")
         gate.times = 0
         assert succeeded(await ledger.call(client, timeout=20))
-        assert client.status.state is State.CONNECTED
+        assert client.status.state is ConnectionState.CONNECTED
     ledger.check(server.executed)
 
 
@@ -251,7 +251,7 @@ async def test_closing_with_calls_in_flight_ends_each_with_an_honest_outcome(web
     outcomes = await asyncio.gather(*pending)
     assert time.monotonic() - start < 5
     assert all(isinstance(one, OutcomeUnknown) for one in outcomes), outcomes[:1]
-    assert [task for task in asyncio.all_tasks() if "/toolyard/" in repr(task)] == []
+    assert [task for task in asyncio.all_tasks() if "/toolcrib/" in repr(task)] == []
     ledger.check(server.executed)
 
 
@@ -281,14 +281,14 @@ async def test_closing_while_connecting_is_bounded_and_leaves_nothing(web: Web) 
     await client.close()
     assert time.monotonic() - start < 3
     outcome = (await asyncio.gather(connecting, return_exceptions=True))[0]
-    assert isinstance(outcome, ty.ToolyardError)
-    assert [task for task in asyncio.all_tasks() if "/toolyard/" in repr(task)] == []
+    assert isinstance(outcome, tc.ToolcribError)
+    assert [task for task in asyncio.all_tasks() if "/toolcrib/" in repr(task)] == []
 
 
 async def test_a_server_that_never_answers_the_handshake_ends_at_the_connect_time_out(web: Web) -> None:
     server = await web.server()
     server.gate("any", "silent")
     start = time.monotonic()
-    with pytest.raises(ty.ConnectError):
+    with pytest.raises(tc.ConnectError):
         await web.client(server, connect_timeout=0.6).connect()
     assert time.monotonic() - start < 5

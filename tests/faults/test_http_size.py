@@ -10,7 +10,7 @@ import pytest
 
 from tests.faults.http_kit import MIB, Web, bounded
 from tests.faults.kit import Ledger, either_era, eventually, outcome_of, succeeded
-from toolyard.errors import AuthError, OutcomeUnknown, ProtocolError, RateLimited, UnansweredTimeout
+from toolcrib.errors import AuthError, OutcomeUnknown, ProtocolError, RateLimited, UnansweredTimeout
 
 TOO_LARGE: dict[str, dict[str, Any]] = {
     "100 MB of JSON, told before": {"size": 100 * MIB, "told": True},

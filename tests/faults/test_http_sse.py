@@ -8,21 +8,21 @@ from typing import Any
 
 import pytest
 
-import toolyard as ty
+import toolcrib as tc
 from tests.faults.http_kit import MIB, Provider, Web, bounded, calls, running
 from tests.faults.http_sse import BadSseServer
 from tests.faults.kit import FAST, Ledger, cancelled, eventually, succeeded, succeeds, surely_unsent
-from toolyard.errors import (
+from toolcrib.errors import (
     AuthError,
     CallTimeout,
     ConnectError,
     OutcomeUnknown,
     ProtocolError,
     RateLimited,
-    ToolyardError,
+    ToolcribError,
     UnansweredTimeout,
 )
-from toolyard.types import State
+from toolcrib.types import ConnectionState
 
 SECRET = "c4n4ry-51c0"
 
@@ -33,9 +33,9 @@ async def started(web: Web, **options: Any) -> BadSseServer:
     return server
 
 
-def client_of(web: Web, server: BadSseServer, **options: Any) -> ty.Client:
+def client_of(web: Web, server: BadSseServer, **options: Any) -> tc.Client:
     config = {name: options.pop(name) for name in ("headers", "verify") if name in options}
-    web.clients.append(ty.Client(ty.SseServer(server.url, **config), **{"reconnect": FAST, **options}))
+    web.clients.append(tc.Client(tc.SseServer(server.url, **config), **{"reconnect": FAST, **options}))
     return web.clients[-1]
 
 
@@ -133,7 +133,7 @@ async def test_a_401_without_credentials_is_an_auth_error(web: Web) -> None:
     with pytest.raises(AuthError) as caught:
         await client.connect()
     assert caught.value.challenge == server.challenge
-    assert client.status.state is State.NEEDS_AUTH
+    assert client.status.state is ConnectionState.NEEDS_AUTH
 
 
 @pytest.mark.parametrize("how", [{}, {"head": True}])
@@ -186,7 +186,7 @@ async def test_an_endpoint_elsewhere_is_refused_and_gets_nothing(web: Web, endpo
     server, other = await started(web), await web.server()
     server.endpoint = endpoint.replace("{port}", str(server.port)).replace("{other}", str(other.port))
     client = client_of(web, server, headers={"Authorization": f"Bearer {SECRET}"}, connect_timeout=5)
-    with pytest.raises(ToolyardError) as caught:
+    with pytest.raises(ToolcribError) as caught:
         await client.connect()
     assert not isinstance(caught.value, TimeoutError)
     assert "did not answer" not in str(caught.value), "told at once, not by a time-out"
@@ -221,7 +221,7 @@ async def test_a_stream_that_does_not_open_is_a_connect_error_in_time(web: Web, 
 async def test_a_redirected_stream_goes_nowhere_else(web: Web) -> None:
     server, other = await started(web), await web.server()
     server.gate("GET", "redirect", to=other.url)
-    with pytest.raises(ToolyardError, match=str(other.port)):
+    with pytest.raises(ToolcribError, match=str(other.port)):
         await client_of(web, server, headers={"Authorization": f"Bearer {SECRET}"}).connect()
     assert (other.requests, other.accepted) == ([], 0)
 
@@ -239,11 +239,11 @@ async def test_garbage_and_oversized_events_are_counted_and_the_connection_lives
         ):
             session.standing.events.append(junk)
         assert all(map(succeeded, await calls(ledger, client, 5)))
-        assert client.counters.garbage == 3
+        assert client.counters.malformed == 3
         with bounded(memory=80 * MIB, within=10):
             session.standing.events += [b"data: ", *[b"a" * MIB] * 40, b"\n\n"]
             assert all(map(succeeded, await calls(ledger, client, 5, timeout=20)))
-        assert client.counters.garbage == 4
+        assert client.counters.malformed == 4
     ledger.check(server.executed)
 
 
@@ -256,6 +256,6 @@ async def test_closing_with_calls_in_flight_leaves_nothing(web: Web) -> None:
     await client.close()
     assert all(isinstance(one, OutcomeUnknown) for one in await asyncio.gather(*pending))
     assert time.monotonic() - start < 3
-    assert [task for task in asyncio.all_tasks() if "/toolyard/" in repr(task)] == []
+    assert [task for task in asyncio.all_tasks() if "/toolcrib/" in repr(task)] == []
     await eventually(lambda: not server.sessions)
     ledger.check(server.executed)

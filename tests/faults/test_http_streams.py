@@ -12,7 +12,7 @@ import pytest
 from tests.faults.http_kit import Provider, Web
 from tests.faults.http_server import BadWebServer
 from tests.faults.kit import Ledger, either_era, eventually, succeeded
-from toolyard.errors import OutcomeUnknown, ProtocolError, UnansweredTimeout
+from toolcrib.errors import OutcomeUnknown, ProtocolError, UnansweredTimeout
 
 GOOD = '{"jsonrpc": "2.0", "id": $ID, "result": {"content": [{"type": "text", "text": "fine"}]}}'
 NEWS = '{"jsonrpc": "2.0", "method": "notifications/x", "params": {}}'
@@ -199,7 +199,7 @@ async def test_every_form_of_an_event_is_understood(web: Web, era: str, name: st
     server = await web.server(era=era)
     async with web.client(server) as client:
         assert (await client.call_tool("events", {"text": WELL_FORMED[name]}, timeout=5)).text == "fine"
-        assert client.counters.garbage == 0
+        assert client.counters.malformed == 0
 
 
 GARBAGE = {
@@ -217,7 +217,7 @@ async def test_garbage_events_are_counted_and_the_answer_behind_them_arrives(web
     async with web.client(server) as client:
         result = await client.call_tool("events", {"text": f"{GARBAGE[name]}data: {GOOD}\n\n"}, timeout=5)
         assert result.text == "fine"
-        assert client.counters.garbage >= GARBAGE[name].count("data")
+        assert client.counters.malformed >= GARBAGE[name].count("data")
 
 
 @either_era
@@ -227,7 +227,7 @@ async def test_bytes_that_are_no_utf8_are_counted_and_the_answer_behind_them_arr
     async with web.client(server) as client:
         text = "base64:" + base64.b64encode(bad).decode()
         assert (await client.call_tool("events", {"text": text}, timeout=5)).text == "fine"
-        assert client.counters.garbage == 1
+        assert client.counters.malformed == 1
 
 
 async def test_half_of_the_answer_in_a_whole_event_fails_its_call_at_once(web: Web, era: str) -> None:

@@ -8,22 +8,22 @@ from typing import Any
 
 import pytest
 
-import toolyard as ty
-from tests.faults.kit import Yard
-from toolyard.settings import load_settings, merge
+import toolcrib as tc
+from tests.faults.kit import FaultyServer
+from toolcrib.settings import load_settings, merge
 
-Ask = Callable[[ty.Hub], Awaitable[Any]]
+Ask = Callable[[tc.Hub], Awaitable[Any]]
 
 
-def plain_server() -> ty.ToolServer:
-    server = ty.ToolServer("files")
+def plain_server() -> tc.ToolServer:
+    server = tc.ToolServer("files")
     server.add_tool(lambda: "x", name="read")
     server.add_resource(lambda: "text", uri="note://one", name="one")
     return server
 
 
-def entry(yard: Yard, **more: Any) -> dict[str, Any]:
-    command, *arguments = yard.command()
+def entry(faulty: FaultyServer, **more: Any) -> dict[str, Any]:
+    command, *arguments = faulty.command()
     return {"command": command, "args": arguments, **more}
 
 
@@ -32,32 +32,32 @@ def entry(yard: Yard, **more: Any) -> dict[str, Any]:
 
 @pytest.mark.parametrize("name", ["files", "My Files", "My-Files"])
 async def test_a_name_that_is_taken_is_refused_and_the_first_server_stays(name: str) -> None:
-    async with ty.Hub({"files": plain_server(), "My Files": plain_server()}) as hub:
-        with pytest.raises(ty.ConfigError, match="already") as refused:
-            await hub.add_server(name, ty.ToolServer("other"))
+    async with tc.Hub({"files": plain_server(), "My Files": plain_server()}) as hub:
+        with pytest.raises(tc.ConfigError, match="already") as refused:
+            await hub.add_server(name, tc.ToolServer("other"))
         assert (refused.value.key, refused.value.server) == ("name", name)
         assert len(hub.list_servers()) == 2
         assert (await hub.call_tool("mcp__files__read")).text == "x"
 
 
-async def test_a_name_that_is_twice_in_a_file_fails_alone_and_names_both_lines(yard: Yard) -> None:
-    file = yard.path(".mcp.json")
-    good = json.dumps(entry(yard))
+async def test_a_name_that_is_twice_in_a_file_fails_alone_and_names_both_lines(faulty: FaultyServer) -> None:
+    file = faulty.path(".mcp.json")
+    good = json.dumps(entry(faulty))
     file.write_text('{"mcpServers": {\n"a": {"command": "x"},\n"good": ' + good + ',\n"a": {"command": "y"}}}')
-    async with ty.Hub.from_config(file) as hub:
+    async with tc.Hub.from_config(file) as hub:
         states = {each.name: each for each in hub.list_servers()}
         assert states["good"].connected
         error = states["a"].last_error
-        assert isinstance(error, ty.ConfigError)
+        assert isinstance(error, tc.ConfigError)
         assert (error.file, error.line) == (str(file), 4) and "line 2" in str(error), str(error)
-        with pytest.raises(ty.ConfigError, match="line 2"):
+        with pytest.raises(tc.ConfigError, match="line 2"):
             await hub.call_tool("mcp__a__anything")
 
 
 @pytest.mark.parametrize("names", [{"": None}, {5: None}, {" ": None}, {None: None}])
 def test_what_cannot_be_a_name_is_refused(names: dict[Any, Any]) -> None:
-    with pytest.raises(ty.ConfigError) as refused:
-        ty.Hub(dict.fromkeys(names, plain_server()))
+    with pytest.raises(tc.ConfigError) as refused:
+        tc.Hub(dict.fromkeys(names, plain_server()))
     assert refused.value.key == "servers"
 
 
@@ -76,25 +76,25 @@ UNKNOWN: dict[str, Ask] = {
     "resources.read": lambda hub: hub.resources.read("filez", "note://one"),
     "resources.read_text": lambda hub: hub.resources.read_text("filez", "note://one"),
     "resources.read_bytes": lambda hub: hub.resources.read_bytes("filez", "note://one"),
-    "a query": lambda hub: ty.ResourceQuery().server("filez").execute(hub.resources),
+    "a query": lambda hub: tc.ResourceQuery().server("filez").execute(hub.resources),
     "a view": lambda hub: hub.view().list_tools(server="filez"),
 }
 
 
 @pytest.mark.parametrize("ask", UNKNOWN.values(), ids=UNKNOWN)
 async def test_an_unknown_server_is_named_with_the_nearest(ask: Ask) -> None:
-    async with ty.Hub({"files": plain_server(), "math": ty.ToolServer("math")}) as hub:
-        with pytest.raises(ty.ServerNotFound, match=r"^filez: .*did you mean 'files'") as missing:
+    async with tc.Hub({"files": plain_server(), "math": tc.ToolServer("math")}) as hub:
+        with pytest.raises(tc.ServerNotFound, match=r"^filez: .*did you mean 'files'") as missing:
             await ask(hub)
         assert (missing.value.server, missing.value.nearest, missing.value.sent) == ("filez", ("files",), False)
 
 
 async def test_a_tool_of_an_unknown_server_is_not_found() -> None:
-    async with ty.Hub({"files": plain_server()}) as hub:
-        with pytest.raises(ty.ToolNotFound, match="mcp__filez__read") as missing:
+    async with tc.Hub({"files": plain_server()}) as hub:
+        with pytest.raises(tc.ToolNotFound, match="mcp__filez__read") as missing:
             await hub.call_tool("mcp__filez__read")
         assert missing.value.nearest == ("mcp__files__read",)
-        with pytest.raises(ty.ToolNotFound, match="qualified") as short:
+        with pytest.raises(tc.ToolNotFound, match="qualified") as short:
             await hub.call_tool("read")
         assert short.value.nearest == ("mcp__files__read",)
 
@@ -102,21 +102,21 @@ async def test_a_tool_of_an_unknown_server_is_not_found() -> None:
 # ---- files that disagree, variables that run in a circle -----------------------------------------------------
 
 
-async def test_of_files_that_disagree_the_last_one_wins_and_it_is_told_over_whom(yard: Yard) -> None:
-    general, own = yard.path("general.json"), yard.path("own.json")
+async def test_of_files_that_disagree_the_last_one_wins_and_it_is_told_over_whom(faulty: FaultyServer) -> None:
+    general, own = faulty.path("general.json"), faulty.path("own.json")
     general.write_text(json.dumps({"mcpServers": {"a": {"command": "no-such-command-here"}}}))
-    own.write_text(json.dumps({"mcpServers": {"a": entry(yard)}}))
-    async with ty.Hub.from_config([general, own]) as hub:
+    own.write_text(json.dumps({"mcpServers": {"a": entry(faulty)}}))
+    async with tc.Hub.from_config([general, own]) as hub:
         assert (await hub.call_tool("mcp__a__echo", {"nonce": "n"})).text == "n"
     (record,) = load_settings(general, own).overridden
     assert (record.name, record.winner.source, record.loser.source) == ("a", own, general)
 
 
-def test_files_that_disagree_can_be_refused_by_name(yard: Yard) -> None:
-    one, two = yard.path("one.json"), yard.path("two.json")
+def test_files_that_disagree_can_be_refused_by_name(faulty: FaultyServer) -> None:
+    one, two = faulty.path("one.json"), faulty.path("two.json")
     for path, command in ((one, "1"), (two, "2")):
         path.write_text(json.dumps({"mcpServers": {"a": {"command": command}}}))
-    with pytest.raises(ty.ConfigError, match="disagree about a") as refused:
+    with pytest.raises(tc.ConfigError, match="disagree about a") as refused:
         merge(load_settings(one), load_settings(two), on_conflict="raise")
     assert (refused.value.file, refused.value.server) == (str(two), "a") and str(one) in str(refused.value)
 
@@ -129,23 +129,23 @@ def test_files_that_disagree_can_be_refused_by_name(yard: Yard) -> None:
     ],
 )
 async def test_variables_that_run_in_a_circle_fail_their_server_and_name_the_circle(
-    yard: Yard, env: dict[str, str], circle: str
+    faulty: FaultyServer, env: dict[str, str], circle: str
 ) -> None:
-    file = yard.path(".mcp.json")
-    servers = {"round": {"command": "x", "env": env}, "good": entry(yard)}
+    file = faulty.path(".mcp.json")
+    servers = {"round": {"command": "x", "env": env}, "good": entry(faulty)}
     file.write_text(json.dumps({"mcpServers": servers}, indent=1))
-    async with ty.Hub.from_config(file, environ={}) as hub:
+    async with tc.Hub.from_config(file, environ={}) as hub:
         assert {tool.server for tool in await hub.list_tools()} == {"good"}
         bad, good = hub.list_servers()
-        assert (bad.status.state, good.status.state) == (ty.State.FAILED, ty.State.CONNECTED)
-        assert isinstance(bad.last_error, ty.ConfigError) and circle in str(bad.last_error)
+        assert (bad.status.state, good.status.state) == (tc.ConnectionState.FAILED, tc.ConnectionState.CONNECTED)
+        assert isinstance(bad.last_error, tc.ConfigError) and circle in str(bad.last_error)
         assert bad.last_error.file == str(file) and bad.last_error.line
         for ask in (hub.call_tool("mcp__round__x"), hub.read_resource("round", "a:b"), hub.refresh("round")):
-            with pytest.raises(ty.ConfigError, match="circle"):
+            with pytest.raises(tc.ConfigError, match="circle"):
                 await ask
         assert "circle" in hub.explain("mcp__round__x")
-    with pytest.raises(ty.ConfigError, match="circle"):
-        await ty.Hub.from_config(file, environ={}, on_error="raise").start()
+    with pytest.raises(tc.ConfigError, match="circle"):
+        await tc.Hub.from_config(file, environ={}, on_error="raise").start()
 
 
 # ---- calls that are written wrong ----------------------------------------------------------------------------
@@ -160,7 +160,7 @@ WRONG: dict[str, Ask] = {
 
 @pytest.mark.parametrize("ask", WRONG.values(), ids=WRONG)
 async def test_a_mistake_of_the_program_is_a_usage_error(ask: Ask) -> None:
-    everybody = ty.dynamic_filter(lambda context, tool: True)
-    async with ty.Hub({"files": plain_server()}, tool_filter=everybody) as hub:
-        with pytest.raises(ty.UsageError):
+    everybody = tc.dynamic_filter(lambda context, tool: True)
+    async with tc.Hub({"files": plain_server()}, tool_filter=everybody) as hub:
+        with pytest.raises(tc.UsageError):
             await ask(hub)

@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-import toolyard as ty
-from tests.faults.kit import FAST, Yard, eventually, impatient, outcome_of, succeeds
+import toolcrib as tc
+from tests.faults.kit import FAST, FaultyServer, eventually, impatient, outcome_of, succeeds
 
 
 @pytest.fixture(autouse=True)
@@ -37,25 +37,25 @@ async def flat(before: tuple[int, ...]) -> None:
     )
 
 
-def write(file: Path, yard: Yard, turn: int) -> None:
-    command, *arguments = yard.command()
+def write(file: Path, faulty: FaultyServer, turn: int) -> None:
+    command, *arguments = faulty.command()
     entry = {"command": command, "args": arguments, "env": {"TURN": str(turn)}}
     draft = file.with_suffix(".draft")
     draft.write_text(json.dumps({"mcpServers": {"filed": entry}}))
     draft.replace(file)
 
 
-async def one_round(hub: ty.Hub, yard: Yard, filed: Yard, file: Path, turn: int) -> None:
+async def one_round(hub: tc.Hub, faulty: FaultyServer, filed: FaultyServer, file: Path, turn: int) -> None:
     """All that can happen to a hub, once."""
     options: list[dict[str, Any]] = [{}, {"lifecycle": "transient"}, {"idle_timeout": 0.01}, {"start": "lazy"}]
-    await hub.add_server("added", yard.server(), **options[turn % 4])
+    await hub.add_server("added", faulty.server(), **options[turn % 4])
     assert (await hub.call_tool("mcp__added__echo", {"nonce": f"a{turn}"})).text == f"a{turn}"
     await outcome_of(hub.call_tool("mcp__added__silent", {"nonce": f"s{turn}"}, timeout=0.02))
     stopped = asyncio.create_task(outcome_of(hub.call_tool("mcp__filed__silent", {"nonce": f"c{turn}"})))
     view = hub.view(agent=turn)
     await view.search_tools("echo", load=True)
-    with pytest.raises(ty.StartError):
-        await hub.add_server("gone", ty.StdioServer(str(file.with_name("nothing"))))
+    with pytest.raises(tc.StartError):
+        await hub.add_server("gone", tc.StdioServer(str(file.with_name("nothing"))))
     stopped.cancel()
     await stopped
     await hub.remove_server("added")
@@ -69,25 +69,29 @@ async def one_round(hub: ty.Hub, yard: Yard, filed: Yard, file: Path, turn: int)
     assert result.text == f"f{turn}"
 
 
-async def test_a_hub_stays_flat_over_all_that_happens_to_it(yard: Yard) -> None:
-    file, filed = yard.path(".mcp.json"), Yard(yard.path("filed"))
+async def test_a_hub_stays_flat_over_all_that_happens_to_it(faulty: FaultyServer) -> None:
+    file, filed = faulty.path(".mcp.json"), FaultyServer(faulty.path("filed"))
     filed.directory.mkdir()
     write(file, filed, -1)
-    async with ty.Hub.from_config(file, watch=True, watch_interval=0.02, reconnect=FAST) as hub:
+    async with tc.Hub.from_config(file, watch=True, watch_interval=0.02, reconnect=FAST) as hub:
         for turn in range(4):
-            await one_round(hub, yard, filed, file, turn)
+            await one_round(hub, faulty, filed, file, turn)
         before = footprint()
         for turn in range(4, 20):
-            await one_round(hub, yard, filed, file, turn)
+            await one_round(hub, faulty, filed, file, turn)
         await flat(before)
-        assert (yard.living(), len(filed.living())) == ([], 1), "one server is there, so one process is"
+        assert (faulty.living(), len(filed.living())) == ([], 1), "one server is there, so one process is"
     assert filed.living() == []
 
 
-async def test_hubs_that_are_opened_and_closed_leave_nothing(yard: Yard) -> None:
+async def test_hubs_that_are_opened_and_closed_leave_nothing(faulty: FaultyServer) -> None:
     async def once(turn: int) -> None:
-        servers = {"one": yard.server(), "two": (yard.server(), {"lifecycle": "transient"}), "here": ty.ToolServer("x")}
-        async with ty.Hub(servers) as hub:
+        servers = {
+            "one": faulty.server(),
+            "two": (faulty.server(), {"lifecycle": "transient"}),
+            "here": tc.ToolServer("x"),
+        }
+        async with tc.Hub(servers) as hub:
             await hub.call_tool("mcp__one__echo", {"nonce": f"n{turn}"})
             await hub.call_tool("mcp__two__echo", {"nonce": f"m{turn}"})
 
@@ -97,4 +101,4 @@ async def test_hubs_that_are_opened_and_closed_leave_nothing(yard: Yard) -> None
     for turn in range(2, 12):
         await once(turn)
     await flat(before)
-    assert yard.living() == []
+    assert faulty.living() == []

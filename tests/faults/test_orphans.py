@@ -10,117 +10,109 @@ from itertools import product
 
 import pytest
 
-import toolyard as ty
-from tests.faults.kit import (
-    FAST,
-    Yard,
-    alive,
-    either_era,
-    eventually,
-    impatient,
-    noise_in,
-    run_python,
-    until,
-)
-from toolyard.transports import process
+import toolcrib as tc
+from tests.faults.kit import FAST, FaultyServer, alive, either_era, eventually, impatient, noise_in, run_python, until
+from toolcrib.transports.stdio import process
 
 
-def children_of(yard: Yard, count: int = 1) -> list[int]:
-    until(lambda: len(yard.record.children) >= count)
-    return yard.record.children
+def children_of(faulty: FaultyServer, count: int = 1) -> list[int]:
+    until(lambda: len(faulty.record.children) >= count)
+    return faulty.record.children
 
 
 @pytest.mark.parametrize("how", ["quiet", "holding"])
-async def test_close_ends_the_children_that_the_server_leaves_behind(yard: Yard, how: str) -> None:
-    async with yard.client(grandchild=how) as client:
+async def test_close_ends_the_children_that_the_server_leaves_behind(faulty: FaultyServer, how: str) -> None:
+    async with faulty.client(grandchild=how) as client:
         await client.call_tool("echo", {})
-        (child,) = children_of(yard)
+        (child,) = children_of(faulty)
         assert alive(child)
     await eventually(lambda: not alive(child), within=1)
 
 
-async def test_close_ends_what_is_behind_a_shell_wrapper(yard: Yard) -> None:
-    async with ty.Client(yard.wrapped_server(grandchild="quiet"), reconnect=FAST) as client:
+async def test_close_ends_what_is_behind_a_shell_wrapper(faulty: FaultyServer) -> None:
+    async with tc.Client(faulty.wrapped_server(grandchild="quiet"), reconnect=FAST) as client:
         await client.call_tool("echo", {})
-        pids = [yard.record.pid, *children_of(yard)]
+        pids = [faulty.record.pid, *children_of(faulty)]
         assert all(map(alive, pids))
     await eventually(lambda: not any(map(alive, pids)), within=1)
 
 
-async def test_close_sweeps_the_group_of_a_server_that_is_dead_already(yard: Yard) -> None:
-    client = yard.client(grandchild="quiet")
+async def test_close_sweeps_the_group_of_a_server_that_is_dead_already(faulty: FaultyServer) -> None:
+    client = faulty.client(grandchild="quiet")
     await client.connect()
-    (child,) = children_of(yard)
-    yard.kill()
+    (child,) = children_of(faulty)
+    faulty.kill()
     await eventually(lambda: not client.connected)
     await client.close()
     await eventually(lambda: not alive(child), within=1)
 
 
 async def test_a_server_that_ignores_term_and_eof_is_killed_and_close_is_bounded(
-    yard: Yard, monkeypatch: pytest.MonkeyPatch
+    faulty: FaultyServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert process.GRACE <= 2.0
     impatient(monkeypatch)
-    client = yard.client(stubborn=True)
+    client = faulty.client(stubborn=True)
     await client.connect()
     start = time.monotonic()
     await client.close()
     assert time.monotonic() - start < 5
-    assert not yard.living()
-    assert yard.record.entries("eof"), "first it was asked by the end of stdin"
-    assert yard.record.entries("term"), "then by SIGTERM"
+    assert not faulty.living()
+    assert faulty.record.entries("eof"), "first it was asked by the end of stdin"
+    assert faulty.record.entries("term"), "then by SIGTERM"
 
 
-async def test_a_good_server_is_closed_without_a_signal_and_soon(yard: Yard) -> None:
-    client = yard.client()
+async def test_a_good_server_is_closed_without_a_signal_and_soon(faulty: FaultyServer) -> None:
+    client = faulty.client()
     await client.connect()
     start = time.monotonic()
     await client.close()
     assert time.monotonic() - start < 1.5
-    assert yard.record.entries("eof")
+    assert faulty.record.entries("eof")
 
 
-async def test_a_close_that_is_cancelled_still_leaves_no_process(yard: Yard, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_close_that_is_cancelled_still_leaves_no_process(
+    faulty: FaultyServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
     impatient(monkeypatch)
-    client = yard.client(stubborn=True)
+    client = faulty.client(stubborn=True)
     await client.connect()
     closing = asyncio.create_task(client.close())
-    await eventually(lambda: yard.record.entries("eof"))
+    await eventually(lambda: faulty.record.entries("eof"))
     closing.cancel()
     with pytest.raises(asyncio.CancelledError):
         await closing
-    await eventually(lambda: not yard.living(), within=10)
+    await eventually(lambda: not faulty.living(), within=10)
 
 
-async def test_a_connect_that_is_cancelled_leaves_no_process(yard: Yard) -> None:
-    client = yard.client(delay=60)
+async def test_a_connect_that_is_cancelled_leaves_no_process(faulty: FaultyServer) -> None:
+    client = faulty.client(delay=60)
     connecting = asyncio.create_task(client.connect())
-    await eventually(lambda: yard.record.lives == 1)
+    await eventually(lambda: faulty.record.lives == 1)
     connecting.cancel()
     with pytest.raises(asyncio.CancelledError):
         await connecting
     await client.close()
-    await eventually(lambda: not yard.living(), within=10)
+    await eventually(lambda: not faulty.living(), within=10)
 
 
-async def test_disconnect_lets_go_of_the_process_and_the_next_call_starts_it_again(yard: Yard) -> None:
-    client = yard.client()
+async def test_disconnect_lets_go_of_the_process_and_the_next_call_starts_it_again(faulty: FaultyServer) -> None:
+    client = faulty.client()
     await client.connect()
     await client.disconnect()
-    await eventually(lambda: not yard.living())
+    await eventually(lambda: not faulty.living())
     assert not client.connected
     assert (await client.call_tool("echo", {"nonce": "x"})).text == "x"
     await client.close()
-    assert yard.record.lives == 2
+    assert faulty.record.lives == 2
 
 
 ASYNC_USER = """
 import asyncio, json, sys
-import toolyard as ty
+import toolcrib as tc
 command, how = json.loads(sys.argv[1]), sys.argv[2]
 async def main():
-    clients = [ty.Client(ty.StdioServer(command[0], command[1:])) for _ in range(3)]
+    clients = [tc.Client(tc.StdioServer(command[0], command[1:])) for _ in range(3)]
     for client in clients:
         await client.connect()
         await client.call_tool("grandchild", {})
@@ -138,10 +130,10 @@ asyncio.run(main())
 
 SYNC_USER = """
 import json, sys, time
-import toolyard as ty
-from toolyard.sync import Client
+import toolcrib as tc
+from toolcrib.sync import Client
 command, how = json.loads(sys.argv[1]), sys.argv[2]
-clients = [Client(ty.StdioServer(command[0], command[1:])) for _ in range(3)]
+clients = [Client(tc.StdioServer(command[0], command[1:])) for _ in range(3)]
 for client in clients:
     client.__enter__()
     client.call_tool("grandchild", {})
@@ -157,18 +149,20 @@ if how == "raise":
 
 @pytest.mark.parametrize("wrapped", [False, True], ids=["direct", "behind a shell"])
 @pytest.mark.parametrize("code", [ASYNC_USER, SYNC_USER], ids=["async", "sync"])
-def test_kill_9_of_our_process_leaves_no_orphan_after_two_seconds(yard: Yard, code: str, wrapped: bool) -> None:
-    command = yard.command(stubborn=True)
+def test_kill_9_of_our_process_leaves_no_orphan_after_two_seconds(
+    faulty: FaultyServer, code: str, wrapped: bool
+) -> None:
+    command = faulty.command(stubborn=True)
     if wrapped:
         command = ["sh", "-c", '"$@"; exit $?', "sh", *command]
     user = run_python(code, json.dumps(command), "stay")
     assert user.stdout is not None
     assert user.stdout.readline() == "ready\n"
-    assert len(children_of(yard, 3)) == 3
-    assert len(yard.living()) >= 6
+    assert len(children_of(faulty, 3)) == 3
+    assert len(faulty.living()) >= 6
     user.send_signal(signal.SIGKILL)
     start = time.monotonic()
-    until(lambda: not yard.living(), within=2, what="no orphan")
+    until(lambda: not faulty.living(), within=2, what="no orphan")
     assert time.monotonic() - start <= 2
     user.communicate(timeout=5)
 
@@ -194,10 +188,10 @@ STUBBORN = {"async left open": True, "sync left open": True}
     ],
 )
 def test_the_interpreter_exits_with_open_clients_soon_and_without_a_traceback(
-    yard: Yard, end: str, stubborn: bool
+    faulty: FaultyServer, end: str, stubborn: bool
 ) -> None:
     code, how, exit_code = ENDS[end]
-    user = run_python(code, json.dumps(yard.command(**({"stubborn": True} if stubborn else {}))), how)
+    user = run_python(code, json.dumps(faulty.command(**({"stubborn": True} if stubborn else {}))), how)
     assert user.stdout is not None
     assert user.stdout.readline() == "ready\n"
     start = time.monotonic()
@@ -205,12 +199,12 @@ def test_the_interpreter_exits_with_open_clients_soon_and_without_a_traceback(
     took = time.monotonic() - start
     assert (err, user.returncode) == ("", exit_code)
     assert took <= 3
-    until(lambda: not yard.living(), within=2, what="no child left")
+    until(lambda: not faulty.living(), within=2, what="no child left")
 
 
 LOOP_LEFT = """
 import asyncio, json, os, sys, warnings
-import toolyard as ty
+import toolcrib as tc
 warnings.simplefilter("ignore", ResourceWarning)  # what the program leaves open, Python tells it
 command, state, left = json.loads(sys.argv[1]), sys.argv[2], sys.argv[3]
 log = json.loads(command[-1])["log"]
@@ -223,7 +217,7 @@ async def begin(client):
         await asyncio.sleep(0.001)
     return connecting
 
-client, loop = ty.Client(ty.StdioServer(command[0], command[1:])), asyncio.new_event_loop()
+client, loop = tc.Client(tc.StdioServer(command[0], command[1:])), asyncio.new_event_loop()
 connecting = loop.run_until_complete(begin(client))
 assert str(client.status) == state
 if left == "closed":
@@ -235,25 +229,25 @@ if left == "closed":
 @pytest.mark.parametrize("left", ["closed", "open"])
 @pytest.mark.parametrize("state", ["connected", "connecting"])
 def test_an_event_loop_that_is_left_with_a_client_in_it_leaves_no_child_and_no_traceback(
-    yard: Yard, era: str, state: str, left: str
+    faulty: FaultyServer, era: str, state: str, left: str
 ) -> None:
-    command = yard.command(era=era, delay=60 if state == "connecting" else 0)
+    command = faulty.command(era=era, delay=60 if state == "connecting" else 0)
     user = run_python(LOOP_LEFT, json.dumps(command), state, left)
     _, err = user.communicate(timeout=30)
     assert user.returncode == 0
     assert set(noise_in(err)) <= {"was destroyed"}, f"that is what asyncio says of every task: {err}"
-    assert yard.record.lives == 1
-    until(lambda: not yard.living(), within=2, what="no child left")
+    assert faulty.record.lives == 1
+    until(lambda: not faulty.living(), within=2, what="no child left")
 
 
 @pytest.mark.parametrize("code", [ASYNC_USER, SYNC_USER], ids=["async", "sync"])
-def test_interrupting_a_busy_program_is_obeyed_at_once_and_leaves_no_orphan(yard: Yard, code: str) -> None:
-    user = run_python(code, json.dumps(yard.command()), "busy")
+def test_interrupting_a_busy_program_is_obeyed_at_once_and_leaves_no_orphan(faulty: FaultyServer, code: str) -> None:
+    user = run_python(code, json.dumps(faulty.command()), "busy")
     assert user.stdout is not None
     assert user.stdout.readline() == "ready\n"
-    until(lambda: yard.record.executed["busy"] == 1)
+    until(lambda: faulty.record.executed["busy"] == 1)
     user.send_signal(signal.SIGINT)
     _, err = user.communicate(timeout=10)
     assert err.rstrip().endswith("KeyboardInterrupt")
     assert noise_in(err) == ["Traceback"], "none but the interrupt's own"
-    until(lambda: not yard.living(), within=2)
+    until(lambda: not faulty.living(), within=2)

@@ -11,14 +11,14 @@ from pathlib import Path
 
 import pytest
 
-import toolyard as ty
-from tests.faults.kit import BIG, FAST, Ledger, Yard, either_era, run_python, until
-from toolyard import sync
-from toolyard.errors import ToolyardError, UsageError
+import toolcrib as tc
+from tests.faults.kit import BIG, FAST, FaultyServer, Ledger, either_era, run_python, until
+from toolcrib import sync
+from toolcrib.errors import ToolcribError, UsageError
 
 
 @either_era
-def test_64_threads_on_one_sync_client_never_get_each_others_answers(yard: Yard, era: str) -> None:
+def test_64_threads_on_one_sync_client_never_get_each_others_answers(faulty: FaultyServer, era: str) -> None:
     ready = threading.Barrier(64)
 
     def work(thread: int) -> list[tuple[str, str]]:
@@ -30,17 +30,17 @@ def test_64_threads_on_one_sync_client_never_get_each_others_answers(yard: Yard,
             answers.append((f"{thread}-{n}", result.text))
         return answers
 
-    with sync.Client(yard.server(era=era), reconnect=FAST) as client, ThreadPoolExecutor(64) as threads:
+    with sync.Client(faulty.server(era=era), reconnect=FAST) as client, ThreadPoolExecutor(64) as threads:
         answers = [answer for answered in threads.map(work, range(64)) for answer in answered]
     assert len(answers) == 64 * 15
     assert [(nonce, text) for nonce, text in answers if nonce != text] == []
-    assert len(yard.record.executed) == 64 * 15
-    assert set(yard.record.executed.values()) == {1}
-    assert yard.record.lives == 1
+    assert len(faulty.record.executed) == 64 * 15
+    assert set(faulty.record.executed.values()) == {1}
+    assert faulty.record.lives == 1
 
 
 @either_era
-def test_threads_under_kills_have_one_honest_outcome_each(yard: Yard, era: str) -> None:
+def test_threads_under_kills_have_one_honest_outcome_each(faulty: FaultyServer, era: str) -> None:
     ledger = Ledger()
     lock = threading.Lock()
     stop = threading.Event()
@@ -50,35 +50,35 @@ def test_threads_under_kills_have_one_honest_outcome_each(yard: Yard, era: str) 
             with lock:
                 nonce = ledger.open()
             try:
-                outcome: ty.ToolResult | BaseException = client.call_tool("echo", {"nonce": nonce}, timeout=20)
-            except ToolyardError as exc:
+                outcome: tc.ToolResult | BaseException = client.call_tool("echo", {"nonce": nonce}, timeout=20)
+            except ToolcribError as exc:
                 outcome = exc
             ledger.outcomes[nonce].append(outcome)
 
-    with sync.Client(yard.server(era=era), reconnect=FAST) as client:
+    with sync.Client(faulty.server(era=era), reconnect=FAST) as client:
         threads = [threading.Thread(target=work, args=(client,)) for _ in range(8)]
         for thread in threads:
             thread.start()
         for life in range(1, 4):
             goal = len(ledger.outcomes) + 50
-            while len(ledger.outcomes) < goal or yard.record.lives < life:
+            while len(ledger.outcomes) < goal or faulty.record.lives < life:
                 stop.wait(0.005)
-            yard.kill()
+            faulty.kill()
         stop.set()
         for thread in threads:
             thread.join(30)
             assert not thread.is_alive()
-        until(lambda: yard.record.lives == 4, within=10, what="the last kill is noticed")
+        until(lambda: faulty.record.lives == 4, within=10, what="the last kill is noticed")
         assert client.call_tool("echo", {"nonce": "end"}, timeout=20).text == "end"
-    ledger.check(yard.record.executed)
+    ledger.check(faulty.record.executed)
 
 
 FORKED = """
 import json, os, sys, asyncio
-import toolyard as ty
-from toolyard.sync import Client
+import toolcrib as tc
+from toolcrib.sync import Client
 command, kind = json.loads(sys.argv[1]), sys.argv[2]
-server = ty.StdioServer(command[0], command[1:])
+server = tc.StdioServer(command[0], command[1:])
 
 def descriptors():
     found = set()
@@ -134,7 +134,7 @@ if kind == "sync":
         after = client.call_tool("echo", {"nonce": "after"}, timeout=20).text
 else:
     async def main():
-        async with ty.Client(server) as client:
+        async with tc.Client(server) as client:
             await client.call_tool("echo", {"nonce": "before"})
             def call():
                 asyncio.run(client.call_tool("echo", {"nonce": "forked"}, timeout=5))
@@ -146,8 +146,10 @@ print(json.dumps({**json.loads(answer), "after": after}))
 
 
 @pytest.mark.parametrize("kind", ["sync", "async"])
-def test_a_forked_child_gets_a_clear_error_closes_what_it_inherited_and_may_open_its_own(yard: Yard, kind: str) -> None:
-    program = run_python(FORKED, json.dumps(yard.command()), kind)
+def test_a_forked_child_gets_a_clear_error_closes_what_it_inherited_and_may_open_its_own(
+    faulty: FaultyServer, kind: str
+) -> None:
+    program = run_python(FORKED, json.dumps(faulty.command()), kind)
     out, err = program.communicate(timeout=60)
     assert (err, program.returncode) == ("", 0)
     told = json.loads(out)
@@ -160,11 +162,11 @@ def test_a_forked_child_gets_a_clear_error_closes_what_it_inherited_and_may_open
     assert told["outside"][0] == "UsageError", "made before the fork and not entered, it wants its with block"
     assert told["entered"] == ["nothing", ""], "and works in it: nothing of it was the parent's"
     assert told["after"] == "after", "the parent's connection is unhurt"
-    assert yard.record.executed == {"before": 1, "child": 2, "after": 1}
+    assert faulty.record.executed == {"before": 1, "child": 2, "after": 1}
 
 
-async def test_a_client_used_from_another_event_loop_is_a_usage_error(yard: Yard) -> None:
-    async with yard.client() as client:
+async def test_a_client_used_from_another_event_loop_is_a_usage_error(faulty: FaultyServer) -> None:
+    async with faulty.client() as client:
 
         def elsewhere() -> None:
             with pytest.raises(UsageError):
@@ -172,16 +174,16 @@ async def test_a_client_used_from_another_event_loop_is_a_usage_error(yard: Yard
 
         await asyncio.wait_for(asyncio.to_thread(elsewhere), 10)
         assert (await client.call_tool("echo", {"nonce": "here"})).text == "here"
-    assert yard.record.executed == {"here": 1}
+    assert faulty.record.executed == {"here": 1}
 
 
-def test_children_do_not_inherit_each_others_pipes(yard: Yard) -> None:
-    with sync.Client(yard.server()) as first:
-        pid = yard.record.pid
+def test_children_do_not_inherit_each_others_pipes(faulty: FaultyServer) -> None:
+    with sync.Client(faulty.server()) as first:
+        pid = faulty.record.pid
         first.call_tool("echo", {})
-        with sync.Client(yard.server()) as second:
+        with sync.Client(faulty.server()) as second:
             second.call_tool("echo", {})
-            links = [{os.readlink(fd) for fd in Path(f"/proc/{one}/fd").iterdir()} for one in (pid, yard.record.pid)]
+            links = [{os.readlink(fd) for fd in Path(f"/proc/{one}/fd").iterdir()} for one in (pid, faulty.record.pid)]
             pipes = [{link for link in found if link.startswith(("pipe:", "socket:"))} for found in links]
             assert pipes[0]
             assert not pipes[0] & pipes[1]

@@ -10,11 +10,11 @@ from typing import Any
 
 import pytest
 
-import toolyard as ty
+import toolcrib as tc
 from tests.faults.http_kit import Web, closed_port
 from tests.faults.http_sse import BadSseServer
-from tests.faults.kit import FAST, Yard, either_era, eventually
-from toolyard.errors import (
+from tests.faults.kit import FAST, FaultyServer, either_era, eventually
+from toolcrib.errors import (
     AccessDenied,
     AuthError,
     CallTimeout,
@@ -44,14 +44,14 @@ async def error_of(call: Any) -> Any:
 # ---- before anything is sent, whatever the transport ---------------------------------------------------------
 
 
-def hides(_tool: ty.Tool) -> bool:
+def hides(_tool: tc.Tool) -> bool:
     return False
 
 
 @pytest.mark.parametrize(
     "options, tool, arguments, kind",
     [
-        ({"tool_filter": ty.static_filter(blocked=["echo"])}, "echo", {}, AccessDenied),
+        ({"tool_filter": tc.static_filter(blocked=["echo"])}, "echo", {}, AccessDenied),
         ({"tool_filter": hides}, "echo", {}, AccessDenied),
         ({"tool_filter": hides}, "nothing_of_this_name", {}, ToolNotFound),
         ({}, "echo", {"nonce": object()}, UsageError),
@@ -60,16 +60,16 @@ def hides(_tool: ty.Tool) -> bool:
     ids=["static filter", "filter", "filter, unlisted", "no JSON", "no mapping"],
 )
 async def test_a_call_that_is_refused_here_is_not_sent(
-    yard: Yard, options: dict[str, Any], tool: str, arguments: Any, kind: type[Exception]
+    faulty: FaultyServer, options: dict[str, Any], tool: str, arguments: Any, kind: type[Exception]
 ) -> None:
-    async with yard.client(options=options) as client:
+    async with faulty.client(options=options) as client:
         error = await error_of(client.call_tool(tool, arguments, timeout=10))
     assert (type(error), error.sent) == (kind, False)
-    assert not yard.record.executed
+    assert not faulty.record.executed
 
 
-async def test_a_closed_client_sends_nothing(yard: Yard) -> None:
-    client = yard.client()
+async def test_a_closed_client_sends_nothing(faulty: FaultyServer) -> None:
+    client = faulty.client()
     await client.close()
     error = await error_of(client.call_tool("echo"))
     assert (type(error), error.sent) == (UsageError, False)
@@ -77,7 +77,7 @@ async def test_a_closed_client_sends_nothing(yard: Yard) -> None:
 
 def test_a_wrong_config_sends_nothing() -> None:
     with pytest.raises(ConfigError) as caught:
-        ty.Client(ty.StdioServer("python", lifecycle="transient"))
+        tc.Client(tc.StdioServer("python", lifecycle="transient"))
     assert caught.value.sent is False
 
 
@@ -90,13 +90,13 @@ def test_a_wrong_config_sends_nothing() -> None:
     ids=["exits at once", "deadline while connecting"],
 )
 async def test_over_stdio_a_call_without_a_connection_is_not_sent(
-    yard: Yard, script: dict[str, Any], timeout: float, kind: type[Exception]
+    faulty: FaultyServer, script: dict[str, Any], timeout: float, kind: type[Exception]
 ) -> None:
-    client = yard.client(options=ONCE, **script)
+    client = faulty.client(options=ONCE, **script)
     error = await error_of(client.call_tool("echo", {"nonce": "n0"}, timeout=timeout))
     await client.close()
     assert (type(error), error.sent) == (kind, False)
-    assert not yard.record.executed
+    assert not faulty.record.executed
 
 
 @either_era
@@ -113,24 +113,24 @@ async def test_over_stdio_a_call_without_a_connection_is_not_sent(
     ],
 )
 async def test_over_stdio_a_call_that_fails_after_it_was_written_was_sent(
-    yard: Yard, era: str, tool: str, arguments: dict[str, Any], timeout: float, kind: type[Exception]
+    faulty: FaultyServer, era: str, tool: str, arguments: dict[str, Any], timeout: float, kind: type[Exception]
 ) -> None:
-    async with yard.client(era=era, options=ONCE) as client:
+    async with faulty.client(era=era, options=ONCE) as client:
         error = await error_of(client.call_tool(tool, {"nonce": "n0", **arguments}, timeout=timeout))
     assert (type(error), error.sent) == (kind, True)
 
 
-async def test_over_stdio_a_disconnect_during_a_call_leaves_its_outcome_unknown(yard: Yard) -> None:
-    async with yard.client() as client:
+async def test_over_stdio_a_disconnect_during_a_call_leaves_its_outcome_unknown(faulty: FaultyServer) -> None:
+    async with faulty.client() as client:
         call = asyncio.ensure_future(client.call_tool("silent", {"nonce": "n0"}))
-        await eventually(lambda: yard.record.executed)
+        await eventually(lambda: faulty.record.executed)
         await client.disconnect()
         error = await error_of(call)
     assert (type(error), error.sent) == (OutcomeUnknown, True)
 
 
-async def test_an_error_result_raised_as_an_exception_was_sent(yard: Yard) -> None:
-    async with yard.client() as client:
+async def test_an_error_result_raised_as_an_exception_was_sent(faulty: FaultyServer) -> None:
+    async with faulty.client() as client:
         result = await client.call_tool("fail", {"nonce": "n0"})
     with pytest.raises(ToolFailed) as caught:
         result.raise_for_error()
@@ -206,7 +206,7 @@ async def test_over_http_a_lost_connection_that_a_listener_disconnects_is_closed
         await client.disconnect()
         parted.set()
 
-    client.on(ty.events.Disconnected, disconnect)
+    client.on(tc.events.Disconnected, disconnect)
     await client.connect()
     server.expire()
     await error_of(client.call_tool("refuse", {"nonce": "n0", "code": -32000}, timeout=5))
@@ -234,7 +234,7 @@ async def test_over_sse_sent_says_whether_the_call_can_have_run(
     server = BadSseServer()
     web.servers.append(await server.start())
     server.gate("tools/call", gate[0], **gate[1])
-    client = ty.Client(ty.SseServer(server.url), **ONCE)  # type: ignore[arg-type]
+    client = tc.Client(tc.SseServer(server.url), **ONCE)  # type: ignore[arg-type]
     web.clients.append(client)
     error = await error_of(client.call_tool("echo", {"nonce": "n0"}, timeout=10))
     assert (type(error), error.sent) == (kind, sent)
@@ -245,12 +245,12 @@ async def test_over_sse_sent_says_whether_the_call_can_have_run(
 
 
 async def test_in_process_a_call_that_outlives_its_deadline_was_sent() -> None:
-    server = ty.ToolServer("office")
+    server = tc.ToolServer("office")
 
     @server.tool
     async def wait() -> None:
         await asyncio.Event().wait()
 
-    async with ty.Client(server) as client:
+    async with tc.Client(server) as client:
         error = await error_of(client.call_tool("wait", timeout=0.1))
     assert (type(error), error.sent) == (UnansweredTimeout, True)

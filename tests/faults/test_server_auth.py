@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-import toolyard as ty
+import toolcrib as tc
 from tests.faults.kit import eventually
 from tests.faults.server_kit import Place, Tools, serving
 from tests.faults.server_wire import ACCEPTED, call, message, modern
@@ -122,7 +122,7 @@ async def test_the_server_s_own_hook_is_used_without_being_named_again() -> None
 @pytest.mark.parametrize("status, told", [(401, 401), (403, 403), (None, 401), (500, 401), (200, 401)])
 async def test_a_hook_may_say_why_it_refuses(status: int | None, told: int) -> None:
     def hook(headers: Mapping[str, str]) -> Any:
-        raise ty.AuthError("this key has been withdrawn", status=status)
+        raise tc.AuthError("this key has been withdrawn", status=status)
 
     async with serving(auth=hook) as place:
         answer = await place.post(modern("tools/call", ADD), ALICE)
@@ -135,7 +135,7 @@ async def test_a_hook_may_give_the_challenge_itself() -> None:
     challenge = 'Bearer resource_metadata="https://tools.example/.well-known/oauth-protected-resource", scope="x"'
 
     def hook(headers: Mapping[str, str]) -> Any:
-        raise ty.AuthError("not you", status=403, challenge=challenge)
+        raise tc.AuthError("not you", status=403, challenge=challenge)
 
     async with serving(auth=hook) as place:
         answer = await place.post(modern("tools/call", ADD))
@@ -249,7 +249,7 @@ async def test_a_stolen_stream_of_http_sse_does_not_exist_for_the_thief() -> Non
 
 async def test_no_header_value_is_ever_logged(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.DEBUG)
-    caplog.set_level(logging.DEBUG, "toolyard")
+    caplog.set_level(logging.DEBUG, "toolcrib")
     logging.getLogger("uvicorn.error").addHandler(caplog.handler)
     hot = {**ALICE, "X-Api-Key": f"key-{SECRET}", "Cookie": f"session={SECRET}", "Mcp-Param-Token": SECRET}
 
@@ -257,7 +257,7 @@ async def test_no_header_value_is_ever_logged(caplog: pytest.LogCaptureFixture) 
         async def wait(self) -> str:
             raise RuntimeError("broken")
 
-        async def who(self, ctx: ty.Context) -> str:
+        async def who(self, ctx: tc.Context) -> str:
             raise RuntimeError("broken too")
 
     try:
@@ -276,11 +276,11 @@ async def test_no_header_value_is_ever_logged(caplog: pytest.LogCaptureFixture) 
         logging.getLogger("uvicorn.error").removeHandler(caplog.handler)
     assert "broken" in caplog.text
     assert SECRET not in caplog.text
-    assert all(SECRET not in str(vars(record)) for record in caplog.records if record.name.startswith("toolyard"))
+    assert all(SECRET not in str(vars(record)) for record in caplog.records if record.name.startswith("toolcrib"))
 
 
 async def test_beyond_loopback_nobody_is_served_without_auth_or_a_flag() -> None:
     server = Tools().server
     for host in ("0.0.0.0", "::", "192.0.2.1", "tools.example", ""):
-        with pytest.raises(ty.ConfigError, match="allow_remote"):
+        with pytest.raises(tc.ConfigError, match="allow_remote"):
             await server.run_async("http", host=host, port=0)

@@ -6,11 +6,11 @@ import asyncio
 
 import pytest
 
-import toolyard as ty
+import toolcrib as tc
 from tests.faults.kit import eventually
 from tests.faults.server_kit import serving
 from tests.faults.server_wire import call, message, modern
-from toolyard.server.serving.stream import StreamSession
+from toolcrib.server.serving.stream_session import StreamSession
 
 
 class Slow:
@@ -19,7 +19,7 @@ class Slow:
     def __init__(self) -> None:
         self.ran = self.ended = 0
 
-    async def slow(self, ctx: ty.Context) -> str:
+    async def slow(self, ctx: tc.Context) -> str:
         self.ran += 1
         try:
             await asyncio.sleep(60)
@@ -47,13 +47,13 @@ async def test_a_closed_app_has_no_task_left(era: str) -> None:
         await eventually(lambda: slow.ran == 1)
         await place.app.close()
         assert slow.ended == 1
-        ours = [task for task in asyncio.all_tasks() if "toolyard/server" in repr(task)]
+        ours = [task for task in asyncio.all_tasks() if "toolcrib/server" in repr(task)]
         assert ours == []
 
 
 async def test_a_closed_stream_has_no_task_left() -> None:
     slow = Slow()
-    server = ty.ToolServer("s")
+    server = tc.ToolServer("s")
     server.add_tool(slow.slow)
     before = asyncio.all_tasks()
     session = StreamSession(server.router, lambda _: None)

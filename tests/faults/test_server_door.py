@@ -11,7 +11,7 @@ import pytest_asyncio
 from pydantic import Field
 
 from tests.faults.server_kit import Place, Tools, serving
-from tests.faults.server_wire import HANDSHAKE, MODERN, call, message, modern, modern_headers
+from tests.faults.server_wire import LEGACY, MODERN, call, message, modern, modern_headers
 
 ADD = call("add", {"a": 1, "b": 2})
 BODY = json.dumps(modern("tools/call", ADD)).encode()
@@ -151,7 +151,7 @@ async def test_other_hosts_and_origins_are_served_when_they_are_named(server: Pl
 
 MISMATCHES: dict[str, dict[str, Any]] = {
     "no version": {"Mcp-Protocol-Version": None},
-    "another version": {"Mcp-Protocol-Version": HANDSHAKE},
+    "another version": {"Mcp-Protocol-Version": LEGACY},
     "an empty version": {"Mcp-Protocol-Version": ""},
     "no method": {"Mcp-Method": None},
     "another method": {"Mcp-Method": "tools/list"},
@@ -227,7 +227,7 @@ async def test_a_request_in_the_name_of_two_sessions_is_refused(place: Place, ve
 async def test_a_version_that_nobody_serves_is_refused_with_those_that_are(place: Place, version: str) -> None:
     answer = await place.post(modern("tools/call", ADD, version=version))
     assert (answer.status, answer.code) == (400, -32022)
-    assert {MODERN, HANDSHAKE} <= set(answer.error["data"]["supported"])
+    assert {MODERN, LEGACY} <= set(answer.error["data"]["supported"])
     assert answer.error["data"]["requested"] == version
     session = await place.session()
     answer = await place.post(message("tools/call", ADD), session | {"Mcp-Protocol-Version": version})

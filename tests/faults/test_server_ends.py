@@ -20,7 +20,7 @@ import pytest
 
 from tests.faults.kit import eventually, noise_in
 from tests.faults.server_kit import Place
-from tests.faults.server_wire import HANDSHAKE, LEVEL, Line, call, message, meta, modern
+from tests.faults.server_wire import LEGACY, LEVEL, Line, call, message, meta, modern
 
 CHILD = str(Path(__file__).with_name("serving_child.py"))
 MIB = 1024 * 1024
@@ -252,7 +252,7 @@ async def test_a_server_over_stdio_ends_with_what_it_does(how: str) -> None:
 
 async def test_what_a_tool_prints_is_no_message() -> None:
     async with child("stdio") as one:
-        await one.say(message("initialize", {"protocolVersion": HANDSHAKE}, 0))
+        await one.say(message("initialize", {"protocolVersion": LEGACY}, 0))
         assert (await one.hear())["id"] == 0
         await one.say(message("tools/call", call("noise"), 1))
         assert (await one.hear())["result"]["content"][0]["text"] == "quiet"
@@ -295,7 +295,7 @@ async def test_a_flood_of_garbage_neither_fills_memory_nor_blocks() -> None:
 
 async def test_a_client_that_does_not_read_stdout_costs_little_and_loses_nothing() -> None:
     async with child("stdio") as one:
-        await one.say(message("initialize", {"protocolVersion": HANDSHAKE}, 0))
+        await one.say(message("initialize", {"protocolVersion": LEGACY}, 0))
         await one.hear()
         one.process._transport.get_pipe_transport(1).pause_reading()  # type: ignore[attr-defined]
         before = one.rss

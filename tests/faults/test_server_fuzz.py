@@ -17,10 +17,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from tests.faults.server_kit import Place, Tools, serving
-from tests.faults.server_wire import HANDSHAKE, LEVEL, MODERN, VERSION, call, message, modern, modern_headers
-from toolyard.protocol import jsonrpc
-from toolyard.server.serving.stdio import serve_stdio
-from toolyard.server.serving.stream import StreamSession
+from tests.faults.server_wire import LEGACY, LEVEL, MODERN, VERSION, call, message, modern, modern_headers
+from toolcrib.protocol import jsonrpc
+from toolcrib.server.serving.stdio import serve_stdio
+from toolcrib.server.serving.stream_session import StreamSession
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -39,7 +39,7 @@ SCALARS = (
     | st.floats()
     | st.text(max_size=20)
     | st.sampled_from(
-        ["", "add", "tools/call", "2.0", MODERN, HANDSHAKE, VERSION, "\ud800", "\x00", "config://app", 2**64]
+        ["", "add", "tools/call", "2.0", MODERN, LEGACY, VERSION, "\ud800", "\x00", "config://app", 2**64]
     )
 )
 VALUES = st.recursive(
@@ -63,7 +63,7 @@ METHODS: dict[str, dict[str, Any]] = {
     },
     "logging/setLevel": {"level": "info"},
     "server/discover": {},
-    "initialize": {"protocolVersion": HANDSHAKE, "capabilities": {}, "clientInfo": {"name": "x", "version": "1"}},
+    "initialize": {"protocolVersion": LEGACY, "capabilities": {}, "clientInfo": {"name": "x", "version": "1"}},
     "ping": {},
     "subscriptions/listen": {"notifications": {"toolsListChanged": True, "resourceSubscriptions": ["config://app"]}},
 }
@@ -133,7 +133,7 @@ def broken_bytes(draw: st.DrawFn) -> bytes:
 HEADER_NAMES = ["Mcp-Protocol-Version", "Mcp-Method", "Mcp-Name", "Mcp-Session-Id", "Accept", "Content-Type", "Origin"]
 HEADER_NAMES += ["Host", "Authorization", "Content-Encoding", "Last-Event-ID", "Mcp-Param-X", "X"]
 HEADER_VALUES = st.sampled_from(
-    ["", "add", "tools/call", MODERN, HANDSHAKE, "application/json", "*/*", "0-0", "0-1", "1-1", "=?base64?YWRk?="]
+    ["", "add", "tools/call", MODERN, LEGACY, "application/json", "*/*", "0-0", "0-1", "1-1", "=?base64?YWRk?="]
 ) | st.text(st.characters(min_codepoint=32, max_codepoint=255, exclude_characters="\x7f"), max_size=12)
 HEADERS = st.lists(st.tuples(st.sampled_from(HEADER_NAMES), st.none() | HEADER_VALUES), max_size=3)
 
@@ -293,7 +293,7 @@ class Duplex:
 
 @fuzzing
 @given(
-    beginning=st.sampled_from([None, HANDSHAKE, "2025-03-26"]),
+    beginning=st.sampled_from([None, LEGACY, "2025-03-26"]),
     messages=st.lists(bent_requests() | VALUES, max_size=6),
 )
 async def test_any_messages_can_be_fed_to_a_stream(beginning: str | None, messages: list[Any]) -> None:

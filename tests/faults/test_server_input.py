@@ -14,8 +14,8 @@ import pytest_asyncio
 from tests.faults.server_kit import Place, Tools, serving
 from tests.faults.server_wire import (
     ACCEPTED,
-    HANDSHAKE,
     INFO,
+    LEGACY,
     MODERN,
     Line,
     call,
@@ -264,7 +264,7 @@ async def test_what_the_modern_era_has_no_more_is_not_found(place: Place, method
 
 
 @pytest.mark.parametrize("method", ["server/discover", "subscriptions/listen"])
-async def test_what_the_handshake_era_has_not_yet_is_not_found(place: Place, method: str) -> None:
+async def test_what_the_legacy_era_has_not_yet_is_not_found(place: Place, method: str) -> None:
     answer = await place.post(message(method, {"notifications": {}}), await place.session())
     assert answer.code == -32601
 
@@ -272,7 +272,7 @@ async def test_what_the_handshake_era_has_not_yet_is_not_found(place: Place, met
 # ---- batches -------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("version", [MODERN, HANDSHAKE, "2025-06-18"])
+@pytest.mark.parametrize("version", [MODERN, LEGACY, "2025-06-18"])
 @pytest.mark.parametrize("size", [0, 1, 3])
 async def test_a_batch_is_refused_where_there_are_none(place: Place, version: str, size: int) -> None:
     headers = {"Mcp-Protocol-Version": MODERN} if version == MODERN else await place.session(version)

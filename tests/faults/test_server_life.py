@@ -10,11 +10,11 @@ from typing import Any
 import psutil
 import pytest
 
-import toolyard as ty
+import toolcrib as tc
 from tests.faults.kit import eventually
 from tests.faults.server_kit import Place, Tools, serving
 from tests.faults.server_wire import ACCEPTED, LEVEL, Line, call, message, modern
-from toolyard.server.serving import eventstreams, replies
+from toolcrib.server.serving import responses, sse_stream
 
 MIB = 1024 * 1024
 
@@ -59,7 +59,7 @@ async def test_a_thread_hears_that_its_modern_client_has_gone() -> None:
     tools, ended = Tools(), threading.Event()
 
     @tools.server.tool
-    def busy(ctx: ty.BlockingContext) -> str:
+    def busy(ctx: tc.SyncContext) -> str:
         tools.ran["busy"] += 1
         while not ctx.cancelled and not ended.wait(0.005):
             continue
@@ -131,7 +131,7 @@ async def test_a_question_of_the_server_survives_the_connection_that_it_was_aske
 
 
 @pytest.mark.parametrize("tool", ["wait", "talk", "ask"])
-async def test_cancelled_cancels_in_the_handshake_era(tool: str) -> None:
+async def test_cancelled_cancels_in_the_legacy_era(tool: str) -> None:
     async with serving() as place:
         mine, other = await place.session(), await place.session()
         line = await place.begin(message("tools/call", call(tool), 7), mine)
@@ -251,9 +251,9 @@ async def test_a_listener_that_goes_is_forgotten_and_one_that_is_cut_off_too() -
 
 @pytest.fixture
 def hasty(monkeypatch: pytest.MonkeyPatch) -> None:
-    for room in (eventstreams, replies):
+    for room in (sse_stream, responses):
         monkeypatch.setattr(room, "KEEP_ALIVE", 0.05)
-    monkeypatch.setattr(replies, "TICK", 0.02)
+    monkeypatch.setattr(responses, "TICK", 0.02)
 
 
 async def comments(line: Line, count: int) -> None:

@@ -13,22 +13,22 @@ from typing import Any
 import aiohttp
 import pytest
 
-import toolyard as ty
+import toolcrib as tc
 from tests.faults.kit import eventually
 from tests.faults.server_kit import Place, Tools, serving
-from tests.faults.server_wire import HANDSHAKE, LEVEL, call, message, modern
+from tests.faults.server_wire import LEGACY, LEVEL, call, message, modern
 from tests.serving import served
-from toolyard.errors import ProtocolError
-from toolyard.protocol import jsonrpc
-from toolyard.server import parking
-from toolyard.server.exchange import Peer
-from toolyard.server.serving import handshake, questions, sessions, sse, stream
-from toolyard.server.serving.eventstreams import Stream
-from toolyard.server.serving.quota import SubscriptionQuota
-from toolyard.server.serving.sse import SseApp
-from toolyard.server.serving.stdio import serve_stdio
-from toolyard.server.serving.stream import StreamSession
-from toolyard.server.serving.watching import Listening, News
+from toolcrib.errors import ProtocolError
+from toolcrib.protocol import jsonrpc
+from toolcrib.server import suspended_calls
+from toolcrib.server.handler import Peer
+from toolcrib.server.serving import legacy_http, server_requests, sessions, sse, stream_session
+from toolcrib.server.serving.quota import SubscriptionQuota
+from toolcrib.server.serving.sse import SseApp
+from toolcrib.server.serving.sse_stream import SseStream
+from toolcrib.server.serving.stdio import serve_stdio
+from toolcrib.server.serving.stream_session import StreamSession
+from toolcrib.server.subscriptions import Listening, Notifications
 
 MIB = 1024 * 1024
 
@@ -42,7 +42,7 @@ class Talkative(Tools):
         for tool in (self.shout, self.ask_all):
             self.server.add_tool(tool)
 
-    async def shout(self, ctx: ty.Context, words: int, size: int) -> str:
+    async def shout(self, ctx: tc.Context, words: int, size: int) -> str:
         """Tells everything at once, without waiting for one message before the next."""
 
         async def tell(number: int) -> None:
@@ -52,7 +52,7 @@ class Talkative(Tools):
         await asyncio.gather(*(tell(number) for number in range(words)))
         return "done"
 
-    async def ask_all(self, ctx: ty.Context, count: int) -> str:
+    async def ask_all(self, ctx: tc.Context, count: int) -> str:
         form = {"type": "object", "properties": {}}
         asked = await asyncio.gather(*(ctx.elicit("?", form) for _ in range(count)), return_exceptions=True)
         self.failures += [each for each in asked if isinstance(each, BaseException)]
@@ -62,11 +62,11 @@ class Talkative(Tools):
 class Duplex:
     """The client of a stream, which reads as long as `room` is None."""
 
-    def __init__(self, server: ty.ToolServer, params: Any = None) -> None:
+    def __init__(self, server: tc.ToolServer, params: Any = None) -> None:
         self.heard: list[Any] = []
         self.room: asyncio.Future[None] | None = None
         self.session = StreamSession(server.router, self._send)
-        usual = {"protocolVersion": HANDSHAKE, "capabilities": {"elicitation": {}}}
+        usual = {"protocolVersion": LEGACY, "capabilities": {"elicitation": {}}}
         self.session.feed(message("initialize", params or usual, 0))
 
     def _send(self, said: Any) -> asyncio.Future[None] | None:
@@ -114,7 +114,7 @@ async def test_a_tool_that_tells_many_things_at_once_waits_with_each_of_them_ove
             for _ in range(20):
                 assert (await place.post(modern("tools/list"))).status == 200
         assert seen < 60
-        assert max(each.size for each in gc.get_objects() if isinstance(each, Stream)) < 2 * MIB
+        assert max(each.size for each in gc.get_objects() if isinstance(each, SseStream)) < 2 * MIB
         await line.head()
         *told, last = await line.messages(30)
         assert sorted(int(each["params"]["data"].partition(":")[0]) for each in told) == list(range(200))
@@ -122,10 +122,10 @@ async def test_a_tool_that_tells_many_things_at_once_waits_with_each_of_them_ove
 
 
 async def test_changes_before_a_listen_is_acknowledged_are_kept_once_each() -> None:
-    server = ty.ToolServer("s")
+    server = tc.ToolServer("s")
     told: list[Any] = []
-    listening = Listening(News(lambda said: told.append(said)), 1, SubscriptionQuota())  # noqa: PLW0108
-    await listening.open(server.router, {"notifications": {"toolsListChanged": True}}, Peer(HANDSHAKE, modern=True))
+    listening = Listening(Notifications(lambda said: told.append(said)), 1, SubscriptionQuota())  # noqa: PLW0108
+    await listening.open(server.router, {"notifications": {"toolsListChanged": True}}, Peer(LEGACY, modern=True))
     for _ in range(1_000):
         server.notify_tools_changed()
         await asyncio.sleep(0)
@@ -135,7 +135,7 @@ async def test_changes_before_a_listen_is_acknowledged_are_kept_once_each() -> N
 
 
 async def test_questions_that_wait_for_one_client_are_limited(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(questions, "MAX_QUESTIONS", 10)
+    monkeypatch.setattr(server_requests, "MAX_QUESTIONS", 10)
     tools = Talkative()
     client = Duplex(tools.server)
     client.say(message("tools/call", call("ask_all", {"count": 50}), 1))
@@ -154,7 +154,7 @@ async def test_answers_that_are_kept_for_resuming_are_limited_in_number(monkeypa
         place.tools.release.set()
         for number in range(1, 20):
             assert (await place.post(message("tools/call", call("talk"), number), session)).status == 200
-        every = place.app._handshake._sessions
+        every = place.app._legacy._sessions
         assert len(every._finished) == 5
         assert len(every.all()[0].streams) == 6  # these, and the standing one
 
@@ -164,8 +164,8 @@ async def test_answers_that_are_kept_for_resuming_are_limited_in_number(monkeypa
 
 @pytest.fixture
 def small(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(stream, "MAX_BYTES_AT_WORK", 2 * MIB)
-    monkeypatch.setattr(stream, "MAX_HELD_BYTES", 4 * MIB)
+    monkeypatch.setattr(stream_session, "MAX_BYTES_AT_WORK", 2 * MIB)
+    monkeypatch.setattr(stream_session, "MAX_HELD_BYTES", 4 * MIB)
 
 
 def large(id: int) -> dict[str, Any]:
@@ -209,7 +209,7 @@ async def test_over_stdio_the_bytes_of_lines_are_counted(small: None) -> None:
     tools = Tools()
     ours, theirs = os.pipe(), os.pipe()
     serving_it = asyncio.create_task(serve_stdio(tools.server.router, stdin=ours[0], stdout=theirs[1]))
-    said = [message("initialize", {"protocolVersion": HANDSHAKE}, 0), *(large(id) for id in range(1, 7))]
+    said = [message("initialize", {"protocolVersion": LEGACY}, 0), *(large(id) for id in range(1, 7))]
     os.set_blocking(ours[1], False)
     data = b"".join(json.dumps(each).encode() + b"\n" for each in said)
     async with asyncio.timeout(10):
@@ -252,26 +252,26 @@ async def test_over_http_sse_all_sessions_share_a_limit(monkeypatch: pytest.Monk
 
 
 async def test_calls_that_their_clients_left_behind_are_limited(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(handshake, "MAX_RUNNING", 3)
+    monkeypatch.setattr(legacy_http, "MAX_RUNNING", 3)
     async with serving() as place:
         session = await place.session()
         await _abandon(place, session, range(1, 4), 10)
         refused = await place.post(message("tools/call", call("talk"), 4), session)
         assert (refused.status, refused.code, refused.header("retry-after")) == (503, -32603, "1")
         place.tools.release.set()
-        await eventually(lambda: not place.app._handshake._sessions.all()[0].running)
+        await eventually(lambda: not place.app._legacy._sessions.all()[0].running)
         assert (await place.post(message("tools/call", call("add", {"a": 1, "b": 2}), 5), session)).text == "3"
 
 
 async def test_calls_that_their_clients_left_behind_are_limited_in_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(handshake, "MAX_DETACHED_BYTES", 2 * MIB)
+    monkeypatch.setattr(legacy_http, "MAX_DETACHED_BYTES", 2 * MIB)
     async with serving() as place:
         first, second = [await place.session() for _ in range(2)]
         await _abandon(place, first, range(1, 3), MIB - 300)
         refused = await place.post(message("tools/call", call("talk", _meta={"x": "x" * MIB}), 1), second)
         assert (refused.status, refused.code) == (503, -32603)
         place.tools.release.set()
-        await eventually(lambda: place.app._handshake._detached.used == 0)
+        await eventually(lambda: place.app._legacy._detached.used == 0)
         answer = await place.post(message("tools/call", call("talk", _meta={"x": "x" * MIB}), 1), second)
         assert answer.status == 200
 
@@ -286,16 +286,16 @@ async def _abandon(place: Place, session: dict[str, str], ids: range, size: int)
 
 async def test_what_a_client_says_of_itself_is_limited_because_its_session_keeps_it() -> None:
     async with serving() as place:
-        params = {"protocolVersion": HANDSHAKE, "capabilities": {}, "clientInfo": {"name": "x" * 70_000}}
+        params = {"protocolVersion": LEGACY, "capabilities": {}, "clientInfo": {"name": "x" * 70_000}}
         answer = await place.post(message("initialize", params))
         assert (answer.status, answer.code, place.sessions) == (400, -32602, 0)
-    client = Duplex(ty.ToolServer("s"), params)
+    client = Duplex(tc.ToolServer("s"), params)
     assert client.heard[0]["error"]["code"] == -32602
     await client.session.close()
 
 
 async def test_the_answers_that_a_parked_call_brought_count_too(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(parking, "MAX_BYTES", 3 * MIB)
+    monkeypatch.setattr(suspended_calls, "MAX_BYTES", 3 * MIB)
     async with serving() as place:
         brought = {"inputResponses": {"nothing asked": {"x": "x" * MIB}}}
         answers = [
@@ -306,10 +306,10 @@ async def test_the_answers_that_a_parked_call_brought_count_too(monkeypatch: pyt
 
 
 async def test_a_flood_of_garbage_is_a_few_lines_in_the_log(caplog: pytest.LogCaptureFixture) -> None:
-    client = Duplex(ty.ToolServer("s"))
+    client = Duplex(tc.ToolServer("s"))
     with caplog.at_level(logging.WARNING):
         for _ in range(1_000):
-            client.session.garbage(ProtocolError("no\x1b[31mJSON\nforged"), b"x")
-    assert len(caplog.records) == stream.MAX_GARBAGE_WARNINGS
+            client.session.malformed(ProtocolError("no\x1b[31mJSON\nforged"), b"x")
+    assert len(caplog.records) == stream_session.MAX_MALFORMED_WARNINGS
     assert all(record.getMessage().isprintable() for record in caplog.records)
     await client.session.close()

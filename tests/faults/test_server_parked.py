@@ -14,7 +14,7 @@ import pytest
 from tests.faults.kit import eventually
 from tests.faults.server_kit import Place, serving
 from tests.faults.server_wire import ACCEPTED, Answer, call, message, meta, modern
-from toolyard.server import parking
+from toolcrib.server import suspended_calls
 
 
 async def parked(place: Place, arguments: Any = None, headers: Any = None) -> str:
@@ -112,7 +112,7 @@ async def test_a_state_of_another_server_finds_nothing() -> None:
         assert (await come_again(one, state)).text == "None said accept"
 
 
-async def test_a_state_means_nothing_in_the_handshake_era() -> None:
+async def test_a_state_means_nothing_in_the_legacy_era() -> None:
     async with serving() as place:
         state = await parked(place)
         session = await place.session()
@@ -125,7 +125,7 @@ async def test_a_state_means_nothing_in_the_handshake_era() -> None:
 
 
 async def test_an_abandoned_call_ends_at_its_time_with_a_cancel() -> None:
-    async with serving(parked_ttl=0.2) as place:
+    async with serving(suspended_ttl=0.2) as place:
         state = await parked(place)
         await eventually(lambda: place.tools.cancelled["ask"] == 1)
         assert place.parked == 0
@@ -192,8 +192,8 @@ async def test_a_client_that_polls_for_ever_neither_fills_the_parking_nor_shuts_
 async def test_a_crowd_of_parked_calls_is_bounded_and_one_principal_does_not_take_all_places(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(parking, "MAX_EACH", 5)
-    monkeypatch.setattr(parking, "MAX_PARKED", 12)
+    monkeypatch.setattr(suspended_calls, "MAX_EACH", 5)
+    monkeypatch.setattr(suspended_calls, "MAX_SUSPENDED", 12)
     places = Counter[str]()
     async with serving(auth=lambda headers: headers.get("x-name")) as place:
         for number, name in itertools.product(range(8), ("alice", "bob", "carol", "dave")):

@@ -14,7 +14,7 @@ from tests.faults.kit import eventually
 from tests.faults.server_kit import Place, serving
 from tests.faults.server_wire import Line, call, head_of, message
 from tests.unit.kit import Clock
-from toolyard.server.serving.sessions import Session
+from toolcrib.server.serving.sessions import LegacySession
 
 MIB = 1024 * 1024
 
@@ -50,7 +50,7 @@ async def test_a_thousand_sessions_live_side_by_side_and_end_when_nobody_uses_th
             await standing.head()
             assert "tools/list_changed" in (await standing.event())["data"]
             await standing.close()
-        alive = weakref.WeakSet(each for each in gc.get_objects() if isinstance(each, Session))
+        alive = weakref.WeakSet(each for each in gc.get_objects() if isinstance(each, LegacySession))
         assert len(alive) == 1_000
         await clock.advance(601)
         await eventually(lambda: place.sessions == 0)
@@ -126,7 +126,7 @@ async def test_answers_that_nobody_came_for_are_not_kept_for_ever(count: int) ->
             request = message("tools/call", call("talk", {"size": 256 * 1024}), number)
             answer = await say(place, line, request, session)
             events.append(answer.body.partition(b"id: ")[2].partition(b"\n")[0].decode())
-        (kept,) = [each for each in gc.get_objects() if isinstance(each, Session)]
+        (kept,) = [each for each in gc.get_objects() if isinstance(each, LegacySession)]
         assert sum(stream.size for stream in kept.streams.values()) < 40 * MIB
         assert (await place.send(b"", {**session, "Last-Event-ID": events[0]}, "GET")).status == 400
         late = await place.send(b"", {**session, "Last-Event-ID": events[-1]}, "GET")
@@ -142,4 +142,4 @@ async def test_sessions_that_come_and_go_leave_nothing() -> None:
                 assert (await say(place, line, None, session, "DELETE")).status == 204
         assert place.sessions == len(place.tools.server.changes) == 0
         gc.collect()
-        assert not [each for each in gc.get_objects() if isinstance(each, Session)]
+        assert not [each for each in gc.get_objects() if isinstance(each, LegacySession)]

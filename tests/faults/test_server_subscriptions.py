@@ -12,13 +12,13 @@ from typing import Any
 import aiohttp
 import pytest
 
-import toolyard as ty
+import toolcrib as tc
 from tests.faults.server_kit import Place, Tools, serving
 from tests.faults.server_wire import Answer, Line, message, modern
 from tests.serving import served
 from tests.unit.server.serving.streaming import Client as StreamClient
-from toolyard.server.serving import quota
-from toolyard.server.serving.sse import SseApp
+from toolcrib.server.serving import quota
+from toolcrib.server.serving.sse import SseApp
 
 AUTH = {"auth": lambda headers: headers.get("x-user")}
 
@@ -42,7 +42,7 @@ def small(monkeypatch: pytest.MonkeyPatch) -> None:
     """Limits that a test reaches with a handful of subscriptions, each of about 2,600 bytes."""
     monkeypatch.setattr(quota, "MAX_LISTENS_PER_PRINCIPAL", 2)
     monkeypatch.setattr(quota, "MAX_SUBSCRIBER_BYTES", 2_600 * 9 // 2)
-    monkeypatch.setattr("toolyard.server.serving.watching.MAX_SUBSCRIBER_BYTES", 2_600 * 9 // 2)
+    monkeypatch.setattr("toolcrib.server.subscriptions.MAX_SUBSCRIBER_BYTES", 2_600 * 9 // 2)
     monkeypatch.setattr(quota, "MAX_PRINCIPAL_BYTES", 2_600 * 11 // 2)
     monkeypatch.setattr(quota, "MAX_SUBSCRIPTION_BYTES", 2_600 * 87 // 10)
 
@@ -171,10 +171,10 @@ async def test_clients_of_http_sse_share_the_limits(small: None) -> None:
 
 @pytest.mark.parametrize("mode", ["legacy", "2026-07-28"])
 async def test_a_client_in_process_has_the_same_limits(mode: Any, small: None) -> None:
-    async with ty.Client(watched().server, mode=mode) as client:
+    async with tc.Client(watched().server, mode=mode) as client:
         for uri in uris(4):
             await client.subscribe(uri)
-        with pytest.raises(ty.RemoteError):
+        with pytest.raises(tc.RemoteError):
             await client.subscribe(uris(5)[4])
 
 

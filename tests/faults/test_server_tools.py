@@ -12,12 +12,12 @@ from typing import Any, cast
 
 import pytest
 
-import toolyard as ty
+import toolcrib as tc
 from tests.faults.kit import eventually
 from tests.faults.server_kit import Tools, serving
 from tests.faults.server_wire import LEVEL, call, message, meta, modern
-from toolyard.protocol import jsonrpc
-from toolyard.server.serving.stream import StreamSession
+from toolcrib.protocol import jsonrpc
+from toolcrib.server.serving.stream_session import StreamSession
 
 SECRET = "password-1f9c"
 Ask = Callable[[str], Awaitable[dict[str, Any]]]
@@ -36,17 +36,17 @@ def raising(kind: Callable[[], BaseException]) -> list[Callable[..., Any]]:
     async def plain() -> str:
         raise kind()
 
-    async def with_context(ctx: ty.Context) -> str:
+    async def with_context(ctx: tc.Context) -> str:
         raise kind()
 
-    async def after_a_word(ctx: ty.Context) -> str:
+    async def after_a_word(ctx: tc.Context) -> str:
         await ctx.log("error", "so far so good")
         raise kind()
 
     def in_thread() -> str:
         raise kind()
 
-    def in_thread_with_context(ctx: ty.BlockingContext) -> str:
+    def in_thread_with_context(ctx: tc.SyncContext) -> str:
         raise kind()
 
     return [plain, with_context, after_a_word, in_thread, in_thread_with_context]
@@ -70,17 +70,17 @@ KINDS: dict[str, Callable[[], BaseException]] = {
     "Odd": lambda: Odd("odd"),
     "a group": lambda: ExceptionGroup("two", [ValueError("a"), KeyError("b")]),
     "a group of odd ones": lambda: BaseExceptionGroup("two", [Odd("a"), Odd("b")]),
-    "RemoteError": lambda: ty.RemoteError(-32603, "mine"),
-    "RemoteError beyond JSON": lambda: ty.RemoteError(-5, "mine", data=object()),
-    "RemoteError beyond sense": lambda: ty.RemoteError("five", None),  # type: ignore[arg-type]
-    "ToolFailed": lambda: ty.ToolFailed("as intended"),
+    "RemoteError": lambda: tc.RemoteError(-32603, "mine"),
+    "RemoteError beyond JSON": lambda: tc.RemoteError(-5, "mine", data=object()),
+    "RemoteError beyond sense": lambda: tc.RemoteError("five", None),  # type: ignore[arg-type]
+    "ToolFailed": lambda: tc.ToolFailed("as intended"),
 }
 
 
 @contextlib.asynccontextmanager
 async def over_http(tools: Tools, era: str) -> AsyncIterator[Ask]:
     async with serving(tools, faults=True) as place:
-        session = await place.session() if era == "handshake" else {}
+        session = await place.session() if era == "legacy" else {}
 
         async def ask(tool: str) -> dict[str, Any]:
             request = (
@@ -108,7 +108,7 @@ async def over_http(tools: Tools, era: str) -> AsyncIterator[Ask]:
 async def over_a_stream(tools: Tools, era: str) -> AsyncIterator[Ask]:
     said: list[Any] = []
     session = StreamSession(tools.server.router, lambda one: said.append(json.loads(jsonrpc.encode(one))))
-    if era == "handshake":
+    if era == "legacy":
         session.feed(message("initialize", {"protocolVersion": "2025-11-25", "capabilities": {}}, 0))
 
     async def ask(tool: str) -> dict[str, Any]:
@@ -125,12 +125,12 @@ async def over_a_stream(tools: Tools, era: str) -> AsyncIterator[Ask]:
 
 @contextlib.asynccontextmanager
 async def in_process(tools: Tools, era: str) -> AsyncIterator[Ask]:
-    async with ty.Client(tools.server, mode="legacy" if era == "handshake" else "auto") as client:
+    async with tc.Client(tools.server, mode="legacy" if era == "legacy" else "auto") as client:
 
         async def ask(tool: str) -> dict[str, Any]:
             try:
                 result = await client.call_tool(tool, timeout=5)
-            except ty.RemoteError as exc:
+            except tc.RemoteError as exc:
                 return {"id": 1, "error": {"code": exc.code, "message": exc.message}}
             return {"id": 1, "result": {"isError": result.is_error}}
 
@@ -141,7 +141,7 @@ WAYS = {"http": over_http, "stream": over_a_stream, "process": in_process}
 
 
 @pytest.mark.parametrize("way", WAYS)
-@pytest.mark.parametrize("era", ["handshake", "modern"])
+@pytest.mark.parametrize("era", ["legacy", "modern"])
 async def test_whatever_a_tool_raises_its_client_gets_one_answer(era: str, way: str) -> None:
     tools, named = Tools(), {}
     for number, (kind, make) in enumerate(KINDS.items()):
@@ -160,7 +160,7 @@ async def test_whatever_a_tool_raises_its_client_gets_one_answer(era: str, way: 
             assert 'File "' not in json.dumps(said), what
 
 
-@pytest.mark.parametrize("era", ["handshake", "modern"])
+@pytest.mark.parametrize("era", ["legacy", "modern"])
 async def test_masked_errors_keep_their_words_for_the_log(era: str, caplog: pytest.LogCaptureFixture) -> None:
     tools = Tools(mask_errors=True)
 
@@ -169,12 +169,12 @@ async def test_masked_errors_keep_their_words_for_the_log(era: str, caplog: pyte
         raise RuntimeError(f"db://user:{SECRET}@host")
 
     @tools.server.tool
-    def leaky_too(ctx: ty.BlockingContext) -> str:
+    def leaky_too(ctx: tc.SyncContext) -> str:
         raise OSError(f"/home/{SECRET}")
 
     @tools.server.tool
     async def honest() -> str:
-        raise ty.ToolFailed("try another number")
+        raise tc.ToolFailed("try another number")
 
     async with over_http(tools, era) as ask:
         for tool in ("leaky", "leaky_too"):
@@ -183,7 +183,7 @@ async def test_masked_errors_keep_their_words_for_the_log(era: str, caplog: pyte
             assert SECRET not in json.dumps(said)
             assert tool in json.dumps(said)
         assert "try another number" in json.dumps(await ask("honest"))
-    records = [record for record in caplog.records if record.name == "toolyard.server.tools"]
+    records = [record for record in caplog.records if record.name == "toolcrib.server.tools"]
     assert [record.levelno for record in records] == [logging.ERROR] * 2
     assert caplog.text.count(SECRET) >= 2
 
@@ -220,12 +220,12 @@ RETURNS: dict[str, Any] = {
     "a huge integer": lambda: 10**5_000,
     "a circle": circle,
     "a deep list": lambda: deep(100_000),
-    "a result that lies": lambda: ty.ToolResult.from_wire({"content": [{"type": "text", "text": Unsayable()}]}),
+    "a result that lies": lambda: tc.ToolResult.from_wire({"content": [{"type": "text", "text": Unsayable()}]}),
 }
 
 
 @pytest.mark.parametrize("way", WAYS)
-@pytest.mark.parametrize("era", ["handshake", "modern"])
+@pytest.mark.parametrize("era", ["legacy", "modern"])
 async def test_what_a_tool_returns_beyond_json_is_an_answer_all_the_same(era: str, way: str) -> None:
     tools, named = Tools(), {}
     for number, (what, value) in enumerate(RETURNS.items()):
@@ -240,7 +240,7 @@ async def test_what_a_tool_returns_beyond_json_is_an_answer_all_the_same(era: st
 
 
 def giving(value: Callable[[], Any]) -> list[Callable[..., Any]]:
-    async def give_any(ctx: ty.Context) -> Any:
+    async def give_any(ctx: tc.Context) -> Any:
         made = value()
         return await made if asyncio.iscoroutine(made) else made
 
@@ -258,7 +258,7 @@ async def test_what_a_tool_tells_beyond_json_fails_there_and_nowhere_else(era: s
     tools, caught = Tools(), []
 
     @tools.server.tool
-    async def mumble(ctx: ty.Context) -> str:
+    async def mumble(ctx: tc.Context) -> str:
         for tell in (
             lambda: ctx.progress(1, message=object()),  # type: ignore[arg-type]
             lambda: ctx.log("error", float("nan")),
@@ -266,7 +266,7 @@ async def test_what_a_tool_tells_beyond_json_fails_there_and_nowhere_else(era: s
         ):
             try:
                 await tell()
-            except (ty.UsageError, ValueError, TypeError) as exc:
+            except (tc.UsageError, ValueError, TypeError) as exc:
                 caught.append(exc)
             for _ in range(10):
                 await asyncio.sleep(0)
@@ -355,12 +355,12 @@ async def test_a_tool_that_leaves_tasks_behind_is_not_waited_for() -> None:
     tools, left = Tools(), []
 
     @tools.server.tool
-    async def litter(ctx: ty.Context) -> str:
+    async def litter(ctx: tc.Context) -> str:
         async def later() -> None:
             await tools.release.wait()
             await ctx.log("error", "too late")
             await ctx.progress(5)
-            with pytest.raises(ty.UsageError):
+            with pytest.raises(tc.UsageError):
                 await ctx.elicit("anybody?")
             tools.ran["later"] += 1
 

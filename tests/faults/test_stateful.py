@@ -20,12 +20,12 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-import toolyard as ty
+import toolcrib as tc
 from tests.faults.kit import (
     BIG,
     FAST,
+    FaultyServer,
     Ledger,
-    Yard,
     alive,
     cancelled,
     eventually,
@@ -34,11 +34,11 @@ from tests.faults.kit import (
     succeeded,
     until,
 )
-from toolyard import sync
-from toolyard.errors import ConnectError, OutcomeUnknown, ToolyardError, UsageError
-from toolyard.types import State
+from toolcrib import sync
+from toolcrib.errors import ConnectError, OutcomeUnknown, ToolcribError, UsageError
+from toolcrib.types import ConnectionState
 
-CONNECTED = {State.CONNECTED, State.DEGRADED}
+CONNECTED = {ConnectionState.CONNECTED, ConnectionState.DEGRADED}
 TOGETHER = ["connect", "connect", "call", "call", "disconnect", "disconnect", "cancel"]
 
 
@@ -47,13 +47,13 @@ class OneClient(RuleBasedStateMachine):
 
     @initialize(era=st.sampled_from(["legacy", "modern", "both"]))
     def begin(self, era: str) -> None:
-        self.directory = Path(tempfile.mkdtemp(prefix="toolyard-stateful-"))
-        self.yard, self.ledger, self.era = Yard(self.directory), Ledger(), era
+        self.directory = Path(tempfile.mkdtemp(prefix="toolcrib-stateful-"))
+        self.faulty, self.ledger, self.era = FaultyServer(self.directory), Ledger(), era
         self.loop = asyncio.new_event_loop()
         self.open_calls: list[asyncio.Task[Any]] = []
         self.gates: list[Path] = []
         self.closed = False
-        self.client = self.yard.client(era=self.era)
+        self.client = self.faulty.client(era=self.era)
 
     def run(self, coroutine: Coroutine[Any, Any, Any], bound: float = 30) -> Any:
         return self.loop.run_until_complete(asyncio.wait_for(coroutine, bound))
@@ -103,8 +103,8 @@ class OneClient(RuleBasedStateMachine):
             outcomes.append(self.run(self.ledger.call(self.client, timeout=20)))
         assert succeeded(outcomes[-1]), outcomes
         assert self.client.connected
-        assert self.client.status.state is State.CONNECTED
-        assert alive(self.yard.record.pid)
+        assert self.client.status.state is ConnectionState.CONNECTED
+        assert alive(self.faulty.record.pid)
 
     @rule()
     def disconnect(self) -> None:
@@ -115,11 +115,11 @@ class OneClient(RuleBasedStateMachine):
         self.run(self.client.close())
         assert not self.client.connected
         assert self.client.status.state not in CONNECTED
-        with pytest.raises((UsageError, ToolyardError)):
+        with pytest.raises((UsageError, ToolcribError)):
             self.run(self.client.call_tool("echo", {"nonce": "after-close"}, timeout=5))
         self.finish_calls()
-        self.run(eventually(lambda: not self.yard.living(), what="no child after close"))
-        self.client = self.yard.client(era=self.era)
+        self.run(eventually(lambda: not self.faulty.living(), what="no child after close"))
+        self.client = self.faulty.client(era=self.era)
 
     @rule(steps=st.lists(st.tuples(st.sampled_from(TOGETHER), st.integers(0, 3)), min_size=2, max_size=8))
     def several_tasks_at_once(self, steps: list[tuple[str, int]]) -> None:
@@ -167,13 +167,13 @@ class OneClient(RuleBasedStateMachine):
     @rule()
     def kill(self) -> None:
         # Whether there is a process to kill depends on time, so it must not decide which rules are drawn.
-        if self.yard.record.lives and alive(self.yard.record.pid):
-            self.yard.kill()
+        if self.faulty.record.lives and alive(self.faulty.record.pid):
+            self.faulty.kill()
 
     @rule()
     def stall(self) -> None:
         """The server stops reading."""
-        gate = self.yard.path(f"gate-{len(self.gates)}")
+        gate = self.faulty.path(f"gate-{len(self.gates)}")
         self.gates.append(gate)
         self.run(outcome_of(self.client.call_tool("hold", {"until": str(gate)}, timeout=0.3)))
 
@@ -203,7 +203,7 @@ class OneClient(RuleBasedStateMachine):
             assert not pending, f"{len(pending)} calls have no outcome"
         for task in tasks:
             assert (
-                task.cancelled() or isinstance(task.result(), ty.ToolResult | ToolyardError) or cancelled(task.result())
+                task.cancelled() or isinstance(task.result(), tc.ToolResult | ToolcribError) or cancelled(task.result())
             )
 
     def teardown(self) -> None:
@@ -214,13 +214,13 @@ class OneClient(RuleBasedStateMachine):
             self.release()
             self.run(self.ledger.call(self.client, timeout=20))  # the server has read all that it was given
             self.run(self.client.close())
-            self.run(eventually(lambda: not self.yard.living(), what="no child left"))
+            self.run(eventually(lambda: not self.faulty.living(), what="no child left"))
             assert asyncio.all_tasks(self.loop) == set(), "close has ended every task of the client"
-            executed = self.yard.record.executed
+            executed = self.faulty.record.executed
             self.ledger.check(executed)
             assert executed["after-close"] == 0
         finally:
-            for pid in self.yard.living():  # only after a failure: the next example starts with a clean table
+            for pid in self.faulty.living():  # only after a failure: the next example starts with a clean table
                 os.kill(pid, signal.SIGKILL)
             self.loop.close()
             shutil.rmtree(self.directory)
@@ -254,7 +254,7 @@ class TestOneClientForLong(OneClient.TestCase):  # type: ignore[misc]
 
 @pytest.mark.timeout(60)
 def test_threads_that_call_and_disconnect_one_sync_client_never_get_stuck(tmp_path: Path) -> None:
-    yard = Yard(tmp_path)
+    faulty = FaultyServer(tmp_path)
     ended = threading.Event()
     outcomes: Counter[str] = Counter()
 
@@ -262,23 +262,23 @@ def test_threads_that_call_and_disconnect_one_sync_client_never_get_stuck(tmp_pa
         while not ended.is_set():
             try:
                 operation()
-            except ToolyardError as exc:
+            except ToolcribError as exc:
                 outcomes[type(exc).__name__] += 1
             else:
                 outcomes["done"] += 1
 
-    with sync.Client(yard.server(), reconnect=FAST) as client:
+    with sync.Client(faulty.server(), reconnect=FAST) as client:
         calls = [lambda: client.call_tool("echo", {"nonce": "n"}, timeout=5)] * 3
         threads = [threading.Thread(target=repeat, args=[each], daemon=True) for each in (*calls, client.disconnect)]
         for thread in threads:
             thread.start()
-        until(lambda: yard.record.lives >= 8, within=30, what="eight connections")
+        until(lambda: faulty.record.lives >= 8, within=30, what="eight connections")
         ended.set()
         for thread in threads:
             thread.join(15)
         assert [thread for thread in threads if thread.is_alive()] == [], f"stuck after {outcomes}"
         assert client.call_tool("echo", {"nonce": "last"}, timeout=10).text == "last"
-    until(lambda: not yard.living(), what="no child left")
+    until(lambda: not faulty.living(), what="no child left")
 
 
 assert FAST.jitter_factor == 0, "the machine's steps are to be repeatable"

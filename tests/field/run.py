@@ -25,7 +25,7 @@ from typing import Any
 
 import psutil
 
-import toolyard as ty
+import toolcrib as tc
 from tests.field.servers import BROKEN, PUBLISHED_BEFORE, SERVERS, BrokenServer, FieldServer, fill_in
 
 ROOT = Path(__file__).parents[2]
@@ -34,7 +34,7 @@ HUB_SECONDS = 900.0
 CALL_SECONDS = 60.0
 CLOSE_SECONDS = 60.0
 RUN_SECONDS = 2400.0
-RUN_MARK = "TOOLYARD_FIELD_RUN"
+RUN_MARK = "TOOLCRIB_FIELD_RUN"
 """Environment variable of every server of a run: finds processes that were left behind."""
 PASSED_ON = (
     "ALL_PROXY",
@@ -59,7 +59,7 @@ class Answer:
     """The outcome of one call."""
 
     kind: str
-    """"result", "tool error", "JSON-RPC error", or the name of an exception of Toolyard."""
+    """"result", "tool error", "JSON-RPC error", or the name of an exception of Toolcrib."""
     text: str
 
     def meets(self, server: FieldServer) -> bool:
@@ -156,15 +156,15 @@ def _marked(mark: str) -> list[psutil.Process]:
 async def run_single(server: FieldServer, file: Path, home: Path, report: Report) -> None:
     """Run doctor on the server, then start it, list its tools and make its call."""
     await _examine(server, file, report)
-    settings = ty.load_settings(file)
+    settings = tc.load_settings(file)
     begin = time.monotonic()
     try:
-        async with asyncio.timeout(SINGLE_SECONDS), ty.Client(settings.servers[server.name]) as client:
+        async with asyncio.timeout(SINGLE_SECONDS), tc.Client(settings.servers[server.name]) as client:
             report.tools = len(await client.list_tools())
             report.start_seconds_warm = time.monotonic() - begin
             report.protocol_version = client.server_info.protocol_version if client.server_info else ""
             report.answer = await _call(client, server.tool, server, home)
-    except (ty.ToolyardError, TimeoutError) as error:
+    except (tc.ToolcribError, TimeoutError) as error:
         report.unmet.append(f"alone: {_name_error(error)}")
         return
     if not report.tools:
@@ -172,12 +172,12 @@ async def run_single(server: FieldServer, file: Path, home: Path, report: Report
     _judge("alone", server, report.answer, report)
 
 
-async def _call(caller: ty.Client | ty.Hub, tool: str, server: FieldServer, home: Path) -> Answer:
+async def _call(caller: tc.Client | tc.Hub, tool: str, server: FieldServer, home: Path) -> Answer:
     try:
         result = await caller.call_tool(tool, fill_in(dict(server.arguments), str(home)), timeout=CALL_SECONDS)
-    except ty.RemoteError as error:
+    except tc.RemoteError as error:
         return Answer("JSON-RPC error", str(error))
-    except ty.ToolyardError as error:
+    except tc.ToolcribError as error:
         return Answer(type(error).__name__, str(error))
     return Answer("tool error" if result.is_error else "result", result.text)
 
@@ -189,7 +189,7 @@ def _judge(where: str, server: FieldServer, answer: Answer, report: Report) -> N
 
 
 async def _examine(server: FieldServer | BrokenServer, file: Path, report: Report) -> None:
-    """Run `toolyard doctor`. A slow start is no defect of a server that may have to be fetched first."""
+    """Run `toolcrib doctor`. A slow start is no defect of a server that may have to be fetched first."""
     code, said = await _run_doctor(server.name, file)
     if said is None:
         report.unmet.append(f"doctor: {code}")
@@ -208,7 +208,7 @@ async def _examine(server: FieldServer | BrokenServer, file: Path, report: Repor
 
 
 async def _run_doctor(name: str, file: Path) -> tuple[str, dict[str, Any] | None]:
-    command = [sys.executable, "-m", "toolyard", "doctor", name, "--config", str(file), "--json"]
+    command = [sys.executable, "-m", "toolcrib", "doctor", name, "--config", str(file), "--json"]
     pipe = asyncio.subprocess.PIPE
     process = await asyncio.create_subprocess_exec(*command, stdin=asyncio.subprocess.DEVNULL, stdout=pipe, stderr=pipe)
     try:
@@ -240,33 +240,33 @@ async def _end(process: asyncio.subprocess.Process) -> None:
 
 async def run_hub(servers: Sequence[FieldServer], place: Surroundings, reports: Mapping[str, Report]) -> float:
     """Start all servers in one hub, call all of them at the same time, and return the seconds that the start took."""
-    hub = ty.Hub.from_config(place.write_settings("hub", servers), start_timeout=HUB_SECONDS)
+    hub = tc.Hub.from_config(place.write_settings("hub", servers), start_timeout=HUB_SECONDS)
     begin = time.monotonic()
 
-    def on_ready(event: ty.events.ToolsChanged) -> None:
+    def on_ready(event: tc.events.ToolsChanged) -> None:
         report = reports[event.server]
         if report.ready_seconds_cold is None:
             report.ready_seconds_cold = time.monotonic() - begin
             say(f"  {report.ready_seconds_cold:6.1f} s  {event.server} is ready")
 
-    def on_failure(event: ty.events.ConnectionFailed) -> None:
+    def on_failure(event: tc.events.ConnectionFailed) -> None:
         say(f"  {time.monotonic() - begin:6.1f} s  {event.server} FAILED: {_name_error(event.error)}")
         reports[event.server].unmet.append(f"hub: {_name_error(event.error)}")
 
-    hub.on(ty.events.ToolsChanged, on_ready)
-    hub.on(ty.events.ConnectionFailed, on_failure)
+    hub.on(tc.events.ToolsChanged, on_ready)
+    hub.on(tc.events.ConnectionFailed, on_failure)
     try:
         async with asyncio.timeout(HUB_SECONDS):
             await hub.start()
             took = time.monotonic() - begin
             for state in hub.list_servers():
                 report = reports[state.name]
-                report.start_seconds_cold = state.start_time
+                report.start_seconds_cold = state.startup_seconds
                 report.tools = len(state.tools)
                 report.protocol_version = state.server_info.protocol_version if state.server_info else ""
             await asyncio.gather(*(_call_in_hub(hub, server, place, reports[server.name]) for server in servers))
             for state in hub.list_servers():
-                if state.status.state is not ty.State.CONNECTED and not reports[state.name].unmet:
+                if state.status.state is not tc.ConnectionState.CONNECTED and not reports[state.name].unmet:
                     text = f"hub: {state.status.state} after the call: {_name_error(state.last_error)}"
                     reports[state.name].unmet.append(text)
     finally:
@@ -275,7 +275,7 @@ async def run_hub(servers: Sequence[FieldServer], place: Surroundings, reports: 
     return took
 
 
-async def _call_in_hub(hub: ty.Hub, server: FieldServer, place: Surroundings, report: Report) -> None:
+async def _call_in_hub(hub: tc.Hub, server: FieldServer, place: Surroundings, report: Report) -> None:
     tool = f"mcp__{server.name}__{server.tool}"
     report.answer_in_hub = await _call(hub, tool, server, place.home_of("hub", server))
     _judge("hub", server, report.answer_in_hub, report)
@@ -380,7 +380,7 @@ async def run(options: argparse.Namespace) -> int:
 @contextlib.asynccontextmanager
 async def _surroundings(*, cold: bool) -> AsyncIterator[Surroundings]:
     """Yield the surroundings of a run; afterwards end its processes and remove its folders."""
-    with tempfile.TemporaryDirectory(prefix="toolyard-field-", ignore_cleanup_errors=True) as folder:
+    with tempfile.TemporaryDirectory(prefix="toolcrib-field-", ignore_cleanup_errors=True) as folder:
         place = Surroundings(Path(folder), Path(folder, "cache") if cold else ROOT / ".peers/field")
         try:
             yield place

@@ -50,12 +50,12 @@ class FieldServer:
     """What the call needs beyond the package. Without it the server answers with an error of its own, which is fine."""
     env: Mapping[str, str] = field(default_factory=dict)
     doctor_warns: tuple[str, ...] = ()
-    """Steps of `toolyard doctor` that end with a warning. A slow start is never counted: it depends on the machine."""
+    """Steps of `toolcrib doctor` that end with a warning. A slow start is never counted: it depends on the machine."""
 
 
 @dataclass(frozen=True)
 class BrokenServer:
-    """A command that does not start a server, and what `toolyard doctor` must say about it."""
+    """A command that does not start a server, and what `toolcrib doctor` must say about it."""
 
     name: str
     package: Package

@@ -69,45 +69,45 @@ def of(way: dict[str, Any], metric: str) -> dict[str, float]:
 
 def test_many_calls_in_flight_are_of_the_order_of_the_raw_pipe_and_not_slower_than_the_sdk(stdio) -> None:
     rates = of(stdio, "in_flight_rate")
-    assert rates["toolyard"] >= rates["raw pipe"] / 20
+    assert rates["toolcrib"] >= rates["raw pipe"] / 20
     if "mcp SDK" in rates:
-        assert rates["toolyard"] >= rates["mcp SDK"] / 2
+        assert rates["toolcrib"] >= rates["mcp SDK"] / 2
 
 
 def test_a_sequential_call_is_of_the_order_of_the_raw_pipe(stdio) -> None:
     latencies = of(stdio, "sequential_p50")
-    assert latencies["toolyard"] <= latencies["raw pipe"] * 13
+    assert latencies["toolcrib"] <= latencies["raw pipe"] * 13
 
 
 def test_many_calls_in_flight_over_http_are_of_the_order_of_bare_aiohttp_and_not_slower_than_the_sdk(http) -> None:
     rates = of(http, "in_flight_rate")
-    assert rates["toolyard"] >= rates["bare aiohttp"] / 13
+    assert rates["toolcrib"] >= rates["bare aiohttp"] / 13
     if "mcp SDK" in rates:
-        assert rates["toolyard"] >= rates["mcp SDK"] / 2
+        assert rates["toolcrib"] >= rates["mcp SDK"] / 2
 
 
 def test_a_call_over_http_takes_processor_time_of_the_order_of_bare_aiohttp(http) -> None:
     taken = of(http, "in_flight_cpu")
-    assert taken["toolyard"] <= taken["bare aiohttp"] * 10
+    assert taken["toolcrib"] <= taken["bare aiohttp"] * 10
 
 
 def test_a_sequential_call_over_http_is_of_the_order_of_bare_aiohttp(http) -> None:
     latencies = of(http, "sequential_p50")
-    assert latencies["toolyard"] <= latencies["bare aiohttp"] * 13
+    assert latencies["toolcrib"] <= latencies["bare aiohttp"] * 13
 
 
 @pytest.mark.nightly
 @pytest.mark.parametrize("revision", ["2026-07-28", "2025-11-25"])
 def test_answers_in_event_streams_are_of_the_order_of_bare_aiohttp(everything, revision) -> None:
     rates = of(everything["ways"][f"HTTP, event streams, {revision}"], "in_flight_rate")
-    assert rates["toolyard"] >= rates["bare aiohttp"] / 20
+    assert rates["toolcrib"] >= rates["bare aiohttp"] / 20
 
 
 @pytest.mark.nightly
 def test_calls_with_an_oauth_provider_do_not_wait_for_each_other(everything) -> None:
     if "oauth" not in everything:
         pytest.skip("the SDK, whose provider it is, is not here")
-    slow = everything["oauth"][0]["toolyard"]["slow"]
+    slow = everything["oauth"][0]["toolcrib"]["slow"]
     # Ten calls of 50 ms, one after the other, would take ten times as long.
     assert slow["with"] <= slow["without"] * 5
 
@@ -118,15 +118,15 @@ def test_an_idle_connection_costs_less_than_ten_times_its_goal(figures) -> None:
 
 
 def test_importing_the_client_takes_less_than_ten_times_its_goal(figures) -> None:
-    assert figures["imports"]["toolyard_client"] <= 1.5
+    assert figures["imports"]["toolcrib_client"] <= 1.5
 
 
 def test_a_call_in_process_is_of_the_order_of_the_checked_function_and_not_slower_than_the_sdk(figures) -> None:
     (found,) = figures["direct"]
     for mode in ("auto", "legacy"):
-        assert found["toolyard"][mode] <= found["plain function, checked by pydantic"]["auto"] * 100
+        assert found["toolcrib"][mode] <= found["plain function, checked by pydantic"]["auto"] * 100
         if "mcp SDK" in found:
-            assert found["toolyard"][mode] <= found["mcp SDK"][mode]
+            assert found["toolcrib"][mode] <= found["mcp SDK"][mode]
 
 
 @pytest.mark.nightly
@@ -136,16 +136,16 @@ def test_calls_served_over_http_are_of_the_order_of_a_bare_echo_and_not_fewer_th
 ) -> None:
     (figures,) = everything["served"]["rounds"][mode]
     rates = {name: figure["rate"] for name, figure in figures.items()}
-    assert rates["toolyard"] >= rates["bare ASGI echo"] / 20
+    assert rates["toolcrib"] >= rates["bare ASGI echo"] / 20
     if "mcp SDK" in rates:
-        assert rates["toolyard"] >= rates["mcp SDK"] / 2
-    assert figures["toolyard"]["server_cpu"] <= figures["bare ASGI echo"]["server_cpu"] * 20
+        assert rates["toolcrib"] >= rates["mcp SDK"] / 2
+    assert figures["toolcrib"]["server_cpu"] <= figures["bare ASGI echo"]["server_cpu"] * 20
 
 
 @pytest.mark.nightly
 def test_a_session_of_a_server_costs_less_than_ten_times_its_goal(everything) -> None:
     for kind in ("idle", "open"):
-        assert everything["sessions"]["toolyard"][kind] < 600_000
+        assert everything["sessions"]["toolcrib"][kind] < 600_000
 
 
 @pytest.mark.nightly
@@ -162,19 +162,19 @@ def test_every_goal_of_a_server_is_judged(everything) -> None:
 
 def test_a_call_through_a_hub_is_of_the_order_of_the_bare_client_and_not_slower_than_the_peers(figures) -> None:
     (found,) = figures["hub"]
-    ours = found["toolyard"]
+    ours = found["toolcrib"]
     assert ours["call"] <= ours["bare"] * 20
     assert all(ours["call"] <= peer["call"] for peer in found.values())
 
 
 def test_lists_and_searches_of_a_hub_take_less_than_ten_times_their_goals(figures) -> None:
-    ours = figures["hub"][0]["toolyard"]
+    ours = figures["hub"][0]["toolcrib"]
     assert ours["list"] < 0.05
     assert max(ours["search"], ours["long_search"]) < 0.1
 
 
 def test_the_start_of_a_hub_is_measured_with_more_and_more_figures(figures) -> None:
-    starts = figures["hub"][0]["toolyard"]["starts"]
+    starts = figures["hub"][0]["toolcrib"]["starts"]
     assert list(starts) == ["2", "4", "8", "16"]
     # A start that is quadratic takes 64 times as long for eight times as many.
     assert starts["16"] < starts["2"] * 40
@@ -190,15 +190,15 @@ def test_every_goal_of_the_hub_is_judged(figures) -> None:
 def test_the_help_of_the_command_line_is_of_the_order_of_a_bare_python(everything) -> None:
     (found,) = everything["cli"]["help"]
     # A bare Python takes so little that the ratio is large on a quiet machine too.
-    assert found["toolyard"]["cpu"] <= found["bare python"]["cpu"] * 150
+    assert found["toolcrib"]["cpu"] <= found["bare python"]["cpu"] * 150
 
 
 @pytest.mark.nightly
 @pytest.mark.parametrize("task", ["tools", "call"])
 def test_a_command_on_a_server_is_of_the_order_of_its_imports(everything, task) -> None:
     (found,) = everything["cli"][task]
-    assert 0 < found["server's own start"]["cpu"] < found["toolyard"]["cpu"]
-    assert found["toolyard"]["cpu"] <= found["imports of ours alone"]["cpu"] * 20
+    assert 0 < found["server's own start"]["cpu"] < found["toolcrib"]["cpu"]
+    assert found["toolcrib"]["cpu"] <= found["imports of ours alone"]["cpu"] * 20
 
 
 @pytest.mark.nightly
@@ -208,14 +208,14 @@ def test_the_command_line_is_judged_by_the_peers_and_not_slower(everything) -> N
     judged = [goal["wanted"] for title, goals in everything["goals"].items() for goal in goals if "--help" in title]
     assert judged == ["", "<= 0.50x"]
     for (found,) in everything["cli"].values():
-        assert found["toolyard"]["cpu"] <= found["FastMCP"]["cpu"]
+        assert found["toolcrib"]["cpu"] <= found["FastMCP"]["cpu"]
 
 
 def test_a_stdio_call_loads_neither_pydantic_nor_aiohttp(stdio) -> None:
-    assert not HEAVY & set(stdio["rounds"][0]["toolyard"]["modules"])
+    assert not HEAVY & set(stdio["rounds"][0]["toolcrib"]["modules"])
 
 
 def test_a_call_over_http_does_not_load_pydantic(http) -> None:
-    loaded = set(http["rounds"][0]["toolyard"]["modules"])
+    loaded = set(http["rounds"][0]["toolcrib"]["modules"])
     assert "aiohttp" in loaded
     assert "pydantic" not in loaded

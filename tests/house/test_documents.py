@@ -12,10 +12,10 @@ from pathlib import Path
 
 import pytest
 
-import toolyard
+import toolcrib
 from tests.house import snippets
-from toolyard import State, config
-from toolyard.client.standing import TRANSITIONS
+from toolcrib import ConnectionState, config
+from toolcrib.client.status import TRANSITIONS
 
 ROOT = Path(__file__).parents[2]
 DOCUMENTS = [ROOT / "README.md", ROOT / "examples/README.md", *sorted((ROOT / "docs").rglob("*.md"))]
@@ -137,7 +137,7 @@ def undocumented(names: Iterable[str]) -> list[str]:
 
 
 def test_every_option_of_the_client_is_documented() -> None:
-    assert undocumented(toolyard.ClientOptions.__annotations__) == []
+    assert undocumented(toolcrib.ClientOptions.__annotations__) == []
 
 
 def test_every_field_of_a_server_config_is_documented() -> None:
@@ -154,7 +154,7 @@ def test_every_link_to_a_file_leads_somewhere() -> None:
 def test_every_file_that_the_architecture_names_exists() -> None:
     named = set(re.findall(r"`(\w[\w/]*(?:\.py|/))`", (ROOT / "ARCHITECTURE.md").read_text()))
     assert named
-    assert [name for name in named if not (ROOT / "src/toolyard" / name).exists()] == []
+    assert [name for name in named if not (ROOT / "src/toolcrib" / name).exists()] == []
 
 
 def test_what_a_newcomer_is_sent_to_exists() -> None:
@@ -168,8 +168,8 @@ def check_right_columns(document: Path) -> None:
     """The capitalised names, and the methods of hubs, clients and servers, in the right columns of its tables exist."""
     cells = [row.rsplit(" | ", 1)[1] for row in re.findall(r"^\| .+ \|$", document.read_text(), re.MULTILINE)]
     names = {name for cell in cells for name in re.findall(r"`([A-Z][a-z]\w+)", cell)} - {"None", "True", "False"}
-    assert [name for name in names if not hasattr(toolyard, name)] == [], document
-    homes = {"hub": toolyard.Hub, "client": toolyard.Client, "server": toolyard.ToolServer, "ctx": toolyard.Context}
+    assert [name for name in names if not hasattr(toolcrib, name)] == [], document
+    homes = {"hub": toolcrib.Hub, "client": toolcrib.Client, "server": toolcrib.ToolServer, "ctx": toolcrib.Context}
     used = [found for cell in cells for found in re.findall(r"`(?:await )?@?(hub|client|server|ctx)\.(\w+)", cell)]
     missing = [f"{home}.{name}" for home, name in used if not hasattr(homes[home], name)]
     assert [name for name in missing if name != "hub.toolsets"] == [], document  # which every hub has for itself
@@ -179,15 +179,15 @@ def check_right_columns(document: Path) -> None:
 def test_the_picture_of_a_connection_shows_what_can_happen() -> None:
     text = (ROOT / "docs/explanation/architecture.md").read_text()
     arrows = re.findall(r"^ +(\w+) --> (\w+)", text.partition("stateDiagram")[2].partition("```")[0], re.MULTILINE)
-    states = [(State(a.replace("_", "-")), State(b.replace("_", "-"))) for a, b in arrows]
+    states = [(ConnectionState(a.replace("_", "-")), ConnectionState(b.replace("_", "-"))) for a, b in arrows]
     assert states
     assert [(a, b) for a, b in states if b not in TRANSITIONS[a]] == []
-    assert {a for a, _ in states} | {b for _, b in states} == set(State) - {State.DISABLED}
+    assert {a for a, _ in states} | {b for _, b in states} == set(ConnectionState) - {ConnectionState.DISABLED}
 
 
 def test_every_room_is_on_the_map() -> None:
     text = (ROOT / "ARCHITECTURE.md").read_text()
-    rooms = [p.name + "/" * p.is_dir() for p in (ROOT / "src/toolyard").iterdir() if p.suffix in ("", ".py")]
+    rooms = [p.name + "/" * p.is_dir() for p in (ROOT / "src/toolcrib").iterdir() if p.suffix in ("", ".py")]
     assert [room for room in rooms if f"`{room}`" not in text and room != "__pycache__/"] == []
 
 

@@ -30,7 +30,7 @@ def bare_path(tmp_path: Path) -> str:
 
 def clone(tmp_path: Path) -> Path:
     """The project as it stands, with what is not committed yet."""
-    target = tmp_path / "toolyard"
+    target = tmp_path / "toolcrib"
     listed = subprocess.run(
         ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"],
         cwd=ROOT,

@@ -1,15 +1,15 @@
-"""The public names stand twice in `toolyard/__init__.py`, once for type checkers: the two must say the same."""
+"""The public names stand twice in `toolcrib/__init__.py`, once for type checkers: the two must say the same."""
 
 from __future__ import annotations
 
 import ast
 from pathlib import Path
 
-import toolyard
+import toolcrib
 
 
 def test_type_checkers_see_the_names_that_programs_see() -> None:
-    tree = ast.parse(Path(toolyard.__file__).read_text())
+    tree = ast.parse(Path(toolcrib.__file__).read_text())
     block = next(node for node in tree.body if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING")
     checked = {
         alias.name: node.module or ""
@@ -18,6 +18,6 @@ def test_type_checkers_see_the_names_that_programs_see() -> None:
         for alias in node.names
         if alias.asname == alias.name
     }
-    loaded = {**toolyard._HOME, **dict.fromkeys(toolyard._MODULES, "")}
+    loaded = {**toolcrib._HOME, **dict.fromkeys(toolcrib._MODULES, "")}
     assert checked == loaded
-    assert set(toolyard.__all__) == {*loaded, "__version__"}
+    assert set(toolcrib.__all__) == {*loaded, "__version__"}

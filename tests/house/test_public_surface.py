@@ -1,4 +1,4 @@
-"""What `import toolyard` gives, and what it costs."""
+"""What `import toolcrib` gives, and what it costs."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-import toolyard
+import toolcrib
 
 ROOT = Path(__file__).parents[2]
 HEAVY = {"pydantic", "aiohttp", "mcp", "fastmcp", "jsonschema_rs", "opentelemetry"}
@@ -26,44 +26,44 @@ def loaded_after(code: str, *, python: str = sys.executable) -> set[str]:
 
 
 def test_every_public_name_exists_and_has_a_docstring() -> None:
-    for name in toolyard.__all__:
-        value = getattr(toolyard, name)
+    for name in toolcrib.__all__:
+        value = getattr(toolcrib, name)
         if inspect.isclass(value) or inspect.isroutine(value) or inspect.ismodule(value):
-            assert value.__doc__, f"toolyard.{name} has no docstring"
-            assert not value.__doc__.startswith(f"{name}("), f"toolyard.{name} has only the docstring of dataclass"
+            assert value.__doc__, f"toolcrib.{name} has no docstring"
+            assert not value.__doc__.startswith(f"{name}("), f"toolcrib.{name} has only the docstring of dataclass"
 
 
 def test_a_name_that_does_not_exist_is_an_attribute_error() -> None:
     with pytest.raises(AttributeError, match="no_such_name"):
-        toolyard.no_such_name  # noqa: B018 - looking it up is the test
+        toolcrib.no_such_name  # noqa: B018 - looking it up is the test
 
 
 def test_dir_lists_the_public_names() -> None:
-    assert set(toolyard.__all__) <= set(dir(toolyard))
+    assert set(toolcrib.__all__) <= set(dir(toolcrib))
 
 
 def test_public_methods_of_the_client_have_docstrings() -> None:
-    methods = {n: m for n, m in inspect.getmembers(toolyard.Client, callable) if not n.startswith("_")}
+    methods = {n: m for n, m in inspect.getmembers(toolcrib.Client, callable) if not n.startswith("_")}
     assert methods
     assert [name for name, method in methods.items() if not method.__doc__] == []
 
 
-def test_importing_toolyard_loads_no_heavy_module() -> None:
-    loaded = loaded_after("import toolyard")
-    assert "toolyard" in loaded
-    assert loaded & (HEAVY | {"asyncio", "toolyard.client"}) == set()
+def test_importing_toolcrib_loads_no_heavy_module() -> None:
+    loaded = loaded_after("import toolcrib")
+    assert "toolcrib" in loaded
+    assert loaded & (HEAVY | {"asyncio", "toolcrib.client"}) == set()
 
 
 def test_a_call_over_stdio_loads_neither_pydantic_nor_aiohttp() -> None:
     code = """
-import asyncio, sys, toolyard
+import asyncio, sys, toolcrib
 async def main():
-    async with toolyard.Client(toolyard.StdioServer(sys.executable, ["examples/demo_server.py"])) as client:
+    async with toolcrib.Client(toolcrib.StdioServer(sys.executable, ["examples/demo_server.py"])) as client:
         assert (await client.call_tool("add", {"a": 1, "b": 2})).data == {"sum": 3}
 asyncio.run(main())
 """
     loaded = loaded_after(code)
-    assert "toolyard.client.client" in loaded
+    assert "toolcrib.client.client" in loaded
     assert loaded & {"pydantic", "aiohttp", "mcp", "fastmcp"} == set()
 
 
@@ -84,8 +84,8 @@ def test_import_is_at_least_five_times_faster_than_the_sdks() -> None:
     if not peer.exists():
         pytest.skip("the SDK's environment is not there: scripts/test makes it")
     theirs = seconds_to("import mcp", peer, 2)
-    ours = seconds_to("import toolyard", peer, 5)
-    client = seconds_to("import toolyard; toolyard.Client; toolyard.StdioServer", peer, 5)
-    assert ours * 5 <= theirs, f"toolyard {ours:.3f} s, mcp {theirs:.3f} s"
+    ours = seconds_to("import toolcrib", peer, 5)
+    client = seconds_to("import toolcrib; toolcrib.Client; toolcrib.StdioServer", peer, 5)
+    assert ours * 5 <= theirs, f"toolcrib {ours:.3f} s, mcp {theirs:.3f} s"
     assert client < theirs, f"the client's whole stdio path {client:.3f} s, mcp {theirs:.3f} s"
     assert ours <= 1.5

@@ -12,11 +12,11 @@ from pathlib import Path
 
 import pytest
 
-import toolyard
+import toolcrib
 from scripts.reference import __main__ as reference
 from scripts.reference import markdown
-from toolyard import errors, events
-from toolyard.cli.app import COMMANDS
+from toolcrib import errors, events
+from toolcrib.cli.app import COMMANDS
 
 ROOT = Path(__file__).parents[2]
 
@@ -41,7 +41,7 @@ def text_of(name: str) -> str:
 
 def test_every_public_name_is_in_the_reference() -> None:
     listed, described = text_of("errors.md"), text_of("api.md")
-    is_error = {name: hasattr(errors, name) for name in toolyard._HOME}
+    is_error = {name: hasattr(errors, name) for name in toolcrib._HOME}
     assert [name for name, yes in is_error.items() if yes and f"| `{name}` |" not in listed] == []
     assert [name for name, yes in is_error.items() if not yes and f"\n### {name}\n" not in described] == []
 
@@ -62,14 +62,14 @@ def test_every_event_is_in_the_reference() -> None:
 def test_every_option_of_every_command_is_in_the_reference(tmp_path: Path) -> None:
     """Compared with what the command line itself says, which no generator of ours has made."""
     # One process for all: most of the time of a command's help is the start of Python.
-    code = "import sys; from toolyard.cli.app import run; [run([name, '--help']) for name in sys.argv[1:]]"
+    code = "import sys; from toolcrib.cli.app import run; [run([name, '--help']) for name in sys.argv[1:]]"
     env = {"PATH": os.environ["PATH"], "HOME": str(tmp_path), "TERM": "dumb", "NO_COLOR": "1", "COLUMNS": "200"}
     command = [sys.executable, "-c", code, *COMMANDS]
     ran = subprocess.run(command, env=env, capture_output=True, text=True, timeout=100, check=True)
-    helps = re.split(r"Usage: toolyard (\S+)", ran.stdout)[1:]
+    helps = re.split(r"Usage: toolcrib (\S+)", ran.stdout)[1:]
     assert helps[::2] == list(COMMANDS)
     for name, text in zip(helps[::2], helps[1::2], strict=True):
-        section = text_of("cli.md").partition(f"\n## toolyard {name}\n")[2].partition("\n## ")[0]
+        section = text_of("cli.md").partition(f"\n## toolcrib {name}\n")[2].partition("\n## ")[0]
         options = set(re.findall(r"--[a-z][a-z-]*", text)) - {"--help"}
         assert [option for option in options if option not in section] == [], name
 

@@ -13,13 +13,13 @@ from typing import Any
 
 import pytest
 
-import toolyard as ty
+import toolcrib as tc
 from tests.house import snippets
 from tests.house.guides import missing, parameters, public
-from toolyard.server.context import BlockingContext, Context
-from toolyard.server.serving.http import HttpApp
-from toolyard.server.serving.run import make_app
-from toolyard.server.tool import ToolOptions
+from toolcrib.server.components.tools import ToolOptions
+from toolcrib.server.context import Context, SyncContext
+from toolcrib.server.serving.run import make_app
+from toolcrib.server.serving.streamable_http import HttpApp
 
 ROOT = Path(__file__).parents[2]
 GUIDE = (ROOT / "docs/servers.md").read_text()
@@ -31,7 +31,7 @@ STARTING = 60.0  # seconds
 def running(transport: str) -> Iterator[Any]:
     """What a client is given to reach the example."""
     if transport == "stdio":
-        yield ty.StdioServer(sys.executable, [str(EXAMPLE)])
+        yield tc.StdioServer(sys.executable, [str(EXAMPLE)])
         return
     command = [sys.executable, str(EXAMPLE), transport, "--port", "0"]
     with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as process:
@@ -40,7 +40,7 @@ def running(transport: str) -> Iterator[Any]:
             readable, _, _ = select.select([process.stderr], [], [], STARTING)
             said = process.stderr.readline() if readable else ""
             assert said.startswith("math 1.0.0 serves MCP at "), said
-            yield {"http": ty.HttpServer, "sse": ty.SseServer}[transport](said.split()[-1])
+            yield {"http": tc.HttpServer, "sse": tc.SseServer}[transport](said.split()[-1])
         finally:
             process.terminate()
             _, left = process.communicate(timeout=STARTING)
@@ -52,16 +52,16 @@ def running(transport: str) -> Iterator[Any]:
 async def test_the_example_serves(transport: str, mode: Any) -> None:
     told: list[str] = []
 
-    def answer(request: ty.ElicitRequest) -> dict[str, bool]:
+    def answer(request: tc.ElicitRequest) -> dict[str, bool]:
         told.append(request.message)
         return {"ok": True}
 
     with running(transport) as server:
-        async with ty.Client(server, mode=mode, elicitation_handler=answer) as client:
+        async with tc.Client(server, mode=mode, elicitation_handler=answer) as client:
             assert [tool.name for tool in await client.list_tools()] == ["add", "plot", "crawl", "now", "count"]
             assert (await client.call_tool("add", {"a": 2, "b": 3})).data == 5
             (picture,) = (await client.call_tool("plot", {"values": [1, 2, 3]})).content
-            assert isinstance(picture, ty.Image) and picture.data.startswith(b"\x89PNG")
+            assert isinstance(picture, tc.ImageContent) and picture.data.startswith(b"\x89PNG")
             steps: list[tuple[Any, ...]] = []
             pages = await client.call_tool("crawl", {"url": "/", "depth": 3}, on_progress=lambda *p: steps.append(p))
             assert len(pages.data) == 8 and told == ["8 pages so far. Go on?"]
@@ -70,7 +70,7 @@ async def test_the_example_serves(transport: str, mode: Any) -> None:
             assert (await client.call_tool("count", {"by": 0})).is_error
             assert json.loads((await client.read_resource("config://app")).text) == {"site": "/", "pages": 3}
             assert (await client.read_resource("file:///tool_server.py")).contents[0].blob == EXAMPLE.read_bytes()
-            with pytest.raises(ty.ResourceNotFound):
+            with pytest.raises(tc.ResourceNotFound):
                 await client.read_resource("file:///../pyproject.toml")
             assert (await client.get_prompt("explain", {"topic": "MCP", "to": "a child"})).text.endswith(
                 "to a child in one sentence."
@@ -89,15 +89,15 @@ def test_the_example_in_one_process_prints_what_the_guide_shows() -> None:
 
 
 def test_every_option_of_a_server_is_in_the_guide() -> None:
-    assert missing(GUIDE, parameters(ty.ToolServer) - {"name"}) == []
+    assert missing(GUIDE, parameters(tc.ToolServer) - {"name"}) == []
 
 
 def test_every_option_of_a_tool_is_in_the_guide() -> None:
     assert missing(GUIDE, ToolOptions.__annotations__) == []
 
 
-SERVING = (parameters(ty.ToolServer.run) | parameters(make_app) | parameters(HttpApp.__init__) - {"transport"}) - {
-    "answerer",
+SERVING = (parameters(tc.ToolServer.run) | parameters(make_app) | parameters(HttpApp.__init__) - {"transport"}) - {
+    "handler",
     "guard",
     "server",
 }
@@ -112,7 +112,7 @@ def test_every_member_of_a_context_is_in_the_guide() -> None:
 
 
 def test_both_contexts_know_the_same_words() -> None:
-    assert public(BlockingContext) == public(Context) - {"finish"}
+    assert public(SyncContext) == public(Context) - {"finish"}
 
 
 # What the others are made of: they are for those who build on a server, and for `run` and `Client`.
@@ -120,5 +120,5 @@ INNER = {"changes", "completions", "info", "make_channel", "prompts", "resources
 
 
 def test_every_method_of_a_server_is_in_the_guide() -> None:
-    names = missing(GUIDE, public(ty.ToolServer) - INNER)
+    names = missing(GUIDE, public(tc.ToolServer) - INNER)
     assert [name for name in names if f"@server.{name}" not in GUIDE and f"server.{name}(" not in GUIDE] == []

@@ -25,7 +25,7 @@ def project_files() -> Iterator[Path]:
 
 def test_the_linter_would_notice_a_module_without_a_floor(tmp_path: Path) -> None:
     """The floors are exhaustive: proved on a copy with one module more."""
-    package = tmp_path / "toolyard"
+    package = tmp_path / "toolcrib"
     package.mkdir()
     for name in ("__init__", "errors", "defaults", "_version", "stranger"):
         (package / f"{name}.py").touch()

@@ -6,23 +6,23 @@ import ast
 import inspect
 from pathlib import Path
 
-import toolyard as ty
-from toolyard.client.options import ConnectionOptions
-from toolyard.hub.plan import HubConfigOptions
-from toolyard.server.asking import SAMPLING_OPTIONS, SamplingOptions
-from toolyard.server.prompts import PromptOptions, prompt
-from toolyard.server.resources import ResourceOptions, resource
-from toolyard.server.serving.run import ALWAYS, OPTIONS, ServeOptions
+import toolcrib as tc
+from toolcrib.client.options import ConnectionOptions
+from toolcrib.hub.server_options import HubConfigOptions
+from toolcrib.server.client_requests import SAMPLING_OPTIONS, SamplingOptions
+from toolcrib.server.components.prompts import PromptOptions, prompt
+from toolcrib.server.components.resources import ResourceOptions, resource
+from toolcrib.server.serving.run import ALWAYS, OPTIONS, ServeOptions
 
-SOURCE = Path(ty.__file__).parent
+SOURCE = Path(tc.__file__).parent
 UNTYPED = {
     "client/client.py:__new__",  # only checks that a server is given
     "sync/client.py:__new__",
     "server/serving/run.py:run",  # behind the typed methods of ToolServer: names are checked at run time
     "server/serving/run.py:serve",
     "server/serving/run.py:make_app",
-    "cli/reloading.py:serve",
-    "cli/passing.py:__init__",
+    "cli/reload.py:serve",
+    "bridge/proxy.py:__init__",
 }
 
 
@@ -58,11 +58,11 @@ def test_the_options_of_sampling_are_those_of_the_protocol() -> None:
 
 
 def test_a_hub_made_from_settings_takes_every_option_of_a_hub() -> None:
-    explicit = keywords(ty.Hub.__init__)
-    assert explicit | set(ty.HubOptions.__annotations__) == set(HubConfigOptions.__annotations__)
+    explicit = keywords(tc.Hub.__init__)
+    assert explicit | set(tc.HubOptions.__annotations__) == set(HubConfigOptions.__annotations__)
 
 
 def test_a_hub_takes_every_option_of_a_client_but_its_name() -> None:
     own = {"name", "tool_filter"}
-    assert set(ty.ClientOptions.__annotations__) - own == set(ConnectionOptions.__annotations__)
-    assert set(ConnectionOptions.__annotations__) < set(ty.HubOptions.__annotations__)
+    assert set(tc.ClientOptions.__annotations__) - own == set(ConnectionOptions.__annotations__)
+    assert set(ConnectionOptions.__annotations__) < set(tc.HubOptions.__annotations__)

@@ -9,17 +9,17 @@ from collections.abc import Awaitable
 from pathlib import Path
 from typing import Any
 
-import toolyard as ty
-from tests.faults.kit import FAST, Yard
-from tests.unit.kit import HANDSHAKE, PlayedServer
-from toolyard.hub.hub import Hub
+import toolcrib as tc
+from tests.faults.kit import FAST, FaultyServer
+from tests.unit.kit import LEGACY, PlayedServer
+from toolcrib.hub.hub import Hub
 
 DEMO = str(Path(__file__).parents[2] / "examples" / "demo_server.py")
 
 
-def math_server(name: str = "math") -> ty.ToolServer:
+def math_server(name: str = "math") -> tc.ToolServer:
     """Two tools, a resource, a template and a prompt."""
-    server = ty.ToolServer(name, version="1.0.0")
+    server = tc.ToolServer(name, version="1.0.0")
 
     @server.tool
     async def add(a: int, b: int) -> int:
@@ -29,7 +29,7 @@ def math_server(name: str = "math") -> ty.ToolServer:
     @server.tool
     async def fail() -> str:
         """Say that it failed."""
-        raise ty.ToolFailed("as it was told")
+        raise tc.ToolFailed("as it was told")
 
     @server.resource("config://app", mime_type="application/json")
     def config() -> str:
@@ -46,9 +46,9 @@ def math_server(name: str = "math") -> ty.ToolServer:
     return server
 
 
-def echo_server(*tools: str, name: str = "echo") -> ty.ToolServer:
+def echo_server(*tools: str, name: str = "echo") -> tc.ToolServer:
     """A server whose tools all give their arguments back."""
-    server = ty.ToolServer(name)
+    server = tc.ToolServer(name)
 
     async def echo(arguments: dict[str, Any]) -> dict[str, Any]:
         return arguments
@@ -58,9 +58,9 @@ def echo_server(*tools: str, name: str = "echo") -> ty.ToolServer:
     return server
 
 
-def counting_server(name: str = "counting") -> tuple[ty.ToolServer, Counter[str]]:
+def counting_server(name: str = "counting") -> tuple[tc.ToolServer, Counter[str]]:
     """A server with the `echo` of the bad ones, and how often it ran for each nonce."""
-    server, ran = ty.ToolServer(name, version="1.0.0"), Counter[str]()
+    server, ran = tc.ToolServer(name, version="1.0.0"), Counter[str]()
 
     @server.tool
     async def echo(nonce: str) -> str:
@@ -82,15 +82,15 @@ def played(*tools: str, **answers: Any) -> PlayedServer:
     def call(params: dict[str, Any]) -> dict[str, Any]:
         return {"content": [{"type": "text", "text": params["name"]}]}
 
-    handshake = {**HANDSHAKE, "capabilities": {"tools": {"listChanged": True}}}
+    handshake = {**LEGACY, "capabilities": {"tools": {"listChanged": True}}}
     return PlayedServer(**{"initialize": handshake, "tools__list": listing(*tools), "tools__call": call, **answers})
 
 
-def bad(directory: Path, name: str) -> Yard:
+def bad(directory: Path, name: str) -> FaultyServer:
     """A place for one bad server of several."""
     place = directory / name
     place.mkdir()
-    return Yard(place)
+    return FaultyServer(place)
 
 
 def state(hub: Hub, name: str) -> Any:
@@ -98,7 +98,7 @@ def state(hub: Hub, name: str) -> Any:
     return next(each for each in hub.list_servers() if each.name == name)
 
 
-def names(tools: list[ty.Tool]) -> list[str]:
+def names(tools: list[tc.Tool]) -> list[str]:
     return [tool.name for tool in tools]
 
 
@@ -107,4 +107,4 @@ async def outcomes(*calls: Awaitable[Any]) -> list[Any]:
     return await asyncio.gather(*calls, return_exceptions=True)
 
 
-__all__ = ["DEMO", "FAST", "Hub", "PlayedServer", "Yard"]
+__all__ = ["DEMO", "FAST", "FaultyServer", "Hub", "PlayedServer"]

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import toolyard as ty
+import toolcrib as tc
 from tests.faults.kit import Ledger, Outcome, Record, outcome_of
 from tests.hub.kit import Hub, bad, counting_server, state
 from tests.peers.kit import ENVIRONMENTS, SERVERS, present
@@ -47,17 +47,17 @@ class Ten:
         return self.directory / f"{name}.cure"
 
     def add_child(self, name: str, **script: Any) -> None:
-        yard = bad(self.directory, name)
-        self.servers[name] = yard.server(**script)
-        self.executed[name] = lambda: yard.record.executed
+        faulty = bad(self.directory, name)
+        self.servers[name] = faulty.server(**script)
+        self.executed[name] = lambda: faulty.record.executed
 
     def add_sick(self, name: str) -> None:
-        yard = bad(self.directory, name)
+        faulty = bad(self.directory, name)
         log = str(self.directory / f"{name}.log")
-        arguments = ["-S", "-E", SICK, name, str(self._cure(name)), log, *yard.command()]
-        self.servers[name] = ty.StdioServer(sys.executable, arguments)
+        arguments = ["-S", "-E", SICK, name, str(self._cure(name)), log, *faulty.command()]
+        self.servers[name] = tc.StdioServer(sys.executable, arguments)
 
-    def add_here(self, name: str) -> ty.ToolServer:
+    def add_here(self, name: str) -> tc.ToolServer:
         server, ran = counting_server(name)
         self.servers[name] = server
         self.executed[name] = lambda: ran
@@ -73,7 +73,7 @@ async def ten(directory: Path) -> AsyncIterator[Ten]:
     made.add_sick("crashes")
     made.add_child("quick")
     python = present(ENVIRONMENTS / "sdk2/bin/python", "the environment sdk2")
-    made.servers["sdk"] = ty.StdioServer(str(python), [str(SERVERS / "sdk2_server.py")])
+    made.servers["sdk"] = tc.StdioServer(str(python), [str(SERVERS / "sdk2_server.py")])
     made.add_sick("garbage")
     old = made.add_here("old")
     made.add_here("here")
@@ -81,7 +81,7 @@ async def ten(directory: Path) -> AsyncIterator[Ten]:
     log = directory / "web.log"
     made.executed["web"] = lambda: Record(log).executed
     async with serving_child(log) as url, served(old.asgi(path="/sse", transport="sse")) as address:
-        made.servers |= {"web": ty.HttpServer(url), "old": ty.SseServer(f"{address}/sse")}
+        made.servers |= {"web": tc.HttpServer(url), "old": tc.SseServer(f"{address}/sse")}
         yield made
 
 
@@ -105,7 +105,7 @@ async def ready(hub: Hub) -> None:
     await eventually(lambda: all(state(hub, name).tools for name in WELL), within=60)
 
 
-async def echo(hub: Hub, name: str, nonce: str, **options: Any) -> ty.ToolResult:
+async def echo(hub: Hub, name: str, nonce: str, **options: Any) -> tc.ToolResult:
     argument = "text" if name == "sdk" else "nonce"
     return await hub.call_tool(f"mcp__{name}__echo", {argument: nonce}, **options)
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-import toolyard as ty
+import toolcrib as tc
 from tests.faults.kit import noise_in, run_python
 from tests.hub.kit import Hub, echo_server, listing, names, outcomes, played
 from tests.unit.kit import eventually
@@ -24,7 +24,7 @@ class Disk:
 
     def __init__(self) -> None:
         self.wiped: list[str] = []
-        self.server = ty.ToolServer("s")
+        self.server = tc.ToolServer("s")
         self.server.add_tool(self.wipe)
 
     async def wipe(self, path: str) -> str:
@@ -32,7 +32,7 @@ class Disk:
         return path
 
 
-Approver = Callable[[ty.Call], Awaitable[Any] | Any]
+Approver = Callable[[tc.ToolCall], Awaitable[Any] | Any]
 
 
 def guarded(disk: Disk, approve: Approver) -> Hub:
@@ -42,20 +42,20 @@ def guarded(disk: Disk, approve: Approver) -> Hub:
 async def test_a_call_that_was_denied_is_not_sent_by_trying_again() -> None:
     disk, asked = Disk(), []
 
-    def never(call: ty.Call) -> bool:
+    def never(call: tc.ToolCall) -> bool:
         asked.append(call.arguments)
         return False
 
     async with guarded(disk, never) as hub:
 
         @hub.intercept
-        async def stubborn(call: ty.Call, proceed: ty.Proceed) -> ty.ToolResult:
+        async def stubborn(call: tc.ToolCall, proceed: tc.CallNext) -> tc.ToolResult:
             for _ in range(3):
-                with pytest.raises(ty.AccessDenied):
+                with pytest.raises(tc.AccessDenied):
                     await proceed(call)
             return await proceed(call)
 
-        with pytest.raises(ty.AccessDenied):
+        with pytest.raises(tc.AccessDenied):
             await hub.call_tool(WIPE, {"path": "/"})
     assert disk.wiped == [] and asked == [{"path": "/"}] * 4
 
@@ -63,13 +63,13 @@ async def test_a_call_that_was_denied_is_not_sent_by_trying_again() -> None:
 async def test_a_call_that_was_edited_is_sent_as_edited_each_time() -> None:
     disk = Disk()
 
-    def edit(call: ty.Call) -> ty.Call:
+    def edit(call: tc.ToolCall) -> tc.ToolCall:
         return replace(call, arguments={"path": "/safe"})
 
     async with guarded(disk, edit) as hub:
 
         @hub.intercept
-        async def twice(call: ty.Call, proceed: ty.Proceed) -> ty.ToolResult:
+        async def twice(call: tc.ToolCall, proceed: tc.CallNext) -> tc.ToolResult:
             await proceed(call)
             return await proceed(call)
 
@@ -82,7 +82,7 @@ async def test_arguments_that_change_after_somebody_saw_them_were_not_approved(w
     disk, asked = Disk(), []
     seen, said = asyncio.Event(), asyncio.Event()
 
-    async def approve(call: ty.Call) -> bool:
+    async def approve(call: tc.ToolCall) -> bool:
         asked.append(call.arguments["path"])
         seen.set()
         await said.wait()
@@ -91,7 +91,7 @@ async def test_arguments_that_change_after_somebody_saw_them_were_not_approved(w
     async with guarded(disk, approve) as hub:
 
         @hub.intercept
-        async def change(call: ty.Call, proceed: ty.Proceed) -> ty.ToolResult:
+        async def change(call: tc.ToolCall, proceed: tc.CallNext) -> tc.ToolResult:
             going = asyncio.ensure_future(proceed(call))
             await seen.wait()
             arguments: Any = call.arguments
@@ -107,7 +107,7 @@ async def test_arguments_that_change_after_somebody_saw_them_were_not_approved(w
         ((outcome),) = await outcomes(hub.call_tool(WIPE, {"path": "/scratch"}))
     assert "/etc" not in disk.wiped
     if when == "after the yes":
-        assert isinstance(outcome, ty.AccessDenied) and asked == ["/scratch", "/etc"]
+        assert isinstance(outcome, tc.AccessDenied) and asked == ["/scratch", "/etc"]
     else:
         assert outcome.text == "/scratch" and asked == ["/scratch"]
 
@@ -115,14 +115,14 @@ async def test_arguments_that_change_after_somebody_saw_them_were_not_approved(w
 async def test_what_an_approver_keeps_does_not_change_what_is_sent() -> None:
     disk, kept = Disk(), []
 
-    def approve(call: ty.Call) -> bool:
+    def approve(call: tc.ToolCall) -> bool:
         kept.append(call)
         return True
 
     async with guarded(disk, approve) as hub:
 
         @hub.intercept
-        async def later(call: ty.Call, proceed: ty.Proceed) -> ty.ToolResult:
+        async def later(call: tc.ToolCall, proceed: tc.CallNext) -> tc.ToolResult:
             await proceed(call)
             kept[0].arguments["path"] = "/etc"
             return await proceed(call)
@@ -135,7 +135,7 @@ async def test_what_an_approver_keeps_does_not_change_what_is_sent() -> None:
 async def test_two_at_once_of_one_call_wait_for_one_answer(verdict: bool) -> None:
     disk, asked, said = Disk(), [], asyncio.Event()
 
-    async def think(call: ty.Call) -> bool:
+    async def think(call: tc.ToolCall) -> bool:
         asked.append(call)
         await said.wait()
         return verdict
@@ -143,13 +143,13 @@ async def test_two_at_once_of_one_call_wait_for_one_answer(verdict: bool) -> Non
     async with guarded(disk, think) as hub:
 
         @hub.intercept
-        async def hedge(call: ty.Call, proceed: ty.Proceed) -> ty.ToolResult:
+        async def hedge(call: tc.ToolCall, proceed: tc.CallNext) -> tc.ToolResult:
             both = [asyncio.ensure_future(proceed(call)) for _ in range(2)]
             done, _ = await asyncio.wait(both, timeout=0.05)
             assert not done and disk.wiped == [], "nothing runs while somebody thinks"
             said.set()
             results = await outcomes(*both)
-            return next((each for each in results if isinstance(each, ty.ToolResult)), ty.ToolResult.from_error("no"))
+            return next((each for each in results if isinstance(each, tc.ToolResult)), tc.ToolResult.from_error("no"))
 
         result = await hub.call_tool(WIPE, {"path": "/"})
     assert result.is_error is not verdict
@@ -160,13 +160,13 @@ async def test_two_at_once_of_one_call_wait_for_one_answer(verdict: bool) -> Non
 async def test_the_yes_of_one_caller_is_not_anothers() -> None:
     disk, asked = Disk(), []
 
-    def first_only(call: ty.Call) -> bool:
+    def first_only(call: tc.ToolCall) -> bool:
         asked.append(call)
         return len(asked) == 1
 
     async with guarded(disk, first_only) as hub:
         await hub.call_tool(WIPE, {"path": "/a"})
-        with pytest.raises(ty.AccessDenied):
+        with pytest.raises(tc.AccessDenied):
             await hub.call_tool(WIPE, {"path": "/a"})
     assert disk.wiped == ["/a"] and len(asked) == 2
 
@@ -175,22 +175,22 @@ async def test_the_interceptors_of_a_tool_see_whatever_is_sent_to_it() -> None:
     """By whomever: by an interceptor of another tool, or by the one who approves."""
     seen: list[tuple[str, str]] = []
 
-    def elsewhere(call: ty.Call) -> ty.Call:
+    def elsewhere(call: tc.ToolCall) -> tc.ToolCall:
         return replace(call, server="t", tool="x", name="mcp__t__x")
 
     async with Hub({"s": echo_server("a", "b"), "t": echo_server("x")}) as hub:
 
         @hub.intercept
-        async def everything(call: ty.Call, proceed: ty.Proceed) -> ty.ToolResult:
+        async def everything(call: tc.ToolCall, proceed: tc.CallNext) -> tc.ToolResult:
             seen.append(("everything", call.name))
             return await proceed(call)
 
         @hub.intercept("mcp__s__a")
-        async def sends(call: ty.Call, proceed: ty.Proceed) -> ty.ToolResult:
+        async def sends(call: tc.ToolCall, proceed: tc.CallNext) -> tc.ToolResult:
             return await proceed(elsewhere(call))
 
         @hub.intercept("mcp__t")
-        async def audit(call: ty.Call, proceed: ty.Proceed) -> ty.ToolResult:
+        async def audit(call: tc.ToolCall, proceed: tc.CallNext) -> tc.ToolResult:
             seen.append(("audit", call.name))
             return await proceed(call)
 
@@ -204,10 +204,10 @@ async def test_the_interceptors_of_a_tool_see_whatever_is_sent_to_it() -> None:
 @pytest.mark.parametrize("pattern", ["s__*", "mcp_s__*", "wipe", "", " mcp__s__*", "mcp__a b__c"])
 async def test_an_interceptor_that_could_see_no_call_is_an_error_that_names_its_pattern(pattern: str) -> None:
     hub = Hub({"s": echo_server("a")})
-    with pytest.raises(ty.ConfigError) as refused:
+    with pytest.raises(tc.ConfigError) as refused:
 
         @hub.intercept(pattern)
-        async def audit(call: ty.Call, proceed: ty.Proceed) -> ty.ToolResult:
+        async def audit(call: tc.ToolCall, proceed: tc.CallNext) -> tc.ToolResult:
             raise AssertionError("never asked")
 
     assert refused.value.key == "intercept" and repr(pattern) in str(refused.value)
@@ -222,7 +222,7 @@ async def test_a_ban_by_alias_is_a_ban() -> None:
         assert names(await hub.list_tools()) == ["mcp__s__read"]
         for tool, alias in zip((odd, long), aliases, strict=True):
             for name in (alias, f"mcp__s__{tool}"):
-                with pytest.raises(ty.AccessDenied) as denied:
+                with pytest.raises(tc.AccessDenied) as denied:
                     await hub.call_tool(name)
                 assert denied.value.rule == f"disallowed_tools: {alias}"
                 assert hub.explain(name) == f"denied by disallowed_tools: {alias}"
@@ -230,12 +230,12 @@ async def test_a_ban_by_alias_is_a_ban() -> None:
 
 async def test_an_empty_list_that_is_a_filter_lets_nothing_through() -> None:
     class Allow(set[str]):
-        def __call__(self, tool: ty.Tool) -> bool:
+        def __call__(self, tool: tc.Tool) -> bool:
             return tool.name in self
 
     async with Hub({"s": (echo_server("a"), {"tool_filter": Allow()})}) as hub:
         assert await hub.list_tools() == []
-        with pytest.raises(ty.AccessDenied):
+        with pytest.raises(tc.AccessDenied):
             await hub.call_tool("mcp__s__a")
     async with Hub({"s": (echo_server("a"), {"tool_filter": Allow({"a"})})}) as hub:
         assert names(await hub.list_tools()) == ["mcp__s__a"]
@@ -247,7 +247,7 @@ async def test_a_view_explains_its_meta_tools_and_does_not_load_them() -> None:
         for name in ("search_tools", "call_tool"):
             assert name in names(await view.list_tools())
             assert view.explain(name).startswith("allowed")
-            with pytest.raises(ty.ToolNotFound):
+            with pytest.raises(tc.ToolNotFound):
                 await view.load_tools(name)
             assert "allowed" not in hub.view().explain(name)
         assert view.loaded == ()
@@ -263,7 +263,7 @@ class Thinking:
         self.asked = asyncio.Event()
         self.says: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
 
-    async def __call__(self, call: ty.Call) -> Any:
+    async def __call__(self, call: tc.ToolCall) -> Any:
         self.asked.set()
         return await self.says
 
@@ -276,7 +276,7 @@ async def test_a_yes_is_not_for_a_server_that_took_the_name_meanwhile() -> None:
         await hub.remove_server("s")
         await hub.add_server("s", other.server)
         person.says.set_result(True)
-        with pytest.raises(ty.AccessDenied, match="changed while"):
+        with pytest.raises(tc.AccessDenied, match="changed while"):
             await calling
     assert one.wiped == other.wiped == []
 
@@ -290,7 +290,7 @@ async def test_a_yes_is_not_for_a_tool_that_became_another_meanwhile() -> None:
         disk.server.add_tool(disk.wipe, name="wipe", description="Wipe the disk of somebody else")
         await hub.refresh("s")
         person.says.set_result(True)
-        with pytest.raises(ty.AccessDenied, match="changed while"):
+        with pytest.raises(tc.AccessDenied, match="changed while"):
             await calling
     assert disk.wiped == []
 
@@ -310,16 +310,16 @@ async def test_a_yes_holds_though_the_server_has_got_another_tool_meanwhile() ->
 
 @pytest.mark.parametrize("verdict", ["no", "to a hidden tool"])
 async def test_a_no_is_told_once_to_who_listens(verdict: str) -> None:
-    def approve(call: ty.Call) -> Any:
+    def approve(call: tc.ToolCall) -> Any:
         return False if verdict == "no" else replace(call, tool="hidden", name="mcp__s__hidden")
 
     rules: dict[str, Any] = {"require_approval": ["mcp__s__a"], "disallowed_tools": ["mcp__s__hidden"]}
     async with Hub({"s": echo_server("a", "hidden")}, approve=approve, **rules) as hub:
-        heard: list[ty.events.ToolExecutionFailed] = []
-        hub.on(ty.events.ToolExecutionFailed, heard.append)
-        with pytest.raises(ty.AccessDenied) as denied:
+        heard: list[tc.events.ToolExecutionFailed] = []
+        hub.on(tc.events.ToolExecutionFailed, heard.append)
+        with pytest.raises(tc.AccessDenied) as denied:
             await hub.call_tool("mcp__s__a")
-        assert len(heard) == 1 and isinstance(heard[0].error, ty.AccessDenied)
+        assert len(heard) == 1 and isinstance(heard[0].error, tc.AccessDenied)
         assert str(heard[0].error) == str(denied.value)
 
 
@@ -330,25 +330,25 @@ async def test_an_interceptor_that_was_released_sees_no_call_any_more() -> None:
     seen: list[str] = []
     async with Hub({"s": echo_server("a")}) as hub:
 
-        async def audit(call: ty.Call, proceed: ty.Proceed) -> ty.ToolResult:
+        async def audit(call: tc.ToolCall, proceed: tc.CallNext) -> tc.ToolResult:
             seen.append(call.name)
             return await proceed(call)
 
         hub.intercept(audit)
         hub.intercept("mcp__s__*")(audit)
         await hub.call_tool("mcp__s__a")
-        hub.release(audit)
+        hub.remove_interceptor(audit)
         await hub.call_tool("mcp__s__a")
         assert seen == ["mcp__s__a"] * 2, "in both of its places, and then in none"
 
 
 async def test_the_name_of_a_banned_tool_is_not_given_away_by_one_that_vanished() -> None:
     secret = "drop_table_secret_payroll"
-    server = played("drop_table_secret", secret, tools__call=ty.RemoteError(-32602, "no such tool"))
+    server = played("drop_table_secret", secret, tools__call=tc.RemoteError(-32602, "no such tool"))
     async with Hub({"s": server}, disallowed_tools=[f"mcp__s__{secret}"]) as hub:
         server.answers["tools/list"] = listing(secret)
-        await hub._roster.members["s"].pool.client.list_tools(use_cache=False)  # type: ignore[union-attr]  # the hub's is older
-        with pytest.raises(ty.ToolNotFound) as failed:
+        await hub._servers.by_name["s"].pool.client.list_tools(use_cache=False)  # type: ignore[union-attr]  # the hub's is older
+        with pytest.raises(tc.ToolNotFound) as failed:
             await hub.call_tool("mcp__s__drop_table_secret")
         assert "payroll" not in str(failed.value)
         assert failed.value.nearest == ()
@@ -360,7 +360,7 @@ async def test_the_name_of_a_banned_tool_is_not_given_away_by_one_that_vanished(
 async def test_other_tasks_go_on_while_a_plain_function_waits_for_an_answer() -> None:
     disk, asked, answer = Disk(), threading.Event(), threading.Event()
 
-    def person(_call: ty.Call) -> bool:
+    def person(_call: tc.ToolCall) -> bool:
         asked.set()
         return answer.wait(30)
 
@@ -374,7 +374,7 @@ async def test_other_tasks_go_on_while_a_plain_function_waits_for_an_answer() ->
 async def test_a_call_that_is_cancelled_ends_at_once_and_a_late_yes_is_ignored() -> None:
     disk, asked, answer, answered = Disk(), threading.Event(), threading.Event(), threading.Event()
 
-    def person(_call: ty.Call) -> bool:
+    def person(_call: tc.ToolCall) -> bool:
         asked.set()
         answer.wait(30)
         answered.set()
@@ -396,7 +396,7 @@ async def test_a_call_that_is_cancelled_ends_at_once_and_a_late_yes_is_ignored()
 async def test_a_plain_approver_sees_the_context_variables_of_the_caller() -> None:
     disk, caller = Disk(), contextvars.ContextVar("caller", default="")
     async with guarded(disk, lambda _: caller.get() == "ada") as hub:
-        with pytest.raises(ty.AccessDenied):
+        with pytest.raises(tc.AccessDenied):
             await hub.call_tool(WIPE, {"path": "/a"})
         caller.set("ada")
         await hub.call_tool(WIPE, {"path": "/a"})
@@ -407,11 +407,11 @@ async def test_a_plain_approver_sees_the_context_variables_of_the_caller() -> No
 async def test_whatever_a_plain_approver_raises_is_a_no(raised: type[BaseException]) -> None:
     disk = Disk()
 
-    def broken(_call: ty.Call) -> bool:
+    def broken(_call: tc.ToolCall) -> bool:
         raise raised
 
     async with guarded(disk, broken) as hub:
-        with pytest.raises(ty.AccessDenied, match="not approved"):
+        with pytest.raises(tc.AccessDenied, match="not approved"):
             await hub.call_tool(WIPE, {"path": "/a"})
     assert disk.wiped == []
 
@@ -419,12 +419,12 @@ async def test_whatever_a_plain_approver_raises_is_a_no(raised: type[BaseExcepti
 async def test_a_plain_function_that_returns_a_coroutine_is_awaited() -> None:
     disk = Disk()
 
-    async def later(call: ty.Call) -> bool:
+    async def later(call: tc.ToolCall) -> bool:
         return call.arguments["path"] == "/a"
 
     async with guarded(disk, lambda call: later(call)) as hub:  # noqa: PLW0108  # a plain function
         await hub.call_tool(WIPE, {"path": "/a"})
-        with pytest.raises(ty.AccessDenied):
+        with pytest.raises(tc.AccessDenied):
             await hub.call_tool(WIPE, {"path": "/b"})
     assert disk.wiped == ["/a"]
 
@@ -433,12 +433,12 @@ def test_a_program_ends_though_an_approver_still_waits() -> None:
     program = run_python(
         """
 import asyncio, threading
-import toolyard as ty
-server = ty.ToolServer("s")
+import toolcrib as tc
+server = tc.ToolServer("s")
 server.add_tool(lambda: "ran", name="t")
 
 async def main():
-    async with ty.Hub({"s": server}, require_approval="always", approve=lambda call: threading.Event().wait()) as hub:
+    async with tc.Hub({"s": server}, require_approval="always", approve=lambda call: threading.Event().wait()) as hub:
         try:
             await asyncio.wait_for(hub.call_tool("mcp__s__t"), 0.1)
         except TimeoutError:

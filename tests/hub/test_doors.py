@@ -9,7 +9,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-import toolyard as ty
+import toolcrib as tc
 from tests.hub.kit import Hub, echo_server, names, outcomes
 
 TOOLS = ("read_a", "read.b", "write_a", "w" * 70)
@@ -27,7 +27,7 @@ few = settings(max_examples=25, deadline=None, suppress_health_check=[HealthChec
 
 
 def servers(blocked: frozenset[str]) -> dict[str, Any]:
-    own = {"tool_filter": ty.static_filter(blocked=blocked)}
+    own = {"tool_filter": tc.static_filter(blocked=blocked)}
     return {"s": (echo_server(*TOOLS, name="s"), own), "t": echo_server(*TOOLS, name="t")}
 
 
@@ -37,7 +37,7 @@ def everything() -> list[str]:
 
 async def is_refused(call: Any) -> bool:
     (outcome,) = await outcomes(call)
-    if isinstance(outcome, ty.AccessDenied):
+    if isinstance(outcome, tc.AccessDenied):
         assert outcome.rule
         return True
     assert not outcome.is_error
@@ -55,10 +55,10 @@ async def is_refused(call: Any) -> bool:
 async def test_a_tool_that_is_hidden_is_closed_by_every_door(
     rules: dict[str, Any], blocked: frozenset[str], secret: frozenset[str], deferred: bool, agent: str
 ) -> None:
-    by_agent = ty.dynamic_filter(lambda context, tool: context.agent == "admin" or tool.name not in secret)
+    by_agent = tc.dynamic_filter(lambda context, tool: context.agent == "admin" or tool.name not in secret)
     async with Hub(servers(blocked), tool_filter=by_agent, **rules) as hub:
         if deferred:
-            hub.toolsets.register(ty.Toolset("s").defer_all())
+            hub.toolsets.register(tc.Toolset("s").defer_all())
         view = hub.view(agent=agent, meta_tools=True)
         seen = {*names(await view.list_tools(deferred=True))} - {"search_tools", "call_tool"}
         assert {*names(await hub.view(agent=agent).search_tools("read write w", limit=99))} <= seen
@@ -68,7 +68,7 @@ async def test_a_tool_that_is_hidden_is_closed_by_every_door(
             assert await is_refused(view.call_tool(hub.alias(name))) is hidden
             assert await is_refused(view.call_tool("call_tool", {"name": name, "arguments": {}})) is hidden
             if hidden:
-                with pytest.raises(ty.ToolNotFound):
+                with pytest.raises(tc.ToolNotFound):
                     await view.load_tools(name)
                 assert not view.explain(name).startswith("allowed")
             else:

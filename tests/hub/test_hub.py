@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 
-import toolyard as ty
+import toolcrib as tc
 from tests.hub.kit import DEMO, Hub, bad, echo_server, listing, math_server, names, outcomes, played, state
 from tests.serving import served
-from tests.unit.kit import HANDSHAKE, eventually
-from toolyard.events import PromptsChanged, ResourcesChanged
-from toolyard.types import State
+from tests.unit.kit import LEGACY, eventually
+from toolcrib.events import PromptsChanged, ResourcesChanged
+from toolcrib.types import ConnectionState
 
 
 async def test_tools_have_qualified_names_from_the_first_server_on() -> None:
@@ -38,10 +38,10 @@ async def test_a_tools_own_failure_is_a_result() -> None:
 
 
 async def test_the_options_of_a_call_reach_the_client() -> None:
-    server = ty.ToolServer("s")
+    server = tc.ToolServer("s")
 
     @server.tool
-    async def work(*, ctx: ty.Context) -> str:
+    async def work(*, ctx: tc.Context) -> str:
         await ctx.progress(1, 2, "half")
         return "done"
 
@@ -65,7 +65,7 @@ async def test_lists_and_calls_ask_no_server_for_its_list_again() -> None:
         for _ in range(20):
             assert len(await hub.list_tools()) == 2
             await hub.call_tool("mcp__s__one")
-            with pytest.raises(ty.ToolNotFound):
+            with pytest.raises(tc.ToolNotFound):
                 await hub.call_tool("mcp__s__three")
         assert len(server.named("tools/list")) == 1
 
@@ -75,7 +75,7 @@ async def test_the_state_of_a_server_tells_everything_about_it() -> None:
     async with Hub({"math": config}) as hub:
         (found,) = hub.list_servers()
         assert (found.name, found.config, found.display_name) == ("math", config, "math")
-        assert found.status.state is State.CONNECTED and found.connected
+        assert found.status.state is ConnectionState.CONNECTED and found.connected
         assert found.since == found.status.since > 0
         assert found.server_info is not None and found.server_info.name == "math"
         assert names(list(found.tools)) == ["mcp__math__add", "mcp__math__fail"]
@@ -113,24 +113,24 @@ async def test_completions_go_to_the_server_of_the_prompt_or_template() -> None:
         assert (await hub.complete(prompt, "topic", "a")).values == ("art",)
         assert (await hub.complete(template, "name", "x")).values == ("x!",)
         assert (await hub.complete("note:///{name}", "name", "y", server="math")).values == ("y!",)
-        with pytest.raises(ty.UsageError, match="server="):
+        with pytest.raises(tc.UsageError, match="server="):
             await hub.complete("note:///{name}", "name", "y")
 
 
 async def test_what_is_not_there_is_told_with_the_nearest_names() -> None:
     async with Hub({"math": math_server()}) as hub:
-        with pytest.raises(ty.ToolNotFound, match="did you mean 'mcp__math__add'") as tool:
+        with pytest.raises(tc.ToolNotFound, match="did you mean 'mcp__math__add'") as tool:
             await hub.call_tool("mcp__math__ad")
         assert tool.value.nearest[0] == "mcp__math__add"
-        with pytest.raises(ty.ServerNotFound, match="'math'"):
+        with pytest.raises(tc.ServerNotFound, match="'math'"):
             await hub.read_resource("mat", "config://app")
-        with pytest.raises(ty.NotFound, match="mcp__math__explain"):
+        with pytest.raises(tc.NotFound, match="mcp__math__explain"):
             await hub.get_prompt("mcp__math__explan")
-        with pytest.raises(ty.ServerNotFound):
+        with pytest.raises(tc.ServerNotFound):
             await hub.remove_server("nobody")
-        with pytest.raises(ty.ServerNotFound):
+        with pytest.raises(tc.ServerNotFound):
             await hub.list_tools(server="nobody")
-        with pytest.raises(ty.ResourceNotFound):
+        with pytest.raises(tc.ResourceNotFound):
             await hub.read_resource("math", "config://other")
 
 
@@ -138,18 +138,18 @@ async def test_a_change_of_a_server_is_in_the_list_when_its_one_event_comes() ->
     server = math_server()
     heard: list[tuple[str, list[str]]] = []
     async with Hub({"math": server, "other": echo_server()}) as hub:
-        hub.on(ty.events.ToolsChanged, lambda e: heard.append((e.server, names(list(state(hub, e.server).tools)))))
+        hub.on(tc.events.ToolsChanged, lambda e: heard.append((e.server, names(list(state(hub, e.server).tools)))))
         server.remove_tool("fail")
         await eventually(lambda: heard)
         assert heard == [("math", ["mcp__math__add"])]
         assert names(await hub.list_tools(server="math")) == ["mcp__math__add"]
-        with pytest.raises(ty.ToolNotFound):
+        with pytest.raises(tc.ToolNotFound):
             await hub.call_tool("mcp__math__fail")
 
 
 async def test_changes_of_resources_and_prompts_are_told_too() -> None:
     server = math_server()
-    heard: list[ty.events.Event] = []
+    heard: list[tc.events.Event] = []
     async with Hub({"math": server}) as hub:
         hub.on(ResourcesChanged, heard.append)
         hub.on(PromptsChanged, heard.append)
@@ -165,7 +165,7 @@ async def test_a_list_that_is_told_to_have_changed_and_did_not_raises_no_event()
     server, heard = played("one"), []
     async with Hub({"s": server}) as hub:
         (before,) = await hub.list_tools()
-        hub.on(ty.events.ToolsChanged, heard.append)
+        hub.on(tc.events.ToolsChanged, heard.append)
         await server.end.send({"jsonrpc": "2.0", "method": "notifications/tools/list_changed"})
         await eventually(lambda: len(server.named("tools/list")) == 2)
         server.answers["tools/list"] = listing("one", "two")
@@ -186,17 +186,17 @@ async def test_a_burst_of_changes_is_one_look() -> None:
 
 
 async def test_a_call_to_a_tool_that_is_just_being_dropped_is_told_so() -> None:
-    server = played("one", "won", tools__call=ty.RemoteError(-32602, "Unknown tool: one"))
+    server = played("one", "won", tools__call=tc.RemoteError(-32602, "Unknown tool: one"))
     async with Hub({"s": server}) as hub:
         server.answers["tools/list"] = listing("won")
         await server.end.send({"jsonrpc": "2.0", "method": "notifications/tools/list_changed"})
-        with pytest.raises(ty.ToolNotFound, match="mcp__s__won"):
+        with pytest.raises(tc.ToolNotFound, match="mcp__s__won"):
             await hub.call_tool("mcp__s__one")
         await eventually(lambda: names(list(state(hub, "s").tools)) == ["mcp__s__won"])
 
 
 async def test_refresh_asks_servers_that_tell_of_no_changes() -> None:
-    server, other = (played(name, initialize={**HANDSHAKE, "capabilities": {"tools": {}}}) for name in "ab")
+    server, other = (played(name, initialize={**LEGACY, "capabilities": {"tools": {}}}) for name in "ab")
     async with Hub({"s": server, "t": other}) as hub:
         server.answers["tools/list"] = other.answers["tools/list"] = listing("new")
         await hub.refresh("s")
@@ -206,19 +206,19 @@ async def test_refresh_asks_servers_that_tell_of_no_changes() -> None:
 
 
 async def test_a_broken_list_of_resources_does_not_cost_the_tools() -> None:
-    handshake = {**HANDSHAKE, "capabilities": {"tools": {}, "resources": {}, "prompts": {}}}
-    server = played("one", initialize=handshake, resources__list=ty.RemoteError(-32603, "broken"), prompts__list={})
+    handshake = {**LEGACY, "capabilities": {"tools": {}, "resources": {}, "prompts": {}}}
+    server = played("one", initialize=handshake, resources__list=tc.RemoteError(-32603, "broken"), prompts__list={})
     async with Hub({"s": server}) as hub:
         assert names(await hub.list_tools()) == ["mcp__s__one"]
         assert await hub.list_resources() == []
-        assert state(hub, "s").status.state is State.DEGRADED
+        assert state(hub, "s").status.state is ConnectionState.DEGRADED
         assert state(hub, "s").status.reason.startswith("its prompts could not be listed: ")
 
 
 async def test_events_of_all_servers_come_with_their_names_until_they_are_stopped() -> None:
-    heard: list[ty.events.Event] = []
+    heard: list[tc.events.Event] = []
     async with Hub({"a": echo_server(), "b": echo_server()}) as hub:
-        stop = hub.on(ty.events.ToolExecutionCompleted, heard.append)
+        stop = hub.on(tc.events.ToolExecutionCompleted, heard.append)
         await hub.call_tool("mcp__b__echo")
         await hub.call_tool("mcp__a__echo")
         assert [event.server for event in heard] == ["b", "a"]
@@ -226,7 +226,7 @@ async def test_events_of_all_servers_come_with_their_names_until_they_are_stoppe
         await hub.call_tool("mcp__a__echo")
         assert len(heard) == 2
         gone: list[str] = []
-        hub.on(ty.events.Disconnected, lambda event: gone.append(event.server))
+        hub.on(tc.events.Disconnected, lambda event: gone.append(event.server))
         await hub.remove_server("b")
         assert gone == ["b"]
 
@@ -234,7 +234,7 @@ async def test_events_of_all_servers_come_with_their_names_until_they_are_stoppe
 async def test_a_server_that_is_added_later_is_listened_to_as_well() -> None:
     heard: list[str] = []
     async with Hub({}) as hub:
-        hub.on(ty.events.ConnectionCompleted, lambda event: heard.append(event.server))
+        hub.on(tc.events.ConnectionCompleted, lambda event: heard.append(event.server))
         await hub.add_server("late", echo_server())
         assert heard == ["late"]
 
@@ -245,11 +245,11 @@ async def test_local_processes_urls_and_functions_stand_side_by_side(tmp_path: P
         served(math_server("old").asgi(path="/sse", transport="sse")) as old,
     ):
         servers = {
-            "demo": ty.StdioServer(sys.executable, [DEMO]),
+            "demo": tc.StdioServer(sys.executable, [DEMO]),
             "bad": bad(tmp_path, "bad").server(),
             "web": f"{url}/mcp",
-            "plain": ty.HttpServer(f"{url}/mcp", streamable=False),
-            "old": ty.SseServer(f"{old}/sse"),
+            "plain": tc.HttpServer(f"{url}/mcp", streamable=False),
+            "old": tc.SseServer(f"{old}/sse"),
             "here": math_server(),
         }
         async with Hub(servers) as hub:
@@ -266,7 +266,7 @@ async def test_local_processes_urls_and_functions_stand_side_by_side(tmp_path: P
 async def test_a_hub_shows_what_it_is_and_is_not_pickled() -> None:
     async with Hub({"math": math_server()}) as hub:
         assert repr(hub) == "<Hub servers=1 tools=2>"
-        with pytest.raises(ty.UsageError, match="cannot be pickled"):
+        with pytest.raises(tc.UsageError, match="cannot be pickled"):
             hub.__reduce__()
 
 
@@ -277,7 +277,7 @@ async def test_a_hub_shows_what_it_is_and_is_not_pickled() -> None:
 )
 def test_without_an_asyncio_loop_the_error_says_what_to_use(use: Any) -> None:
     """As it is under trio, which runs coroutines without an event loop of asyncio."""
-    work = use(ty.Hub({"math": ty.ToolServer("math")}))
-    with pytest.raises(ty.UsageError, match=r"no asyncio event loop.*trio.*toolyard\.sync"):
+    work = use(tc.Hub({"math": tc.ToolServer("math")}))
+    with pytest.raises(tc.UsageError, match=r"no asyncio event loop.*trio.*toolcrib\.sync"):
         work.send(None)
     work.close()

@@ -8,16 +8,16 @@ from typing import Any
 
 import pytest
 
-import toolyard as ty
+import toolcrib as tc
 from tests.hub.kit import Hub, echo_server, math_server
-from toolyard.hub.pipeline import Call, Proceed
+from toolcrib.hub.interceptors import CallNext, ToolCall
 
 
 async def test_they_run_in_the_order_of_registration_outermost_first() -> None:
     told: list[str] = []
 
     def noting(name: str) -> Any:
-        async def intercept(call: Call, proceed: Proceed) -> ty.ToolResult:
+        async def intercept(call: ToolCall, proceed: CallNext) -> tc.ToolResult:
             told.append(f"{name} in")
             result = await proceed(call)
             told.append(f"{name} out")
@@ -37,7 +37,7 @@ async def test_the_audit_of_the_tour() -> None:
     async with Hub({"math": math_server(), "s": echo_server("a")}) as hub:
 
         @hub.intercept
-        async def audit(call: Call, proceed: Proceed) -> ty.ToolResult:
+        async def audit(call: ToolCall, proceed: CallNext) -> tc.ToolResult:
             result = await proceed(call)
             log.append((call.server, call.tool, result.elapsed > 0, result.is_error))
             return result
@@ -53,12 +53,12 @@ async def test_a_pattern_chooses_the_calls_also_of_servers_that_come_later() -> 
     async with Hub({"fs": echo_server("read", "write")}) as hub:
 
         @hub.intercept("mcp__fs__r*")
-        async def one(call: Call, proceed: Proceed) -> ty.ToolResult:
+        async def one(call: ToolCall, proceed: CallNext) -> tc.ToolResult:
             seen.append(call.name)
             return await proceed(call)
 
         @hub.intercept("mcp__late__*")
-        async def other(call: Call, proceed: Proceed) -> ty.ToolResult:
+        async def other(call: ToolCall, proceed: CallNext) -> tc.ToolResult:
             seen.append(call.name)
             return await proceed(call)
 
@@ -73,30 +73,30 @@ async def test_one_that_is_added_while_the_hub_works_holds_from_then_on() -> Non
         assert (await hub.call_tool("mcp__s__a", {"x": 1})).data == {"x": 1}
 
         @hub.intercept()
-        async def mark(call: Call, proceed: Proceed) -> ty.ToolResult:
+        async def mark(call: ToolCall, proceed: CallNext) -> tc.ToolResult:
             return await proceed(replace(call, arguments={**call.arguments, "marked": True}))
 
         assert (await hub.call_tool("mcp__s__a", {"x": 1})).data == {"x": 1, "marked": True}
 
 
 async def test_a_call_carries_who_asks_and_the_options_and_is_frozen() -> None:
-    seen: list[Call] = []
+    seen: list[ToolCall] = []
     async with Hub({"s": echo_server("a")}) as hub:
 
         @hub.intercept
-        async def look(call: Call, proceed: Proceed) -> ty.ToolResult:
+        async def look(call: ToolCall, proceed: CallNext) -> tc.ToolResult:
             seen.append(call)
             with pytest.raises(FrozenInstanceError):
                 call.name = "x"  # type: ignore[misc]
             return await proceed(call)
 
         await hub.view(agent="me", run_context=7).call_tool("mcp__s__a", {"x": 1}, timeout=3, meta={"k": "v"})
-        assert seen[0].context == ty.FilterContext("me", "s", 7)
+        assert seen[0].context == tc.FilterContext("me", "s", 7)
         assert seen[0].options == {"timeout": 3, "meta": {"k": "v"}}
 
 
 async def test_options_can_be_changed_on_the_way() -> None:
-    server = ty.ToolServer("s")
+    server = tc.ToolServer("s")
 
     @server.tool
     async def wait() -> str:
@@ -106,15 +106,15 @@ async def test_options_can_be_changed_on_the_way() -> None:
     async with Hub({"s": server}) as hub:
 
         @hub.intercept
-        async def hurry(call: Call, proceed: Proceed) -> ty.ToolResult:
+        async def force(call: ToolCall, proceed: CallNext) -> tc.ToolResult:
             return await proceed(replace(call, options={**call.options, "timeout": 0.02}))
 
-        with pytest.raises(ty.CallTimeout):
+        with pytest.raises(tc.CallTimeout):
             await hub.call_tool("mcp__s__wait", timeout=60)
 
 
 async def test_one_can_answer_in_the_tools_place_or_try_again() -> None:
-    server = ty.ToolServer("s")
+    server = tc.ToolServer("s")
     calls = 0
 
     @server.tool
@@ -122,17 +122,17 @@ async def test_one_can_answer_in_the_tools_place_or_try_again() -> None:
         nonlocal calls
         calls += 1
         if calls < 3:
-            raise ty.ToolFailed("not yet")
+            raise tc.ToolFailed("not yet")
         return "done"
 
     async with Hub({"s": server, "e": echo_server("a")}) as hub:
 
         @hub.intercept("mcp__e__*")
-        async def cached(call: Call, proceed: Proceed) -> ty.ToolResult:
-            return ty.ToolResult.from_text("from the cache")
+        async def cached(call: ToolCall, proceed: CallNext) -> tc.ToolResult:
+            return tc.ToolResult.from_text("from the cache")
 
         @hub.intercept("mcp__s__*")
-        async def again(call: Call, proceed: Proceed) -> ty.ToolResult:
+        async def again(call: ToolCall, proceed: CallNext) -> tc.ToolResult:
             while (result := await proceed(call)).is_error:
                 pass
             return result
@@ -145,7 +145,7 @@ async def test_one_can_answer_in_the_tools_place_or_try_again() -> None:
 async def test_one_that_tries_again_does_not_make_a_person_say_yes_again() -> None:
     asked = 0
 
-    def approve(call: Call) -> bool:
+    def approve(call: ToolCall) -> bool:
         nonlocal asked
         asked += 1
         return True
@@ -153,7 +153,7 @@ async def test_one_that_tries_again_does_not_make_a_person_say_yes_again() -> No
     async with Hub({"math": math_server()}, require_approval="always", approve=approve) as hub:
 
         @hub.intercept
-        async def twice(call: Call, proceed: Proceed) -> ty.ToolResult:
+        async def twice(call: ToolCall, proceed: CallNext) -> tc.ToolResult:
             await proceed(call)
             return await proceed(call)
 
@@ -161,7 +161,7 @@ async def test_one_that_tries_again_does_not_make_a_person_say_yes_again() -> No
         assert asked == 1
 
         @hub.intercept
-        async def other(call: Call, proceed: Proceed) -> ty.ToolResult:
+        async def other(call: ToolCall, proceed: CallNext) -> tc.ToolResult:
             return await proceed(replace(call, arguments={"a": asked, "b": 0}))
 
         await hub.call_tool("mcp__math__add", {"a": 1, "b": 2})
@@ -172,14 +172,14 @@ async def test_what_is_approved_is_what_is_sent() -> None:
     """Interceptors come before the person, so none of them can change what the person has seen."""
     seen: list[Any] = []
 
-    def approve(call: Call) -> bool:
+    def approve(call: ToolCall) -> bool:
         seen.append(call.arguments)
         return True
 
     async with Hub({"s": echo_server("a")}, require_approval="always", approve=approve) as hub:
 
         @hub.intercept
-        async def change(call: Call, proceed: Proceed) -> ty.ToolResult:
+        async def change(call: ToolCall, proceed: CallNext) -> tc.ToolResult:
             return await proceed(replace(call, arguments={"changed": True}))
 
         assert (await hub.call_tool("mcp__s__a", {"x": 1})).data == {"changed": True}
@@ -188,18 +188,18 @@ async def test_what_is_approved_is_what_is_sent() -> None:
 
 async def test_a_tool_that_is_hidden_from_who_asks_reaches_no_interceptor() -> None:
     """One that keeps answers must not give them to those who may not see the tool."""
-    admins = ty.dynamic_filter(lambda context, tool: context.agent == "admin")
+    admins = tc.dynamic_filter(lambda context, tool: context.agent == "admin")
     async with Hub({"s": (echo_server("a"), {"tool_filter": admins})}) as hub:
-        kept: list[ty.ToolResult] = []
+        kept: list[tc.ToolResult] = []
 
         @hub.intercept
-        async def cache(call: Call, proceed: Proceed) -> ty.ToolResult:
+        async def cache(call: ToolCall, proceed: CallNext) -> tc.ToolResult:
             if not kept:
                 kept.append(await proceed(call))
             return kept[0]
 
         assert (await hub.view(agent="admin").call_tool("mcp__s__a", {"x": 1})).data == {"x": 1}
-        with pytest.raises(ty.AccessDenied):
+        with pytest.raises(tc.AccessDenied):
             await hub.view(agent="guest").call_tool("mcp__s__a", {"x": 1})
 
 
@@ -207,14 +207,14 @@ async def test_a_call_that_is_sent_elsewhere_is_judged_there() -> None:
     async with Hub({"s": echo_server("a", "b", "hidden")}, disallowed_tools=["mcp__s__hidden"]) as hub:
 
         @hub.intercept("mcp__s__a")
-        async def reroute(call: Call, proceed: Proceed) -> ty.ToolResult:
+        async def reroute(call: ToolCall, proceed: CallNext) -> tc.ToolResult:
             target = call.arguments["to"]
             return await proceed(replace(call, tool=target, name=f"mcp__s__{target}"))
 
         assert (await hub.call_tool("mcp__s__a", {"to": "b"})).data == {"to": "b"}
-        with pytest.raises(ty.AccessDenied):
+        with pytest.raises(tc.AccessDenied):
             await hub.call_tool("mcp__s__a", {"to": "hidden"})
-        with pytest.raises(ty.ToolNotFound):
+        with pytest.raises(tc.ToolNotFound):
             await hub.call_tool("mcp__s__a", {"to": "nowhere"})
 
 
@@ -222,7 +222,7 @@ async def test_its_own_exception_is_the_outcome() -> None:
     async with Hub({"s": echo_server("a")}) as hub:
 
         @hub.intercept
-        async def quota(call: Call, proceed: Proceed) -> ty.ToolResult:
+        async def quota(call: ToolCall, proceed: CallNext) -> tc.ToolResult:
             raise PermissionError("quota")
 
         with pytest.raises(PermissionError, match="quota"):
@@ -231,13 +231,13 @@ async def test_its_own_exception_is_the_outcome() -> None:
 
 async def test_what_is_no_interceptor_is_refused() -> None:
     async with Hub({"s": echo_server("a")}) as hub:
-        with pytest.raises(ty.UsageError, match="async def"):
+        with pytest.raises(tc.UsageError, match="async def"):
             hub.intercept(lambda call, proceed: proceed(call))  # type: ignore[call-overload]
 
         class Counting:
             calls = 0
 
-            async def __call__(self, call: Call, proceed: Proceed) -> ty.ToolResult:
+            async def __call__(self, call: ToolCall, proceed: CallNext) -> tc.ToolResult:
                 self.calls += 1
                 return await proceed(call)
 
@@ -251,19 +251,19 @@ async def test_a_mistake_in_an_interceptor_is_told_clearly(mistake: str) -> None
     async with Hub({"s": echo_server("a")}) as hub:
 
         @hub.intercept
-        async def wrong(call: Call, proceed: Proceed) -> Any:
+        async def wrong(call: ToolCall, proceed: CallNext) -> Any:
             if mistake == "returns nothing":
                 await proceed(call)
                 return None
             return await proceed(call.arguments)  # type: ignore[arg-type]
 
-        with pytest.raises(ty.UsageError, match="proceed"):
+        with pytest.raises(tc.UsageError, match="proceed"):
             await hub.call_tool("mcp__s__a")
 
 
 async def test_a_cancelled_caller_cancels_the_whole_chain() -> None:
     left = asyncio.Event()
-    server = ty.ToolServer("s")
+    server = tc.ToolServer("s")
     began = asyncio.Event()
 
     @server.tool
@@ -275,7 +275,7 @@ async def test_a_cancelled_caller_cancels_the_whole_chain() -> None:
     async with Hub({"s": server, "e": echo_server()}) as hub:
 
         @hub.intercept
-        async def watch(call: Call, proceed: Proceed) -> ty.ToolResult:
+        async def watch(call: ToolCall, proceed: CallNext) -> tc.ToolResult:
             try:
                 return await proceed(call)
             finally:
@@ -294,7 +294,7 @@ async def test_a_cancelled_caller_cancels_the_whole_chain() -> None:
 async def test_a_server_that_goes_while_a_person_thinks_takes_only_that_call_with_it() -> None:
     asked, said = asyncio.Event(), asyncio.Event()
 
-    async def approve(call: Call) -> bool:
+    async def approve(call: ToolCall) -> bool:
         asked.set()
         await said.wait()
         return True
@@ -306,6 +306,6 @@ async def test_a_server_that_goes_while_a_person_thinks_takes_only_that_call_wit
         await asked.wait()
         await hub.remove_server("s")
         said.set()
-        with pytest.raises(ty.ToolNotFound):
+        with pytest.raises(tc.ToolNotFound):
             await calling
         assert not (await hub.call_tool("mcp__t__a")).is_error

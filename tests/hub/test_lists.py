@@ -9,17 +9,17 @@ from typing import Any
 
 import pytest
 
-import toolyard as ty
+import toolcrib as tc
 from tests.hub.kit import FAST, Hub, PlayedServer, bad, listing, math_server, names, played, state
-from tests.unit.kit import HANDSHAKE, SILENCE, eventually, turns
-from toolyard.hub import roster
-from toolyard.types import State
+from tests.unit.kit import LEGACY, SILENCE, eventually, turns
+from toolcrib.hub import servers
+from toolcrib.types import ConnectionState
 
-ALL = {**HANDSHAKE, "capabilities": {"tools": {"listChanged": True}, "resources": {"listChanged": True}, "prompts": {}}}
+ALL = {**LEGACY, "capabilities": {"tools": {"listChanged": True}, "resources": {"listChanged": True}, "prompts": {}}}
 
 
 def library(**answers: Any) -> PlayedServer:
-    """A server of the handshake era with one of everything."""
+    """A server of the legacy era with one of everything."""
     given = {
         "initialize": ALL,
         "resources__list": {"resources": [{"uri": "a://1", "name": "r"}]},
@@ -42,7 +42,7 @@ async def test_a_list_of_one_server_starts_and_waits_for_that_one_only(tmp_path:
         assert len(await hub.list_prompts("here")) == 1
         assert len(await hub.view().list_tools(server="here")) == 2
         for ask in (hub.list_tools(server="nobody"), hub.list_resources("nobody"), hub.list_prompts("nobody")):
-            with pytest.raises(ty.ServerNotFound, match="nobody"):
+            with pytest.raises(tc.ServerNotFound, match="nobody"):
                 await ask
         assert other.record.lives == 0 and hangs.received == []
         assert str(state(hub, "other").status) == "disconnected (not started yet)"
@@ -53,7 +53,7 @@ async def test_a_list_of_one_server_of_a_hub_that_was_not_entered_waits_for_that
     try:
         async with asyncio.timeout(20):
             assert len(await hub.list_tools(server="here")) == 2
-        assert state(hub, "hangs").status.state is State.CONNECTING
+        assert state(hub, "hangs").status.state is ConnectionState.CONNECTING
     finally:
         await hub.close()
 
@@ -62,12 +62,12 @@ async def test_by_default_one_that_hangs_is_waited_for_as_long_as_the_well_ones_
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """With servers of this process that little is five seconds (here shorter), not the ten that all slow ones have."""
-    assert roster.START_GRACE == 5.0
-    monkeypatch.setattr(roster, "START_GRACE", 0.3)
+    assert servers.START_GRACE == 5.0
+    monkeypatch.setattr(servers, "START_GRACE", 0.3)
     began = time.monotonic()
     async with Hub({"hangs": played(initialize=SILENCE), "here": math_server()}) as hub:
         assert 0.3 <= time.monotonic() - began < 9
-        assert state(hub, "hangs").status.state is State.CONNECTING
+        assert state(hub, "hangs").status.state is ConnectionState.CONNECTING
         asking = asyncio.create_task(hub.list_tools())
         await turns(20)
         assert asking.done() and len(await asking) == 2, "who had its time is waited for no more"
@@ -77,13 +77,13 @@ async def test_by_default_servers_that_are_slow_together_are_waited_for(tmp_path
     slow, slower = bad(tmp_path, "slow"), bad(tmp_path, "slower")
     async with Hub({"slow": slow.server(delay=0.4), "slower": slower.server(delay=0.8)}) as hub:
         assert {tool.server for tool in await hub.list_tools()} == {"slow", "slower"}
-        took = {name: state(hub, name).start_time or 0 for name in ("slow", "slower")}
+        took = {name: state(hub, name).startup_seconds or 0 for name in ("slow", "slower")}
         assert 0.4 <= took["slow"] < took["slower"]
 
 
 @pytest.mark.parametrize("wrong", ["soon", -1, "10", True, float("nan")])
 def test_a_start_timeout_that_is_none_is_a_config_error(wrong: Any) -> None:
-    with pytest.raises(ty.ConfigError) as refused:
+    with pytest.raises(tc.ConfigError) as refused:
         Hub(start_timeout=wrong)
     assert refused.value.key == "start_timeout"
 
@@ -147,17 +147,17 @@ async def test_a_refresh_is_not_answered_by_a_list_that_was_asked_for_before_it(
 async def test_a_list_that_could_not_be_had_is_told_and_asked_for_again(method: str, what: str) -> None:
     server = library()
     good = server.answers[method]
-    server.answers[method] = ty.RemoteError(-32603, "the database is starting")
+    server.answers[method] = tc.RemoteError(-32603, "the database is starting")
     async with Hub({"s": server}, reconnect=FAST) as hub:
         found = state(hub, "s")
         assert str(found.status) == f"degraded (its {what} could not be listed: the database is starting)"
-        assert isinstance(found.last_error, ty.RemoteError)
+        assert isinstance(found.last_error, tc.RemoteError)
         assert names(await hub.list_tools()) == ["mcp__s__t"], "its tools are here all the same"
         assert (await hub.call_tool("mcp__s__t")).text == "t"
-        with pytest.raises(ty.RemoteError):
+        with pytest.raises(tc.RemoteError):
             await hub.refresh("s")
         server.answers[method] = good
-        await eventually(lambda: state(hub, "s").status.state is State.CONNECTED)
+        await eventually(lambda: state(hub, "s").status.state is ConnectionState.CONNECTED)
         assert state(hub, "s").last_error is None
         assert len(await hub.list_resources()) == len(await hub.list_prompts()) == 1
 
@@ -168,8 +168,8 @@ async def test_a_list_that_could_not_be_had_is_told_and_asked_for_again(method: 
 async def test_one_change_of_resources_and_templates_is_one_event() -> None:
     server = library()
     async with Hub({"s": server}) as hub:
-        heard: list[ty.events.Event] = []
-        hub.on(ty.events.Event, heard.append)
+        heard: list[tc.events.Event] = []
+        hub.on(tc.events.Event, heard.append)
         server.answers["resources/list"] = {"resources": [{"uri": "a://2", "name": "r"}]}
         server.answers["resources/templates/list"] = {"resourceTemplates": [{"uriTemplate": "b://{x}", "name": "b"}]}
         await server.end.send({"jsonrpc": "2.0", "method": "notifications/resources/list_changed"})
@@ -177,27 +177,27 @@ async def test_one_change_of_resources_and_templates_is_one_event() -> None:
         assert [resource.uri for resource in await hub.list_resources()] == ["a://2"]
         assert len(await hub.list_resource_templates()) == 1
         await hub.refresh("s")
-        assert heard == [ty.events.ResourcesChanged("s")]
+        assert heard == [tc.events.ResourcesChanged("s")]
 
 
 async def test_who_hears_of_a_servers_tools_finds_it_well(tmp_path: Path) -> None:
-    yard = bad(tmp_path, "sick")
-    sick = yard.server(first={"exit": {"code": 3}}, first_lives=2)
-    found: list[tuple[State, Any]] = []
+    faulty = bad(tmp_path, "sick")
+    sick = faulty.server(first={"exit": {"code": 3}}, first_lives=2)
+    found: list[tuple[ConnectionState, Any]] = []
     async with Hub({"sick": sick}, reconnect=FAST) as hub:
         hub.on(
-            ty.events.ToolsChanged,
+            tc.events.ToolsChanged,
             lambda event: found.append((state(hub, event.server).status.state, state(hub, event.server).last_error)),
         )
         await eventually(lambda: found)
-        assert found == [(State.CONNECTED, None)]
+        assert found == [(ConnectionState.CONNECTED, None)]
 
 
 # ---- hearing of changes --------------------------------------------------------------------------------------
 
 
-def notes() -> ty.ToolServer:
-    server = ty.ToolServer("notes")
+def notes() -> tc.ToolServer:
+    server = tc.ToolServer("notes")
     server.add_resource(lambda: "text", uri="note://one", name="one")
     server.add_tool(lambda: "x", name="first")
     return server
@@ -214,7 +214,7 @@ async def test_the_changes_of_one_servers_lists_and_resources_can_be_listened_to
             server.notify_resource_updated("note://one")
             heard = await anext(aiter(changes))
             assert (heard.kind, heard.uri) == ("resource", "note://one")
-        with pytest.raises(ty.ServerNotFound, match="nobody"):
+        with pytest.raises(tc.ServerNotFound, match="nobody"):
             hub.listen("nobody")
 
 
@@ -223,26 +223,26 @@ async def test_listening_starts_a_lazy_server_and_a_disabled_one_says_so() -> No
         await eventually(lambda: state(hub, "s").connected)
     entry = {"command": "x", "disabled": True}
     async with Hub.from_config({"mcpServers": {"off": entry}}) as hub:
-        with pytest.raises(ty.AccessDenied, match="disabled"):
+        with pytest.raises(tc.AccessDenied, match="disabled"):
             hub.listen("off")
 
 
 def test_the_same_without_an_event_loop() -> None:
     server = notes()
-    with ty.sync.Hub({"s": server}) as hub:
+    with tc.sync.Hub({"s": server}) as hub:
         with hub.listen("s") as changes:
             server.add_tool(lambda: "x", name="second")
             assert next(iter(changes)).kind == "tools"
-        with pytest.raises(ty.ServerNotFound):
+        with pytest.raises(tc.ServerNotFound):
             hub.listen("nobody")
         seen: list[str] = []
 
-        def audit(call: ty.Call, proceed: Any) -> Any:
+        def audit(call: tc.ToolCall, proceed: Any) -> Any:
             seen.append(call.tool)
             return proceed(call)
 
         hub.intercept(audit)
         hub.call_tool("mcp__s__first")
-        hub.release(audit)
+        hub.remove_interceptor(audit)
         hub.call_tool("mcp__s__first")
         assert seen == ["first"]

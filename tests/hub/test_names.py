@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-import toolyard as ty
+import toolcrib as tc
 from tests.hub.kit import Hub, echo_server, names, played, state
-from toolyard.hub.roster import named
-from toolyard.names import is_server_name
+from toolcrib.hub.servers import named
+from toolcrib.tool_names import is_server_name
 
 
 async def test_servers_whose_names_and_tools_look_alike_do_not_collide() -> None:
@@ -38,14 +38,14 @@ async def test_a_free_display_name_gets_a_unique_slug_that_the_state_tells() -> 
         assert (added.name, added.display_name) == ("My-Server-3", "My Server?")
         assert (await hub.call_tool("mcp__My-Server-3__w", {"a": 1})).data == {"a": 1}
         await hub.remove_server("My Server?")
-        with pytest.raises(ty.ServerNotFound):
+        with pytest.raises(tc.ServerNotFound):
             await hub.remove_server("My Server?")
 
 
 async def test_a_name_that_is_taken_is_refused() -> None:
     async with Hub({"a": echo_server(), "Free Name": echo_server()}) as hub:
         for taken in ("a", "Free Name", "Free-Name"):
-            with pytest.raises(ty.ConfigError, match="already") as refused:
+            with pytest.raises(tc.ConfigError, match="already") as refused:
                 await hub.add_server(taken, echo_server())
             assert refused.value.key == "name"
         assert len(hub.list_servers()) == 2
@@ -72,7 +72,7 @@ async def test_an_alias_is_the_same_in_every_hub_and_goes_with_its_tool() -> Non
         alias = hub.alias("mcp__s__a.b")
         assert alias == second.alias("mcp__s__a.b") != "mcp__s__a_b"
         await hub.remove_server("s")
-        with pytest.raises(ty.ToolNotFound):
+        with pytest.raises(tc.ToolNotFound):
             await hub.call_tool(alias)
 
 
@@ -80,7 +80,7 @@ async def test_what_is_denied_by_name_is_denied_by_alias() -> None:
     async with Hub({"s": echo_server("a.b")}, disallowed_tools=["mcp__s__a.b"]) as hub:
         alias = hub.alias("mcp__s__a.b")
         assert alias != "mcp__s__a.b"
-        with pytest.raises(ty.AccessDenied):
+        with pytest.raises(tc.AccessDenied):
             await hub.call_tool(alias)
         assert hub.explain(alias) == "denied by disallowed_tools: mcp__s__a.b"
 

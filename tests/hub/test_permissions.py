@@ -10,22 +10,22 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-import toolyard as ty
+import toolcrib as tc
 from tests.hub.kit import Hub, echo_server, listing, math_server, names, played
 from tests.unit.kit import SILENCE
-from toolyard.hub.pipeline import Call
+from toolcrib.hub.interceptors import ToolCall
 
 
-async def refused(hub: Any, name: str) -> ty.AccessDenied:
-    with pytest.raises(ty.AccessDenied) as denied:
+async def refused(hub: Any, name: str) -> tc.AccessDenied:
+    with pytest.raises(tc.AccessDenied) as denied:
         await hub.call_tool(name, {})
     return denied.value
 
 
 async def test_the_tour_of_permissions() -> None:
-    asked: list[Call] = []
+    asked: list[ToolCall] = []
 
-    def ask_a_person(call: Call) -> bool:
+    def ask_a_person(call: ToolCall) -> bool:
         asked.append(call)
         return call.tool == "create_issue"
 
@@ -83,7 +83,7 @@ async def test_an_empty_list_allows_none_and_none_allows_all(allowed: list[str] 
 
 
 async def test_the_approver_may_edit_the_call_and_what_it_edited_is_sent() -> None:
-    async def edit(call: Call) -> Call:
+    async def edit(call: ToolCall) -> ToolCall:
         await asyncio.sleep(0)
         return replace(call, arguments={**call.arguments, "safe": True})
 
@@ -94,7 +94,7 @@ async def test_the_approver_may_edit_the_call_and_what_it_edited_is_sent() -> No
 async def test_an_edited_call_can_go_to_another_tool_but_not_to_a_hidden_one() -> None:
     target = "other"
 
-    def reroute(call: Call) -> Call:
+    def reroute(call: ToolCall) -> ToolCall:
         return replace(call, tool=target, name=f"mcp__s__{target}")
 
     async with Hub(
@@ -107,7 +107,7 @@ async def test_an_edited_call_can_go_to_another_tool_but_not_to_a_hidden_one() -
         target = "hidden"
         assert (await refused(hub, "mcp__s__a")).rule == "disallowed_tools: mcp__s__hidden"
         target = "nothing"
-        with pytest.raises(ty.ToolNotFound):
+        with pytest.raises(tc.ToolNotFound):
             await hub.call_tool("mcp__s__a")
 
 
@@ -115,7 +115,7 @@ async def test_a_call_whose_name_and_tool_disagree_is_a_mistake_of_the_code() ->
     async with Hub(
         {"s": echo_server("a", "b")}, require_approval="always", approve=lambda call: replace(call, tool="b")
     ) as hub:
-        with pytest.raises(ty.UsageError, match="mcp__s__a"):
+        with pytest.raises(tc.UsageError, match="mcp__s__a"):
             await hub.call_tool("mcp__s__a")
 
 
@@ -126,7 +126,7 @@ async def test_nothing_but_true_opens_the_door(verdict: Any) -> None:
 
 
 async def test_an_approver_that_breaks_refuses() -> None:
-    def broken(call: Call) -> bool:
+    def broken(call: ToolCall) -> bool:
         raise ValueError("oh")
 
     async with Hub({"s": echo_server("a")}, require_approval="always", approve=broken) as hub:
@@ -139,7 +139,7 @@ async def test_a_person_has_all_the_time_they_want() -> None:
     """The time of a call is that of its execution."""
     said = asyncio.Event()
 
-    async def think(call: Call) -> bool:
+    async def think(call: ToolCall) -> bool:
         await said.wait()
         return True
 
@@ -152,7 +152,7 @@ async def test_a_person_has_all_the_time_they_want() -> None:
 
 
 async def test_arguments_are_cleaned_once_before_anybody_is_asked() -> None:
-    server = ty.ToolServer("s")
+    server = tc.ToolServer("s")
     got: list[Any] = []
     schema = {"type": "object", "properties": {"q": {"type": "string"}, "tags": {"type": ["array", "null"]}}}
 
@@ -163,7 +163,7 @@ async def test_arguments_are_cleaned_once_before_anybody_is_asked() -> None:
     server.add_tool(search, name="search", input_schema=schema)
     seen: list[Any] = []
 
-    def approve(call: Call) -> Call:
+    def approve(call: ToolCall) -> ToolCall:
         seen.append(dict(call.arguments))
         return replace(call, arguments={"tags": None})
 
@@ -178,7 +178,7 @@ async def test_arguments_are_cleaned_once_before_anybody_is_asked() -> None:
         async with Hub({"s": server}, clean_arguments=mode) as hub:
             try:
                 await hub.call_tool("mcp__s__search", given)
-            except ty.ToolyardError:
+            except tc.ToolcribError:
                 assert mode == "never"
             else:
                 assert got == [sent] or mode == "never"
@@ -187,11 +187,11 @@ async def test_arguments_are_cleaned_once_before_anybody_is_asked() -> None:
 async def test_a_servers_own_filter_sees_its_own_names_and_the_hubs_filter_qualified_ones() -> None:
     seen: set[str] = set()
 
-    def hub_wide(tool: ty.Tool) -> bool:
+    def hub_wide(tool: tc.Tool) -> bool:
         seen.add(tool.name)
         return tool.original_name != "b"
 
-    one = (echo_server("a", "b", "c"), {"tool_filter": ty.static_filter(allowed=["a", "b"])})
+    one = (echo_server("a", "b", "c"), {"tool_filter": tc.static_filter(allowed=["a", "b"])})
     async with Hub({"one": one, "two": echo_server("c")}, tool_filter=hub_wide) as hub:
         assert names(await hub.list_tools()) == ["mcp__one__a", "mcp__two__c"]
         assert all(name.startswith("mcp__") for name in seen)
@@ -203,34 +203,34 @@ async def test_a_servers_own_filter_sees_its_own_names_and_the_hubs_filter_quali
 
 async def test_the_filter_of_a_config_holds_in_a_hub() -> None:
     played_server = played("a", "b")
-    config = ty.HttpServer("http://127.0.0.1:9/mcp", tool_filter=ty.static_filter(blocked=["a"]))
+    config = tc.HttpServer("http://127.0.0.1:9/mcp", tool_filter=tc.static_filter(blocked=["a"]))
     hub = Hub({"s": config})
-    plan = hub._roster.members["s"].plan
+    plan = hub._servers.by_name["s"].spec
     assert plan.tool_filter == config.tool_filter and plan.settings.tool_filter is None
-    async with Hub({"s": (played_server, {"tool_filter": ty.static_filter(blocked=["a"])})}) as second:
+    async with Hub({"s": (played_server, {"tool_filter": tc.static_filter(blocked=["a"])})}) as second:
         assert names(await second.list_tools()) == ["mcp__s__b"]
     await hub.close()
 
 
 async def test_dynamic_filters_are_told_who_asks() -> None:
-    contexts: list[ty.FilterContext] = []
+    contexts: list[tc.FilterContext] = []
 
-    def by_role(context: ty.FilterContext, tool: ty.Tool) -> bool:
+    def by_role(context: tc.FilterContext, tool: tc.Tool) -> bool:
         contexts.append(context)
         return bool(context.agent and context.agent["role"] == "admin")
 
-    async with Hub({"s": (echo_server("a"), {"tool_filter": ty.dynamic_filter(by_role)})}) as hub:
+    async with Hub({"s": (echo_server("a"), {"tool_filter": tc.dynamic_filter(by_role)})}) as hub:
         assert await hub.list_tools() == []
         await refused(hub, "mcp__s__a")
-        admin = ty.FilterContext(agent={"role": "admin"}, run_context="run")
+        admin = tc.FilterContext(agent={"role": "admin"}, run_context="run")
         assert names(await hub.list_tools(context=admin)) == ["mcp__s__a"]
         assert not (await hub.call_tool("mcp__s__a", context=admin)).is_error
-        assert contexts[-1] == ty.FilterContext({"role": "admin"}, "s", "run")
+        assert contexts[-1] == tc.FilterContext({"role": "admin"}, "s", "run")
         assert await hub.search_tools("a") == []
         assert names(await hub.search_tools("a", context=admin)) == ["mcp__s__a"]
         assert "dynamic filter" in hub.explain("mcp__s__a")
         assert "allowed" in hub.explain("mcp__s__a", context=admin)
-        with pytest.raises(ty.ToolNotFound) as unknown:
+        with pytest.raises(tc.ToolNotFound) as unknown:
             await hub.call_tool("mcp__s__aa")
         assert unknown.value.nearest == (), "what a filter may hide is not given away"
 
@@ -253,17 +253,17 @@ async def test_a_filter_that_breaks_hides() -> None:
 async def test_a_refused_call_reaches_no_server_and_is_told_to_who_listens() -> None:
     server, heard = played("a"), []
     async with Hub({"s": server}, disallowed_tools=["mcp__s__a"]) as hub:
-        hub.on(ty.events.ToolExecutionFailed, heard.append)
+        hub.on(tc.events.ToolExecutionFailed, heard.append)
         await refused(hub, "mcp__s__a")
         assert server.named("tools/call") == []
-        assert [(event.server, event.tool, type(event.error)) for event in heard] == [("s", "a", ty.AccessDenied)]
+        assert [(event.server, event.tool, type(event.error)) for event in heard] == [("s", "a", tc.AccessDenied)]
 
 
 async def test_rules_hold_for_tools_that_come_later() -> None:
     server = played("a")
     async with Hub({"s": server}, disallowed_tools=["mcp__s__b*"]) as hub:
         changed = asyncio.Event()
-        hub.on(ty.events.ToolsChanged, lambda event: changed.set())
+        hub.on(tc.events.ToolsChanged, lambda event: changed.set())
         server.answers["tools/list"] = listing("a", "b1", "c")
         await server.end.send({"jsonrpc": "2.0", "method": "notifications/tools/list_changed"})
         async with asyncio.timeout(10):
@@ -299,7 +299,7 @@ PATTERNS = st.sampled_from(
 async def test_hidden_is_not_callable_and_listed_is_whatever_the_rules(
     allowed: Any, disallowed: Any, asks: Any, own: Any, wide: Any, can_ask: bool
 ) -> None:
-    server = (echo_server(*TOOLS), {"tool_filter": None if own is None else ty.static_filter(allowed=own)})
+    server = (echo_server(*TOOLS), {"tool_filter": None if own is None else tc.static_filter(allowed=own)})
     async with Hub(
         {"s": server},
         allowed_tools=allowed,

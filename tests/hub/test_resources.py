@@ -9,18 +9,18 @@ from typing import Any
 
 import pytest
 
-import toolyard as ty
+import toolcrib as tc
 from tests.hub.kit import DEMO, Hub, echo_server, math_server, played
 from tests.interaction.kit import Place
-from tests.unit.kit import HANDSHAKE, SILENCE, PlayedServer, eventually
-from toolyard.events import ResourcesChanged
-from toolyard.hub.resources import NotText, ResourceQuery
+from tests.unit.kit import LEGACY, SILENCE, PlayedServer, eventually
+from toolcrib.events import ResourcesChanged
+from toolcrib.hub.resources import BinaryResource, ResourceQuery
 
 PICTURE = b"\x89PNG\r\n\x1a\n\x00\xff"
 
 
-def files() -> ty.ToolServer:
-    server = ty.ToolServer("files")
+def files() -> tc.ToolServer:
+    server = tc.ToolServer("files")
 
     @server.resource("file:///docs/a.txt", name="a", mime_type="text/plain")
     def a() -> str:
@@ -41,13 +41,13 @@ def files() -> ty.ToolServer:
     return server
 
 
-def uris(resources: list[ty.Resource]) -> list[str]:
+def uris(resources: list[tc.Resource]) -> list[str]:
     return [resource.uri.rpartition("/")[2] for resource in resources]
 
 
 def reading(*pieces: dict[str, Any]) -> PlayedServer:
     """A server whose one resource has these pieces."""
-    handshake = {**HANDSHAKE, "capabilities": {"resources": {}}}
+    handshake = {**LEGACY, "capabilities": {"resources": {}}}
     return PlayedServer(
         initialize=handshake, resources__list={"resources": []}, resources__read={"contents": list(pieces)}
     )
@@ -115,11 +115,11 @@ async def test_what_a_server_adds_is_found() -> None:
 
 
 async def test_one_dead_server_takes_nobody_elses_resources_away(tmp_path: Path) -> None:
-    dead = ty.StdioServer(str(tmp_path / "nothing"))
+    dead = tc.StdioServer(str(tmp_path / "nothing"))
     async with Hub({"dead": dead, "fs": files()}) as hub:
         assert len(await hub.resources.list_all()) == 4
         assert await hub.resources.list_from_server("dead") == []
-        with pytest.raises(ty.StartError):
+        with pytest.raises(tc.StartError):
             await hub.resources.read_text("dead", "file:///a")
 
 
@@ -128,9 +128,9 @@ async def test_one_dead_server_takes_nobody_elses_resources_away(tmp_path: Path)
 
 async def test_text_of_a_blob_is_an_error_that_says_what_to_do() -> None:
     async with Hub({"fs": files()}) as hub:
-        with pytest.raises(NotText, match="read_bytes") as told:
+        with pytest.raises(BinaryResource, match="read_bytes") as told:
             await hub.resources.read_text("fs", "file:///pictures/c.png")
-        assert isinstance(told.value, ty.ToolyardError)
+        assert isinstance(told.value, tc.ToolcribError)
         assert (told.value.server, told.value.uri, told.value.mime_type) == (
             "fs",
             "file:///pictures/c.png",
@@ -166,15 +166,15 @@ BLOB = {"uri": "a:", "blob": b64encode(b"\x00").decode(), "mimeType": "x/y"}
     [
         ([], "", b""),
         ([TEXT, TEXT], "x\nx", b"xx"),
-        ([TEXT, BLOB], NotText, b"x\x00"),
-        ([{"uri": "a:", "blob": ""}], NotText, b""),
+        ([TEXT, BLOB], BinaryResource, b"x\x00"),
+        ([{"uri": "a:", "blob": ""}], BinaryResource, b""),
         ([{"uri": "a:", "text": "x", "blob": None}], "x", b"x"),
-        ([{"uri": "a:", "text": None, "blob": BLOB["blob"]}], NotText, b"\x00"),
-        ([{"uri": "a:", "blob": "a"}], NotText, ty.ProtocolError),
-        ([{"uri": "a:", "blob": 7}], NotText, ty.ProtocolError),
-        ([{"uri": "a:"}], ty.ProtocolError, ty.ProtocolError),
-        ([TEXT, {"uri": "a:", "text": 7}], ty.ProtocolError, ty.ProtocolError),
-        ([{**BLOB, "mimeType": {"a": 1}}], NotText, b"\x00"),
+        ([{"uri": "a:", "text": None, "blob": BLOB["blob"]}], BinaryResource, b"\x00"),
+        ([{"uri": "a:", "blob": "a"}], BinaryResource, tc.ProtocolError),
+        ([{"uri": "a:", "blob": 7}], BinaryResource, tc.ProtocolError),
+        ([{"uri": "a:"}], tc.ProtocolError, tc.ProtocolError),
+        ([TEXT, {"uri": "a:", "text": 7}], tc.ProtocolError, tc.ProtocolError),
+        ([{**BLOB, "mimeType": {"a": 1}}], BinaryResource, b"\x00"),
     ],
 )
 async def test_nothing_is_left_out_silently(pieces: list[dict[str, Any]], text: Any, data: Any) -> None:
@@ -194,9 +194,9 @@ async def test_what_is_not_there_is_told_by_type() -> None:
             lambda: hub.resources.read_text("file", "file:///docs/a.txt"),
             lambda: ResourceQuery().server("file").execute(hub.resources),
         ):
-            with pytest.raises(ty.ServerNotFound, match="files"):
+            with pytest.raises(tc.ServerNotFound, match="files"):
                 await use()
-        with pytest.raises(ty.ResourceNotFound):
+        with pytest.raises(tc.ResourceNotFound):
             await hub.resources.read_bytes("files", "file:///nothing")
         assert await hub.resources.list_from_server("none") == []
         assert await ResourceQuery().server("none").execute(hub.resources) == []
@@ -207,13 +207,13 @@ async def test_a_read_has_the_clients_options(read: str) -> None:
     server = reading()
     server.answers["resources/read"] = SILENCE
     async with Hub({"s": server}) as hub:
-        with pytest.raises(ty.CallTimeout):
+        with pytest.raises(tc.CallTimeout):
             await getattr(hub.resources, read)("s", "a:", timeout=0.02)
 
 
 async def test_a_wrong_pattern_is_a_config_error() -> None:
     async with Hub({"fs": files()}) as hub:
-        with pytest.raises(ty.ConfigError, match="pattern"):
+        with pytest.raises(tc.ConfigError, match="pattern"):
             await hub.resources.find_by_pattern(None)  # type: ignore[arg-type]
 
 
@@ -221,11 +221,11 @@ async def test_a_wrong_pattern_is_a_config_error() -> None:
 
 
 async def test_resources_of_child_processes_and_functions_stand_side_by_side(tmp_path: Path) -> None:
-    yard = Place("stdio", "handshake", tmp_path)
+    harness = Place("stdio", "older", tmp_path)
     servers = {
         "fs": files(),
-        "demo": ty.StdioServer(sys.executable, [DEMO]),
-        "yard": yard.server(page=1),
+        "demo": tc.StdioServer(sys.executable, [DEMO]),
+        "crib": harness.server(page=1),
         "toolsonly": played("one"),
     }
     async with Hub(servers) as hub:
@@ -233,17 +233,17 @@ async def test_resources_of_child_processes_and_functions_stand_side_by_side(tmp
         assert [(each.server, each.uri) for each in found] == [
             ("fs", "file:///docs/a.txt"),
             ("fs", "https://example.com/d"),
-            ("yard", "memo://text"),
+            ("crib", "memo://text"),
         ]
         assert '"calls"' in await hub.resources.read_text("demo", "demo://status")
-        assert await hub.resources.read_text("yard", "memo://text") == "good day\n"
-        assert await hub.resources.read_bytes("yard", "memo://both") == b"good day\n\x00\xffbytes"
+        assert await hub.resources.read_text("crib", "memo://text") == "good day\n"
+        assert await hub.resources.read_bytes("crib", "memo://both") == b"good day\n\x00\xffbytes"
         for uri in ("memo://blob", "memo://both"):
-            with pytest.raises(NotText):
-                await hub.resources.read_text("yard", uri)
+            with pytest.raises(BinaryResource):
+                await hub.resources.read_text("crib", uri)
         # What a template makes is listed by nobody, and can be read.
-        assert await hub.resources.read_text("yard", "memo://people/ann") == "This is ann."
-    assert yard.journal.faults == []
+        assert await hub.resources.read_text("crib", "memo://people/ann") == "This is ann."
+    assert harness.journal.faults == []
 
 
 async def test_a_view_has_the_resources_of_its_hub() -> None:

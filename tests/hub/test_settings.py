@@ -9,16 +9,16 @@ from typing import Any
 
 import pytest
 
-import toolyard as ty
+import toolcrib as tc
 from tests.faults.kit import Ledger, outcome_of, succeeded
-from tests.hub.kit import Hub, Yard, bad, counting_server, echo_server, names, state
+from tests.hub.kit import FaultyServer, Hub, bad, counting_server, echo_server, names, state
 from tests.serving import served
 from tests.unit.kit import eventually
-from toolyard.types import State
+from toolcrib.types import ConnectionState
 
 
-def entry(yard: Yard, **more: Any) -> dict[str, Any]:
-    command, *arguments = yard.command()
+def entry(faulty: FaultyServer, **more: Any) -> dict[str, Any]:
+    command, *arguments = faulty.command()
     return {"command": command, "args": arguments, **more}
 
 
@@ -34,7 +34,7 @@ async def test_a_hub_from_a_file_has_its_servers(tmp_path: Path) -> None:
     file = write(tmp_path / ".mcp.json", a=entry(a), **{"B server": entry(b)})
     async with Hub.from_config(file, allowed_tools=["mcp__a__*"]) as hub:
         assert [(s.name, s.display_name) for s in hub.list_servers()] == [("a", "a"), ("B-server", "B server")]
-        assert isinstance(state(hub, "a").config, ty.StdioServer)
+        assert isinstance(state(hub, "a").config, tc.StdioServer)
         assert {tool.server for tool in await hub.list_tools()} == {"a"}
         assert (await hub.call_tool("mcp__a__echo", {"nonce": "n"})).text == "n"
 
@@ -55,14 +55,14 @@ async def test_a_missing_variable_fails_its_server_and_not_the_file(tmp_path: Pa
     async with Hub.from_config(file, environ={}) as hub:
         assert state(hub, "a").connected
         found = state(hub, "b")
-        assert found.status.state is State.FAILED and "NO_SUCH_TOKEN" in found.status.reason
-        assert isinstance(found.last_error, ty.ConfigError)
-        with pytest.raises(ty.ConfigError, match="NO_SUCH_TOKEN"):
+        assert found.status.state is ConnectionState.FAILED and "NO_SUCH_TOKEN" in found.status.reason
+        assert isinstance(found.last_error, tc.ConfigError)
+        with pytest.raises(tc.ConfigError, match="NO_SUCH_TOKEN"):
             await hub.call_tool("mcp__b__x")
-        with pytest.raises(ty.ConfigError, match="NO_SUCH_TOKEN"):
+        with pytest.raises(tc.ConfigError, match="NO_SUCH_TOKEN"):
             await hub.read_resource("b", "x://y")
         assert "NO_SUCH_TOKEN" in hub.explain("mcp__b__x")
-    with pytest.raises(ty.ConfigError, match="NO_SUCH_TOKEN"):
+    with pytest.raises(tc.ConfigError, match="NO_SUCH_TOKEN"):
         await Hub.from_config(file, environ={}, on_error="raise").start()
 
 
@@ -70,9 +70,9 @@ async def test_a_disabled_server_is_shown_and_never_started(tmp_path: Path) -> N
     a, b = bad(tmp_path, "a"), bad(tmp_path, "b")
     file = write(tmp_path / ".mcp.json", a=entry(a, disabled=True), b=entry(b))
     async with Hub.from_config(file, on_error="raise") as hub:
-        assert state(hub, "a").status.state is State.DISABLED
+        assert state(hub, "a").status.state is ConnectionState.DISABLED
         assert {tool.server for tool in await hub.list_tools()} == {"b"}
-        with pytest.raises(ty.AccessDenied) as disabled:
+        with pytest.raises(tc.AccessDenied) as disabled:
             await hub.call_tool("mcp__a__echo")
         assert disabled.value.rule == "disabled"
         assert "disabled" in hub.explain("mcp__a__echo")
@@ -85,14 +85,14 @@ async def test_tools_that_the_file_hides_are_hidden(tmp_path: Path) -> None:
     file = write(tmp_path / "settings.json", a=entry(a, includeTools=["echo", "slow"], excludeTools=["slow"]))
     async with Hub.from_config(file) as hub:
         assert names(await hub.list_tools()) == ["mcp__a__echo"]
-        with pytest.raises(ty.AccessDenied):
+        with pytest.raises(tc.AccessDenied):
             await hub.call_tool("mcp__a__slow")
 
 
 async def test_options_of_the_file_hold_where_no_keyword_says_otherwise(tmp_path: Path) -> None:
     a = bad(tmp_path, "a")
     command, *arguments = a.command()
-    file = tmp_path / "toolyard.toml"
+    file = tmp_path / "toolcrib.toml"
     file.write_text(
         f"[hub]\nstart = 'lazy'\ndisallowed_tools = ['mcp__a__slow']\n"
         f"[servers.a]\ncommand = {json.dumps(command)}\nargs = {json.dumps(arguments)}\n"
@@ -108,19 +108,19 @@ async def test_options_of_the_file_hold_where_no_keyword_says_otherwise(tmp_path
 async def test_a_broken_file_is_an_error_that_names_it(tmp_path: Path) -> None:
     file = tmp_path / ".mcp.json"
     file.write_text("{ not json")
-    with pytest.raises(ty.ConfigError) as broken:
+    with pytest.raises(tc.ConfigError) as broken:
         Hub.from_config(file)
     assert broken.value.file == str(file)
     for wrong in (5, [], None):
-        with pytest.raises(ty.ConfigError, match="settings file"):
+        with pytest.raises(tc.ConfigError, match="settings file"):
             Hub.from_config(wrong)  # type: ignore[arg-type]
-    with pytest.raises(ty.UsageError, match="watched"):
+    with pytest.raises(tc.UsageError, match="watched"):
         Hub.from_config({"mcpServers": {}}, watch=True)
 
 
 async def test_a_reload_restarts_only_what_changed(tmp_path: Path) -> None:
-    yards = {name: bad(tmp_path, name) for name in ("same", "changed", "removed", "added")}
-    entries = {name: entry(yard) for name, yard in yards.items()}
+    faulty_servers = {name: bad(tmp_path, name) for name in ("same", "changed", "removed", "added")}
+    entries = {name: entry(faulty) for name, faulty in faulty_servers.items()}
     file = write(tmp_path / ".mcp.json", **{name: entries[name] for name in ("same", "changed", "removed")})
     async with Hub.from_config(file) as hub:
         await hub.add_server("by-hand", echo_server("a"))
@@ -128,16 +128,16 @@ async def test_a_reload_restarts_only_what_changed(tmp_path: Path) -> None:
         write(file, **{name: entries[name] for name in ("same", "changed", "added")})
         difference = await hub.reload()
         assert difference == (("added",), ("removed",), ("changed",))
-        assert {name: yard.record.lives for name, yard in yards.items()} == {
+        assert {name: faulty.record.lives for name, faulty in faulty_servers.items()} == {
             "same": 1,
-            "changed": yards["changed"].record.lives,
+            "changed": faulty_servers["changed"].record.lives,
             "removed": 1,
             "added": 1,
         }
         assert (await hub.call_tool("mcp__changed__echo", {"nonce": "n"})).text == "n"
-        assert yards["changed"].record.lives == 2
+        assert faulty_servers["changed"].record.lives == 2
         assert {each.name for each in hub.list_servers()} == {"same", "changed", "added", "by-hand"}
-        assert yards["removed"].living() == []
+        assert faulty_servers["removed"].living() == []
         assert await hub.reload() == ((), (), ())
 
 
@@ -159,7 +159,7 @@ async def test_a_reload_under_load_loses_no_call_of_an_unchanged_server(tmp_path
         file = write(tmp_path / ".mcp.json", same=entry(same), web=web, other=entry(other))
         async with Hub.from_config(file, watch=how == "watch", watch_interval=0.02) as hub:
             started: list[str] = []
-            hub.on(ty.events.ConnectionStarted, lambda event: started.append(event.server))
+            hub.on(tc.events.ConnectionStarted, lambda event: started.append(event.server))
             pid = same.record.pid
             workers = [asyncio.create_task(load(hub, name)) for name in ledgers for _ in range(4)]
             for turn in range(4):
@@ -182,23 +182,23 @@ async def test_a_reload_under_load_loses_no_call_of_an_unchanged_server(tmp_path
 
 async def test_a_server_starts_anew_only_when_its_former_self_has_ended(tmp_path: Path) -> None:
     """Both would want the same port, the same lock, the same file."""
-    yard = bad(tmp_path, "one")
-    file = write(tmp_path / ".mcp.json", one=entry(yard))
+    faulty = bad(tmp_path, "one")
+    file = write(tmp_path / ".mcp.json", one=entry(faulty))
     async with Hub.from_config(file) as hub:
         for turn in range(3):
-            pid = yard.record.pid
-            write(file, one=entry(yard, env={"ROUND": str(turn)}))
+            pid = faulty.record.pid
+            write(file, one=entry(faulty, env={"ROUND": str(turn)}))
             reloading = asyncio.create_task(hub.reload())
             await eventually(lambda: not state(hub, "one").tools)
             assert (await hub.call_tool("mcp__one__echo", {"nonce": f"n{turn}"})).text == f"n{turn}"
             await reloading
-            assert yard.living() == [yard.record.pid] != [pid]
+            assert faulty.living() == [faulty.record.pid] != [pid]
 
 
 async def test_permissions_of_the_file_hold_at_once_when_they_change(tmp_path: Path) -> None:
-    yard = bad(tmp_path, "a")
-    command, *arguments = yard.command()
-    file = tmp_path / "toolyard.toml"
+    faulty = bad(tmp_path, "a")
+    command, *arguments = faulty.command()
+    file = tmp_path / "toolcrib.toml"
 
     def write_toml(hub_options: str) -> None:
         file.write_text(
@@ -211,20 +211,20 @@ async def test_permissions_of_the_file_hold_at_once_when_they_change(tmp_path: P
         write_toml("disallowed_tools = ['mcp__a__slow']")
         await hub.reload()
         assert "mcp__a__slow" not in names(await hub.list_tools())
-        with pytest.raises(ty.AccessDenied):
+        with pytest.raises(tc.AccessDenied):
             await hub.call_tool("mcp__a__slow")
-        assert yard.record.lives == 1
+        assert faulty.record.lives == 1
         write_toml("execution_timeout = 0.2")
         await hub.reload()
-        with pytest.raises(ty.CallTimeout):
+        with pytest.raises(tc.CallTimeout):
             await hub.call_tool("mcp__a__silent")
-        assert yard.record.lives == 2
+        assert faulty.record.lives == 2
 
 
 async def test_a_keyword_that_can_be_gone_through_only_once_holds_after_a_reload(tmp_path: Path) -> None:
-    yard = bad(tmp_path, "a")
-    command, *arguments = yard.command()
-    file = tmp_path / "toolyard.toml"
+    faulty = bad(tmp_path, "a")
+    command, *arguments = faulty.command()
+    file = tmp_path / "toolcrib.toml"
     server = f"[servers.a]\ncommand = {json.dumps(command)}\nargs = {json.dumps(arguments)}\n"
     file.write_text(server)
     async with Hub.from_config(file, disallowed_tools=iter(["mcp__a__slow"])) as hub:
@@ -234,12 +234,12 @@ async def test_a_keyword_that_can_be_gone_through_only_once_holds_after_a_reload
 
 
 async def test_reloads_at_once_end_with_what_was_written_last(tmp_path: Path) -> None:
-    yards = [bad(tmp_path, f"s{n}") for n in range(3)]
+    faulty_servers = [bad(tmp_path, f"s{n}") for n in range(3)]
     file = write(tmp_path / ".mcp.json")
     async with Hub.from_config(file) as hub:
         reloads = []
-        for n, yard in enumerate(yards):
-            write(file, **{f"s{n}": entry(yard)})
+        for n, faulty in enumerate(faulty_servers):
+            write(file, **{f"s{n}": entry(faulty)})
             reloads.append(asyncio.create_task(hub.reload()))
             await asyncio.sleep(0)
         await asyncio.gather(*reloads)
@@ -264,5 +264,5 @@ async def test_a_watched_file_is_followed(tmp_path: Path, caplog: pytest.LogCapt
 
 async def test_only_a_hub_from_settings_can_be_reloaded() -> None:
     async with Hub({"s": echo_server()}) as hub:
-        with pytest.raises(ty.UsageError, match="add_server"):
+        with pytest.raises(tc.UsageError, match="add_server"):
             await hub.reload()

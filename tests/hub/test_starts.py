@@ -10,12 +10,12 @@ from pathlib import Path
 
 import pytest
 
-import toolyard as ty
+import toolcrib as tc
 from tests.hub.kit import FAST, Hub, math_server, outcomes, state
 from tests.unit.kit import eventually
-from toolyard.hub import start_queue
-from toolyard.hub.start_queue import DEFAULT_LIMIT, StartQueue
-from toolyard.types import State
+from toolcrib.hub import start_queue
+from toolcrib.hub.start_queue import DEFAULT_LIMIT, StartQueue
+from toolcrib.types import ConnectionState
 
 CHILD = str(Path(__file__).with_name("slow_child.py"))
 WAITING = "waiting for its turn to start"
@@ -29,10 +29,10 @@ class Starts:
         self._log = folder / "starts.log"
         self._log.touch()
 
-    def server(self, name: str, until: float | None = None) -> ty.StdioServer:
+    def server(self, name: str, until: float | None = None) -> tc.StdioServer:
         """A server that is ready after so many seconds, or once it is released."""
         condition = str(self._folder / f"go-{name}") if until is None else str(until)
-        return ty.StdioServer(sys.executable, ["-S", "-E", CHILD, str(self._log), name, condition])
+        return tc.StdioServer(sys.executable, ["-S", "-E", CHILD, str(self._log), name, condition])
 
     def release(self, *names: str) -> None:
         for name in names:
@@ -70,19 +70,19 @@ async def test_only_so_many_servers_start_at_a_time_and_none_fails_because_it_wa
     ) as hub:
         assert starts.most_at_a_time() == 2
         assert sorted(starts.noted("ready")) == names
-        assert {each.status.state for each in hub.list_servers()} == {State.CONNECTED}
-        assert all((each.start_time or 9.9) < 2.5 for each in hub.list_servers())
+        assert {each.status.state for each in hub.list_servers()} == {ConnectionState.CONNECTED}
+        assert all((each.startup_seconds or 9.9) < 2.5 for each in hub.list_servers())
 
 
 async def test_a_server_that_waits_says_so(starts: Starts, caplog: pytest.LogCaptureFixture) -> None:
     servers = {name: starts.server(name) for name in ("a", "b", "c")}
     hub = Hub(servers, max_parallel_starts=1, start_timeout=0.01)
-    with caplog.at_level(logging.WARNING, "toolyard.hub"):
+    with caplog.at_level(logging.WARNING, "toolcrib.hub"):
         await hub.start()
     await eventually(lambda: starts.noted("start"))
     first, second, third = (each.status for each in hub.list_servers())
-    assert (first.state, first.reason) == (State.CONNECTING, "")
-    assert (second.state, second.reason) == (third.state, third.reason) == (State.CONNECTING, WAITING)
+    assert (first.state, first.reason) == (ConnectionState.CONNECTING, "")
+    assert (second.state, second.reason) == (third.state, third.reason) == (ConnectionState.CONNECTING, WAITING)
     assert "2 servers wait for a turn to start (max_parallel_starts=1): b, c" in caplog.text
     assert hub.explain("mcp__b__who") == f"the tools of b are not known: it is connecting ({WAITING})"
     starts.release("a", "b", "c")
@@ -114,7 +114,7 @@ async def test_the_default_is_three_starts_for_each_core(starts: Starts) -> None
 
 
 async def test_the_limit_can_be_given_in_a_settings_file(starts: Starts, tmp_path: Path) -> None:
-    file = tmp_path / "toolyard.toml"
+    file = tmp_path / "toolcrib.toml"
     entries = "".join(
         f"[servers.{name}]\ncommand = '{server.command}'\nargs = {list(server.args)!r}\n"
         for name, server in ((name, starts.server(name)) for name in ("a", "b"))
@@ -130,7 +130,7 @@ async def test_the_limit_can_be_given_in_a_settings_file(starts: Starts, tmp_pat
 
 @pytest.mark.parametrize("limit", [0, -1, 1.5, True, "2"])
 def test_a_limit_that_is_not_a_positive_whole_number_is_refused(limit: object) -> None:
-    with pytest.raises(ty.ConfigError, match="max_parallel_starts: expected a whole number"):
+    with pytest.raises(tc.ConfigError, match="max_parallel_starts: expected a whole number"):
         Hub({}, max_parallel_starts=limit)  # type: ignore[arg-type]
 
 
@@ -142,7 +142,7 @@ async def test_a_call_that_waits_for_a_turn_ends_at_its_own_deadline(starts: Sta
         {name: starts.server(name) for name in ("a", "b")}, max_parallel_starts=1, start_timeout=0.01
     ) as hub:
         for call in (hub.call_tool("mcp__b__who", timeout=0.1), hub.read_resource("b", "x://y", timeout=0.1)):
-            with pytest.raises(ty.CallTimeout) as caught:
+            with pytest.raises(tc.CallTimeout) as caught:
                 await call
             assert (caught.value.server, caught.value.sent) == ("b", False)
             assert f"{WAITING} (max_parallel_starts=1)" in caught.value.message
@@ -196,7 +196,7 @@ async def test_a_server_that_is_removed_while_it_waits_is_never_started(starts: 
         calling = asyncio.ensure_future(hub.call_tool("mcp__b__who"))
         await eventually(lambda: starts.noted("start"))
         await hub.remove_server("b")
-        with pytest.raises(ty.ConnectionLost, match="removed"):
+        with pytest.raises(tc.ConnectionLost, match="removed"):
             await calling
         starts.release("a", "c")
         await eventually(lambda: state(hub, "c").connected)
@@ -204,11 +204,11 @@ async def test_a_server_that_is_removed_while_it_waits_is_never_started(starts: 
 
 
 async def test_servers_that_fail_make_room_for_the_next_and_wait_for_a_turn_to_try_again(starts: Starts) -> None:
-    servers: dict[str, ty.StdioServer] = {f"bad{n}": ty.StdioServer("no-such-program") for n in range(3)}
+    servers: dict[str, tc.StdioServer] = {f"bad{n}": tc.StdioServer("no-such-program") for n in range(3)}
     async with Hub({**servers, "good": starts.server("good", until=0)}, max_parallel_starts=1, reconnect=FAST) as hub:
         assert state(hub, "good").connected
         results = await outcomes(*(hub.call_tool(f"mcp__bad{n}__x") for n in range(3)))
-        assert [type(each) for each in results] == [ty.StartError] * 3
+        assert [type(each) for each in results] == [tc.StartError] * 3
 
 
 async def test_a_start_that_hangs_does_not_keep_the_others_waiting(
@@ -257,8 +257,8 @@ async def test_a_slot_that_was_granted_to_a_cancelled_waiter_goes_to_the_next() 
 async def test_a_server_that_may_have_to_be_downloaded_gets_more_time_in_a_hub_too(
     of_hub: dict[str, float], of_server: dict[str, float], expected: float
 ) -> None:
-    hub = Hub({"npx": (ty.StdioServer("npx", ["-y", "some-server"]), of_server)}, start="lazy", **of_hub)
-    pool = hub._roster.members["npx"].pool
+    hub = Hub({"npx": (tc.StdioServer("npx", ["-y", "some-server"]), of_server)}, start="lazy", **of_hub)
+    pool = hub._servers.by_name["npx"].pool
     assert pool is not None
     assert pool.client._settings.connect_timeout == expected
     await hub.close()

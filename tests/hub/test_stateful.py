@@ -18,11 +18,11 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-import toolyard as ty
+import toolcrib as tc
 from tests.faults.kit import (
     FAST,
+    FaultyServer,
     Ledger,
-    Yard,
     alive,
     alive_with,
     cancelled,
@@ -32,7 +32,7 @@ from tests.faults.kit import (
     succeeded,
 )
 from tests.hub.kit import Hub, bad
-from toolyard.types import State
+from toolcrib.types import ConnectionState
 
 NAMES = ("a", "b", "c")
 HAND = ("x", "y")
@@ -44,9 +44,9 @@ class OneHub(RuleBasedStateMachine):
 
     @initialize(names=st.sets(st.sampled_from(NAMES)))
     def begin(self, names: set[str]) -> None:
-        self.directory = Path(tempfile.mkdtemp(prefix="toolyard-hub-"))
-        self.yards: dict[str, Yard] = {name: bad(self.directory, name) for name in (*NAMES, *HAND)}
-        self.ledgers = {name: Ledger() for name in self.yards}
+        self.directory = Path(tempfile.mkdtemp(prefix="toolcrib-hub-"))
+        self.faulty_servers: dict[str, FaultyServer] = {name: bad(self.directory, name) for name in (*NAMES, *HAND)}
+        self.ledgers = {name: Ledger() for name in self.faulty_servers}
         self.loop = asyncio.new_event_loop()
         self.complaints: list[dict[str, Any]] = []
         self.loop.set_exception_handler(lambda loop, context: self.complaints.append(context))
@@ -64,7 +64,7 @@ class OneHub(RuleBasedStateMachine):
         self.rounds += 1
         servers = {}
         for name in sorted(names):
-            command, *arguments = self.yards[name].command()
+            command, *arguments = self.faulty_servers[name].command()
             servers[name] = {"command": command, "args": arguments}
             if name == changed:
                 servers[name]["env"] = {"ROUND": str(self.rounds)}
@@ -99,7 +99,7 @@ class OneHub(RuleBasedStateMachine):
 
     @rule(name=st.sampled_from(HAND), options=st.sampled_from(WAYS))
     def add(self, name: str, options: dict[str, Any]) -> None:
-        self.background(outcome_of(self.hub.add_server(name, self.yards[name].server(), **options)))  # type: ignore[arg-type]
+        self.background(outcome_of(self.hub.add_server(name, self.faulty_servers[name].server(), **options)))  # type: ignore[arg-type]
 
     @rule(name=st.sampled_from((*NAMES, *HAND)))
     def remove(self, name: str) -> None:
@@ -151,9 +151,9 @@ class OneHub(RuleBasedStateMachine):
 
     @rule(name=st.sampled_from((*NAMES, *HAND)))
     def kill(self, name: str) -> None:
-        yard = self.yards[name]
-        if yard.record.lives and alive(yard.record.pid):
-            yard.kill()
+        faulty = self.faulty_servers[name]
+        if faulty.record.lives and alive(faulty.record.pid):
+            faulty.kill()
 
     # --- the laws
 
@@ -164,7 +164,7 @@ class OneHub(RuleBasedStateMachine):
             assert len({state.name for state in states}) == len(states)
             for state in states:
                 assert all(tool.server == state.name for tool in state.tools)
-                assert state.status.state is not State.DISABLED
+                assert state.status.state is not ConnectionState.DISABLED
 
     def living(self) -> list[int]:
         return alive_with(str(self.directory))
@@ -172,7 +172,7 @@ class OneHub(RuleBasedStateMachine):
     def at_home(self, here: set[str]) -> bool:
         if len(self.living()) > len(here):
             return False
-        return all(len(yard.living()) <= (name in here) for name, yard in self.yards.items())
+        return all(len(faulty.living()) <= (name in here) for name, faulty in self.faulty_servers.items())
 
     def finish(self) -> None:
         tasks, self.tasks = self.tasks, []
@@ -181,7 +181,7 @@ class OneHub(RuleBasedStateMachine):
             assert not pending, f"{len(pending)} have no outcome: {pending}"
         for task in tasks:
             error = None if task.cancelled() else task.exception()
-            assert error is None or isinstance(error, ty.ToolyardError | ty.UsageError) or cancelled(error), error
+            assert error is None or isinstance(error, tc.ToolcribError | tc.UsageError) or cancelled(error), error
 
     def teardown(self) -> None:
         if not hasattr(self, "hub"):
@@ -193,7 +193,7 @@ class OneHub(RuleBasedStateMachine):
             assert asyncio.all_tasks(self.loop) == set(), "closing has ended every task of the hub"
             assert self.complaints == [], "nothing was left undone"
             for name, ledger in self.ledgers.items():
-                ledger.check(self.yards[name].record.executed)
+                ledger.check(self.faulty_servers[name].record.executed)
         finally:
             for pid in self.living():  # only after a failure: the next example starts with a clean table
                 os.kill(pid, signal.SIGKILL)

@@ -16,21 +16,21 @@ from typing import Any
 
 import pytest
 
-import toolyard as ty
+import toolcrib as tc
 from tests.faults.kit import run_python, until
 from tests.hub.kit import DEMO, FAST, bad, echo_server, math_server, names, played
-from toolyard.hub import hub as aio
-from toolyard.hub import resources, view
-from toolyard.hub.resources import NotText, ResourceQuery
-from toolyard.hub.toolsets import Toolset
-from toolyard.sync import Hub, Resources, View
+from toolcrib.hub import hub as aio
+from toolcrib.hub import resources, view
+from toolcrib.hub.resources import BinaryResource, ResourceQuery
+from toolcrib.hub.toolsets import Toolset
+from toolcrib.sync import Hub, HubView, Resources
 
 BOUND = 20.0
-PAIRS = [(Hub, aio.Hub), (View, view.View), (Resources, resources.Resources)]
+PAIRS = [(Hub, aio.Hub), (HubView, view.HubView), (Resources, resources.Resources)]
 
 
-def demo() -> ty.StdioServer:
-    return ty.StdioServer(sys.executable, [DEMO])
+def demo() -> tc.StdioServer:
+    return tc.StdioServer(sys.executable, [DEMO])
 
 
 # ---- the same face -------------------------------------------------------------------------------------------
@@ -62,12 +62,12 @@ def test_the_tour_without_an_event_loop(tmp_path: Path) -> None:
             ("demo", "connected", None),
         ]
         assert hub.explain("mcp__demo__fail") == "denied by disallowed_tools: mcp__demo__fail"
-        with pytest.raises(ty.AccessDenied):
+        with pytest.raises(tc.AccessDenied):
             hub.call_tool("mcp__demo__fail")
         assert hub.add_server("more", echo_server("one")).name == "more"
         assert hub.call_tool("mcp__more__one", {"x": 1}).data == {"x": 1}
         hub.remove_server("more")
-        with pytest.raises(ty.ServerNotFound):
+        with pytest.raises(tc.ServerNotFound):
             hub.remove_server("more")
         assert names(hub.search_tools("counts slowly", limit=1)) == ["mcp__demo__slow_count"]
         assert hub.alias("mcp__math__add") == "mcp__math__add"
@@ -111,18 +111,18 @@ def test_resources_and_queries() -> None:
         assert [each.uri for each in found] == ["config://app"]
         assert json.loads(hub.resources.read_text("demo", "demo://status"))["calls"] == 0
         assert hub.resources.read("math", "blob://b").data == hub.resources.read_bytes("math", "blob://b") == b"\x00"
-        with pytest.raises(NotText, match="read_bytes"):
+        with pytest.raises(BinaryResource, match="read_bytes"):
             hub.resources.read_text("math", "blob://b")
 
 
 def test_a_view_sees_what_its_agent_may_see_and_loads_for_itself() -> None:
-    only_admins = ty.dynamic_filter(lambda context, tool: context.agent == "admin" or "write" not in tool.name)
+    only_admins = tc.dynamic_filter(lambda context, tool: context.agent == "admin" or "write" not in tool.name)
     with Hub({"s": echo_server("read", "write", "rare")}, tool_filter=only_admins) as hub:
         hub.toolsets.register(Toolset("s").defer_all().keep_loaded("read", "write"))
         admin, guest = hub.view(agent="admin"), hub.view(agent="guest", run_context=7)
         assert names(admin.list_tools()) == ["mcp__s__read", "mcp__s__write"]
         assert names(guest.list_tools()) == ["mcp__s__read"]
-        with pytest.raises(ty.AccessDenied):
+        with pytest.raises(tc.AccessDenied):
             guest.call_tool("mcp__s__write")
         assert admin.call_tool("mcp__s__write", {"x": 1}).data == {"x": 1}
         assert "hidden by" in guest.explain("mcp__s__write")
@@ -171,17 +171,17 @@ def test_outside_of_the_with_block_the_error_says_so(use: str, when: str) -> Non
         with hub:
             pass
     elif when == "after a failed start":
-        hub = Hub({"gone": ty.StdioServer("no-such-command-here")}, on_error="raise")
-        with pytest.raises(ty.StartError), hub:
+        hub = Hub({"gone": tc.StdioServer("no-such-command-here")}, on_error="raise")
+        with pytest.raises(tc.StartError), hub:
             pytest.fail("never entered")
-    with pytest.raises(ty.UsageError, match="with Hub"):
+    with pytest.raises(tc.UsageError, match="with Hub"):
         USES[use](hub)
 
 
 def test_what_needs_no_server_works_outside_of_the_block_too() -> None:
     hub = Hub({"math": math_server(), "My server": echo_server()})
     heard: list[Any] = []
-    stop = hub.on(ty.events.ConnectionCompleted, heard.append)
+    stop = hub.on(tc.events.ConnectionCompleted, heard.append)
     assert [state.display_name for state in hub.list_servers()] == ["math", "My server"]
     assert "no server" in hub.explain("mcp__nothing__x")
     hub.toolsets.register(Toolset("math").defer_all())
@@ -198,15 +198,15 @@ def test_on_the_portals_own_thread_the_error_says_so_instead_of_waiting_for_ever
     seen: list[BaseException] = []
     states: list[Any] = []
 
-    def listener(event: ty.events.ToolExecutionCompleted) -> None:
+    def listener(event: tc.events.ToolExecutionCompleted) -> None:
         states.extend(hub.list_servers())  # what waits for nothing is good there too
         try:
             hub.call_tool("mcp__s__one")
-        except ty.UsageError as exc:
+        except tc.UsageError as exc:
             seen.append(exc)
 
     with Hub({"s": played("one")}) as hub:
-        hub.on(ty.events.ToolExecutionCompleted, listener)
+        hub.on(tc.events.ToolExecutionCompleted, listener)
         assert hub.call_tool("mcp__s__one").text == "one"
     assert "own thread" in str(seen[0])
     assert [state.name for state in states] == ["s"]
@@ -214,16 +214,16 @@ def test_on_the_portals_own_thread_the_error_says_so_instead_of_waiting_for_ever
 
 @pytest.mark.parametrize("travel", [pickle.dumps, copy.copy, copy.deepcopy])
 def test_a_hub_does_not_travel(travel: Callable[[Any], Any]) -> None:
-    with pytest.raises(ty.UsageError, match="pickle the configs"):
+    with pytest.raises(tc.UsageError, match="pickle the configs"):
         travel(Hub({"math": math_server()}))
 
 
 def test_wrong_options_are_told_as_by_the_async_hub() -> None:
-    with pytest.raises(ty.ConfigError, match="execution_timeout"):
+    with pytest.raises(tc.ConfigError, match="execution_timeout"):
         Hub({}, execution_timout=3)
-    with pytest.raises(ty.ConfigError, match="from_config"):
+    with pytest.raises(tc.ConfigError, match="from_config"):
         Hub("a.json")  # type: ignore[arg-type]
-    with pytest.raises(ty.ConfigError, match="approve"):
+    with pytest.raises(tc.ConfigError, match="approve"):
         Hub({}, approve=7)
 
 
@@ -270,11 +270,11 @@ def test_servers_come_and_go_while_other_threads_look() -> None:
 
 
 def test_one_dead_server_takes_nobody_with_it(tmp_path: Path) -> None:
-    yard = bad(tmp_path, "well")
-    servers = {"well": yard.server(), "dead": ty.StdioServer(str(tmp_path / "nothing"))}
+    faulty = bad(tmp_path, "well")
+    servers = {"well": faulty.server(), "dead": tc.StdioServer(str(tmp_path / "nothing"))}
     with Hub(servers, reconnect=FAST) as hub:
         assert hub.call_tool("mcp__well__echo", {"nonce": "a"}).text == "a"
-        with pytest.raises(ty.StartError):
+        with pytest.raises(tc.StartError):
             hub.call_tool("mcp__dead__echo")
         assert {state.name: state.connected for state in hub.list_servers()} == {"well": True, "dead": False}
 
@@ -287,9 +287,9 @@ async def test_a_loop_that_runs_elsewhere_is_no_hindrance() -> None:
 
 FORGETS = """
 import sys
-import toolyard as ty
-from toolyard.sync import Hub
-server = ty.StdioServer(sys.executable, sys.argv[1:])
+import toolcrib as tc
+from toolcrib.sync import Hub
+server = tc.StdioServer(sys.executable, sys.argv[1:])
 hub = Hub({"a": server, "b": server}).__enter__()
 hub.intercept(lambda call, proceed: proceed(call))
 print(hub.call_tool("mcp__b__echo", {"text": "x"}).text)
@@ -297,9 +297,9 @@ print(hub.call_tool("mcp__b__echo", {"text": "x"}).text)
 FORKS = """
 import os, sys, warnings
 warnings.filterwarnings("ignore", "This process", DeprecationWarning)  # of a fork beside a thread
-import toolyard as ty
-from toolyard.sync import Hub
-with Hub({"a": ty.StdioServer(sys.executable, sys.argv[1:])}) as hub:
+import toolcrib as tc
+from toolcrib.sync import Hub
+with Hub({"a": tc.StdioServer(sys.executable, sys.argv[1:])}) as hub:
     view = hub.view()
     child = os.fork()
     if child == 0:
@@ -307,14 +307,14 @@ with Hub({"a": ty.StdioServer(sys.executable, sys.argv[1:])}) as hub:
             "call": lambda: hub.list_tools(),
             "list_servers": lambda: hub.list_servers(),
             "explain": lambda: view.explain("mcp__a__echo"),
-            "on": lambda: hub.on(ty.events.Event, print),
+            "on": lambda: hub.on(tc.events.Event, print),
             "intercept": lambda: hub.intercept(lambda call, proceed: proceed(call)),
             "enter": lambda: hub.__enter__(),
         }
         for name, use in uses.items():
             try:
                 use()
-            except ty.UsageError as exc:
+            except tc.UsageError as exc:
                 print(name, exc, flush=True)
         hub.close()
         os._exit(7)

@@ -14,12 +14,12 @@ from typing import Any
 
 import pytest
 
-import toolyard as ty
+import toolcrib as tc
 from tests.faults.kit import run_python, until
 from tests.hub.kit import DEMO, echo_server, played
 from tests.unit.kit import SILENCE
-from toolyard.hub.pipeline import Call
-from toolyard.sync import Hub, portal
+from toolcrib.hub.interceptors import ToolCall
+from toolcrib.sync import Hub, portal
 
 BOUND = 20.0
 
@@ -28,20 +28,20 @@ BOUND = 20.0
 def test_approval_is_given_by_plain_and_async_functions(is_async: bool) -> None:
     threads: list[threading.Thread] = []
 
-    def plain(call: Call) -> Any:
+    def plain(call: ToolCall) -> Any:
         threads.append(threading.current_thread())
         # A plain one may use the hub itself.
         assert hub.call_tool("mcp__s__free", {"y": 1}).data == {"y": 1}
         return replace(call, arguments={"safe": True}) if call.arguments else False
 
-    async def later(call: Call) -> Any:
+    async def later(call: ToolCall) -> Any:
         await asyncio.sleep(0)
         return replace(call, arguments={"safe": True}) if call.arguments else False
 
     approve = later if is_async else plain
     with Hub({"s": echo_server("a", "free")}, require_approval=["mcp__s__a"], approve=approve) as hub:
         assert hub.call_tool("mcp__s__a", {"x": 1}).data == {"safe": True}
-        with pytest.raises(ty.AccessDenied, match="not approved"):
+        with pytest.raises(tc.AccessDenied, match="not approved"):
             hub.call_tool("mcp__s__a")
     assert threading.current_thread() not in threads and portal._thread not in threads
 
@@ -51,20 +51,20 @@ def test_interceptors_of_both_kinds_stand_in_one_row() -> None:
     with Hub({"s": echo_server("a"), "t": echo_server("b")}) as hub:
 
         @hub.intercept
-        def outer(call: Call, proceed: Callable[[Call], ty.ToolResult]) -> ty.ToolResult:
+        def outer(call: ToolCall, proceed: Callable[[ToolCall], tc.ToolResult]) -> tc.ToolResult:
             told.append(f"outer {call.tool}")
             result = proceed(replace(call, arguments={**call.arguments, "outer": 1}))
             told.append(f"outer {result.is_error}")
             return result
 
         @hub.intercept("mcp__s__*")
-        async def middle(call: Call, proceed: Any) -> ty.ToolResult:
+        async def middle(call: ToolCall, proceed: Any) -> tc.ToolResult:
             told.append("middle")
-            result: ty.ToolResult = await proceed(replace(call, arguments={**call.arguments, "middle": 2}))
+            result: tc.ToolResult = await proceed(replace(call, arguments={**call.arguments, "middle": 2}))
             return result
 
         @hub.intercept()
-        def inner(call: Call, proceed: Callable[[Call], ty.ToolResult]) -> ty.ToolResult:
+        def inner(call: ToolCall, proceed: Callable[[ToolCall], tc.ToolResult]) -> tc.ToolResult:
             told.append("inner")
             return proceed(call)
 
@@ -76,22 +76,22 @@ def test_interceptors_of_both_kinds_stand_in_one_row() -> None:
 
 def test_a_plain_interceptor_may_try_again_or_answer_itself_and_its_exception_is_the_outcome() -> None:
     server = played("flaky", "cached", "broken", "stop")
-    tries = iter([ty.RemoteError(-32000, "not yet"), {"content": [{"type": "text", "text": "at last"}]}])
+    tries = iter([tc.RemoteError(-32000, "not yet"), {"content": [{"type": "text", "text": "at last"}]}])
     server.answers["tools/call"] = lambda params: next(tries)
 
     with Hub({"s": server}) as hub:
 
         @hub.intercept
-        def handle(call: Call, proceed: Callable[[Call], ty.ToolResult]) -> Any:
+        def handle(call: ToolCall, proceed: Callable[[ToolCall], tc.ToolResult]) -> Any:
             if call.tool == "cached":
-                return ty.ToolResult.from_text("from memory")
+                return tc.ToolResult.from_text("from memory")
             if call.tool == "broken":
                 raise LookupError("mine")
             if call.tool == "stop":
                 return next(iter(()))
             try:
                 return proceed(call)
-            except ty.RemoteError:
+            except tc.RemoteError:
                 return proceed(call)
 
         assert hub.call_tool("mcp__s__flaky").text == "at last"
@@ -100,21 +100,21 @@ def test_a_plain_interceptor_may_try_again_or_answer_itself_and_its_exception_is
             hub.call_tool("mcp__s__broken")
         with pytest.raises(RuntimeError, match="StopIteration"):
             hub.call_tool("mcp__s__stop", timeout=BOUND)
-        with pytest.raises(ty.UsageError, match="interceptor"):
+        with pytest.raises(tc.UsageError, match="interceptor"):
             hub.intercept(7)  # type: ignore[type-var]
 
 
 def test_a_plain_interceptor_that_gives_no_result_is_told() -> None:
     with Hub({"s": echo_server("a")}) as hub:
         hub.intercept(lambda call, proceed: proceed(call).text)
-        with pytest.raises(ty.UsageError, match="gave str"):
+        with pytest.raises(tc.UsageError, match="gave str"):
             hub.call_tool("mcp__s__a")
 
 
 def test_what_the_caller_keeps_in_its_context_goes_through_a_plain_interceptor() -> None:
     """As the span of a trace, of which the call is a part."""
     who = contextvars.ContextVar("who", default="nobody")
-    server = ty.ToolServer("s")
+    server = tc.ToolServer("s")
 
     @server.tool
     async def ask() -> str:
@@ -149,7 +149,7 @@ def test_an_interrupted_caller_takes_its_call_with_it_through_plain_interceptors
         with Hub({"s": (server, {"mode": "legacy"})}) as hub:
 
             @hub.intercept
-            def again_and_again(call: Call, proceed: Callable[[Call], ty.ToolResult]) -> Any:
+            def again_and_again(call: ToolCall, proceed: Callable[[ToolCall], tc.ToolResult]) -> Any:
                 try:
                     while True:
                         try:
@@ -175,7 +175,7 @@ def test_after_an_interrupt_an_interceptor_that_thinks_first_begins_nothing() ->
     server = played("t")
     thinking, said, outcome = threading.Event(), threading.Event(), []
 
-    def think(call: Call, proceed: Callable[[Call], ty.ToolResult]) -> Any:
+    def think(call: ToolCall, proceed: Callable[[ToolCall], tc.ToolResult]) -> Any:
         thinking.set()
         said.wait(BOUND)
         try:
@@ -201,14 +201,14 @@ def test_after_an_interrupt_an_interceptor_that_thinks_first_begins_nothing() ->
 
 @pytest.mark.parametrize("way", ["for all", "for one", "added"])
 def test_handlers_that_a_server_asks_may_block_and_use_the_hub(way: str) -> None:
-    server = ty.ToolServer("asking")
+    server = tc.ToolServer("asking")
 
     @server.tool
-    async def ask(*, ctx: ty.Context) -> str:
+    async def ask(*, ctx: tc.Context) -> str:
         answer = await ctx.elicit("Go on?", {"type": "object", "properties": {"ok": {"type": "string"}}})
         return str(answer.content)
 
-    def handler(request: ty.ElicitRequest) -> dict[str, str]:
+    def handler(request: tc.ElicitRequest) -> dict[str, str]:
         assert threading.current_thread() is not portal._thread
         return {"ok": hub.call_tool("mcp__echo__echo", {"x": 1}).text}
 
@@ -225,8 +225,8 @@ def test_handlers_that_a_server_asks_may_block_and_use_the_hub(way: str) -> None
 def test_progress_and_events_come_to_plain_functions() -> None:
     heard: list[str] = []
     progress: list[float] = []
-    with Hub({"demo": ty.StdioServer(sys.executable, [DEMO])}) as hub:
-        hub.on(ty.events.Event, lambda event: heard.append(f"{event.server} {type(event).__name__}"))
+    with Hub({"demo": tc.StdioServer(sys.executable, [DEMO])}) as hub:
+        hub.on(tc.events.Event, lambda event: heard.append(f"{event.server} {type(event).__name__}"))
         hub.call_tool(
             "mcp__demo__slow_count", {"steps": 2, "seconds": 0.01}, on_progress=lambda done, *_: progress.append(done)
         )
@@ -236,10 +236,10 @@ def test_progress_and_events_come_to_plain_functions() -> None:
 
 LEAVES = """
 import sys, threading
-import toolyard as ty
-from toolyard.sync import Client, Hub
+import toolcrib as tc
+from toolcrib.sync import Client, Hub
 
-server = ty.ToolServer("s")
+server = tc.ToolServer("s")
 
 @server.tool
 def add(a: int, b: int) -> int:
@@ -255,7 +255,7 @@ def make(kind):
     if kind == "interceptor":
         hub.intercept(leave)
     elif kind == "listener":
-        hub.on(ty.events.ToolExecutionStarted, leave)
+        hub.on(tc.events.ToolExecutionStarted, leave)
     return hub
 
 def outcome(work):

@@ -10,15 +10,15 @@ from pathlib import Path
 
 import pytest
 
-import toolyard as ty
+import toolcrib as tc
 from tests.faults.kit import Ledger, succeeded
 from tests.hub.kit import Hub, outcomes, state
 from tests.hub.ten import ILL, WELL, Ten, echo, nonced, ready, ten
 from tests.unit.kit import eventually
-from toolyard.types import State
+from toolcrib.types import ConnectionState
 
 # The sick ones are tried again about every half a second.
-EAGER = ty.ReconnectPolicy(base_delay=0.1, max_delay=0.5, max_retries=1, jitter_factor=0.0)
+EAGER = tc.ReconnectPolicy(base_delay=0.1, max_delay=0.5, max_retries=1, jitter_factor=0.0)
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(180)]
 
@@ -32,11 +32,11 @@ async def test_seven_list_in_the_time_of_the_slowest_of_them(tmp_path: Path) -> 
                 took = time.monotonic() - began
                 await ready(hub)  # on a busy machine one of them may be later than the hub waits
                 assert {tool.server for tool in await hub.list_tools()} == set(WELL)
-                slowest[who] = max(state(hub, name).start_time or 0 for name in WELL)
+                slowest[who] = max(state(hub, name).startup_seconds or 0 for name in WELL)
                 results = await asyncio.gather(*(echo(hub, name, name) for name in WELL))
                 assert [result.text for result in results] == list(WELL)
                 if who == "ten":
-                    assert state(hub, "hangs").status.state is State.CONNECTING, "nobody waited for its end"
+                    assert state(hub, "hangs").status.state is ConnectionState.CONNECTING, "nobody waited for its end"
         assert slowest["ten"] < 3 * slowest["seven"] + 2, "each is there in its own time"
         assert took < 3 * slowest["ten"] + 5, "and who enters waits a little for the others, not for ever"
 
@@ -45,19 +45,22 @@ async def test_status_tells_the_truth_about_the_three_and_their_healing_is_told_
     async with ten(tmp_path) as all_ten:
         impatient = {**all_ten.servers, "hangs": (all_ten.servers["hangs"], {"connect_timeout": 1.0})}
         async with Hub(impatient, start_timeout=0, reconnect=EAGER) as hub:
-            told: list[tuple[type[ty.events.Event], str]] = []
-            hub.on(ty.events.Event, lambda event: told.append((type(event), event.server)))
+            told: list[tuple[type[tc.events.Event], str]] = []
+            hub.on(tc.events.Event, lambda event: told.append((type(event), event.server)))
             await ready(hub)
             await eventually(lambda: went_on(hub, all_ten), within=60)
             await check_the_sick(hub)
             for name in WELL:
-                assert (state(hub, name).status.state, state(hub, name).last_error) == (State.CONNECTED, None), name
+                assert (state(hub, name).status.state, state(hub, name).last_error) == (
+                    ConnectionState.CONNECTED,
+                    None,
+                ), name
             told.clear()
             all_ten.cure()
-            expected = {(ty.events.ToolsChanged, name) for name in ILL}
+            expected = {(tc.events.ToolsChanged, name) for name in ILL}
             await eventually(lambda: expected <= {*told}, within=60)
-            assert {(ty.events.ConnectionCompleted, name) for name in ILL} <= {*told}
-            await eventually(lambda: all(state(hub, name).status.state is State.CONNECTED for name in ILL))
+            assert {(tc.events.ConnectionCompleted, name) for name in ILL} <= {*told}
+            await eventually(lambda: all(state(hub, name).status.state is ConnectionState.CONNECTED for name in ILL))
             assert [state(hub, name).last_error for name in ILL] == [None, None, None]
             assert {tool.server for tool in await hub.list_tools()} == {*WELL, *ILL}
             results = await asyncio.gather(*(echo(hub, name, name) for name in (*WELL, *ILL)))
@@ -67,14 +70,14 @@ async def test_status_tells_the_truth_about_the_three_and_their_healing_is_told_
 def went_on(hub: Hub, all_ten: Ten) -> bool:
     """Each has had its trouble again and again; and is never called well meanwhile, not even while it shakes hands."""
     for name in ILL:
-        assert state(hub, name).status.state is not State.CONNECTED, name
+        assert state(hub, name).status.state is not ConnectionState.CONNECTED, name
     return all(all_ten.lives(name) >= 3 and verdict(hub, name) for name in ILL)
 
 
 def verdict(hub: Hub, name: str) -> bool:
     """Not only the loss of a connection that is made again at once."""
     error = state(hub, name).last_error
-    return error is not None and not isinstance(error, ty.ConnectionLost)
+    return error is not None and not isinstance(error, tc.ConnectionLost)
 
 
 async def check_the_sick(hub: Hub) -> None:
@@ -84,7 +87,7 @@ async def check_the_sick(hub: Hub) -> None:
         found = state(hub, name)
         assert said in str(found.last_error), (name, found)
         assert found.tools == ()
-        with pytest.raises(ty.ToolyardError) as failed:
+        with pytest.raises(tc.ToolcribError) as failed:
             await echo(hub, name, "n", timeout=5)
         assert failed.value.server == name
         explained = hub.explain(f"mcp__{name}__echo")
@@ -135,7 +138,7 @@ async def test_removing_servers_under_load_fails_only_their_own_calls(tmp_path: 
     async def load(hub: Hub, name: str) -> None:
         while not over:
             outcome = await nonced(hub, ledgers[name], name, timeout=30)
-            if isinstance(outcome, ty.NotFound):
+            if isinstance(outcome, tc.NotFound):
                 return
             await asyncio.sleep(0)
 
@@ -161,8 +164,8 @@ async def test_removing_servers_under_load_fails_only_their_own_calls(tmp_path: 
     for name, ledger in ledgers.items():
         said = {type(outcome) for each in ledger.outcomes.values() for outcome in each}
         # What was under way is not known to have run; what came after is not there.
-        typed = {ty.ToolResult, ty.ConnectionLost, ty.OutcomeUnknown, ty.ToolNotFound}
-        assert said <= (typed if name in going else {ty.ToolResult}), name
-        assert (ty.ToolNotFound in said) == (name in going), name
+        typed = {tc.ToolResult, tc.ConnectionLost, tc.OutcomeUnknown, tc.ToolNotFound}
+        assert said <= (typed if name in going else {tc.ToolResult}), name
+        assert (tc.ToolNotFound in said) == (name in going), name
         ran = all_ten.executed.get(name)
         ledger.check(ran() if ran is not None else Counter(dict.fromkeys(ledger.outcomes, 1)))

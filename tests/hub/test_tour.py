@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
-import toolyard as ty
-from tests.hub.kit import Yard, bad, echo_server, math_server
+import toolcrib as tc
+from tests.hub.kit import FaultyServer, bad, echo_server, math_server
 from tests.serving import served
 from tests.unit.kit import eventually
 
@@ -32,13 +32,13 @@ def folder(tmp_path: Path) -> Path:
 
 
 @contextlib.asynccontextmanager
-async def tour(folder: Path, **options: Any) -> AsyncIterator[ty.Hub]:
+async def tour(folder: Path, **options: Any) -> AsyncIterator[tc.Hub]:
     """The hub of the tour."""
     async with served(echo_server(*GITHUB, name="github").asgi()) as url:
-        hub = ty.Hub(
+        hub = tc.Hub(
             {
-                "fs": ty.StdioServer(sys.executable, [FILESYSTEM, str(folder)]),
-                "github": ty.HttpServer(f"{url}/mcp", headers={"Authorization": "Bearer x"}),
+                "fs": tc.StdioServer(sys.executable, [FILESYSTEM, str(folder)]),
+                "github": tc.HttpServer(f"{url}/mcp", headers={"Authorization": "Bearer x"}),
                 "math": math_server(),
             },
             **options,
@@ -48,9 +48,9 @@ async def tour(folder: Path, **options: Any) -> AsyncIterator[ty.Hub]:
 
 
 async def test_the_hub_with_its_permissions(folder: Path) -> None:
-    asked: list[ty.Call] = []
+    asked: list[tc.ToolCall] = []
 
-    async def ask_a_person(call: ty.Call) -> bool:
+    async def ask_a_person(call: tc.ToolCall) -> bool:
         asked.append(call)
         return call.tool == "create_issue"
 
@@ -69,7 +69,7 @@ async def test_the_hub_with_its_permissions(folder: Path) -> None:
         assert (await hub.call_tool("mcp__math__add", {"a": 1, "b": 2})).data == 3
         assert asked == []
         assert (await hub.call_tool("mcp__github__create_issue", {"title": "t"})).data == {"title": "t"}
-        with pytest.raises(ty.AccessDenied):
+        with pytest.raises(tc.AccessDenied):
             await hub.call_tool("mcp__github__create_pull_request")
         assert [call.name for call in asked] == ["mcp__github__create_issue", "mcp__github__create_pull_request"]
         told = hub.explain("mcp__github__delete_repo")
@@ -79,47 +79,47 @@ async def test_the_hub_with_its_permissions(folder: Path) -> None:
 async def test_a_tool_outside_of_the_allowed_is_neither_listed_nor_callable_where_nobody_can_approve() -> None:
     servers = {"fs": echo_server("read_file", "write_file"), "math": math_server()}
     reading = ["mcp__fs__read_*"]
-    async with ty.Hub(servers, allowed_tools=reading) as hub:
+    async with tc.Hub(servers, allowed_tools=reading) as hub:
         assert [tool.name for tool in await hub.list_tools()] == ["mcp__fs__read_file"]
-        with pytest.raises(ty.AccessDenied):
+        with pytest.raises(tc.AccessDenied):
             await hub.call_tool("mcp__math__add", {"a": 1, "b": 2})
-    async with ty.Hub(servers, allowed_tools=reading, approve=lambda call: True) as hub:
+    async with tc.Hub(servers, allowed_tools=reading, approve=lambda call: True) as hub:
         assert (await hub.call_tool("mcp__math__add", {"a": 1, "b": 2})).data == 3
-    async with ty.Hub(servers, allowed_tools=[]) as hub:
+    async with tc.Hub(servers, allowed_tools=[]) as hub:
         assert await hub.list_tools() == []
-    async with ty.Hub(servers, allowed_tools=None) as hub:
+    async with tc.Hub(servers, allowed_tools=None) as hub:
         assert len(await hub.list_tools()) == 4
 
 
 async def test_the_servers_and_how_they_stand(folder: Path, tmp_path: Path) -> None:
-    yard = bad(tmp_path, "db")
+    faulty = bad(tmp_path, "db")
     async with tour(folder) as hub:
         assert [(s.name, str(s.status.state), s.last_error) for s in hub.list_servers()] == [
             (name, "connected", None) for name in ("fs", "github", "math")
         ]
-        await hub.add_server("db", yard.server())
+        await hub.add_server("db", faulty.server())
         assert (await hub.call_tool("mcp__db__echo", {"nonce": "n"})).text == "n"
         await hub.remove_server("db")
         assert [s.name for s in hub.list_servers()] == ["fs", "github", "math"]
-        assert yard.living() == []
+        assert faulty.living() == []
 
 
 async def test_a_view_is_what_dynamic_filters_see(folder: Path) -> None:
-    only_admins = ty.dynamic_filter(lambda ctx, tool: ctx.agent["role"] == "admin")
+    only_admins = tc.dynamic_filter(lambda ctx, tool: ctx.agent["role"] == "admin")
     run = object()
     async with tour(folder, tool_filter=only_admins) as hub:
         scoped = hub.view(agent={"role": "admin"}, run_context=run)
-        assert isinstance(scoped, ty.View)
-        assert scoped.context == ty.FilterContext({"role": "admin"}, None, run)
+        assert isinstance(scoped, tc.HubView)
+        assert scoped.context == tc.FilterContext({"role": "admin"}, None, run)
         assert len(await scoped.list_tools()) == 8
         assert (await scoped.call_tool("mcp__math__add", {"a": 1, "b": 2})).data == 3
         assert await hub.view(agent={"role": "guest"}).list_tools() == []
-    async with tour(folder, tool_filter=ty.static_filter(allowed=["mcp__math__add"], blocked=["b"])) as hub:
+    async with tour(folder, tool_filter=tc.static_filter(allowed=["mcp__math__add"], blocked=["b"])) as hub:
         assert [tool.name for tool in await hub.list_tools()] == ["mcp__math__add"]
 
 
-def config(path: Path, **yards: Yard) -> Path:
-    entries = {name: yard.command() for name, yard in yards.items()}
+def config(path: Path, **faulty_servers: FaultyServer) -> Path:
+    entries = {name: faulty.command() for name, faulty in faulty_servers.items()}
     servers = {name: {"command": command, "args": rest} for name, (command, *rest) in entries.items()}
     draft = path.with_suffix(".draft")
     draft.write_text(json.dumps({"mcpServers": servers}))
@@ -132,7 +132,7 @@ async def test_a_hub_from_the_file_of_the_current_folder_reloads_what_changed(
     one, two = bad(tmp_path, "one"), bad(tmp_path, "two")
     monkeypatch.chdir(tmp_path)
     config(tmp_path / ".mcp.json", one=one)
-    async with ty.Hub.from_config(".mcp.json", watch=True) as hub:
+    async with tc.Hub.from_config(".mcp.json", watch=True) as hub:
         config(tmp_path / ".mcp.json", one=one, two=two)
         await eventually(lambda: [s.name for s in hub.list_servers() if s.tools] == ["one", "two"], within=20)
         assert one.record.lives == 1
@@ -140,8 +140,8 @@ async def test_a_hub_from_the_file_of_the_current_folder_reloads_what_changed(
 
 async def test_deferred_tools_are_found_by_a_search() -> None:
     events = echo_server("search_events", "drop_table", "create_issue", name="db")
-    async with ty.Hub({"db": events}) as hub:
-        hub.toolsets.register(ty.Toolset("db").defer_all().keep_loaded("search_events"))
+    async with tc.Hub({"db": events}) as hub:
+        hub.toolsets.register(tc.Toolset("db").defer_all().keep_loaded("search_events"))
         assert [tool.name for tool in await hub.list_tools()] == ["mcp__db__search_events"]
         assert len(await hub.list_tools(deferred=True)) == 3
         found = await hub.search_tools("create an issue", limit=5, token_budget=2000)
@@ -157,27 +157,27 @@ async def test_resources_and_queries(folder: Path) -> None:
         }  # fmt: skip
         assert [r.name for r in await hub.resources.list_from_server("fs")] == ["a.txt", "b.bin"]
         assert await hub.resources.read_text("fs", uri) == "text of a"
-        with pytest.raises(ty.NotText):
+        with pytest.raises(tc.BinaryResource):
             await hub.resources.read_text("fs", (folder / "b.bin").as_uri())
         assert await hub.resources.read_bytes("fs", (folder / "b.bin").as_uri()) == b"\x00\xff"
         assert [r.name for r in await hub.resources.find_by_pattern("file://*")] == ["a.txt", "b.bin"]
-        query = ty.ResourceQuery().server("fs").pattern("file://*").mime_type("text/plain")
+        query = tc.ResourceQuery().server("fs").pattern("file://*").mime_type("text/plain")
         assert [r.uri for r in await query.execute(hub.resources)] == [uri]
 
 
 async def test_interceptors_and_events(folder: Path, tmp_path: Path) -> None:
-    yard = bad(tmp_path, "db")
+    faulty = bad(tmp_path, "db")
     log: list[Any] = []
     async with tour(folder) as hub:
 
         @hub.intercept
-        async def audit(call: ty.Call, proceed: Any) -> ty.ToolResult:
-            result: ty.ToolResult = await proceed(call)
+        async def audit(call: tc.ToolCall, proceed: Any) -> tc.ToolResult:
+            result: tc.ToolResult = await proceed(call)
             log.append((call.server, call.tool, result.elapsed > 0, result.is_error))
             return result
 
         @hub.intercept("mcp__fs__*")
-        async def files_only(call: ty.Call, proceed: Any) -> ty.ToolResult:
+        async def files_only(call: tc.ToolCall, proceed: Any) -> tc.ToolResult:
             log.append("files")
             return await proceed(call)  # type: ignore[no-any-return]
 
@@ -185,9 +185,9 @@ async def test_interceptors_and_events(folder: Path, tmp_path: Path) -> None:
         await hub.call_tool("mcp__fs__read_file", {"path": str(folder / "a.txt")})
         assert log == [("math", "add", True, False), "files", ("fs", "read_file", True, False)]
         gone: list[tuple[str, str]] = []
-        stop = hub.on(ty.events.Disconnected, lambda e: gone.append((e.server, e.reason)))
-        await hub.add_server("db", yard.server())
-        yard.kill()
+        stop = hub.on(tc.events.Disconnected, lambda e: gone.append((e.server, e.reason)))
+        await hub.add_server("db", faulty.server())
+        faulty.kill()
         await eventually(lambda: gone)
         assert gone == [("db", "the server's process was ended by signal 9")]
         stop()
@@ -198,8 +198,8 @@ async def test_interceptors_and_events(folder: Path, tmp_path: Path) -> None:
 
 async def test_a_client_has_on_too() -> None:
     made = asyncio.Event()
-    async with ty.Client(math_server()) as client:
-        stop = client.on(ty.events.ToolExecutionCompleted, lambda e: made.set())
+    async with tc.Client(math_server()) as client:
+        stop = client.on(tc.events.ToolExecutionCompleted, lambda e: made.set())
         await client.call_tool("add", {"a": 1, "b": 2})
         async with asyncio.timeout(10):
             await made.wait()

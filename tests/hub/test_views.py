@@ -6,12 +6,12 @@ import json
 
 import pytest
 
-import toolyard as ty
+import toolcrib as tc
 from tests.hub.kit import Hub, echo_server, math_server, names
-from toolyard.hub.tokens import estimate_tokens
-from toolyard.hub.toolsets import ToolLoadConfig, Toolset
+from toolcrib.catalog.tokens import estimate_tokens
+from toolcrib.hub.toolsets import ToolLoadConfig, Toolset
 
-ADMINS = ty.dynamic_filter(lambda context, tool: not tool.name.startswith("write_") or context.agent["role"] == "admin")
+ADMINS = tc.dynamic_filter(lambda context, tool: not tool.name.startswith("write_") or context.agent["role"] == "admin")
 
 
 async def test_a_view_sees_what_its_agent_may_see() -> None:
@@ -21,7 +21,7 @@ async def test_a_view_sees_what_its_agent_may_see() -> None:
         assert names(await guest.list_tools()) == ["mcp__fs__read_x", "mcp__s__a"]
         assert names(await guest.list_tools(server="fs")) == ["mcp__fs__read_x"]
         assert (await admin.call_tool("mcp__fs__write_x", {"a": 1})).data == {"a": 1}
-        with pytest.raises(ty.AccessDenied):
+        with pytest.raises(tc.AccessDenied):
             await guest.call_tool("mcp__fs__write_x", {"a": 1})
         assert "hidden by the dynamic filter" in guest.explain("mcp__fs__write_x")
         assert guest.explain("mcp__fs__read_x").startswith("allowed")
@@ -31,7 +31,7 @@ async def test_a_view_sees_what_its_agent_may_see() -> None:
 async def test_a_view_reads_resources_and_prompts() -> None:
     async with Hub({"math": math_server()}) as hub:
         view = hub.view(run_context=1)
-        assert view.context == ty.FilterContext(run_context=1)
+        assert view.context == tc.FilterContext(run_context=1)
         assert (await view.read_resource("math", "config://app")).text == '{"of": "math"}'
         assert await view.resources.read_text("math", "config://app") == '{"of": "math"}'
         assert [each.uri for each in await view.list_resources()] == ["config://app"]
@@ -66,7 +66,7 @@ VIEWED = {
 }
 
 
-@pytest.mark.parametrize("kind", [ty.View, ty.sync.View])
+@pytest.mark.parametrize("kind", [tc.HubView, tc.sync.HubView])
 def test_a_view_cannot_manage_the_hub(kind: type) -> None:
     """An agent that is given a view can neither end the hub nor change its servers, rules and interceptors."""
     assert {name for name in dir(kind) if not name.startswith("_")} == VIEWED
@@ -86,7 +86,7 @@ async def test_a_deferred_tool_that_is_called_is_loaded_in_that_view() -> None:
         assert names(await view.list_tools()) == ["mcp__s__a", *view.loaded]
         await other.call_tool("call_tool", {"name": "mcp__db__drop"})
         assert other.loaded == ("mcp__db__drop",)
-        with pytest.raises(ty.ToolNotFound):
+        with pytest.raises(tc.ToolNotFound):
             await view.call_tool("mcp__db__nothing")
         assert len(view.loaded) == 2
         assert names(await hub.list_tools()) == ["mcp__s__a"]
@@ -116,7 +116,7 @@ async def test_loading_is_one_views_business_and_changes_nobody_elses_list() -> 
         assert await other.list_tools() == [] == await hub.list_tools()
         view.unload_tools("mcp__db__query")
         assert await view.list_tools() == []
-        with pytest.raises(ty.ToolNotFound):
+        with pytest.raises(tc.ToolNotFound):
             await view.load_tools("mcp__db__nothing")
 
 
@@ -127,7 +127,7 @@ async def test_a_hidden_tool_cannot_be_loaded_and_one_that_is_hidden_later_is_no
     ) as hub:
         hub.toolsets.register(Toolset("db").defer_all())
         view = hub.view()
-        with pytest.raises(ty.ToolNotFound):
+        with pytest.raises(tc.ToolNotFound):
             await view.load_tools("mcp__db__drop")
         await view.load_tools("mcp__db__query")
         seen = False
@@ -135,7 +135,7 @@ async def test_a_hidden_tool_cannot_be_loaded_and_one_that_is_hidden_later_is_no
 
 
 async def test_search_finds_deferred_tools_within_limit_and_budget() -> None:
-    server = ty.ToolServer("github")
+    server = tc.ToolServer("github")
     for verb in ("create", "close", "list"):
         server.add_tool(
             lambda arguments: "ok",
@@ -170,9 +170,9 @@ async def test_a_model_searches_and_calls_by_two_tools() -> None:
         assert "mcp__db__query" not in names(await hub.list_tools())
         called = await view.call_tool("call_tool", {"name": "mcp__db__query", "arguments": {"x": 1}}, timeout=5)
         assert called.data == {"x": 1}
-        with pytest.raises(ty.AccessDenied):
+        with pytest.raises(tc.AccessDenied):
             await view.call_tool("call_tool", {"name": "mcp__db__drop"})
-        with pytest.raises(ty.ToolNotFound):
+        with pytest.raises(tc.ToolNotFound):
             await hub.call_tool("search_tools", {"query": "x"})
 
 
@@ -199,5 +199,5 @@ async def test_the_hub_without_any_server_lists_nothing() -> None:
     async with Hub() as hub:
         assert await hub.list_tools() == [] == await hub.search_tools("x")
         assert hub.list_servers() == []
-        with pytest.raises(ty.ToolNotFound):
+        with pytest.raises(tc.ToolNotFound):
             await hub.call_tool("mcp__a__b")

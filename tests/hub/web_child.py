@@ -6,11 +6,11 @@ import os
 import sys
 from typing import Any
 
-import toolyard as ty
+import toolcrib as tc
 
 transport: Any = sys.argv[1]
 log = os.open(sys.argv[2], os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
-server = ty.ToolServer("web", version="1.0.0")
+server = tc.ToolServer("web", version="1.0.0")
 
 
 @server.tool

@@ -8,12 +8,12 @@ from pathlib import Path
 import pytest
 
 from tests.interaction.kit import Clock, Place, fan
-from toolyard.client import subscriptions
+from toolcrib.client import subscriptions
 
 # `pair` and `manager` differ from `memory`, and `plain` from `http`, in a few lines. Over stdio, `legacy` differs from
 # `handshake` only by the missing probe.
 EVERYWHERE = fan()
-EVERY_TRANSPORT = [*fan(["memory"]), *fan(["stdio"], ["modern", "handshake"]), *fan(["http", "sse"])]
+EVERY_TRANSPORT = [*fan(["memory"]), *fan(["stdio"], ["modern", "older"]), *fan(["http", "sse"])]
 BY_DEFAULT = [*fan(["memory"]), *fan(["http"], ["modern"])]
 
 
@@ -59,7 +59,7 @@ def place(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Place]:
 
 
 @pytest.fixture
-async def yard(place: Place) -> AsyncIterator[Place]:
+async def harness(place: Place) -> AsyncIterator[Place]:
     """The same for tests with an event loop: clients that a test left open are closed, and every server must end."""
     yield place
     await place.leave()

@@ -11,16 +11,16 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import toolyard as ty
-from tests.interaction.yard import Journal, Yard
-from tests.interaction.yard_http import StreamableFront
-from tests.interaction.yard_sse import SseFront
-from tests.interaction.yard_tools import Crash
-from tests.interaction.yard_web import Front, Host
-from toolyard import sync
+import toolcrib as tc
+from tests.interaction.reference_server import Journal, ReferenceServer
+from tests.interaction.reference_server_http import StreamableFront
+from tests.interaction.reference_server_sse import SseFront
+from tests.interaction.reference_server_tools import Crash
+from tests.interaction.reference_server_web import Front, Host
+from toolcrib import sync
 
-YARD = str(Path(__file__).with_name("yard.py"))
-FAST = ty.ReconnectPolicy(base_delay=0.01, max_delay=0.2, max_retries=3, jitter_factor=0.0)
+REFERENCE_SERVER = str(Path(__file__).with_name("reference_server.py"))
+FAST = tc.ReconnectPolicy(base_delay=0.01, max_delay=0.2, max_retries=3, jitter_factor=0.0)
 BOUND = 10.0
 Message = dict[str, Any]
 
@@ -54,19 +54,19 @@ class Clock:
 # ---- the ways to a server in this process
 
 
-async def serve(yard: Yard, stream: ty.MessageStream) -> None:
+async def serve(server: ReferenceServer, stream: tc.MessageStream) -> None:
     """The server's end of a stream, until the client leaves or the server dies."""
     sent: list[Message] = []
     try:
         while True:
             message = await stream.receive()
             try:
-                yard.handle(message, sent.append)
+                server.handle(message, sent.append)
             finally:
                 for each in sent:
                     await stream.send(each)
                 sent.clear()
-    except (EOFError, Crash, ty.ConnectionLost):
+    except (EOFError, Crash, tc.ConnectionLost):
         return
     finally:
         await stream.close()
@@ -75,7 +75,7 @@ async def serve(yard: Yard, stream: ty.MessageStream) -> None:
 class Reader:
     """The read half of a foreign pair: an async iterator of plain dicts."""
 
-    def __init__(self, stream: ty.MessageStream) -> None:
+    def __init__(self, stream: tc.MessageStream) -> None:
         self._stream = stream
 
     def __aiter__(self) -> Reader:
@@ -91,7 +91,7 @@ class Reader:
 class Writer:
     """The write half: `send`, and `aclose` as streams of that family have it."""
 
-    def __init__(self, stream: ty.MessageStream) -> None:
+    def __init__(self, stream: tc.MessageStream) -> None:
         self._stream = stream
 
     async def send(self, message: Message) -> None:
@@ -133,7 +133,7 @@ class Place:
     era: str
     directory: Path
     journal: Journal = field(init=False)
-    clients: list[ty.Client] = field(default_factory=list)
+    clients: list[tc.Client] = field(default_factory=list)
     servers: list[asyncio.Task[None]] = field(default_factory=list)
     host: Host | None = None
     fronts: list[Front] = field(default_factory=list)
@@ -169,17 +169,17 @@ class Place:
         """
         return {"sick": attempts * (1 if self.era == "legacy" or self.way in ("http", "plain") else 2)}
 
-    def server(self, **yard: Any) -> Any:
-        """What a client takes as its server; `yard` are options of the reference server."""
-        return getattr(self, self.way)(yard)
+    def server(self, **server_options: Any) -> Any:
+        """What a client takes as its server; `crib` are options of the reference server."""
+        return getattr(self, self.way)(server_options)
 
-    def client(self, *, yard: dict[str, Any] | None = None, **options: Any) -> ty.Client:
-        made = ty.Client(self.server(**(yard or {})), **{"mode": self.mode, "reconnect": FAST, **options})
+    def client(self, *, server_options: dict[str, Any] | None = None, **options: Any) -> tc.Client:
+        made = tc.Client(self.server(**(server_options or {})), **{"mode": self.mode, "reconnect": FAST, **options})
         self.clients.append(made)
         return made
 
-    def sync_client(self, *, yard: dict[str, Any] | None = None, **options: Any) -> sync.Client:
-        return sync.Client(self.server(**(yard or {})), **{"mode": self.mode, "reconnect": FAST, **options})
+    def sync_client(self, *, server_options: dict[str, Any] | None = None, **options: Any) -> sync.Client:
+        return sync.Client(self.server(**(server_options or {})), **{"mode": self.mode, "reconnect": FAST, **options})
 
     async def leave(self) -> None:
         """Close what is open; every server must notice it."""
@@ -211,50 +211,58 @@ class Place:
         (front,) = self.fronts
         self.host.do(do(front))
 
-    def http(self, yard: dict[str, Any]) -> ty.HttpServer:
-        return ty.HttpServer(self._open(StreamableFront, yard, eager=self.era == "legacy"))
+    def http(self, server_options: dict[str, Any]) -> tc.HttpServer:
+        return tc.HttpServer(self._open(StreamableFront, server_options, eager=self.era == "legacy"))
 
-    def plain(self, yard: dict[str, Any]) -> ty.HttpServer:
-        url = self._open(StreamableFront, yard, streamable=False, wordless=True)
-        return ty.HttpServer(url, streamable=False)
+    def plain(self, server_options: dict[str, Any]) -> tc.HttpServer:
+        url = self._open(StreamableFront, server_options, streamable=False, wordless=True)
+        return tc.HttpServer(url, streamable=False)
 
-    def sse(self, yard: dict[str, Any]) -> ty.SseServer:
-        return ty.SseServer(self._open(SseFront, yard, absolute=self.era == "legacy"))
+    def sse(self, server_options: dict[str, Any]) -> tc.SseServer:
+        return tc.SseServer(self._open(SseFront, server_options, absolute=self.era == "legacy"))
 
-    def _open(self, kind: type[Front], yard: dict[str, Any], **web: Any) -> str:
-        """The URL of a new front; `yard["web"]` are its own options."""
+    def _open(self, kind: type[Front], server_options: dict[str, Any], **web: Any) -> str:
+        """The URL of a new front; `crib["web"]` are its own options."""
         self.host = self.host or Host()
-        rest = {key: value for key, value in yard.items() if key != "web"}
-        self.fronts.append(kind(self.journal, self._served_era, rest, **{**web, **yard.get("web", {})}))
+        rest = {key: value for key, value in server_options.items() if key != "web"}
+        self.fronts.append(kind(self.journal, self._served_era, rest, **{**web, **server_options.get("web", {})}))
         return str(self.host.do(self.fronts[-1].open()))
 
-    def stdio(self, yard: dict[str, Any]) -> ty.StdioServer:
-        command = [YARD, "--era", self._served_era, "--journal", self.journal.path, "--options", json.dumps(yard)]
-        return ty.StdioServer(sys.executable, ["-S", "-E", *command])
+    def stdio(self, server_options: dict[str, Any]) -> tc.StdioServer:
+        command = [
+            REFERENCE_SERVER,
+            "--era",
+            self._served_era,
+            "--journal",
+            self.journal.path,
+            "--options",
+            json.dumps(server_options),
+        ]
+        return tc.StdioServer(sys.executable, ["-S", "-E", *command])
 
-    def memory(self, yard: dict[str, Any]) -> Callable[[], ty.MessageStream]:
-        def open_stream() -> ty.MessageStream:
-            ours, theirs = ty.MemoryStream.pair()
-            self._start(yard, theirs)
+    def memory(self, server_options: dict[str, Any]) -> Callable[[], tc.MessageStream]:
+        def open_stream() -> tc.MessageStream:
+            ours, theirs = tc.MemoryStream.pair()
+            self._start(server_options, theirs)
             return ours
 
         return open_stream
 
-    def pair(self, yard: dict[str, Any]) -> Callable[[], tuple[Reader, Writer]]:
+    def pair(self, server_options: dict[str, Any]) -> Callable[[], tuple[Reader, Writer]]:
         def open_pair() -> tuple[Reader, Writer]:
-            ours, theirs = ty.MemoryStream.pair()
-            self._start(yard, theirs)
+            ours, theirs = tc.MemoryStream.pair()
+            self._start(server_options, theirs)
             return Reader(ours), Writer(ours)
 
         return open_pair
 
-    def manager(self, yard: dict[str, Any]) -> Callable[[], Any]:
+    def manager(self, server_options: dict[str, Any]) -> Callable[[], Any]:
         @asynccontextmanager
         async def open_tube() -> AsyncIterator[Tube]:
             one: asyncio.Queue[str] = asyncio.Queue()
             two: asyncio.Queue[str] = asyncio.Queue()
             ours = Tube(one, two)
-            task = self._start(yard, Tube(two, one))
+            task = self._start(server_options, Tube(two, one))
             try:
                 yield ours
             finally:
@@ -263,8 +271,10 @@ class Place:
 
         return open_tube
 
-    def _start(self, yard: dict[str, Any], stream: ty.MessageStream) -> asyncio.Task[None]:
-        task = asyncio.create_task(serve(Yard(self.journal.path, self._served_era, **yard), stream))
+    def _start(self, server_options: dict[str, Any], stream: tc.MessageStream) -> asyncio.Task[None]:
+        task = asyncio.create_task(
+            serve(ReferenceServer(self.journal.path, self._served_era, **server_options), stream)
+        )
         self.servers.append(task)
         return task
 
@@ -272,7 +282,7 @@ class Place:
 STREAMS = ("memory", "stdio", "pair", "manager")
 WEB = ("http", "plain", "sse")
 WAYS = (*STREAMS, *WEB)
-ERAS = ("modern", "handshake", "legacy")
+ERAS = ("modern", "older", "legacy")
 """Mode `auto` against a modern server, `auto` against a legacy one, `legacy` against one that speaks both."""
 
 

@@ -35,7 +35,7 @@ per_protocol = pytest.mark.fan(fan(["memory"], ["modern", "legacy"]))
 client_side = pytest.mark.fan(fan(["memory"], ["modern"]))
 
 MODERN = only(eras=["modern"])
-OLDER = only(eras=["handshake", "legacy"])
+OLDER = only(eras=["older", "legacy"])
 MODERN_WEB = fan(["http", "plain"], ["modern"])
-CONNECTED = only(but=[*MODERN_WEB, *fan(["plain"], ["handshake", "legacy"])])
+CONNECTED = only(but=[*MODERN_WEB, *fan(["plain"], ["older", "legacy"])])
 """Where a connection lasts between calls and ends with the server. Elsewhere an idle client does not see it die."""

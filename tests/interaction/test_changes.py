@@ -7,64 +7,64 @@ from typing import Any
 
 import pytest
 
-import toolyard as ty
+import toolcrib as tc
 from tests.interaction.kit import Place, eventually, soon
 from tests.interaction.marks import MODERN, OLDER, client_side
 
 TEXT, BLOB = "memo://text", "memo://blob"
 
 
-async def touched(c: ty.Client, *uris: str) -> None:
+async def touched(c: tc.Client, *uris: str) -> None:
     for uri in uris:
         await c.call_tool("touch", {"uri": uri})
 
 
-async def heard(changes: Any, number: int) -> list[ty.Change]:
+async def heard(changes: Any, number: int) -> list[tc.Change]:
     return [await soon(anext(changes)) for _ in range(number)]
 
 
-def subscribed(yard: Place) -> list[str]:
+def subscribed(harness: Place) -> list[str]:
     """The URIs that the server was asked to tell about, one asking after the other."""
-    if yard.modern:
-        wishes = [message["params"]["notifications"] for message in yard.journal.got("subscriptions/listen")]
+    if harness.modern:
+        wishes = [message["params"]["notifications"] for message in harness.journal.got("subscriptions/listen")]
         return [uri for wish in wishes for uri in wish.get("resourceSubscriptions", ())]
-    return [message["params"]["uri"] for message in yard.journal.got("resources/subscribe")]
+    return [message["params"]["uri"] for message in harness.journal.got("resources/subscribe")]
 
 
 @pytest.mark.transport
-async def test_a_changed_list_is_heard(yard: Place) -> None:
-    async with yard.client() as c, c.listen() as changes:
+async def test_a_changed_list_is_heard(harness: Place) -> None:
+    async with harness.client() as c, c.listen() as changes:
         for kind in ("tools", "prompts", "resources"):
             await c.call_tool("grow", {"kind": kind})
-            assert await heard(changes, 1) == [ty.Change(kind)]  # type: ignore[arg-type]
+            assert await heard(changes, 1) == [tc.Change(kind)]  # type: ignore[arg-type]
 
 
-async def test_only_the_asked_kinds_are_heard(yard: Place) -> None:
-    async with yard.client() as c, c.listen(tools=False, resources=False) as changes:
+async def test_only_the_asked_kinds_are_heard(harness: Place) -> None:
+    async with harness.client() as c, c.listen(tools=False, resources=False) as changes:
         for kind in ("tools", "resources", "prompts"):
             await c.call_tool("grow", {"kind": kind})
-        assert await heard(changes, 1) == [ty.Change("prompts")]
+        assert await heard(changes, 1) == [tc.Change("prompts")]
 
 
 @pytest.mark.transport
-async def test_a_changed_resource_is_heard_by_who_asked_for_its_uri(yard: Place) -> None:
-    async with yard.client() as c, c.listen(TEXT) as changes, c.listen(BLOB) as others:
+async def test_a_changed_resource_is_heard_by_who_asked_for_its_uri(harness: Place) -> None:
+    async with harness.client() as c, c.listen(TEXT) as changes, c.listen(BLOB) as others:
         await touched(c, BLOB, TEXT)
-        assert await heard(changes, 1) == [ty.Change("resource", TEXT)]
-        assert await heard(others, 1) == [ty.Change("resource", BLOB)]
-    assert TEXT in subscribed(yard)
+        assert await heard(changes, 1) == [tc.Change("resource", TEXT)]
+        assert await heard(others, 1) == [tc.Change("resource", BLOB)]
+    assert TEXT in subscribed(harness)
 
 
-async def test_a_resource_that_nobody_asked_for_is_not_told(yard: Place) -> None:
-    async with yard.client() as c, c.listen(TEXT) as changes:
+async def test_a_resource_that_nobody_asked_for_is_not_told(harness: Place) -> None:
+    async with harness.client() as c, c.listen(TEXT) as changes:
         await touched(c, BLOB, "memo://both", TEXT)
-        assert await heard(changes, 1) == [ty.Change("resource", TEXT)]
+        assert await heard(changes, 1) == [tc.Change("resource", TEXT)]
 
 
 @pytest.mark.transport
-async def test_all_who_listen_hear_the_same_in_order(yard: Place) -> None:
-    expected = [ty.Change("resource", TEXT), ty.Change("tools"), ty.Change("resource", TEXT)]
-    async with yard.client() as c, c.listen(TEXT) as one, c.listen(TEXT) as two:
+async def test_all_who_listen_hear_the_same_in_order(harness: Place) -> None:
+    expected = [tc.Change("resource", TEXT), tc.Change("tools"), tc.Change("resource", TEXT)]
+    async with harness.client() as c, c.listen(TEXT) as one, c.listen(TEXT) as two:
         await touched(c, TEXT)
         await c.call_tool("grow")
         await touched(c, TEXT)
@@ -72,88 +72,88 @@ async def test_all_who_listen_hear_the_same_in_order(yard: Place) -> None:
             assert await heard(changes, 3) == expected
 
 
-async def test_two_who_want_the_same_resource_are_one_to_the_server(yard: Place) -> None:
-    async with yard.client() as c:
+async def test_two_who_want_the_same_resource_are_one_to_the_server(harness: Place) -> None:
+    async with harness.client() as c:
         async with c.listen(TEXT) as one, c.listen(TEXT):
             await touched(c, TEXT)
-            assert await heard(one, 1) == [ty.Change("resource", TEXT)]
-        assert subscribed(yard) == [TEXT]
+            assert await heard(one, 1) == [tc.Change("resource", TEXT)]
+        assert subscribed(harness) == [TEXT]
 
 
-async def test_one_who_leaves_takes_nothing_from_the_other(yard: Place) -> None:
-    async with yard.client() as c, c.listen(TEXT) as stays:
+async def test_one_who_leaves_takes_nothing_from_the_other(harness: Place) -> None:
+    async with harness.client() as c, c.listen(TEXT) as stays:
         async with c.listen(TEXT):
             pass
         await touched(c, TEXT)
-        assert await heard(stays, 1) == [ty.Change("resource", TEXT)]
+        assert await heard(stays, 1) == [tc.Change("resource", TEXT)]
 
 
 @OLDER
-async def test_after_the_last_one_left_an_older_server_is_told(yard: Place) -> None:
-    async with yard.client() as c:
+async def test_after_the_last_one_left_an_older_server_is_told(harness: Place) -> None:
+    async with harness.client() as c:
         async with c.listen(TEXT, BLOB):
             pass
-        left = [message["params"]["uri"] for message in yard.journal.got("resources/unsubscribe")]
+        left = [message["params"]["uri"] for message in harness.journal.got("resources/unsubscribe")]
         assert sorted(left) == [BLOB, TEXT]
 
 
 @MODERN
-async def test_after_the_last_one_left_a_modern_server_gets_a_new_listening_without_it(yard: Place) -> None:
-    async with yard.client() as c:
+async def test_after_the_last_one_left_a_modern_server_gets_a_new_listening_without_it(harness: Place) -> None:
+    async with harness.client() as c:
         async with c.listen(TEXT):
             pass
-        await eventually(lambda: len(yard.journal.got("subscriptions/listen")) == 3)
-        first, second, third = yard.journal.got("subscriptions/listen")
+        await eventually(lambda: len(harness.journal.got("subscriptions/listen")) == 3)
+        first, second, third = harness.journal.got("subscriptions/listen")
         assert second["params"]["notifications"]["resourceSubscriptions"] == [TEXT]
         assert "resourceSubscriptions" not in third["params"]["notifications"]
-        await eventually(lambda: len(yard.journal.taken_back("subscriptions/listen")) == 2)
-        ended = yard.journal.taken_back("subscriptions/listen")
+        await eventually(lambda: len(harness.journal.taken_back("subscriptions/listen")) == 2)
+        ended = harness.journal.taken_back("subscriptions/listen")
         assert ended == [first["id"], second["id"]], "the old one goes after the new one is there"
 
 
-async def test_subscribe_and_unsubscribe_by_hand(yard: Place) -> None:
-    async with yard.client() as c, c.listen(BLOB) as changes:
+async def test_subscribe_and_unsubscribe_by_hand(harness: Place) -> None:
+    async with harness.client() as c, c.listen(BLOB) as changes:
         await c.subscribe(TEXT)
         await c.subscribe(TEXT)
         await c.unsubscribe(TEXT)
-        assert subscribed(yard).count(TEXT) == 1
+        assert subscribed(harness).count(TEXT) == 1
         await c.unsubscribe(TEXT)
         await c.unsubscribe(TEXT)
         await touched(c, TEXT, BLOB)
-        assert await heard(changes, 1) == [ty.Change("resource", BLOB)]
+        assert await heard(changes, 1) == [tc.Change("resource", BLOB)]
 
 
-async def test_subscribing_connects_if_need_be(yard: Place) -> None:
-    c = yard.client()
+async def test_subscribing_connects_if_need_be(harness: Place) -> None:
+    c = harness.client()
     await c.subscribe(TEXT)
     assert c.connected
     async with c.listen(TEXT) as changes:
         await touched(c, TEXT)
-        assert await heard(changes, 1) == [ty.Change("resource", TEXT)]
+        assert await heard(changes, 1) == [tc.Change("resource", TEXT)]
 
 
 @OLDER
-async def test_a_refused_subscription_is_told_and_forgotten(yard: Place) -> None:
-    async with yard.client(yard={"odd": {"resources/subscribe": 7}}) as c:
+async def test_a_refused_subscription_is_told_and_forgotten(harness: Place) -> None:
+    async with harness.client(server_options={"odd": {"resources/subscribe": 7}}) as c:
         for _ in range(2):
-            with pytest.raises(ty.ProtocolError):
+            with pytest.raises(tc.ProtocolError):
                 await c.subscribe(TEXT)
-        with pytest.raises(ty.ProtocolError):
+        with pytest.raises(tc.ProtocolError):
             await c.listen(TEXT).__aenter__()
-    assert len(yard.journal.got("resources/subscribe")) == 3
-    assert yard.journal.got("resources/unsubscribe") == []
+    assert len(harness.journal.got("resources/subscribe")) == 3
+    assert harness.journal.got("resources/unsubscribe") == []
 
 
 @client_side
-async def test_listening_must_be_entered(yard: Place) -> None:
-    async with yard.client() as c:
-        with pytest.raises(ty.UsageError, match="async with"):
+async def test_listening_must_be_entered(harness: Place) -> None:
+    async with harness.client() as c:
+        with pytest.raises(tc.UsageError, match="async with"):
             await anext(c.listen())
 
 
 @client_side
-async def test_who_has_left_hears_nothing_more(yard: Place) -> None:
-    async with yard.client() as c:
+async def test_who_has_left_hears_nothing_more(harness: Place) -> None:
+    async with harness.client() as c:
         async with c.listen() as changes:
             waiting = asyncio.create_task(anext(changes, None))
             await asyncio.sleep(0)
@@ -161,8 +161,8 @@ async def test_who_has_left_hears_nothing_more(yard: Place) -> None:
 
 
 @pytest.mark.transport
-async def test_closing_the_client_ends_the_listening(yard: Place) -> None:
-    c = await yard.client().connect()
+async def test_closing_the_client_ends_the_listening(harness: Place) -> None:
+    c = await harness.client().connect()
     changes = await c.listen().__aenter__()
     waiting = asyncio.create_task(anext(changes, None))
     await asyncio.sleep(0)
@@ -173,88 +173,88 @@ async def test_closing_the_client_ends_the_listening(yard: Place) -> None:
 # ---- after a restart
 
 
-async def restarted(yard: Place, c: ty.Client) -> None:
+async def restarted(harness: Place, c: tc.Client) -> None:
     """The server dies and is there again."""
-    lives = yard.journal.lives
-    with pytest.raises(ty.OutcomeUnknown):
+    lives = harness.journal.lives
+    with pytest.raises(tc.OutcomeUnknown):
         await c.call_tool("die", {"nonce": f"n{lives}"})
-    if not yard.hears_of_death:
+    if not harness.hears_of_death:
         await c.list_prompts()
-    await eventually(lambda: yard.journal.lives == lives + 1 and c.connected)
+    await eventually(lambda: harness.journal.lives == lives + 1 and c.connected)
 
 
-SYNTHETIC = {ty.Change("tools"), ty.Change("prompts"), ty.Change("resources"), ty.Change("resource", TEXT)}
+SYNTHETIC = {tc.Change("tools"), tc.Change("prompts"), tc.Change("resources"), tc.Change("resource", TEXT)}
 
 
 @pytest.mark.transport
 async def test_after_a_restart_what_may_have_been_missed_is_told_and_new_changes_are_heard(
-    yard: Place, relisten_soon: None
+    harness: Place, relisten_soon: None
 ) -> None:
-    async with yard.client() as c, c.listen(TEXT) as changes:
-        await restarted(yard, c)
+    async with harness.client() as c, c.listen(TEXT) as changes:
+        await restarted(harness, c)
         assert set(await heard(changes, 4)) == SYNTHETIC
         await touched(c, TEXT)
         await c.call_tool("grow")
-        assert await heard(changes, 2) == [ty.Change("resource", TEXT), ty.Change("tools")]
-    assert subscribed(yard) == [TEXT] * 2
+        assert await heard(changes, 2) == [tc.Change("resource", TEXT), tc.Change("tools")]
+    assert subscribed(harness) == [TEXT] * 2
 
 
 @pytest.mark.transport
-async def test_after_a_disconnect_the_next_connection_restores_the_listening(yard: Place) -> None:
-    async with yard.client() as c, c.listen(TEXT) as changes:
+async def test_after_a_disconnect_the_next_connection_restores_the_listening(harness: Place) -> None:
+    async with harness.client() as c, c.listen(TEXT) as changes:
         await c.disconnect()
         await c.connect()
         assert set(await heard(changes, 4)) == SYNTHETIC
         await touched(c, TEXT)
-        assert await heard(changes, 1) == [ty.Change("resource", TEXT)]
+        assert await heard(changes, 1) == [tc.Change("resource", TEXT)]
 
 
 @pytest.mark.transport
-async def test_a_subscription_by_hand_is_restored_too(yard: Place, relisten_soon: None) -> None:
-    async with yard.client() as c:
+async def test_a_subscription_by_hand_is_restored_too(harness: Place, relisten_soon: None) -> None:
+    async with harness.client() as c:
         await c.subscribe(TEXT)
-        await restarted(yard, c)
-        await eventually(lambda: subscribed(yard) == [TEXT] * 2)
+        await restarted(harness, c)
+        await eventually(lambda: subscribed(harness) == [TEXT] * 2)
 
 
 @pytest.mark.transport
-async def test_a_listening_lives_through_several_restarts(yard: Place, relisten_soon: None) -> None:
-    async with yard.client() as c, c.listen() as changes:
+async def test_a_listening_lives_through_several_restarts(harness: Place, relisten_soon: None) -> None:
+    async with harness.client() as c, c.listen() as changes:
         for _ in range(3):
-            await restarted(yard, c)
-            assert set(await heard(changes, 3)) == {ty.Change("tools"), ty.Change("prompts"), ty.Change("resources")}
+            await restarted(harness, c)
+            assert set(await heard(changes, 3)) == {tc.Change("tools"), tc.Change("prompts"), tc.Change("resources")}
             await c.call_tool("grow")
-            assert await heard(changes, 1) == [ty.Change("tools")]
-    assert yard.journal.lives == 4
+            assert await heard(changes, 1) == [tc.Change("tools")]
+    assert harness.journal.lives == 4
 
 
 @MODERN
-async def test_a_modern_server_without_news_to_tell_is_not_asked_to(yard: Place) -> None:
-    async with yard.client(yard={"capabilities": {"tools": {}}}) as c, c.listen():
+async def test_a_modern_server_without_news_to_tell_is_not_asked_to(harness: Place) -> None:
+    async with harness.client(server_options={"capabilities": {"tools": {}}}) as c, c.listen():
         await c.list_tools()
-    assert yard.journal.got("subscriptions/listen") == []
+    assert harness.journal.got("subscriptions/listen") == []
 
 
 @pytest.mark.transport
 @MODERN
-async def test_a_listening_that_the_server_ends_is_begun_again(yard: Place, relisten_soon: None) -> None:
-    async with yard.client() as c, c.listen(TEXT) as changes:
+async def test_a_listening_that_the_server_ends_is_begun_again(harness: Place, relisten_soon: None) -> None:
+    async with harness.client() as c, c.listen(TEXT) as changes:
         await c.call_tool("hang_up")
         assert set(await heard(changes, 4)) == SYNTHETIC
         await touched(c, TEXT)
-        assert await heard(changes, 1) == [ty.Change("resource", TEXT)]
-    assert yard.journal.lives == 1
+        assert await heard(changes, 1) == [tc.Change("resource", TEXT)]
+    assert harness.journal.lives == 1
 
 
 @pytest.mark.transport
-async def test_a_change_is_told_once_also_while_one_listening_replaces_another(yard: Place) -> None:
-    told: list[ty.events.ToolsChanged] = []
-    async with yard.client() as c:
-        c.on(ty.events.ToolsChanged, told.append)
+async def test_a_change_is_told_once_also_while_one_listening_replaces_another(harness: Place) -> None:
+    told: list[tc.events.ToolsChanged] = []
+    async with harness.client() as c:
+        c.on(tc.events.ToolsChanged, told.append)
         async with c.listen(TEXT) as changes:
             await c.call_tool("grow")
             await c.ping()
-            assert await heard(changes, 1) == [ty.Change("tools")]
+            assert await heard(changes, 1) == [tc.Change("tools")]
             await touched(c, TEXT)
-            assert await heard(changes, 1) == [ty.Change("resource", TEXT)]
+            assert await heard(changes, 1) == [tc.Change("resource", TEXT)]
     assert len(told) == 1

@@ -8,39 +8,39 @@ from typing import Any
 
 import pytest
 
-import toolyard as ty
+import toolcrib as tc
 from tests.interaction.kit import FAST, Place, eventually, soon
 from tests.interaction.marks import CONNECTED, client_side
-from toolyard import events as ev
+from toolcrib import events as ev
 
 
 def kinds(heard: list[ev.Event]) -> list[str]:
     return [type(event).__name__ for event in heard]
 
 
-def hearing(c: ty.Client, kind: type[ev.Event] = ev.Event) -> list[Any]:
+def hearing(c: tc.Client, kind: type[ev.Event] = ev.Event) -> list[Any]:
     heard: list[Any] = []
     c.on(kind, heard.append)
     return heard
 
 
-async def test_a_first_connection_is_started_and_completed(yard: Place) -> None:
-    c = yard.client(name="y")
+async def test_a_first_connection_is_started_and_completed(harness: Place) -> None:
+    c = harness.client(name="y")
     heard = hearing(c)
     async with c:
         started, completed = heard
         assert started == ev.ConnectionStarted("y", is_reconnect=False)
         assert isinstance(completed, ev.ConnectionCompleted)
         assert (completed.server, completed.is_reconnect) == ("y", False)
-        assert completed.protocol_version == yard.version
+        assert completed.protocol_version == harness.version
         assert 0 < completed.duration < 10
     (gone,) = heard[2:]
     assert isinstance(gone, ev.Disconnected)
     assert (gone.server, bool(gone.reason)) == ("y", True)
 
 
-async def test_a_second_connection_is_told_as_a_reconnect(yard: Place) -> None:
-    async with yard.client() as c:
+async def test_a_second_connection_is_told_as_a_reconnect(harness: Place) -> None:
+    async with harness.client() as c:
         heard = hearing(c)
         await c.disconnect()
         await c.connect()
@@ -50,10 +50,10 @@ async def test_a_second_connection_is_told_as_a_reconnect(yard: Place) -> None:
 
 
 @pytest.mark.transport
-async def test_a_failed_connection_is_told_with_its_error(yard: Place) -> None:
-    c = yard.client(yard=yard.sick(1))
+async def test_a_failed_connection_is_told_with_its_error(harness: Place) -> None:
+    c = harness.client(server_options=harness.sick(1))
     heard = hearing(c)
-    with pytest.raises(ty.ConnectError) as told:
+    with pytest.raises(tc.ConnectError) as told:
         await c.connect()
     assert kinds(heard) == ["ConnectionStarted", "ConnectionFailed"]
     failed = heard[1]
@@ -64,21 +64,21 @@ async def test_a_failed_connection_is_told_with_its_error(yard: Place) -> None:
 
 @pytest.mark.transport
 @CONNECTED
-async def test_a_lost_connection_is_made_again_unasked_and_told(yard: Place) -> None:
-    async with yard.client(reconnect=FAST) as c:
+async def test_a_lost_connection_is_made_again_unasked_and_told(harness: Place) -> None:
+    async with harness.client(reconnect=FAST) as c:
         heard = hearing(c)
-        with pytest.raises(ty.OutcomeUnknown):
+        with pytest.raises(tc.OutcomeUnknown):
             await c.call_tool("die", {"nonce": "n"})
         await eventually(lambda: "Reconnected" in kinds(heard))
         told = [name for name in kinds(heard) if not name.startswith("Tool")]
         assert told == ["Disconnected", "ConnectionStarted", "ConnectionCompleted", "Reconnected"]
         assert c.connected
     assert next(event for event in heard if isinstance(event, ev.Disconnected)).reason
-    assert yard.journal.lives == 2
+    assert harness.journal.lives == 2
 
 
-async def test_a_call_is_told_when_it_starts_and_when_it_is_answered(yard: Place) -> None:
-    async with yard.client(name="y") as c:
+async def test_a_call_is_told_when_it_starts_and_when_it_is_answered(harness: Place) -> None:
+    async with harness.client(name="y") as c:
         heard = hearing(c)
         await c.call_tool("echo", {"text": "x"})
         await c.call_tool("fail")
@@ -90,21 +90,21 @@ async def test_a_call_is_told_when_it_starts_and_when_it_is_answered(yard: Place
     assert (failed_tool.tool, failed_tool.is_error) == ("fail", True)
 
 
-async def test_a_call_without_an_answer_is_told_with_its_error(yard: Place) -> None:
-    async with yard.client() as c:
+async def test_a_call_without_an_answer_is_told_with_its_error(harness: Place) -> None:
+    async with harness.client() as c:
         heard = hearing(c, ev.ToolExecutionFailed)
-        with pytest.raises(ty.RemoteError) as told:
+        with pytest.raises(tc.RemoteError) as told:
             await c.call_tool("refuse")
         (failed,) = heard
         assert (failed.tool, failed.error) == ("refuse", told.value)
         assert 0 < failed.duration < 10
 
 
-async def test_a_cancelled_call_is_told_as_failed(yard: Place) -> None:
-    async with yard.client() as c:
+async def test_a_cancelled_call_is_told_as_failed(harness: Place) -> None:
+    async with harness.client() as c:
         heard = hearing(c, ev.ToolExecutionFailed)
         call = asyncio.create_task(c.call_tool("sleeper"))
-        await eventually(lambda: "sleeper" in yard.journal.calls)
+        await eventually(lambda: "sleeper" in harness.journal.calls)
         call.cancel()
         with pytest.raises(asyncio.CancelledError):
             await call
@@ -113,16 +113,16 @@ async def test_a_cancelled_call_is_told_as_failed(yard: Place) -> None:
 
 @client_side
 @pytest.mark.parametrize("kind", [ev.ToolExecutionStarted, ev.ToolExecutionCompleted])
-async def test_one_kind_of_event_can_be_heard_alone(yard: Place, kind: type[ev.Event]) -> None:
-    async with yard.client() as c:
+async def test_one_kind_of_event_can_be_heard_alone(harness: Place, kind: type[ev.Event]) -> None:
+    async with harness.client() as c:
         heard = hearing(c, kind)
         await c.call_tool("echo", {"text": "x"})
         assert [type(event) for event in heard] == [kind]
 
 
 @pytest.mark.transport
-async def test_a_changed_list_of_tools_is_told(yard: Place) -> None:
-    async with yard.client(name="y") as c:
+async def test_a_changed_list_of_tools_is_told(harness: Place) -> None:
+    async with harness.client(name="y") as c:
         heard = hearing(c, ev.ToolsChanged)
         await c.call_tool("grow", {"kind": "prompts"})
         await c.call_tool("grow", {"kind": "tools"})
@@ -130,8 +130,8 @@ async def test_a_changed_list_of_tools_is_told(yard: Place) -> None:
     assert heard == [ev.ToolsChanged("y")]
 
 
-async def test_after_a_reconnect_the_list_of_tools_may_have_changed(yard: Place) -> None:
-    async with yard.client(name="y") as c:
+async def test_after_a_reconnect_the_list_of_tools_may_have_changed(harness: Place) -> None:
+    async with harness.client(name="y") as c:
         heard = hearing(c, ev.ToolsChanged)
         await c.disconnect()
         await c.connect()
@@ -140,7 +140,7 @@ async def test_after_a_reconnect_the_list_of_tools_may_have_changed(yard: Place)
 
 
 @client_side
-async def test_an_async_listener_hears_one_event_after_the_other(yard: Place) -> None:
+async def test_an_async_listener_hears_one_event_after_the_other(harness: Place) -> None:
     heard: list[str] = []
 
     async def listener(event: ev.ToolExecutionStarted) -> None:
@@ -148,7 +148,7 @@ async def test_an_async_listener_hears_one_event_after_the_other(yard: Place) ->
             await asyncio.sleep(0)
         heard.append(event.tool)
 
-    async with yard.client() as c:
+    async with harness.client() as c:
         c.on(ev.ToolExecutionStarted, listener)
         await asyncio.gather(c.call_tool("echo", {"text": "x"}), c.call_tool("fail"))
         await eventually(lambda: len(heard) == 2)
@@ -156,9 +156,9 @@ async def test_an_async_listener_hears_one_event_after_the_other(yard: Place) ->
 
 
 @client_side
-async def test_stop_ends_the_listening_and_twice_is_nothing(yard: Place) -> None:
+async def test_stop_ends_the_listening_and_twice_is_nothing(harness: Place) -> None:
     heard: list[Any] = []
-    async with yard.client() as c:
+    async with harness.client() as c:
         stop = c.on(ev.ToolExecutionStarted, heard.append)
         await c.call_tool("echo", {"text": "x"})
         stop()
@@ -183,9 +183,9 @@ async def raising_later(event: ev.Event) -> None:
 @client_side
 @pytest.mark.parametrize("listener", [raising, raising_later])
 async def test_a_listener_that_raises_hurts_nobody(
-    yard: Place, listener: Callable[[ev.Event], Any], caplog: pytest.LogCaptureFixture
+    harness: Place, listener: Callable[[ev.Event], Any], caplog: pytest.LogCaptureFixture
 ) -> None:
-    c = yard.client()
+    c = harness.client()
     c.on(ev.Event, listener)
     heard = hearing(c)
     async with c:
@@ -198,8 +198,8 @@ async def test_a_listener_that_raises_hurts_nobody(
 
 
 @client_side
-async def test_a_listener_that_never_ends_holds_up_nobody(yard: Place) -> None:
-    c = yard.client()
+async def test_a_listener_that_never_ends_holds_up_nobody(harness: Place) -> None:
+    c = harness.client()
     c.on(ev.Event, never)
     heard = hearing(c)
     async with c:
@@ -208,9 +208,9 @@ async def test_a_listener_that_never_ends_holds_up_nobody(yard: Place) -> None:
 
 
 @client_side
-async def test_a_listener_may_call_the_client(yard: Place) -> None:
+async def test_a_listener_may_call_the_client(harness: Place) -> None:
     inner: list[str] = []
-    async with yard.client() as c:
+    async with harness.client() as c:
 
         async def listener(event: ev.ToolExecutionCompleted) -> None:
             if not inner:

@@ -9,14 +9,14 @@ from typing import Any
 
 import pytest
 
-import toolyard as ty
+import toolcrib as tc
 from tests.interaction.kit import WEB, Clock, Place, eventually, soon
 from tests.interaction.marks import MODERN, OLDER, client_side, only, per_protocol
-from tests.interaction.yard_trials import TOOLS
-from toolyard.client.cache import ListCache, Use
-from toolyard.protocol.hints import CacheHint
+from tests.interaction.reference_server_trials import TOOLS
+from toolcrib.client.cache import ListCache, Use
+from toolcrib.protocol.cache_hints import CacheHint
 
-Lists = Callable[[ty.Client], Callable[..., Awaitable[list[Any]]]]
+Lists = Callable[[tc.Client], Callable[..., Awaitable[list[Any]]]]
 LISTS: dict[str, Lists] = {
     "tools/list": lambda c: c.list_tools,
     "resources/list": lambda c: c.list_resources,
@@ -25,13 +25,13 @@ LISTS: dict[str, Lists] = {
 }
 
 
-def asked(yard: Place, method: str = "tools/list") -> int:
-    return len(yard.journal.got(method))
+def asked(harness: Place, method: str = "tools/list") -> int:
+    return len(harness.journal.got(method))
 
 
 @per_protocol
-async def test_a_tool_answers_by_attribute_and_by_the_wires_own_names(yard: Place) -> None:
-    async with yard.client() as c:
+async def test_a_tool_answers_by_attribute_and_by_the_wires_own_names(harness: Place) -> None:
+    async with harness.client() as c:
         tools = {tool.name: tool for tool in await c.list_tools()}
     assert list(tools) == list(TOOLS)
     add = tools["add"]
@@ -45,11 +45,11 @@ async def test_a_tool_answers_by_attribute_and_by_the_wires_own_names(yard: Plac
 @per_protocol
 @pytest.mark.parametrize("page", [1, 2, 7])
 @pytest.mark.parametrize("method", LISTS)
-async def test_all_pages_are_followed_also_from_an_empty_cursor(yard: Place, method: str, page: int) -> None:
-    async with yard.client() as c, yard.client(yard={"page": page}) as paged:
+async def test_all_pages_are_followed_also_from_an_empty_cursor(harness: Place, method: str, page: int) -> None:
+    async with harness.client() as c, harness.client(server_options={"page": page}) as paged:
         whole = await LISTS[method](c)()
         assert await LISTS[method](paged)() == whole
-    cursors = [message.get("params", {}).get("cursor") for message in yard.journal.got(method)]
+    cursors = [message.get("params", {}).get("cursor") for message in harness.journal.got(method)]
     pages = -(-len(whole) // page)
     assert len(cursors) == 1 + pages
     assert cursors[1:4] == [None, "", "page 2"][:pages]
@@ -57,95 +57,97 @@ async def test_all_pages_are_followed_also_from_an_empty_cursor(yard: Place, met
 
 @per_protocol
 @pytest.mark.parametrize("method", LISTS)
-async def test_a_server_without_the_capability_gives_an_empty_list_and_is_not_asked(yard: Place, method: str) -> None:
-    async with yard.client(yard={"capabilities": {}}) as c:
+async def test_a_server_without_the_capability_gives_an_empty_list_and_is_not_asked(
+    harness: Place, method: str
+) -> None:
+    async with harness.client(server_options={"capabilities": {}}) as c:
         assert await LISTS[method](c)() == []
-    assert asked(yard, method) == 0
+    assert asked(harness, method) == 0
 
 
 @per_protocol
-async def test_a_server_without_completions_completes_nothing(yard: Place) -> None:
-    async with yard.client(yard={"capabilities": {}}) as c:
+async def test_a_server_without_completions_completes_nothing(harness: Place) -> None:
+    async with harness.client(server_options={"capabilities": {}}) as c:
         assert (await c.complete("greet", "name", "A")).values == ()
-    assert asked(yard, "completion/complete") == 0
+    assert asked(harness, "completion/complete") == 0
 
 
 @per_protocol
 @pytest.mark.parametrize("method", LISTS)
-async def test_by_default_each_listing_asks_the_server(yard: Place, method: str) -> None:
-    async with yard.client() as c:
+async def test_by_default_each_listing_asks_the_server(harness: Place, method: str) -> None:
+    async with harness.client() as c:
         assert await LISTS[method](c)() == await LISTS[method](c)()
-    assert asked(yard, method) == 2
+    assert asked(harness, method) == 2
 
 
 @per_protocol
 @pytest.mark.parametrize("method", LISTS)
-async def test_use_cache_true_takes_what_is_there_and_false_asks(yard: Place, method: str) -> None:
-    async with yard.client() as c:
+async def test_use_cache_true_takes_what_is_there_and_false_asks(harness: Place, method: str) -> None:
+    async with harness.client() as c:
         listing = LISTS[method](c)
         first = await listing(use_cache=True)
-        assert asked(yard, method) == 1, "nothing was there yet"
+        assert asked(harness, method) == 1, "nothing was there yet"
         assert await listing(use_cache=True) == first
-        assert asked(yard, method) == 1
+        assert asked(harness, method) == 1
         assert await listing(use_cache=False) == first
-        assert asked(yard, method) == 2
+        assert asked(harness, method) == 2
 
 
 @per_protocol
-async def test_cache_tools_list_keeps_the_list_of_tools_for_300_seconds(yard: Place, clock: Clock) -> None:
-    async with yard.client(cache_tools_list=True) as c:
+async def test_cache_tools_list_keeps_the_list_of_tools_for_300_seconds(harness: Place, clock: Clock) -> None:
+    async with harness.client(cache_tools_list=True) as c:
         await c.list_tools()
         clock.advance(299)
         await c.list_tools()
-        assert asked(yard) == 1
+        assert asked(harness) == 1
         clock.advance(2)
         await c.list_tools()
-        assert asked(yard) == 2
+        assert asked(harness) == 2
         await c.list_tools(use_cache=False)
-        assert asked(yard) == 3
+        assert asked(harness) == 3
 
 
 @only(ways=["stdio", *WEB])
-async def test_a_config_can_ask_for_the_cache_and_a_keyword_overrules_it(yard: Place) -> None:
-    config = replace(yard.server(), cache_tools_list=True)
-    async with ty.Client(config, mode=yard.mode) as c:
+async def test_a_config_can_ask_for_the_cache_and_a_keyword_overrules_it(harness: Place) -> None:
+    config = replace(harness.server(), cache_tools_list=True)
+    async with tc.Client(config, mode=harness.mode) as c:
         await c.list_tools()
         await c.list_tools()
-        assert asked(yard) == 1
-    async with ty.Client(config, mode=yard.mode, cache_tools_list=False) as c:
+        assert asked(harness) == 1
+    async with tc.Client(config, mode=harness.mode, cache_tools_list=False) as c:
         await c.list_tools()
         await c.list_tools()
-        assert asked(yard) == 3
+        assert asked(harness) == 3
 
 
 @client_side
-async def test_what_is_given_out_can_be_changed_without_harm_to_the_cache(yard: Place) -> None:
-    async with yard.client(cache_tools_list=True) as c:
+async def test_what_is_given_out_can_be_changed_without_harm_to_the_cache(harness: Place) -> None:
+    async with harness.client(cache_tools_list=True) as c:
         (await c.list_tools()).clear()
         assert len(await c.list_tools()) == len(TOOLS)
-    assert asked(yard) == 1
+    assert asked(harness) == 1
 
 
-async def test_a_list_is_never_shared_between_clients(yard: Place) -> None:
-    server = yard.server()
-    options = {"mode": yard.mode, "cache_tools_list": True, "name": "same"}
-    async with ty.Client(server, **options) as one, ty.Client(server, **options) as two:
+async def test_a_list_is_never_shared_between_clients(harness: Place) -> None:
+    server = harness.server()
+    options = {"mode": harness.mode, "cache_tools_list": True, "name": "same"}
+    async with tc.Client(server, **options) as one, tc.Client(server, **options) as two:
         await one.list_tools()
         await two.list_tools()
-    assert asked(yard) == 2
+    assert asked(harness) == 2
 
 
-async def test_a_list_does_not_outlive_its_connection(yard: Place) -> None:
-    async with yard.client(cache_tools_list=True) as c:
+async def test_a_list_does_not_outlive_its_connection(harness: Place) -> None:
+    async with harness.client(cache_tools_list=True) as c:
         await c.list_tools()
         await c.disconnect()
         await c.list_tools()
-    assert asked(yard) == 2
+    assert asked(harness) == 2
 
 
 @pytest.mark.parametrize("kind", ["tools", "prompts", "resources"])
-async def test_the_news_of_a_changed_list_makes_it_stale(yard: Place, kind: str) -> None:
-    async with yard.client(cache_tools_list=True) as c, c.listen() as changes:
+async def test_the_news_of_a_changed_list_makes_it_stale(harness: Place, kind: str) -> None:
+    async with harness.client(cache_tools_list=True) as c, c.listen() as changes:
         listing = LISTS[f"{kind}/list"](c)
         before = await listing(use_cache=True)
         await c.call_tool("grow", {"kind": kind})
@@ -155,20 +157,20 @@ async def test_the_news_of_a_changed_list_makes_it_stale(yard: Place, kind: str)
         assert after[-1].name == "grown"
 
 
-async def test_the_news_of_one_list_leaves_the_others_fresh(yard: Place) -> None:
-    async with yard.client(cache_tools_list=True) as c, c.listen() as changes:
+async def test_the_news_of_one_list_leaves_the_others_fresh(harness: Place) -> None:
+    async with harness.client(cache_tools_list=True) as c, c.listen() as changes:
         await c.list_tools()
         await c.call_tool("grow", {"kind": "prompts"})
         await soon(anext(changes))
         await c.list_tools()
-    assert asked(yard) == 1
+    assert asked(harness) == 1
 
 
 @pytest.mark.transport
-async def test_a_list_without_listening_for_changes_hears_of_them_all_the_same(yard: Place) -> None:
-    heard: list[ty.events.ToolsChanged] = []
-    async with yard.client(cache_tools_list=True) as c:
-        c.on(ty.events.ToolsChanged, heard.append)
+async def test_a_list_without_listening_for_changes_hears_of_them_all_the_same(harness: Place) -> None:
+    heard: list[tc.events.ToolsChanged] = []
+    async with harness.client(cache_tools_list=True) as c:
+        c.on(tc.events.ToolsChanged, heard.append)
         before = await c.list_tools()
         await c.call_tool("grow")
         await eventually(lambda: heard)
@@ -178,53 +180,53 @@ async def test_a_list_without_listening_for_changes_hears_of_them_all_the_same(y
 @client_side
 @MODERN
 @pytest.mark.parametrize("method", LISTS)
-async def test_the_servers_own_hint_is_honoured(yard: Place, clock: Clock, method: str) -> None:
-    async with yard.client(yard={"ttl": 60_000, "page": 2}) as c:
+async def test_the_servers_own_hint_is_honoured(harness: Place, clock: Clock, method: str) -> None:
+    async with harness.client(server_options={"ttl": 60_000, "page": 2}) as c:
         listing = LISTS[method](c)
         whole = await listing()
-        once = asked(yard, method)
+        once = asked(harness, method)
         clock.advance(59)
         assert await listing() == whole
-        assert asked(yard, method) == once
+        assert asked(harness, method) == once
         clock.advance(2)
         assert await listing() == whole
-        assert asked(yard, method) == 2 * once
+        assert asked(harness, method) == 2 * once
 
 
 @client_side
 @MODERN
-async def test_the_servers_hint_beats_our_own_life_of_a_list(yard: Place, clock: Clock) -> None:
-    async with yard.client(yard={"ttl": 600_000}, cache_tools_list=True) as c:
+async def test_the_servers_hint_beats_our_own_life_of_a_list(harness: Place, clock: Clock) -> None:
+    async with harness.client(server_options={"ttl": 600_000}, cache_tools_list=True) as c:
         await c.list_tools()
         clock.advance(599)
         await c.list_tools()
-    assert asked(yard) == 1
+    assert asked(harness) == 1
 
 
 @client_side
 @MODERN
 @pytest.mark.parametrize("ttl", [0, -5])
-async def test_a_list_that_is_stale_at_once_is_kept_only_if_the_user_asks_for_it(yard: Place, ttl: int) -> None:
-    async with yard.client(yard={"ttl": ttl}) as c:
+async def test_a_list_that_is_stale_at_once_is_kept_only_if_the_user_asks_for_it(harness: Place, ttl: int) -> None:
+    async with harness.client(server_options={"ttl": ttl}) as c:
         await c.list_tools()
         await c.list_tools()
-        assert asked(yard) == 2
+        assert asked(harness) == 2
         await c.list_tools(use_cache=True)
-        assert asked(yard) == 2, "the caller's choice beats the server's hint"
-    async with yard.client(yard={"ttl": ttl}, cache_tools_list=True) as c:
-        before = asked(yard)
+        assert asked(harness) == 2, "the caller's choice beats the server's hint"
+    async with harness.client(server_options={"ttl": ttl}, cache_tools_list=True) as c:
+        before = asked(harness)
         await c.list_tools()
         await c.list_tools()
-        assert asked(yard) == before + 1, "so does the option of the client"
+        assert asked(harness) == before + 1, "so does the option of the client"
 
 
 @per_protocol
 @OLDER
-async def test_an_older_server_has_no_hints(yard: Place) -> None:
-    async with yard.client(yard={"ttl": 60_000}) as c:
+async def test_an_older_server_has_no_hints(harness: Place) -> None:
+    async with harness.client(server_options={"ttl": 60_000}) as c:
         await c.list_tools()
         await c.list_tools()
-    assert asked(yard) == 2
+    assert asked(harness) == 2
 
 
 def test_the_shortest_life_of_the_pages_counts() -> None:
@@ -236,8 +238,8 @@ def test_the_shortest_life_of_the_pages_counts() -> None:
     assert cache.get("tools", 105.0, Use.HINTED) is None
 
 
-async def test_many_lists_at_once_do_not_mix(yard: Place) -> None:
-    async with yard.client(yard={"page": 1}) as c:
+async def test_many_lists_at_once_do_not_mix(harness: Place) -> None:
+    async with harness.client(server_options={"page": 1}) as c:
         together = await asyncio.gather(*(listing(c)() for listing in LISTS.values() for _ in range(3)))
         alone = [await listing(c)() for listing in LISTS.values() for _ in range(3)]
     assert together == alone

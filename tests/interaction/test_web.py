@@ -10,32 +10,32 @@ from typing import Any
 
 import pytest
 
-import toolyard as ty
+import toolcrib as tc
 from tests.interaction.kit import FAST, Place, eventually, fan, soon
 from tests.interaction.marks import only
 
 STREAMABLE = ["http", "plain"]
-SESSIONS = only(STREAMABLE, ["handshake", "legacy"])
-STANDING = only(["http"], ["handshake", "legacy"])
+SESSIONS = only(STREAMABLE, ["older", "legacy"])
+STANDING = only(["http"], ["older", "legacy"])
 MODERN_WEB = only(STREAMABLE, ["modern"])
 WEB = only([*STREAMABLE, "sse"])
 # `plain` once: there the client has no standing stream, and the server's refusals have no JSON-RPC body.
 pytestmark = [
-    pytest.mark.fan([*fan(["http", "sse"]), ("plain", "handshake")]),
+    pytest.mark.fan([*fan(["http", "sse"]), ("plain", "older")]),
     pytest.mark.usefixtures("lucky"),
 ]
 
 
-def requests(yard: Place, verb: str) -> list[dict[str, Any]]:
+def requests(harness: Place, verb: str) -> list[dict[str, Any]]:
     """The HTTP requests of this kind, in the order in which they came."""
-    return [request for request in yard.journal.entries("web") if request["verb"] == verb]
+    return [request for request in harness.journal.entries("web") if request["verb"] == verb]
 
 
-def resumed(yard: Place) -> list[str]:
+def resumed(harness: Place) -> list[str]:
     """The places from which streams were read on."""
     return [
         request["headers"]["Last-Event-ID"]
-        for request in requests(yard, "GET")
+        for request in requests(harness, "GET")
         if "Last-Event-ID" in request["headers"]
     ]
 
@@ -45,76 +45,76 @@ def resumed(yard: Place) -> list[str]:
 
 @SESSIONS
 @pytest.mark.parametrize("manner", ["end", "abort", "middle"])
-async def test_a_stream_that_breaks_in_mid_call_goes_on_where_it_broke(yard: Place, manner: str) -> None:
+async def test_a_stream_that_breaks_in_mid_call_goes_on_where_it_broke(harness: Place, manner: str) -> None:
     heard: list[float] = []
-    async with yard.client(yard={"web": {"cuts": [manner]}}) as c:
+    async with harness.client(server_options={"web": {"cuts": [manner]}}) as c:
         result = await c.call_tool("slow", {"steps": 3}, on_progress=lambda progress, *_: heard.append(progress))
         assert (result.text, heard) == ("done", [1, 2, 3])
-    assert len(resumed(yard)) == 1
-    assert yard.journal.calls == ["slow"]
+    assert len(resumed(harness)) == 1
+    assert harness.journal.calls == ["slow"]
 
 
 @SESSIONS
-async def test_a_call_goes_on_while_its_stream_is_broken(yard: Place) -> None:
+async def test_a_call_goes_on_while_its_stream_is_broken(harness: Place) -> None:
     """Nobody cancelled it: its answer waits."""
-    async with yard.client(yard={"web": {"cuts": ["middle"]}}) as c:
+    async with harness.client(server_options={"web": {"cuts": ["middle"]}}) as c:
         call = asyncio.create_task(c.call_tool("sleeper", on_progress=lambda *_: None))
-        await eventually(lambda: yard.journal.calls)
+        await eventually(lambda: harness.journal.calls)
         await c.call_tool("nudge")
-        await eventually(lambda: resumed(yard))
+        await eventually(lambda: resumed(harness))
         await c.call_tool("wake")
         assert (await soon(call)).text == "good morning"
-    assert yard.journal.calls.count("sleeper") == 1
+    assert harness.journal.calls.count("sleeper") == 1
 
 
 @SESSIONS
-async def test_a_stream_is_given_up_after_two_tries_in_vain(yard: Place) -> None:
-    async with yard.client(yard={"web": {"cuts": ["end", "end", "abort"]}}) as c:
-        with pytest.raises(ty.OutcomeUnknown):
+async def test_a_stream_is_given_up_after_two_tries_in_vain(harness: Place) -> None:
+    async with harness.client(server_options={"web": {"cuts": ["end", "end", "abort"]}}) as c:
+        with pytest.raises(tc.OutcomeUnknown):
             await c.call_tool("slow", {"steps": 3}, on_progress=lambda *_: None)
         assert (await c.call_tool("echo", {"text": "x"})).text == "x"
-    assert len(resumed(yard)) == 2
-    assert yard.journal.calls == ["slow", "echo"]
+    assert len(resumed(harness)) == 2
+    assert harness.journal.calls == ["slow", "echo"]
 
 
 @MODERN_WEB
 @pytest.mark.parametrize("manner", ["end", "abort", "middle"])
-async def test_a_modern_stream_that_breaks_is_lost_and_nothing_runs_twice(yard: Place, manner: str) -> None:
-    async with yard.client(yard={"web": {"cuts": [manner]}}) as c:
-        with pytest.raises(ty.OutcomeUnknown) as told:
+async def test_a_modern_stream_that_breaks_is_lost_and_nothing_runs_twice(harness: Place, manner: str) -> None:
+    async with harness.client(server_options={"web": {"cuts": [manner]}}) as c:
+        with pytest.raises(tc.OutcomeUnknown) as told:
             await c.call_tool("slow", {"steps": 3}, on_progress=lambda *_: None)
         assert told.value.sent is True
         assert (await c.call_tool("echo", {"text": "x"})).text == "x"
-    assert yard.journal.calls == ["slow", "echo"]
+    assert harness.journal.calls == ["slow", "echo"]
 
 
 @STANDING
-async def test_what_is_said_while_the_standing_stream_is_broken_is_heard_when_it_is_back(yard: Place) -> None:
-    async with yard.client() as c, c.listen() as changes:
+async def test_what_is_said_while_the_standing_stream_is_broken_is_heard_when_it_is_back(harness: Place) -> None:
+    async with harness.client() as c, c.listen() as changes:
         news = {"jsonrpc": "2.0", "method": "notifications/prompts/list_changed"}
-        yard.at_the_front(lambda front: front.lose_standing(news))
-        assert await soon(anext(changes)) == ty.Change("prompts")
-        assert len(resumed(yard)) == 1
-    assert yard.journal.lives == 1
+        harness.at_the_front(lambda front: front.lose_standing(news))
+        assert await soon(anext(changes)) == tc.Change("prompts")
+        assert len(resumed(harness)) == 1
+    assert harness.journal.lives == 1
 
 
 @STANDING
-async def test_a_server_without_a_standing_stream_says_all_with_its_answers(yard: Place) -> None:
+async def test_a_server_without_a_standing_stream_says_all_with_its_answers(harness: Place) -> None:
     options = {"sampling_handler": lambda request: "4", "elicitation_handler": lambda request: {"ok": True}}
-    async with yard.client(yard={"web": {"standing": False}}, **options) as c, c.listen() as changes:
+    async with harness.client(server_options={"web": {"standing": False}}, **options) as c, c.listen() as changes:
         assert '"4"' in (await c.call_tool("sample")).text
         assert '"accept"' in (await c.call_tool("elicit")).text
         await c.call_tool("grow")
-        assert await soon(anext(changes)) == ty.Change("tools")
-    assert len(requests(yard, "GET")) == 1
+        assert await soon(anext(changes)) == tc.Change("tools")
+    assert len(requests(harness, "GET")) == 1
 
 
 @STANDING
-async def test_an_answer_that_comes_on_another_stream_finds_its_call(yard: Place) -> None:
-    async with yard.client(yard={"web": {"astray": True}}) as c:
+async def test_an_answer_that_comes_on_another_stream_finds_its_call(harness: Place) -> None:
+    async with harness.client(server_options={"web": {"astray": True}}) as c:
         results = await soon(asyncio.gather(*(c.call_tool("echo", {"text": str(n)}) for n in range(5))))
         assert [result.text for result in results] == [str(n) for n in range(5)]
-        with pytest.raises(ty.RemoteError, match="not today"):
+        with pytest.raises(tc.RemoteError, match="not today"):
             await soon(c.call_tool("refuse"))
     assert c.counters.unmatched == 0
 
@@ -123,51 +123,51 @@ async def test_an_answer_that_comes_on_another_stream_finds_its_call(yard: Place
 
 
 @SESSIONS
-async def test_an_expired_session_is_renewed_once_for_all_and_no_call_is_lost_or_doubled(yard: Place) -> None:
-    async with yard.client() as c:
-        yard.at_the_front(lambda front: front.forget())
+async def test_an_expired_session_is_renewed_once_for_all_and_no_call_is_lost_or_doubled(harness: Place) -> None:
+    async with harness.client() as c:
+        harness.at_the_front(lambda front: front.forget())
         texts = [f"n{n}" for n in range(20)]
         results = await soon(asyncio.gather(*(c.call_tool("echo", {"text": text}) for text in texts)))
         assert [result.text for result in results] == texts
         assert c.connected
-    assert len(yard.journal.got("initialize")) == 2
-    assert sorted(call["params"]["arguments"]["text"] for call in yard.journal.got("tools/call")) == sorted(texts)
+    assert len(harness.journal.got("initialize")) == 2
+    assert sorted(call["params"]["arguments"]["text"] for call in harness.journal.got("tools/call")) == sorted(texts)
 
 
 @SESSIONS
-async def test_an_expired_session_costs_a_call_none_of_its_attempts(yard: Place) -> None:
-    async with yard.client(max_attempts=1) as c:
+async def test_an_expired_session_costs_a_call_none_of_its_attempts(harness: Place) -> None:
+    async with harness.client(max_attempts=1) as c:
         for text in ("a", "b"):
-            yard.at_the_front(lambda front: front.forget())
+            harness.at_the_front(lambda front: front.forget())
             assert (await c.call_tool("echo", {"text": text})).text == text
 
 
 @SESSIONS
-async def test_after_an_expired_session_subscriptions_are_asked_for_again(yard: Place) -> None:
-    async with yard.client() as c, c.listen("memo://text") as changes:
-        yard.at_the_front(lambda front: front.forget())
+async def test_after_an_expired_session_subscriptions_are_asked_for_again(harness: Place) -> None:
+    async with harness.client() as c, c.listen("memo://text") as changes:
+        harness.at_the_front(lambda front: front.forget())
         await c.list_prompts()
         heard = [await soon(anext(changes)) for _ in range(4)]
-        assert ty.Change("resource", "memo://text") in heard
+        assert tc.Change("resource", "memo://text") in heard
         await c.call_tool("touch", {"uri": "memo://text"})
-        assert await soon(anext(changes)) == ty.Change("resource", "memo://text")
+        assert await soon(anext(changes)) == tc.Change("resource", "memo://text")
 
 
-@only([*STREAMABLE, "sse"], ["handshake", "legacy"])
-async def test_nothing_overtakes_the_word_that_the_client_is_ready(yard: Place) -> None:
+@only([*STREAMABLE, "sse"], ["older", "legacy"])
+async def test_nothing_overtakes_the_word_that_the_client_is_ready(harness: Place) -> None:
     """The server itself complains about requests before it."""
-    async with yard.client(yard={"web": {"ponder": 0.05}}, log_level="info") as c:
+    async with harness.client(server_options={"web": {"ponder": 0.05}}, log_level="info") as c:
         results = await asyncio.gather(*(c.call_tool("echo", {"text": str(n)}) for n in range(3)))
         assert [result.text for result in results] == ["0", "1", "2"]
 
 
 @SESSIONS
-async def test_a_client_that_leaves_ends_its_session(yard: Place) -> None:
-    async with yard.client() as c:
+async def test_a_client_that_leaves_ends_its_session(harness: Place) -> None:
+    async with harness.client() as c:
         await c.disconnect()
-        assert len(requests(yard, "DELETE")) == 1
+        assert len(requests(harness, "DELETE")) == 1
         await c.list_prompts()
-    ended = [request["headers"]["Mcp-Session-Id"] for request in requests(yard, "DELETE")]
+    ended = [request["headers"]["Mcp-Session-Id"] for request in requests(harness, "DELETE")]
     assert len({*ended}) == 2
 
 
@@ -188,52 +188,52 @@ async def test_a_client_that_leaves_ends_its_session(yard: Place) -> None:
     ],
     ids=["plain", "beyond ASCII", "padded", "two lines", "as if encoded", "null", "none"],
 )
-async def test_arguments_that_a_tool_wants_in_headers_are_there(yard: Place, arguments: dict[str, Any]) -> None:
-    async with yard.client(clean_arguments="never") as c:
+async def test_arguments_that_a_tool_wants_in_headers_are_there(harness: Place, arguments: dict[str, Any]) -> None:
+    async with harness.client(clean_arguments="never") as c:
         assert json.loads((await c.call_tool("mirrored", arguments)).text) == arguments
-    assert yard.journal.entries("unlike") == []
-    headers = [request["headers"] for request in requests(yard, "POST")]
+    assert harness.journal.entries("unlike") == []
+    headers = [request["headers"] for request in requests(harness, "POST")]
     assert not any("X-Other" in each for each in headers)
 
 
 @MODERN_WEB
-async def test_a_tool_that_wants_more_in_headers_than_its_list_said_is_listed_again(yard: Place) -> None:
-    async with yard.client(yard={"web": {"blind": 1}}) as c:
+async def test_a_tool_that_wants_more_in_headers_than_its_list_said_is_listed_again(harness: Place) -> None:
+    async with harness.client(server_options={"web": {"blind": 1}}) as c:
         await c.list_tools()
         assert json.loads((await c.call_tool("mirrored", {"region": "r"})).text) == {"region": "r"}
-    assert len(yard.journal.entries("unlike")) == 1
-    assert len(yard.journal.got("tools/list")) == 2
-    assert yard.journal.calls == ["mirrored"]
+    assert len(harness.journal.entries("unlike")) == 1
+    assert len(harness.journal.got("tools/list")) == 2
+    assert harness.journal.calls == ["mirrored"]
 
 
 @pytest.mark.transport
-async def test_a_tool_with_arguments_for_headers_is_like_any_other_elsewhere(yard: Place) -> None:
-    async with yard.client() as c:
+async def test_a_tool_with_arguments_for_headers_is_like_any_other_elsewhere(harness: Place) -> None:
+    async with harness.client() as c:
         assert json.loads((await c.call_tool("mirrored", {"region": "r"})).text) == {"region": "r"}
 
 
 @WEB
-async def test_names_that_no_header_can_carry_as_they_are_arrive(yard: Place) -> None:
-    async with yard.client() as c:
+async def test_names_that_no_header_can_carry_as_they_are_arrive(harness: Place) -> None:
+    async with harness.client() as c:
         assert (await c.read_resource("memo://people/Jürgen 世")).text == "This is Jürgen 世."
-        with pytest.raises(ty.RemoteError, match="Größe"):
+        with pytest.raises(tc.RemoteError, match="Größe"):
             await c.get_prompt("Größe")
-        with pytest.raises(ty.ToolNotFound):
+        with pytest.raises(tc.ToolNotFound):
             await c.call_tool("näme\n")
 
 
 @WEB
-async def test_headers_of_the_config_are_on_every_request_and_asked_for_each_time(yard: Place) -> None:
+async def test_headers_of_the_config_are_on_every_request_and_asked_for_each_time(harness: Place) -> None:
     turns = itertools.count()
 
     async def turn() -> str:
         await asyncio.sleep(0)
         return f"turn {next(turns)}"
 
-    server = replace(yard.server(), headers={"X-Fixed": "yes", "X-Turn": turn, "X-Plain": lambda: "now"})
-    async with ty.Client(server, mode=yard.mode) as c:
+    server = replace(harness.server(), headers={"X-Fixed": "yes", "X-Turn": turn, "X-Plain": lambda: "now"})
+    async with tc.Client(server, mode=harness.mode) as c:
         await c.call_tool("echo", {"text": "x"})
-    sent = [request["headers"] for request in yard.journal.entries("web")]
+    sent = [request["headers"] for request in harness.journal.entries("web")]
     assert {headers.get("X-Fixed") for headers in sent} == {"yes"}
     assert {headers.get("X-Plain") for headers in sent} == {"now"}
     assert len({headers["X-Turn"] for headers in sent}) == len(sent)
@@ -243,25 +243,25 @@ async def test_headers_of_the_config_are_on_every_request_and_asked_for_each_tim
 
 
 @only(["sse"])
-async def test_a_url_that_turns_out_to_speak_http_sse_is_spoken_to_in_that_way(yard: Place) -> None:
-    url = yard.server().url
-    async with ty.Client(ty.HttpServer(url), mode=yard.mode, reconnect=FAST) as c:
+async def test_a_url_that_turns_out_to_speak_http_sse_is_spoken_to_in_that_way(harness: Place) -> None:
+    url = harness.server().url
+    async with tc.Client(tc.HttpServer(url), mode=harness.mode, reconnect=FAST) as c:
         assert (await c.call_tool("echo", {"text": "x"})).text == "x"
-        refused = len([request for request in requests(yard, "POST") if request["path"] == "/sse"])
+        refused = len([request for request in requests(harness, "POST") if request["path"] == "/sse"])
         await c.disconnect()
         assert (await c.call_tool("echo", {"text": "y"})).text == "y"
-    again = len([request for request in requests(yard, "POST") if request["path"] == "/sse"])
+    again = len([request for request in requests(harness, "POST") if request["path"] == "/sse"])
     assert again == refused > 0, "it is remembered"
 
 
 @only(["http"])
-async def test_a_url_alone_is_a_server(yard: Place) -> None:
-    async with ty.Client(yard.server().url, mode=yard.mode) as c:
+async def test_a_url_alone_is_a_server(harness: Place) -> None:
+    async with tc.Client(harness.server().url, mode=harness.mode) as c:
         assert (await c.call_tool("echo", {"text": "x"})).text == "x"
 
 
 @only(STREAMABLE)
-async def test_with_few_connections_all_calls_are_answered(yard: Place) -> None:
-    async with ty.Client(replace(yard.server(), max_connections=2), mode=yard.mode) as c:
+async def test_with_few_connections_all_calls_are_answered(harness: Place) -> None:
+    async with tc.Client(replace(harness.server(), max_connections=2), mode=harness.mode) as c:
         results = await soon(asyncio.gather(*(c.call_tool("echo", {"text": str(n)}) for n in range(30))))
         assert [result.text for result in results] == [str(n) for n in range(30)]

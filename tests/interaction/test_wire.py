@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-import toolyard as ty
+import toolcrib as tc
 from tests.interaction.kit import Place, eventually
 from tests.interaction.marks import MODERN, OLDER, client_side, per_protocol
 
@@ -20,28 +20,28 @@ LISTS = {
 
 
 @pytest.mark.transport
-async def test_answers_with_the_id_as_a_text_find_their_calls(yard: Place) -> None:
-    async with yard.client(yard={"string_ids": True}) as c:
+async def test_answers_with_the_id_as_a_text_find_their_calls(harness: Place) -> None:
+    async with harness.client(server_options={"string_ids": True}) as c:
         results = await asyncio.gather(*(c.call_tool("echo", {"text": str(n)}) for n in range(12)))
-        with pytest.raises(ty.RemoteError):
+        with pytest.raises(tc.RemoteError):
             await c.call_tool("refuse")
     assert [result.text for result in results] == [str(n) for n in range(12)]
     assert c.counters.unmatched == 0
 
 
 @pytest.mark.transport
-async def test_doubled_and_unknown_answers_are_dropped_and_counted(yard: Place) -> None:
-    async with yard.client() as c:
+async def test_doubled_and_unknown_answers_are_dropped_and_counted(harness: Place) -> None:
+    async with harness.client() as c:
         assert (await c.call_tool("twice")).text == "first"
         assert (await c.call_tool("echo", {"text": "x"})).text == "x"
         # Where all that comes with an answer comes on its own stream, nobody reads on after it.
-        alone = yard.way == "plain" or (yard.way == "http" and yard.modern)
+        alone = harness.way == "plain" or (harness.way == "http" and harness.modern)
         await eventually(lambda: c.counters.unmatched == (1 if alone else 2))
 
 
 @pytest.mark.transport
-async def test_answers_may_come_in_another_order_than_the_calls(yard: Place) -> None:
-    async with yard.client() as c:
+async def test_answers_may_come_in_another_order_than_the_calls(harness: Place) -> None:
+    async with harness.client() as c:
         ended: list[str] = []
 
         async def call(tool: str) -> None:
@@ -49,7 +49,7 @@ async def test_answers_may_come_in_another_order_than_the_calls(yard: Place) -> 
             ended.append(tool)
 
         sleeping = asyncio.create_task(call("sleeper"))
-        await eventually(lambda: "sleeper" in yard.journal.calls)
+        await eventually(lambda: "sleeper" in harness.journal.calls)
         await asyncio.gather(call("declared"), call("fail"))
         await asyncio.gather(call("wake"), sleeping)
     assert sorted(ended[:2]) == ["declared", "fail"]
@@ -57,84 +57,84 @@ async def test_answers_may_come_in_another_order_than_the_calls(yard: Place) -> 
 
 
 @pytest.mark.transport
-async def test_notifications_that_mean_nothing_are_borne(yard: Place) -> None:
+async def test_notifications_that_mean_nothing_are_borne(harness: Place) -> None:
     heard: list[Any] = []
-    lines: list[ty.LogMessage] = []
-    async with yard.client(log_handler=lines.append) as c, c.listen() as changes:
+    lines: list[tc.LogMessage] = []
+    async with harness.client(log_handler=lines.append) as c, c.listen() as changes:
         result = await c.call_tool("chatter", on_progress=lambda *told: heard.append(told))
         assert result.text == "that is all"
         await c.call_tool("grow")
-        assert await asyncio.wait_for(anext(changes), 10) == ty.Change("tools")
+        assert await asyncio.wait_for(anext(changes), 10) == tc.Change("tools")
     assert heard == [], "progress is a number"
-    assert lines == [ty.LogMessage("info", "no level")]
+    assert lines == [tc.LogMessage("info", "no level")]
 
 
 @pytest.mark.transport
 @OLDER
-async def test_an_older_server_may_ask_for_a_sign_of_life(yard: Place) -> None:
-    async with yard.client() as c:
+async def test_an_older_server_may_ask_for_a_sign_of_life(harness: Place) -> None:
+    async with harness.client() as c:
         await c.call_tool("intrude")
         await c.ping()
-    answers = [message for message in yard.journal.entries("got") if "method" not in message]
+    answers = [message for message in harness.journal.entries("got") if "method" not in message]
     assert answers == [{"jsonrpc": "2.0", "id": "question-0", "result": {}}]
 
 
 @pytest.mark.transport
 @MODERN
-async def test_a_modern_server_that_asks_is_counted_and_not_answered(yard: Place) -> None:
-    async with yard.client() as c:
+async def test_a_modern_server_that_asks_is_counted_and_not_answered(harness: Place) -> None:
+    async with harness.client() as c:
         await c.call_tool("intrude")
         await c.ping()
         assert c.counters.dropped == 1
-    assert [message for message in yard.journal.entries("got") if "method" not in message] == []
+    assert [message for message in harness.journal.entries("got") if "method" not in message] == []
 
 
 @per_protocol
 @pytest.mark.parametrize("result", [7, "text", None, [1]])
-async def test_a_result_that_is_no_object_is_a_protocol_error(yard: Place, result: Any) -> None:
-    async with yard.client(name="y", yard={"odd": {"prompts/get": result}}) as c:
-        with pytest.raises(ty.ProtocolError) as told:
+async def test_a_result_that_is_no_object_is_a_protocol_error(harness: Place, result: Any) -> None:
+    async with harness.client(name="y", server_options={"odd": {"prompts/get": result}}) as c:
+        with pytest.raises(tc.ProtocolError) as told:
             await c.get_prompt("plain")
         assert told.value.server == "y"
         assert (await c.call_tool("echo", {"text": "x"})).text == "x"
-    assert yard.journal.lives == 1
+    assert harness.journal.lives == 1
 
 
 @per_protocol
 @pytest.mark.parametrize("method", LISTS)
-async def test_a_list_without_the_list_is_a_protocol_error(yard: Place, method: str) -> None:
+async def test_a_list_without_the_list_is_a_protocol_error(harness: Place, method: str) -> None:
     name, key = LISTS[method]
-    async with yard.client(yard={"odd": {method: {key: "none"}}}) as c:
-        with pytest.raises(ty.ProtocolError, match=key):
+    async with harness.client(server_options={"odd": {method: {key: "none"}}}) as c:
+        with pytest.raises(tc.ProtocolError, match=key):
             await getattr(c, name)()
 
 
 @per_protocol
 @pytest.mark.parametrize("method", LISTS)
-async def test_entries_that_are_no_objects_are_left_out(yard: Place, method: str) -> None:
+async def test_entries_that_are_no_objects_are_left_out(harness: Place, method: str) -> None:
     name, key = LISTS[method]
     good = {"name": "good", "uri": "memo://good", "uriTemplate": "memo://{good}"}
-    async with yard.client(yard={"odd": {method: {key: [None, "bad", good, 7]}}}) as c:
+    async with harness.client(server_options={"odd": {method: {key: [None, "bad", good, 7]}}}) as c:
         (entry,) = await getattr(c, name)()
     assert entry.name == "good"
 
 
 @per_protocol
 @pytest.mark.parametrize("method", LISTS)
-async def test_a_method_that_was_declared_and_is_not_there_is_an_empty_list(yard: Place, method: str) -> None:
-    async with yard.client(yard={"missing": [method]}) as c:
+async def test_a_method_that_was_declared_and_is_not_there_is_an_empty_list(harness: Place, method: str) -> None:
+    async with harness.client(server_options={"missing": [method]}) as c:
         assert await getattr(c, LISTS[method][0])() == []
 
 
 @per_protocol
-async def test_a_result_without_content_is_an_empty_result(yard: Place) -> None:
-    async with yard.client(yard={"odd": {"tools/call": {"content": "none"}}}) as c:
+async def test_a_result_without_content_is_an_empty_result(harness: Place) -> None:
+    async with harness.client(server_options={"odd": {"tools/call": {"content": "none"}}}) as c:
         result = await c.call_tool("echo", {"text": "x"})
     assert (result.text, result.content, result.is_error, result.data) == ("", (), False, None)
 
 
 @client_side
-async def test_a_tool_without_a_name_is_not_let_through_by_a_filter(yard: Place) -> None:
+async def test_a_tool_without_a_name_is_not_let_through_by_a_filter(harness: Place) -> None:
     nameless = {"tools/list": {"tools": [{"inputSchema": {}}, {"name": "echo", "inputSchema": {}}]}}
-    async with yard.client(yard={"odd": nameless}, tool_filter=ty.static_filter(blocked=["x"])) as c:
+    async with harness.client(server_options={"odd": nameless}, tool_filter=tc.static_filter(blocked=["x"])) as c:
         assert [tool.name for tool in await c.list_tools()] == ["echo"]

@@ -30,7 +30,7 @@ from typing import Any, NoReturn
 
 import psutil
 
-import toolyard as ty
+import toolcrib as tc
 from tests.life.checks import (
     Broken,
     Complaints,
@@ -43,8 +43,8 @@ from tests.life.checks import (
     no_tasks_left,
     settled,
 )
-from toolyard import sync
-from toolyard.errors import ToolyardError, UsageError
+from toolcrib import sync
+from toolcrib.errors import ToolcribError, UsageError
 
 SERVER = str(Path(__file__).with_name("life_server.py"))
 BARE_SERVER = str(Path(__file__).parents[1] / "faults" / "bad_server.py")
@@ -54,7 +54,7 @@ MODES = {"legacy": "legacy", "modern": "2026-07-28", "auto": "auto"}
 CONNECT_TIMEOUT = 10.0
 CLOSING = 12.0
 """Seconds within which a disconnect, or the end of a client, must be over: a server gets 2 s for each way to end."""
-FAST = ty.ReconnectPolicy(base_delay=0.01, max_delay=0.2, max_retries=3, jitter_factor=0.0)
+FAST = tc.ReconnectPolicy(base_delay=0.01, max_delay=0.2, max_retries=3, jitter_factor=0.0)
 
 
 class WebServer:
@@ -101,7 +101,7 @@ class WebServer:
 class Slot:
     """A client that several tasks use; `ended`: somebody has called `close`."""
 
-    client: ty.Client
+    client: tc.Client
     ended: bool = False
 
 
@@ -222,7 +222,7 @@ class Life:
             name = "is_error"
         self.journal.count(kind, name)
         self.journal.note(f"    {kind} {note} -> {name}")
-        if not isinstance(outcome, BaseException) or isinstance(outcome, ToolyardError):
+        if not isinstance(outcome, BaseException) or isinstance(outcome, ToolcribError):
             return
         if isinstance(outcome, asyncio.CancelledError):
             if not cancelled:
@@ -258,7 +258,7 @@ class Life:
 
         def new() -> Slot:
             most = rng.choice([None, None, 1, 4])
-            return Slot(self._client(ty.Client, transport, mode, max_in_flight=most))
+            return Slot(self._client(tc.Client, transport, mode, max_in_flight=most))
 
         slots = [new() for _ in range(rng.randint(1, 3))]
         old: list[Slot] = []
@@ -303,12 +303,12 @@ class Life:
 
     def _server(self, transport: str) -> Any:
         if transport == "stdio":
-            return ty.StdioServer(sys.executable, [SERVER, str(self.ledger.path), "stdio"])
+            return tc.StdioServer(sys.executable, [SERVER, str(self.ledger.path), "stdio"])
         if transport == "bare":
             script = json.dumps({"log": str(self.ledger.path)})
-            return ty.StdioServer(sys.executable, ["-S", "-E", BARE_SERVER, script])
+            return tc.StdioServer(sys.executable, ["-S", "-E", BARE_SERVER, script])
         assert self.web is not None
-        return ty.HttpServer(self.web.url)
+        return tc.HttpServer(self.web.url)
 
     async def _close(self, slot: Slot, rng: random.Random, *, connecting: bool) -> None:
         """Close a client; `connecting`: in the turn of the loop in which it begins to connect."""
@@ -347,7 +347,7 @@ class Life:
             case _:
                 raise AssertionError(operation)
 
-    async def _connect_and_disconnect(self, client: ty.Client, rng: random.Random, ended: Callable[[], bool]) -> None:
+    async def _connect_and_disconnect(self, client: tc.Client, rng: random.Random, ended: Callable[[], bool]) -> None:
         """Both in one turn of the loop, in one order or the other."""
         work = [client.connect(), client.disconnect()]
         if rng.random() < 0.3:
@@ -384,7 +384,7 @@ class Life:
     async def _hub_phase(self, rng: random.Random, transport: str, mode: str, seconds: float) -> None:
         self.watchdog.loops.append(asyncio.get_running_loop())
         names = [f"s{number}" for number in range(rng.randint(1, 3))]
-        hub = ty.Hub(
+        hub = tc.Hub(
             {name: self._server(transport) for name in names},
             mode=MODES[mode],
             reconnect=FAST,
@@ -451,13 +451,13 @@ class Life:
         web.wait_until_ready()
 
         async def count() -> int:
-            async with ty.Client(ty.HttpServer(web.url), mode=MODES["modern"]) as client:
+            async with tc.Client(tc.HttpServer(web.url), mode=MODES["modern"]) as client:
                 return int((await client.call_tool("sessions", timeout=10)).text)
 
         with self.watchdog.watch("counting sessions", 60):
             before = await count()
             for _ in range(3):
-                async with ty.Client(ty.HttpServer(web.url), mode="legacy") as client:
+                async with tc.Client(tc.HttpServer(web.url), mode="legacy") as client:
                     await client.ping(timeout=10)
             end = time.monotonic() + 5
             while (after := await count()) > before:
@@ -593,7 +593,7 @@ def main() -> int:
     if not transports or {*transports} - {*TRANSPORTS}:
         parser.error(f"--transports: expected some of {every}, got {given.transports!r}")
     seed = given.seed if given.seed is not None else int(time.time())
-    with tempfile.TemporaryDirectory(prefix="toolyard-life-") as folder:
+    with tempfile.TemporaryDirectory(prefix="toolcrib-life-") as folder:
         life = Life(seed, transports, Path(folder), given.minutes * 60)
         sys.stdout.write(f"life: seed {seed}, {given.minutes:g} minutes, {', '.join(transports)}\n")
         return life.run()

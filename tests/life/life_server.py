@@ -11,10 +11,10 @@ import gc
 import os
 import sys
 
-import toolyard as ty
-from toolyard.server.serving.sessions import Session
+import toolcrib as tc
+from toolcrib.server.serving.sessions import LegacySession
 
-server = ty.ToolServer("life", "1.0")
+server = tc.ToolServer("life", "1.0")
 journal = os.open(sys.argv[1], os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
 
 
@@ -29,7 +29,7 @@ async def echo(nonce: str) -> str:
 
 
 @server.tool
-async def slow(nonce: str, seconds: float, ctx: ty.Context) -> str:
+async def slow(nonce: str, seconds: float, ctx: tc.Context) -> str:
     note(nonce)
     for step in range(4):
         await ctx.progress(step, 4)
@@ -55,9 +55,9 @@ def block(nonce: str, seconds: float) -> str:
 
 @server.tool
 async def sessions() -> int:
-    """How many sessions of the handshake era live here."""
+    """How many sessions of the legacy era live here."""
     gc.collect()
-    return sum(type(each) is Session for each in gc.get_objects())
+    return sum(type(each) is LegacySession for each in gc.get_objects())
 
 
 if __name__ == "__main__":

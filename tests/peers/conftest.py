@@ -16,10 +16,10 @@ from pathlib import Path
 import pytest
 import pytest_asyncio
 
-import toolyard as ty
-from tests.peers.kit import ENVIRONMENTS, ONE_TRANSPORT, SERVERS, Peer, Yard, present
+import toolcrib as tc
+from tests.peers.kit import ENVIRONMENTS, ONE_TRANSPORT, SERVERS, Peer, ScriptedClient, present
 from tests.peers.visits import TOURISTS, Visitor
-from tests.peers.web import Servers, WebServer, yard_server
+from tests.peers.web import Servers, WebServer, framework_server
 
 HERE = Path(__file__).parent
 
@@ -69,34 +69,34 @@ def web_servers() -> Iterator[Servers]:
 
 @pytest.fixture(scope="session")
 def web(web_servers: Servers) -> Callable[[Peer], WebServer]:
-    """The process that serves a peer's yard over HTTP."""
-    return lambda peer: web_servers.get(peer.framework, lambda: yard_server(peer.environment, peer.framework))
+    """The process that serves a peer's server over HTTP."""
+    return lambda peer: web_servers.get(peer.framework, lambda: framework_server(peer.environment, peer.framework))
 
 
 @pytest.fixture(scope="session")
-def server_of(python_of: Callable[[str], str], web: Callable[[Peer], WebServer]) -> Callable[..., ty.ServerConfig]:
+def server_of(python_of: Callable[[str], str], web: Callable[[Peer], WebServer]) -> Callable[..., tc.ServerConfig]:
     """The configuration of one of our servers on a peer's framework."""
 
-    def configure(peer: Peer, *args: str) -> ty.ServerConfig:
+    def configure(peer: Peer, *args: str) -> tc.ServerConfig:
         if peer.transport == "http":
-            return ty.HttpServer(web(peer).url("stateful/mcp"))
+            return tc.HttpServer(web(peer).url("stateful/mcp"))
         if peer.transport == "sse":
-            return ty.SseServer(web(peer).url("sse"))
-        return ty.StdioServer(python_of(peer.environment), [str(SERVERS / peer.script), *args])
+            return tc.SseServer(web(peer).url("sse"))
+        return tc.StdioServer(python_of(peer.environment), [str(SERVERS / peer.script), *args])
 
     return configure
 
 
 @pytest.fixture(scope="session")
-def npm_server() -> Callable[..., ty.StdioServer]:
+def npm_server() -> Callable[..., tc.StdioServer]:
     """The configuration of a reference server from npm. Without node its tests are skipped; scripts/test says so."""
     node = shutil.which("node")
     if node is None or shutil.which("npm") is None:
         pytest.skip("node and npm are not on this machine")
 
-    def configure(name: str, *args: str, env: dict[str, str] | None = None) -> ty.StdioServer:
+    def configure(name: str, *args: str, env: dict[str, str] | None = None) -> tc.StdioServer:
         script = ENVIRONMENTS / f"npm/node_modules/@modelcontextprotocol/server-{name}/dist/index.js"
-        return ty.StdioServer(node, [str(present(script, f"the npm server {name}")), *args], env=env)
+        return tc.StdioServer(node, [str(present(script, f"the npm server {name}")), *args], env=env)
 
     return configure
 
@@ -104,8 +104,8 @@ def npm_server() -> Callable[..., ty.StdioServer]:
 @pytest.fixture
 def short_waits(monkeypatch: pytest.MonkeyPatch) -> None:
     """Make the client open a stream that ended again at once: it would wait for a second."""
-    monkeypatch.setattr("toolyard.transports.events.RETRY", 0.02)
-    monkeypatch.setattr("toolyard.client.subscriptions.RELISTEN", 0.02)
+    monkeypatch.setattr("toolcrib.transports.http.sse_reader.RETRY", 0.02)
+    monkeypatch.setattr("toolcrib.client.subscriptions.RELISTEN", 0.02)
 
 
 @pytest.fixture
@@ -121,20 +121,22 @@ def visitor(request: pytest.FixtureRequest) -> Visitor:
 
 
 @pytest_asyncio.fixture(scope="session", loop_scope="session")
-async def open_yard(server_of: Callable[..., ty.ServerConfig]) -> AsyncIterator[Callable[[Peer], Awaitable[Yard]]]:
+async def open_yard(
+    server_of: Callable[..., tc.ServerConfig],
+) -> AsyncIterator[Callable[[Peer], Awaitable[ScriptedClient]]]:
     """Open a client of a peer, once for all tests."""
-    yards: dict[Peer, Yard] = {}
+    faulty_servers: dict[Peer, ScriptedClient] = {}
     async with AsyncExitStack() as stack:
 
-        async def open_once(peer: Peer) -> Yard:
-            if peer not in yards:
-                yards[peer] = await stack.enter_async_context(Yard(server_of(peer), mode=peer.mode))
-            return yards[peer]
+        async def open_once(peer: Peer) -> ScriptedClient:
+            if peer not in faulty_servers:
+                faulty_servers[peer] = await stack.enter_async_context(ScriptedClient(server_of(peer), mode=peer.mode))
+            return faulty_servers[peer]
 
         yield open_once
 
 
 @pytest_asyncio.fixture(loop_scope="session")
-async def yard(peer: Peer, open_yard: Callable[[Peer], Awaitable[Yard]]) -> Yard:
+async def scripted(peer: Peer, open_yard: Callable[[Peer], Awaitable[ScriptedClient]]) -> ScriptedClient:
     """A client of the peer with every handler. Tests share the process, so each looks only at what it did itself."""
     return await open_yard(peer)

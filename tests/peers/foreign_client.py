@@ -17,7 +17,7 @@ import mcp.client.streamable_http as http
 from mcp.client.sse import sse_client
 from mcp.client.stdio import StdioServerParameters, stdio_client
 
-import toolyard as ty
+import toolcrib as tc
 
 Transport = Callable[[], Any]
 
@@ -61,11 +61,11 @@ async def visit(transport: Transport, mode: str) -> dict[str, Any]:
     asked: list[str] = []
     progress: list[float] = []
 
-    def answer(request: ty.ElicitRequest) -> dict[str, Any]:
+    def answer(request: tc.ElicitRequest) -> dict[str, Any]:
         asked.append(request.message)
         return {"name": "Ann"}
 
-    async with ty.Client(transport, mode=mode, elicitation_handler=answer) as client:
+    async with tc.Client(transport, mode=mode, elicitation_handler=answer) as client:
         assert client.server_info is not None
         seen: dict[str, Any] = {
             "sdk": importlib.metadata.version("mcp"),
@@ -74,7 +74,7 @@ async def visit(transport: Transport, mode: str) -> dict[str, Any]:
             "tools": [tool.name for tool in await client.list_tools()],
             "text": (await client.call_tool("echo", {"text": "grüße"})).text,
             "data": (await client.call_tool("forecast", {"city": "Bonn"})).data,
-            "resource": (await client.read_resource("yard://greeting")).text,
+            "resource": (await client.read_resource("crib://greeting")).text,
         }
         sums = await asyncio.gather(*(client.call_tool("add", {"a": n, "b": 1}) for n in range(16)))
         seen["sums"] = [result.text for result in sums]
@@ -84,7 +84,7 @@ async def visit(transport: Transport, mode: str) -> dict[str, Any]:
         seen["asked"] = asked
         try:
             seen["unknown"] = (await client.call_tool("forecst", {"city": "Bonn"})).text
-        except ty.ToolNotFound as exc:
+        except tc.ToolNotFound as exc:
             seen["unknown"] = str(exc)
     return seen
 

@@ -15,7 +15,7 @@ from typing import Any, Generic, TypeVar
 
 import pytest
 
-import toolyard as ty
+import toolcrib as tc
 from tests.peers.forking import ForkServer
 
 ROOT = Path(__file__).parents[2]
@@ -23,8 +23,8 @@ ENVIRONMENTS = ROOT / ".peers"
 SERVERS = Path(__file__).with_name("servers")
 
 MODERN = "2026-07-28"
-HANDSHAKE = "2025-11-25"
-ROOTS = ["file:///yard/one", "file:///yard/two"]
+LEGACY = "2025-11-25"
+ROOTS = ["file:///crib/one", "file:///crib/two"]
 
 
 def present(path: Path, what: str) -> Path:
@@ -48,7 +48,7 @@ class Peer:
     transport: str = "stdio"
 
     def __str__(self) -> str:
-        era = "modern" if self.is_modern else "handshake"
+        era = "modern" if self.is_modern else "legacy"
         return f"{self.framework}-{era}" + ("" if self.transport == "stdio" else f"-{self.transport}")
 
     @property
@@ -69,12 +69,12 @@ class Peer:
         return self.framework != "fastmcp4"
 
 
-SDK1 = Peer("sdk1", "sdk1", "auto", HANDSHAKE)
+SDK1 = Peer("sdk1", "sdk1", "auto", LEGACY)
 SDK2_MODERN = Peer("sdk2", "sdk2", "auto", MODERN)
-SDK2_HANDSHAKE = Peer("sdk2", "sdk2", "legacy", HANDSHAKE)
+SDK2_LEGACY = Peer("sdk2", "sdk2", "legacy", LEGACY)
 FASTMCP_MODERN = Peer("sdk2", "fastmcp4", "auto", MODERN)
-FASTMCP_HANDSHAKE = Peer("sdk2", "fastmcp4", "legacy", HANDSHAKE)
-STDIO_PEERS = (SDK1, SDK2_MODERN, SDK2_HANDSHAKE, FASTMCP_MODERN, FASTMCP_HANDSHAKE)
+FASTMCP_LEGACY = Peer("sdk2", "fastmcp4", "legacy", LEGACY)
+STDIO_PEERS = (SDK1, SDK2_MODERN, SDK2_LEGACY, FASTMCP_MODERN, FASTMCP_LEGACY)
 HTTP_PEERS = tuple(replace(peer, transport="http") for peer in STDIO_PEERS)
 SSE_PEERS = tuple(replace(peer, transport="sse") for peer in STDIO_PEERS)
 WEB_PEERS = HTTP_PEERS + SSE_PEERS
@@ -124,18 +124,18 @@ EACH_TRANSPORT = Chosen(PEERS, [*over_each_transport(SDK1, SDK2_MODERN), *over_h
 """For what a transport can change: requests of the server, notifications, cancellation, many calls at once."""
 
 
-class Yard:
+class ScriptedClient:
     """A client with every handler: `answers` and `says` are the person and the model, the lists what was asked."""
 
     def __init__(self, server: Any, *, roots: list[str] | None = None, **options: Any) -> None:
-        self.asked: list[ty.ElicitRequest] = []
-        self.sampled: list[ty.SamplingRequest] = []
-        self.logged: list[ty.LogMessage] = []
+        self.asked: list[tc.ElicitRequest] = []
+        self.sampled: list[tc.SamplingRequest] = []
+        self.logged: list[tc.LogMessage] = []
         self.roots_asked = 0
-        self.answers: Callable[[ty.ElicitRequest], Any] = lambda _: None
-        self.says: Callable[[ty.SamplingRequest], Any] = lambda _: "nothing"
+        self.answers: Callable[[tc.ElicitRequest], Any] = lambda _: None
+        self.says: Callable[[tc.SamplingRequest], Any] = lambda _: "nothing"
         self._roots = ROOTS if roots is None else roots
-        self.client = ty.Client(
+        self.client = tc.Client(
             server,
             elicitation_handler=self._elicit,
             sampling_handler=self._sample,
@@ -145,19 +145,19 @@ class Yard:
             **options,
         )
 
-    async def __aenter__(self) -> Yard:
+    async def __aenter__(self) -> ScriptedClient:
         await self.client.connect()
         return self
 
     async def __aexit__(self, *exc: object) -> None:
         await self.client.close()
 
-    async def _elicit(self, request: ty.ElicitRequest) -> Any:
+    async def _elicit(self, request: tc.ElicitRequest) -> Any:
         self.asked.append(request)
         answer = self.answers(request)
         return await answer if inspect.isawaitable(answer) else answer
 
-    def _sample(self, request: ty.SamplingRequest) -> Any:
+    def _sample(self, request: tc.SamplingRequest) -> Any:
         self.sampled.append(request)
         return self.says(request)
 
@@ -175,11 +175,11 @@ async def eventually(condition: Callable[[], Awaitable[Any]], within: float = 20
     return value
 
 
-async def first(changes: Any, within: float = 20.0) -> ty.Change:
+async def first(changes: Any, within: float = 20.0) -> tc.Change:
     """The next change of a `listen`, within a bound."""
     async with asyncio.timeout(within):
         change = await anext(changes)
-    assert isinstance(change, ty.Change)
+    assert isinstance(change, tc.Change)
     return change
 
 

@@ -16,7 +16,7 @@ import aiohttp
 import mcp.shared.auth as auth
 from mcp.client.auth import OAuthClientProvider, TokenStorage
 
-import toolyard as ty
+import toolcrib as tc
 
 CALLERS = 10
 
@@ -62,19 +62,19 @@ async def visit(kind: str, url: str, mode: str) -> dict[str, Any]:
     provider = OAuthClientProvider(
         server_url=url,
         client_metadata=auth.OAuthClientMetadata(
-            client_name="yard", redirect_uris=["http://localhost:3000/callback"], scope="yard"
+            client_name="crib", redirect_uris=["http://localhost:3000/callback"], scope="crib"
         ),
         storage=storage,
         redirect_handler=person.visit,
         callback_handler=person.bring,
     )
-    server = ty.HttpServer(url) if kind == "http" else ty.SseServer(url)
+    server = tc.HttpServer(url) if kind == "http" else tc.SseServer(url)
 
-    async def everybody(client: ty.Client) -> list[str]:
+    async def everybody(client: tc.Client) -> list[str]:
         results = await asyncio.gather(*(client.call_tool("whoami") for _ in range(CALLERS)))
         return [result.text for result in results]
 
-    async with ty.Client(server, auth=provider, mode=mode) as client:
+    async with tc.Client(server, auth=provider, mode=mode) as client:
         assert client.server_info is not None
         seen: dict[str, Any] = {"version": client.server_info.protocol_version, "first": await everybody(client)}
         before = storage.tokens

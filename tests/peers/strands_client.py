@@ -14,7 +14,7 @@ import mcp.client.streamable_http as http
 from mcp import StdioServerParameters, stdio_client
 from mcp.client.sse import sse_client
 
-from toolyard.sync import Client as MCPClient
+from toolcrib.sync import Client as MCPClient
 
 # Under its older name in 1.x, as the document writes it.
 streamablehttp_client = getattr(http, "streamablehttp_client", None) or http.streamable_http_client
@@ -38,7 +38,7 @@ def main(http_url: str, sse_url: str, script: str) -> dict[str, Any]:
     with sse_mcp_client, stdio_mcp_client:
         tools = sse_mcp_client.list_tools() + stdio_mcp_client.list_tools()
         seen["all tools"] = [tool.name for tool in tools]
-        seen["threads"] = sorted(thread.name for thread in threading.enumerate() if thread.name.startswith("toolyard"))
+        seen["threads"] = sorted(thread.name for thread in threading.enumerate() if thread.name.startswith("toolcrib"))
     return seen
 
 

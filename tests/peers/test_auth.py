@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-import toolyard as ty
+import toolcrib as tc
 from tests.peers.kit import SERVERS, run_in
 from tests.peers.web import Servers, Watched, WebServer, python_server
 
@@ -23,9 +23,9 @@ def guarded(request: pytest.FixtureRequest, web_servers: Servers) -> WebServer:
     return web_servers.get(f"guarded {request.param}", make)
 
 
-CONFIGS: dict[str, Callable[..., ty.HttpServer | ty.SseServer]] = {
-    "http": lambda server, **options: ty.HttpServer(server.url("mcp"), **options),
-    "sse": lambda server, **options: ty.SseServer(server.url("events/sse"), **options),
+CONFIGS: dict[str, Callable[..., tc.HttpServer | tc.SseServer]] = {
+    "http": lambda server, **options: tc.HttpServer(server.url("mcp"), **options),
+    "sse": lambda server, **options: tc.SseServer(server.url("events/sse"), **options),
 }
 
 
@@ -36,22 +36,22 @@ def bearer(token: str) -> dict[str, str]:
 @pytest.mark.parametrize("kind", CONFIGS)
 @pytest.mark.parametrize("mode", ["auto", "legacy"])
 async def test_a_token_in_the_headers_opens_the_door(guarded: WebServer, kind: str, mode: str) -> None:
-    async with ty.Client(CONFIGS[kind](guarded, headers=bearer("open-sesame")), mode=mode) as client:
+    async with tc.Client(CONFIGS[kind](guarded, headers=bearer("open-sesame")), mode=mode) as client:
         assert (await client.call_tool("whoami")).text == "ali"
 
 
 @pytest.mark.parametrize("kind", CONFIGS)
 @pytest.mark.parametrize("mode", ["auto", "legacy"])
 async def test_without_a_token_the_challenge_is_told(guarded: WebServer, kind: str, mode: str) -> None:
-    client = ty.Client(CONFIGS[kind](guarded), mode=mode)
+    client = tc.Client(CONFIGS[kind](guarded), mode=mode)
     try:
-        with pytest.raises(ty.AuthError) as refusal:
+        with pytest.raises(tc.AuthError) as refusal:
             await client.connect()
         assert refusal.value.status == 401
         assert refusal.value.challenge is not None
         assert guarded.url(".well-known/oauth-protected-resource") in refusal.value.challenge
-        assert client.status.state is ty.State.NEEDS_AUTH
-        with pytest.raises(ty.AuthError):
+        assert client.status.state is tc.ConnectionState.NEEDS_AUTH
+        with pytest.raises(tc.AuthError):
             await client.call_tool("whoami")
     finally:
         await client.close()
@@ -59,9 +59,9 @@ async def test_without_a_token_the_challenge_is_told(guarded: WebServer, kind: s
 
 async def test_a_refusal_is_not_asked_again(guarded: WebServer) -> None:
     watched = Watched(guarded, "/mcp")
-    client = ty.Client(CONFIGS["http"](guarded), mode="legacy")
+    client = tc.Client(CONFIGS["http"](guarded), mode="legacy")
     try:
-        with pytest.raises(ty.AuthError):
+        with pytest.raises(tc.AuthError):
             await client.call_tool("whoami")
     finally:
         await client.close()
@@ -71,9 +71,9 @@ async def test_a_refusal_is_not_asked_again(guarded: WebServer) -> None:
 
 @pytest.mark.parametrize("kind", CONFIGS)
 async def test_too_narrow_a_token_is_another_refusal(guarded: WebServer, kind: str) -> None:
-    client = ty.Client(CONFIGS[kind](guarded, headers=bearer("narrow")))
+    client = tc.Client(CONFIGS[kind](guarded, headers=bearer("narrow")))
     try:
-        with pytest.raises(ty.AuthError) as refusal:
+        with pytest.raises(tc.AuthError) as refusal:
             await client.connect()
         assert refusal.value.status == 403
         assert refusal.value.challenge is not None and "insufficient_scope" in refusal.value.challenge
@@ -84,13 +84,13 @@ async def test_too_narrow_a_token_is_another_refusal(guarded: WebServer, kind: s
 async def test_a_token_that_comes_later_opens_the_door_then(guarded: WebServer) -> None:
     token = ""
     config = CONFIGS["http"](guarded, headers={"Authorization": lambda: f"Bearer {token}"})
-    client = ty.Client(config)
+    client = tc.Client(config)
     try:
-        with pytest.raises(ty.AuthError):
+        with pytest.raises(tc.AuthError):
             await client.connect()
         token = "open-sesame"
         assert (await client.call_tool("whoami")).text == "ali"
-        assert client.status.state is ty.State.CONNECTED
+        assert client.status.state is tc.ConnectionState.CONNECTED
     finally:
         await client.close()
 

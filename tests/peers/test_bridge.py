@@ -1,4 +1,4 @@
-"""The seam `(method, params, exchange)` carries a gateway between the eras: a question in mid-call crosses it.
+"""The seam `(method, params, context)` carries a gateway between the eras: a question in mid-call crosses it.
 
 The gateway here is as small as one can be: it forwards to one upstream, and a question of the upstream's becomes a
 question of its own. What differs between the eras is the endpoint's on one side and the client's on the other.
@@ -16,13 +16,13 @@ import aiohttp
 import pytest
 import pytest_asyncio
 
-import toolyard as ty
+import toolcrib as tc
 from tests.peers.kit import MODERN, SDK2_MODERN, SERVERS, over_http
 from tests.serving import served
-from toolyard.protocol.metadata import CLIENT_CAPABILITIES, PROTOCOL_VERSION
-from toolyard.server.exchange import Answerer, Exchange, Peer
-from toolyard.server.serving.guard import Guard
-from toolyard.server.serving.http import HttpApp
+from toolcrib.protocol.metadata import CLIENT_CAPABILITIES, PROTOCOL_VERSION
+from toolcrib.server.handler import Peer, RequestContext, RequestHandler
+from toolcrib.server.serving.security import RequestGuard
+from toolcrib.server.serving.streamable_http import HttpApp
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -48,15 +48,15 @@ class Deaf:
 class Gateway:
     """Forwards to one upstream, one call at a time: over stdio a question does not say which call it belongs to."""
 
-    def __init__(self, upstream: ty.ServerConfig, mode: str) -> None:
-        self.client = ty.Client(upstream, mode=mode, elicitation_handler=self._relay, execution_timeout=30)
+    def __init__(self, upstream: tc.ServerConfig, mode: str) -> None:
+        self.client = tc.Client(upstream, mode=mode, elicitation_handler=self._relay, execution_timeout=30)
         self._turn = asyncio.Lock()
-        self._exchange: Exchange | None = None
+        self._request_context: RequestContext | None = None
 
-    async def _relay(self, asked: ty.ElicitRequest) -> ty.ElicitResult:
-        assert self._exchange is not None
-        said = await self._exchange.back.ask("elicitation/create", asked.raw, None)
-        return ty.ElicitResult(said["action"], said.get("content"))
+    async def _relay(self, asked: tc.ElicitRequest) -> tc.ElicitResult:
+        assert self._request_context is not None
+        said = await self._request_context.back_channel.ask("elicitation/create", asked.raw, None)
+        return tc.ElicitResult(said["action"], said.get("content"))
 
     def describe(self, peer: Peer) -> dict[str, Any]:
         return {"serverInfo": {"name": "gateway", "version": "1"}, "capabilities": {"tools": {}}}
@@ -67,10 +67,10 @@ class Gateway:
     def mirrored(self, tool: str) -> tuple[()]:
         return ()
 
-    async def answer(self, method: str, params: dict[str, Any], exchange: Exchange) -> dict[str, Any]:
+    async def answer(self, method: str, params: dict[str, Any], exchange: RequestContext) -> dict[str, Any]:
         bare = {k: v for k, v in params.items() if k not in ("_meta", "inputResponses", "requestState")}
         async with self._turn:
-            self._exchange = exchange
+            self._request_context = exchange
             return await self.client.request(method, bare)
 
     async def watch(self, wanted: dict[str, Any], peer: Peer, deliver: Any) -> Deaf:
@@ -80,8 +80,8 @@ class Gateway:
 @asynccontextmanager
 async def bridged(gateway: Gateway, ttl: float = 60) -> AsyncIterator[str]:
     """The URL of a gateway."""
-    front: Answerer = gateway
-    async with served(HttpApp(front, guard=Guard(), parked_ttl=ttl)) as address:
+    front: RequestHandler = gateway
+    async with served(HttpApp(front, guard=RequestGuard(), suspended_ttl=ttl)) as address:
         yield f"{address}/mcp"
 
 
@@ -124,8 +124,8 @@ def journal(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def old(python_of: Callable[[str], str], journal: Path) -> AsyncIterator[Gateway]:
-    """A gateway to an upstream of the handshake era: one process for all tests."""
-    upstream = ty.StdioServer(python_of("sdk1"), [str(SERVERS / "asking_server.py"), str(journal)])
+    """A gateway to an upstream of the legacy era: one process for all tests."""
+    upstream = tc.StdioServer(python_of("sdk1"), [str(SERVERS / "asking_server.py"), str(journal)])
     gateway = Gateway(upstream, "legacy")
     async with gateway.client:
         yield gateway
@@ -209,27 +209,27 @@ async def test_an_abandoned_call_ends_at_its_time_with_a_cancel_and_ran_once(cal
 
 
 async def test_our_own_modern_client_gets_through_too(old: Gateway) -> None:
-    def answer(asked: ty.ElicitRequest) -> ty.ElicitResult:
-        return ty.ElicitResult("accept", {"name": "Ada" if asked.message == "first name?" else "Lovelace"})
+    def answer(asked: tc.ElicitRequest) -> tc.ElicitResult:
+        return tc.ElicitResult("accept", {"name": "Ada" if asked.message == "first name?" else "Lovelace"})
 
-    async with bridged(old) as url, ty.Client(url, mode=MODERN, elicitation_handler=answer) as client:
+    async with bridged(old) as url, tc.Client(url, mode=MODERN, elicitation_handler=answer) as client:
         assert (await client.call_tool("greet", {"nonce": "n1"})).text == "hello Ada Lovelace"
 
 
-async def test_a_client_of_the_handshake_era_is_asked_by_a_modern_upstream(
-    server_of: Callable[..., ty.ServerConfig],
+async def test_a_client_of_the_legacy_era_is_asked_by_a_modern_upstream(
+    server_of: Callable[..., tc.ServerConfig],
 ) -> None:
     asked: list[str] = []
 
-    def answer(question: ty.ElicitRequest) -> ty.ElicitResult:
+    def answer(question: tc.ElicitRequest) -> tc.ElicitResult:
         asked.append(question.message)
-        return ty.ElicitResult("accept", {"name": "Ada"})
+        return tc.ElicitResult("accept", {"name": "Ada"})
 
     gateway = Gateway(server_of(*over_http(SDK2_MODERN)), MODERN)
     async with (
         gateway.client,
         bridged(gateway) as url,
-        ty.Client(url, mode="legacy", elicitation_handler=answer) as client,
+        tc.Client(url, mode="legacy", elicitation_handler=answer) as client,
     ):
         assert client.server_info.protocol_version == "2025-11-25"
         assert (await client.call_tool("ask_user", {"question": "who?"})).text == "hello Ada"

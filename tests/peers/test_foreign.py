@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.peers.kit import HANDSHAKE, MODERN, PEERS, SERVERS, Peer, run_in
+from tests.peers.kit import LEGACY, MODERN, PEERS, SERVERS, Peer, run_in
 from tests.peers.web import Servers, WebServer
 
 SCRIPT = Path(__file__).with_name("foreign_client.py")
@@ -16,19 +16,19 @@ SLOW = pytest.mark.slow
 NIGHTLY = pytest.mark.nightly  # an era that is agreed on as with our own transports
 
 CASES = [
-    pytest.param("sdk1", "manager", "auto", HANDSHAKE, id="sdk1-context-manager", marks=SLOW),
-    pytest.param("sdk1", "pair", "auto", HANDSHAKE, id="sdk1-pair", marks=SLOW),
-    pytest.param("sdk1", "http", "auto", HANDSHAKE, id="sdk1-triple-of-streamablehttp-client"),
-    pytest.param("sdk1", "http", "legacy", HANDSHAKE, id="sdk1-triple-handshake-first", marks=NIGHTLY),
+    pytest.param("sdk1", "manager", "auto", LEGACY, id="sdk1-context-manager", marks=SLOW),
+    pytest.param("sdk1", "pair", "auto", LEGACY, id="sdk1-pair", marks=SLOW),
+    pytest.param("sdk1", "http", "auto", LEGACY, id="sdk1-triple-of-streamablehttp-client"),
+    pytest.param("sdk1", "http", "legacy", LEGACY, id="sdk1-triple-handshake-first", marks=NIGHTLY),
     pytest.param("sdk2", "manager", "auto", MODERN, id="sdk2-context-manager"),
-    pytest.param("sdk2", "manager", "legacy", HANDSHAKE, id="sdk2-context-manager-handshake", marks=NIGHTLY),
+    pytest.param("sdk2", "manager", "legacy", LEGACY, id="sdk2-context-manager-handshake", marks=NIGHTLY),
     pytest.param("sdk2", "pair", "auto", MODERN, id="sdk2-pair", marks=SLOW),
     # The SDK's HTTP transport sends the modern headers only for its own sessions, so the era is the older one.
-    pytest.param("sdk2", "http", "auto", HANDSHAKE, id="sdk2-pair-of-streamable-http-client", marks=SLOW),
-    pytest.param("sdk1", "renamed", "auto", HANDSHAKE, id="sdk1-triple-of-streamable-http-client", marks=SLOW),
-    pytest.param("sdk1", "sse", "auto", HANDSHAKE, id="sdk1-pair-of-sse-client", marks=SLOW),
+    pytest.param("sdk2", "http", "auto", LEGACY, id="sdk2-pair-of-streamable-http-client", marks=SLOW),
+    pytest.param("sdk1", "renamed", "auto", LEGACY, id="sdk1-triple-of-streamable-http-client", marks=SLOW),
+    pytest.param("sdk1", "sse", "auto", LEGACY, id="sdk1-pair-of-sse-client", marks=SLOW),
     pytest.param("sdk2", "sse", "auto", MODERN, id="sdk2-pair-of-sse-client", marks=SLOW),
-    pytest.param("sdk2", "sse", "legacy", HANDSHAKE, id="sdk2-pair-of-sse-client-handshake", marks=NIGHTLY),
+    pytest.param("sdk2", "sse", "legacy", LEGACY, id="sdk2-pair-of-sse-client-handshake", marks=NIGHTLY),
 ]
 
 
@@ -47,7 +47,7 @@ def test_a_client_works_over_a_transport_of_the_sdk(
     seen = run_in(web_servers.fork_server(environment), SCRIPT, shape, server, mode)
 
     assert seen["sdk"].split(".")[0] == environment[-1]
-    assert (seen["server"], seen["version"]) == (f"{environment}-yard", version)
+    assert (seen["server"], seen["version"]) == (f"{environment}-crib", version)
     assert {"add", "echo", "ask_user"} <= set(seen["tools"])
     assert (seen["text"], seen["data"]) == ("grüße", {"city": "Bonn", "degrees": 21.5})
     assert seen["sums"] == [str(n + 1) for n in range(16)]

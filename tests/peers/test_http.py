@@ -10,14 +10,14 @@ from typing import Any
 
 import pytest
 
-import toolyard as ty
+import toolcrib as tc
 from tests.peers.forking import ForkServer
 from tests.peers.kit import (
-    HANDSHAKE,
     HTTP_PEERS,
+    LEGACY,
     MODERN,
     SDK1,
-    SDK2_HANDSHAKE,
+    SDK2_LEGACY,
     SDK2_MODERN,
     SERVERS,
     SSE_PEERS,
@@ -28,13 +28,13 @@ from tests.peers.kit import (
     over_http,
     over_sse,
 )
-from tests.peers.web import Relay, Watched, WebServer, sessions, yard_server
-from toolyard import sync
+from tests.peers.web import Relay, Watched, WebServer, framework_server, sessions
+from toolcrib import sync
 
 WebOf = Callable[[Peer], WebServer]
 ServerOf = Callable[..., Any]
-HTTP = Chosen(HTTP_PEERS, over_http(SDK1, SDK2_MODERN, SDK2_HANDSHAKE), over_http(SDK2_MODERN, SDK2_HANDSHAKE))
-LEGACY = pytest.mark.peers(HTTP.where(lambda peer: not peer.is_modern))
+HTTP = Chosen(HTTP_PEERS, over_http(SDK1, SDK2_MODERN, SDK2_LEGACY), over_http(SDK2_MODERN, SDK2_LEGACY))
+LEGACIES = pytest.mark.peers(HTTP.where(lambda peer: not peer.is_modern))
 MODERNS = pytest.mark.peers(HTTP.where(lambda peer: peer.is_modern))
 BOTH_ERAS = pytest.mark.peers(Chosen(HTTP_PEERS, over_http(SDK1, SDK2_MODERN), over_http(SDK2_MODERN)))
 
@@ -42,11 +42,11 @@ BOTH_ERAS = pytest.mark.peers(Chosen(HTTP_PEERS, over_http(SDK1, SDK2_MODERN), o
 # ---- the life of a session
 
 
-@LEGACY
+@LEGACIES
 async def test_a_session_is_opened_used_and_deleted(peer: Peer, web: WebOf, server_of: ServerOf) -> None:
     watched = Watched(web(peer), "/stateful")
 
-    async with ty.Client(server_of(peer), mode=peer.mode) as client:
+    async with tc.Client(server_of(peer), mode=peer.mode) as client:
         await client.call_tool("echo", {"text": "hi"})
 
     steps, requests = watched.steps, watched.requests
@@ -55,14 +55,14 @@ async def test_a_session_is_opened_used_and_deleted(peer: Peer, web: WebOf, serv
     assert [entry["status"] for entry in requests[begin:]] == [200, 200, 202, 200, 200]
     assert requests[begin]["session"] is None
     assert len(sessions(requests)) == 1 and all(entry["session"] for entry in requests[begin + 1 :])
-    assert {entry["version"] for entry in requests[begin + 1 :]} == {HANDSHAKE}
+    assert {entry["version"] for entry in requests[begin + 1 :]} == {LEGACY}
 
 
 @MODERNS
 async def test_a_modern_server_sees_nothing_but_requests(peer: Peer, web: WebOf, server_of: ServerOf) -> None:
     watched = Watched(web(peer), "/stateful")
 
-    async with ty.Client(server_of(peer)) as client:
+    async with tc.Client(server_of(peer)) as client:
         await client.list_tools()
         await client.call_tool("echo", {"text": "hi"})
 
@@ -74,11 +74,11 @@ async def test_a_modern_server_sees_nothing_but_requests(peer: Peer, web: WebOf,
     assert (call["mcp-method"], call["mcp-name"]) == ("tools/call", "echo")
 
 
-@LEGACY
+@LEGACIES
 async def test_two_clients_have_two_sessions(peer: Peer, web: WebOf, server_of: ServerOf) -> None:
     watched = Watched(web(peer), "/stateful")
 
-    async with ty.Client(server_of(peer), mode=peer.mode) as one, ty.Client(server_of(peer), mode=peer.mode) as other:
+    async with tc.Client(server_of(peer), mode=peer.mode) as one, tc.Client(server_of(peer), mode=peer.mode) as other:
         await asyncio.gather(*(client.call_tool("echo", {"text": "hi"}) for client in (one, other)))
 
     assert len(sessions(watched.requests)) == 2
@@ -86,9 +86,9 @@ async def test_two_clients_have_two_sessions(peer: Peer, web: WebOf, server_of: 
 
 @pytest.mark.slow
 async def test_an_older_server_cannot_be_made_modern(server_of: ServerOf) -> None:
-    client = ty.Client(server_of(HTTP_PEERS[0]), mode=MODERN, max_attempts=1)
+    client = tc.Client(server_of(HTTP_PEERS[0]), mode=MODERN, max_attempts=1)
     try:
-        with pytest.raises(ty.ConnectError) as refusal:
+        with pytest.raises(tc.ConnectError) as refusal:
             await client.connect()
         assert refusal.value.permanent
     finally:
@@ -98,9 +98,9 @@ async def test_an_older_server_cannot_be_made_modern(server_of: ServerOf) -> Non
 @pytest.mark.slow
 @pytest.mark.parametrize("revision, path", [("2025-06-18", "stateful/mcp"), ("2024-11-05", "sse")])
 async def test_a_server_of_an_older_revision_is_taken_as_it_is(revision: str, path: str) -> None:
-    server = yard_server("sdk1", "sdk1", revision)
+    server = framework_server("sdk1", "sdk1", revision)
     try:
-        async with ty.Client(server.start().url(path)) as client:
+        async with tc.Client(server.start().url(path)) as client:
             assert client.server_info is not None and client.server_info.protocol_version == revision
             assert (await client.call_tool("echo", {"text": "old"})).text == "old"
         later = [entry for entry in server.journal("/stateful")[1] if entry["session"]]
@@ -113,25 +113,25 @@ async def test_a_server_of_an_older_revision_is_taken_as_it_is(revision: str, pa
 async def test_a_reset_probe_is_no_verdict_on_the_era(peer: Peer, web: WebOf, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("random.random", lambda: 0.0)  # no time between the tries
     async with Relay(web(peer).port, resets=1) as relay:
-        client = ty.Client(relay.url("stateful/mcp"))
+        client = tc.Client(relay.url("stateful/mcp"))
         assert (await client.call_tool("echo", {"text": "hi"})).text == "hi"
         assert client.server_info is not None and client.server_info.protocol_version == MODERN
         await client.close()
 
 
 async def test_headers_are_sent_and_asked_for_at_each_request(web: WebOf) -> None:
-    server, turns = web(SDK2_HANDSHAKE), iter(range(100))
+    server, turns = web(SDK2_LEGACY), iter(range(100))
     watched = Watched(server, "/stateful")
 
     async def turn() -> str:
         return f"turn {next(turns)}"
 
-    config = ty.HttpServer(server.url("stateful/mcp"), headers={"X-Yard": "north", "X-Turn": turn})
-    async with ty.Client(config, mode="legacy") as client:
+    config = tc.HttpServer(server.url("stateful/mcp"), headers={"X-Crib": "north", "X-Turn": turn})
+    async with tc.Client(config, mode="legacy") as client:
         await client.call_tool("echo", {"text": "hi"})
 
     headers = [entry["headers"] for entry in watched.requests]
-    assert {entry["x-yard"] for entry in headers} == {"north"}
+    assert {entry["x-crib"] for entry in headers} == {"north"}
     assert len({entry["x-turn"] for entry in headers}) == len(headers)
 
 
@@ -145,12 +145,12 @@ async def test_a_server_of_another_manner_is_met_like_any_other(peer: Peer, mann
     watched = Watched(server, f"/{manner}")
     steps: list[float] = []
 
-    async with ty.Client(server.url(f"{manner}/mcp"), mode=peer.mode) as client:
+    async with tc.Client(server.url(f"{manner}/mcp"), mode=peer.mode) as client:
         assert client.server_info is not None and client.server_info.protocol_version == peer.version
         assert "echo" in [tool.name for tool in await client.list_tools()]
         sums = await asyncio.gather(*(client.call_tool("add", {"a": n, "b": 1}) for n in range(50)))
         counted = await client.call_tool("count", {"steps": 3}, on_progress=lambda step, *_: steps.append(step))
-        read = await client.read_resource("yard://greeting")
+        read = await client.read_resource("crib://greeting")
         prompt = await client.get_prompt("explain", {"topic": "bees"})
         done = await client.complete({"type": "ref/prompt", "name": "explain"}, "topic", "be")
 
@@ -166,8 +166,8 @@ async def test_a_server_of_another_manner_is_met_like_any_other(peer: Peer, mann
 
 @MODERNS
 async def test_a_modern_server_may_ask_although_it_answers_in_json(peer: Peer, web: WebOf) -> None:
-    server = ty.HttpServer(web(peer).url("json/mcp"))
-    async with ty.Client(server, elicitation_handler=lambda _: {"name": "Ann"}) as client:
+    server = tc.HttpServer(web(peer).url("json/mcp"))
+    async with tc.Client(server, elicitation_handler=lambda _: {"name": "Ann"}) as client:
         assert (await client.call_tool("ask_user", {"question": "who?"})).text == "hello Ann"
 
 
@@ -177,7 +177,7 @@ async def test_without_streaming_no_stream_is_opened(peer: Peer, web: WebOf) -> 
     watched = Watched(server, "/stateful")
     steps: list[float] = []
 
-    async with ty.Client(ty.HttpServer(server.url("stateful/mcp"), streamable=False), mode=peer.mode) as client:
+    async with tc.Client(tc.HttpServer(server.url("stateful/mcp"), streamable=False), mode=peer.mode) as client:
         await client.call_tool("count", {"steps": 2}, on_progress=lambda step, *_: steps.append(step))
         assert (await client.call_tool("echo", {"text": "hi"})).text == "hi"
         await client.list_tools()
@@ -193,7 +193,7 @@ async def test_without_streaming_no_stream_is_opened(peer: Peer, web: WebOf) -> 
     Chosen(WEB_PEERS, [*over_http(SDK1, SDK2_MODERN), *over_sse(SDK1, SDK2_MODERN)], over_http(SDK2_MODERN))
 )
 async def test_fifty_calls_at_once_get_each_its_own_answer(peer: Peer, server_of: ServerOf) -> None:
-    async with ty.Client(server_of(peer), mode=peer.mode) as client:
+    async with tc.Client(server_of(peer), mode=peer.mode) as client:
         for _ in range(2):  # the second time over connections that are there
             results = await asyncio.gather(*(client.call_tool("echo", {"text": f"call {n}"}) for n in range(50)))
             assert [result.text for result in results] == [f"call {n}" for n in range(50)]
@@ -231,8 +231,8 @@ LEGACY_MORTAL = pytest.mark.parametrize(
 @pytest.mark.parametrize("path", ["stateful/mcp", "sse"])
 async def test_a_call_after_a_restart_works(mortal: tuple[Peer, WebServer], path: str, mode: str) -> None:
     _, server = mortal
-    config = ty.SseServer(server.url(path)) if path == "sse" else ty.HttpServer(server.url(path))
-    async with ty.Client(config, mode=mode) as client:
+    config = tc.SseServer(server.url(path)) if path == "sse" else tc.HttpServer(server.url(path))
+    async with tc.Client(config, mode=mode) as client:
         assert (await client.call_tool("echo", {"text": "one"})).text == "one"
         await asyncio.to_thread(server.restart)
         assert (await client.call_tool("echo", {"text": "two"})).text == "two"
@@ -242,7 +242,7 @@ async def test_a_call_after_a_restart_works(mortal: tuple[Peer, WebServer], path
 @LEGACY_MORTAL
 async def test_a_restart_with_many_callers_makes_one_new_session(mortal: tuple[Peer, WebServer]) -> None:
     _, server = mortal
-    async with ty.Client(server.url("stateful/mcp"), mode="legacy") as client:
+    async with tc.Client(server.url("stateful/mcp"), mode="legacy") as client:
         await client.call_tool("echo", {"text": "before"})
         await asyncio.to_thread(server.restart)
         results = await asyncio.gather(*(client.call_tool("echo", {"text": str(n)}) for n in range(30)))
@@ -257,7 +257,7 @@ async def test_a_restart_with_many_callers_makes_one_new_session(mortal: tuple[P
 @LEGACY_MORTAL
 async def test_a_new_session_is_no_retry(mortal: tuple[Peer, WebServer]) -> None:
     _, server = mortal
-    async with ty.Client(server.url("stateful/mcp"), mode="legacy", max_attempts=1) as client:
+    async with tc.Client(server.url("stateful/mcp"), mode="legacy", max_attempts=1) as client:
         await asyncio.to_thread(server.restart)
         assert (await client.call_tool("echo", {"text": "once"})).text == "once"
 
@@ -266,12 +266,12 @@ async def test_a_new_session_is_no_retry(mortal: tuple[Peer, WebServer]) -> None
 @pytest.mark.usefixtures("short_waits")
 async def test_who_listens_hears_of_changes_after_a_restart(mortal: tuple[Peer, WebServer]) -> None:
     peer, server = mortal
-    client = ty.Client(server.url("stateful/mcp"), mode=peer.mode)
+    client = tc.Client(server.url("stateful/mcp"), mode=peer.mode)
     async with client, client.listen(prompts=False, resources=False) as changes:
         await asyncio.to_thread(server.restart)
-        assert await first(changes) == ty.Change("tools")  # what may have been missed
+        assert await first(changes) == tc.Change("tools")  # what may have been missed
         await client.call_tool("grow")
-        assert await first(changes) == ty.Change("tools")
+        assert await first(changes) == tc.Change("tools")
 
 
 @pytest.mark.slow
@@ -281,10 +281,10 @@ async def test_while_the_server_is_gone_a_call_fails_as_never_sent(
 ) -> None:
     _, server = mortal
     monkeypatch.setattr("random.random", lambda: 0.0)  # no time between the tries
-    async with ty.Client(server.url("stateful/mcp"), mode="legacy") as client:
+    async with tc.Client(server.url("stateful/mcp"), mode="legacy") as client:
         await asyncio.to_thread(server.stop)
         try:
-            with pytest.raises(ty.TransportError) as refusal:
+            with pytest.raises(tc.TransportError) as refusal:
                 await client.call_tool("echo", {"text": "anybody?"})
             assert not refusal.value.sent
         finally:
@@ -297,17 +297,17 @@ async def test_while_the_server_is_gone_a_call_fails_as_never_sent(
 
 @pytest.mark.peers(Chosen(SSE_PEERS, over_sse(SDK1, SDK2_MODERN), over_sse(SDK2_MODERN)))
 async def test_an_sse_server_is_found_behind_a_plain_url(peer: Peer, web: WebOf) -> None:
-    async with ty.Client(web(peer).url("sse"), mode=peer.mode) as client:
-        assert client.server_info is not None and client.server_info.name == f"{peer.framework}-yard"
+    async with tc.Client(web(peer).url("sse"), mode=peer.mode) as client:
+        assert client.server_info is not None and client.server_info.name == f"{peer.framework}-crib"
         assert (await client.call_tool("echo", {"text": "hi"})).text == "hi"
         await client.disconnect()
         assert (await client.call_tool("echo", {"text": "again"})).text == "again"
 
 
 async def test_a_url_without_a_server_is_refused_for_good(web: WebOf) -> None:
-    client = ty.Client(web(SDK2_MODERN).url("nowhere/mcp"))
+    client = tc.Client(web(SDK2_MODERN).url("nowhere/mcp"))
     try:
-        with pytest.raises(ty.ConnectError) as refusal:
+        with pytest.raises(tc.ConnectError) as refusal:
             await client.connect()
         assert (refusal.value.permanent, refusal.value.status) == (True, 404)
     finally:
@@ -325,5 +325,5 @@ def test_the_sync_client_is_at_home_over_http(peer: Peer, server_of: ServerOf) -
         assert client.call_tool("echo", {"text": "hi"}).text == "hi"
         client.call_tool("count", {"steps": 3}, on_progress=lambda step, *_: steps.append(step))
         assert client.call_tool("ask_user", {"question": "who?"}).text == "hello Ann"
-        assert client.read_resource("yard://greeting").text == "good day"
+        assert client.read_resource("crib://greeting").text == "good day"
     assert steps == [1, 2, 3]

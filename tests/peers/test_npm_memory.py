@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-import toolyard as ty
+import toolcrib as tc
 from tests.peers.kit import first
 
 pytestmark = pytest.mark.slow
@@ -18,12 +18,12 @@ ANN = {"name": "Ann", "entityType": "person", "observations": ["likes red"]}
 
 
 @pytest.fixture
-def memory(npm_server: Callable[..., ty.StdioServer], tmp_path: Path) -> ty.StdioServer:
+def memory(npm_server: Callable[..., tc.StdioServer], tmp_path: Path) -> tc.StdioServer:
     return npm_server("memory", env={"MEMORY_FILE_PATH": str(tmp_path / "graph.jsonl")})
 
 
-async def test_a_graph_is_kept_over_a_restart(memory: ty.StdioServer) -> None:
-    async with ty.Client(memory) as client:
+async def test_a_graph_is_kept_over_a_restart(memory: tc.StdioServer) -> None:
+    async with tc.Client(memory) as client:
         made = await client.call_tool("create_entities", {"entities": [ANN]})
         assert made.data == {"entities": [ANN]}
         await client.disconnect()
@@ -33,19 +33,19 @@ async def test_a_graph_is_kept_over_a_restart(memory: ty.StdioServer) -> None:
     assert graph.data == json.loads(read.text) == {"entities": [ANN], "relations": []}
 
 
-async def test_an_update_is_told_to_who_subscribed(memory: ty.StdioServer) -> None:
-    client = ty.Client(memory)
+async def test_an_update_is_told_to_who_subscribed(memory: tc.StdioServer) -> None:
+    client = tc.Client(memory)
     async with client, client.listen(GRAPH, tools=False, prompts=False, resources=False) as changes:
         await client.call_tool("create_entities", {"entities": [ANN]})
-        assert await first(changes) == ty.Change("resource", GRAPH)
+        assert await first(changes) == tc.Change("resource", GRAPH)
 
 
-async def test_bad_arguments_and_unknown_names_are_told_apart(memory: ty.StdioServer) -> None:
-    async with ty.Client(memory) as client:
+async def test_bad_arguments_and_unknown_names_are_told_apart(memory: tc.StdioServer) -> None:
+    async with tc.Client(memory) as client:
         await client.list_tools()
         bad = await client.call_tool("create_entities", {"entities": "Ann"})
         unknown = await client.call_tool("read_graf")
-        with pytest.raises(ty.ResourceNotFound):
+        with pytest.raises(tc.ResourceNotFound):
             await client.read_resource("memory://nowhere")
 
     assert bad.is_error and "expected array" in bad.text

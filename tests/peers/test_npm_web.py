@@ -7,10 +7,10 @@ from collections.abc import Iterator
 
 import pytest
 
-import toolyard as ty
-from tests.peers.kit import HANDSHAKE
+import toolcrib as tc
+from tests.peers.kit import LEGACY
 from tests.peers.web import Relay, Servers, WebServer, npm_everything
-from toolyard import sync
+from toolcrib import sync
 
 pytestmark = pytest.mark.slow
 
@@ -25,8 +25,8 @@ def url(request: pytest.FixtureRequest, web_servers: Servers) -> str:
 
 
 async def test_either_transport_is_found_behind_a_plain_url(url: str) -> None:
-    async with ty.Client(url) as client:
-        assert client.server_info is not None and client.server_info.protocol_version == HANDSHAKE
+    async with tc.Client(url) as client:
+        assert client.server_info is not None and client.server_info.protocol_version == LEGACY
         results = await asyncio.gather(*(client.call_tool("echo", {"message": f"m{n}"}) for n in range(50)))
 
     assert [result.text for result in results] == [f"Echo: m{n}" for n in range(50)]
@@ -46,7 +46,7 @@ async def test_an_operation_whose_connection_is_cut_is_taken_up_again(web_server
         seen.append(step)
         begun.set()
 
-    async with Relay(server.port) as relay, ty.Client(relay.url("mcp")) as client:
+    async with Relay(server.port) as relay, tc.Client(relay.url("mcp")) as client:
         call = asyncio.create_task(client.call_tool(OPERATION, {"duration": 1, "steps": 5}, on_progress=on_progress))
         async with asyncio.timeout(20):
             await begun.wait()
@@ -68,7 +68,7 @@ def mortal(request: pytest.FixtureRequest) -> Iterator[tuple[WebServer, str]]:
 
 async def test_a_call_after_a_restart_works(mortal: tuple[WebServer, str]) -> None:
     server, path = mortal
-    async with ty.Client(server.url(path)) as client:
+    async with tc.Client(server.url(path)) as client:
         assert (await client.call_tool("echo", {"message": "one"})).text == "Echo: one"
         await asyncio.to_thread(server.restart)
         assert (await client.call_tool("echo", {"message": "two"})).text == "Echo: two"

@@ -32,8 +32,8 @@ def test_a_visitor_is_greeted_in_its_own_era(seen: Report, visitor: Visitor) -> 
     hello = seen["hello"]
 
     assert hello["version"] == visitor.version
-    assert hello["server"] == {"name": "our-yard", "version": "3.2.1"}
-    assert hello["instructions"] == "A yard to try things in."
+    assert hello["server"] == {"name": "our-crib", "version": "3.2.1"}
+    assert hello["instructions"] == "A server to try things on."
     assert {"tools", "resources", "prompts", "completions", "logging"} <= hello["capabilities"].keys()
     assert hello["capabilities"]["tools"] == {"listChanged": True}
     assert hello["capabilities"]["resources"] == {"listChanged": True, "subscribe": True}
@@ -69,8 +69,8 @@ def test_results_of_each_shape_arrive(seen: Report) -> None:
         text("first"),
         {"type": "image", "data": PNG, "mimeType": "image/png"},
         {"type": "audio", "data": base64.b64encode(b"RIFF").decode(), "mimeType": "audio/wav"},
-        {"type": "resource_link", "uri": "yard://greeting", "name": "greeting"},
-        {"type": "resource", "resource": {"uri": "yard://inside", "mimeType": "text/plain", "text": "inside"}},
+        {"type": "resource_link", "uri": "crib://greeting", "name": "greeting"},
+        {"type": "resource", "resource": {"uri": "crib://inside", "mimeType": "text/plain", "text": "inside"}},
     ]
     assert not any("isError" in result for result in results.values())
 
@@ -87,7 +87,7 @@ def test_modern_results_say_that_they_are_whole_and_whose_they_are(seen: Report,
         assert (echo.keys(), read.keys()) == ({"content"}, {"contents"})
         return
     for result in (echo, read):
-        assert result["_meta"]["io.modelcontextprotocol/serverInfo"] == {"name": "our-yard", "version": "3.2.1"}
+        assert result["_meta"]["io.modelcontextprotocol/serverInfo"] == {"name": "our-crib", "version": "3.2.1"}
         assert visitor.is_npm or result["resultType"] == "complete"  # npm keeps the word to itself
     assert (read["ttlMs"], read["cacheScope"]) in [(0, "private"), (0, "public")]
 
@@ -148,8 +148,8 @@ def test_progress_goes_on_after_a_question(seen: Report, visitor: Visitor) -> No
 
 def test_logs_come_from_the_level_that_was_asked_for(seen: Report) -> None:
     assert [without_meta(entry) for entry in seen["logs"]] == [
-        {"level": "warning", "logger": "yard", "data": "c"},
-        {"level": "error", "logger": "yard", "data": "d"},
+        {"level": "warning", "logger": "crib", "data": "c"},
+        {"level": "error", "logger": "crib", "data": "d"},
     ]
 
 

@@ -46,7 +46,7 @@ def test_one_call_may_ask_twice(seen: Report) -> None:
 def test_a_person_is_sent_to_a_page(seen: Report) -> None:
     assert seen["ours_only"]["page"] == "accept"
     asked = seen["ours_only"]["asking"]
-    assert (asked["mode"], asked["url"]) == ("url", "https://yard.example/sign?a=1")
+    assert (asked["mode"], asked["url"]) == ("url", "https://crib.example/sign?a=1")
     assert asked["message"] == "sign there"
 
 

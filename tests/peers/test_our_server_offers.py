@@ -20,16 +20,16 @@ def seen(visitor: Visitor, web_servers: Servers) -> Report:
 def test_resources_and_templates_are_listed(seen: Report) -> None:
     listed, templates = seen["resources"]["listed"], seen["resources"]["templates"]
 
-    assert [entry["uri"] for entry in listed] == ["yard://greeting", "yard://logo", "yard://counter"]
+    assert [entry["uri"] for entry in listed] == ["crib://greeting", "crib://logo", "crib://counter"]
     assert listed[0] == {
-        "uri": "yard://greeting",
+        "uri": "crib://greeting",
         "name": "greeting",
         "description": "A fixed text.",
         "mimeType": "text/plain",
     }
     assert templates == [
         {
-            "uriTemplate": "yard://plot/{name}",
+            "uriTemplate": "crib://plot/{name}",
             "name": "plot",
             "description": "A plot by name.",
             "mimeType": "application/json",
@@ -40,15 +40,15 @@ def test_resources_and_templates_are_listed(seen: Report) -> None:
 def test_resources_are_read_as_text_and_as_bytes(seen: Report) -> None:
     resources = seen["resources"]
 
-    greeting = {"uri": "yard://greeting", "mimeType": "text/plain", "text": "good day"}
+    greeting = {"uri": "crib://greeting", "mimeType": "text/plain", "text": "good day"}
     assert bare(resources["greeting"]) == {"contents": [greeting]}
-    assert bare(resources["logo"]) == {"contents": [{"uri": "yard://logo", "mimeType": "image/png", "blob": PNG}]}
+    assert bare(resources["logo"]) == {"contents": [{"uri": "crib://logo", "mimeType": "image/png", "blob": PNG}]}
 
 
 def test_a_template_gets_its_variables_decoded(seen: Report) -> None:
     (content,) = seen["resources"]["plot"]["contents"]
 
-    assert (content["uri"], content["mimeType"]) == ("yard://plot/rose%20bed", "application/json")
+    assert (content["uri"], content["mimeType"]) == ("crib://plot/rose%20bed", "application/json")
     assert json.loads(content["text"]) == {"plot": "rose bed"}
 
 
@@ -57,7 +57,7 @@ def test_an_unknown_resource_is_an_error_of_its_era(seen: Report, visitor: Visit
 
     # npm's newer client shows its caller the modern code in either era.
     assert unknown["code"] == (-32602 if visitor.is_modern or visitor.client == "npm2" else -32002)
-    assert unknown["data"]["uri"] == "yard://nowhere"
+    assert unknown["data"]["uri"] == "crib://nowhere"
 
 
 def test_prompts_are_listed_and_given(seen: Report) -> None:
@@ -90,7 +90,7 @@ def test_arguments_are_completed_and_know_the_others(seen: Report) -> None:
 
 def test_who_subscribed_hears_of_changes_and_nobody_else_does(seen: Report) -> None:
     assert seen["news"] == {
-        "updated": "yard://counter",
+        "updated": "crib://counter",
         "grown": True,
         "cut": True,
         "without_subscription": ["notifications/tools/list_changed"],

@@ -9,13 +9,13 @@ from typing import Any
 import pytest
 import pytest_asyncio
 
-import toolyard as ty
-from tests.peers.kit import FASTMCP_HANDSHAKE, SDK1, SDK2_HANDSHAKE, SDK2_MODERN, Chosen, Peer, eventually, first
+import toolcrib as tc
+from tests.peers.kit import FASTMCP_LEGACY, SDK1, SDK2_LEGACY, SDK2_MODERN, Chosen, Peer, eventually, first
 from tests.peers.web import Relay, Watched, WebServer
 
 WebOf = Callable[[Peer], WebServer]
 # Servers that keep the events of their streams.
-KEEPERS = pytest.mark.peers(Chosen([SDK1, SDK2_HANDSHAKE, FASTMCP_HANDSHAKE], [SDK1, SDK2_HANDSHAKE], [SDK2_HANDSHAKE]))
+KEEPERS = pytest.mark.peers(Chosen([SDK1, SDK2_LEGACY, FASTMCP_LEGACY], [SDK1, SDK2_LEGACY], [SDK2_LEGACY]))
 OLD = pytest.mark.peers(Chosen([SDK1], [SDK1]))
 MODERN = pytest.mark.peers(Chosen([SDK2_MODERN], [SDK2_MODERN]))
 
@@ -30,7 +30,7 @@ def resumed(watched: Watched) -> list[dict[str, Any]]:
     return [entry for entry in watched.requests if entry["last_event_id"] is not None]
 
 
-async def asleep(client: ty.Client, seconds: float = 60, **options: Any) -> asyncio.Task[ty.ToolResult]:
+async def asleep(client: tc.Client, seconds: float = 60, **options: Any) -> asyncio.Task[tc.ToolResult]:
     """A call of `nap` that the server has begun with."""
     began = asyncio.Event()
     call = asyncio.create_task(
@@ -41,7 +41,7 @@ async def asleep(client: ty.Client, seconds: float = 60, **options: Any) -> asyn
     return call
 
 
-async def naps(client: ty.Client) -> list[str]:
+async def naps(client: tc.Client) -> list[str]:
     answer = await client.call_tool("nap_log")
     entries: list[str] = answer.raw["structuredContent"]["result"]
     return entries
@@ -52,7 +52,7 @@ async def test_a_server_that_hangs_up_on_a_call_gives_the_rest_to_who_comes_back
     server, seen = web(peer), list[float]()
     watched = Watched(server, "/resumable")
 
-    async with ty.Client(server.url("resumable/mcp"), mode="legacy") as client:
+    async with tc.Client(server.url("resumable/mcp"), mode="legacy") as client:
         result = await client.call_tool("detach", on_progress=lambda step, *_: seen.append(step))
 
     assert result.text == "finished apart"
@@ -68,7 +68,7 @@ async def test_each_of_several_calls_gets_the_rest_of_its_own(peer: Peer, web: W
     watched = Watched(server, "/resumable")
     seen: dict[int, list[float]] = {n: [] for n in range(5)}
 
-    async with ty.Client(server.url("resumable/mcp"), mode="legacy") as client:
+    async with tc.Client(server.url("resumable/mcp"), mode="legacy") as client:
         results = await asyncio.gather(
             *(client.call_tool("detach", on_progress=lambda step, *_, n=n: seen[n].append(step)) for n in seen)
         )
@@ -80,7 +80,7 @@ async def test_each_of_several_calls_gets_the_rest_of_its_own(peer: Peer, web: W
 
 @KEEPERS
 async def test_a_cut_connection_is_taken_up_again_and_nothing_runs_twice(peer: Peer, relay: Relay) -> None:
-    async with ty.Client(relay.url("resumable/mcp"), mode="legacy") as client:
+    async with tc.Client(relay.url("resumable/mcp"), mode="legacy") as client:
         before = len(await naps(client))
         call = await asleep(client, 0.5)
         relay.cut()
@@ -91,7 +91,7 @@ async def test_a_cut_connection_is_taken_up_again_and_nothing_runs_twice(peer: P
 @pytest.mark.slow
 @KEEPERS
 async def test_a_call_can_be_cancelled_while_its_stream_is_cut(peer: Peer, relay: Relay) -> None:
-    async with ty.Client(relay.url("resumable/mcp"), mode="legacy") as client:
+    async with tc.Client(relay.url("resumable/mcp"), mode="legacy") as client:
         before = len(await naps(client))
         call = await asleep(client)
         relay.cut()
@@ -108,7 +108,7 @@ async def test_a_call_can_be_cancelled_while_its_stream_is_cut(peer: Peer, relay
 @KEEPERS
 @pytest.mark.usefixtures("short_waits")
 async def test_the_standing_stream_is_opened_again_after_a_cut(peer: Peer, web: WebOf, relay: Relay) -> None:
-    client = ty.Client(relay.url("stateful/mcp"), mode="legacy")
+    client = tc.Client(relay.url("stateful/mcp"), mode="legacy")
     async with client, client.listen(prompts=False, resources=False) as changes:
         watched = Watched(web(peer), "/stateful")
         relay.cut()
@@ -128,7 +128,7 @@ async def test_the_standing_stream_is_opened_again_after_a_cut(peer: Peer, web: 
 @OLD
 @pytest.mark.usefixtures("short_waits")
 async def test_a_call_outlives_a_standing_stream_that_cannot_be_opened_again(peer: Peer, relay: Relay) -> None:
-    async with ty.Client(relay.url("stateful/mcp"), mode="legacy") as client:
+    async with tc.Client(relay.url("stateful/mcp"), mode="legacy") as client:
         call = await asleep(client, 1)
         relay.refuse()
         relay.cut("GET")
@@ -140,10 +140,10 @@ async def test_a_call_outlives_a_standing_stream_that_cannot_be_opened_again(pee
 @pytest.mark.slow
 @KEEPERS
 async def test_without_kept_events_a_cut_call_has_an_unknown_outcome_and_the_next_works(relay: Relay) -> None:
-    async with ty.Client(relay.url("stateful/mcp"), mode="legacy") as client:
+    async with tc.Client(relay.url("stateful/mcp"), mode="legacy") as client:
         call = await asleep(client)
         relay.cut()
-        with pytest.raises(ty.OutcomeUnknown) as lost:
+        with pytest.raises(tc.OutcomeUnknown) as lost:
             await call
         assert lost.value.sent and lost.value.tool == "nap"
         assert (await client.call_tool("echo", {"text": "still here"})).text == "still here"
@@ -152,11 +152,11 @@ async def test_without_kept_events_a_cut_call_has_an_unknown_outcome_and_the_nex
 @pytest.mark.slow
 @MODERN
 async def test_in_the_modern_era_a_cut_call_ends_on_both_sides(peer: Peer, relay: Relay) -> None:
-    async with ty.Client(relay.url("resumable/mcp")) as client:
+    async with tc.Client(relay.url("resumable/mcp")) as client:
         before = len(await naps(client))
         call = await asleep(client)
         relay.cut()
-        with pytest.raises(ty.OutcomeUnknown):
+        with pytest.raises(tc.OutcomeUnknown):
             await call
 
         async def ended() -> bool:
@@ -170,11 +170,11 @@ async def test_in_the_modern_era_a_cut_call_ends_on_both_sides(peer: Peer, relay
 @pytest.mark.usefixtures("short_waits")
 async def test_in_the_modern_era_a_listening_that_is_cut_is_opened_again(peer: Peer, web: WebOf, relay: Relay) -> None:
     watched = Watched(web(peer), "/stateful")
-    client = ty.Client(relay.url("stateful/mcp"))
+    client = tc.Client(relay.url("stateful/mcp"))
     async with client, client.listen(prompts=False, resources=False) as changes:
         relay.cut()
-        assert await first(changes) == ty.Change("tools")  # what may have been missed
+        assert await first(changes) == tc.Change("tools")  # what may have been missed
         await client.call_tool("grow")
-        assert await first(changes) == ty.Change("tools")
+        assert await first(changes) == tc.Change("tools")
 
     assert watched.steps.count("POST subscriptions/listen") == 2

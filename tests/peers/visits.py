@@ -18,7 +18,7 @@ from typing import Any
 
 import pytest
 
-from tests.peers.kit import ENVIRONMENTS, HANDSHAKE, MODERN, ROOT, SERVERS, Chosen, present
+from tests.peers.kit import ENVIRONMENTS, LEGACY, MODERN, ROOT, SERVERS, Chosen, present
 from tests.peers.web import Servers, ToldServer, WebServer
 
 OURS = SERVERS / "ours.py"
@@ -46,7 +46,7 @@ class Visitor:
 
     @property
     def version(self) -> str:
-        return MODERN if self.is_modern else HANDSHAKE
+        return MODERN if self.is_modern else LEGACY
 
     @property
     def is_npm(self) -> bool:
@@ -73,8 +73,8 @@ def _each(transport: str, *who: tuple[str, str]) -> list[Visitor]:
     return [Visitor(client, era, transport) for client, era in who]
 
 
-_OLD = [("sdk1", "handshake"), ("sdk2", "handshake"), ("fastmcp4", "handshake"), ("npm1", "handshake")]
-_OLD += [("npm2", "handshake")]
+_OLD = [("sdk1", "legacy"), ("sdk2", "legacy"), ("fastmcp4", "legacy"), ("npm1", "legacy")]
+_OLD += [("npm2", "legacy")]
 _NEW = [("sdk2", "modern"), ("fastmcp4", "modern"), ("npm2", "modern")]
 STDIO = _each("stdio", *_OLD, *_NEW)
 HTTP = _each("http", *_OLD, *_NEW)
@@ -83,23 +83,23 @@ SSE = _each("sse", *_OLD, ("sdk2", "modern"))
 VISITORS = STDIO + HTTP + SSE
 
 # One old and one new version of each make, and FastMCP's client once: it has the SDK's transports.
-_OLD_AND_NEW = [("sdk1", "handshake"), ("sdk2", "modern"), ("npm1", "handshake"), ("npm2", "modern")]
-_QUICK = [*_each("stdio", ("sdk1", "handshake")), *_each("http", ("sdk2", "modern"), ("npm1", "handshake"))]
+_OLD_AND_NEW = [("sdk1", "legacy"), ("sdk2", "modern"), ("npm1", "legacy"), ("npm2", "modern")]
+_QUICK = [*_each("stdio", ("sdk1", "legacy")), *_each("http", ("sdk2", "modern"), ("npm1", "legacy"))]
 TOURISTS = Chosen(
     VISITORS,
     [
-        *_each("stdio", ("sdk1", "handshake"), ("sdk2", "modern"), ("npm2", "modern")),
+        *_each("stdio", ("sdk1", "legacy"), ("sdk2", "modern"), ("npm2", "modern")),
         *_each("http", *_OLD_AND_NEW, ("fastmcp4", "modern")),
-        *_each("sse", ("sdk1", "handshake"), ("sdk2", "modern"), ("npm1", "handshake")),
+        *_each("sse", ("sdk1", "legacy"), ("sdk2", "modern"), ("npm1", "legacy")),
     ],
     _QUICK,
 )
 BARE = Chosen(
     STDIO + HTTP,
-    [*_each("stdio", ("sdk1", "handshake"), ("sdk2", "modern")), *_each("http", *_OLD_AND_NEW)],
-    _each("http", ("sdk2", "modern"), ("npm1", "handshake")),
+    [*_each("stdio", ("sdk1", "legacy"), ("sdk2", "modern")), *_each("http", *_OLD_AND_NEW)],
+    _each("http", ("sdk2", "modern"), ("npm1", "legacy")),
 )
-OVER_HTTP = Chosen(HTTP, _each("http", *_OLD_AND_NEW), _each("http", ("sdk2", "modern"), ("npm1", "handshake")))
+OVER_HTTP = Chosen(HTTP, _each("http", *_OLD_AND_NEW), _each("http", ("sdk2", "modern"), ("npm1", "legacy")))
 
 
 def cases(visitors: list[Visitor], slow: Callable[[Visitor], bool] = lambda _: False) -> list[Any]:
@@ -114,7 +114,7 @@ _done: dict[tuple[Visitor, str], subprocess.CompletedProcess[str]] = {}
 
 
 def our_server(servers: Servers, transport: str) -> WebServer:
-    """Our yard behind a port; the same process for every visitor."""
+    """Our server behind a port; the same process for every visitor."""
     command = [sys.executable, str(OURS), "--transport", transport, "--port"]
     return servers.get(f"ours-{transport}", lambda: ToldServer(command))
 

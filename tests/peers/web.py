@@ -125,8 +125,8 @@ def python_server(environment: str, *arguments: str | Path, kind: type[WebServer
     return kind([str(python), *map(str, arguments)])
 
 
-def yard_server(environment: str, framework: str, *arguments: str) -> WebServer:
-    """One of our yards, in each manner of HTTP; not started yet."""
+def framework_server(environment: str, framework: str, *arguments: str) -> WebServer:
+    """One of our servers, in each manner of HTTP; not started yet."""
     return python_server(environment, SERVERS / "web.py", SERVERS / f"{framework}_server.py", *arguments)
 
 
@@ -139,7 +139,7 @@ def npm_everything(transport: str) -> WebServer:
     return ToldServer([node, str(present(script, "the npm server everything")), transport])
 
 
-PRELOADED = ("toolyard:Client", "toolyard:StdioServer", "aiohttp", "mcp.client.auth", "anyio._backends._asyncio")
+PRELOADED = ("toolcrib:Client", "toolcrib:StdioServer", "aiohttp", "mcp.client.auth", "anyio._backends._asyncio")
 
 
 class Servers:

@@ -8,12 +8,12 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from toolyard.errors import RemoteError
-from toolyard.protocol import jsonrpc
-from toolyard.protocol.jsonrpc import Message
-from toolyard.transports.memory import MemoryStream
+from toolcrib.errors import RemoteError
+from toolcrib.protocol import jsonrpc
+from toolcrib.protocol.jsonrpc import Message
+from toolcrib.transports.message_stream import MemoryStream
 
-HANDSHAKE = {
+LEGACY = {
     "protocolVersion": "2025-11-25",
     "capabilities": {"tools": {}},
     "serverInfo": {"name": "played", "version": "1"},

@@ -10,7 +10,7 @@ from typing import Any
 import jsonschema_rs
 
 SPEC = Path(__file__).parents[1] / "data" / "spec"
-MODERN, HANDSHAKE = "2026-07-28", "2025-11-25"
+MODERN, LEGACY = "2026-07-28", "2025-11-25"
 EXAMPLES = SPEC / MODERN / "examples"
 
 

@@ -9,16 +9,16 @@ from typing import Any
 
 import pytest
 
-from toolyard import errors
-from toolyard.errors import (
+from toolcrib import errors
+from toolcrib.errors import (
     AccessDenied,
     AuthError,
+    BinaryResource,
     CallTimeout,
     ConfigError,
     ConnectError,
     ConnectionLost,
     NotFound,
-    NotText,
     OutcomeUnknown,
     ProtocolError,
     RateLimited,
@@ -27,18 +27,18 @@ from toolyard.errors import (
     ServerNotFound,
     SessionExpired,
     StartError,
+    ToolcribError,
     ToolFailed,
     ToolNotFound,
-    ToolyardError,
     TransportError,
     UnansweredTimeout,
     UsageError,
 )
-from toolyard.types import ToolResult
+from toolcrib.types import ToolResult
 
 PLACE = {"server": "fs", "tool": "read"}
 FULL: list[tuple[Exception, dict[str, Any]]] = [
-    (ToolyardError("m", **PLACE), PLACE),
+    (ToolcribError("m", **PLACE), PLACE),
     (ConfigError("m", file="f", key="k", expected="e", server="fs"), {"file": "f", "key": "k", "expected": "e"}),
     (TransportError("m", **PLACE, status=502), {**PLACE, "sent": False, "status": 502}),
     (ConnectError("m", server="fs", status=404, permanent=True), {"sent": False, "status": 404, "permanent": True}),
@@ -63,7 +63,7 @@ FULL: list[tuple[Exception, dict[str, Any]]] = [
     (ServerNotFound("m", nearest=("a", "b")), {"nearest": ("a", "b")}),
     (ToolNotFound("m", **PLACE, nearest=("a",)), {**PLACE, "nearest": ("a",)}),
     (ResourceNotFound("m", server="fs"), {"server": "fs", "nearest": ()}),
-    (NotText("m", server="fs", uri="a:b", mime_type="image/png"), {"uri": "a:b", "mime_type": "image/png"}),
+    (BinaryResource("m", server="fs", uri="a:b", mime_type="image/png"), {"uri": "a:b", "mime_type": "image/png"}),
     (ToolFailed("m", **PLACE, result=ToolResult.from_error("m")), {**PLACE, "result": ToolResult.from_error("m")}),
     (UsageError("m"), {}),
 ]
@@ -111,7 +111,7 @@ def test_an_error_hangs_where_it_is_drawn(name: str, parent: str | None) -> None
 
 
 def test_a_usage_error_is_no_outcome_of_a_call() -> None:
-    assert not issubclass(UsageError, ToolyardError)
+    assert not issubclass(UsageError, ToolcribError)
 
 
 def test_a_passed_deadline_is_also_pythons_own_timeout() -> None:
@@ -122,22 +122,22 @@ def test_a_passed_deadline_is_also_pythons_own_timeout() -> None:
 
 
 @pytest.mark.parametrize("kind", CLASSES)
-def test_every_error_has_sent(kind: type[ToolyardError]) -> None:
-    possibly_executed = (OutcomeUnknown, ProtocolError, RemoteError, NotText, ToolFailed)
-    expected = None if kind is ToolyardError else issubclass(kind, possibly_executed)
+def test_every_error_has_sent(kind: type[ToolcribError]) -> None:
+    possibly_executed = (OutcomeUnknown, ProtocolError, RemoteError, BinaryResource, ToolFailed)
+    expected = None if kind is ToolcribError else issubclass(kind, possibly_executed)
     assert kind().sent is expected
 
 
-@pytest.mark.parametrize("kind", [ToolyardError, AuthError, RateLimited, AccessDenied, NotFound, ProtocolError])
+@pytest.mark.parametrize("kind", [ToolcribError, AuthError, RateLimited, AccessDenied, NotFound, ProtocolError])
 @pytest.mark.parametrize("sent", [True, False])
-def test_sent_can_be_set_and_survives_a_pickle(kind: type[ToolyardError], sent: bool) -> None:
+def test_sent_can_be_set_and_survives_a_pickle(kind: type[ToolcribError], sent: bool) -> None:
     error = pickle.loads(pickle.dumps(kind("message", sent=sent)))  # our own bytes
     assert error.sent is sent
 
 
 def test_the_text_of_an_error_is_one_line() -> None:
-    assert str(ToolyardError("first\nCRITICAL forged", server="demo")) == "demo: first CRITICAL forged"
-    assert str(ToolyardError("a\x1b]0;owned\x07\u202eb")) == "a\ufffd]0;owned\ufffd\ufffdb"
+    assert str(ToolcribError("first\nCRITICAL forged", server="demo")) == "demo: first CRITICAL forged"
+    assert str(ToolcribError("a\x1b]0;owned\x07\u202eb")) == "a\ufffd]0;owned\ufffd\ufffdb"
 
 
 # ---- attributes, text, pickle --------------------------------------------------------------------------------
@@ -160,12 +160,12 @@ def test_an_error_can_be_made_of_nothing(kind: type[Exception]) -> None:
 
 
 def test_the_text_says_where_and_what() -> None:
-    assert str(ToolyardError("broken")) == "broken"
-    assert str(ToolyardError("broken", server="fs")) == "fs: broken"
-    assert str(ToolyardError("broken", **PLACE)) == "fs read: broken"
+    assert str(ToolcribError("broken")) == "broken"
+    assert str(ToolcribError("broken", server="fs")) == "fs: broken"
+    assert str(ToolcribError("broken", **PLACE)) == "fs read: broken"
     assert str(CallTimeout("late", **PLACE)) == "fs read: late"
     assert str(RemoteError(-32601, "no such method", server="fs")) == "fs: no such method [-32601]"
-    assert ToolyardError("broken", **PLACE).message == "broken"
+    assert ToolcribError("broken", **PLACE).message == "broken"
 
 
 def test_the_place_may_be_learnt_later() -> None:

@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from toolyard import events
-from toolyard.events import (
+from toolcrib import events
+from toolcrib.events import (
     ConnectionCompleted,
     ConnectionFailed,
     ConnectionStarted,
@@ -115,7 +115,7 @@ def test_a_sync_listener_that_raises_is_logged_and_hurts_nobody(caplog: pytest.L
 
     listeners.on(Event, bad)
     listeners.on(Event, heard.append)
-    with caplog.at_level(logging.ERROR, "toolyard.events"):
+    with caplog.at_level(logging.ERROR, "toolcrib.events"):
         listeners.emit(EVENTS[0])
     assert heard == [EVENTS[0]]
     assert "my own fault" in caplog.text

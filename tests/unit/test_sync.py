@@ -15,15 +15,15 @@ from typing import Any
 
 import pytest
 
-import toolyard as ty
-from tests.unit.kit import HANDSHAKE, SILENCE, PlayedServer
+import toolcrib as tc
+from tests.unit.kit import LEGACY, SILENCE, PlayedServer
 from tests.unit.transports.children import python, run_program
-from toolyard import sync
-from toolyard.client import client as aio
-from toolyard.errors import CallTimeout, ConnectError, RemoteError, UsageError
-from toolyard.protocol import jsonrpc
-from toolyard.sync import Portal, portal
-from toolyard.types import ElicitResult, Wire
+from toolcrib import sync
+from toolcrib.client import client as aio
+from toolcrib.errors import CallTimeout, ConnectError, RemoteError, UsageError
+from toolcrib.protocol import jsonrpc
+from toolcrib.sync import Portal, portal
+from toolcrib.types import ElicitResult, Wire
 
 BY_THE_WITH_BLOCK = {"connect", "session"}  # the methods of a session belong to the event loop of its client
 
@@ -33,7 +33,7 @@ def text_of(params: Wire) -> Wire:
 
 
 def played(**answers: Any) -> PlayedServer:
-    return PlayedServer(**{"initialize": HANDSHAKE, "tools__call": text_of, **answers})
+    return PlayedServer(**{"initialize": LEGACY, "tools__call": text_of, **answers})
 
 
 def connected(server: PlayedServer | None = None, **options: Any) -> sync.Client:
@@ -109,14 +109,14 @@ def test_outside_of_the_with_block_the_error_says_so(when: str) -> None:
 def test_on_the_portals_own_thread_the_error_says_so_instead_of_waiting_for_ever() -> None:
     seen: list[BaseException] = []
 
-    def listener(event: ty.events.ToolExecutionCompleted) -> None:
+    def listener(event: tc.events.ToolExecutionCompleted) -> None:
         try:
             client.call_tool("echo", {"nonce": "b"})
         except UsageError as exc:
             seen.append(exc)
 
     with connected() as client:
-        client.on(ty.events.ToolExecutionCompleted, listener)
+        client.on(tc.events.ToolExecutionCompleted, listener)
         assert client.call_tool("echo", {"nonce": "a"}).text == "a"
     assert "own thread" in str(seen[0])
 
@@ -144,7 +144,7 @@ def test_all_clients_share_one_thread() -> None:
     with connected() as one, connected() as two:
         one.call_tool("echo", {"nonce": "a"})
         two.call_tool("echo", {"nonce": "b"})
-        assert [thread.name for thread in threading.enumerate()].count("toolyard-portal") == 1
+        assert [thread.name for thread in threading.enumerate()].count("toolcrib-portal") == 1
 
 
 async def test_a_loop_that_runs_elsewhere_is_no_hindrance() -> None:
@@ -221,7 +221,7 @@ class Asking(PlayedServer):
     """Asks the client before it answers a call, and answers with what it was told."""
 
     def __init__(self, method: str, params: Wire) -> None:
-        super().__init__(initialize=HANDSHAKE, tools__call=self.ask, ping={})
+        super().__init__(initialize=LEGACY, tools__call=self.ask, ping={})
         self.question = {"jsonrpc": "2.0", "id": "q", "method": method, "params": params}
 
     async def ask(self, params: Wire) -> Wire:
@@ -259,8 +259,8 @@ for line in sys.stdin:
 """
 HANGS = """
 import contextlib, sys, threading
-import toolyard as ty
-from toolyard.sync import Client
+import toolcrib as tc
+from toolcrib.sync import Client
 option, how, *server = sys.argv[1:]
 asked = threading.Event()
 
@@ -269,10 +269,10 @@ def hang(*args):
     threading.Event().wait()
 
 def call():
-    with contextlib.suppress(ty.ToolyardError):
+    with contextlib.suppress(tc.ToolcribError):
         client.call_tool("x")
 
-client = Client(ty.StdioServer(server[0], server[1:]), mode="legacy", **{option: hang}).__enter__()
+client = Client(tc.StdioServer(server[0], server[1:]), mode="legacy", **{option: hang}).__enter__()
 threading.Thread(target=call, daemon=True).start()
 assert asked.wait(20)
 if how == "closed":

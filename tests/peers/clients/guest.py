@@ -11,7 +11,7 @@ from typing import Any, Protocol
 Wire = dict[str, Any]
 Progress = Callable[[float, float | None, str | None], Awaitable[None]]
 
-ROOTS = ["file:///yard/one", "file:///yard/two"]
+ROOTS = ["file:///crib/one", "file:///crib/two"]
 
 
 @dataclass(frozen=True)

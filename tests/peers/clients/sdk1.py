@@ -1,4 +1,4 @@
-"""The client of the `mcp` SDK 1.x, which speaks the handshake era."""
+"""The client of the `mcp` SDK 1.x, which speaks the legacy era."""
 
 from __future__ import annotations
 

@@ -21,7 +21,7 @@ from tests.peers.clients.guest import ROOTS, Book, Door, Progress, Refused, Wire
 from tests.peers.clients.tour import run
 
 LOG_LEVEL = "io.modelcontextprotocol/logLevel"
-MODES = {"handshake": "legacy", "modern": "auto"}
+MODES = {"legacy": "legacy", "modern": "auto"}
 
 
 def wire(model: Any) -> Wire:

@@ -2,7 +2,7 @@
 
 A script of this folder runs in its peer's environment, as a module, and prints what it saw as the last line:
 
-    python -m tests.peers.clients.sdk1 ERRAND stdio|http|sse handshake|modern URL|COMMAND...
+    python -m tests.peers.clients.sdk1 ERRAND stdio|http|sse legacy|modern URL|COMMAND...
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from typing import Any
 from tests.peers.clients.guest import Door, Guest, Opener, Refused, Wire
 
 WITHIN = 30.0  # seconds for one scene: far more than any needs
-COUNTER = "yard://counter"
+COUNTER = "crib://counter"
 UPDATED = "notifications/resources/updated"
 TOOLS_CHANGED = "notifications/tools/list_changed"
 
@@ -135,10 +135,10 @@ async def resources(guest: Guest) -> Wire:
     return {
         "listed": [entry for page in await pages(guest, "resources") for entry in page],
         "templates": [entry for page in await pages(guest, "templates") for entry in page],
-        "greeting": await guest.read("yard://greeting"),
-        "logo": await guest.read("yard://logo"),
-        "plot": await guest.read("yard://plot/rose%20bed"),
-        "unknown": await refusal(guest.read("yard://nowhere")),
+        "greeting": await guest.read("crib://greeting"),
+        "logo": await guest.read("crib://logo"),
+        "plot": await guest.read("crib://plot/rose%20bed"),
+        "unknown": await refusal(guest.read("crib://nowhere")),
     }
 
 
@@ -219,9 +219,9 @@ async def after_giving_up(guest: Guest) -> int | None:
 
 
 async def ours_only(guest: Guest) -> Wire:
-    """What only a yard of ours has."""
+    """What only a server of ours has."""
     seen: Wire = {
-        "page": text_of(await guest.call("ask_page", {"url": "https://yard.example/sign?a=1"})),
+        "page": text_of(await guest.call("ask_page", {"url": "https://crib.example/sign?a=1"})),
         "asking": guest.book.asked[-1],
         "refused": await refusal(guest.call("refuse")),
         "nothing": await guest.call("nothing"),

@@ -1,12 +1,12 @@
 // What the clients of npm do at our server: the same errands and the same report as in tests/peers/clients/tour.py,
 // as the last line that it prints.
 //
-//     node client.mjs FOLDER_OF_NODE_MODULES sdk|client ERRAND stdio|http|sse handshake|modern URL|COMMAND...
+//     node client.mjs FOLDER_OF_NODE_MODULES sdk|client ERRAND stdio|http|sse legacy|modern URL|COMMAND...
 
 import { MODERN, errand, open, transport } from "./guest.mjs";
 
 const WITHIN = 30_000; // milliseconds for one scene: far more than any needs
-const COUNTER = "yard://counter";
+const COUNTER = "crib://counter";
 const UPDATED = "notifications/resources/updated";
 const TOOLS_CHANGED = "notifications/tools/list_changed";
 
@@ -108,10 +108,10 @@ const SCENES = {
     resources: async (guest) => ({
         listed: (await pages(guest, "resources")).flat(),
         templates: (await pages(guest, "templates")).flat(),
-        greeting: await guest.client.readResource({ uri: "yard://greeting" }),
-        logo: await guest.client.readResource({ uri: "yard://logo" }),
-        plot: await guest.client.readResource({ uri: "yard://plot/rose%20bed" }),
-        unknown: await refusal(guest.client.readResource({ uri: "yard://nowhere" })),
+        greeting: await guest.client.readResource({ uri: "crib://greeting" }),
+        logo: await guest.client.readResource({ uri: "crib://logo" }),
+        plot: await guest.client.readResource({ uri: "crib://plot/rose%20bed" }),
+        unknown: await refusal(guest.client.readResource({ uri: "crib://nowhere" })),
     }),
 
     prompts: async (guest) => ({
@@ -180,7 +180,7 @@ const SCENES = {
     ping: async (guest) => (MODERN ? null : guest.client.ping()), // in the modern era this SDK does not send it
 
     async ours_only(guest) {
-        const seen = { page: textOf(await guest.call("ask_page", { url: "https://yard.example/sign?a=1" })) };
+        const seen = { page: textOf(await guest.call("ask_page", { url: "https://crib.example/sign?a=1" })) };
         seen.asking = guest.book.asked.at(-1);
         seen.refused = await refusal(guest.call("refuse"));
         seen.nothing = await guest.call("nothing");

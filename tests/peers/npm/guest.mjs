@@ -1,4 +1,4 @@
-// The clients of npm behind one set of verbs: @modelcontextprotocol/sdk (1.x, handshake era) and
+// The clients of npm behind one set of verbs: @modelcontextprotocol/sdk (1.x, legacy era) and
 // @modelcontextprotocol/client (2.x, both eras).
 
 import { createRequire } from "node:module";
@@ -7,7 +7,7 @@ import { join } from "node:path";
 export const [folder, make, errand, transport, era, ...target] = process.argv.slice(2);
 const load = createRequire(join(folder, "package.json"));
 export const MODERN = era === "modern";
-const ROOTS = ["file:///yard/one", "file:///yard/two"];
+const ROOTS = ["file:///crib/one", "file:///crib/two"];
 
 function sdk() {
     if (make === "client") {

@@ -1,4 +1,4 @@
-"""An SDK 1.x server of the handshake era whose one tool asks in mid-call: python asking_server.py JOURNAL
+"""An SDK 1.x server of the legacy era whose one tool asks in mid-call: python asking_server.py JOURNAL
 
 Every step of every execution is a line of the journal, so that who runs it can count.
 """

@@ -1,4 +1,4 @@
-"""A yard of everything, on FastMCP 4: both eras on one stdio, chosen by the client's first request."""
+"""A server with everything, on FastMCP 4: both eras on one stdio, chosen by the client's first request."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ PNG = base64.b64decode(
 )
 TOPICS = ["apples", "apricots", "bees", "beans"]
 
-# Logging and push notifications are deprecated in the newest revision, and still what this yard shows.
+# Logging and push notifications are deprecated in the newest revision, and still what this server shows.
 warnings.simplefilter("ignore")
 
-server = FastMCP("fastmcp4-yard", version="4.0", instructions="A yard to try things in.")
+server = FastMCP("fastmcp4-crib", version="4.0", instructions="A server to try things on.")
 naps: list[str] = []
 state = {"counter": 0}
 
@@ -77,9 +77,9 @@ def showcase() -> list[Any]:
         t.TextContent(type="text", text="first"),
         Image(data=PNG, format="png"),
         t.AudioContent(type="audio", data=base64.b64encode(b"RIFF").decode(), mime_type="audio/wav"),
-        t.ResourceLink(type="resource_link", uri="yard://greeting", name="greeting"),
+        t.ResourceLink(type="resource_link", uri="crib://greeting", name="greeting"),
         t.EmbeddedResource(
-            type="resource", resource=t.TextResourceContents(uri="yard://inside", text="inside", mime_type="text/plain")
+            type="resource", resource=t.TextResourceContents(uri="crib://inside", text="inside", mime_type="text/plain")
         ),
     ]
 
@@ -96,7 +96,7 @@ async def count(steps: int, ctx: Context) -> str:
 async def chatter(words: list[str], ctx: Context) -> str:
     """Log each word, at rising levels."""
     for level, word in zip(("debug", "info", "warning", "error"), words, strict=False):
-        await ctx.log(word, level=level, logger_name="yard")
+        await ctx.log(word, level=level, logger_name="crib")
     return "said"
 
 
@@ -216,33 +216,33 @@ async def cut(ctx: Context) -> str:
 
 @server.tool
 async def touch(ctx: Context) -> int:
-    """Change yard://counter; FastMCP has no subscriptions, so it tells everybody."""
+    """Change crib://counter; FastMCP has no subscriptions, so it tells everybody."""
     state["counter"] += 1
     await ctx.send_notification(
-        t.ResourceUpdatedNotification(params=t.ResourceUpdatedNotificationParams(uri="yard://counter"))
+        t.ResourceUpdatedNotification(params=t.ResourceUpdatedNotificationParams(uri="crib://counter"))
     )
     return state["counter"]
 
 
-@server.resource("yard://greeting", mime_type="text/plain")
+@server.resource("crib://greeting", mime_type="text/plain")
 def greeting() -> str:
     """A fixed text."""
     return "good day"
 
 
-@server.resource("yard://logo", mime_type="image/png")
+@server.resource("crib://logo", mime_type="image/png")
 def logo() -> bytes:
     """A fixed picture."""
     return PNG
 
 
-@server.resource("yard://counter", mime_type="text/plain")
+@server.resource("crib://counter", mime_type="text/plain")
 def counter() -> str:
     """How often `touch` ran."""
     return str(state["counter"])
 
 
-@server.resource("yard://plot/{name}", mime_type="application/json")
+@server.resource("crib://plot/{name}", mime_type="application/json")
 def plot(name: str) -> dict[str, str]:
     """A plot by name."""
     return {"plot": name}

@@ -36,7 +36,7 @@ try:
 except ModuleNotFoundError:  # so it is called since 2.0
     from mcp.server.mcpserver import MCPServer as Server
 
-SCOPE = "yard"
+SCOPE = "crib"
 STANDING = {
     "open-sesame": AccessToken(token="open-sesame", client_id="ali", scopes=[SCOPE]),
     "narrow": AccessToken(token="narrow", client_id="cassim", scopes=[]),
@@ -120,7 +120,7 @@ def guarded(base: str) -> Journal:
             enabled=True, valid_scopes=[SCOPE], default_scopes=[SCOPE]
         ),
     )
-    server = Server("guarded-yard", auth_server_provider=clerk, auth=auth, log_level="ERROR")
+    server = Server("guarded-crib", auth_server_provider=clerk, auth=auth, log_level="ERROR")
 
     @server.tool(structured_output=False)
     def whoami() -> str:

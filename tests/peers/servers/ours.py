@@ -1,4 +1,5 @@
-"""A yard of everything, on our own ToolServer: what other makes' clients visit. Both eras, by what the client speaks.
+"""A server with everything, on our own ToolServer: what other makes' clients visit. Both eras, by what the client
+speaks.
 
     python ours.py --transport stdio|http|sse [--port P]
 
@@ -18,7 +19,7 @@ from typing import Annotated, Any
 
 from pydantic import BaseModel, Field
 
-import toolyard as ty
+import toolcrib as tc
 
 PNG = base64.b64decode(
     "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR4nGP4z8DwHwAFAAH/iZk9HQAAAABJRU5ErkJggg=="
@@ -26,7 +27,7 @@ PNG = base64.b64decode(
 LEVELS = ("debug", "info", "warning", "error")
 TOPICS = ["apples", "apricots", "bees", "beans"]
 
-server = ty.ToolServer("our-yard", "3.2.1", instructions="A yard to try things in.", page_size=10)
+server = tc.ToolServer("our-crib", "3.2.1", instructions="A server to try things on.", page_size=10)
 naps: list[str] = []
 state = {"counter": 0}
 
@@ -89,7 +90,7 @@ def fail(message: str) -> str:
 @server.tool
 def refuse() -> str:
     """Answers with a JSON-RPC error of its own."""
-    raise ty.RemoteError(1234, "not today", {"until": "tomorrow"})
+    raise tc.RemoteError(1234, "not today", {"until": "tomorrow"})
 
 
 @server.tool
@@ -97,15 +98,15 @@ def showcase() -> list[Any]:
     """One block of each kind."""
     return [
         "first",
-        ty.Image(PNG, "image/png"),
-        ty.Audio(b"RIFF", "audio/wav"),
-        ty.ResourceLink("yard://greeting", "greeting"),
-        ty.EmbeddedResource(ty.ResourceContent("yard://inside", "text/plain", "inside")),
+        tc.ImageContent(PNG, "image/png"),
+        tc.AudioContent(b"RIFF", "audio/wav"),
+        tc.ResourceLink("crib://greeting", "greeting"),
+        tc.EmbeddedResource(tc.ResourceContents("crib://inside", "text/plain", "inside")),
     ]
 
 
 @server.tool
-async def count(steps: int, ctx: ty.Context) -> str:
+async def count(steps: int, ctx: tc.Context) -> str:
     """Report progress at each step."""
     for step in range(1, steps + 1):
         await ctx.progress(step, steps, f"step {step}")
@@ -113,7 +114,7 @@ async def count(steps: int, ctx: ty.Context) -> str:
 
 
 @server.tool
-def count_in_a_thread(steps: int, ctx: ty.BlockingContext) -> str:
+def count_in_a_thread(steps: int, ctx: tc.SyncContext) -> str:
     """The same, without an event loop."""
     for step in range(1, steps + 1):
         ctx.progress(step, steps, f"step {step}")
@@ -121,7 +122,7 @@ def count_in_a_thread(steps: int, ctx: ty.BlockingContext) -> str:
 
 
 @server.tool
-async def march(steps: int, ctx: ty.Context) -> str:
+async def march(steps: int, ctx: tc.Context) -> str:
     """Report progress at each step, and ask something before the next: in the modern era each is a round of its own."""
     for step in range(1, steps + 1):
         await ctx.progress(step, steps)
@@ -130,35 +131,35 @@ async def march(steps: int, ctx: ty.Context) -> str:
 
 
 @server.tool
-async def chatter(words: list[str], ctx: ty.Context) -> str:
+async def chatter(words: list[str], ctx: tc.Context) -> str:
     """Log each word, at rising levels."""
     for level, word in zip(LEVELS, words, strict=False):
-        await ctx.log(level, word, logger="yard")
+        await ctx.log(level, word, logger="crib")
     return "said"
 
 
 @server.tool
-async def ask_model(prompt: str, ctx: ty.Context) -> str:
+async def ask_model(prompt: str, ctx: tc.Context) -> str:
     """Let the client's model answer."""
     answer = await ctx.sample(prompt, max_tokens=64, system_prompt="Be brief.")
     return f"{answer.model} said {answer.text}"
 
 
 @server.tool
-async def ask_user(question: str, ctx: ty.Context) -> str:
+async def ask_user(question: str, ctx: tc.Context) -> str:
     """Ask the person at the client."""
     answer = await ctx.elicit(question, Person)
     return f"hello {answer.data.name}" if answer.action == "accept" else answer.action
 
 
 @server.tool
-async def ask_page(url: str, ctx: ty.Context) -> str:
+async def ask_page(url: str, ctx: tc.Context) -> str:
     """Send the person to a page."""
     return (await ctx.elicit_url("sign there", url)).action
 
 
 @server.tool
-async def interview(ctx: ty.Context) -> str:
+async def interview(ctx: tc.Context) -> str:
     """Two questions, one after the other."""
     who = await ctx.elicit("name?", Person)
     what = await ctx.elicit("colour?", Colour)
@@ -166,13 +167,13 @@ async def interview(ctx: ty.Context) -> str:
 
 
 @server.tool
-async def roots(ctx: ty.Context) -> list[str]:
+async def roots(ctx: tc.Context) -> list[str]:
     """The roots that the client offers."""
     return [root.uri for root in await ctx.roots()]
 
 
 @server.tool
-def who(ctx: ty.BlockingContext) -> dict[str, Any]:
+def who(ctx: tc.SyncContext) -> dict[str, Any]:
     """Who asks, and how."""
     return {
         "client": dict(ctx.client_info),
@@ -186,7 +187,7 @@ def who(ctx: ty.BlockingContext) -> dict[str, Any]:
 def ship(
     region: Annotated[str, Field(json_schema_extra={"x-mcp-header": "Region"})],
     weight: Annotated[int, Field(json_schema_extra={"x-mcp-header": "Weight"})],
-    ctx: ty.BlockingContext,
+    ctx: tc.SyncContext,
 ) -> dict[str, Any]:
     """Two arguments that the modern era repeats in headers."""
     sent = {name: value for name, value in ctx.headers.items() if name.startswith("mcp-param-")}
@@ -194,7 +195,7 @@ def ship(
 
 
 @server.tool
-async def nap(seconds: float, ctx: ty.Context) -> str:
+async def nap(seconds: float, ctx: tc.Context) -> str:
     """Sleep; say so by progress; remember how it ended."""
     naps.append("started")
     await ctx.progress(0.5, seconds, "asleep")
@@ -214,7 +215,7 @@ def nap_log() -> list[str]:
 
 
 @server.tool
-async def detach(ctx: ty.Context) -> str:
+async def detach(ctx: tc.Context) -> str:
     """Hang up on this call's stream, then go on: the client has the rest later."""
     await ctx.progress(1, 2, "before")
     await ctx.close_stream()
@@ -238,31 +239,31 @@ def cut() -> str:
 
 @server.tool
 def touch() -> int:
-    """Change yard://counter and tell whoever subscribed to it."""
+    """Change crib://counter and tell whoever subscribed to it."""
     state["counter"] += 1
-    server.notify_resource_updated("yard://counter")
+    server.notify_resource_updated("crib://counter")
     return state["counter"]
 
 
-@server.resource("yard://greeting", mime_type="text/plain")
+@server.resource("crib://greeting", mime_type="text/plain")
 def greeting() -> str:
     """A fixed text."""
     return "good day"
 
 
-@server.resource("yard://logo", mime_type="image/png")
+@server.resource("crib://logo", mime_type="image/png")
 def logo() -> bytes:
     """A fixed picture."""
     return PNG
 
 
-@server.resource("yard://counter", mime_type="text/plain")
+@server.resource("crib://counter", mime_type="text/plain")
 def counter() -> str:
     """How often `touch` ran."""
     return str(state["counter"])
 
 
-@server.resource("yard://plot/{name}", mime_type="application/json")
+@server.resource("crib://plot/{name}", mime_type="application/json")
 def plot(name: str) -> dict[str, str]:
     """A plot by name."""
     return {"plot": name}

@@ -1,4 +1,4 @@
-"""A yard of everything, on the `mcp` SDK 1.x: the handshake era's reference peer. Runs on stdio.
+"""A server with everything, on the `mcp` SDK 1.x: the legacy era's reference peer. Runs on stdio.
 
 With an argument, a protocol revision, it serves that one alone, as the SDK's releases of that time did.
 """
@@ -29,7 +29,7 @@ PNG = base64.b64decode(
 LEVELS = ("debug", "info", "warning", "error")
 TOPICS = ["apples", "apricots", "bees", "beans"]
 
-server = FastMCP("sdk1-yard", instructions="A yard to try things in.", log_level="ERROR")
+server = FastMCP("sdk1-crib", instructions="A server to try things on.", log_level="ERROR")
 lowlevel = server._mcp_server
 naps: list[str] = []
 watched: set[str] = set()
@@ -86,10 +86,10 @@ def showcase() -> list[Any]:
     return [
         TextContent(type="text", text="first"),
         Image(data=PNG, format="png"),
-        ResourceLink(type="resource_link", uri=AnyUrl("yard://greeting"), name="greeting"),
+        ResourceLink(type="resource_link", uri=AnyUrl("crib://greeting"), name="greeting"),
         EmbeddedResource(
             type="resource",
-            resource=TextResourceContents(uri=AnyUrl("yard://inside"), text="inside", mimeType="text/plain"),
+            resource=TextResourceContents(uri=AnyUrl("crib://inside"), text="inside", mimeType="text/plain"),
         ),
     ]
 
@@ -107,7 +107,7 @@ async def chatter(words: list[str], ctx: Context[Any, Any, Any]) -> str:
     """Log each word, at rising levels, from the level that the client asked for."""
     for level, word in zip(LEVELS, words, strict=False):
         if LEVELS.index(level) >= LEVELS.index(logs["level"]):
-            await ctx.log(level, word, logger_name="yard")
+            await ctx.log(level, word, logger_name="crib")
     return "said"
 
 
@@ -195,10 +195,10 @@ async def cut(ctx: Context[Any, Any, Any]) -> str:
 
 @server.tool()
 async def touch(ctx: Context[Any, Any, Any]) -> int:
-    """Change yard://counter and tell whoever subscribed to it."""
+    """Change crib://counter and tell whoever subscribed to it."""
     state["counter"] += 1
-    if "yard://counter" in watched:
-        await ctx.session.send_resource_updated(AnyUrl("yard://counter"))
+    if "crib://counter" in watched:
+        await ctx.session.send_resource_updated(AnyUrl("crib://counter"))
     return state["counter"]
 
 
@@ -217,25 +217,25 @@ async def on_level(level: str) -> None:
     logs["level"] = level
 
 
-@server.resource("yard://greeting", mime_type="text/plain")
+@server.resource("crib://greeting", mime_type="text/plain")
 def greeting() -> str:
     """A fixed text."""
     return "good day"
 
 
-@server.resource("yard://logo", mime_type="image/png")
+@server.resource("crib://logo", mime_type="image/png")
 def logo() -> bytes:
     """A fixed picture."""
     return PNG
 
 
-@server.resource("yard://counter", mime_type="text/plain")
+@server.resource("crib://counter", mime_type="text/plain")
 def counter() -> str:
     """How often `touch` ran."""
     return str(state["counter"])
 
 
-@server.resource("yard://plot/{name}", mime_type="application/json")
+@server.resource("crib://plot/{name}", mime_type="application/json")
 def plot(name: str) -> dict[str, str]:
     """A plot by name."""
     return {"plot": name}

@@ -1,4 +1,4 @@
-"""A yard of everything, on the `mcp` SDK 2.x: both eras on one stdio, chosen by the client's first request."""
+"""A server with everything, on the `mcp` SDK 2.x: both eras on one stdio, chosen by the client's first request."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ PNG = base64.b64decode(
 LEVELS = ("debug", "info", "warning", "error")
 TOPICS = ["apples", "apricots", "bees", "beans"]
 
-# Logging and push notifications are deprecated in the newest revision, and still what this yard shows.
+# Logging and push notifications are deprecated in the newest revision, and still what this server shows.
 warnings.simplefilter("ignore")
 
-server = MCPServer("sdk2-yard", version="2.0", instructions="A yard to try things in.", log_level="ERROR")
+server = MCPServer("sdk2-crib", version="2.0", instructions="A server to try things on.", log_level="ERROR")
 lowlevel = server._lowlevel_server
 naps: list[str] = []
 watched: set[str] = set()
@@ -83,9 +83,9 @@ def showcase() -> list[Any]:
         t.TextContent(type="text", text="first"),
         Image(data=PNG, format="png"),
         t.AudioContent(type="audio", data=base64.b64encode(b"RIFF").decode(), mime_type="audio/wav"),
-        t.ResourceLink(type="resource_link", uri="yard://greeting", name="greeting"),
+        t.ResourceLink(type="resource_link", uri="crib://greeting", name="greeting"),
         t.EmbeddedResource(
-            type="resource", resource=t.TextResourceContents(uri="yard://inside", text="inside", mime_type="text/plain")
+            type="resource", resource=t.TextResourceContents(uri="crib://inside", text="inside", mime_type="text/plain")
         ),
     ]
 
@@ -103,7 +103,7 @@ async def chatter(words: list[str], ctx: Context) -> str:
     """Log each word, at rising levels, from the level that the client asked for."""
     for level, word in zip(LEVELS, words, strict=False):
         if LEVELS.index(level) >= LEVELS.index(logs["level"]):
-            await ctx.log(level, word, logger_name="yard")
+            await ctx.log(level, word, logger_name="crib")
     return "said"
 
 
@@ -208,11 +208,11 @@ async def tools_changed(ctx: Context) -> None:
 
 @server.tool()
 async def touch(ctx: Context) -> int:
-    """Change yard://counter and tell whoever subscribed to it."""
+    """Change crib://counter and tell whoever subscribed to it."""
     state["counter"] += 1
-    await ctx.notify_resource_updated("yard://counter")
-    if "yard://counter" in watched:
-        await ctx.session.send_resource_updated("yard://counter")
+    await ctx.notify_resource_updated("crib://counter")
+    if "crib://counter" in watched:
+        await ctx.session.send_resource_updated("crib://counter")
     return state["counter"]
 
 
@@ -240,31 +240,31 @@ async def on_level(ctx: Any, params: t.SetLevelRequestParams) -> t.EmptyResult:
     return t.EmptyResult()
 
 
-# MCPServer has no door for the handshake era's subscriptions and log level; its low-level server has.
+# MCPServer has no door for the legacy era's subscriptions and log level; its low-level server has.
 lowlevel.add_request_handler("resources/subscribe", t.SubscribeRequestParams, on_subscribe)
 lowlevel.add_request_handler("resources/unsubscribe", t.UnsubscribeRequestParams, on_unsubscribe)
 lowlevel.add_request_handler("logging/setLevel", t.SetLevelRequestParams, on_level)
 
 
-@server.resource("yard://greeting", mime_type="text/plain")
+@server.resource("crib://greeting", mime_type="text/plain")
 def greeting() -> str:
     """A fixed text."""
     return "good day"
 
 
-@server.resource("yard://logo", mime_type="image/png")
+@server.resource("crib://logo", mime_type="image/png")
 def logo() -> bytes:
     """A fixed picture."""
     return PNG
 
 
-@server.resource("yard://counter", mime_type="text/plain")
+@server.resource("crib://counter", mime_type="text/plain")
 def counter() -> str:
     """How often `touch` ran."""
     return str(state["counter"])
 
 
-@server.resource("yard://plot/{name}", mime_type="application/json")
+@server.resource("crib://plot/{name}", mime_type="application/json")
 def plot(name: str) -> dict[str, str]:
     """A plot by name."""
     return {"plot": name}

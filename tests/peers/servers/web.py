@@ -1,8 +1,8 @@
-"""Serves a yard over HTTP, in each manner that its framework knows: python web.py SCRIPT [REVISION] PORT
+"""Serves a server over HTTP, in each manner that its framework knows: python web.py SCRIPT [REVISION] PORT
 
     /stateful/mcp   /stateless/mcp   /json/mcp   /resumable/mcp   /sse (HTTP+SSE)   /journal (what was asked so far)
 
-Each manner has a yard of its own, so that none sees what was done in another. Prints its port once it accepts, and
+Each manner has a server of its own, so that none sees what was done in another. Prints its port once it accepts, and
 ends when its standard input does, so that it cannot outlive who started it. With a protocol revision, it serves that
 one alone, if the script knows how to.
 """
@@ -124,9 +124,9 @@ class Journal:
         await self.app(scope, noted_receive, noted_send)
 
 
-def yard(script: Path, name: str, *revision: str) -> Any:
+def load_server(script: Path, name: str, *revision: str) -> Any:
     """A fresh server of that script: a module of its own, where its annotations can be looked up."""
-    spec = importlib.util.spec_from_file_location(f"yard_{name}", script)
+    spec = importlib.util.spec_from_file_location(f"crib_{name}", script)
     assert spec is not None and spec.loader is not None
     module = sys.modules[spec.name] = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
@@ -135,10 +135,10 @@ def yard(script: Path, name: str, *revision: str) -> Any:
     return module.server
 
 
-def yards(script: Path, *revision: str) -> Journal:
+def mount_all(script: Path, *revision: str) -> Journal:
     streamable, sse = APPS[script.stem.removesuffix("_server")]
-    apps = {name: streamable(yard(script, name, *revision), **options) for name, options in MANNERS.items()}
-    apps["sse"] = sse(yard(script, "sse", *revision))
+    apps = {name: streamable(load_server(script, name, *revision), **options) for name, options in MANNERS.items()}
+    apps["sse"] = sse(load_server(script, "sse", *revision))
 
     @contextlib.asynccontextmanager
     async def lifespan(_: Starlette) -> AsyncIterator[None]:
@@ -171,4 +171,4 @@ def listen(port: int) -> socket.socket:
 
 
 if __name__ == "__main__":
-    serve(yards(Path(sys.argv[1]), *sys.argv[2:-1]), listen(int(sys.argv[-1])))
+    serve(mount_all(Path(sys.argv[1]), *sys.argv[2:-1]), listen(int(sys.argv[-1])))

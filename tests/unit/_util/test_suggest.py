@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
-import toolyard as ty
+import toolcrib as tc
 from tests.hub.kit import played
-from tests.unit.kit import HANDSHAKE, PlayedServer
-from toolyard._util.suggest import MAX_COMPARED, MAX_LENGTH, did_you_mean, shortlist, similar_names
-from toolyard.hub.catalog import nearest
+from tests.unit.kit import LEGACY, PlayedServer
+from toolcrib._util.suggest import MAX_COMPARED, MAX_LENGTH, did_you_mean, shortlist, similar_names
+from toolcrib.catalog.routing import nearest
 
 MANY = [f"tool_{number:04}_{verb}_issue" for number in range(1250) for verb in ("create", "delete", "find", "close")]
 
@@ -77,21 +77,21 @@ def test_the_short_list_keeps_the_order_of_the_names() -> None:
 
 async def test_an_unknown_tool_of_a_large_server_is_compared_with_few_names(compared: Counter[str]) -> None:
     listed = {"tools": [{"name": name, "inputSchema": {"type": "object"}} for name in MANY]}
-    unknown = ty.RemoteError(-32602, "unknown tool")
-    server = PlayedServer(initialize=HANDSHAKE, tools__list=listed, tools__call=unknown)
-    async with ty.Client(server) as client:
+    unknown = tc.RemoteError(-32602, "unknown tool")
+    server = PlayedServer(initialize=LEGACY, tools__list=listed, tools__call=unknown)
+    async with tc.Client(server) as client:
         await client.list_tools()
         compared.clear()
-        with pytest.raises(ty.ToolNotFound) as caught:
+        with pytest.raises(tc.ToolNotFound) as caught:
             await client.call_tool("tool_0777_creat_issue")
     assert caught.value.nearest[0] == "tool_0777_create_issue"
     assert compared["names"] <= MAX_COMPARED + 1
 
 
 async def test_an_unknown_tool_of_a_large_hub_is_compared_with_few_names(compared: Counter[str]) -> None:
-    async with ty.Hub({"s": played(*MANY)}) as hub:
+    async with tc.Hub({"s": played(*MANY)}) as hub:
         compared.clear()
-        with pytest.raises(ty.ToolNotFound) as caught:
+        with pytest.raises(tc.ToolNotFound) as caught:
             await hub.call_tool("mcp__s__tool_0777_creat_issue")
     assert caught.value.nearest[0] == "mcp__s__tool_0777_create_issue"
     assert compared["names"] <= 2 * MAX_COMPARED + 2

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from toolyard.cli.exits import Trouble
-from toolyard.cli.target import Target, ad_hoc, addressed, choose, is_file, is_url
-from toolyard.config import HttpServer, StdioServer
-from toolyard.settings import ServerEntry, Settings
+from toolcrib.cli.exit_codes import CliError
+from toolcrib.cli.target import Target, ad_hoc, addressed, choose, is_file, is_url
+from toolcrib.config import HttpServer, StdioServer
+from toolcrib.settings import ServerEntry, Settings
 
 
 @pytest.mark.parametrize(
@@ -110,5 +110,5 @@ def test_only_what_is_typed_gets_the_whole_environment(file: Path, monkeypatch: 
 
 @pytest.mark.parametrize("words", [["c"], ["a", "https://host/mcp"], ["https://host/mcp", "a"]])
 def test_what_cannot_be_meant_is_told(words: list[str], file: Path) -> None:
-    with pytest.raises(Trouble):
+    with pytest.raises(CliError):
         choose(words, file, ())

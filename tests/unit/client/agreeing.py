@@ -7,11 +7,11 @@ from collections.abc import AsyncIterator
 from contextlib import AbstractContextManager, asynccontextmanager, nullcontext
 from typing import Any
 
-from toolyard.client.negotiation import Agreement, Identity, negotiate
-from toolyard.transports.foreign import connector
-from toolyard.transports.memory import MessageLink
-from toolyard.transports.stream import StreamChannel
-from toolyard.types import Wire
+from toolcrib.client.negotiation import Agreement, Identity, negotiate
+from toolcrib.transports.jsonrpc_stream import StreamChannel
+from toolcrib.transports.message_stream import MessageLink
+from toolcrib.transports.sdk_streams import connector
+from toolcrib.types import Wire
 
 US = Identity({"name": "test", "version": "1"}, {"roots": {}}, "debug")
 

@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-import toolyard as ty
-from tests.unit.kit import HANDSHAKE, Clock, PlayedServer, eventually
-from toolyard.client.breaker import THRESHOLD, Breaker
-from toolyard.errors import ConnectError
+import toolcrib as tc
+from tests.unit.kit import LEGACY, Clock, PlayedServer, eventually
+from toolcrib.client.breaker import THRESHOLD, Breaker
+from toolcrib.errors import ConnectError
 
 
 def opened(pause: float = 30.0, now: float = 0.0) -> Breaker:
@@ -102,9 +102,9 @@ class Flaky(PlayedServer):
         return super().__call__()
 
 
-async def broken_client() -> tuple[ty.Client, Flaky, Clock]:
-    clock, server = Clock(), Flaky(initialize=HANDSHAKE)
-    client = ty.Client(server, mode="legacy", max_attempts=1)
+async def broken_client() -> tuple[tc.Client, Flaky, Clock]:
+    clock, server = Clock(), Flaky(initialize=LEGACY)
+    client = tc.Client(server, mode="legacy", max_attempts=1)
     for _ in range(THRESHOLD):
         with pytest.raises(ConnectError, match="unreachable"):
             await client.connect()
@@ -140,9 +140,9 @@ async def test_a_trial_given_up_while_connecting_does_not_lock_the_client_out() 
     trial = asyncio.create_task(client.connect())
     await eventually(lambda: server.named("initialize"))
     await client.disconnect()
-    with pytest.raises(ty.ConnectionLost):
+    with pytest.raises(tc.ConnectionLost):
         await trial
-    server.answers = {"initialize": HANDSHAKE}
+    server.answers = {"initialize": LEGACY}
     await client.connect()
     assert client.connected
     await client.close()

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from toolyard.client.cache import TTL, ListCache, Use
-from toolyard.protocol.hints import CacheHint
+from toolcrib.client.cache import TTL, ListCache, Use
+from toolcrib.protocol.cache_hints import CacheHint
 
 ITEMS = ("a", "b")
 SILENT, STALE, BRIEF = CacheHint(None), CacheHint(0.0), CacheHint(10.0)

@@ -13,10 +13,10 @@ from typing import Any
 import psutil
 import pytest
 
-import toolyard as ty
-from tests.unit.kit import HANDSHAKE, PlayedServer, eventually
+import toolcrib as tc
+from tests.unit.kit import LEGACY, PlayedServer, eventually
 from tests.unit.transports.children import alive, server
-from toolyard.protocol import jsonrpc
+from toolcrib.protocol import jsonrpc
 
 
 async def test_a_block_that_is_never_entered_leaves_no_server_behind() -> None:
@@ -24,7 +24,7 @@ async def test_a_block_that_is_never_entered_leaves_no_server_behind() -> None:
         return {child.pid for child in psutil.Process().children() if alive(child.pid)}
 
     async def enter() -> None:
-        async with ty.Client(server("import sys; sys.stdin.read()")):
+        async with tc.Client(server("import sys; sys.stdin.read()")):
             raise AssertionError("it cannot connect")
 
     before = children()
@@ -37,11 +37,11 @@ async def test_a_block_that_is_never_entered_leaves_no_server_behind() -> None:
 
 
 async def test_a_close_from_another_event_loop_is_refused_and_ends_no_listening() -> None:
-    played = PlayedServer(initialize={**HANDSHAKE, "capabilities": {"tools": {"listChanged": True}}})
-    async with ty.Client(played, mode="legacy") as client, client.listen() as changes:
+    played = PlayedServer(initialize={**LEGACY, "capabilities": {"tools": {"listChanged": True}}})
+    async with tc.Client(played, mode="legacy") as client, client.listen() as changes:
 
         def elsewhere() -> None:
-            with pytest.raises(ty.UsageError, match="another event loop"):
+            with pytest.raises(tc.UsageError, match="another event loop"):
                 asyncio.run(asyncio.wait_for(client.close(), 5))
 
         await asyncio.to_thread(elsewhere)
@@ -52,8 +52,8 @@ async def test_a_close_from_another_event_loop_is_refused_and_ends_no_listening(
 
 @pytest.mark.parametrize("travel", [pickle.dumps, copy.copy, copy.deepcopy])
 def test_a_client_does_not_travel(travel: Callable[[Any], Any]) -> None:
-    with pytest.raises(ty.UsageError, match="pickle its server config"):
-        travel(ty.Client(ty.StdioServer("server")))
+    with pytest.raises(tc.UsageError, match="pickle its server config"):
+        travel(tc.Client(tc.StdioServer("server")))
 
 
 @pytest.mark.parametrize(
@@ -71,8 +71,8 @@ def test_a_client_does_not_travel(travel: Callable[[Any], Any]) -> None:
 )
 def test_without_an_asyncio_loop_the_error_says_what_to_use(use: Any) -> None:
     """As it is under trio, which runs coroutines without an event loop of asyncio."""
-    work = use(ty.Client(ty.StdioServer("python")))
-    with pytest.raises(ty.UsageError, match=r"no asyncio event loop.*trio.*toolyard\.sync"):
+    work = use(tc.Client(tc.StdioServer("python")))
+    with pytest.raises(tc.UsageError, match=r"no asyncio event loop.*trio.*toolcrib\.sync"):
         work.send(None)
     work.close()
 
@@ -91,7 +91,7 @@ pathlib.Path(sys.argv[2]).touch()
 @pytest.mark.parametrize("end", ["disconnect", "close"])
 async def test_a_server_that_is_left_in_peace_gets_its_time_to_end(tmp_path: Path, end: str) -> None:
     done = tmp_path / "done"
-    client = ty.Client(server(SLOW_TO_END, json.dumps(HANDSHAKE), str(done)), mode="legacy")
+    client = tc.Client(server(SLOW_TO_END, json.dumps(LEGACY), str(done)), mode="legacy")
     await client.connect()
     await getattr(client, end)()
     assert done.exists()

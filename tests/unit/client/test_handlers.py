@@ -11,10 +11,10 @@ from typing import Any
 import pytest
 
 from tests.unit import spec
-from toolyard.client import handlers as module
-from toolyard.client.handlers import ASKS_A_PERSON, Handlers
-from toolyard.errors import RemoteError
-from toolyard.types import ElicitRequest, ElicitResult, SamplingRequest, Wire
+from toolcrib.client import handlers as module
+from toolcrib.client.handlers import ASKS_A_PERSON, Handlers
+from toolcrib.errors import RemoteError
+from toolcrib.types import ElicitRequest, ElicitResult, SamplingRequest, Wire
 
 FORM = {"message": "who?", "requestedSchema": {"type": "object", "properties": {}}}
 URL = {"mode": "url", "message": "log in", "url": "https://login.example.com/?a=1", "elicitationId": "1"}
@@ -39,7 +39,7 @@ def test_nothing_is_declared_that_is_not_given() -> None:
     assert Handlers().capabilities() == {}
 
 
-@pytest.mark.parametrize("revision", [spec.MODERN, spec.HANDSHAKE])
+@pytest.mark.parametrize("revision", [spec.MODERN, spec.LEGACY])
 def test_what_is_given_is_declared_as_both_eras_write_it(revision: str) -> None:
     handlers = Handlers(lambda r: "", lambda r: None, ("form", "url"), ["/srv"])
     assert handlers.capabilities() == {"sampling": {}, "elicitation": {"form": {}, "url": {}}, "roots": {}}
@@ -72,7 +72,7 @@ def test_a_person_may_be_asked_by_sampling_and_elicitation() -> None:
 
 
 @pytest.mark.parametrize("handler", in_both_ways("Paris"))
-@pytest.mark.parametrize("revision", [spec.MODERN, spec.HANDSHAKE])
+@pytest.mark.parametrize("revision", [spec.MODERN, spec.LEGACY])
 async def test_a_text_becomes_a_whole_answer(handler: Any, revision: str) -> None:
     answer = await Handlers(sampling=handler).answer("sampling/createMessage", {"messages": []})
     assert answer["content"] == {"type": "text", "text": "Paris"}
@@ -170,7 +170,7 @@ async def test_roots_are_paths_and_uris_in_any_mixture(tmp_path: Path) -> None:
             {"uri": "https://example.com/x"},
             {"uri": "file:///y", "name": "why"},
         ]
-        assert spec.faults(spec.HANDSHAKE, "ListRootsResult", answer) == []
+        assert spec.faults(spec.LEGACY, "ListRootsResult", answer) == []
 
 
 async def test_a_relative_path_is_made_absolute(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -8,15 +8,15 @@ from typing import Any, get_type_hints
 
 import pytest
 
-import toolyard as ty
-from tests.unit.kit import HANDSHAKE, PlayedServer
-from toolyard.client.options import ClientOptions, Settings, resolve
-from toolyard.config import ALIASES
-from toolyard.errors import ConfigError
-from toolyard.policy.filters import StaticFilter
-from toolyard.types import ReconnectPolicy
+import toolcrib as tc
+from tests.unit.kit import LEGACY, PlayedServer
+from toolcrib.client.options import ClientOptions, ResolvedOptions, resolve
+from toolcrib.config import ALIASES
+from toolcrib.errors import ConfigError
+from toolcrib.policy.filters import StaticFilter
+from toolcrib.types import ReconnectPolicy
 
-NAMES = [each.name for each in fields(Settings)]
+NAMES = [each.name for each in fields(ResolvedOptions)]
 GIVEN: dict[str, tuple[Any, Any]] = {
     "connect_timeout": (1.0, 11.0),
     "discovery_timeout": (2.0, 12.0),
@@ -34,7 +34,7 @@ GIVEN: dict[str, tuple[Any, Any]] = {
 """What the config says, which is not the default, and what the keyword says."""
 
 
-def settings(config: object = None, /, **given: Any) -> Settings:
+def settings(config: object = None, /, **given: Any) -> ResolvedOptions:
     return resolve(config, "given-name", given)  # type: ignore[arg-type]
 
 
@@ -61,7 +61,7 @@ def test_the_defaults_are_those_of_the_documentation() -> None:
 @pytest.mark.parametrize("option", GIVEN)
 def test_a_keyword_beats_the_config_and_the_config_beats_the_default(option: str) -> None:
     in_config, as_keyword = GIVEN[option]
-    config = ty.StdioServer("server", **{option: in_config})
+    config = tc.StdioServer("server", **{option: in_config})
     assert getattr(settings(config), option) == in_config != getattr(settings(), option)
     assert getattr(settings(config, **{option: as_keyword}), option) == as_keyword != in_config
 
@@ -69,29 +69,28 @@ def test_a_keyword_beats_the_config_and_the_config_beats_the_default(option: str
 @pytest.mark.parametrize("option", ["connect_timeout", "discovery_timeout", "execution_timeout", "idle_timeout"])
 def test_none_is_no_timeout_in_every_place(option: str) -> None:
     assert getattr(settings(**{option: None}), option) is None
-    assert getattr(settings(ty.StdioServer("server", **{option: None})), option) is None
-    config = ty.StdioServer("server", **{option: 5.0})
+    assert getattr(settings(tc.StdioServer("server", **{option: None})), option) is None
+    config = tc.StdioServer("server", **{option: 5.0})
     assert getattr(settings(config, **{option: None}), option) is None
 
 
 def test_a_server_that_may_have_to_be_downloaded_gets_more_time_to_connect() -> None:
-    runner = ty.StdioServer("npx", ["-y", "some-server"])
+    runner = tc.StdioServer("npx", ["-y", "some-server"])
     assert settings(runner).connect_timeout == 120.0
     assert settings(runner, connect_timeout=7).connect_timeout == 7
     assert settings(runner, connect_timeout=None).connect_timeout is None
-    assert settings(ty.StdioServer("npx", connect_timeout=30.0)).connect_timeout == 30.0
-    assert settings(ty.StdioServer("node", ["server.js"])).connect_timeout == 30.0
+    assert settings(tc.StdioServer("npx", connect_timeout=30.0)).connect_timeout == 30.0
+    assert settings(tc.StdioServer("node", ["server.js"])).connect_timeout == 30.0
 
 
 def test_what_a_config_leaves_open_is_the_default() -> None:
-    assert settings(ty.StdioServer("server")) == settings()
+    assert settings(tc.StdioServer("server")) == settings()
 
 
 @pytest.mark.parametrize(
     "wrong, nearest",
     [
         ("conect_timeout", "connect_timeout"),
-        ("max_retry", "max_retries"),
         ("max_attemps", "max_attempts"),
         ("root", "roots"),
         ("tool_filters", "tool_filter"),
@@ -99,14 +98,14 @@ def test_what_a_config_leaves_open_is_the_default() -> None:
 )
 def test_a_wrong_name_is_told_with_the_nearest_right_one(wrong: str, nearest: str) -> None:
     with pytest.raises(ConfigError, match=f"{wrong!r}; did you mean {nearest!r}") as caught:
-        ty.Client(lambda: None, **{wrong: 1})  # type: ignore[misc]
+        tc.Client(lambda: None, **{wrong: 1})  # type: ignore[misc]
     assert caught.value.key == wrong
     assert nearest in (caught.value.expected or "")
 
 
 def test_a_name_like_no_other_is_told_with_all_that_there_are() -> None:
     with pytest.raises(ConfigError) as caught:
-        ty.Client(lambda: None, zzz=1)  # type: ignore[call-arg]
+        tc.Client(lambda: None, zzz=1)  # type: ignore[call-arg]
     assert "did you mean" not in str(caught.value)
     assert all(name in (caught.value.expected or "") for name in NAMES)
 
@@ -134,7 +133,7 @@ def test_a_name_like_no_other_is_told_with_all_that_there_are() -> None:
         ("progress_handler", [True]),
         ("stderr_handler", ["err.txt"]),
         ("tool_filter", ["read_file", 7]),
-        ("roots", ["/srv", 7, ty.Root("file:///srv"), {"uri": "file:///srv"}]),
+        ("roots", ["/srv", 7, tc.Root("file:///srv"), {"uri": "file:///srv"}]),
         ("name", ["", 7]),
     ],
 )
@@ -142,7 +141,7 @@ def test_a_wrong_value_is_told_with_its_option_and_what_was_expected(option: str
     taken = []
     for value in values:
         try:
-            ty.Client(lambda: None, **{option: value})
+            tc.Client(lambda: None, **{option: value})
         except ConfigError as exc:
             told = (exc.key, bool(exc.expected), option in str(exc))
         else:
@@ -154,7 +153,7 @@ def test_a_wrong_value_is_told_with_its_option_and_what_was_expected(option: str
 
 @pytest.mark.parametrize("timeout", [0, -1, "5", True, math.nan])
 async def test_the_timeouts_of_one_call_are_checked_too(timeout: Any) -> None:
-    async with ty.Client(PlayedServer(initialize=HANDSHAKE, tools__call={"content": []}), mode="legacy") as client:
+    async with tc.Client(PlayedServer(initialize=LEGACY, tools__call={"content": []}), mode="legacy") as client:
         for option in ("timeout", "idle_timeout"):
             for call in (client.call_tool, client.request):
                 with pytest.raises(ConfigError, match=option):
@@ -172,14 +171,14 @@ class Transport:
 
 
 def test_the_attributes_of_somebodys_transport_are_no_options() -> None:
-    client = ty.Client(Transport())
+    client = tc.Client(Transport())
     assert client._settings.mode == "auto"
     assert client._settings.roots is None
 
 
 def test_a_client_is_named_after_its_server_unless_it_is_told_a_name() -> None:
-    server = ty.StdioServer("python", ["server.py"])
-    assert ty.Client(server).name == "stdio:python:server.py"
-    assert ty.Client(server, name="mine").name == "mine"
-    assert ty.Client(server, name=None).name == "stdio:python:server.py"
-    assert ty.Client(lambda: None).name == "custom"
+    server = tc.StdioServer("python", ["server.py"])
+    assert tc.Client(server).name == "stdio:python:server.py"
+    assert tc.Client(server, name="mine").name == "mine"
+    assert tc.Client(server, name=None).name == "stdio:python:server.py"
+    assert tc.Client(lambda: None).name == "custom"

@@ -8,13 +8,13 @@ from typing import Any
 import pytest
 
 from tests.unit.client.agreeing import US, agree, channel_to
-from tests.unit.kit import HANDSHAKE, MODERN, SILENCE, PlayedServer, eventually, turns
-from toolyard.client import negotiation
-from toolyard.client.negotiation import negotiate
-from toolyard.errors import OutcomeUnknown, RemoteError
-from toolyard.protocol import eras, jsonrpc
-from toolyard.transports.memory import MemoryStream
-from toolyard.types import Wire
+from tests.unit.kit import LEGACY, MODERN, SILENCE, PlayedServer, eventually, turns
+from toolcrib.client import negotiation
+from toolcrib.client.negotiation import negotiate
+from toolcrib.errors import OutcomeUnknown, RemoteError
+from toolcrib.protocol import jsonrpc, versions
+from toolcrib.transports.message_stream import MemoryStream
+from toolcrib.types import Wire
 
 UNKNOWN_METHOD = RemoteError(-32601, "unknown method")
 
@@ -27,8 +27,8 @@ def soon(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.usefixtures("soon")
 async def test_an_old_server_that_is_mute_to_what_it_does_not_know_gets_its_handshake() -> None:
-    server = PlayedServer(server__discover=SILENCE, initialize=HANDSHAKE)
-    assert (await agree(server)).era is eras.HANDSHAKE
+    server = PlayedServer(server__discover=SILENCE, initialize=LEGACY)
+    assert (await agree(server)).era is versions.LEGACY
     await turns()
     assert "notifications/cancelled" not in server.methods
 
@@ -50,7 +50,7 @@ async def test_a_slow_server_is_asked_both_ways_and_what_it_answers_counts(first
 
     server = PlayedServer()
     server.answers = {
-        good: answer(good, MODERN if modern else HANDSHAKE),
+        good: answer(good, MODERN if modern else LEGACY),
         refused: answer(refused, UNKNOWN_METHOD),
     }
     agreeing = asyncio.create_task(agree(server))
@@ -61,7 +61,7 @@ async def test_a_slow_server_is_asked_both_ways_and_what_it_answers_counts(first
         assert agreeing.done() == (first == good)
     for each in released.values():
         each.set()
-    assert (await agreeing).era.name == ("modern" if modern else "handshake")
+    assert (await agreeing).era.name == ("modern" if modern else "legacy")
 
 
 @pytest.mark.parametrize("modern", [True, False])
@@ -73,8 +73,8 @@ async def test_a_slow_server_that_answers_both_questions_at_once_is_understood(m
         asked = {(message := await theirs.receive())["method"]: message["id"] for _ in range(2)}
         refused, good = ("initialize", "server/discover") if modern else ("server/discover", "initialize")
         await theirs.send(jsonrpc.error(asked[refused], -32601, "unknown method"))
-        await theirs.send(jsonrpc.result(asked[good], MODERN if modern else HANDSHAKE))
-        assert (await agreeing).era.name == ("modern" if modern else "handshake")
+        await theirs.send(jsonrpc.result(asked[good], MODERN if modern else LEGACY))
+        assert (await agreeing).era.name == ("modern" if modern else "legacy")
 
 
 async def test_a_slow_server_that_answered_initialize_is_legacy(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -85,8 +85,8 @@ async def test_a_slow_server_that_answered_initialize_is_legacy(monkeypatch: pyt
     asked = {(message := await theirs.receive())["method"]: message["id"] for _ in range(2)}
     await theirs.send(jsonrpc.result(asked["server/discover"], MODERN))
     await turns(20)
-    await theirs.send(jsonrpc.result(asked["initialize"], HANDSHAKE))
-    assert (await agreeing).era is eras.HANDSHAKE
+    await theirs.send(jsonrpc.result(asked["initialize"], LEGACY))
+    assert (await agreeing).era is versions.LEGACY
 
 
 @pytest.mark.usefixtures("soon")

@@ -7,20 +7,20 @@ from typing import Any
 
 import pytest
 
-import toolyard as ty
-from tests.unit.kit import HANDSHAKE, MODERN, SILENCE, PlayedServer, eventually, turns
-from toolyard.client import subscriptions
-from toolyard.errors import RemoteError, UsageError
-from toolyard.protocol import jsonrpc
-from toolyard.types import Change, Wire
+import toolcrib as tc
+from tests.unit.kit import LEGACY, MODERN, SILENCE, PlayedServer, eventually, turns
+from toolcrib.client import subscriptions
+from toolcrib.errors import RemoteError, UsageError
+from toolcrib.protocol import jsonrpc
+from toolcrib.types import Change, Wire
 
 RESOURCES = {"resources": {"subscribe": True, "listChanged": True}, "tools": {"listChanged": True}}
 URI = "file:///a"
 
 
-def handshake_server() -> PlayedServer:
+def legacy_server() -> PlayedServer:
     return PlayedServer(
-        initialize={**HANDSHAKE, "capabilities": RESOURCES}, resources__subscribe={}, resources__unsubscribe={}
+        initialize={**LEGACY, "capabilities": RESOURCES}, resources__subscribe={}, resources__unsubscribe={}
     )
 
 
@@ -45,8 +45,8 @@ class ModernServer(PlayedServer):
 
 
 async def test_two_who_want_the_same_are_one_to_the_server() -> None:
-    server = handshake_server()
-    async with ty.Client(server, mode="legacy") as client:
+    server = legacy_server()
+    async with tc.Client(server, mode="legacy") as client:
         await client.subscribe(URI)
         await client.subscribe(URI)
         await client.unsubscribe(URI)
@@ -58,14 +58,14 @@ async def test_two_who_want_the_same_are_one_to_the_server() -> None:
 
 async def test_who_joins_a_subscription_that_is_refused_is_refused_too() -> None:
     """The second one came while the first one was still being asked for."""
-    server, gate = handshake_server(), asyncio.Event()
+    server, gate = legacy_server(), asyncio.Event()
 
     async def refuse(params: Wire) -> RemoteError:
         await gate.wait()
         return RemoteError(-32603, "no")
 
     server.answers["resources/subscribe"] = refuse
-    async with ty.Client(server, mode="legacy") as client:
+    async with tc.Client(server, mode="legacy") as client:
         both = [asyncio.create_task(client.subscribe(URI)) for _ in range(2)]
         await eventually(lambda: server.named("resources/subscribe"))
         await turns()
@@ -78,8 +78,8 @@ async def test_who_joins_a_subscription_that_is_refused_is_refused_too() -> None
 
 
 async def test_changes_are_for_who_asked_for_them() -> None:
-    server = handshake_server()
-    client = ty.Client(server, mode="legacy")
+    server = legacy_server()
+    client = tc.Client(server, mode="legacy")
     async with client, client.listen(URI, tools=False) as some, client.listen(resources=False) as others:
         for method in ("tools", "resources"):
             await server.end.send(jsonrpc.notification(f"notifications/{method}/list_changed"))
@@ -92,14 +92,14 @@ async def test_changes_are_for_who_asked_for_them() -> None:
 
 
 async def test_changes_must_be_entered_first() -> None:
-    changes = ty.Client(handshake_server()).listen()
+    changes = tc.Client(legacy_server()).listen()
     with pytest.raises(UsageError, match="enter it first"):
         await anext(changes)
 
 
 async def test_a_new_wish_opens_a_new_listening_before_the_old_one_is_let_go() -> None:
     server = ModernServer()
-    async with ty.Client(server) as client:
+    async with tc.Client(server) as client:
         await eventually(lambda: server.listening)
         await client.subscribe(URI)
         await eventually(lambda: server.named("notifications/cancelled"))
@@ -116,7 +116,7 @@ async def test_a_listening_that_the_server_ends_is_opened_again_and_what_was_mis
 ) -> None:
     monkeypatch.setattr(subscriptions, "RELISTEN", 0.001)
     server = ModernServer()
-    async with ty.Client(server) as client, client.listen(prompts=False, resources=False) as changes:
+    async with tc.Client(server) as client, client.listen(prompts=False, resources=False) as changes:
         await eventually(lambda: server.listening)
         id = server.listening[-1]["id"]
         before = len(server.listening)
@@ -134,9 +134,9 @@ async def test_a_refused_resource_leaves_none_of_the_others_subscribed() -> None
     def subscribe(params: Wire) -> Any:
         return RemoteError(-32002, "no such resource") if params["uri"] == "file:///b" else {}
 
-    server = handshake_server()
+    server = legacy_server()
     server.answers["resources/subscribe"] = subscribe
-    async with ty.Client(server, mode="legacy") as client:
+    async with tc.Client(server, mode="legacy") as client:
         with pytest.raises(RemoteError):
             async with client.listen("file:///a", "file:///b"):
                 pass
@@ -148,9 +148,9 @@ async def test_a_refused_resource_is_forgotten_even_if_the_connection_ends_meanw
     def subscribe(params: Wire) -> Any:
         return RemoteError(-32002, "no such resource") if params["uri"] == "file:///c" else {}
 
-    server = handshake_server()
+    server = legacy_server()
     server.answers |= {"resources/subscribe": subscribe, "resources/unsubscribe": SILENCE}
-    async with ty.Client(server, mode="legacy") as client:
+    async with tc.Client(server, mode="legacy") as client:
         with pytest.raises(RemoteError):
             async with client.listen("file:///a", "file:///b", "file:///c"):
                 pass

@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-import toolyard as ty
+import toolcrib as tc
 from tests.unit import spec
-from tests.unit.kit import HANDSHAKE, MODERN, SILENCE, PlayedServer, eventually
-from toolyard.types import Wire
+from tests.unit.kit import LEGACY, MODERN, SILENCE, PlayedServer, eventually
+from toolcrib.types import Wire
 
 EVERYTHING = {
     "tools": {"listChanged": True},
@@ -51,7 +51,7 @@ BOTH = {
 }
 ONLY = {
     spec.MODERN: {"server/discover", "subscriptions/listen"},
-    spec.HANDSHAKE: {
+    spec.LEGACY: {
         "initialize",
         "notifications/initialized",
         "resources/subscribe",
@@ -69,7 +69,7 @@ class Full(PlayedServer):
         super().__init__()
         page = {"resultType": "complete", "nextCursor": None, "ttlMs": 0, "cacheScope": "private"}
         self.answers = {
-            "initialize": {**HANDSHAKE, "capabilities": EVERYTHING},
+            "initialize": {**LEGACY, "capabilities": EVERYTHING},
             "server/discover": {**MODERN, "capabilities": EVERYTHING},
             "tools/list": self.two_pages,
             "tools/call": lambda params: SILENCE if params["name"] == "never" else {"content": []},
@@ -99,11 +99,11 @@ class Full(PlayedServer):
         return SILENCE
 
 
-@pytest.fixture(params=[spec.MODERN, spec.HANDSHAKE])
+@pytest.fixture(params=[spec.MODERN, spec.LEGACY])
 async def spoken(request: pytest.FixtureRequest) -> tuple[str, Full]:
     """A server of each era after a client has asked it everything."""
     revision, server = request.param, Full()
-    client = ty.Client(
+    client = tc.Client(
         server,
         mode=revision if revision == spec.MODERN else "legacy",
         sampling_handler=lambda request: "",
@@ -178,6 +178,6 @@ async def test_all_that_was_offered_is_declared_and_no_more(spoken: tuple[str, F
 
 def test_the_schema_would_notice_a_wrong_request() -> None:
     bare = {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": {"name": "a"}}
-    assert spec.faults(spec.HANDSHAKE, "CallToolRequest", bare) == []
+    assert spec.faults(spec.LEGACY, "CallToolRequest", bare) == []
     assert spec.faults(spec.MODERN, "CallToolRequest", bare) != []
-    assert spec.faults(spec.HANDSHAKE, "CallToolRequest", {**bare, "id": None}) != []
+    assert spec.faults(spec.LEGACY, "CallToolRequest", {**bare, "id": None}) != []

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.unit.config.canary import URL, rotating_token
-from toolyard.config import (
+from toolcrib.config import (
     HttpServer,
     PythonServer,
     ServerConfig,
@@ -19,9 +19,9 @@ from toolyard.config import (
     server_from_dict,
     server_from_json,
 )
-from toolyard.errors import ConfigError
-from toolyard.policy.filters import static_filter
-from toolyard.types import ReconnectPolicy
+from toolcrib.errors import ConfigError
+from toolcrib.policy.filters import static_filter
+from toolcrib.types import ReconnectPolicy
 
 names = st.text(st.sampled_from("abcXYZ_-"), min_size=1, max_size=6)
 texts = st.text(st.characters(exclude_characters="\0", exclude_categories=["Cc", "Cs"]), max_size=8)
@@ -95,21 +95,21 @@ def test_the_plain_form_leaves_out_defaults_filter_and_functions() -> None:
 
 
 def test_claudes_programs_know_one_word_for_http() -> None:
-    assert HttpServer(URL).to_dict(dialect="claude") == {"type": "http", "url": URL}
+    assert HttpServer(URL).to_dict(format="claude") == {"type": "http", "url": URL}
     assert HttpServer(URL).to_dict() == {"type": "streamable_http", "url": URL}
     plain = HttpServer(URL, streamable=False)
-    assert plain.to_dict(dialect="claude") == plain.to_dict() == {"type": "http", "url": URL, "streamable": False}
+    assert plain.to_dict(format="claude") == plain.to_dict() == {"type": "http", "url": URL, "streamable": False}
 
 
 @given(servers)
 def test_every_config_comes_back_from_claudes_form_too(server: ServerConfig) -> None:
-    assert server_from_json(server.to_json(dialect="claude")) == server
+    assert server_from_json(server.to_json(format="claude")) == server
 
 
-@pytest.mark.parametrize("dialect", ["cursor", "", "Claude", 7])
-def test_an_unknown_dialect_is_refused(dialect: Any) -> None:
-    with pytest.raises(ConfigError, match="dialect: expected claude"):
-        StdioServer("python").to_dict(dialect=dialect)
+@pytest.mark.parametrize("format", ["cursor", "", "Claude", 7])
+def test_an_unknown_format_is_refused(format: Any) -> None:
+    with pytest.raises(ConfigError, match="format: expected claude"):
+        StdioServer("python").to_dict(format=format)
 
 
 def test_the_plain_form_is_the_callers_to_change() -> None:

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from toolyard.config import may_download
+from toolcrib.config import may_download
 
 
 @pytest.mark.parametrize(

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from toolyard.config import MASK, SecretMask, StdioServer, secrets_of_process, secrets_of_web
-from toolyard.protocol.text import one_line, printable
+from toolcrib.config import MASK, SecretMask, StdioServer, secrets_of_process, secrets_of_web
+from toolcrib.protocol.sanitize import one_line, printable
 
 SECRET = "s3cr3t-0123456789"
 

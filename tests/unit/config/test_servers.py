@@ -13,10 +13,10 @@ from typing import Any
 import pytest
 
 from tests.unit.config.canary import URL, rotating_token
-from toolyard.config import HttpServer, PythonServer, SseServer, StdioServer, TransportType
-from toolyard.errors import ConfigError
-from toolyard.policy.filters import static_filter
-from toolyard.types import UNSET, ReconnectPolicy
+from toolcrib.config import HttpServer, PythonServer, SseServer, StdioServer, TransportType
+from toolcrib.errors import ConfigError
+from toolcrib.policy.filters import static_filter
+from toolcrib.types import UNSET, ReconnectPolicy
 
 
 def test_a_stdio_server_needs_only_a_command() -> None:
@@ -138,6 +138,6 @@ def test_a_python_server_is_a_file_and_perhaps_a_name_in_it(text: str, file: str
 
 def test_importing_the_config_loads_nothing_heavy() -> None:
     heavy = "{'asyncio', 'aiohttp', 'pydantic', 'orjson', 'jsonschema_rs'}"
-    code = f"import toolyard.config, sys; print(*({heavy} & set(sys.modules)))"
+    code = f"import toolcrib.config, sys; print(*({heavy} & set(sys.modules)))"
     ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert ran.stdout.strip() == ""

@@ -12,9 +12,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from toolyard.errors import ConfigError, ToolyardError
-from toolyard.hub.resources import NotText, ResourceQuery
-from toolyard.types import Resource
+from toolcrib.errors import ConfigError, ToolcribError
+from toolcrib.hub.resources import BinaryResource, ResourceQuery
+from toolcrib.types import Resource
 
 FILE = Resource("file:///docs/ada/notes.txt", "notes", mime_type="text/plain", server="fs")
 
@@ -138,7 +138,7 @@ def test_a_uri_matches_itself_and_its_beginning_with_a_star(uri: str, head: str,
 
 
 def test_bytes_that_are_no_text_are_told_by_a_type_of_their_own() -> None:
-    error = NotText("not text", server="fs", uri="a:", mime_type="image/png")
-    assert isinstance(error, ToolyardError)
+    error = BinaryResource("not text", server="fs", uri="a:", mime_type="image/png")
+    assert isinstance(error, ToolcribError)
     for twin in (pickle.loads(pickle.dumps(error)), copy.copy(error)):
         assert (twin.server, twin.uri, twin.mime_type, str(twin)) == ("fs", "a:", "image/png", "fs: not text")

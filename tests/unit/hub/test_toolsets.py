@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from toolyard.errors import ConfigError
-from toolyard.hub.toolsets import ToolLoadConfig, Toolset, Toolsets
+from toolcrib.errors import ConfigError
+from toolcrib.hub.toolsets import ToolLoadConfig, Toolset, Toolsets
 
 names = st.sampled_from(["search_events", "query", "drop"])
 

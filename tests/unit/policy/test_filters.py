@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from toolyard.errors import ConfigError
-from toolyard.policy.filters import StaticFilter, allows, describe, dynamic_filter, static_filter
-from toolyard.types import FilterContext, Tool
+from toolcrib.errors import ConfigError
+from toolcrib.policy.filters import StaticFilter, allows, describe, dynamic_filter, static_filter
+from toolcrib.types import FilterContext, Tool
 
 tool_names = st.sampled_from(["a", "b", "c", "d"])
 name_sets = st.frozensets(tool_names)
@@ -112,10 +112,10 @@ def test_a_filter_that_raises_refuses_the_tool_and_is_reported(caplog: pytest.Lo
     def broken(t: Tool) -> bool:
         raise KeyError("owner")
 
-    with caplog.at_level(logging.WARNING, "toolyard.policy"):
+    with caplog.at_level(logging.WARNING, "toolcrib.policy"):
         assert not allows(broken, tool("drop\x1b[31m"))
     (record,) = caplog.records
-    assert record.name == "toolyard.policy"
+    assert record.name == "toolcrib.policy"
     assert "KeyError" in record.getMessage()
     assert "broken" in record.getMessage()
     assert "\x1b" not in record.getMessage()
@@ -125,7 +125,7 @@ def test_the_text_of_a_filters_error_never_steers_a_terminal(caplog: pytest.LogC
     def broken(t: Tool) -> bool:
         raise ValueError(t.description)
 
-    with caplog.at_level(logging.INFO, "toolyard.policy"):
+    with caplog.at_level(logging.INFO, "toolcrib.policy"):
         assert not allows(broken, tool(description="\x1b[2J\u202e"))
     assert "\x1b" not in caplog.text
     assert "\u202e" not in caplog.text
@@ -160,7 +160,7 @@ def test_a_filter_that_raises_on_every_tool_is_told_of_once_for_each_kind_of_fai
     def broken(tool: Tool) -> bool:
         raise (KeyError if tool.name.startswith("k") else OSError)(tool.name)
 
-    with caplog.at_level(logging.WARNING, "toolyard.policy"):
+    with caplog.at_level(logging.WARNING, "toolcrib.policy"):
         assert not any(allows(broken, Tool(f"{kind}{number}")) for number in range(50) for kind in "ko")
     assert [record.getMessage().partition(" on ")[0].rpartition(" ")[2] for record in caplog.records] == [
         "KeyError",

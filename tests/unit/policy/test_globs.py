@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from toolyard.policy.globs import Glob, Globs
+from toolcrib.policy.globs import Glob, Globs
 
 # Where fnmatch has no other special signs, and few letters, so that patterns often match.
 texts = st.text(st.sampled_from("aab/\n"), max_size=8)

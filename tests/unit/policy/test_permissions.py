@@ -11,9 +11,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from toolyard.errors import ConfigError
-from toolyard.names import is_server_name, make
-from toolyard.policy.permissions import Decision, Permissions
+from toolcrib.errors import ConfigError
+from toolcrib.policy.permissions import Decision, Permissions
+from toolcrib.tool_names import is_server_name, make
 
 servers = st.sampled_from(["fs", "github", "git_hub", "a-b", "a", "mcp"])
 own_names = st.sampled_from(["read", "read_file", "delete_repo", "create", "a__b", "", "*", "é"])

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from toolyard.errors import (
+from toolcrib.errors import (
     AccessDenied,
     AuthError,
     CallTimeout,
@@ -21,15 +21,15 @@ from toolyard.errors import (
     RateLimited,
     RemoteError,
     StartError,
+    ToolcribError,
     ToolFailed,
     ToolNotFound,
-    ToolyardError,
     TransportError,
     UnansweredTimeout,
     UsageError,
 )
-from toolyard.policy.retry import RetryBudget, call_delay, is_repeatable, may_retry, reconnect_delay
-from toolyard.types import ReconnectPolicy, Tool
+from toolcrib.policy.retry import RetryBudget, call_delay, is_repeatable, may_retry, reconnect_delay
+from toolcrib.types import ReconnectPolicy, Tool
 
 UNSENT = [ConnectError(), StartError(exit_code=1), ConnectionLost(), RateLimited(retry_after=1.0)]
 FINAL = [
@@ -38,7 +38,7 @@ FINAL = [
     CallTimeout(),
     UnansweredTimeout(),
     TransportError(),
-    ToolyardError(),
+    ToolcribError(),
     ProtocolError(),
     RemoteError(-32602, "timeout, try again, connection reset"),
     AuthError(status=401),

@@ -5,8 +5,8 @@ from __future__ import annotations
 import itertools
 import re
 
-from toolyard.protocol.eventstream import RETRY_DIGITS, EventStream, ServerEvent
-from toolyard.protocol.framing import HEAD, Oversized
+from toolcrib.protocol.framing import HEAD, Oversized
+from toolcrib.protocol.sse import RETRY_DIGITS, SseEvent, SseParser
 
 NO_LIMIT = 1 << 40
 
@@ -28,14 +28,14 @@ def cut(data: bytes, places: list[int]) -> list[bytes]:
     return [data[a:b] for a, b in itertools.pairwise(edges)]
 
 
-def fed(stream: EventStream, chunks: list[bytes]) -> list[ServerEvent | Oversized]:
+def fed(stream: SseParser, chunks: list[bytes]) -> list[SseEvent | Oversized]:
     return [event for chunk in chunks for event in stream.feed(chunk)]
 
 
-def model(data: bytes, limit: int = NO_LIMIT) -> list[ServerEvent | Oversized]:
+def model(data: bytes, limit: int = NO_LIMIT) -> list[SseEvent | Oversized]:
     """The whole stream at once, in the words of the standard. Its last block must be ended, if it is over the limit."""
     text = data.decode("utf-8", "replace").removeprefix("\N{ZERO WIDTH NO-BREAK SPACE}")
-    events: list[ServerEvent | Oversized] = []
+    events: list[SseEvent | Oversized] = []
     block: list[tuple[str, str]] = []
     for line in re.split("\r\n|\n|\r", text)[:-1]:
         if line:
@@ -47,7 +47,7 @@ def model(data: bytes, limit: int = NO_LIMIT) -> list[ServerEvent | Oversized]:
     return events
 
 
-def told(block: list[tuple[str, str]], limit: int) -> list[ServerEvent | Oversized]:
+def told(block: list[tuple[str, str]], limit: int) -> list[SseEvent | Oversized]:
     def values(field: str) -> list[str]:
         return [value for name, value in block if name == field]
 
@@ -60,4 +60,4 @@ def told(block: list[tuple[str, str]], limit: int) -> list[ServerEvent | Oversiz
     if not (values("data") or ids or times):
         return []
     name = names[-1] if names else ""
-    return [ServerEvent(name or "message", data, ids[-1] if ids else None, int(times[-1]) if times else None)]
+    return [SseEvent(name or "message", data, ids[-1] if ids else None, int(times[-1]) if times else None)]

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from toolyard.protocol.framing import HEAD, LineFramer, Oversized
+from toolcrib.protocol.framing import HEAD, LineFramer, Oversized
 
 MIB = 1024 * 1024
 STREAMS = st.lists(st.sampled_from([b"a", b"{}", b"\n", b"\r\n", b"\r", b" ", b"\xff", b"long" * 10, b""])).map(

@@ -11,10 +11,10 @@ from contextlib import contextmanager
 import pytest
 
 from tests.unit.protocol.streams import REAL, cut, fed, model
-from toolyard.errors import ProtocolError
-from toolyard.protocol import jsonrpc
-from toolyard.protocol.eventstream import EventStream
-from toolyard.protocol.framing import LineFramer
+from toolcrib.errors import ProtocolError
+from toolcrib.protocol import jsonrpc
+from toolcrib.protocol.framing import LineFramer
+from toolcrib.protocol.sse import SseParser
 
 ROUNDS = {"quick": 1_000, "all": 5_000, "nightly": 20_000}
 """Mutations in each tier."""
@@ -87,10 +87,10 @@ def fuzz(rounds: int, corpus: list[bytes], words: list[bytes], check: Callable[[
 def test_the_event_stream_stands_every_mutation(rounds: int) -> None:
     def check(rng: random.Random, data: bytes) -> None:
         expected = model(data)
-        assert fed(EventStream(), [data]) == expected
-        assert fed(EventStream(), cuts(rng, data)) == expected
+        assert fed(SseParser(), [data]) == expected
+        assert fed(SseParser(), cuts(rng, data)) == expected
         limit = rng.randint(0, 60)
-        assert fed(EventStream(limit), cuts(rng, data)) == fed(EventStream(limit), [data])
+        assert fed(SseParser(limit), cuts(rng, data)) == fed(SseParser(limit), [data])
 
     fuzz(rounds, REAL, EVENT_WORDS, check)
 

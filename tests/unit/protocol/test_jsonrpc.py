@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from toolyard.errors import ProtocolError, RemoteError, UsageError
-from toolyard.protocol import jsonrpc, limits
+from toolcrib.errors import ProtocolError, RemoteError, UsageError
+from toolcrib.protocol import jsonrpc, limits
 
 INT64 = st.integers(-(2**63), 2**64 - 1)
 TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=20)

@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from toolyard.protocol import metadata
-from toolyard.protocol.metadata import stamp, subscription_of, with_meta
+from toolcrib.protocol import metadata
+from toolcrib.protocol.metadata import stamp, subscription_of, with_meta
 
-INFO = {"name": "toolyard", "version": "1"}
+INFO = {"name": "toolcrib", "version": "1"}
 METAS = st.dictionaries(st.sampled_from("abc"), st.integers())
 PARAMS = st.none() | st.dictionaries(st.sampled_from("xyz"), st.lists(st.integers())) | st.builds(dict, _meta=METAS)
 

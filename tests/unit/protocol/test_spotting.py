@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from toolyard.protocol import jsonrpc
+from toolcrib.protocol import jsonrpc
 
 IDS = st.integers(0, 10**17)
 WITH_IDS = st.recursive(

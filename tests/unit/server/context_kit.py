@@ -5,9 +5,9 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
-from toolyard.server.context import Context
-from toolyard.server.exchange import Exchange, Peer
-from toolyard.types import Wire
+from toolcrib.server.context import Context
+from toolcrib.server.handler import Peer, RequestContext
+from toolcrib.types import Wire
 
 EVERYTHING = {"sampling": {"tools": {}}, "elicitation": {"form": {}, "url": {}}, "roots": {}}
 
@@ -43,4 +43,4 @@ def context(
 ) -> Context:
     version = "2026-07-28" if modern else "2025-11-25"
     peer = Peer(version, modern=modern, capabilities=capabilities, log_level=level)
-    return Context(Exchange(peer, client, 7, meta or {}))
+    return Context(RequestContext(peer, client, 7, meta or {}))

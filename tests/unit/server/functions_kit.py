@@ -11,9 +11,9 @@ import typing_extensions
 from hypothesis import strategies as st
 from pydantic import BaseModel, Field
 
-from toolyard.server.context import Context
-from toolyard.server.exchange import Exchange, Peer
-from toolyard.server.signature import Signature
+from toolcrib.server.context import Context
+from toolcrib.server.functions.signature import Signature
+from toolcrib.server.handler import Peer, RequestContext
 
 scalars = (
     st.none()
@@ -48,7 +48,7 @@ class Said:
 def request(said: Said) -> Context:
     """A context whose client wants progress."""
     peer = Peer("2025-11-25", modern=False, capabilities={"roots": {}}, principal="me")
-    return Context(Exchange(peer, said, 7, {"progressToken": "t"}))
+    return Context(RequestContext(peer, said, 7, {"progressToken": "t"}))
 
 
 def text_of(result: dict[str, Any]) -> str:

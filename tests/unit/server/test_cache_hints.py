@@ -11,14 +11,14 @@ from typing import Any
 
 import pytest
 
-import toolyard as ty
+import toolcrib as tc
 from tests.serving import served
 
 MODERN = "2026-07-28"
 PROGRAM = """
-import toolyard as ty
+import toolcrib as tc
 
-server = ty.ToolServer("lists"{options})
+server = tc.ToolServer("lists"{options})
 counts = {{"lists": 0}}
 answer = server.router._answers["tools/list"]
 
@@ -48,21 +48,21 @@ if __name__ == "__main__":
 
 
 @contextlib.asynccontextmanager
-async def connected(way: str, folder: Path, options: str = "") -> AsyncIterator[ty.Client]:
+async def connected(way: str, folder: Path, options: str = "") -> AsyncIterator[tc.Client]:
     program = PROGRAM.format(options=options)
     if way == "stdio":
         file = folder / "lists.py"
         file.write_text(program)
-        async with ty.Client(ty.StdioServer(sys.executable, [str(file)]), mode=MODERN) as client:
+        async with tc.Client(tc.StdioServer(sys.executable, [str(file)]), mode=MODERN) as client:
             yield client
         return
     scope: dict[str, Any] = {}
     exec(program, scope)  # the same program, in this process
     if way == "in process":
-        async with ty.Client(scope["server"], mode=MODERN) as client:
+        async with tc.Client(scope["server"], mode=MODERN) as client:
             yield client
         return
-    async with served(scope["server"].asgi()) as url, ty.Client(f"{url}/mcp", mode=MODERN) as client:
+    async with served(scope["server"].asgi()) as url, tc.Client(f"{url}/mcp", mode=MODERN) as client:
         yield client
 
 
@@ -81,7 +81,7 @@ async def test_a_list_is_kept_until_the_server_says_that_it_changed(way: str, tm
 
 async def test_lists_are_kept_for_five_minutes_unless_the_server_says_otherwise() -> None:
     for options, ttl in (({}, 300_000), ({"cache_ttl": 1.5}, 1_500), ({"cache_ttl": 0}, 0)):
-        server = ty.ToolServer("s", **options)
+        server = tc.ToolServer("s", **options)
         meta = {f"io.modelcontextprotocol/{key}": value for key, value in (("protocolVersion", MODERN),)}
         meta["io.modelcontextprotocol/clientCapabilities"] = {}  # type: ignore[assignment]
         for method in ("tools/list", "prompts/list", "resources/list", "resources/templates/list"):

@@ -8,16 +8,16 @@ from typing import Any
 
 import pytest
 
-import toolyard as ty
+import toolcrib as tc
 from tests.unit.kit import eventually, turns
-from toolyard.protocol.limits import MAX_ITEMS
-from toolyard.server.changes import UPDATED, Changes
+from toolcrib.protocol.limits import MAX_ITEMS
+from toolcrib.server.changes import UPDATED, ChangeWatchers
 
 TOOLS, PROMPTS = "notifications/tools/list_changed", "notifications/prompts/list_changed"
 
 
 async def test_each_hears_what_it_asked_for_and_nothing_else() -> None:
-    changes, tools, prompts, one = Changes(), [], [], []
+    changes, tools, prompts, one = ChangeWatchers(), [], [], []
     changes.watch({"toolsListChanged": True, "promptsListChanged": False}, lambda *news: tools.append(news))
     changes.watch({"promptsListChanged": True}, lambda *news: prompts.append(news))
     changes.watch({"resourceSubscriptions": ["file:///a"]}, lambda *news: one.append(news))
@@ -32,7 +32,7 @@ async def test_each_hears_what_it_asked_for_and_nothing_else() -> None:
 
 
 async def test_many_changes_within_a_turn_are_one() -> None:
-    changes, heard = Changes(), []
+    changes, heard = ChangeWatchers(), []
     changes.watch({"toolsListChanged": True, "resourceSubscriptions": ["a:b", "a:c"]}, lambda *news: heard.append(news))
     for _ in range(3):
         changes.publish(TOOLS)
@@ -47,7 +47,7 @@ async def test_many_changes_within_a_turn_are_one() -> None:
 
 
 async def test_who_left_hears_nothing_more_not_even_what_was_due() -> None:
-    changes, heard = Changes(), []
+    changes, heard = ChangeWatchers(), []
     watch = changes.watch({"toolsListChanged": True}, lambda *news: heard.append(news))
     changes.publish(TOOLS)
     await watch.close()
@@ -59,7 +59,7 @@ async def test_who_left_hears_nothing_more_not_even_what_was_due() -> None:
 
 
 async def test_a_change_from_another_thread_is_told_on_the_watchers_loop() -> None:
-    changes, heard = Changes(), []
+    changes, heard = ChangeWatchers(), []
     changes.watch({"toolsListChanged": True}, lambda *_: heard.append(threading.current_thread()))
     await asyncio.to_thread(changes.publish, TOOLS)
     await eventually(lambda: heard)
@@ -67,7 +67,7 @@ async def test_a_change_from_another_thread_is_told_on_the_watchers_loop() -> No
 
 
 async def test_a_watch_whose_loop_has_ended_is_forgotten_and_hurts_nobody() -> None:
-    changes, heard = Changes(), []
+    changes, heard = ChangeWatchers(), []
 
     async def elsewhere() -> None:
         changes.watch({"toolsListChanged": True}, lambda *_: None)
@@ -83,7 +83,7 @@ async def test_a_watch_whose_loop_has_ended_is_forgotten_and_hurts_nobody() -> N
 
 
 async def test_one_who_fails_to_listen_does_not_keep_the_news_from_others(caplog: pytest.LogCaptureFixture) -> None:
-    changes, heard = Changes(), []
+    changes, heard = ChangeWatchers(), []
 
     def bad(*_: Any) -> None:
         raise ValueError("no ears")
@@ -103,7 +103,7 @@ async def test_what_is_accepted_is_what_is_watched() -> None:
         "odd": True,
         "resourceSubscriptions": ["a:b", "a:b"],
     }
-    watch = Changes().watch(wanted, lambda *_: None)
+    watch = ChangeWatchers().watch(wanted, lambda *_: None)
     assert watch.accepted == {"toolsListChanged": True, "resourceSubscriptions": ["a:b"]}
 
 
@@ -119,6 +119,6 @@ async def test_what_is_accepted_is_what_is_watched() -> None:
     ids=["nothing", "a list", "one text", "numbers", "too many"],
 )
 async def test_a_wish_that_is_none_is_refused(wanted: Any) -> None:
-    with pytest.raises(ty.RemoteError, match="notifications") as caught:
-        Changes().watch(wanted, lambda *_: None)
+    with pytest.raises(tc.RemoteError, match="notifications") as caught:
+        ChangeWatchers().watch(wanted, lambda *_: None)
     assert caught.value.code == -32602

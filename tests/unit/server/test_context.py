@@ -10,12 +10,12 @@ from typing import Any
 
 import pytest
 
-import toolyard as ty
+import toolcrib as tc
 from tests.unit.kit import eventually
 from tests.unit.server.context_kit import Client, context
-from toolyard.protocol.metadata import PROGRESS_TOKEN
-from toolyard.server.context import BlockingContext, Context
-from toolyard.server.exchange import Exchange, Peer
+from toolcrib.protocol.metadata import PROGRESS_TOKEN
+from toolcrib.server.context import Context, SyncContext
+from toolcrib.server.handler import Peer, RequestContext
 
 
 @dataclasses.dataclass
@@ -37,8 +37,8 @@ async def test_it_tells_who_asks_and_how() -> None:
         log_level="info",
         session="s1",
     )
-    server = ty.ToolServer("math")
-    ctx = Context(Exchange(peer, Client(), "r1", {"a": 1}, {"x-tenant": "t"}), server)
+    server = tc.ToolServer("math")
+    ctx = Context(RequestContext(peer, Client(), "r1", {"a": 1}, {"x-tenant": "t"}), server)
     assert (ctx.request_id, ctx.meta, ctx.headers) == ("r1", {"a": 1}, {"x-tenant": "t"})
     assert (ctx.client_info, ctx.client_capabilities) == ({"name": "c"}, {"roots": {}})
     assert (ctx.protocol_version, ctx.principal, ctx.session_id, ctx.log_level) == ("2025-11-25", "ann", "s1", "info")
@@ -107,7 +107,7 @@ async def test_a_log_line_carries_data_that_json_can_say() -> None:
 
 
 async def test_an_unknown_level_is_the_functions_mistake() -> None:
-    with pytest.raises(ty.UsageError, match=r"'loud'.*debug, info"):
+    with pytest.raises(tc.UsageError, match=r"'loud'.*debug, info"):
         await context(Client()).log("loud", "x")
 
 
@@ -127,7 +127,7 @@ async def test_after_the_answer_nothing_more_goes_out() -> None:
     await ctx.progress(1)
     await ctx.info("late")
     await ctx.close_stream()
-    with pytest.raises(ty.UsageError, match="answered already"):
+    with pytest.raises(tc.UsageError, match="answered already"):
         await ctx.elicit("?")
     assert (client.told, client.asked, client.paused) == ([], [], 0)
     assert not ctx.cancelled
@@ -180,7 +180,7 @@ async def test_a_thread_waits_where_others_await() -> None:
         sampling={"role": "assistant", "content": {"type": "text", "text": "hi"}},
         roots={"roots": [{"uri": "file:///a"}]},
     )
-    blocking = BlockingContext(context(client, meta={PROGRESS_TOKEN: 1, "a": 1}, level="debug"))
+    blocking = SyncContext(context(client, meta={PROGRESS_TOKEN: 1, "a": 1}, level="debug"))
 
     def work() -> list[Any]:
         blocking.progress(1)
@@ -197,21 +197,21 @@ async def test_a_thread_waits_where_others_await() -> None:
             blocking.cancelled,
         ]
 
-    assert await asyncio.to_thread(work) == [Point(1), "accept", "hi", [ty.Root("file:///a")], 1, False]
+    assert await asyncio.to_thread(work) == [Point(1), "accept", "hi", [tc.Root("file:///a")], 1, False]
     assert [params.get("level") for _, params in client.told] == [None, "debug", "info", "warning", "error"]
     assert client.paused == 1
 
 
 async def test_a_thread_gets_the_errors_of_its_questions() -> None:
-    blocking = BlockingContext(context(Client(), capabilities={}))
-    with pytest.raises(ty.RemoteError, match="roots"):
+    blocking = SyncContext(context(Client(), capabilities={}))
+    with pytest.raises(tc.RemoteError, match="roots"):
         await asyncio.to_thread(blocking.roots)
 
 
 async def test_a_thread_that_waits_for_an_answer_is_freed_when_its_call_is_cancelled() -> None:
     client = Client(elicitation=asyncio.get_running_loop().create_future())
     ctx = context(client)
-    blocking = BlockingContext(ctx)
+    blocking = SyncContext(ctx)
     ends: list[BaseException] = []
 
     def work() -> None:
@@ -232,7 +232,7 @@ async def test_a_thread_that_waits_for_an_answer_is_freed_when_its_call_is_cance
 async def test_a_thread_of_a_cancelled_call_asks_and_says_nothing_more() -> None:
     client = Client()
     ctx = context(client, meta={PROGRESS_TOKEN: 1})
-    blocking = BlockingContext(ctx)
+    blocking = SyncContext(ctx)
     ctx.finish(cancelled=True)
     for say in (lambda: blocking.progress(1), blocking.raise_if_cancelled, blocking.roots):
         with pytest.raises(asyncio.CancelledError):
@@ -241,8 +241,8 @@ async def test_a_thread_of_a_cancelled_call_asks_and_says_nothing_more() -> None
 
 
 def test_a_thread_that_outlives_its_loop_is_told_so() -> None:
-    async def make() -> BlockingContext:
-        return BlockingContext(context(Client()))
+    async def make() -> SyncContext:
+        return SyncContext(context(Client()))
 
     blocking = asyncio.run(make())
     with pytest.raises(asyncio.CancelledError):

@@ -6,11 +6,11 @@ import logging
 
 import pytest
 
-import toolyard as ty
+import toolcrib as tc
 
 
-def server(name: str, text: str = "") -> ty.ToolServer:
-    made = ty.ToolServer(name)
+def server(name: str, text: str = "") -> tc.ToolServer:
+    made = tc.ToolServer(name)
 
     @made.tool
     async def say() -> str:
@@ -23,7 +23,7 @@ CALL = {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": {"name": "s
 
 
 async def test_a_request_goes_to_the_server_of_that_name() -> None:
-    registry = ty.ServerRegistry([server("one")])
+    registry = tc.ServerRegistry([server("one")])
     registry.register(server("two"))
     for name in ("one", "two"):
         answer = await registry.handle(name, CALL)
@@ -32,15 +32,15 @@ async def test_a_request_goes_to_the_server_of_that_name() -> None:
 
 
 async def test_an_unknown_server_is_an_error_with_the_nearest_names() -> None:
-    registry = ty.ServerRegistry([server("math-tools")])
-    with pytest.raises(ty.ServerNotFound, match=r"'math-tool'; did you mean 'math-tools'\?") as caught:
+    registry = tc.ServerRegistry([server("math-tools")])
+    with pytest.raises(tc.ServerNotFound, match=r"'math-tool'; did you mean 'math-tools'\?") as caught:
         await registry.handle("math-tool", CALL)
     assert (caught.value.server, caught.value.nearest) == ("math-tool", ("math-tools",))
 
 
 async def test_a_server_of_the_same_name_takes_its_place_and_it_is_said(caplog: pytest.LogCaptureFixture) -> None:
     first = server("one", "first")
-    registry = ty.ServerRegistry([first, first])
+    registry = tc.ServerRegistry([first, first])
     assert caplog.records == []
     registry.register(server("one", "second"))
     assert [(r.levelno, r.getMessage()) for r in caplog.records] == [
@@ -53,11 +53,11 @@ async def test_a_server_of_the_same_name_takes_its_place_and_it_is_said(caplog: 
 
 def test_it_tells_what_it_holds_and_lets_go_of_it() -> None:
     one, two = server("one"), server("two")
-    registry = ty.ServerRegistry([one, two])
+    registry = tc.ServerRegistry([one, two])
     assert [*registry] == [one, two]
     assert "one" in registry and "three" not in registry
     assert registry.get("two") is two
     registry.unregister("one")
     assert [*registry] == [two]
-    with pytest.raises(ty.ServerNotFound):
+    with pytest.raises(tc.ServerNotFound):
         registry.unregister("one")

@@ -1,4 +1,4 @@
-"""A tool server as an answerer: which request finds which function, and what is said where there is none."""
+"""A tool server as a request handler: which request finds which function, and what is said where there is none."""
 
 from __future__ import annotations
 
@@ -8,23 +8,23 @@ from typing import Annotated, Any, Literal
 import pydantic
 import pytest
 
-import toolyard as ty
-from toolyard.server.context import Context
-from toolyard.server.exchange import NO_BACK, Exchange, Peer
-from toolyard.types import Wire
+import toolcrib as tc
+from toolcrib.server.context import Context
+from toolcrib.server.handler import NO_BACK_CHANNEL, Peer, RequestContext
+from toolcrib.types import Wire
 
 PEER = Peer("2026-07-28", modern=True)
 
 
-def offering() -> ty.ToolServer:
-    server = ty.ToolServer("shop", "2.0", instructions="Be kind")
+def offering() -> tc.ToolServer:
+    server = tc.ToolServer("shop", "2.0", instructions="Be kind")
 
     @server.tool
     async def add(a: int, b: int) -> int:
         return a + b
 
     @server.tool
-    async def ask(*, ctx: ty.Context) -> str:
+    async def ask(*, ctx: tc.Context) -> str:
         return ctx.protocol_version
 
     @server.resource("config://app")
@@ -36,7 +36,7 @@ def offering() -> ty.ToolServer:
         return f"template {name}"
 
     @server.resource("who://{name}")
-    async def who(name: str, ctx: ty.Context) -> str:
+    async def who(name: str, ctx: tc.Context) -> str:
         return f"{name} {ctx.request_id}"
 
     @server.prompt
@@ -44,18 +44,18 @@ def offering() -> ty.ToolServer:
         return f"Explain {topic}"
 
     @server.prompt
-    async def asking(*, ctx: ty.Context) -> str:
+    async def asking(*, ctx: tc.Context) -> str:
         return f"from {ctx.request_id}"
 
     return server
 
 
-async def answer(server: ty.ToolServer, method: str, params: Wire | None = None) -> Wire:
-    return await server.router.answer(method, params or {}, Exchange(PEER, NO_BACK, 9))
+async def answer(server: tc.ToolServer, method: str, params: Wire | None = None) -> Wire:
+    return await server.router.answer(method, params or {}, RequestContext(PEER, NO_BACK_CHANNEL, 9))
 
 
-async def refused(server: ty.ToolServer, method: str, params: Wire) -> ty.RemoteError:
-    with pytest.raises(ty.RemoteError) as caught:
+async def refused(server: tc.ToolServer, method: str, params: Wire) -> tc.RemoteError:
+    with pytest.raises(tc.RemoteError) as caught:
         await answer(server, method, params)
     return caught.value
 
@@ -98,7 +98,7 @@ async def test_wrong_arguments_are_a_result_to_mend() -> None:
 async def test_errors_are_masked_where_the_server_wants_it() -> None:
     said: dict[bool, str] = {}
     for mask in (True, False):
-        server = ty.ToolServer("s", mask_errors=mask)
+        server = tc.ToolServer("s", mask_errors=mask)
 
         @server.tool
         async def fail() -> None:
@@ -112,11 +112,11 @@ async def test_errors_are_masked_where_the_server_wants_it() -> None:
 
 
 async def test_a_remote_error_of_a_tool_is_the_answer_itself() -> None:
-    server = ty.ToolServer("s")
+    server = tc.ToolServer("s")
 
     @server.tool
     async def fail() -> None:
-        raise ty.RemoteError(-32603, "out of stock", {"item": 1})
+        raise tc.RemoteError(-32603, "out of stock", {"item": 1})
 
     exc = await refused(server, "tools/call", {"name": "fail"})
     assert (exc.code, exc.message, exc.data) == (-32603, "out of stock", {"item": 1})
@@ -139,7 +139,7 @@ async def test_the_description_tells_who_and_what() -> None:
 
 
 def test_an_empty_server_declares_tools_for_the_first_may_come_later() -> None:
-    described = ty.ToolServer("s").router.describe(PEER)
+    described = tc.ToolServer("s").router.describe(PEER)
     assert described["capabilities"] == {"logging": {}, "tools": {"listChanged": True}}
     assert "instructions" not in described
 
@@ -160,7 +160,7 @@ async def test_lists_have_the_order_of_registration(method: str, field: str, nam
 
 
 async def test_lists_come_in_pages_with_an_opaque_cursor() -> None:
-    server = ty.ToolServer("s", page_size=2)
+    server = tc.ToolServer("s", page_size=2)
     for number in range(5):
         server.add_tool(lambda: None, name=f"t{number}")
     seen: list[str] = []
@@ -176,7 +176,7 @@ async def test_lists_come_in_pages_with_an_opaque_cursor() -> None:
 
 @pytest.mark.parametrize("auth, scope", [(None, "public"), (lambda headers: headers, "private")])
 async def test_lists_carry_the_servers_cache_hint(auth: Any, scope: str) -> None:
-    result = await answer(ty.ToolServer("s", cache_ttl=1.5, auth=auth), "tools/list")
+    result = await answer(tc.ToolServer("s", cache_ttl=1.5, auth=auth), "tools/list")
     assert (result["ttlMs"], result["cacheScope"]) == (1500, scope)
 
 
@@ -249,7 +249,7 @@ async def test_arguments_are_completed_by_functions_or_by_their_types() -> None:
     server = offering()
 
     @server.completion("explain", "topic")
-    async def topics(value: str, *, ctx: ty.Context) -> list[str]:
+    async def topics(value: str, *, ctx: tc.Context) -> list[str]:
         return [f"{value}{ctx.request_id}"]
 
     def asked(argument: str, value: str) -> Wire:
@@ -265,11 +265,11 @@ async def test_arguments_are_completed_by_functions_or_by_their_types() -> None:
 
 @pytest.mark.parametrize("how", ["returns", "raises", "is cancelled"])
 async def test_a_context_ends_with_its_call(how: str) -> None:
-    server = ty.ToolServer("s")
+    server = tc.ToolServer("s")
     kept: list[Context] = []
 
     @server.tool
-    async def work(*, ctx: ty.Context) -> None:
+    async def work(*, ctx: tc.Context) -> None:
         kept.append(ctx)
         if how == "raises":
             raise ValueError(how)
@@ -282,5 +282,5 @@ async def test_a_context_ends_with_its_call(how: str) -> None:
         task.cancel()
     await asyncio.gather(task, return_exceptions=True)
     assert kept[0].cancelled is (how == "is cancelled")
-    with pytest.raises(ty.UsageError, match="answered already"):
+    with pytest.raises(tc.UsageError, match="answered already"):
         await kept[0]._ask("roots/list", {}, None)

@@ -9,14 +9,14 @@ from typing import Any
 
 import pytest
 
-import toolyard as ty
+import toolcrib as tc
 from tests.unit.kit import turns
-from toolyard.transports.channel import ChannelSource
+from toolcrib.transports.channel import ChannelSource
 
 LISTED = {"toolsListChanged": True, "promptsListChanged": True, "resourcesListChanged": True}
 
 
-def names(server: ty.ToolServer) -> list[str]:
+def names(server: tc.ToolServer) -> list[str]:
     return [tool.name for tool in server.list_tools()]
 
 
@@ -24,7 +24,7 @@ def names(server: ty.ToolServer) -> list[str]:
 
 
 async def test_a_decorated_function_stays_the_function() -> None:
-    server = ty.ToolServer("math")
+    server = tc.ToolServer("math")
 
     async def add(a: int, b: int) -> int:
         """Add two numbers."""
@@ -38,17 +38,17 @@ async def test_a_decorated_function_stays_the_function() -> None:
     assert await add(1, 2) == 3
     assert names(server) == ["add", "loud"]
     first, second = server.list_tools()
-    assert isinstance(first, ty.Tool)
+    assert isinstance(first, tc.Tool)
     assert (first.description, second.description) == ("Add two numbers.", "Louder")
     assert second.annotations == {"readOnlyHint": True}
 
 
 async def test_a_tool_that_stands_alone_serves_in_several_servers() -> None:
-    @ty.tool
+    @tc.tool
     def now() -> str:
         return "12:00"
 
-    one, two = ty.ToolServer("one"), ty.ToolServer("two", name_style="dashed")
+    one, two = tc.ToolServer("one"), tc.ToolServer("two", name_style="dashed")
     one.add_tool(now)
     assert two.tool(now) is now
     two.add_tool(now, name="clock")
@@ -65,23 +65,23 @@ def test_methods_are_tools_of_their_instance() -> None:
             self.count += by
             return self.count
 
-        @ty.tool
+        @tc.tool
         def decorated(self) -> int:
             return self.count
 
-    server = ty.ToolServer("s")
+    server = tc.ToolServer("s")
     server.add_tool(Counter(1).plain)
     server.add_tool(Counter(7).decorated)
     assert names(server) == ["plain", "decorated"]
     assert server.list_tools()[0].input_schema["properties"].keys() == {"by"}
-    with pytest.raises(ty.UsageError, match="from an instance"):
+    with pytest.raises(tc.UsageError, match="from an instance"):
         server.add_tool(Counter.decorated)
 
 
 def test_names_can_be_dashed_for_all_or_for_one() -> None:
     def read_file() -> None: ...
 
-    server = ty.ToolServer("s", name_style="dashed")
+    server = tc.ToolServer("s", name_style="dashed")
     server.tool(read_file)
     server.tool(name="read_it")(read_file)
     server.tool(name_style="as_is")(read_file)
@@ -95,7 +95,7 @@ async def test_a_hand_made_tool_keeps_state_and_gets_one_dict() -> None:
         calls.append(args)
         return "ok"
 
-    server = ty.ToolServer("s")
+    server = tc.ToolServer("s")
     schema = {"type": "object", "properties": {"a": {"type": "number"}}, "required": ["a"]}
     server.add_tool(handler, name="add2", description="Add", input_schema=schema)
     tool = server.get_tool("add2")
@@ -105,19 +105,19 @@ async def test_a_hand_made_tool_keeps_state_and_gets_one_dict() -> None:
 
 
 def test_tools_are_found_and_removed_by_name() -> None:
-    server = ty.ToolServer("s")
+    server = tc.ToolServer("s")
     server.add_tool(lambda: None, name="add")
     found = server.get_tool("add")
     assert found is not None and found.name == "add"
     assert server.get_tool("ad") is None
-    with pytest.raises(ty.ToolNotFound, match=r"did you mean 'add'\?"):
+    with pytest.raises(tc.ToolNotFound, match=r"did you mean 'add'\?"):
         server.remove_tool("ad")
     server.remove_tool("add")
     assert server.list_tools() == []
 
 
 def test_a_duplicate_name_overwrites_with_a_warning(caplog: pytest.LogCaptureFixture) -> None:
-    server = ty.ToolServer("s")
+    server = tc.ToolServer("s")
     server.add_tool(lambda: 1, name="t", description="first")
     assert caplog.records == []
     server.add_tool(lambda: 2, name="t", description="second")
@@ -129,14 +129,14 @@ def test_a_duplicate_name_overwrites_with_a_warning(caplog: pytest.LogCaptureFix
 
 def test_a_misspelt_option_is_not_swallowed() -> None:
     with pytest.raises(TypeError, match="descripton"):
-        ty.ToolServer("s").tool(descripton="x")(lambda: None)  # type: ignore[call-overload]
+        tc.ToolServer("s").tool(descripton="x")(lambda: None)  # type: ignore[call-overload]
 
 
 # ---- resources, prompts, completion --------------------------------------------------------------------------
 
 
 def test_resources_templates_and_prompts_come_and_go() -> None:
-    server = ty.ToolServer("s")
+    server = tc.ToolServer("s")
 
     @server.resource("config://app", mime_type="application/json")
     def config() -> str:
@@ -162,14 +162,14 @@ def test_resources_templates_and_prompts_come_and_go() -> None:
     server.remove_resource("file:///{path}")
     server.remove_prompt("explain")
     assert (len(server.resources), len(server.templates), len(server.prompts)) == (0, 0, 1)
-    with pytest.raises(ty.ResourceNotFound):
+    with pytest.raises(tc.ResourceNotFound):
         server.remove_resource("config://app")
-    with pytest.raises(ty.NotFound, match="'other'"):
+    with pytest.raises(tc.NotFound, match="'other'"):
         server.remove_prompt("othr")
 
 
 def test_what_was_made_elsewhere_can_be_added() -> None:
-    one, two = ty.ToolServer("one"), ty.ToolServer("two")
+    one, two = tc.ToolServer("one"), tc.ToolServer("two")
     made = one.add_resource(lambda: "x", "a:b", name="r")
     prompt = one.add_prompt(lambda: "x", name="p")
     assert two.add_resource(made) is made
@@ -179,13 +179,13 @@ def test_what_was_made_elsewhere_can_be_added() -> None:
         lambda: two.add_prompt(prompt, name="q"),
         lambda: two.add_resource(lambda: "x"),
     ):
-        with pytest.raises(ty.UsageError):
+        with pytest.raises(tc.UsageError):
             again()
 
 
 def test_a_resource_without_a_uri_is_told_so() -> None:
-    server: Any = ty.ToolServer("s")
-    with pytest.raises(ty.UsageError, match="needs its URI"):
+    server: Any = tc.ToolServer("s")
+    with pytest.raises(tc.UsageError, match="needs its URI"):
 
         @server.resource
         def config() -> str:
@@ -196,7 +196,7 @@ def test_a_resource_without_a_uri_is_told_so() -> None:
 
 
 async def test_every_change_of_a_list_is_told() -> None:
-    server, heard = ty.ToolServer("s"), []
+    server, heard = tc.ToolServer("s"), []
     server.changes.watch({**LISTED, "resourceSubscriptions": ["a:b"]}, lambda method, params: heard.append(method))
     steps = [
         (lambda: server.add_tool(lambda: None, name="t"), "tools/list_changed"),
@@ -220,7 +220,7 @@ async def test_every_change_of_a_list_is_told() -> None:
 
 
 async def test_tools_may_be_added_from_many_threads() -> None:
-    server, heard = ty.ToolServer("s"), []
+    server, heard = tc.ToolServer("s"), []
     server.changes.watch(LISTED, lambda method, params: heard.append(threading.current_thread()))
 
     def add(worker: int) -> None:
@@ -238,7 +238,7 @@ async def test_tools_may_be_added_from_many_threads() -> None:
 
 
 def test_it_says_who_it_is() -> None:
-    server = ty.ToolServer(
+    server = tc.ToolServer(
         "math", "1.2", title="Mathematics", website_url="https://a.example", icons=[{"src": "https://a.example/i.png"}]
     )
     assert server.info == {
@@ -267,6 +267,6 @@ def test_it_says_who_it_is() -> None:
     ],
 )
 def test_a_wrong_option_is_named(options: dict[str, Any], key: str) -> None:
-    with pytest.raises(ty.ConfigError, match=f"{key}: expected") as caught:
-        ty.ToolServer(**{"name": "s", **options})
+    with pytest.raises(tc.ConfigError, match=f"{key}: expected") as caught:
+        tc.ToolServer(**{"name": "s", **options})
     assert caught.value.key == key

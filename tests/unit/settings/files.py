@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from toolyard.settings import ServerEntry, Settings, load_settings
+from toolcrib.settings import ServerEntry, Settings, load_settings
 
 ENVIRON = {"HOME": "/home-of-tests", "TOKEN": "t0ken", "EMPTY": ""}
 

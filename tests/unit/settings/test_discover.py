@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from tests.unit.settings.files import write
-from toolyard.config import StdioServer
-from toolyard.settings import Settings, discover_settings, merge
+from toolcrib.config import StdioServer
+from toolcrib.settings import Settings, discover_settings, merge
 
 
 @pytest.fixture
@@ -45,14 +45,14 @@ def test_all_are_found_the_more_general_ones_first(home: Path, project: Path) ->
         home / ".gemini/settings.json": servers("x"),
         home / ".claude.json": both,
         home / ".claude/settings.json": servers("x"),
-        home / ".config/toolyard/toolyard.toml": toml,
+        home / ".config/toolcrib/toolcrib.toml": toml,
         project / ".vscode/mcp.json": servers("x", "servers"),
         project / ".cursor/mcp.json": servers("x"),
         project / ".gemini/settings.json": servers("x"),
         project / ".mcp.json": servers("x"),
         project / ".claude/settings.json": servers("x"),
         project / ".claude/settings.local.json": servers("x"),
-        project / "toolyard.toml": toml,
+        project / "toolcrib.toml": toml,
     }
     for path, content in paths.items():
         write(path, content)
@@ -81,7 +81,7 @@ def test_a_broken_file_is_there_with_its_error_and_hides_no_other(home: Path, pr
     broken = write(home / ".cursor/mcp.json", '{"mcpServers": {')
     write(project / ".mcp.json", servers("x"))
     first, second = find(home, project)
-    assert (first.source, first.entries, first.dialect) == (broken, (), "cursor")
+    assert (first.source, first.entries, first.format) == (broken, (), "cursor")
     assert f"{broken}:1:17" in str(first.error)
     assert second.servers == {"s": StdioServer("x")}
     merged = merge(first, second)
@@ -101,7 +101,7 @@ def test_home_is_taken_from_the_environment_and_the_project_is_the_current_folde
 ) -> None:
     in_home = write(home / ".cursor/mcp.json", servers("x"))
     in_project = write(project / ".mcp.json", servers("x"))
-    in_configs = write(home / "configs/toolyard/toolyard.toml", "[servers]")
+    in_configs = write(home / "configs/toolcrib/toolcrib.toml", "[servers]")
     monkeypatch.chdir(project)
     monkeypatch.setenv("HOME", str(home))
     monkeypatch.setenv("XDG_CONFIG_HOME", str(home / "configs"))
@@ -114,7 +114,7 @@ def test_a_file_that_cannot_be_looked_at_is_told_and_hides_no_other(home: Path, 
     loop.symlink_to(loop)
     gemini, claude = find(home, project)
     assert list(gemini.servers) == ["s"]
-    assert (claude.source, claude.dialect) == (loop, "claude-user")
+    assert (claude.source, claude.format) == (loop, "claude-user")
     assert "cannot be read" in str(claude.error)
 
 
@@ -132,7 +132,7 @@ def test_the_home_of_nobody_is_a_plain_name(home: Path) -> None:
 def test_in_the_home_itself_nothing_is_found_twice(home: Path) -> None:
     write(home / ".cursor/mcp.json", servers("x"))
     write(home / ".gemini/settings.json", servers("y"))
-    assert [each.dialect for each in find(home, home)] == ["cursor", "gemini"]
+    assert [each.format for each in find(home, home)] == ["cursor", "gemini"]
 
 
 def test_the_workspace_of_a_persons_own_file_is_the_project(home: Path, project: Path) -> None:

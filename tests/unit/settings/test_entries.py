@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from tests.unit.settings.files import entry, load
-from toolyard.config import HttpServer, PythonServer, ServerConfig, SseServer, StdioServer
-from toolyard.settings import parse_settings
-from toolyard.types import ReconnectPolicy
+from toolcrib.config import HttpServer, PythonServer, ServerConfig, SseServer, StdioServer
+from toolcrib.settings import parse_settings
+from toolcrib.types import ReconnectPolicy
 
 URL = "https://h/mcp"
 LINE_OF_THE_SERVER = 3
@@ -89,8 +89,8 @@ def test_a_python_server_takes_the_common_options_and_no_others(tmp_path: Path) 
 def test_the_environment_of_the_process_is_used_if_none_is_given(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("TOOLYARD_TEST", "seen")
-    assert entry(tmp_path, {"command": "${TOOLYARD_TEST}"}, environ=None).config == StdioServer("seen")
+    monkeypatch.setenv("TOOLCRIB_TEST", "seen")
+    assert entry(tmp_path, {"command": "${TOOLCRIB_TEST}"}, environ=None).config == StdioServer("seen")
 
 
 @pytest.mark.parametrize(

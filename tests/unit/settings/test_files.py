@@ -13,9 +13,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.unit.settings.files import ENVIRON, load, write
-from toolyard.config import HttpServer, StdioServer
-from toolyard.errors import ConfigError
-from toolyard.settings import load_settings, parse_settings
+from toolcrib.config import HttpServer, StdioServer
+from toolcrib.errors import ConfigError
+from toolcrib.settings import load_settings, parse_settings
 
 
 def refused(path: Path, content: Any = None, **options: Any) -> Any:
@@ -157,16 +157,16 @@ def test_an_entry_that_is_none_of_ours_fails_alone(values: Any) -> None:
     assert [entry.name for entry in settings.failed] == ["a"]
 
 
-def test_an_unknown_dialect_is_refused() -> None:
-    with pytest.raises(ConfigError, match="dialect: expected one of claude-code"):
-        parse_settings({}, dialect="cloud")
+def test_an_unknown_format_is_refused() -> None:
+    with pytest.raises(ConfigError, match="format: expected one of claude-code"):
+        parse_settings({}, format="cloud")
 
 
 def test_an_unknown_key_is_kept_and_warned_about_once_with_the_nearest(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     servers = {name: {"command": "x", "exection_timeout": 3, "zzz": 1} for name in "abc"}
-    with caplog.at_level(logging.WARNING, "toolyard.settings"):
+    with caplog.at_level(logging.WARNING, "toolcrib.settings"):
         settings = load(tmp_path / ".mcp.json", {"mcpServers": servers})
     assert len(settings.warnings) == 2
     assert settings.warnings[0].startswith(f"{tmp_path / '.mcp.json'}:5:7: exection_timeout: ")
@@ -201,7 +201,7 @@ KEYS = (
     *("mcpServers", "servers", "mcp", "hub", "projects", "command", "args", "env", "cwd", "url", "httpUrl", "headers"),
     *("type", "transport", "disabled", "timeout", "reconnect", "includeTools", "execution_timeout", "zzz"),
 )
-DIALECTS = ("toolyard", "json", "claude-code", "claude-user", "claude-desktop", "vscode", "cursor", "gemini")
+FORMATS = ("toolcrib", "json", "claude-code", "claude-user", "claude-desktop", "vscode", "cursor", "gemini")
 json_like = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(max_size=5) | st.just("${NO}"),
     lambda inner: (
@@ -216,10 +216,10 @@ json_like = st.recursive(
 )
 
 
-@given(json_like, st.sampled_from(DIALECTS))
-def test_any_json_gives_settings_or_a_config_error(values: Any, dialect: str) -> None:
+@given(json_like, st.sampled_from(FORMATS))
+def test_any_json_gives_settings_or_a_config_error(values: Any, format: str) -> None:
     try:
-        settings = parse_settings(values, dialect=dialect, environ=ENVIRON)
+        settings = parse_settings(values, format=format, environ=ENVIRON)
     except ConfigError as exc:
         error = exc
     else:

@@ -8,15 +8,15 @@ from typing import Any
 import pytest
 
 from tests.unit.settings.files import ENVIRON, load, write
-from toolyard.config import HttpServer, SseServer, StdioServer
-from toolyard.settings import load_settings
-from toolyard.settings.formats import format_of
+from toolcrib.config import HttpServer, SseServer, StdioServer
+from toolcrib.settings import load_settings
+from toolcrib.settings.formats import format_of
 
 FS = {"command": "fs"}
 
 
 @pytest.mark.parametrize(
-    "path, dialect",
+    "path, format",
     [
         (".mcp.json", "claude-code"),
         ("home/.claude.json", "claude-user"),
@@ -28,15 +28,15 @@ FS = {"command": "fs"}
         ("Code/User/mcp.json", "vscode"),
         (".cursor/mcp.json", "cursor"),
         (".gemini/settings.json", "gemini"),
-        ("toolyard.toml", "toolyard"),
-        ("any.TOML", "toolyard"),
+        ("toolcrib.toml", "toolcrib"),
+        ("any.TOML", "toolcrib"),
         ("settings.json", "json"),
         ("mcp.json", "json"),
         ("servers.jsonc", "json"),
     ],
 )
-def test_a_file_is_known_by_its_name_and_folder(path: str, dialect: str) -> None:
-    assert format_of(Path(path)).name == dialect
+def test_a_file_is_known_by_its_name_and_folder(path: str, format: str) -> None:
+    assert format_of(Path(path)).name == format
 
 
 def test_a_relative_path_is_known_by_the_folder_that_it_is_in(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -61,9 +61,9 @@ def test_a_relative_path_is_known_by_the_folder_that_it_is_in(tmp_path: Path, mo
         ("any.json", {"servers": {"fs": FS}}),
         ("any.json", {"mcp": {"servers": {"fs": FS}}}),
         ("any.json", {"fs": FS}),
-        ("toolyard.toml", '[servers.fs]\ncommand = "fs"'),
-        ("toolyard.toml", 'servers.fs.command = "fs"'),
-        ("toolyard.toml", 'servers = { fs = { command = "fs" } }'),
+        ("toolcrib.toml", '[servers.fs]\ncommand = "fs"'),
+        ("toolcrib.toml", 'servers.fs.command = "fs"'),
+        ("toolcrib.toml", 'servers = { fs = { command = "fs" } }'),
     ],
 )
 def test_the_servers_of_each_kind_of_file_are_found(tmp_path: Path, path: str, content: Any) -> None:
@@ -238,7 +238,7 @@ def test_options_of_the_hub_in_a_file_of_another_program_are_warned_about(tmp_pa
     assert settings.defaults == {}
     (warning,) = settings.warnings
     assert warning.startswith(
-        f"{tmp_path / path}:7:3: hub: has no effect in a file of another program; put it into toolyard.toml"
+        f"{tmp_path / path}:7:3: hub: has no effect in a file of another program; put it into toolcrib.toml"
     )
 
 

@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from toolyard.errors import ConfigError
-from toolyard.settings.documents import Document, Table, place_of
-from toolyard.settings.jsonc import read_jsonc
+from toolcrib.errors import ConfigError
+from toolcrib.settings.documents import Document, Table, place_of
+from toolcrib.settings.jsonc import read_jsonc
 
 leaves = st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text()
 values = st.recursive(

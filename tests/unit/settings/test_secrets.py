@@ -14,10 +14,10 @@ import pytest
 
 from tests.unit.config.canary import CANARY, every_text_of
 from tests.unit.settings.files import entry, write
-from toolyard import Client, Hub
-from toolyard.config import StdioServer
-from toolyard.errors import ToolyardError
-from toolyard.settings import load_settings
+from toolcrib import Client, Hub
+from toolcrib.config import StdioServer
+from toolcrib.errors import ToolcribError
+from toolcrib.settings import load_settings
 
 SECRETS: dict[str, dict[str, Any]] = {
     "args": {"command": "x", "args": ["--token=${SECRET}", "plain"]},
@@ -79,7 +79,7 @@ async def test_a_program_gets_what_stands_for_the_variable(tmp_path: Path) -> No
     values = {"command": sys.executable, "args": ["-c", code, "--token=${TOKEN}"], "cwd": "${FOLDER}"}
     file = write(tmp_path / ".mcp.json", {"mcpServers": {"s": values}})
     settings = load_settings(file, environ={"TOKEN": CANARY, "FOLDER": str(tmp_path)})
-    with pytest.raises(ToolyardError) as caught:
+    with pytest.raises(ToolcribError) as caught:
         await Client(settings.servers["s"]).connect()
     assert json.loads((tmp_path / "said").read_text()) == [[f"--token={CANARY}"], str(tmp_path)]
     assert CANARY not in "".join(traceback.format_exception(caught.value))
@@ -90,6 +90,6 @@ async def test_an_error_of_the_start_shows_no_variable(key: str, tmp_path: Path)
     values = {"command": sys.executable, key: "/nowhere/${TOKEN}"}
     file = write(tmp_path / ".mcp.json", {"mcpServers": {"s": values}})
     config = load_settings(file, environ={"TOKEN": CANARY}).servers["s"]
-    with pytest.raises(ToolyardError, match=r"/nowhere/\$\{TOKEN\}") as caught:
+    with pytest.raises(ToolcribError, match=r"/nowhere/\$\{TOKEN\}") as caught:
         await Client(config).connect()
     assert CANARY not in every_text_of(caught.value)

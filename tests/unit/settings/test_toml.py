@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 
 from tests.unit.settings.files import load
-from toolyard.config import HttpServer, StdioServer
-from toolyard.errors import ConfigError
-from toolyard.settings import parse_settings
-from toolyard.types import ReconnectPolicy
+from toolcrib.config import HttpServer, StdioServer
+from toolcrib.errors import ConfigError
+from toolcrib.settings import parse_settings
+from toolcrib.types import ReconnectPolicy
 
 WHOLE = """
 # all of it
@@ -47,13 +47,13 @@ max_connections = "none"
 
 def refused(folder: Path, text: str) -> Any:
     with pytest.raises(ConfigError) as caught:
-        load(folder / "toolyard.toml", text)
-    assert caught.value.file == str(folder / "toolyard.toml")
+        load(folder / "toolcrib.toml", text)
+    assert caught.value.file == str(folder / "toolcrib.toml")
     return caught.value
 
 
 def test_servers_and_options_of_the_hub(tmp_path: Path) -> None:
-    settings = load(tmp_path / "toolyard.toml", WHOLE)
+    settings = load(tmp_path / "toolcrib.toml", WHOLE)
     assert settings.failed == ()
     assert settings.servers == {
         "fs": StdioServer("fs", ["--root", "t0ken"], env={"A": "b"}, lifecycle="transient"),
@@ -74,14 +74,14 @@ def test_servers_and_options_of_the_hub(tmp_path: Path) -> None:
 
 def test_a_wrong_server_is_named_with_its_line_and_the_others_are_there(tmp_path: Path) -> None:
     text = WHOLE.replace('A = "b"', 'A = "b"\nB = "${NO}"').replace("connect_timeout = 2.5", "connect_timeout = 0")
-    first, second = (entry.error for entry in load(tmp_path / "toolyard.toml", text).failed)
+    first, second = (entry.error for entry in load(tmp_path / "toolcrib.toml", text).failed)
     assert (first.line, first.key) == (23, "servers.fs.env.B")  # type: ignore[union-attr]
     assert (second.line, second.key) == (27, "servers.My Server.connect_timeout")  # type: ignore[union-attr]
 
 
 def test_a_key_behind_a_text_of_several_lines_is_found(tmp_path: Path) -> None:
     text = '[servers.a]\ncommand = """\n[servers.b]\ncwd = 1\n"""\ncwd = 3\n'
-    error: Any = load(tmp_path / "toolyard.toml", text).failed[0].error
+    error: Any = load(tmp_path / "toolcrib.toml", text).failed[0].error
     assert (error.line, error.key) == (6, "servers.a.cwd")
 
 
@@ -131,7 +131,7 @@ def test_an_unknown_option_is_told_with_the_nearest(tmp_path: Path) -> None:
 
 
 def test_options_without_servers_are_kept(tmp_path: Path) -> None:
-    settings = load(tmp_path / "toolyard.toml", '[hub]\nstart = "lazy"')
+    settings = load(tmp_path / "toolcrib.toml", '[hub]\nstart = "lazy"')
     assert (settings.entries, settings.defaults) == ((), {"start": "lazy"})
 
 
@@ -141,8 +141,8 @@ def test_a_mapping_may_have_options_too() -> None:
 
 
 def test_an_unknown_table_is_warned_about(tmp_path: Path) -> None:
-    settings = load(tmp_path / "toolyard.toml", '[servers.a]\ncommand = "x"\n[other]\nx = 1')
-    assert settings.warnings == (f"{tmp_path / 'toolyard.toml'}:3:1: other: is not known and has no effect",)
+    settings = load(tmp_path / "toolcrib.toml", '[servers.a]\ncommand = "x"\n[other]\nx = 1')
+    assert settings.warnings == (f"{tmp_path / 'toolcrib.toml'}:3:1: other: is not known and has no effect",)
 
 
 def test_a_misspelt_table_is_told_with_the_right_one(tmp_path: Path) -> None:
@@ -152,7 +152,7 @@ def test_a_misspelt_table_is_told_with_the_right_one(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("value", ["1979-05-27", "[1]", "{ a = 1 }"])
 def test_a_value_of_another_type_fails_its_server(tmp_path: Path, value: str) -> None:
-    (failed,) = load(tmp_path / "toolyard.toml", f"[servers.a]\ncommand = {value}").failed
+    (failed,) = load(tmp_path / "toolcrib.toml", f"[servers.a]\ncommand = {value}").failed
     assert failed.error.key == "servers.a.command"  # type: ignore[union-attr]
 
 
@@ -170,7 +170,7 @@ def test_a_value_of_another_type_fails_its_server(tmp_path: Path, value: str) ->
 )
 def test_a_place_is_right_behind_what_only_looks_like_a_table_or_a_key(tmp_path: Path, before: str) -> None:
     text = f'[servers.b]\ncommand = "x"\n{before}\n[servers.a]\ncommand = "x"\ncwd = 3\n'
-    settings = load(tmp_path / "toolyard.toml", text)
+    settings = load(tmp_path / "toolcrib.toml", text)
     (failed,) = settings.failed
     error: Any = failed.error
     assert (error.key, error.line, error.column) == ("servers.a.cwd", text.count("\n"), 1)
@@ -178,7 +178,7 @@ def test_a_place_is_right_behind_what_only_looks_like_a_table_or_a_key(tmp_path:
 
 
 def test_where_a_place_cannot_be_known_none_is_told(tmp_path: Path) -> None:
-    (failed,) = load(tmp_path / "toolyard.toml", '\n["\\u0073ervers"."\\u0061"]\ncommand = 1').failed
+    (failed,) = load(tmp_path / "toolcrib.toml", '\n["\\u0073ervers"."\\u0061"]\ncommand = 1').failed
     assert (failed.line, failed.error.line) == (None, None)  # type: ignore[union-attr]
 
 
@@ -197,7 +197,7 @@ def test_a_key_of_very_many_parts_is_refused_at_once(tmp_path: Path, line: str, 
 def test_any_text_takes_linear_time(one: str, tmp_path: Path) -> None:
     began = time.perf_counter()
     with contextlib.suppress(ConfigError):
-        load(tmp_path / "toolyard.toml", one * 100_000)
+        load(tmp_path / "toolcrib.toml", one * 100_000)
     assert time.perf_counter() - began < 10
 
 
@@ -205,12 +205,12 @@ def test_dots_in_values_are_no_depth(tmp_path: Path) -> None:
     text = (
         f'[servers.a]\ncommand = "{"a." * 100}" # {"a." * 100}\nargs = ["""\n{"a." * 100}"""]\n[x]\nx = {[1.5] * 100}'
     )
-    assert load(tmp_path / "toolyard.toml", text).failed == ()
+    assert load(tmp_path / "toolcrib.toml", text).failed == ()
 
 
 @pytest.mark.parametrize("word", ["always", "never"])
 def test_approval_may_be_one_word_for_all(tmp_path: Path, word: str) -> None:
-    settings = load(tmp_path / "toolyard.toml", f'[hub]\nrequire_approval = "{word}"')
+    settings = load(tmp_path / "toolcrib.toml", f'[hub]\nrequire_approval = "{word}"')
     assert settings.defaults == {"require_approval": word}
 
 
@@ -220,4 +220,4 @@ def test_none_means_nothing_only_where_nothing_means_something(tmp_path: Path) -
         assert error.key == f"hub.{option}"
         assert "the given string is not that" in str(error)
     text = '[hub]\nidle_timeout = "none"\nmax_in_flight = "none"'
-    assert load(tmp_path / "toolyard.toml", text).defaults == {"idle_timeout": None, "max_in_flight": None}
+    assert load(tmp_path / "toolcrib.toml", text).defaults == {"idle_timeout": None, "max_in_flight": None}

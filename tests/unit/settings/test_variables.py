@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from toolyard.errors import ConfigError
-from toolyard.settings.variables import MAX_NESTING, MAX_TEXT, Scope, parse
+from toolcrib.errors import ConfigError
+from toolcrib.settings.variables import MAX_NESTING, MAX_TEXT, Scope, parse
 
 ENVIRON = {"A": "a-value", "EMPTY": "", "TRICKY": "${A} $A }{"}
 names = st.from_regex(r"[A-Za-z_][A-Za-z0-9_]{0,5}", fullmatch=True)

@@ -12,9 +12,9 @@ from typing import Any, Self
 
 import psutil
 
-from toolyard.config import StdioServer
-from toolyard.errors import ProtocolError
-from toolyard.transports.stdio import StdioLink
+from toolcrib.config import StdioServer
+from toolcrib.errors import ProtocolError
+from toolcrib.transports.stdio.link import StdioLink
 
 ECHO = "import sys\nfor line in sys.stdin.buffer:\n    sys.stdout.buffer.write(line)\n    sys.stdout.buffer.flush()\n"
 
@@ -66,7 +66,7 @@ class Taker:
     def on_message(self, message: Any) -> None:
         self.messages.append(message)
 
-    def on_garbage(self, error: ProtocolError, head: bytes) -> None:
+    def on_malformed(self, error: ProtocolError, head: bytes) -> None:
         self.garbage.append((error, head))
 
     def on_lost(self, error: Exception) -> None:
@@ -85,7 +85,7 @@ class Opened:
         return self
 
     async def __aexit__(self, *exc: object) -> None:
-        await self.link.close(hurry=True)
+        await self.link.close(force=True)
 
 
 class Linked(Opened):

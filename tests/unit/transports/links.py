@@ -7,11 +7,11 @@ from collections.abc import Awaitable, Callable
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
-from toolyard.protocol import jsonrpc
-from toolyard.protocol.jsonrpc import Message
-from toolyard.transports.channel import RequestOptions
-from toolyard.transports.stream import Receiver, StreamChannel, Ticket
-from toolyard.types import Wire
+from toolcrib.protocol import jsonrpc
+from toolcrib.protocol.jsonrpc import Message
+from toolcrib.transports.channel import RequestOptions
+from toolcrib.transports.jsonrpc_stream import Receiver, StreamChannel, Ticket
+from toolcrib.types import Wire
 
 
 class Letter:
@@ -54,8 +54,8 @@ class ScriptedLink:
             self.queue.remove(ticket)
         return True
 
-    async def close(self, *, hurry: bool) -> None:
-        self.closed.append(hurry)
+    async def close(self, *, force: bool) -> None:
+        self.closed.append(force)
 
     def methods(self) -> list[str]:
         return [message["method"] for message in self.handed_over if "method" in message]

@@ -7,34 +7,34 @@ from typing import Any
 import pytest
 
 from tests.unit import spec
-from toolyard.errors import RemoteError, ToolFailed
-from toolyard.protocol import eras, jsonrpc
-from toolyard.protocol.hints import CacheHint, cache_hint
-from toolyard.protocol.metadata import subscription_of
-from toolyard.types import (
-    Audio,
+from toolcrib.errors import RemoteError, ToolFailed
+from toolcrib.protocol import jsonrpc, versions
+from toolcrib.protocol.cache_hints import CacheHint, cache_hint
+from toolcrib.protocol.metadata import subscription_of
+from toolcrib.types import (
+    AudioContent,
     Completion,
     ElicitRequest,
     EmbeddedResource,
-    Image,
+    GetPromptResult,
+    ImageContent,
     Prompt,
     PromptArgument,
-    PromptResult,
+    ReadResourceResult,
     Resource,
-    ResourceContents,
     ResourceLink,
     ResourceTemplate,
     SamplingRequest,
-    Text,
+    TextContent,
     Tool,
     ToolResult,
     block_from_wire,
 )
 
 BLOCKS = {
-    "TextContent": Text,
-    "ImageContent": Image,
-    "AudioContent": Audio,
+    "TextContent": TextContent,
+    "ImageContent": ImageContent,
+    "AudioContent": AudioContent,
     "ResourceLink": ResourceLink,
     "EmbeddedResource": EmbeddedResource,
 }
@@ -56,26 +56,26 @@ def test_a_block_is_read_as_its_type_and_written_as_it_came(kind: str) -> None:
 
 def test_bytes_are_decoded() -> None:
     image = block_from_wire(spec.example("ImageContent/image-png-content-with-annotations"))
-    assert isinstance(image, Image)
+    assert isinstance(image, ImageContent)
     assert image.data.startswith(b"\x89PNG")
     assert image.mime_type == "image/png"
     audio = block_from_wire(spec.example("AudioContent/audio-wav-content"))
-    assert isinstance(audio, Audio)
+    assert isinstance(audio, AudioContent)
     assert audio.data[:4] == b"RIFF"
 
 
 @pytest.mark.parametrize(
     "block",
     [
-        Text("hello"),
-        Image(b"\x89PNG", "image/png"),
-        Audio(b"RIFF", "audio/wav"),
+        TextContent("hello"),
+        ImageContent(b"\x89PNG", "image/png"),
+        AudioContent(b"RIFF", "audio/wav"),
         ResourceLink("file:///a", "a", "text/plain", "a file"),
         ResourceLink("file:///a"),
     ],
     ids=lambda block: type(block).__name__,
 )
-@pytest.mark.parametrize("revision", [spec.MODERN, spec.HANDSHAKE])
+@pytest.mark.parametrize("revision", [spec.MODERN, spec.LEGACY])
 def test_a_block_made_by_hand_is_valid_in_both_eras(block: Any, revision: str) -> None:
     assert spec.faults(revision, "ContentBlock", block.to_wire()) == []
     assert block_from_wire(block.to_wire()).to_wire() == block.to_wire()
@@ -138,7 +138,7 @@ def test_resources_templates_and_contents_are_read() -> None:
     listed = spec.example("ListResourceTemplatesResult/resource-templates-list-with-cursor-and-ttl")
     template = ResourceTemplate.from_wire(listed["resourceTemplates"][0])
     assert (template.uri_template, template.name) == ("file:///{path}", "Project Files")
-    contents = ResourceContents.from_wire(spec.example("ReadResourceResult/file-resource-contents"))
+    contents = ReadResourceResult.from_wire(spec.example("ReadResourceResult/file-resource-contents"))
     assert contents.text.startswith("fn main()")
     assert contents.data == contents.text.encode()
 
@@ -148,7 +148,7 @@ def test_prompts_are_read() -> None:
     prompt = Prompt.from_wire(listed["prompts"][0])
     assert prompt.name == "code_review"
     assert prompt.arguments == (PromptArgument("code", "The code to review", True),)
-    filled = PromptResult.from_wire("code_review", {"code": "x"}, spec.example("GetPromptResult/code-review-prompt"))
+    filled = GetPromptResult.from_wire("code_review", {"code": "x"}, spec.example("GetPromptResult/code-review-prompt"))
     assert (filled.name, filled.arguments, filled.description) == ("code_review", {"code": "x"}, "Code review prompt")
     assert filled.messages[0].role == "user"
     assert "Please review" in filled.text
@@ -162,16 +162,16 @@ def test_completions_are_read() -> None:
 
 def test_a_discovered_server_is_read() -> None:
     answer = spec.example("DiscoverResult/server-capabilities-discovery")
-    info = eras.server_info("2026-07-28", answer)
+    info = versions.server_info("2026-07-28", answer)
     assert (info.name, info.version, info.capabilities) == ("ExampleServer", "1.0.0", {"tools": {}, "resources": {}})
-    assert eras.choose(answer["supportedVersions"]) == "2026-07-28"
+    assert versions.choose(answer["supportedVersions"]) == "2026-07-28"
 
 
 def test_a_refused_version_is_read() -> None:
     refusal = jsonrpc.outcome(spec.example("UnsupportedProtocolVersionError/unsupported-version"))
     assert isinstance(refusal, RemoteError)
-    assert refusal.code == eras.UNSUPPORTED_VERSION
-    assert eras.choose(refusal.data["supported"]) == "2026-07-28"
+    assert refusal.code == versions.UNSUPPORTED_VERSION
+    assert versions.choose(refusal.data["supported"]) == "2026-07-28"
 
 
 def test_what_a_server_asks_is_read() -> None:

@@ -13,7 +13,7 @@ import pytest
 from pydantic import TypeAdapter
 from pydantic_core import to_jsonable_python
 
-from toolyard import types as t
+from toolcrib import types as t
 
 TOOL = {
     "name": "search",
@@ -35,11 +35,11 @@ VALUES: list[tuple[Any, dict[str, Any]]] = [
     ),
     (t.ResourceTemplate.from_wire, {"uriTemplate": "a://{b}", "name": "b", "x-more": True}),
     (t.Prompt.from_wire, PROMPT),
-    (lambda raw: t.PromptResult.from_wire("greet", {"who": "me"}, raw), {"messages": MESSAGES}),
+    (lambda raw: t.GetPromptResult.from_wire("greet", {"who": "me"}, raw), {"messages": MESSAGES}),
     (t.SamplingRequest.from_wire, {"messages": MESSAGES, "maxTokens": 5, "systemPrompt": "Be kind"}),
     (t.ElicitRequest.from_wire, {"message": "Sure?", "requestedSchema": {"type": "object"}, "mode": "form"}),
     (
-        t.SampleResult.from_wire,
+        t.SamplingResult.from_wire,
         {"role": "assistant", "content": {"type": "text", "text": "Hi"}, "model": "m", "stopReason": "endTurn"},
     ),
     (t.Root.from_wire, {"uri": "file:///a", "name": "a"}),
@@ -51,7 +51,7 @@ VALUES: list[tuple[Any, dict[str, Any]]] = [
 def pair(request: pytest.FixtureRequest) -> tuple[Any, dict[str, Any]]:
     make, raw = request.param
     value = make(raw)
-    if isinstance(value, t.PromptResult):  # the answer of a server has neither: the client adds what it asked for
+    if isinstance(value, t.GetPromptResult):  # the answer of a server has neither: the client adds what it asked for
         raw = {**raw, "name": "greet", "arguments": {"who": "me"}}
     return value, raw
 
@@ -163,13 +163,13 @@ def test_an_attribute_that_was_replaced_is_what_the_mapping_says() -> None:
             {"name": "p", "arguments": [{"name": "x", "description": "An x", "required": True}, {"name": "y"}]},
         ),
         (
-            t.PromptResult("p", (t.PromptMessage("user", t.Text("Hello")),), {"x": "1"}),
+            t.GetPromptResult("p", (t.PromptMessage("user", t.TextContent("Hello")),), {"x": "1"}),
             {"name": "p", "messages": MESSAGES, "arguments": {"x": "1"}},
         ),
         (t.SamplingRequest(tuple(MESSAGES), max_tokens=3), {"messages": MESSAGES, "maxTokens": 3}),
         (t.ElicitRequest("Sure?"), {"message": "Sure?", "mode": "form"}),
         (
-            t.SampleResult("assistant", (t.Text("Hi"),), "m"),
+            t.SamplingResult("assistant", (t.TextContent("Hi"),), "m"),
             {"role": "assistant", "content": {"type": "text", "text": "Hi"}, "model": "m"},
         ),
         (t.Root("file:///a"), {"uri": "file:///a"}),
@@ -187,18 +187,18 @@ def test_a_value_made_by_hand_has_the_protocols_form_too(value: Any, wire: dict[
 @pytest.mark.parametrize(
     "value,wire",
     [
-        (t.Text("a"), {"type": "text", "text": "a"}),
-        (t.Image(b"a"), {"type": "image", "data": "YQ==", "mimeType": "image/png"}),
-        (t.Audio(b"a"), {"type": "audio", "data": "YQ==", "mimeType": "audio/wav"}),
+        (t.TextContent("a"), {"type": "text", "text": "a"}),
+        (t.ImageContent(b"a"), {"type": "image", "data": "YQ==", "mimeType": "image/png"}),
+        (t.AudioContent(b"a"), {"type": "audio", "data": "YQ==", "mimeType": "audio/wav"}),
         (t.ResourceLink("a://b", "b"), {"type": "resource_link", "uri": "a://b", "name": "b"}),
         (
-            t.EmbeddedResource(t.ResourceContent("a://b", text="x")),
+            t.EmbeddedResource(t.ResourceContents("a://b", text="x")),
             {"type": "resource", "resource": {"uri": "a://b", "text": "x"}},
         ),
-        (t.ResourceContent("a://b", blob=b"a"), {"uri": "a://b", "blob": "YQ=="}),
+        (t.ResourceContents("a://b", blob=b"a"), {"uri": "a://b", "blob": "YQ=="}),
         (t.block_from_wire({"type": "new", "x": 1}), {"type": "new", "x": 1}),
-        (t.PromptMessage("user", t.Text("a")), {"role": "user", "content": {"type": "text", "text": "a"}}),
-        (t.ResourceContents((t.ResourceContent("a://b", text="x"),)), {"contents": [{"uri": "a://b", "text": "x"}]}),
+        (t.PromptMessage("user", t.TextContent("a")), {"role": "user", "content": {"type": "text", "text": "a"}}),
+        (t.ReadResourceResult((t.ResourceContents("a://b", text="x"),)), {"contents": [{"uri": "a://b", "text": "x"}]}),
         (t.Completion(("a",), 3, True), {"completion": {"values": ["a"], "hasMore": True, "total": 3}}),
         (t.ElicitResult("accept", {"a": 1}), {"action": "accept", "content": {"a": 1}}),
     ],
@@ -210,7 +210,7 @@ def test_content_and_other_values_have_to_dict(value: Any, wire: dict[str, Any])
 
 def test_contents_of_a_resource_iterate_over_their_pieces() -> None:
     raw = {"contents": [{"uri": "a://b", "text": "x"}], "_meta": {"y": 1}}
-    contents = t.ResourceContents.from_wire(raw)
+    contents = t.ReadResourceResult.from_wire(raw)
     assert [piece.text for piece in contents] == ["x"]
     assert len(contents) == 1
     assert (contents["_meta"], contents.get("nope"), contents.to_dict()) == ({"y": 1}, None, raw)

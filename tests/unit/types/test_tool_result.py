@@ -10,16 +10,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from toolyard.types import (
-    Audio,
+from toolcrib.types import (
+    AudioContent,
     Block,
     EmbeddedResource,
-    Image,
-    ResourceContent,
+    ImageContent,
+    ResourceContents,
     ResourceLink,
-    Text,
+    TextContent,
     ToolResult,
-    UnknownBlock,
+    UnknownContent,
 )
 
 JSON = st.recursive(
@@ -77,12 +77,12 @@ def test_a_picture_has_its_format_and_its_bytes(mime_type: str, known: str) -> N
 @pytest.mark.parametrize("mime_type", ["image/tiff", "", "png"])
 def test_a_picture_that_models_do_not_take_is_told_in_words(mime_type: str) -> None:
     """One that is called PNG and is none has the whole request refused."""
-    (block,) = content_of(Image(b"1234", mime_type))
+    (block,) = content_of(ImageContent(b"1234", mime_type))
     assert block == {"text": f"[image: {mime_type or 'unknown type'}, 4 bytes]"}
 
 
 def test_the_order_of_the_blocks_is_kept() -> None:
-    blocks = content_of(Text("a"), Image(b"x"), Text("b"))
+    blocks = content_of(TextContent("a"), ImageContent(b"x"), TextContent("b"))
     assert [next(iter(block)) for block in blocks] == ["text", "image", "text"]
     assert blocks[2] == {"text": "b"}
 
@@ -90,22 +90,22 @@ def test_the_order_of_the_blocks_is_kept() -> None:
 @pytest.mark.parametrize(
     "block, text",
     [
-        (Audio(b"12345", "audio/wav"), "[audio: audio/wav, 5 bytes]"),
+        (AudioContent(b"12345", "audio/wav"), "[audio: audio/wav, 5 bytes]"),
         (ResourceLink("file:///a", "a.txt", "text/plain", "A file"), "a.txt: A file <file:///a>"),
         (ResourceLink("file:///a", "a.txt"), "a.txt <file:///a>"),
         (ResourceLink("file:///a"), "file:///a"),
-        (EmbeddedResource(ResourceContent("file:///a", "text/plain", "hello")), "hello"),
-        (EmbeddedResource(ResourceContent("file:///a", "text/plain", "")), ""),
+        (EmbeddedResource(ResourceContents("file:///a", "text/plain", "hello")), "hello"),
+        (EmbeddedResource(ResourceContents("file:///a", "text/plain", "")), ""),
         (
-            EmbeddedResource(ResourceContent("zip://a", "application/zip", blob=b"P")),
+            EmbeddedResource(ResourceContents("zip://a", "application/zip", blob=b"P")),
             "[zip://a: application/zip, 1 bytes]",
         ),
-        (EmbeddedResource(ResourceContent("", blob=b"PK")), "[resource: unknown type, 2 bytes]"),
-        (EmbeddedResource(ResourceContent("a:", "text/csv", blob="1;\u00e9".encode())), "1;\u00e9"),
-        (EmbeddedResource(ResourceContent("a:", "application/json", blob=b"{}")), "{}"),
-        (EmbeddedResource(ResourceContent("a:", "text/plain", blob=b"\xff")), "[a:: text/plain, 1 bytes]"),
-        (Image(b"<svg/>", "image/svg+xml"), "<svg/>"),
-        (UnknownBlock("video", {"type": "video", "url": "\u00e9"}), '{"type": "video", "url": "\u00e9"}'),
+        (EmbeddedResource(ResourceContents("", blob=b"PK")), "[resource: unknown type, 2 bytes]"),
+        (EmbeddedResource(ResourceContents("a:", "text/csv", blob="1;\u00e9".encode())), "1;\u00e9"),
+        (EmbeddedResource(ResourceContents("a:", "application/json", blob=b"{}")), "{}"),
+        (EmbeddedResource(ResourceContents("a:", "text/plain", blob=b"\xff")), "[a:: text/plain, 1 bytes]"),
+        (ImageContent(b"<svg/>", "image/svg+xml"), "<svg/>"),
+        (UnknownContent("video", {"type": "video", "url": "\u00e9"}), '{"type": "video", "url": "\u00e9"}'),
     ],
     ids=lambda value: getattr(type(value), "__name__", None) if not isinstance(value, str) else value[:20],
 )
@@ -114,7 +114,7 @@ def test_other_blocks_are_told_as_text(block: Block, text: str) -> None:
 
 
 def test_a_picture_inside_of_a_resource_is_a_picture() -> None:
-    (block,) = content_of(EmbeddedResource(ResourceContent("file:///a.gif", "image/gif", blob=b"GIF89a")))
+    (block,) = content_of(EmbeddedResource(ResourceContents("file:///a.gif", "image/gif", blob=b"GIF89a")))
     assert block == {"image": {"format": "gif", "source": {"bytes": b"GIF89a"}}}
 
 
@@ -126,7 +126,7 @@ def test_data_without_a_block_is_told_as_json() -> None:
 
 
 def test_data_beside_blocks_is_not_told_twice() -> None:
-    assert ToolResult.from_blocks([Text('{"sum": 3}')], data={"sum": 3}).to_tool_result("t")["content"] == [
+    assert ToolResult.from_blocks([TextContent('{"sum": 3}')], data={"sum": 3}).to_tool_result("t")["content"] == [
         {"text": '{"sum": 3}'}
     ]
 

@@ -12,32 +12,32 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from toolyard.errors import ToolFailed
-from toolyard.types import (
+from toolcrib.errors import ToolFailed
+from toolcrib.types import (
     UNSET,
-    Audio,
+    AudioContent,
     Completion,
+    ConnectionState,
+    ConnectionStatus,
     ElicitRequest,
     ElicitResult,
     EmbeddedResource,
     FilterContext,
-    Image,
+    GetPromptResult,
+    ImageContent,
     Prompt,
-    PromptResult,
+    ReadResourceResult,
     ReconnectPolicy,
     Resource,
-    ResourceContent,
     ResourceContents,
     ResourceLink,
     ResourceTemplate,
     SamplingRequest,
     ServerInfo,
-    State,
-    Status,
-    Text,
+    TextContent,
     Tool,
     ToolResult,
-    UnknownBlock,
+    UnknownContent,
     block_from_wire,
 )
 
@@ -50,7 +50,7 @@ KINDS = st.sampled_from(["text", "image", "audio", "resource_link", "resource", 
 ODD_BLOCKS = st.fixed_dictionaries(
     {"type": KINDS}, optional=dict.fromkeys(("text", "data", "mimeType", "uri", "name", "resource"), JSON)
 )
-READERS = [Tool, Resource, ResourceTemplate, Prompt, ResourceContents, SamplingRequest, ElicitRequest, Completion]
+READERS = [Tool, Resource, ResourceTemplate, Prompt, ReadResourceResult, SamplingRequest, ElicitRequest, Completion]
 
 
 # ---- blocks --------------------------------------------------------------------------------------------------
@@ -77,26 +77,26 @@ def test_a_result_of_any_json_can_be_looked_at(content: Any) -> None:
     assert result.raw["content"] is content
 
 
-@given(st.binary(max_size=50), st.sampled_from([Image, Audio]))
-def test_bytes_travel_in_base64(data: bytes, kind: type[Image] | type[Audio]) -> None:
+@given(st.binary(max_size=50), st.sampled_from([ImageContent, AudioContent]))
+def test_bytes_travel_in_base64(data: bytes, kind: type[ImageContent] | type[AudioContent]) -> None:
     wire = kind(data, "x/y").to_wire()
     assert wire["data"] == b64encode(data).decode()
     read = block_from_wire(wire)
     assert read == kind(data, "x/y")
-    assert ResourceContent.from_wire(ResourceContent("u", None, None, data).to_wire()).blob == data
+    assert ResourceContents.from_wire(ResourceContents("u", None, None, data).to_wire()).blob == data
 
 
 @pytest.mark.parametrize("data", ["a", "\u00e9", 7, None])
 def test_a_picture_that_is_none_is_kept_as_an_unknown_block(data: Any) -> None:
     wire = {"type": "image", "data": data, "mimeType": "image/png"}
     block = block_from_wire(wire)
-    assert type(block) is UnknownBlock
+    assert type(block) is UnknownContent
     assert block.to_wire() == wire
-    assert ResourceContent.from_wire({"uri": "u", "blob": data}).blob is None
+    assert ResourceContents.from_wire({"uri": "u", "blob": data}).blob is None
 
 
 def test_an_embedded_resource_made_by_hand_is_written_whole() -> None:
-    block = EmbeddedResource(ResourceContent("file:///a", "text/plain", "hello"))
+    block = EmbeddedResource(ResourceContents("file:///a", "text/plain", "hello"))
     assert block.to_wire() == {
         "type": "resource",
         "resource": {"uri": "file:///a", "mimeType": "text/plain", "text": "hello"},
@@ -104,14 +104,14 @@ def test_an_embedded_resource_made_by_hand_is_written_whole() -> None:
 
 
 def test_the_repr_of_a_picture_does_not_print_its_bytes() -> None:
-    assert "secret" not in repr(Image(b"secret" * 1000))
+    assert "secret" not in repr(ImageContent(b"secret" * 1000))
 
 
 # ---- results -------------------------------------------------------------------------------------------------
 
 
 def test_the_texts_are_joined_by_newlines_and_other_blocks_left_out() -> None:
-    result = ToolResult.from_blocks([Text("a"), Image(b"x"), Text("b")])
+    result = ToolResult.from_blocks([TextContent("a"), ImageContent(b"x"), TextContent("b")])
     assert result.text == "a\nb"
     assert len(result.content) == 3
 
@@ -132,7 +132,7 @@ def test_a_wrapped_scalar_is_unwrapped_where_it_is_marked(mark: str) -> None:
     assert ToolResult({"structuredContent": {"result": 1, "more": 2}}, wrapped=True).data == {"result": 1, "more": 2}
 
 
-@pytest.mark.parametrize("key", ["x-toolyard-wrap-result", "x-fastmcp-wrap-result"])
+@pytest.mark.parametrize("key", ["x-toolcrib-wrap-result", "x-fastmcp-wrap-result"])
 def test_a_tool_says_in_its_output_schema_that_it_wraps(key: str) -> None:
     assert Tool.from_wire({"name": "t", "outputSchema": {key: True}}).wraps_result
     assert not Tool.from_wire({"name": "t", "outputSchema": {key: "yes"}}).wraps_result
@@ -179,7 +179,7 @@ def test_any_object_of_the_wire_can_be_read(raw: dict[str, Any], reader: Any) ->
 @given(JSON)
 def test_any_prompt_can_be_read(content: Any) -> None:
     raw = {"messages": [{"role": content, "content": content}, content], "description": content}
-    result = PromptResult.from_wire("p", {"a": "b"}, raw)
+    result = GetPromptResult.from_wire("p", {"a": "b"}, raw)
     assert isinstance(result.text, str)
     assert (result["name"], result["arguments"]) == ("p", {"a": "b"})
 
@@ -188,22 +188,22 @@ VALUES = [
     Tool.from_wire({"name": "t", "inputSchema": {"type": "object"}}),
     Resource("file:///a"),
     ResourceTemplate("file:///{a}"),
-    ResourceContents((ResourceContent("u", text="x"),)),
+    ReadResourceResult((ResourceContents("u", text="x"),)),
     Prompt("p"),
-    PromptResult("p", ()),
+    GetPromptResult("p", ()),
     Completion(("a",)),
     ServerInfo("s", capabilities={"tools": {}}),
-    Status(State.FAILED, "why", 1.0),
+    ConnectionStatus(ConnectionState.FAILED, "why", 1.0),
     ReconnectPolicy(),
     FilterContext("agent"),
     ElicitRequest("m"),
     ElicitResult("accept", {"a": 1}),
     SamplingRequest(({"role": "user"},)),
-    Text("a"),
-    Image(b"a"),
-    Audio(b"a"),
+    TextContent("a"),
+    ImageContent(b"a"),
+    AudioContent(b"a"),
     ResourceLink("u"),
-    UnknownBlock("video", {"type": "video"}),
+    UnknownContent("video", {"type": "video"}),
 ]
 
 
@@ -229,37 +229,50 @@ def test_an_unset_option_is_one_thing_everywhere() -> None:
 
 
 def test_a_status_says_its_reason() -> None:
-    assert str(Status(State.CONNECTED)) == "connected"
-    assert str(Status(State.NEEDS_AUTH, "401")) == "needs-auth (401)"
+    assert str(ConnectionStatus(ConnectionState.CONNECTED)) == "connected"
+    assert str(ConnectionStatus(ConnectionState.NEEDS_AUTH, "401")) == "needs-auth (401)"
 
 
-@pytest.mark.parametrize("state", State)
-def test_a_status_equals_its_state_and_no_other(state: State) -> None:
-    status = Status(state, "why", 7.0)
-    assert [other for other in State if status == other] == [other for other in State if other == status] == [state]
+@pytest.mark.parametrize("state", ConnectionState)
+def test_a_status_equals_its_state_and_no_other(state: ConnectionState) -> None:
+    status = ConnectionStatus(state, "why", 7.0)
+    assert (
+        [other for other in ConnectionState if status == other]
+        == [other for other in ConnectionState if other == status]
+        == [state]
+    )
     assert status == str(state) and str(state) == status
     assert hash(status) == hash(state) == hash(str(state))
     assert status in {state: 1} and status in {str(state): 1}
     match status:
-        case State.CONNECTED:
-            assert state is State.CONNECTED
+        case ConnectionState.CONNECTED:
+            assert state is ConnectionState.CONNECTED
         case _:
-            assert state is not State.CONNECTED
+            assert state is not ConnectionState.CONNECTED
 
 
 def test_statuses_equal_each_other_by_all_their_fields() -> None:
-    assert Status(State.FAILED, "a", 1.0) == Status(State.FAILED, "a", 1.0)
-    assert len({Status(State.FAILED, "a", 1.0), Status(State.FAILED, "a", 1.0), Status(State.FAILED, "b", 1.0)}) == 2
+    assert ConnectionStatus(ConnectionState.FAILED, "a", 1.0) == ConnectionStatus(ConnectionState.FAILED, "a", 1.0)
+    assert (
+        len(
+            {
+                ConnectionStatus(ConnectionState.FAILED, "a", 1.0),
+                ConnectionStatus(ConnectionState.FAILED, "a", 1.0),
+                ConnectionStatus(ConnectionState.FAILED, "b", 1.0),
+            }
+        )
+        == 2
+    )
     for other in (
-        Status(State.FAILED),
-        Status(State.FAILED, "a", 2.0),
+        ConnectionStatus(ConnectionState.FAILED),
+        ConnectionStatus(ConnectionState.FAILED, "a", 2.0),
         "FAILED",
         "Failed",
         None,
         1,
         ("failed", "a", 1.0),
     ):
-        assert Status(State.FAILED, "a", 1.0) != other
+        assert ConnectionStatus(ConnectionState.FAILED, "a", 1.0) != other
 
 
 def test_a_person_who_declines_or_cancels_sends_no_content() -> None:
@@ -270,7 +283,7 @@ def test_a_person_who_declines_or_cancels_sends_no_content() -> None:
 
 def test_a_resource_of_text_and_bytes_gives_both() -> None:
     raw = {"contents": [{"uri": "a", "text": "x"}, {"uri": "b", "blob": b64encode(b"\x00").decode()}, 7]}
-    contents = ResourceContents.from_wire(raw)
+    contents = ReadResourceResult.from_wire(raw)
     assert (contents.text, contents.data, len(contents)) == ("x", b"x\x00", 2)
     assert [piece.uri for piece in contents] == ["a", "b"]
 
@@ -279,13 +292,13 @@ def test_a_resource_of_text_and_bytes_gives_both() -> None:
 @pytest.mark.parametrize("kind", ["image", "audio"])
 def test_what_is_no_base64_is_not_guessed_at(kind: str, data: str) -> None:
     raw = {"type": kind, "data": data, "mimeType": "x/y"}
-    assert block_from_wire(raw) == UnknownBlock(kind)
+    assert block_from_wire(raw) == UnknownContent(kind)
     assert block_from_wire(raw).to_wire() == raw
-    assert ResourceContent.from_wire({"uri": "a", "blob": data}).blob is None
+    assert ResourceContents.from_wire({"uri": "a", "blob": data}).blob is None
 
 
 def test_base64_may_be_broken_into_lines() -> None:
     data = bytes(range(256))
     block = block_from_wire({"type": "image", "data": encodebytes(data).decode().replace("\n", "\r\n")})
-    assert isinstance(block, Image)
+    assert isinstance(block, ImageContent)
     assert block.data == data

@@ -1,4 +1,4 @@
-"""A small answerer for the tests of the endpoints, and a program that serves it on stdio."""
+"""A small request handler for the tests of the endpoints, and a program that serves it on stdio."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ import sys
 from collections.abc import Mapping
 from typing import Any
 
-from toolyard.errors import RemoteError
-from toolyard.protocol.metadata import PROGRESS_TOKEN
-from toolyard.server.exchange import Deliver, Exchange, Peer
-from toolyard.server.serving.stdio import serve_stdio
+from toolcrib.errors import RemoteError
+from toolcrib.protocol.metadata import PROGRESS_TOKEN
+from toolcrib.server.handler import Deliver, Peer, RequestContext
+from toolcrib.server.serving.stdio import serve_stdio
 
 Wire = dict[str, Any]
 INFO = {"name": "bench", "version": "1"}
@@ -64,7 +64,7 @@ class Bench:
         self.ran: list[str] = []
         self.cancelled: list[str] = []
         self.failures: list[RemoteError] = []
-        self.exchanges: list[Exchange] = []
+        self.exchanges: list[RequestContext] = []
         self.watches: list[BenchWatch] = []
         self.early: tuple[str, Wire] | None = None
         self.gate = asyncio.Event()
@@ -90,7 +90,7 @@ class Bench:
         for watch in self.watches:
             watch.deliver(method, params)
 
-    async def answer(self, method: str, params: Wire, exchange: Exchange) -> Wire:
+    async def answer(self, method: str, params: Wire, exchange: RequestContext) -> Wire:
         self.exchanges.append(exchange)
         if method == "tools/list":
             tools = [{"name": name, "inputSchema": {"type": "object"}} for name in TOOLS]
@@ -110,50 +110,50 @@ class Bench:
             self.failures.append(exc)
             raise
 
-    async def _add(self, arguments: Mapping[str, Any], exchange: Exchange) -> Wire:
+    async def _add(self, arguments: Mapping[str, Any], exchange: RequestContext) -> Wire:
         return text(arguments["a"] + arguments["b"])
 
-    async def _ask(self, arguments: Mapping[str, Any], exchange: Exchange) -> Wire:
-        return text(await exchange.back.ask("elicitation/create", {"message": "Well?"}, "well"))
+    async def _ask(self, arguments: Mapping[str, Any], exchange: RequestContext) -> Wire:
+        return text(await exchange.back_channel.ask("elicitation/create", {"message": "Well?"}, "well"))
 
-    async def _ask_twice(self, arguments: Mapping[str, Any], exchange: Exchange) -> Wire:
-        ask = exchange.back.ask
+    async def _ask_twice(self, arguments: Mapping[str, Any], exchange: RequestContext) -> Wire:
+        ask = exchange.back_channel.ask
         both = await asyncio.gather(ask("roots/list", {}, "a"), ask("elicitation/create", {"message": "?"}, "b"))
         return text(list(both))
 
-    async def _tell(self, arguments: Mapping[str, Any], exchange: Exchange) -> Wire:
+    async def _tell(self, arguments: Mapping[str, Any], exchange: RequestContext) -> Wire:
         token = exchange.meta.get(PROGRESS_TOKEN)
         for progress in range(arguments.get("times", 2)):
-            await exchange.back.notify("notifications/progress", {PROGRESS_TOKEN: token, "progress": progress})
+            await exchange.back_channel.notify("notifications/progress", {PROGRESS_TOKEN: token, "progress": progress})
         return text("told")
 
-    async def _hold(self, arguments: Mapping[str, Any], exchange: Exchange) -> Wire:
+    async def _hold(self, arguments: Mapping[str, Any], exchange: RequestContext) -> Wire:
         try:
             await self.gate.wait()
         except asyncio.CancelledError:
-            await exchange.back.notify("notifications/message", {"level": "info", "data": "too late"})
+            await exchange.back_channel.notify("notifications/message", {"level": "info", "data": "too late"})
             raise
         return text("held")
 
-    async def _break(self, arguments: Mapping[str, Any], exchange: Exchange) -> Wire:
+    async def _break(self, arguments: Mapping[str, Any], exchange: RequestContext) -> Wire:
         raise ValueError("the secret is 4711")
 
-    async def _refuse(self, arguments: Mapping[str, Any], exchange: Exchange) -> Wire:
+    async def _refuse(self, arguments: Mapping[str, Any], exchange: RequestContext) -> Wire:
         raise RemoteError(-32602, "no", {"why": "because"})
 
-    async def _need(self, arguments: Mapping[str, Any], exchange: Exchange) -> Wire:
+    async def _need(self, arguments: Mapping[str, Any], exchange: RequestContext) -> Wire:
         raise RemoteError(-32021, "needs sampling", {"requiredCapabilities": {"sampling": {}}})
 
-    async def _odd(self, arguments: Mapping[str, Any], exchange: Exchange) -> Wire:
+    async def _odd(self, arguments: Mapping[str, Any], exchange: RequestContext) -> Wire:
         return text("odd") | {"structuredContent": {"value": object()}}
 
-    async def _cancel(self, arguments: Mapping[str, Any], exchange: Exchange) -> Wire:
+    async def _cancel(self, arguments: Mapping[str, Any], exchange: RequestContext) -> Wire:
         raise asyncio.CancelledError
 
-    async def _quit(self, arguments: Mapping[str, Any], exchange: Exchange) -> Wire:
+    async def _quit(self, arguments: Mapping[str, Any], exchange: RequestContext) -> Wire:
         raise GeneratorExit
 
-    async def _noise(self, arguments: Mapping[str, Any], exchange: Exchange) -> Wire:
+    async def _noise(self, arguments: Mapping[str, Any], exchange: RequestContext) -> Wire:
         """Everything that could get into a stream of messages, and out of it."""
         print("printed noise")
         sys.__stdout__.write("buffered noise\n")  # type: ignore[union-attr]
@@ -161,10 +161,10 @@ class Bench:
         subprocess.run(NOISE, shell=True, check=True)
         return text(repr(sys.stdin.read()) + repr(os.read(0, 100)))
 
-    async def _big(self, arguments: Mapping[str, Any], exchange: Exchange) -> Wire:
+    async def _big(self, arguments: Mapping[str, Any], exchange: RequestContext) -> Wire:
         return text("x" * arguments["size"])
 
-    async def _who(self, arguments: Mapping[str, Any], exchange: Exchange) -> Wire:
+    async def _who(self, arguments: Mapping[str, Any], exchange: RequestContext) -> Wire:
         return text([exchange.peer.principal, exchange.peer.session, exchange.headers.get("user-agent")])
 
 

@@ -10,10 +10,10 @@ from typing import Any
 from tests.unit.kit import eventually
 from tests.unit.server.serving.answering import MARK, Bench, text
 from tests.unit.server.serving.asgi_kit import In, Out, scope
-from toolyard.protocol.mirroring import Declaration
-from toolyard.server.exchange import Exchange
-from toolyard.server.serving.guard import Guard
-from toolyard.server.serving.http import HttpApp
+from toolcrib.protocol.param_headers import Declaration
+from toolcrib.server.handler import RequestContext
+from toolcrib.server.serving.security import RequestGuard
+from toolcrib.server.serving.streamable_http import HttpApp
 
 Wire = dict[str, Any]
 VERSION = "io.modelcontextprotocol/protocolVersion"
@@ -28,7 +28,7 @@ class Talk(Bench):
     def mirrored(self, tool: str) -> tuple[Declaration, ...]:  # type: ignore[override]
         return (Declaration("Mcp-Param-Where", ("where",)),) if tool == "add" else ()
 
-    async def answer(self, method: str, params: Wire, exchange: Exchange) -> Wire:
+    async def answer(self, method: str, params: Wire, exchange: RequestContext) -> Wire:
         if params.get("name") != "talk":
             return await super().answer(method, params, exchange)
         self.ran.append("talk")
@@ -40,16 +40,16 @@ class Talk(Bench):
             raise
         return text("talked")
 
-    async def _step(self, step: str, exchange: Exchange) -> None:
+    async def _step(self, step: str, exchange: RequestContext) -> None:
         if step == "hold":
             await self.gate.wait()
             self.gate.clear()
         elif step == "pause":
-            await exchange.back.pause()
+            await exchange.back_channel.pause()
         elif step == "ask":
-            await exchange.back.ask("roots/list", {}, "roots")
+            await exchange.back_channel.ask("roots/list", {}, "roots")
         else:
-            await exchange.back.notify("told", {"n": step})
+            await exchange.back_channel.notify("told", {"n": step})
 
 
 class Visit:
@@ -95,9 +95,9 @@ def said_in(message: Wire) -> Any:
 class Site:
     """An endpoint with its tools."""
 
-    def __init__(self, bench: Bench | None = None, *, guard: Guard | None = None, **options: Any) -> None:
+    def __init__(self, bench: Bench | None = None, *, guard: RequestGuard | None = None, **options: Any) -> None:
         self.bench = bench or Talk()
-        self.app = HttpApp(self.bench, guard=guard or Guard(), **options)
+        self.app = HttpApp(self.bench, guard=guard or RequestGuard(), **options)
 
     def visit(self, verb: str, body: Any = b"", headers: Mapping[str, str] | None = None, **more: Any) -> Visit:
         data = body if isinstance(body, bytes) else json.dumps(body).encode()
@@ -124,7 +124,7 @@ class Site:
         params = {"name": name, "arguments": arguments or {}, **params}
         return self.modern("tools/call", params, id, headers)
 
-    # ---- the handshake era -----------------------------------------------------------------------------------
+    # ---- the legacy era -----------------------------------------------------------------------------------
 
     async def session(self, version: str = "2025-11-25", headers: Mapping[str, str] | None = None) -> dict[str, str]:
         """The headers of requests in a new session."""

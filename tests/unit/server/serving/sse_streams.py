@@ -15,9 +15,9 @@ import uvicorn
 
 from tests.unit.kit import eventually
 from tests.unit.server.serving.answering import Bench
-from toolyard.protocol import jsonrpc
-from toolyard.protocol.eventstream import EventStream, ServerEvent
-from toolyard.server.serving.sse import SseApp
+from toolcrib.protocol import jsonrpc
+from toolcrib.protocol.sse import SseEvent, SseParser
+from toolcrib.server.serving.sse import SseApp
 
 
 class Served:
@@ -55,19 +55,19 @@ class Reader:
         self._http = http
         self._url = url
         self._response = response
-        self._stream = EventStream()
-        self._events: list[ServerEvent] = []
+        self._stream = SseParser()
+        self._events: list[SseEvent] = []
         self.raw = b""
         self.endpoint = ""
 
-    async def event(self) -> ServerEvent:
+    async def event(self) -> SseEvent:
         while not self._events:
             async with asyncio.timeout(10):
                 data = await self._response.content.readany()
             if not data:
                 raise EOFError
             self.raw += data
-            self._events += [event for event in self._stream.feed(data) if isinstance(event, ServerEvent)]
+            self._events += [event for event in self._stream.feed(data) if isinstance(event, SseEvent)]
         return self._events.pop(0)
 
     async def message(self) -> Any:

@@ -7,8 +7,8 @@ from typing import Any
 
 from tests.unit.kit import eventually
 from tests.unit.server.serving.answering import MARK, Bench
-from toolyard.protocol import jsonrpc
-from toolyard.server.serving.stream import StreamSession
+from toolcrib.protocol import jsonrpc
+from toolcrib.server.serving.stream_session import StreamSession
 
 Wire = dict[str, Any]
 

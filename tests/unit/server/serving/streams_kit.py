@@ -7,20 +7,20 @@ from typing import Any
 
 from tests.unit.kit import eventually
 from tests.unit.server.serving.asgi_kit import Out
-from toolyard.server.serving.eventstreams import Stream
+from toolcrib.server.serving.sse_stream import SseStream
 
 
-def say(stream: Stream, *values: Any) -> None:
+def say(stream: SseStream, *values: Any) -> None:
     for value in values:
         stream.push({"n": value})
 
 
-def bring(stream: Stream, out: Out, after: int | None = None) -> asyncio.Task[None]:
+def bring(stream: SseStream, out: Out, after: int | None = None) -> asyncio.Task[None]:
     """A response that brings the stream out."""
     return asyncio.create_task(stream.pump(out, stream.promise(), after))
 
 
-async def brought(stream: Stream, after: int | None = None) -> Out:
+async def brought(stream: SseStream, after: int | None = None) -> Out:
     """A whole response of a stream that is done."""
     out = Out()
     await stream.pump(out, stream.promise(), after)

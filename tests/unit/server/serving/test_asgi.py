@@ -9,8 +9,8 @@ import pytest
 
 from tests.unit.kit import Clock, eventually, turns
 from tests.unit.server.serving.asgi_kit import In, Out, scope
-from toolyard.server.serving import asgi
-from toolyard.server.serving.asgi import (
+from toolcrib.server.serving import asgi
+from toolcrib.server.serving.asgi import (
     AsgiApp,
     Gone,
     Receive,
@@ -222,11 +222,11 @@ async def test_a_websocket_is_closed() -> None:
     [
         *(
             ("/mcp", "", "/mcp"),
-            ("/yard/mcp", "/yard", "/mcp"),
-            ("/yard/mcp", "/yard/", "/mcp"),
-            ("/yard", "/yard", ""),
+            ("/crib/mcp", "/crib", "/mcp"),
+            ("/crib/mcp", "/crib/", "/mcp"),
+            ("/crib", "/crib", ""),
         ),
-        *(("/mcp", "/yard", "/mcp"), ("/yardx/mcp", "/yard", "/yardx/mcp"), ("/yard/yard", "/yard", "/yard")),
+        *(("/mcp", "/crib", "/mcp"), ("/cribx/mcp", "/crib", "/cribx/mcp"), ("/crib/crib", "/crib", "/crib")),
     ],
 )
 def test_the_path_is_the_one_below_the_place_where_the_app_is_mounted(path: str, root: str, below: str) -> None:

@@ -19,17 +19,17 @@ from typing import Any
 
 import pytest
 
-import toolyard as ty
-from toolyard import sync
-from toolyard.server.serving.http import HttpApp
-from toolyard.server.serving.run import make_app, serve
-from toolyard.server.serving.sse import SseApp
+import toolcrib as tc
+from toolcrib import sync
+from toolcrib.server.serving.run import make_app, serve
+from toolcrib.server.serving.sse import SseApp
+from toolcrib.server.serving.streamable_http import HttpApp
 
 PROGRAM = """
 import asyncio, sys, threading
-import toolyard as ty
+import toolcrib as tc
 
-server = ty.ToolServer("prog", "1.2")
+server = tc.ToolServer("prog", "1.2")
 
 @server.tool
 def add(a: int, b: int) -> int:
@@ -63,15 +63,15 @@ server.run({arguments})
 print("after", flush=True)
 """
 IN_A_HURRY = """
-from toolyard.server.serving import run, web
-web.DRAINING = web.CLOSING = run.CLOSING = 0.2
+from toolcrib.server.serving import run, uvicorn_server
+uvicorn_server.DRAINING = uvicorn_server.CLOSING = run.CLOSING = 0.2
 """
 LINE = re.compile(r"prog 1\.2 serves MCP at (http://\S+)\n")
 PATIENCE = 30.0
 
 
-def named(name: str = "prog") -> ty.ToolServer:
-    return ty.ToolServer(name, "1.2")
+def named(name: str = "prog") -> tc.ToolServer:
+    return tc.ToolServer(name, "1.2")
 
 
 @contextmanager
@@ -89,8 +89,8 @@ def free_port() -> int:
 # ---- refused before anybody listens --------------------------------------------------------------------------
 
 
-async def refused(transport: str = "http", **options: Any) -> ty.ConfigError:
-    with pytest.raises(ty.ConfigError) as caught:
+async def refused(transport: str = "http", **options: Any) -> tc.ConfigError:
+    with pytest.raises(tc.ConfigError) as caught:
         async with asyncio.timeout(PATIENCE):
             await serve(named(), transport, **options)
     return caught.value
@@ -136,7 +136,7 @@ async def test_streamable_http_is_another_name_of_http(transport: str) -> None:
 
 @pytest.mark.parametrize("transport", ["stdio", "htp", None])
 def test_an_app_has_a_transport_over_http(transport: Any) -> None:
-    with pytest.raises(ty.ConfigError, match="expected 'http' or 'sse'"):
+    with pytest.raises(tc.ConfigError, match="expected 'http' or 'sse'"):
         named().asgi(transport=transport)
 
 
@@ -240,7 +240,7 @@ def test_a_tool_that_never_ends_does_not_hold_the_program(start: Any, tool: str,
         try:
             with sync.Client(url) as client:
                 client.call_tool(tool, {})
-        except ty.ToolyardError as exc:
+        except tc.ToolcribError as exc:
             failed.append(exc)
 
     thread = threading.Thread(target=call)

@@ -1,4 +1,4 @@
-"""Sessions of the handshake era over HTTP: how many, for how long, whose, and what is kept of their streams."""
+"""Sessions of the legacy era over HTTP: how many, for how long, whose, and what is kept of their streams."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ import pytest
 from tests.unit.kit import Clock, eventually
 from tests.unit.server.serving.answering import Bench
 from tests.unit.server.serving.asgi_kit import Out
-from toolyard.errors import RemoteError
-from toolyard.server.exchange import Peer
-from toolyard.server.serving import sessions
-from toolyard.server.serving.asgi import Refused
-from toolyard.server.serving.eventstreams import Stream
-from toolyard.server.serving.replies import Reply
-from toolyard.server.serving.sessions import KEPT_SECONDS, STANDALONE, Session, Sessions
+from toolcrib.errors import RemoteError
+from toolcrib.server.handler import Peer
+from toolcrib.server.serving import sessions
+from toolcrib.server.serving.asgi import Refused
+from toolcrib.server.serving.responses import Reply
+from toolcrib.server.serving.sessions import KEPT_SECONDS, STANDALONE, LegacySession, LegacySessions
+from toolcrib.server.serving.sse_stream import SseStream
 
 
 @pytest.fixture(autouse=True)
@@ -26,14 +26,14 @@ async def _nobody_is_left() -> AsyncIterator[None]:
     assert asyncio.all_tasks() == {asyncio.current_task()}
 
 
-def opened(every: Sessions, principal: Any = None, version: str = "2025-11-25") -> Session:
+def opened(every: LegacySessions, principal: Any = None, version: str = "2025-11-25") -> LegacySession:
     """A new session that nobody had to go for."""
     session, evicted = every.open(Peer(version, modern=False, principal=principal), Bench())
     assert evicted == []
     return session
 
 
-def busy(session: Session) -> Session:
+def busy(session: LegacySession) -> LegacySession:
     session.running[1] = Reply(Out(), {})
     return session
 
@@ -42,7 +42,7 @@ def busy(session: Session) -> Session:
 
 
 async def test_a_session_is_found_by_its_id_which_nobody_can_guess() -> None:
-    every = Sessions()
+    every = LegacySessions()
     some = [opened(every) for _ in range(100)]
     assert len({session.id for session in some}) == len(every) == 100
     assert all(len(session.id) == 32 and session.id.isascii() and session.id.isprintable() for session in some)
@@ -55,7 +55,7 @@ async def test_a_session_is_found_by_its_id_which_nobody_can_guess() -> None:
 
 @pytest.mark.parametrize("owner", [None, "alice", {"sub": "alice"}, ["alice"]], ids=repr)
 async def test_a_session_of_somebody_else_does_not_exist(owner: Any) -> None:
-    every = Sessions()
+    every = LegacySessions()
     session = opened(every, owner)
     for thief in (None, "alice", "bob", {"sub": "alice"}, {"sub": "bob"}, ["alice"], 0, ""):
         if thief != owner:
@@ -64,7 +64,7 @@ async def test_a_session_of_somebody_else_does_not_exist(owner: Any) -> None:
 
 
 async def test_a_dropped_session_is_gone_and_may_be_dropped_again() -> None:
-    every = Sessions()
+    every = LegacySessions()
     one, other = opened(every), opened(every)
     every.drop(one)
     every.drop(one)
@@ -80,7 +80,7 @@ async def test_a_dropped_session_is_gone_and_may_be_dropped_again() -> None:
 
 
 async def test_when_there_are_too_many_the_one_that_was_used_longest_ago_goes() -> None:
-    every = Sessions(limit=3)
+    every = LegacySessions(limit=3)
     first, second, third = opened(every), opened(every), opened(every)
     every.find(first.id, None)
     new, evicted = every.open(Peer("2025-11-25", modern=False), Bench())
@@ -90,7 +90,7 @@ async def test_when_there_are_too_many_the_one_that_was_used_longest_ago_goes() 
 
 
 async def test_one_that_is_busy_never_has_to_go() -> None:
-    every = Sessions(limit=2)
+    every = LegacySessions(limit=2)
     first, second = busy(opened(every)), opened(every)
     _, evicted = every.open(Peer("2025-11-25", modern=False), Bench())
     assert evicted == [second]
@@ -106,7 +106,7 @@ async def test_one_that_is_busy_never_has_to_go() -> None:
 
 
 async def test_a_session_is_busy_while_something_runs_or_its_standing_stream_is_read() -> None:
-    every = Sessions()
+    every = LegacySessions()
     session, out = opened(every), Out()
     assert not session.busy
     busy(session)
@@ -125,7 +125,7 @@ async def test_a_session_is_busy_while_something_runs_or_its_standing_stream_is_
 
 
 async def test_a_session_that_nobody_uses_is_over_at_its_time() -> None:
-    clock, every = Clock(), Sessions(idle_ttl=100)
+    clock, every = Clock(), LegacySessions(idle_ttl=100)
     session, used = opened(every), opened(every)
     await clock.advance(60)
     every.find(used.id, None)
@@ -141,7 +141,7 @@ async def test_a_session_that_nobody_uses_is_over_at_its_time() -> None:
 
 
 async def test_a_session_at_work_is_in_use() -> None:
-    clock, every = Clock(), Sessions(idle_ttl=100)
+    clock, every = Clock(), LegacySessions(idle_ttl=100)
     working, idle = busy(opened(every)), opened(every)
     await clock.advance(150)
     assert every.expired() == [idle]
@@ -162,7 +162,7 @@ async def test_a_session_at_work_is_in_use() -> None:
 async def test_every_request_has_a_stream_of_its_own_and_only_new_clients_are_primed(
     version: str, primes: bool
 ) -> None:
-    session = opened(Sessions(), version=version)
+    session = opened(LegacySessions(), version=version)
     streams = [session.new_stream() for _ in range(3)]
     assert [stream.number for stream in streams] == [1, 2, 3]
     assert session.streams == {0: session.streams[STANDALONE], 1: streams[0], 2: streams[1], 3: streams[2]}
@@ -172,14 +172,14 @@ async def test_every_request_has_a_stream_of_its_own_and_only_new_clients_are_pr
     assert session.new_stream().number == 4, "an id is never given twice"
 
 
-def finished(session: Session, size: int = 10) -> Stream:
+def finished(session: LegacySession, size: int = 10) -> SseStream:
     stream = session.new_stream()
     stream.finish(b'"' + b"x" * size + b'"')
     return stream
 
 
 async def test_a_stream_with_its_answer_is_kept_for_a_while() -> None:
-    clock, every = Clock(), Sessions()
+    clock, every = Clock(), LegacySessions()
     one, other = opened(every), opened(every)
     first, second = finished(one), finished(other)
     every.keep(one, first)
@@ -201,7 +201,7 @@ async def test_a_stream_with_its_answer_is_kept_for_a_while() -> None:
 
 
 async def test_so_much_is_kept_of_all_streams_with_their_answers(monkeypatch: pytest.MonkeyPatch) -> None:
-    every = Sessions()
+    every = LegacySessions()
     one, other = opened(every), opened(every)
     first, second, third = finished(one, 100), finished(other, 100), finished(one, 100)
     monkeypatch.setattr(sessions, "KEPT_BYTES", first.size + second.size)
@@ -220,7 +220,7 @@ async def test_so_much_is_kept_of_all_streams_with_their_answers(monkeypatch: py
 
 
 async def test_a_session_that_closes_ends_what_runs_asks_listens_and_watches() -> None:
-    every, bench, out = Sessions(), Bench(), Out()
+    every, bench, out = LegacySessions(), Bench(), Out()
     session, _ = every.open(Peer("2025-11-25", modern=False), bench)
     await session.subscriptions.begin(session.peer)
     assert len(bench.watches) == 1
@@ -248,7 +248,7 @@ async def test_a_session_that_closes_ends_what_runs_asks_listens_and_watches() -
 
 
 async def test_what_changes_is_said_on_the_standing_stream() -> None:
-    every, bench, out = Sessions(), Bench(), Out()
+    every, bench, out = LegacySessions(), Bench(), Out()
     session, _ = every.open(Peer("2025-11-25", modern=False), bench)
     await session.subscriptions.begin(session.peer)
     bench.publish("notifications/tools/list_changed")

@@ -14,12 +14,12 @@ import pytest
 from tests.unit.kit import eventually, turns
 from tests.unit.server.serving.answering import MARK, Bench
 from tests.unit.server.serving.sse_streams import reading, serving
-from toolyard import Client, SseServer
-from toolyard.protocol import jsonrpc
-from toolyard.server.serving import sse
-from toolyard.server.serving.guard import Guard
-from toolyard.server.serving.sse import SseApp
-from toolyard.types import ElicitResult
+from toolcrib import Client, SseServer
+from toolcrib.protocol import jsonrpc
+from toolcrib.server.serving import sse
+from toolcrib.server.serving.security import RequestGuard
+from toolcrib.server.serving.sse import SseApp
+from toolcrib.types import ElicitResult
 
 Wire = dict[str, Any]
 
@@ -73,16 +73,16 @@ async def test_each_stream_has_a_place_of_its_own_that_cannot_be_guessed() -> No
 
 
 async def test_where_it_is_mounted_is_part_of_the_place_to_post_to() -> None:
-    async with serving(root_path="/yard") as served, reading(served) as reader:
-        assert reader.endpoint.startswith("/yard/sse/messages?")
-        whole, reader.endpoint = reader.endpoint, reader.endpoint.removeprefix("/yard")  # what is in front takes it off
+    async with serving(root_path="/crib") as served, reading(served) as reader:
+        assert reader.endpoint.startswith("/crib/sse/messages?")
+        whole, reader.endpoint = reader.endpoint, reader.endpoint.removeprefix("/crib")  # what is in front takes it off
         await reader.initialize()
         assert whole.endswith(reader.endpoint)
 
 
 async def test_a_tool_knows_who_asks_and_with_what_headers() -> None:
     async with (
-        serving(guard=Guard(auth=by_token)) as served,
+        serving(guard=RequestGuard(auth=by_token)) as served,
         reading(served, Authorization="Bearer a") as reader,
     ):
         await reader.initialize()
@@ -152,7 +152,7 @@ async def test_a_body_of_unknown_length_has_the_same_limit() -> None:
 
 async def test_a_session_exists_only_for_the_one_who_opened_it() -> None:
     async with (
-        serving(guard=Guard(auth=by_token)) as served,
+        serving(guard=RequestGuard(auth=by_token)) as served,
         reading(served, Authorization="Bearer a") as anna,
         reading(served, Authorization="Bearer b") as bert,
     ):

@@ -20,16 +20,16 @@ import pytest
 
 from tests.unit.kit import eventually
 from tests.unit.server.serving.answering import MARK, Bench
-from toolyard import Client, StdioServer
-from toolyard.protocol.limits import MAX_MESSAGE
-from toolyard.server.serving import stdio
-from toolyard.server.serving.stdio import serve_stdio
-from toolyard.types import ElicitResult
+from toolcrib import Client, StdioServer
+from toolcrib.protocol.limits import MAX_MESSAGE
+from toolcrib.server.serving import stdio
+from toolcrib.server.serving.stdio import serve_stdio
+from toolcrib.types import ElicitResult
 
 PROGRAM = str(Path(__file__).with_name("answering.py"))
 IN_A_HURRY = """
 import asyncio, runpy, sys
-from toolyard.server.serving import stdio
+from toolcrib.server.serving import stdio
 stdio.GRACE = 0.05
 runpy.run_path(sys.argv[1], run_name="__main__")
 """
@@ -113,7 +113,7 @@ async def test_many_calls_at_once_and_large_ones_come_whole(client: Client) -> N
 async def test_nothing_that_is_printed_gets_between_the_messages(client: Client) -> None:
     assert (await client.call_tool("noise")).text == "''b''", "and there is nothing for a tool at stdin"
     assert (await client.call_tool("add", {"a": 1, "b": 1})).text == "2"
-    assert client._connection.session.channel.counters.garbage == 0  # type: ignore[union-attr]
+    assert client._executor.session.channel.counters.malformed == 0  # type: ignore[union-attr]
 
 
 def test_what_is_printed_goes_to_stderr(child: subprocess.Popen[bytes]) -> None:
@@ -350,7 +350,7 @@ async def test_a_cancelled_server_leaves_nothing_behind(
     bench = Bench()
     serving = asyncio.create_task(serve_stdio(bench, stdin=pipes.their_in, stdout=pipes.their_out))
     await asyncio.sleep(0)
-    assert [t.name for t in threading.enumerate()].count("toolyard-stdin") == (not watched)
+    assert [t.name for t in threading.enumerate()].count("toolcrib-stdin") == (not watched)
     assert signal.getsignal(signal.SIGTERM) is not handler
     assert text(await ask(pipes, call(1, "add", a=1, b=1))) == "2"
     os.write(pipes.our_out, call(2, "hold"))

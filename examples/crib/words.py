@@ -1,0 +1,26 @@
+"""Tools for text: plain functions, served in the process of whoever uses them."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+
+import toolcrib as tc
+
+server = tc.ToolServer("words", version="1.0.0")
+
+
+@server.tool
+def count(text: str) -> dict[str, int]:
+    """Count the words, sentences and characters of a text."""
+    return {
+        "words": len(text.split()),
+        "sentences": len(re.findall(r"[.!?]+", text)),
+        "characters": len(text),
+    }
+
+
+@server.tool
+def most_common(text: str, limit: int = 3) -> list[str]:
+    """The words that a text has most often."""
+    return [word for word, _ in Counter(re.findall(r"\w+", text.lower())).most_common(limit)]

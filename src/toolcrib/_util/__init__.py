@@ -1,0 +1,1 @@
+"""Small mechanisms that several packages share. Imports nothing of this project but `errors`."""

@@ -1,0 +1,307 @@
+"""One upstream server, offered to others as if it stood here: requests pass to it, and what it asks passes back.
+
+Which era each side speaks is the endpoint's matter in front and the client's behind; between the two there are only
+`(method, params, context)`. Ids and progress tokens never cross: each side has its own.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Mapping
+from typing import Any, Final, NamedTuple
+
+from ..config import ServerConfig
+from ..errors import RemoteError, ToolcribError
+from ..policy.filters import allows
+from ..protocol.jsonrpc import INTERNAL_ERROR, INVALID_PARAMS
+from ..protocol.metadata import PREFIX, PROGRESS_TOKEN
+from ..protocol.param_headers import Declaration, InvalidDeclaration, declarations, parameter_headers
+from ..protocol.sanitize import one_line
+from ..protocol.versions import HEADER_MISMATCH, MAY_ASK_FOR_INPUT, OLD_NOT_FOUND, UNSUPPORTED_VERSION
+from ..server.handler import Deliver, Peer, RequestContext
+from ..types import FilterContext, ServerInfo, Tool, Wire
+from ..upstreams.connection import Features, Following, Upstream
+
+log = logging.getLogger("toolcrib.bridge")
+
+PASSED: Final = {
+    "completions": (),
+    "logging": (),
+    "prompts": ("listChanged",),
+    "resources": ("subscribe", "listChanged"),
+    "tools": ("listChanged",),
+}
+"""The capabilities that pass, with their parts."""
+OURS: Final = frozenset({HEADER_MISMATCH, UNSUPPORTED_VERSION})
+"""Errors of the upstream that are about how we asked, not about what was asked."""
+
+
+MAX_LOGGED: Final = 2_000
+"""Characters of an upstream's error that are logged."""
+
+
+class _Key(NamedTuple):
+    """Who shares a connection to the upstream: those who can be asked the same, and within a session only itself."""
+
+    features: Features
+    session: int | None
+
+
+class Proxy:
+    """Answers for one upstream. `alone`: there is one client in front, as over stdio.
+
+    Else each session of the legacy era has a connection (and so a process) of its own, as it would have without us;
+    the requests of the modern era, which have no sessions, share one.
+    """
+
+    def __init__(self, config: ServerConfig, *, alone: bool, **options: Any) -> None:
+        self.name = ""
+        self.version = ""
+        self._config = config
+        self._alone = alone
+        self._options = options
+        self._info = ServerInfo()
+        self._spare: Upstream | None = None
+        self._upstreams: dict[_Key, Upstream] = {}
+        self._closing: set[asyncio.Task[None]] = set()
+        self._mirrored: dict[str, tuple[Declaration, ...]] = {}
+
+    @property
+    def router(self) -> Proxy:
+        """Who answers."""
+        return self
+
+    async def start(self) -> None:
+        """Reach the upstream once, to know what it offers; who comes first and fits takes the connection over."""
+        self._spare = Upstream(self._config, Features(), None, self._options)
+        await self._spare.client.connect()
+        self._note(self._spare)
+        self.name, self.version = self._info.name, self._info.version
+
+    async def close(self) -> None:
+        """Let go of the upstream."""
+        every = [*self._upstreams.values(), *([self._spare] if self._spare is not None else [])]
+        self._upstreams.clear()
+        await asyncio.gather(*(each.client.close() for each in every), *self._closing)
+
+    async def _reach(self, peer: Peer) -> Upstream:
+        """The connection for whoever asks, made with the first request."""
+        features = Features.of(peer.capabilities)
+        owner = None if peer.modern or self._alone else peer
+        key = _Key(features, None if owner is None else id(owner))
+        found = self._upstreams.get(key)
+        if found is None:
+            self._sweep()
+            found = self._upstreams[key] = self._opened(features, owner)
+        if found.held_up is not None:
+            await asyncio.shield(found.held_up)
+        return found
+
+    def _opened(self, features: Features, owner: Peer | None) -> Upstream:
+        """Return the connection that was made at the start, if it fits, else a new one."""
+        spare, self._spare = self._spare, None
+        if spare is not None and spare.features == features:
+            spare.owner = owner
+            return spare
+        found = Upstream(self._config, features, owner, self._options)
+        if spare is not None:  # that one ends first, for a server may hold what it does not share
+            found.held_up = self._close(spare)
+        return found
+
+    def _sweep(self) -> None:
+        """Close the connections of sessions that ended without a word: some clients never begin to listen."""
+        for key, upstream in [*self._upstreams.items()]:
+            if upstream.abandoned:
+                del self._upstreams[key]
+                self._close(upstream)
+
+    def _close(self, upstream: Upstream) -> asyncio.Task[None]:
+        """Close a connection in the background: requests of other sessions do not wait for it."""
+        closing = asyncio.create_task(upstream.client.close())
+        self._closing.add(closing)
+        closing.add_done_callback(self._closing.discard)
+        return closing
+
+    def _note(self, upstream: Upstream) -> None:
+        self._info = upstream.server_info or self._info
+
+    # ---- the seam --------------------------------------------------------------------------------------------
+
+    def describe(self, peer: Peer) -> Wire:  # noqa: ARG002  # the same for everybody
+        """What the upstream says of itself, as far as it passes."""
+        said, info = self._info.capabilities, self._info
+        capabilities = {
+            name: {part: True for part in parts if _part(said, name, part)}
+            for name, parts in PASSED.items()
+            if isinstance(said.get(name), dict)
+        }
+        server_info = {"name": info.name, "version": info.version, "title": info.title}
+        description: Wire = {
+            "serverInfo": {key: value for key, value in server_info.items() if value is not None},
+            "capabilities": capabilities,
+        }
+        if info.instructions:
+            description["instructions"] = info.instructions
+        return description
+
+    def may_ask(self, method: str, params: Wire) -> bool:  # noqa: ARG002  # the upstream does not say before
+        """Whatever can be asked during, may be."""
+        return method in MAY_ASK_FOR_INPUT
+
+    def mirrored(self, tool: str) -> tuple[Declaration, ...]:
+        """As far as the tool was listed."""
+        return self._mirrored.get(tool, ())
+
+    async def answer(self, method: str, params: Wire, context: RequestContext) -> Wire:
+        """What the upstream answers."""
+        if method == "tools/call":
+            self._check(params.get("name"))
+        try:
+            upstream = await self._reach(context.peer)
+            result = await self._request(upstream, method, _outgoing(params), context)
+        except RemoteError as exc:
+            raise _carried(exc, method, context.peer) from exc
+        except ToolcribError as exc:
+            raise self._unreachable(exc) from exc
+        self._note(upstream)
+        if method == "tools/list" and isinstance(result.get("tools"), list):
+            tools = [tool for tool in result["tools"] if isinstance(tool, dict)]
+            self._learn(tools)
+            result = {**result, "tools": [tool for tool in tools if self._allows(Tool.from_wire(tool))]}
+        return _incoming(method, result, context.peer)
+
+    def _allows(self, tool: Tool) -> bool:
+        return allows(self._config.tool_filter, tool, FilterContext(server_name=self._info.name))
+
+    def _check(self, name: Any) -> None:
+        """What is hidden is not callable."""
+        if not self._allows(Tool(str(name), raw={"name": name})):
+            raise RemoteError(INVALID_PARAMS, f"Unknown tool: {one_line(str(name))}")
+
+    async def watch(self, wanted: Wire, peer: Peer, deliver: Deliver) -> _ChangeWatch:
+        """Hear of the upstream's changes."""
+        try:
+            upstream = await self._reach(peer)
+            following = await upstream.follow(wanted, peer, deliver)
+        except RemoteError:
+            raise
+        except ToolcribError as exc:
+            raise self._unreachable(exc) from exc
+        return _ChangeWatch(self, upstream, following)
+
+    async def leave(self, upstream: Upstream) -> None:
+        """Somebody hears of it no more; with the last one of its session it ends."""
+        if upstream.owner is not None and not upstream.followed:
+            self._upstreams = {key: each for key, each in self._upstreams.items() if each is not upstream}
+            await upstream.client.close()
+
+    def _unreachable(self, exc: ToolcribError) -> RemoteError:
+        """No answer came. Who reaches us over a network is not told what the upstream wrote about it."""
+        log.warning("%s", one_line(str(exc), MAX_LOGGED))
+        what = exc.message if self._alone else "the server behind this bridge gave no answer; its log says why"
+        # `sent`: the request can have been executed.
+        return RemoteError(INTERNAL_ERROR, what, {"reason": type(exc).__name__, "sent": getattr(exc, "sent", False)})
+
+    # ---- arguments in headers --------------------------------------------------------------------------------
+
+    async def _request(self, upstream: Upstream, method: str, params: Wire, context: RequestContext) -> Wire:
+        """A modern tool behind HTTP may want some of its arguments in headers, and only the list says so."""
+        name = str(params.get("name"))
+        if method != "tools/call" or not await upstream.mirrors():
+            return await upstream.request(method, params, context)
+        if name not in self._mirrored:
+            await self._list(upstream)
+        try:
+            return await upstream.request(method, params, context, self._headers(name, params))
+        except RemoteError as exc:
+            if exc.code != HEADER_MISMATCH:
+                raise
+            await self._list(upstream)  # the tool is not what it was
+            return await upstream.request(method, params, context, self._headers(name, params))
+
+    def _headers(self, name: str, params: Wire) -> dict[str, str]:
+        arguments = params.get("arguments")
+        return parameter_headers(self._mirrored.get(name, ()), arguments if isinstance(arguments, dict) else {})
+
+    async def _list(self, upstream: Upstream) -> None:
+        self._learn([tool.raw for tool in await upstream.client.list_tools(use_cache=False)])
+
+    def _learn(self, tools: list[Wire]) -> None:
+        for tool in tools:
+            schema = tool.get("inputSchema")
+            try:
+                self._mirrored[str(tool.get("name"))] = declarations(schema) if isinstance(schema, dict) else ()
+            except InvalidDeclaration:
+                continue  # such a tool is not offered over modern HTTP
+
+
+class _ChangeWatch:
+    """One who hears of the upstream's changes."""
+
+    def __init__(self, proxy: Proxy, upstream: Upstream, following: Following) -> None:
+        self.accepted = following.accepted
+        self._proxy = proxy
+        self._upstream = upstream
+        self._following = following
+
+    async def close(self) -> None:
+        """Hear no more."""
+        await self._following.close()
+        await self._proxy.leave(self._upstream)
+
+
+# ---- what passes ---------------------------------------------------------------------------------------------
+
+
+def _part(capabilities: Mapping[str, Any], name: str, part: str) -> bool:
+    said = capabilities.get(name)
+    return isinstance(said, dict) and said.get(part) is True
+
+
+def _outgoing(params: Wire) -> Wire:
+    """A request without what belongs to the hop in front."""
+    kept = {key: value for key, value in params.items() if key not in ("_meta", "inputResponses", "requestState")}
+    meta = params.get("_meta")
+    own = _foreign(meta) if isinstance(meta, dict) else {}
+    return {**kept, "_meta": own} if own else kept
+
+
+def _foreign(meta: Wire) -> Wire:
+    """Of a `_meta` what is not the protocol's own."""
+    return {key: value for key, value in meta.items() if key != PROGRESS_TOKEN and not key.startswith(PREFIX)}
+
+
+def _incoming(method: str, result: Wire, peer: Peer) -> Wire:
+    """A result without what belongs to the hop behind."""
+    meta = result.get("_meta")
+    if isinstance(meta, dict):
+        own = _foreign(meta)
+        result = {**result, "_meta": own} if own else {key: value for key, value in result.items() if key != "_meta"}
+    if method == "tools/list" and isinstance(result.get("tools"), list):
+        tools = [_offered(tool, peer) for tool in result["tools"]]
+        return {**result, "tools": [tool for tool in tools if tool is not None]}
+    if not peer.modern and method == "tools/call" and not isinstance(result.get("structuredContent", {}), dict):
+        return {key: value for key, value in result.items() if key != "structuredContent"}
+    return result
+
+
+def _offered(tool: Wire, peer: Peer) -> Wire | None:
+    """A tool as it can be called through us: not as a task; older clients know no other output than an object."""
+    execution, schema = tool.get("execution"), tool.get("outputSchema")
+    if isinstance(execution, dict) and execution.get("taskSupport") == "required":
+        return None
+    dropped = {"execution"}
+    if not peer.modern and isinstance(schema, dict) and schema.get("type") != "object":
+        dropped.add("outputSchema")
+    return {key: value for key, value in tool.items() if key not in dropped}
+
+
+def _carried(exc: RemoteError, method: str, peer: Peer) -> RemoteError:
+    """An error of the upstream, with its code and data, as the era in front spells it."""
+    code, data = exc.code, exc.data
+    if code in OURS:
+        code, data = INTERNAL_ERROR, {"code": exc.code, "data": exc.data}
+    elif code == INVALID_PARAMS and method == "resources/read" and not peer.modern:
+        code = OLD_NOT_FOUND
+    return RemoteError(code, exc.message, data)

@@ -1,0 +1,289 @@
+"""What all servers of a hub list, as one snapshot, and the table by which calls find their server.
+
+The table is the only way from a name to a server: no name is ever taken apart. A change of one server touches only what
+is that server's, so a start of many does not cost their square; the lists over all are put together when they are asked
+for and kept until the next change. Pure: it knows neither clients nor permissions.
+"""
+
+from __future__ import annotations
+
+import difflib
+import logging
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from time import monotonic
+from typing import Any, Final, Generic, TypeVar
+
+from .. import tool_names
+from .._util.suggest import shortlist, similar_names
+from ..protocol.sanitize import one_line
+from ..types import Prompt, Resource, ResourceTemplate, Tool
+
+log = logging.getLogger("toolcrib.hub")
+
+O = TypeVar("O")  # noqa: E741  # the owner: who answers for a server
+T = TypeVar("T", Tool, Prompt, Resource, ResourceTemplate)
+
+MAX_SHOWN: Final = 5
+"""Names that a warning about a list shows."""
+WARNING_INTERVAL: Final = 60.0
+"""Seconds between two warnings about the lists of one kind of a server, however often they change."""
+
+
+class Route(Generic[O]):
+    """A tool of the hub and who answers for it. What was decided of it is noted here, so that no call decides anew."""
+
+    __slots__ = ("chain", "chosen", "decision", "live", "open", "original", "owner", "refusal", "source", "tool")
+
+    def __init__(self, owner: O, tool: Tool, source: Tool) -> None:
+        self.owner = owner
+        self.tool = tool
+        """As the hub lists it: under its qualified name."""
+        self.source = source
+        """As its server lists it, but for `server`."""
+        self.original = source.name
+        self.decision: Any = None
+        self.refusal: str | None = None
+        """The rule that hides it from everybody."""
+        self.live: tuple[Any, ...] = ()
+        """Filters that must be asked each time."""
+        self.open = True
+        """Nothing has to be asked or looked at before a call."""
+        self.chain: tuple[Any, ...] = ()
+        self.chosen: object = None
+        """The interceptors that concern it, and from which list of all they were chosen."""
+
+    def __repr__(self) -> str:
+        return f"<Route {self.tool.name}>"
+
+
+@dataclass(frozen=True, slots=True)
+class PromptRoute(Generic[O]):
+    """A prompt of the hub, its name at its server, and who answers for it."""
+
+    owner: O
+    prompt: Prompt
+    original: str
+
+
+class _ServerLists(Generic[O]):
+    """What one server lists."""
+
+    __slots__ = ("owner", "prompts", "raw", "resource_templates", "resources", "routes", "warned")
+
+    def __init__(self, owner: O) -> None:
+        self.owner = owner
+        self.raw: dict[str, list[Any]] = {}
+        self.routes: list[Route[O]] = []
+        self.resources: tuple[Resource, ...] = ()
+        self.resource_templates: tuple[ResourceTemplate, ...] = ()
+        self.prompts: list[PromptRoute[O]] = []
+        self.warned: dict[str, tuple[float, str]] = {}
+        """When, and in which words, the log last had a warning about a list of this kind."""
+
+
+class Catalog(Generic[O]):
+    """The lists of many servers. `judge` is asked once for each new route, to note on it what is decided."""
+
+    def __init__(self, judge: Callable[[Route[O]], None]) -> None:
+        self.version = 0
+        """Counts the changes."""
+        self.routes: dict[str, Route[O]] = {}
+        """Tools by qualified name, and by alias where that is another one."""
+        self.aliases: dict[str, str] = {}
+        """Aliases that differ from the name, and the name behind each."""
+        self.prompts: dict[str, PromptRoute[O]] = {}
+        self._judge = judge
+        self._shelves: dict[str, _ServerLists[O]] = {}
+        self._alias_of: dict[str, str] = {}
+        self._tools: tuple[Route[O], ...] | None = None
+
+    # ---- what servers list -----------------------------------------------------------------------------------
+
+    def add(self, server: str, owner: O) -> None:
+        """A new server, which lists nothing yet."""
+        self._shelves[server] = _ServerLists(owner)
+
+    def put(self, server: str, kind: str, items: Sequence[Any]) -> bool:
+        """Take in a list of a server; False if it is what it was before, and nothing has changed."""
+        lists = self._shelves.get(server)
+        if lists is None:
+            return False  # it was removed while it answered
+        raw = [item.raw or item for item in items]
+        if lists.raw.get(kind) == raw:
+            return False
+        nothing_yet = not raw and kind not in lists.raw
+        lists.raw[kind] = raw
+        getattr(self, f"_put_{kind}")(server, lists, items)
+        self.version += not nothing_yet
+        return not nothing_yet
+
+    def drop(self, server: str) -> tuple[str, ...]:
+        """Forget a server; the lists of it in which there was something."""
+        lists = self._shelves.get(server)
+        if lists is None:
+            return ()
+        had = tuple(kind for kind, items in lists.raw.items() if items)
+        self._put_tools(server, lists, ())
+        self._put_prompts(server, lists, ())
+        del self._shelves[server]
+        self.version += 1
+        return had
+
+    def _put_tools(self, server: str, lists: _ServerLists[O], tools: Sequence[Tool]) -> None:
+        before = {route.original: route for route in lists.routes}
+        for route in lists.routes:
+            del self.routes[route.tool.name]
+            self._forget_alias(route.tool.name)
+        lists.routes = []
+        for tool in self._unique(server, lists, "tool", tools):
+            kept = before.get(tool.name)
+            if kept is None or kept.source.raw != tool.raw or not tool.raw:
+                qualified = replace(
+                    tool, name=tool_names.make(server, tool.name), server=server, original_name=tool.name
+                )
+                kept = Route(lists.owner, qualified, replace(tool, server=server))
+                self._judge(kept)
+            lists.routes.append(kept)
+            self._enter(kept)
+        for route in lists.routes:
+            self._give_alias(route.tool.name)
+        self._tools = None
+
+    def _put_resources(self, server: str, lists: _ServerLists[O], resources: Sequence[Resource]) -> None:
+        lists.resources = tuple(replace(resource, server=server) for resource in resources)
+
+    def _put_resource_templates(
+        self, server: str, lists: _ServerLists[O], templates: Sequence[ResourceTemplate]
+    ) -> None:
+        lists.resource_templates = tuple(replace(template, server=server) for template in templates)
+
+    def _put_prompts(self, server: str, lists: _ServerLists[O], prompts: Sequence[Prompt]) -> None:
+        for known in lists.prompts:
+            del self.prompts[known.prompt.name]
+        lists.prompts = []
+        for prompt in self._unique(server, lists, "prompt", prompts):
+            qualified = replace(prompt, name=tool_names.make(server, prompt.name), server=server)
+            route = PromptRoute(lists.owner, qualified, prompt.name)
+            lists.prompts.append(route)
+            self.prompts[qualified.name] = route
+
+    def _unique(self, server: str, lists: _ServerLists[O], kind: str, items: Iterable[T]) -> list[T]:
+        """Return the items that can be called: without empty names, and only the first of each name."""
+        first: dict[str, T] = {}
+        left_out = []
+        for item in items:
+            if item.name and first.setdefault(item.name, item) is item:
+                continue
+            left_out.append(item.name)
+        if left_out:
+            _warn_of_names(server, lists, kind, left_out)
+        return list(first.values())
+
+    # ---- aliases ---------------------------------------------------------------------------------------------
+
+    def _enter(self, route: Route[O]) -> None:
+        """A real name goes before an alias, which then has to look for another one."""
+        name = route.tool.name
+        displaced = self.aliases.pop(name, None)
+        self.routes[name] = route
+        if displaced is not None:
+            del self._alias_of[displaced]
+            self._give_alias(displaced)
+
+    def _give_alias(self, name: str) -> None:
+        if name in self._alias_of:
+            return
+        short = tool_names.alias(name)
+        if short == name:
+            return
+        if short in self.routes:
+            short = tool_names.alias(name, self.routes)
+        self.aliases[short] = name
+        self._alias_of[name] = short
+        self.routes[short] = self.routes[name]
+
+    def _forget_alias(self, name: str) -> None:
+        short = self._alias_of.pop(name, None)
+        if short is not None:
+            del self.aliases[short]
+            del self.routes[short]
+
+    def alias(self, name: str) -> str:
+        """The name under which interfaces with a narrow alphabet know the tool; mostly the name itself."""
+        return self._alias_of.get(name, name)
+
+    # ---- the lists -------------------------------------------------------------------------------------------
+
+    @property
+    def tools(self) -> tuple[Route[O], ...]:
+        """All tools, servers in the order in which they came, tools in the order of their server."""
+        if self._tools is None:
+            self._tools = tuple(route for lists in self._shelves.values() for route in lists.routes)
+        return self._tools
+
+    def tools_of(self, server: str) -> tuple[Tool, ...]:
+        """All tools of one server, under their qualified names."""
+        return tuple(route.tool for route in self._shelves[server].routes) if server in self._shelves else ()
+
+    def resources(self, server: str | None = None) -> list[Resource]:
+        """The resources of one server, or of all."""
+        return [item for lists in self._chosen(server) for item in lists.resources]
+
+    def resource_templates(self, server: str | None = None) -> list[ResourceTemplate]:
+        """The same for families of resources."""
+        return [item for lists in self._chosen(server) for item in lists.resource_templates]
+
+    def prompts_of(self, server: str | None = None) -> list[Prompt]:
+        """The same for prompts, under their qualified names."""
+        return [item.prompt for lists in self._chosen(server) for item in lists.prompts]
+
+    def server_of(self, name: str) -> str | None:
+        """Return the server whose tool or prompt this qualified name would be, whether or not it lists one."""
+        # At most one server can match: tool_names.py tells why.
+        return next((server for server in self._shelves if name.startswith(f"mcp__{server}__")), None)
+
+    def _chosen(self, server: str | None) -> Iterator[_ServerLists[O]]:
+        if server is None:
+            yield from self._shelves.values()
+        elif server in self._shelves:
+            yield self._shelves[server]
+
+    def judge_all(self) -> list[O]:
+        """Decide anew of every route, because the rules have changed: the owners of those that it concerns."""
+        concerned = []
+        for route in self.tools:
+            before = (route.decision, route.refusal)
+            self._judge(route)
+            if before != (route.decision, route.refusal):
+                concerned.append(route.owner)
+        self.version += 1
+        return concerned
+
+
+def nearest(name: str, known: Iterable[str]) -> tuple[str, ...]:
+    """Return the qualified names that are most similar to this one."""
+    # The prefix that all tools of a server share says nothing about which of them was meant.
+    own = _own_part(name)
+    alike = [
+        each
+        for each in shortlist(own, known, _own_part, cutoff=0.5)
+        if difflib.SequenceMatcher(None, own, _own_part(each)).ratio() > 0.5
+    ]
+    return similar_names(name, alike)
+
+
+def _own_part(name: str) -> str:
+    return name.rpartition("__")[2]
+
+
+def _warn_of_names(server: str, lists: _ServerLists[Any], kind: str, left_out: list[str]) -> None:
+    """Log once for a whole list which names cannot be used, and not again for the same names or within a minute."""
+    shown = ", ".join(repr(one_line(name, 60)) for name in dict.fromkeys(left_out[:MAX_SHOWN]))
+    text = f"{len(left_out)} {kind}s are left out, their names are empty or taken: {shown}"
+    now, (since, known) = monotonic(), lists.warned.get(kind, (-WARNING_INTERVAL, ""))
+    if text == known or now - since < WARNING_INTERVAL:
+        log.debug("%s: %s", server, text)
+        return
+    lists.warned[kind] = (now, text)
+    log.warning("%s: %s", server, text)

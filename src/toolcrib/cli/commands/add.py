@@ -1,0 +1,204 @@
+"""`toolcrib add`."""
+
+from __future__ import annotations
+
+import dataclasses
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Annotated, Any, Final, Literal
+
+import typer
+
+from ...config.servers import URLS
+from ...settings import ServerEntry, Settings, parse_settings
+from ...settings.documents import Document, Table, decoded
+from ...settings.edit.convert import program_for, worded
+from ...settings.formats import FORMATS, is_server
+from ...settings.jsonc import read_jsonc
+from ...settings.load import parts_of
+from ...settings.models import place
+from ...tool_names import is_server_name, slug
+from ..console import note, say
+from ..exit_codes import CliError
+from ..options import TIMEOUT, Timeout
+from ..settings_edit import (
+    Replace,
+    User,
+    Written,
+    checked,
+    file_to_write,
+    format_name,
+    free,
+    keep,
+    pairs,
+    same,
+    standing,
+    tell_overriding,
+    tell_unset,
+)
+from ..target import Target, ad_hoc, is_file, is_url, opened
+
+_EXAMPLES: Final = "toolcrib add NAME -- npx -y some-server; toolcrib add NAME https://...; toolcrib add < mcp.json"
+
+
+EXAMPLES: Final = """
+toolcrib add fs -- npx -y @modelcontextprotocol/server-filesystem .
+toolcrib add docs https://example.com/mcp --header 'Authorization=Bearer ${TOKEN}'
+toolcrib add mine tools.py
+toolcrib add < claude_desktop_config.json
+"""
+
+
+async def command(
+    ctx: typer.Context,
+    words: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="[NAME] [URL|FILE.py|JSON|-]",
+            help="Its name, and its address, a Python file, or JSON, which - reads from stdin; or a command after --.",
+            show_default=False,
+        ),
+    ] = None,
+    env: Annotated[
+        list[str] | None,
+        typer.Option("--env", "-e", metavar="K=V", help="A variable for the command; K alone passes yours on."),
+    ] = None,
+    header: Annotated[
+        list[str] | None, typer.Option("--header", "-H", metavar="K=V", help="A header for the URL.")
+    ] = None,
+    transport: Annotated[
+        Literal["http", "sse"] | None, typer.Option("--transport", help="How the URL is spoken to. Default: http.")
+    ] = None,
+    cwd: Annotated[str | None, typer.Option("--cwd", metavar="FOLDER", help="The command's folder.")] = None,
+    config: Written = None,
+    user: User = False,
+    replace: Replace = False,
+    check: Annotated[bool, typer.Option("--check", help="Start it first, and write nothing if it fails.")] = False,
+    timeout: Timeout = TIMEOUT,
+) -> None:
+    """Add a server to the settings: a command after --, a URL, a Python file, or mcpServers JSON on stdin.
+
+    Everything else in the file stays as it is. The name can be left out where it can be told from the rest. Secrets are
+    best kept in the environment: --env 'TOKEN=${TOKEN}' writes the reference, and so does --env TOKEN.
+    """
+    path = file_to_write(config, user)
+    options = {"env": pairs("--env", env or []), "headers": pairs("--header", header or []), "cwd": cwd or ""}
+    given = _given(words or [], ctx.obj.command, {**options, "type": transport or ""})
+    checks = {entry.display_name: checked(entry.display_name, entry, given.format) for entry in given.entries}
+    servers: dict[str, Mapping[str, Any]] = {}
+    for entry in given.entries:
+        wording = worded(entry, given.format, program_for(format_name(path)), folder=path.absolute().parent)
+        servers[entry.display_name] = wording.values
+        for lost in wording.lost:
+            note(f"{entry.display_name}: {lost} is left out, it has no effect here")
+    for name, entry in standing(path).items():
+        if name in servers and not replace and not same(entry, servers[name]):
+            message = f"{place(entry)}: there is a server {name!r} already"
+            raise CliError(message, hint="--replace puts the new one in its place; or give another name")
+    if check:
+        await _try(given.entries, timeout)
+    servers = free(path, servers, replace=replace)
+    keep(path, servers, replace=replace)
+    tell_overriding(path, servers)
+    for name in servers:
+        tell_unset(name, checks[name])
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class _GivenServers:
+    """The servers of the command line, and whose words they are in."""
+
+    entries: tuple[ServerEntry, ...]
+    format: str
+
+
+def _given(words: list[str], command: tuple[str, ...], options: dict[str, Any]) -> _GivenServers:
+    *names, last = words or [""]
+    source = last if is_url(last) or is_file(last) or last == "-" or last.lstrip().startswith(("{", '"')) else ""
+    if not source and last:
+        names.append(last)
+    if len(names) > 1:
+        message = f"{names[1]!r} is neither a URL, a Python file nor JSON"
+        raise CliError(message, hint=f"a command goes behind --: toolcrib add {names[0]} -- {' '.join(names[1:])}")
+    name = names[0] if names else ""
+    if name and not is_server_name(name):
+        message = f"{name!r} cannot be a server's name: expected letters, digits and -, in parts joined by single _"
+        raise CliError(message, hint=f"{slug(name)!r} can")
+    named = ad_hoc(source or None, command)
+    if named is not None:
+        values = _values(source, command, options)
+        return _GivenServers(
+            parse_settings({"servers": {name or named[0]: values}}, format="toolcrib").entries, "toolcrib"
+        )
+    if any(options.values()):
+        raise CliError("--env, --header, --transport and --cwd belong to a command or a URL", hint=_EXAMPLES)
+    return _GivenServers(_of_json(name, _document(source)), "json")
+
+
+def _values(source: str, command: tuple[str, ...], options: dict[str, Any]) -> dict[str, Any]:
+    """The entry in our own words; an option that does not fit is told."""
+    values: dict[str, Any] = {"python": str(Path(source).absolute())}
+    fitting: tuple[str, ...] = ()
+    if command:
+        values, fitting = {"command": command[0], "args": list(command[1:])}, ("env", "cwd")
+    elif is_url(source):
+        values, fitting = {"url": source}, ("headers", "type")
+    for key, value in options.items():
+        if value and key not in fitting:
+            option = {"headers": "header", "type": "transport"}.get(key, key)
+            raise CliError(f"--{option} has no effect on {'a command' if command else source}")
+    return {key: value for key, value in {**values, **options}.items() if value}
+
+
+def _document(source: str) -> Document:
+    """The JSON of the command line, or of stdin."""
+    if source not in ("", "-"):
+        return Document(Path("JSON"), source)
+    if not source and sys.stdin.isatty():
+        raise CliError("which server?", hint=_EXAMPLES)
+    document = decoded(Path("stdin"), sys.stdin.buffer.read())
+    if not document.text.strip():
+        raise CliError("which server? There is nothing on stdin", hint=_EXAMPLES)
+    return document
+
+
+def _of_json(name: str, document: Document) -> tuple[ServerEntry, ...]:
+    """Servers as other programs' instructions show them: a whole file, one server, or a piece of a file."""
+    if document.text.lstrip().startswith('"'):
+        document = Document(document.path, f"{{{document.text.rstrip().removesuffix(',')}}}")
+    root = read_jsonc(document)
+    if is_server(root):
+        named = name or _name_of(root)
+        root = Table({"mcpServers": Table({named: root}, {named: 0})}, {"mcpServers": 0})
+    entries = [entry for part in parts_of(document, root, FORMATS["json"], Path.cwd()) for entry in part.entries]
+    if not entries:
+        raise CliError("there is no server in it", hint='expected {"mcpServers": {"NAME": {"command": ...}}}')
+    if name and len(entries) > 1:
+        raise CliError(f"one name, {name!r}, for {len(entries)} servers", hint="leave it out: they have names")
+    return tuple(entry if not name else _renamed(entry, name) for entry in entries)
+
+
+def _renamed(entry: ServerEntry, name: str) -> ServerEntry:
+    return dataclasses.replace(entry, name=name, display_name=name)
+
+
+def _name_of(values: Mapping[str, Any]) -> str:
+    """A name for a server that came without one."""
+    command, args = values.get("command"), values.get("args")
+    url = next((values[key] for key in URLS if isinstance(values.get(key), str)), None)
+    if isinstance(command, str):
+        named = ad_hoc(None, [command, *map(str, args if isinstance(args, list) else ())])
+    else:
+        named = ad_hoc(url, ())
+    return named[0] if named is not None else slug(Path(str(values.get("python", "server"))).stem)
+
+
+async def _try(entries: tuple[ServerEntry, ...], timeout: float | None) -> None:
+    """Start them; what fails is raised."""
+    async with opened(Target(Settings(entries)), timeout=timeout, on_error="raise") as session:
+        for state in session.hub.list_servers():
+            era = state.server_info.protocol_version if state.server_info else ""
+            seconds = "" if state.startup_seconds is None else f"  {state.startup_seconds:.1f} s"
+            tools = f"{len(state.tools)} tool{'s' * (len(state.tools) != 1)}"
+            say(f"{state.name}  {state.status.state}  {era}  {tools}{seconds}")

@@ -1,0 +1,153 @@
+"""`toolcrib call`."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Coroutine
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any, Final
+
+import typer
+
+from ...config.secrets_scan import values_of
+from ...types import TextContent, Tool, ToolResult, Wire
+from ..console import complain, note, show_json
+from ..exit_codes import CliError, Exit
+from ..interactive import TerminalUser
+from ..key_values import from_json, merged, missing, refused, unknown, usage
+from ..lookup import check_words, chosen_tool, is_name, wanted
+from ..options import TIMEOUT, Config, Timeout
+from ..progress import Meter
+from ..render import show_block, show_result
+from ..shell_completion import server_names
+from ..target import Target, addressed, opened
+
+EXAMPLES: Final = """
+toolcrib call mcp__fs__read_file path=notes.txt
+toolcrib call search query="red shoes" limit=3 filters.colour=red tags=new tags=sale
+toolcrib call add --json '{"a": 2, "b": 3}' -- python3 server.py
+echo '{"a": 2, "b": 3}' | toolcrib call https://example.com/mcp add -
+"""
+
+
+def command(
+    ctx: typer.Context,
+    words: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="[SERVER] NAME [KEY=VALUE]... [-]",
+            help="The tool: its qualified name, or its own where one server has it. KEY=VALUE is typed by the tool's "
+            "schema; KEY:=JSON is JSON, KEY=@FILE what is in a file, A.B=1 goes inside; KEY twice is an array. "
+            "- takes all arguments as JSON from standard input.",
+            show_default=False,
+            autocompletion=server_names,
+        ),
+    ] = None,
+    given: Annotated[str, typer.Option("--json", metavar="JSON", help="The arguments as one JSON object.")] = "",
+    raw: Annotated[bool, typer.Option("--raw", help="Print the whole result as JSON, and save nothing.")] = False,
+    out: Annotated[
+        Path, typer.Option("--out", "-o", metavar="DIR", help="Where pictures, sounds and other files go.")
+    ] = Path(),
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Approve of the call, where it needs approval.")] = False,
+    check: Annotated[bool, typer.Option(help="Look at the arguments before they are sent.")] = True,
+    config: Config = None,
+    timeout: Timeout = TIMEOUT,
+) -> Coroutine[Any, Any, Exit]:
+    """Call a tool with KEY=VALUE arguments, typed by its schema.
+
+    While it works, its progress and what its server logs are shown on stderr; if the server asks something, you are
+    asked at the terminal, and without one it is declined. Ctrl-C cancels the call at the server.
+    """
+    target, rest = addressed(check_words(words, "tool", "tools"), config, ctx.obj.command, is_name=is_name)
+    name, rest = wanted(rest, "tool", "tools")
+    if given and "-" in rest:
+        raise CliError("--json and - both give the arguments", hint="give one of them")
+    # Read before there is an event loop, which would keep Ctrl-C for itself.
+    base = _object(sys.stdin.read() if "-" in rest else given)
+    rest = [word for word in rest if word != "-"]
+    wish = _Wish(name, rest, base, check, yes, raw, out)
+    return _call(target.owning(name), wish, timeout)
+
+
+@dataclass(frozen=True, slots=True)
+class _Wish:
+    """What is to be called, and how."""
+
+    name: str
+    words: list[str]
+    base: Wire
+    check: bool
+    yes: bool
+    raw: bool
+    folder: Path
+
+
+async def _call(target: Target, wish: _Wish, timeout: float | None) -> Exit:
+    configs = [entry.config for entry in target.settings.entries if entry.config is not None]
+    secrets = {secret for config in configs for secret in values_of(config)}
+    meter = Meter(wish.name, sorted(secrets, key=len, reverse=True))
+    user = TerminalUser(meter.aside, agrees=wish.yes)
+    heard: dict[str, Any] = {
+        "approve": user.approve,
+        "elicitation_handler": user.elicit,
+        "elicitation_modes": ("form", "url"),
+        "log_handler": meter.on_log,
+    }
+    # Of several servers only the one matters that has it.
+    async with opened(target, timeout=timeout, told=len(target.names) == 1, **heard) as session:
+        tool = await chosen_tool(session, wish.name)
+        arguments = arguments_for(tool, wish.words, wish.base, check=wish.check)
+        patience: dict[str, Any] = target.patience(tool.server) if timeout is None else {}
+        with meter:
+            result = await session.hub.call_tool(tool.name, arguments, on_progress=meter.on_progress, **patience)
+        return _show(result, tool, wish.folder, raw=wish.raw)
+
+
+def _object(text: str) -> Wire:
+    if not text.strip():
+        return {}
+    try:
+        value = from_json(text)
+    except ValueError as exc:
+        raise CliError(
+            f"the arguments are no JSON: {exc}", hint="""toolcrib call NAME --json '{"key": "value"}'"""
+        ) from None
+    if not isinstance(value, dict):
+        raise CliError("the arguments must be one JSON object", hint="""toolcrib call NAME --json '{"key": "value"}'""")
+    return value
+
+
+def arguments_for(tool: Tool, words: list[str], base: Wire, *, check: bool = True) -> Wire:
+    """What a tool is called with: `CliError`, before anything is sent, where it cannot be."""
+    schema = tool.input_schema
+    arguments, problems = merged(words, schema, base)
+    if check:
+        wrong = {problem.partition(":")[0]: None for problem in problems}
+        problems += missing({**wrong, **arguments}, schema)
+        strange = unknown(arguments, schema)
+        problems = problems + strange if problems else refused(arguments, schema)
+        for each in [] if problems else strange:
+            note(f"warning: {each}", "yellow")
+    if problems:
+        raise CliError(f"{tool.name}: {'; '.join(problems)}", hint=f"it takes {usage(schema) or 'no arguments'}")
+    return arguments
+
+
+def _show(result: ToolResult, tool: Tool, folder: Path, *, raw: bool) -> Exit:
+    name = tool.original_name or tool.name
+    if raw:
+        show_json(result.raw)
+    elif result.is_error:
+        # What failed is no answer: a program that reads our output must not take it for one.
+        said = result.text.strip()
+        short = "\n" not in said
+        complain(
+            f"{tool.name}: {said or 'it failed'}" if short else f"{tool.name} failed", quoted="" if short else said
+        )
+        for block in result.content:
+            if not isinstance(block, TextContent):
+                show_block(block, folder, name)
+    else:
+        show_result(result, folder, name)
+    return Exit.FAILED if result.is_error else Exit.OK

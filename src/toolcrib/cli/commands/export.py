@@ -1,0 +1,113 @@
+"""`toolcrib export`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Annotated, Any, Final, Literal
+
+import typer
+
+from ..._util.suggest import did_you_mean
+from ...catalog.routing import nearest
+from ...errors import ConfigError
+from ...settings import ServerEntry, Settings
+from ...settings.edit.convert import PROGRAMS, Program, worded
+from ...settings.formats import FORMATS
+from ...settings.models import place
+from ..console import complain, note, show_json
+from ..exit_codes import CliError, Exit
+from ..options import Config
+from ..settings_edit import Replace, checked, format_name, free, keep
+from ..shell_completion import server_names
+from ..target import found_settings
+
+EXAMPLES: Final = """
+toolcrib export --for vscode
+toolcrib export --for claude --write
+"""
+
+
+def command(
+    program: Annotated[
+        Literal["claude", "vscode", "cursor", "gemini"],
+        typer.Option("--for", metavar="PROGRAM", help="claude (Claude Code), vscode, cursor or gemini (Gemini CLI)."),
+    ],
+    names: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="[NAME]...", help="Which servers. Default: all.", show_default=False, autocompletion=server_names
+        ),
+    ] = None,
+    config: Config = None,
+    write: Annotated[
+        bool, typer.Option("--write", help="Put them into that program's file of this folder, and keep what is there.")
+    ] = False,
+    to: Annotated[
+        Path | None, typer.Option("--to", metavar="FILE", help="Put them into this file instead.", show_default=False)
+    ] = None,
+    replace: Replace = False,
+) -> int:
+    """Print the servers as another program wants them, or put them into its settings.
+
+    Variables are not replaced: ${TOKEN} is written as that program spells it, so no secret leaves the environment. What
+    the program cannot express is told on stderr.
+    """
+    known = PROGRAMS[program]
+    settings = found_settings(config)
+    path = to or (Path(known.place) if write else None)
+    chosen = _chosen(settings, names or [])
+    servers, failed = _worded(chosen if path is None else _from_elsewhere(chosen, path), known)
+    if settings.defaults:
+        note(f"{known.title} has no options for all servers: {', '.join(settings.defaults)} of [hub] stay here")
+    if path is None:
+        shown: Any = servers
+        for key in reversed(FORMATS[known.format].home):
+            shown = {key: shown}
+        show_json(shown)
+    else:
+        if to is None:
+            path.parent.mkdir(parents=True, exist_ok=True)
+        wanted = free(path, servers, replace=replace, format=known.format)
+        keep(path, wanted, replace=replace, format=known.format)
+    return Exit.CONFIG if failed else Exit.OK
+
+
+def _chosen(settings: Settings, names: list[str]) -> list[ServerEntry]:
+    known = {name: entry for entry in settings.entries for name in (entry.name, entry.display_name)}
+    for name in names:
+        if name not in known:
+            message = f"there is no server {name!r} in the settings{did_you_mean(nearest(name, known))}"
+            raise CliError(message, hint=f"there are {', '.join(known)}" if known else "", code=Exit.NOT_FOUND)
+    return [known[name] for name in names] if names else list(settings.entries)
+
+
+def _from_elsewhere(entries: list[ServerEntry], path: Path) -> list[ServerEntry]:
+    """Without those that stand in the file that is written; if that is all of them, there is nothing to do."""
+    others = [entry for entry in entries if entry.source is None or entry.source.resolve() != path.resolve()]
+    if entries and not others:
+        message = f"{path} is where these servers are: there is nothing to export"
+        raise CliError(message, hint="--to FILE writes to another file, --config FILE reads from another")
+    return others
+
+
+def _worded(entries: list[ServerEntry], program: Program) -> tuple[dict[str, Mapping[str, Any]], bool]:
+    """The servers in that program's words, and whether one is broken. What is lost is told."""
+    servers: dict[str, Mapping[str, Any]] = {}
+    failed = False
+    for entry in entries:
+        name, format = entry.display_name, format_name(entry.source) if entry.source is not None else "json"
+        if entry.disabled:
+            note(f"{name} is left out: {place(entry)} disables it, which {program.title} cannot express")
+            continue
+        try:
+            checked(name, entry, format)
+            wording = worded(entry, format, program, only_known=True)
+        except ConfigError as exc:
+            complain(str(exc), f"{name} is left out")
+            failed = True
+            continue
+        servers[name] = wording.values
+        if wording.lost:
+            note(f"{name}: {program.title} cannot express {', '.join(wording.lost)}", "yellow")
+    return servers, failed

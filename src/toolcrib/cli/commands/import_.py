@@ -1,0 +1,265 @@
+"""`toolcrib import`."""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any, Final
+
+import typer
+
+from ..._util.suggest import did_you_mean
+from ...catalog.routing import nearest
+from ...errors import ConfigError
+from ...settings import ServerEntry, discover_settings
+from ...settings.edit.convert import Wording, program_for, worded
+from ...settings.edit.validate import Check
+from ...settings.load import read_file
+from ...settings.models import place
+from ..console import Column, Styled, can_ask, complain, note, show_json, show_table
+from ..exit_codes import CliError, Exit
+from ..options import Json
+from ..settings_edit import (
+    DryRun,
+    Replace,
+    User,
+    Written,
+    checked,
+    described,
+    file_to_write,
+    format_name,
+    free,
+    keep,
+    same,
+    standing,
+    tell_unset,
+)
+from ..target import PROJECT_FILES
+
+SOURCES: Final[dict[str, tuple[str, ...]]] = {
+    "claude-code": ("claude-code", "claude-user", "claude-settings"),
+    "claude-desktop": ("claude-desktop",),
+    "vscode": ("vscode",),
+    "cursor": ("cursor",),
+    "gemini": ("gemini",),
+}
+"""Whose settings can be taken over, by the formats of their files."""
+
+_COLOURS: Final = {"new": "green", "same": "dim", "other": "yellow", "disabled": "dim", "broken": "bold red"}
+
+
+@dataclass(frozen=True, slots=True)
+class _Found:
+    """A server of another program's settings."""
+
+    entry: ServerEntry
+    program: str
+    state: str
+    """`new`; `same` or `other`, as our file has it already; `disabled`; `broken`."""
+    wording: Wording | None = None
+    check: Check | None = None
+    fault: ConfigError | None = None
+
+    @property
+    def name(self) -> str:
+        return self.entry.display_name
+
+    def as_json(self) -> dict[str, Any]:
+        return {
+            "name": self.name,
+            "program": self.program,
+            "file": str(self.entry.source),
+            "line": self.entry.line,
+            "server": described(self.entry.raw),
+            "state": self.state,
+            "error": None if self.fault is None else str(self.fault),
+        }
+
+
+EXAMPLES: Final = """
+toolcrib import
+toolcrib import cursor --all
+toolcrib import claude-desktop github --dry-run
+"""
+
+
+def command(
+    words: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="[SOURCE] [NAME]...",
+            help=f"From where: {', '.join(SOURCES)}, or a file; and which servers.",
+            show_default=False,
+        ),
+    ] = None,
+    everything: Annotated[bool, typer.Option("--all", help="Take over all that is neither broken nor off.")] = False,
+    config: Written = None,
+    user: User = False,
+    replace: Replace = False,
+    dry_run: DryRun = False,
+    as_json: Json = False,
+) -> None:
+    """Take over servers from the settings of Claude Code, Claude Desktop, VS Code, Cursor or Gemini CLI.
+
+    Shows what is found first. On a terminal it asks which; elsewhere --all or names say so, and nothing is taken
+    without. Variables stay variables. A name that the settings have already is skipped, unless --replace is given.
+    """
+    path = file_to_write(config, user)
+    source, names = _split(words or [])
+    if as_json and (everything or names):
+        raise CliError(
+            "--json lists what is found, and takes nothing over", hint="leave it out, or --all and the names"
+        )
+    found = _find(source, path)
+    if as_json:
+        show_json([each.as_json() for each in found])
+        return
+    _show(found, source)
+    chosen = _chosen(found, names, everything, may_ask=not dry_run)
+    servers = {each.name: each.wording.values for each in chosen if each.wording is not None}
+    wanted = free(path, servers, replace=replace)
+    for each in chosen:
+        _tell(each, each.name in wanted)
+    if dry_run:
+        note(f"would write {', '.join(wanted) or 'nothing'} to {path}")
+    else:
+        keep(path, wanted, replace=replace)
+
+
+def _show(found: list[_Found], source: str) -> None:
+    if not found:
+        note(f"no servers are found in the settings of {source or 'other programs'}")
+        return
+    rows = [
+        (at, each.name, each.program, described(each.entry.raw), _near(each.entry), _shown(each.state))
+        for at, each in enumerate(found, 1)
+    ]
+    columns = (
+        Column("", "dim"),
+        Column("server", "bold"),
+        Column("from", optional=1),
+        Column("what", text=True),
+        Column("file", optional=2),
+        "state",
+    )
+    show_table(columns, rows)
+    for each in found:
+        if each.fault is not None:
+            note(f"broken: {each.fault}", "yellow")
+
+
+def _split(words: list[str]) -> tuple[str, list[str]]:
+    """The source, if one is named, and the servers."""
+    first = words[0] if words else ""
+    is_path = "/" in first or first.endswith((".json", ".toml")) or Path(first).is_file()
+    return (first, words[1:]) if first in SOURCES or is_path else ("", words)
+
+
+def _find(source: str, path: Path) -> list[_Found]:
+    if source and source not in SOURCES:
+        parts = read_file(source)
+    else:
+        # What is read anyway needs no import.
+        ours = {Path(name).resolve() for name in PROJECT_FILES} | {path.resolve()}
+        parts = [
+            part
+            for part in discover_settings()
+            if part.source is not None
+            and part.source.resolve() not in ours
+            and part.format in (SOURCES[source] if source else [each for of in SOURCES.values() for each in of])
+        ]
+    there = standing(path)
+    found = []
+    for part in parts:
+        if part.error is not None:
+            complain(str(part.error), "its servers are left out")
+        title = next((name for name, formats in SOURCES.items() if part.format in formats), part.format)
+        found += [_judged(entry, title, part.format, path, there) for entry in part.entries]
+    return found
+
+
+def _judged(entry: ServerEntry, title: str, format: str, path: Path, there: Mapping[str, ServerEntry]) -> _Found:
+    try:
+        check = checked(entry.display_name, entry, format)
+        wording = worded(entry, format, program_for(format_name(path)), folder=path.absolute().parent)
+    except ConfigError as exc:
+        return _Found(entry, title, "broken", fault=exc)
+    state = "disabled" if entry.disabled else "new"
+    if entry.display_name in there:
+        state = "same" if same(there[entry.display_name], wording.values) else "other"
+    return _Found(entry, title, state, wording, check)
+
+
+def _near(entry: ServerEntry) -> str:
+    return re.sub(rf"^{re.escape(str(Path.home()))}(?=/)", "~", place(entry))
+
+
+def _shown(state: str) -> Styled:
+    words = {"same": "there already", "other": "there, but other"}
+    return Styled(words.get(state, state), _COLOURS[state])
+
+
+def _chosen(found: list[_Found], names: Sequence[str], everything: bool, *, may_ask: bool) -> list[_Found]:
+    if everything and names:
+        raise CliError("--all, or names: both together say two things")
+    if everything:
+        return _last_of_each([each for each in found if each.state not in ("broken", "disabled")])
+    if names:
+        return _last_of_each(_named(found, names))
+    if not found or not may_ask:
+        return []
+    if can_ask():
+        return _last_of_each(_asked(found))
+    note("nothing is taken over: name the servers, or --all")
+    return []
+
+
+def _named(found: list[_Found], names: Sequence[str]) -> list[_Found]:
+    known = [each.name for each in found]
+    for name in names:
+        if name not in known:
+            message = f"no server {name!r} is found{did_you_mean(nearest(name, known))}"
+            raise CliError(message, hint="toolcrib import shows what there is", code=Exit.NOT_FOUND)
+    return [each for each in found if each.name in names]
+
+
+def _asked(found: list[_Found]) -> list[_Found]:
+    """What the person at the terminal wants; Return or Ctrl-D is nothing."""
+    while True:
+        sys.stderr.write("Take over which? Numbers or names, or all: ")
+        sys.stderr.flush()
+        answer = sys.stdin.readline().strip()
+        if answer == "all":
+            return [each for each in found if each.state not in ("broken", "disabled")]
+        wanted = [word for word in re.split(r"[,\s]+", answer) if word]
+        numbered = {str(at): each.name for at, each in enumerate(found, 1)}
+        unknown = [word for word in wanted if word not in numbered and word not in numbered.values()]
+        if not unknown:
+            return [each for at, each in enumerate(found, 1) if str(at) in wanted or each.name in wanted]
+        complain(f"{unknown[0]!r} is neither a number nor a name of the table")
+
+
+def _last_of_each(chosen: list[_Found]) -> list[_Found]:
+    """Of several of one name the most special: a project's own before a person's. Broken ones are told."""
+    broken = [each for each in chosen if each.fault is not None]
+    if broken:
+        raise broken[0].fault or ConfigError("is broken")
+    kept = {each.name: each for each in chosen}
+    for each in chosen:
+        if kept[each.name] is not each:
+            note(f"{each.name} of {place(each.entry)} is left out: {place(kept[each.name].entry)} has it too")
+    return list(kept.values())
+
+
+def _tell(each: _Found, is_written: bool) -> None:
+    if not is_written:
+        return
+    if each.wording is not None and each.wording.lost:
+        note(f"{each.name}: left out, because it has no effect here: {', '.join(each.wording.lost)}")
+    if each.entry.disabled:
+        note(f"{each.name} is disabled in {place(each.entry)}, and stays so")
+    if each.check is not None:
+        tell_unset(each.name, each.check)

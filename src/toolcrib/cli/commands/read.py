@@ -1,0 +1,93 @@
+"""`toolcrib read`."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Annotated, Final
+
+import typer
+
+from ...errors import ConfigError
+from ...hub.hub import Hub
+from ...server.components.uri_template import UriTemplate
+from ...types import ResourceTemplate
+from ..console import show_json
+from ..exit_codes import CliError, Exit
+from ..lookup import check_words, wanted
+from ..options import TIMEOUT, Config, Json, Timeout
+from ..render import show_piece, write_bytes
+from ..shell_completion import server_names
+from ..target import HubSession, addressed, opened
+
+EXAMPLES: Final = """
+toolcrib read demo://readme
+toolcrib read fs file:///logo.png -o logo.png
+"""
+
+
+async def command(
+    ctx: typer.Context,
+    words: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="[SERVER] URI",
+            help="The resource; and its server, where its URI does not say whose it is.",
+            show_default=False,
+            autocompletion=server_names,
+        ),
+    ] = None,
+    output: Annotated[
+        Path | None,
+        typer.Option("--output", "-o", metavar="FILE", help="Write it there, byte by byte; - is standard output."),
+    ] = None,
+    config: Config = None,
+    as_json: Json = False,
+    timeout: Timeout = TIMEOUT,
+) -> int:
+    """Read a resource. Text is printed, without control characters; what is binary is saved in this folder."""
+    target, rest = addressed(check_words(words, "resource", "resources"), config, ctx.obj.command, is_name=bool)
+    uri, more = wanted(rest, "resource", "resources", is_name=bool)
+    if more:
+        raise CliError(f"{uri!r} is no server of the settings", hint="toolcrib read [SERVER] URI")
+    async with opened(target, timeout=timeout, told=len(target.names) == 1) as session:
+        contents = await session.hub.read_resource(await _owner(session, uri), uri)
+        if as_json:
+            show_json(contents.raw)
+        elif output is not None:
+            write_bytes(contents.data, output)
+        else:
+            for piece in contents:
+                show_piece(piece, Path())
+        return Exit.OK
+
+
+async def _owner(session: HubSession, uri: str) -> str:
+    """Whose resource it is: who lists it, else who has a template for it, else the only one that has any at all."""
+    hub = session.hub
+    listed = [resource.server for resource in await hub.list_resources() if resource.uri == uri]
+    templates = await hub.list_resource_templates()
+    fitting = [template.server for template in templates if _fits(template, uri)]
+    found = _names(listed) or _names(fitting) or _able(hub)
+    if not found:
+        raise CliError("none of the servers has resources", hint="`toolcrib resources` lists them", code=Exit.NOT_FOUND)
+    if len(found) > 1:
+        raise CliError(f"whose is {uri}?", hint=f"say which server: {' or '.join(found)}")
+    return found[0]
+
+
+def _names(servers: Iterable[str | None]) -> list[str]:
+    return [name for name in dict.fromkeys(servers) if name is not None]
+
+
+def _fits(template: ResourceTemplate, uri: str) -> bool:
+    with contextlib.suppress(ConfigError):  # a template that we cannot read decides nothing
+        return UriTemplate(template.uri_template).match(uri) is not None
+    return False
+
+
+def _able(hub: Hub) -> list[str]:
+    states = [state for state in hub.list_servers() if state.last_error is None and state.server_info]
+    able = [state.name for state in states if state.server_info and "resources" in state.server_info.capabilities]
+    return able or [state.name for state in states if len(states) == 1]

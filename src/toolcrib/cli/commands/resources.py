@@ -1,0 +1,43 @@
+"""`toolcrib resources`."""
+
+from __future__ import annotations
+
+import typer  # noqa: TC002  # typer reads the annotations
+
+from ..console import Column, is_terminal, say, show_json, show_table
+from ..options import TIMEOUT, Config, Json, Long, Servers, Timeout
+from ..target import choose, opened
+
+
+async def command(
+    ctx: typer.Context,
+    servers: Servers = None,
+    config: Config = None,
+    long: Long = False,
+    as_json: Json = False,
+    timeout: Timeout = TIMEOUT,
+) -> int:
+    """List the resources and templates. A template is a URI with {variables}: fill them in and read it.
+
+    Piped, each is one line: URI, server, MIME type, name, description, separated by tabs.
+    """
+    async with opened(choose(servers or [], config, ctx.obj.command), timeout=timeout) as session:
+        resources = await session.hub.list_resources()
+        templates = await session.hub.list_resource_templates()
+        if as_json:
+            found = [(each.raw, each.server) for each in resources] + [(each.raw, each.server) for each in templates]
+            show_json([{**raw, "server": server} for raw, server in found])
+        else:
+            rows = [(r.uri, r.server, r.mime_type or "", r.title or r.name, r.description) for r in resources]
+            rows += [(t.uri_template, t.server, t.mime_type or "", t.title or t.name, t.description) for t in templates]
+            columns = (
+                Column("uri", "bold"),
+                Column("server", optional=2),
+                Column("type", optional=3),
+                Column("name", optional=1),
+                Column("what it is", text=True),
+            )
+            show_table(columns, rows, brief=not long)
+            if not rows and is_terminal():
+                say("no resources")
+        return session.code

@@ -1,0 +1,84 @@
+"""`toolcrib servers`."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import typer  # noqa: TC002  # typer reads the annotations
+
+from ...hub.server_state import ServerState
+from ...types import ConnectionState
+from ..console import Column, Styled, is_terminal, show_json, show_table
+from ..exit_codes import complain_of
+from ..options import TIMEOUT, Config, Json, Servers, Timeout
+from ..target import choose, opened
+
+_COLOURS: Final = {
+    ConnectionState.CONNECTED: "green",
+    ConnectionState.DEGRADED: "yellow",
+    ConnectionState.CONNECTING: "yellow",
+    ConnectionState.FAILED: "bold red",
+    ConnectionState.NEEDS_AUTH: "bold red",
+}
+_COLUMNS: Final = (
+    Column("server", "bold"),
+    "status",
+    Column("era", optional=2),
+    "tools",
+    Column("resources", optional=4),
+    Column("prompts", optional=3),
+    Column("tokens", optional=1),
+    Column("start ms", optional=5),
+)
+
+
+async def command(
+    ctx: typer.Context,
+    servers: Servers = None,
+    config: Config = None,
+    as_json: Json = False,
+    timeout: Timeout = TIMEOUT,
+) -> int:
+    """Show the servers: status, era of the protocol, what they offer, how long they took to start, the last error.
+
+    Tokens are about what the tools of a server take of a model's context. Piped, each server is one line, with its
+    error at the end, separated by tabs. The exit code is that of the first server which could not be started, else 0.
+    """
+    async with opened(choose(servers or [], config, ctx.obj.command), timeout=timeout, told=False) as session:
+        states = session.hub.list_servers()
+        if as_json:
+            show_json([_as_json(state) for state in states])
+        elif is_terminal():
+            show_table(_COLUMNS, [_row(state) for state in states])
+            for state in states:
+                if state.last_error is not None:
+                    complain_of(state.last_error)
+        else:
+            show_table(_COLUMNS, [[*_row(state), state.last_error or ""] for state in states])
+        return session.code
+
+
+def _row(state: ServerState) -> list[Any]:
+    values = _as_json(state)
+    status = Styled(state.status.state, _COLOURS.get(state.status.state, "dim"))
+    counts = [values[key] for key in ("tools", "resources", "prompts", "tokens")]
+    shown = [values["era"], *(counts if values["era"] else [""] * 4), values["start_ms"]]
+    return [state.name, status, *("" if each is None else each for each in shown)]
+
+
+def _as_json(state: ServerState) -> dict[str, Any]:
+    info = state.server_info
+    return {
+        "name": state.name,
+        "status": state.status.state,
+        "reason": state.status.reason,
+        "era": info.protocol_version if info else None,
+        "server": {"name": info.name, "version": info.version} if info else None,
+        "tools": len(state.tools),
+        "resources": len(state.resources),
+        "templates": len(state.resource_templates),
+        "prompts": len(state.prompts),
+        "tokens": state.tokens,
+        "start_ms": None if state.startup_seconds is None else round(state.startup_seconds * 1000),
+        "error": None if state.last_error is None else str(state.last_error),
+    }

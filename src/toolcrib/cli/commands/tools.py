@@ -1,0 +1,94 @@
+"""`toolcrib tools`."""
+
+from __future__ import annotations
+
+import json
+from typing import Annotated, Any, Final
+
+import typer
+
+from ...catalog.tokens import estimate_tokens
+from ...types import Tool
+from ..console import Column, Styled, indented, is_terminal, say, say_title, show_json, show_table
+from ..key_values import parameters
+from ..options import TIMEOUT, Config, Json, Long, Servers, Timeout
+from ..target import choose, opened
+
+EXAMPLES: Final = """
+toolcrib tools
+toolcrib tools fs --search "read a file"
+toolcrib tools https://example.com/mcp --schema
+toolcrib tools -- npx -y @modelcontextprotocol/server-everything
+"""
+
+
+async def command(
+    ctx: typer.Context,
+    servers: Servers = None,
+    search: Annotated[str, typer.Option("--search", "-s", metavar="WORDS", help="Only what fits, best first.")] = "",
+    limit: Annotated[int, typer.Option(metavar="N", help="How many a search may find.", min=1)] = 10,
+    schema: Annotated[bool, typer.Option("--schema", help="Show what they take, too.")] = False,
+    config: Config = None,
+    long: Long = False,
+    as_json: Json = False,
+    timeout: Timeout = TIMEOUT,
+) -> int:
+    """List the tools, or search them; with --schema what they take.
+
+    Tokens are about what a tool takes of a model's context. Piped, each tool is one line: name, tokens, description,
+    and with --schema the schema of its arguments, separated by tabs.
+    """
+    async with opened(choose(servers or [], config, ctx.obj.command), timeout=timeout) as session:
+        if search:
+            tools = await session.hub.search_tools(search, limit=limit)
+        else:
+            tools = await session.hub.list_tools(deferred=True)
+        if as_json:
+            show_json([_as_json(tool) for tool in tools])
+        elif schema and is_terminal():
+            for tool in tools:
+                _show_whole(tool)
+        else:
+            show_table(
+                (Column("tool", "bold"), Column("tokens", optional=1), Column("what it does", text=True)),
+                [_row(tool, schema) for tool in tools],
+                brief=not long,
+            )
+        if is_terminal() and not as_json:
+            say(_sum(tools, search))
+        return session.code
+
+
+def _sum(tools: list[Tool], search: str) -> str:
+    if not tools:
+        return f"no tool fits {search!r}" if search else "no tools"
+    return f"{len(tools)} tool{'s' * (len(tools) > 1)}, about {sum(map(estimate_tokens, tools)):,} tokens"
+
+
+def _row(tool: Tool, schema: bool) -> list[Any]:
+    return [tool.name, estimate_tokens(tool), _about(tool), *([json.dumps(tool.input_schema)] if schema else [])]
+
+
+def _about(tool: Tool) -> str:
+    return tool.description or tool.title or ""
+
+
+def _as_json(tool: Tool) -> dict[str, Any]:
+    """As its server lists it, under its qualified name, with what we know beside."""
+    ours = {"name": tool.name, "server": tool.server, "original_name": tool.original_name}
+    return {**ours, **{key: value for key, value in tool.raw.items() if key != "name"}, "tokens": estimate_tokens(tool)}
+
+
+def _show_whole(tool: Tool) -> None:
+    say_title(f"{tool.name}  {estimate_tokens(tool)} tokens")
+    if about := _about(tool):
+        say(indented(about))
+    rows = [
+        (name, kind, Styled("required", "yellow") if needed else "", about)
+        for name, kind, needed, about in parameters(tool.input_schema)
+    ]
+    if rows:
+        columns = (Column("argument", "bold"), Column("type", "cyan", text=True), "", Column("what it is", text=True))
+        show_table(columns, rows)
+    else:
+        say()

@@ -1,0 +1,220 @@
+"""`toolcrib watch`."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine, Sequence
+from datetime import datetime
+from functools import partial
+from typing import Annotated, Any, Final, cast
+
+import typer
+
+from ...config import HttpServer, SseServer
+from ...errors import ToolcribError
+from ...protocol.metadata import LOG_LEVELS, LogLevel
+from ..console import cell, is_terminal, json_line, out, stdout
+from ..exit_codes import CliError, Exit
+from ..interactive import TerminalUser
+from ..key_values import is_argument
+from ..lookup import chosen_tool
+from ..monitor import Activity, Monitor
+from ..options import TIMEOUT, Config, Timeout
+from ..target import HubSession, Target, choose, is_url
+from .call import arguments_for
+
+_COLOURS: Final = {
+    "status": "cyan",
+    "call": "green",
+    "result": "bold green",
+    "progress": "blue",
+    "log": "yellow",
+    "stderr": "dim",
+}
+_OF_LISTS: Final = "magenta"
+
+
+EXAMPLES: Final = """
+toolcrib watch
+toolcrib watch fs --resource file:///notes.txt --for 60
+toolcrib watch --call mcp__demo__slow_count steps=5
+"""
+
+
+async def command(
+    ctx: typer.Context,
+    words: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="[SERVER]... [KEY=VALUE]...",
+            help="Names from the settings, a URL, or FILE.py[:NAME]; or a command after --. Default: all of the "
+            "settings. KEY=VALUE are arguments for --call.",
+            show_default=False,
+        ),
+    ] = None,
+    uris: Annotated[
+        list[str] | None, typer.Option("--resource", "-r", metavar="URI", help="Be told of changes of this resource.")
+    ] = None,
+    call: Annotated[str, typer.Option("--call", metavar="NAME", help="Call this tool once, and watch it work.")] = "",
+    level: Annotated[str, typer.Option("--level", metavar="LEVEL", help="From which level on servers log.")] = "debug",
+    poll: Annotated[
+        float, typer.Option("--poll", metavar="SECONDS", min=0.1, help="How often servers behind a URL are looked at.")
+    ] = 10.0,
+    seconds: Annotated[
+        float | None, typer.Option("--for", metavar="SECONDS", min=0.001, help="Stop after so long.")
+    ] = None,
+    count: Annotated[int | None, typer.Option("--count", "-n", metavar="N", min=1, help="Stop after N lines.")] = None,
+    config: Config = None,
+    as_lines: Annotated[bool, typer.Option("--json", help="Print a line of JSON for each, for programs.")] = False,
+    timeout: Timeout = TIMEOUT,
+) -> int:
+    """Show live what servers send: progress, logs, changes of their lists and resources, their status.
+
+    It goes on until Ctrl-C (exit code 130), or until --for or --count have had enough (0). A server that goes away is
+    connected to again; only if none can be started at all it ends by itself.
+    """
+    if level not in LOG_LEVELS:
+        raise CliError(f"{level!r} is no level", hint=f"levels are {', '.join(LOG_LEVELS)}")
+    given = list(words or [])
+    arguments = [word for word in given if not is_url(word) and is_argument(word)]
+    if arguments and not call:
+        raise CliError(f"{arguments[0]} is an argument, but of which tool?", hint="--call NAME says which")
+    target = choose([word for word in given if word not in arguments], config, ctx.obj.command)
+    if timeout is not None:
+        target = target.within(timeout)
+    monitor = Monitor(target.settings, level=cast("LogLevel", level), approve=TerminalUser().approve)
+    doing = [partial(_subscribe, monitor, uri) for uri in uris or ()]
+    doing.append(partial(_poll, monitor, poll))
+    if call:
+        doing.append(partial(_call, monitor, call, arguments, target))
+    try:
+        await _show(monitor, _do(monitor, doing), seconds, count, as_lines=as_lines)
+    finally:
+        await monitor.hub.close()
+    return Exit.OK
+
+
+# ---- what is done meanwhile ------------------------------------------------------------------------------------
+
+
+async def _do(monitor: Monitor, doing: Sequence[Callable[[], Coroutine[Any, Any, None]]]) -> None:
+    """Start the servers, then do all of this side by side; whatever goes wrong with it ends the watch."""
+    await monitor.hub.start()
+    states = monitor.hub.list_servers()
+    # A server that was reached and is gone already was started: it is connected to again.
+    errors = [s.last_error for s in states if s.last_error is not None and s.name not in monitor.reached]
+    if len(errors) == len(states):
+        raise errors[0] if errors else CliError("there is no server to be watched", code=Exit.NOT_FOUND)
+    await asyncio.gather(*(do() for do in doing))
+
+
+async def _subscribe(monitor: Monitor, uri: str) -> None:
+    """To the servers that list the resource, or to all if none does: its URI may be one of a template."""
+    states = monitor.hub.list_servers()
+    states = [state for state in states if state.connected] or states
+    owners = [state for state in states if any(resource.uri == uri for resource in state.resources)]
+    await asyncio.gather(*(_hear(monitor, state.name, uri) for state in owners or states))
+
+
+async def _hear(monitor: Monitor, server: str, uri: str) -> None:
+    try:
+        async with monitor.hub.listen(server, uri, tools=False, prompts=False, resources=False) as changes:
+            monitor.tell(server, "resource", f"subscribed to {uri}", uri=uri, state="subscribed")
+            async for change in changes:
+                monitor.tell(server, "resource", f"{change.uri} changed", uri=change.uri, state="changed")
+    except ToolcribError as exc:
+        monitor.tell(server, "resource", f"no subscription to {uri}: {exc.message}", uri=uri, state="refused")
+
+
+async def _poll(monitor: Monitor, every: float) -> None:
+    """Servers behind a URL do not tell when they go: they are asked."""
+    remote = [s.name for s in monitor.hub.list_servers() if isinstance(s.config, HttpServer | SseServer)]
+    silent: set[str] = set()
+    while remote:
+        await asyncio.sleep(every)
+        for name in remote:
+            try:
+                await monitor.hub.refresh(name)
+            except ToolcribError as exc:
+                if name not in silent:
+                    monitor.status(name, "silent", f"no answer: {exc.message}")
+                silent.add(name)
+            else:
+                if name in silent:
+                    monitor.status(name, "connected", "answers again")
+                silent.discard(name)
+
+
+async def _call(monitor: Monitor, name: str, arguments: list[str], target: Target) -> None:
+    tool = await chosen_tool(HubSession(monitor.hub, []), name)
+    values = arguments_for(tool, arguments, {}, check=True)
+    server, own = tool.server or "", tool.original_name or tool.name
+    patience: dict[str, Any] = target.patience(server)
+    try:
+        on_progress = partial(monitor.on_progress, server, own)
+        result = await monitor.hub.call_tool(tool.name, values, on_progress=on_progress, **patience)
+    except ToolcribError as exc:
+        monitor.tell(server, "result", f"{own}: {exc.message}", tool=own, is_error=True)
+    else:
+        monitor.tell(server, "result", f"{own}: {result.text}", tool=own, is_error=result.is_error, result=result.raw)
+
+
+# ---- what is shown ---------------------------------------------------------------------------------------------
+
+
+async def _show(
+    monitor: Monitor, work: Coroutine[Any, Any, None], seconds: float | None, count: int | None, *, as_lines: bool
+) -> None:
+    """Print what is seen until there was enough of it, or the work failed."""
+    working = asyncio.create_task(work)
+    try:
+        async with asyncio.timeout(seconds):
+            shown = 0
+            while count is None or shown < count:
+                _print(await _next(monitor, working), as_lines=as_lines)
+                shown += 1
+    except TimeoutError as exc:
+        if isinstance(exc, ToolcribError):
+            raise
+    finally:
+        working.cancel()
+        await asyncio.gather(working, return_exceptions=True)
+
+
+async def _next(monitor: Monitor, working: asyncio.Task[None]) -> Activity:
+    """What is seen next; if the work fails, first all that was seen before, then why it failed."""
+    seeing = asyncio.ensure_future(monitor.next())
+    try:
+        waiting: list[asyncio.Future[Any]] = [seeing]
+        if not working.done() or working.exception() is not None:
+            waiting.append(working)
+        await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
+        if not seeing.done():
+            # Once more around the loop: what was told last is on its way.
+            await asyncio.sleep(0)
+        if not seeing.done() and working.done():
+            working.result()
+        return await seeing
+    finally:
+        seeing.cancel()
+
+
+def _print(activity: Activity, *, as_lines: bool) -> None:
+    if as_lines:
+        stdout().write(json_line(activity.to_dict()) + "\n")
+    else:
+        _print_to_a_person(activity)
+    stdout().flush()
+
+
+def _print_to_a_person(activity: Activity) -> None:
+    clock = datetime.fromtimestamp(activity.at).strftime("%H:%M:%S.%f")[:-3]  # noqa: DTZ006  # the clock on the wall
+    if not is_terminal():
+        stdout().write("\t".join((clock, activity.server, activity.kind, cell(activity.text))) + "\n")
+        return
+    from rich.text import Text  # noqa: PLC0415  # slow; only for a terminal
+
+    line = Text.assemble((clock, "dim"), "  ", (f"{activity.server:<12}", "bold"), " ")
+    line.append(f"{activity.kind:<9} ", _COLOURS.get(activity.kind, _OF_LISTS))
+    line.append(cell(activity.text))
+    out().print(line, soft_wrap=True)

@@ -1,0 +1,132 @@
+"""The person at the terminal: asked for approval of a call, and for what a server wants to know."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sys
+import termios
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
+from typing import Any
+
+from ..errors import AccessDenied
+from ..hub.interceptors import ToolCall
+from ..types import ElicitRequest, ElicitResult, Wire
+from .console import as_json, can_ask, cell, note, plain
+from .key_values import Misfit, described, typed
+
+
+class Cancelled(Exception):
+    """Ctrl-D: the person does not answer."""
+
+
+class TerminalUser:
+    """Who sits there, and is asked one thing at a time.
+
+    `aside` takes away what is in the way on the screen; `agrees`: they said yes to every call before.
+    """
+
+    def __init__(self, aside: Callable[[], AbstractContextManager[Any]] = nullcontext, *, agrees: bool = False) -> None:
+        self._aside = aside
+        self._agrees = agrees
+        self._turn = asyncio.Lock()
+
+    async def approve(self, call: ToolCall) -> bool:
+        """Whether this call may be made."""
+        if self._agrees:
+            return True
+        if not can_ask():
+            message = "it needs approval, and nobody is at a terminal; --yes approves"
+            raise AccessDenied(message, server=call.server, tool=call.tool)
+        async with self._turn:
+            with self._aside():
+                note(f"{cell(call.name)} needs your approval. It would be called with", "bold")
+                note(_quoted(as_json(dict(call.arguments))), "")
+                try:
+                    _forget_typed()
+                    return await self._agreed("Call it? [y/N]", default=False)
+                except Cancelled:
+                    note("")
+                    return False
+
+    async def elicit(self, request: ElicitRequest) -> ElicitResult:
+        """What a server asks: a form, or a visit to a page."""
+        if not can_ask():
+            note(f"the server asks, and nobody is at a terminal, so it is declined:\n{_quoted(request.message)}")
+            return ElicitResult("decline")
+        async with self._turn:
+            with self._aside():
+                note("The server asks (Ctrl-D to cancel):", "bold")
+                note(_quoted(request.message), "")
+                try:
+                    _forget_typed()
+                    return await (self._visit(request) if request.mode == "url" else self._fill_in(request))
+                except Cancelled:
+                    note("")
+                    return ElicitResult("cancel")
+
+    async def _visit(self, request: ElicitRequest) -> ElicitResult:
+        note("It wants you to open this page. Look at the address first; toolcrib does not open it:", "bold")
+        note(_quoted(str(request.url)), "")
+        return ElicitResult("accept" if await self._agreed("Go on? [y/N]", default=False) else "decline")
+
+    async def _fill_in(self, request: ElicitRequest) -> ElicitResult:
+        properties = request.schema.get("properties")
+        content: Wire = {}
+        for key, schema in properties.items() if isinstance(properties, dict) else ():
+            await self._field(key, schema if isinstance(schema, dict) else {}, request.schema, content)
+        send = await self._agreed("Send it? [Y/n]", default=True)
+        return ElicitResult("accept", content) if send else ElicitResult("decline")
+
+    async def _field(self, key: str, schema: Wire, root: Wire, content: Wire) -> None:
+        """One field of a form, until it fits; left out, or its default, if nothing is typed."""
+        required = root.get("required")
+        needed = isinstance(required, list) and key in required
+        about = str(schema.get("title") or schema.get("description") or "")
+        label = f"{key} ({described(schema, root)}{', required' if needed else ''}{': ' if about else ''}{about})"
+        label += f" [{as_json(schema['default'])}]:" if "default" in schema else ":"
+        while True:
+            text = await self._line(label)
+            if text == "" and "default" in schema:
+                content[key] = schema["default"]
+                return
+            if text == "":
+                if not needed:
+                    return
+                continue
+            try:
+                content[key] = typed(text, schema, root)
+                return
+            except Misfit as exc:
+                note(str(exc), "yellow")
+
+    async def _agreed(self, question: str, *, default: bool) -> bool:
+        answer = (await self._line(question)).strip().lower()
+        return default if answer == "" else answer in ("y", "yes")
+
+    async def _line(self, question: str) -> str:
+        """What they type. The terminal keeps the line until Return; no thread waits for it, so Ctrl-C is heard."""
+        sys.stderr.write(cell(question) + " ")
+        sys.stderr.flush()
+        loop, typed_something = asyncio.get_running_loop(), asyncio.Event()
+        stdin = sys.stdin.fileno()
+        loop.add_reader(stdin, typed_something.set)
+        try:
+            await typed_something.wait()
+        finally:
+            loop.remove_reader(stdin)
+        data = os.read(stdin, 65536)
+        if not data:
+            raise Cancelled
+        return data.decode("utf-8", "replace").rstrip("\r\n")
+
+
+def _forget_typed() -> None:
+    """Discard what was typed before the question: it answers something else."""
+    termios.tcflush(sys.stdin.fileno(), termios.TCIFLUSH)
+
+
+def _quoted(text: str) -> str:
+    """Somebody else's words, so that nobody takes them for ours."""
+    return "\n".join(f"  | {line}" for line in plain(text).splitlines())

@@ -1,0 +1,203 @@
+"""What servers send and what becomes of them, as one stream of values: what `toolcrib watch` shows."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any, Final
+
+from ..config import ServerConfig
+from ..config.secrets_scan import values_of, without
+from ..diagnostics.tools import few
+from ..errors import ToolcribError
+from ..events import (
+    ConnectionCompleted,
+    ConnectionFailed,
+    ConnectionStarted,
+    Disconnected,
+    Event,
+    PromptsChanged,
+    ResourcesChanged,
+    ToolExecutionCompleted,
+    ToolExecutionFailed,
+    ToolExecutionStarted,
+    ToolsChanged,
+)
+from ..hub.hub import Hub
+from ..hub.interceptors import Approve
+from ..hub.server_options import ServerOptions
+from ..policy.filters import static_filter
+from ..protocol.metadata import LogLevel
+from ..settings import ServerEntry, Settings
+from ..types import LogMessage, ReconnectPolicy
+
+PROMPT: Final = ReconnectPolicy(base_delay=0.5, max_delay=3.0)
+"""Who watches wants to see a server as soon as it is back."""
+
+
+@dataclass(frozen=True, slots=True)
+class Activity:
+    """One thing that was seen; `facts` are for programs."""
+
+    server: str
+    kind: str
+    text: str
+    facts: Mapping[str, Any] = field(default_factory=dict)
+    at: float = field(default_factory=time.time)
+
+    def to_dict(self) -> dict[str, Any]:
+        """The same for a program."""
+        return {"time": self.at, "server": self.server, "kind": self.kind, "text": self.text, **self.facts}
+
+
+class Monitor:
+    """A hub of the servers of some settings, and a queue of all that is seen of them. Made on a running loop."""
+
+    def __init__(self, settings: Settings, *, level: LogLevel, approve: Approve) -> None:
+        self._seen: asyncio.Queue[Activity] = asyncio.Queue()
+        self._last_status: dict[str, str] = {}
+        self._lists: dict[tuple[str, str], dict[str, Any]] = {}
+        self.reached: set[str] = set()
+        """The servers that were connected at least once."""
+        self._secrets = {e.name: values_of(e.config) for e in settings.entries if e.config is not None}
+        servers: dict[str, tuple[ServerConfig, ServerOptions]] = {}
+        for entry in settings.entries:
+            if entry.disabled:
+                self.status(entry.name, "disabled", "disabled in its settings")
+            elif entry.config is None:
+                self.status(entry.name, "failed", _message(entry.error))
+            else:
+                servers[entry.name] = (entry.config, self._options(entry, level))
+        # Who is there is told as it happens, so nobody is waited for.
+        chosen: dict[str, Any] = {"approve": approve, "on_error": "skip", "start": "eager", "start_timeout": None}
+        self.hub = Hub(servers, **{**settings.defaults, **chosen})
+        self.hub.on(Event, self._on_event)
+
+    def _options(self, entry: ServerEntry, level: LogLevel) -> ServerOptions:
+        rules = entry.allowed_tools is not None or entry.blocked_tools
+        return {
+            "reconnect": PROMPT,
+            "log_level": level,
+            "log_handler": partial(self._on_log, entry.name),
+            "stderr_handler": partial(self._on_stderr, entry.name),
+            "tool_filter": static_filter(entry.allowed_tools, entry.blocked_tools) if rules else None,
+        }
+
+    async def next(self) -> Activity:
+        """What was seen next."""
+        return await self._seen.get()
+
+    # ---- telling ---------------------------------------------------------------------------------------------
+
+    def tell(self, server: str, kind: str, text: str, **facts: Any) -> None:
+        """Something was seen. What we gave the server as a secret is not shown, whoever says it."""
+        hidden = partial(without, self._secrets.get(server, ()))
+        self._seen.put_nowait(Activity(server, kind, hidden(text), hidden(facts)))
+
+    def status(self, server: str, state: str, text: str, **facts: Any) -> None:
+        """How a server stands now; the same is not told twice in a row."""
+        if self._last_status.get(server) != text:
+            self._last_status[server] = text
+            self.tell(server, "status", text, state=state, **facts)
+
+    def _on_log(self, server: str, message: LogMessage) -> None:
+        said = message.data if isinstance(message.data, str) else _compact(message.data)
+        who = f"{message.level} {message.logger}" if message.logger else message.level
+        facts = {"level": message.level, "logger": message.logger, "data": message.data}
+        self.tell(server, "log", f"[{who}] {said}", **facts)
+
+    def _on_stderr(self, server: str, line: str) -> None:
+        if line.strip():
+            self.tell(server, "stderr", line)
+
+    def on_progress(self, server: str, tool: str, done: float, total: float | None, message: str | None) -> None:
+        """A call of ours goes on."""
+        far = f"{done:g}" if total is None else f"{done:g}/{total:g}"
+        text = f"{tool} {far}{f' {message}' if message else ''}"
+        self.tell(server, "progress", text, tool=tool, progress=done, total=total, message=message)
+
+    # ---- events of the hub -----------------------------------------------------------------------------------
+
+    def _on_event(self, event: Event) -> None:
+        tell = _TELLERS.get(type(event))
+        if tell is not None:
+            tell(self, event)
+
+    def _connecting(self, event: ConnectionStarted) -> None:
+        if not event.is_reconnect and event.server not in self._last_status:
+            self.status(event.server, "connecting", "connecting")
+
+    def _connected(self, event: ConnectionCompleted) -> None:
+        self.reached.add(event.server)
+        again = " again" if event.is_reconnect else ""
+        text = f"connected{again}: {event.protocol_version}, {event.duration:.2f} s"
+        facts = {"protocol_version": event.protocol_version, "seconds": event.duration, "again": event.is_reconnect}
+        self.status(event.server, "connected", text, **facts)
+
+    def _failed(self, event: ConnectionFailed) -> None:
+        self.status(event.server, "failed", f"no connection: {_message(event.error)}")
+
+    def _gone(self, event: Disconnected) -> None:
+        self.status(event.server, "disconnected", f"disconnected: {event.reason}")
+
+    def _called(self, event: ToolExecutionStarted) -> None:
+        given = _compact(event.arguments or {})
+        self.tell(event.server, "call", f"{event.tool} {given}", tool=event.tool, state="started")
+
+    def _answered(self, event: ToolExecutionCompleted) -> None:
+        verb = "failed" if event.is_error else "answered"
+        facts = {"tool": event.tool, "state": verb, "seconds": event.duration}
+        self.tell(event.server, "call", f"{event.tool} {verb} after {event.duration:.2f} s", **facts)
+
+    def _not_answered(self, event: ToolExecutionFailed) -> None:
+        facts = {"tool": event.tool, "state": "not answered", "seconds": event.duration}
+        self.tell(event.server, "call", f"{event.tool} was not answered: {_message(event.error)}", **facts)
+
+    def _listed(self, event: Event) -> None:
+        """Which entries of a list came, went, or are others now."""
+        kind = _LISTS[type(event)]
+        state = next((each for each in self.hub.list_servers() if each.name == event.server), None)
+        items = getattr(state, kind, ())
+        before = self._lists.get((event.server, kind))
+        now = {str(item.raw.get("uri" if kind == "resources" else "name")): item.raw for item in items}
+        self._lists[event.server, kind] = now
+        if before is None:
+            if now:
+                self.tell(event.server, kind, f"{len(now)}: {few(now)}", added=list(now), removed=[], changed=[])
+            return
+        added = [name for name in now if name not in before]
+        removed = [name for name in before if name not in now]
+        changed = [name for name in now if name in before and now[name] != before[name]]
+        parts = (("+", added), ("-", removed), ("changed:", changed))
+        text = "  ".join(f"{sign} {few(names)}" for sign, names in parts if names)
+        if text:
+            self.tell(event.server, kind, text, added=added, removed=removed, changed=changed)
+
+
+_LISTS: Final[dict[type[Event], str]] = {
+    ToolsChanged: "tools",
+    PromptsChanged: "prompts",
+    ResourcesChanged: "resources",
+}
+_TELLERS: Final[dict[type[Event], Callable[[Monitor, Any], None]]] = {
+    ConnectionStarted: Monitor._connecting,
+    ConnectionCompleted: Monitor._connected,
+    ConnectionFailed: Monitor._failed,
+    Disconnected: Monitor._gone,
+    ToolExecutionStarted: Monitor._called,
+    ToolExecutionCompleted: Monitor._answered,
+    ToolExecutionFailed: Monitor._not_answered,
+    **dict.fromkeys(_LISTS, Monitor._listed),
+}
+
+
+def _compact(value: Any) -> str:
+    return json.dumps(value, ensure_ascii=False, default=str)
+
+
+def _message(error: BaseException | None) -> str:
+    return error.message if isinstance(error, ToolcribError) else str(error or "cancelled")

@@ -1,0 +1,169 @@
+"""What the commands that keep settings share: which file is written, and what is said about it."""
+
+from __future__ import annotations
+
+import shlex
+import shutil
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from ..config import MASK, mask_urls
+from ..config.secrets_scan import placeholders, written_plainly
+from ..config.servers import URLS
+from ..errors import ConfigError
+from ..settings import ServerEntry, Settings
+from ..settings.documents import read_content
+from ..settings.edit import put_servers
+from ..settings.edit.validate import Check, check_values
+from ..settings.formats import format_of
+from ..settings.load import read_file
+from ..settings.models import place
+from .console import note, say
+from .exit_codes import CliError
+from .target import PROJECT_FILES, own_settings, settings_files
+
+Written = Annotated[
+    Path | None,
+    typer.Option(
+        "--config",
+        "-c",
+        metavar="FILE",
+        help="The file to write. Default: toolcrib.toml or .mcp.json of this folder, else a new .mcp.json.",
+    ),
+]
+User = Annotated[bool, typer.Option("--user", help="Your own settings, for all folders that have none.")]
+Replace = Annotated[bool, typer.Option("--replace", help="Take the place of a server that has the same name.")]
+DryRun = Annotated[bool, typer.Option("--dry-run", help="Show what would be done, and write nothing.")]
+
+
+def file_to_write(config: Path | None, user: bool) -> Path:
+    """The settings that a command changes: it need not be there yet."""
+    if config is not None and user:
+        raise CliError("--config and --user name two files", hint="give one of them")
+    if user:
+        return own_settings()
+    # The one that wins where several are read.
+    here = [path for name in reversed(PROJECT_FILES) if (path := Path(name)).is_file()]
+    return config or (here[0] if here else Path(PROJECT_FILES[0]))
+
+
+def pairs(option: str, given: list[str]) -> dict[str, str]:
+    """The variables of --env, or the headers of --header."""
+    found = {}
+    for text in given:
+        name, sign, value = text.partition("=")
+        if option == "--header" and ":" in name:  # as curl has it
+            name, sign, value = text.partition(":")
+        if not sign and option == "--env":
+            value = f"${{{name}}}"
+        elif not sign or not name.strip():
+            raise CliError(
+                f"{option}: expected NAME=VALUE", hint=f"{option} 'NAME=${{VARIABLE}}' keeps a secret outside"
+            )
+        found[name.strip()] = value.strip() if option == "--header" else value
+    return found
+
+
+def standing(path: Path, format: str | None = None) -> dict[str, ServerEntry]:
+    """The servers of a file by the names that it has for them; none if it is not there, or empty."""
+    found = read_file(path, format=format) if path.is_file() and read_content(path).strip() else [Settings()]
+    return {entry.display_name: entry for part in found for entry in part.entries}
+
+
+def same(entry: ServerEntry | None, values: Mapping[str, Any]) -> bool:
+    """Whether an entry stands in its file with these very words."""
+    return entry is not None and dict(entry.raw) == values
+
+
+def free(
+    path: Path, servers: Mapping[str, Mapping[str, Any]], *, replace: bool, format: str | None = None
+) -> dict[str, Mapping[str, Any]]:
+    """Those that can be written: not the ones that a file has already, nor, without `replace`, has differently."""
+    there = standing(path, format)
+    for name, values in servers.items():
+        if same(there.get(name), values):
+            say(f"{name} is there already, the same  ({place(there[name])})")
+        elif name in there and not replace:
+            note(f"{name} is skipped: {place(there[name])} has another one; --replace takes its place", "yellow")
+    wanted = {name: values for name, values in servers.items() if not same(there.get(name), values)}
+    return {name: values for name, values in wanted.items() if replace or name not in there}
+
+
+def checked(name: str, entry: ServerEntry, format: str) -> Check:
+    """Whether an entry can be written, as far as can be told without starting it; else its `ConfigError`."""
+    try:
+        return check_values(name, dict(entry.raw), format, entry.source)
+    except ConfigError as exc:
+        # The same fault as it was read has its line.
+        fault = entry.error if entry.error is not None and entry.error.expected == exc.expected else exc
+    raise fault
+
+
+def keep(
+    path: Path, servers: Mapping[str, Mapping[str, Any]], *, replace: bool = False, format: str | None = None
+) -> None:
+    """Write servers into a file, and say where they stand now."""
+    if not servers:
+        return
+    is_own, own_were_used = path == own_settings(), settings_files(None) == [own_settings()]
+    if is_own:
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    before = standing(path, format)
+    lines = put_servers(path, servers, format=format, replace=replace, private=is_own)
+    for name, line in lines.items():
+        say(f"{'replaced' if name in before else 'added'} {name}: {described(servers[name])}  ({path}:{line})")
+    for name, values in servers.items():
+        for key in placeholders(values):
+            note(f"warning: {name}: {key} in {path} is a placeholder: put the real value there", "yellow")
+        for key, _, instead in written_plainly(values):
+            note(f"warning: {name}: {key} looks like a secret, and stands in {path} as it is", "yellow")
+            note(f"hint: keep it in the environment, and write {instead} there")
+        if values.get("command") == "toolcrib" and shutil.which("toolcrib") is None:
+            note(f"warning: {name}: there is no toolcrib on PATH, and the entry starts it by that name", "yellow")
+            note(f"hint: put {Path(sys.executable).parent} on PATH, or write the whole path there")
+    if own_were_used and settings_files(None) != [own_settings()]:
+        note(f"this folder has settings of its own now; your own in {own_settings()} are not used here")
+
+
+def tell_unset(name: str, check: Check) -> None:
+    """What a right entry still lacks."""
+    for variable in check.unset:
+        note(f"warning: {name}: the variable {variable} is not set here; the server needs it", "yellow")
+    for text in check.warnings:
+        note(f"warning: {name}: {text}", "yellow")
+
+
+def tell_overriding(path: Path, names: Mapping[str, Any]) -> None:
+    """Other files of this folder that have a word about the same servers, and the last one."""
+    if str(path) not in PROJECT_FILES:
+        return
+    for other in map(Path, PROJECT_FILES[PROJECT_FILES.index(str(path)) + 1 :]):
+        for name, entry in standing(other).items():
+            if name in names:
+                note(f"warning: {place(entry)} has a server {name} too, and that one is used", "yellow")
+
+
+def described(values: Mapping[str, Any]) -> str:
+    """A server in a line, without secrets."""
+    for key in URLS:
+        if key in values:
+            return mask_urls(str(values[key]))
+    if "python" in values:
+        return str(values["python"])
+    args = values.get("args")
+    hidden = {plain.key for plain in written_plainly(values)}
+    shown = [
+        MASK if f"args[{at}]" in hidden else str(arg)
+        for at, arg in enumerate(args if isinstance(args, list | tuple) else ())
+    ]
+    words = [str(values["command"])] if "command" in values else []
+    return mask_urls(shlex.join(words + shown)).replace(f"'{MASK}'", MASK)
+
+
+def format_name(path: Path) -> str:
+    """Whose habits a file of this name follows."""
+    return format_of(path).name

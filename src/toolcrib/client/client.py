@@ -1,0 +1,360 @@
+"""The typed face of one server."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping
+from functools import partial
+from typing import Any, NoReturn, Self, TypeVar, Unpack
+
+from .._util.locks import running_loop
+from .._version import __version__
+from ..config import HttpServer
+from ..errors import ConfigError, ConnectionLost, RemoteError, ResourceNotFound, ToolcribError, UsageError
+from ..events import Event, Listeners
+from ..policy.retry import is_repeatable
+from ..protocol import jsonrpc
+from ..protocol.sanitize import one_line
+from ..protocol.versions import RESOURCE_NOT_FOUND
+from ..transports.channel import Channel, Counters, ProgressHandler, RequestOptions
+from ..transports.factory import ServerLike, mask_for, older_way, open_channel, target_of
+from ..types import (
+    UNSET,
+    Completion,
+    ConnectionStatus,
+    GetPromptResult,
+    Prompt,
+    ReadResourceResult,
+    Resource,
+    ResourceTemplate,
+    ServerInfo,
+    Tool,
+    ToolResult,
+    Unset,
+    Wire,
+)
+from .cache import ListCache, Use
+from .handlers import Handlers
+from .listing import PROMPTS, RESOURCES, TEMPLATES, TOOLS, Lister, ListOf
+from .negotiation import Identity
+from .notifications import NotificationRouter
+from .options import ClientOptions, check_server_given, checked_timeout, resolve
+from .request_executor import RequestExecutor
+from .session import Session
+from .subscriptions import Changes, Subscriptions
+from .supervisor import Supervisor
+from .telemetry import tracing
+from .tool_calls import ToolCaller
+
+E = TypeVar("E", bound=Event)
+T = TypeVar("T")
+Timeout = float | None | Unset
+
+
+class Client:
+    """One MCP server, as an object with methods.
+
+    `server` is a `StdioServer`, `HttpServer` or `SseServer`, a URL, a `ToolServer`, or a callable that opens a
+    transport. Use it as `async with Client(server) as c:`; without `with` the first call connects, and `close()` is
+    yours to call. The options are those of `ClientOptions`.
+    """
+
+    def __new__(cls, *args: Any, **options: Any) -> Self:
+        """Check that a server is given: Python's own message would not say how."""
+        check_server_given(args, options)
+        return super().__new__(cls)
+
+    def __init__(self, server: ServerLike, **options: Unpack[ClientOptions]) -> None:
+        target = target_of(server)
+        if getattr(target, "lifecycle", None) == "transient":
+            raise ConfigError(
+                "lifecycle: a Client keeps one connection, so 'transient' has no effect; give the server to a Hub, or "
+                "leave lifecycle out",
+                key="lifecycle",
+                expected="singleton",
+            )
+        identifier = str(getattr(target, "server_identifier", None) or getattr(target, "name", None) or "custom")
+        self._settings = settings = resolve(target, identifier, options)
+        self._listeners = Listeners()
+        handlers = Handlers(
+            settings.sampling_handler, settings.elicitation_handler, settings.elicitation_modes, settings.roots
+        )
+        notifications = NotificationRouter(settings, self._listeners, mask_for(target))
+        older = older_way(target)
+        ways: list[Callable[[Counters], Channel]] = [
+            partial(open_channel, way, on_stderr=settings.stderr_handler, auth=settings.auth)
+            for way in ([target] if older is None else [target, older])
+        ]
+        self._supervisor = Supervisor(
+            ways,
+            settings,
+            identity=Identity(
+                {"name": "toolcrib", "version": __version__}, handlers.capabilities(), settings.wanted_log_level
+            ),
+            handlers=handlers,
+            listeners=self._listeners,
+            observer=notifications,
+        )
+        self._executor = RequestExecutor(self._supervisor, handlers)
+        self._lister = Lister(self._executor, ListCache(identifier))
+        self._caller = ToolCaller(
+            settings, self._executor, self._lister, self._listeners, isinstance(target, HttpServer)
+        )
+        self._subscriptions = Subscriptions(self._executor, settings.discovery_timeout, notifications.on_change)
+        notifications.lister, notifications.subscriptions = self._lister, self._subscriptions
+
+    # ---- the connection --------------------------------------------------------------------------------------
+
+    async def connect(self) -> Client:
+        """Connect now; nothing if it is connected."""
+        await self._supervisor.ready()
+        return self
+
+    async def disconnect(self) -> None:
+        """Let go of the connection; the next call connects again."""
+        await self._executor.disconnect()
+
+    async def close(self) -> None:
+        """End the client. Its calls under way fail, its process is ended."""
+        self._supervisor.check_loop()
+        try:
+            await self._executor.close()
+        finally:
+            self._subscriptions.end()
+
+    async def __aenter__(self) -> Client:
+        try:
+            return await self.connect()
+        except BaseException:
+            # Nobody will leave a block that was never entered, and the attempt would go on behind our back.
+            await self._executor.disconnect()
+            raise
+
+    async def __aexit__(self, *exc: object) -> None:
+        await self.close()
+
+    @property
+    def name(self) -> str:
+        """What errors, events and logs call the server."""
+        return self._settings.name
+
+    @property
+    def connected(self) -> bool:
+        """Whether there is a live connection right now."""
+        return self._executor.session is not None
+
+    @property
+    def status(self) -> ConnectionStatus:
+        """The state of the connection, why, and since when."""
+        return self._executor.status
+
+    @property
+    def server_info(self) -> ServerInfo | None:
+        """Name, version, capabilities and instructions of the connected server; None while there is no connection."""
+        session = self._executor.session
+        return session.agreement.server if session is not None else None
+
+    @property
+    def session(self) -> Session:
+        """The live session; raises `ConnectionLost` while there is none.
+
+        It belongs to one connection: after a reconnect this property returns another object.
+        """
+        session = self._executor.session
+        if session is None:
+            raise ConnectionLost("not connected; call connect() first", server=self.name)
+        return session
+
+    @property
+    def counters(self) -> Counters:
+        """What came from the server so far, the useless included."""
+        return self._executor.counters
+
+    def on(self, event: type[E], listener: Callable[[E], Awaitable[None] | None]) -> Callable[[], None]:
+        """Call `listener`, sync or async, with every such event; the function given back ends it."""
+        return self._listeners.on(event, listener)
+
+    # ---- tools -----------------------------------------------------------------------------------------------
+
+    async def list_tools(self, *, use_cache: bool | None = None, timeout: Timeout = UNSET) -> list[Tool]:
+        """Return the tools that the filter lets through.
+
+        `use_cache`: True takes the list from the cache if it is there, False asks the server, None follows
+        `cache_tools_list` and, without it, the server's own hints.
+        """
+        default = Use.ALWAYS if self._settings.cache_tools_list else Use.HINTED
+        tools = await self._list(TOOLS, use_cache, timeout, default)
+        return [tool for tool in tools if self._caller.allowed(tool)]
+
+    async def call_tool(
+        self,
+        name: str,
+        arguments: Mapping[str, Any] | None = None,
+        *,
+        timeout: Timeout = UNSET,
+        idle_timeout: Timeout = UNSET,
+        on_progress: ProgressHandler | None = None,
+        meta: Mapping[str, Any] | None = None,
+        retry_safe: bool | None = None,
+    ) -> ToolResult:
+        """Call a tool: its answer, or one typed error.
+
+        The tool's own failure is no exception but `result.is_error`. `timeout` covers waiting, connecting, retries
+        and the execution; `idle_timeout` is the longest silence. `retry_safe` says that this call may run twice
+        without harm.
+        """
+        settings = self._settings
+        options = RequestOptions(
+            self._deadline(timeout),
+            settings.idle_timeout if idle_timeout is UNSET else checked_timeout("idle_timeout", idle_timeout),
+            on_progress or settings.progress_handler,
+        )
+        calls = self._caller
+        try:
+            if settings.tool_filter is not None:
+                await calls.check_filter(name, options.deadline)
+            params, repeatable = calls.prepare(name, arguments, meta, retry_safe)
+            run = calls.observed if self._listeners.entries or tracing() else calls.execute
+            return await run(name, params, options, repeatable)
+        except ToolcribError as exc:
+            exc.server, exc.tool = exc.server or settings.name, exc.tool or name
+            raise
+
+    # ---- resources and prompts -------------------------------------------------------------------------------
+
+    async def list_resources(self, *, use_cache: bool | None = None, timeout: Timeout = UNSET) -> list[Resource]:
+        """The resources that the server lists."""
+        return await self._list(RESOURCES, use_cache, timeout)
+
+    async def list_resource_templates(
+        self, *, use_cache: bool | None = None, timeout: Timeout = UNSET
+    ) -> list[ResourceTemplate]:
+        """The families of resources that the server lists."""
+        return await self._list(TEMPLATES, use_cache, timeout)
+
+    async def read_resource(self, uri: str, *, timeout: Timeout = UNSET) -> ReadResourceResult:
+        """Read a resource; `ResourceNotFound` if the server has none there."""
+        try:
+            raw = await self.request("resources/read", {"uri": uri}, timeout=timeout)
+        except RemoteError as exc:
+            if exc.code in RESOURCE_NOT_FOUND:
+                raise ResourceNotFound(
+                    f"there is no resource {uri!r} ({one_line(exc.message)})", server=self.name, uri=uri, sent=True
+                ) from exc
+            raise
+        return ReadResourceResult.from_wire(raw)
+
+    async def list_prompts(self, *, use_cache: bool | None = None, timeout: Timeout = UNSET) -> list[Prompt]:
+        """The prompts that the server lists."""
+        return await self._list(PROMPTS, use_cache, timeout)
+
+    async def get_prompt(
+        self, name: str, arguments: Mapping[str, Any] | None = None, *, timeout: Timeout = UNSET
+    ) -> GetPromptResult:
+        """A prompt, filled in. Arguments are texts on the wire; other values are written as JSON."""
+        texts = {
+            key: value if isinstance(value, str) else jsonrpc.encode(value).decode()
+            for key, value in (arguments or {}).items()
+        }
+        params: Wire = {"name": name, "arguments": texts} if texts else {"name": name}
+        return GetPromptResult.from_wire(name, texts, await self.request("prompts/get", params, timeout=timeout))
+
+    async def complete(
+        self,
+        ref: str | Prompt | ResourceTemplate | Mapping[str, Any],
+        argument: str,
+        value: str = "",
+        *,
+        context: Mapping[str, str] | None = None,
+        timeout: Timeout = UNSET,
+    ) -> Completion:
+        """Suggestions for an argument of a prompt (its name or `Prompt`) or of a template (its URI or
+        `ResourceTemplate`).
+
+        `context` are the arguments that are already filled in. A server that completes nothing gives an empty one.
+        """
+        options = RequestOptions(self._deadline(timeout))
+        session = await self._executor.reach(options.deadline)
+        if "completions" not in session.agreement.server.capabilities:
+            return Completion()
+        params: Wire = {"ref": _reference(ref), "argument": {"name": argument, "value": value}}
+        if context:
+            params["context"] = {"arguments": dict(context)}
+        answer = await self._executor.request("completion/complete", params, options=options, repeatable=True)
+        return Completion.from_wire(answer)
+
+    # ---- changes ---------------------------------------------------------------------------------------------
+
+    async def subscribe(self, uri: str) -> None:
+        """Be told when this resource changes: `listen` gives the changes."""
+        await self._subscriptions.subscribe(uri)
+
+    async def unsubscribe(self, uri: str) -> None:
+        """Undo one `subscribe`."""
+        await self._subscriptions.unsubscribe(uri)
+
+    def listen(self, *uris: str, tools: bool = True, prompts: bool = True, resources: bool = True) -> Changes:
+        """The changes of the server's lists, and of the resources at `uris`.
+
+        `async with client.listen("file:///a") as changes: async for change in changes: ...`
+        """
+        wanted = {"tools": tools, "prompts": prompts, "resources": resources}
+        return Changes(self._subscriptions, frozenset(kind for kind, yes in wanted.items() if yes), uris)
+
+    # ---- raw -------------------------------------------------------------------------------------------------
+
+    async def ping(self, *, timeout: Timeout = UNSET) -> float:
+        """Ask for a sign of life; the seconds that it took."""
+        clock = running_loop().time
+        options = RequestOptions(self._deadline(timeout))
+        session = await self._executor.reach(options.deadline)
+        began = clock()
+        await self._executor.request(session.agreement.era.health_method, options=options, repeatable=True)
+        return clock() - began
+
+    async def request(
+        self,
+        method: str,
+        params: Mapping[str, Any] | None = None,
+        *,
+        timeout: Timeout = UNSET,
+        idle_timeout: float | None = None,
+        on_progress: ProgressHandler | None = None,
+        headers: Mapping[str, str] | None = None,
+    ) -> Wire:
+        """The raw door: any request, its result as it came. `headers` go with it over HTTP."""
+        idle = checked_timeout("idle_timeout", idle_timeout)
+        options = RequestOptions(self._deadline(timeout), idle, on_progress, headers=headers)
+        copy = dict(params) if params is not None else None
+        return await self._executor.request(method, copy, options=options, repeatable=is_repeatable(method))
+
+    # ---- small things ----------------------------------------------------------------------------------------
+
+    async def _list(
+        self, of: ListOf[T], use_cache: bool | None, timeout: Timeout, default: Use = Use.HINTED
+    ) -> list[T]:
+        use = default if use_cache is None else Use.ALWAYS if use_cache else Use.NEVER
+        given = self._settings.discovery_timeout if timeout is UNSET else timeout
+        return await self._lister.fetch(of, use, self._deadline(given))
+
+    def _deadline(self, timeout: Timeout) -> float | None:
+        seconds = self._settings.execution_timeout if timeout is UNSET else checked_timeout("timeout", timeout)
+        if seconds is None:
+            return None
+        # Asking for the running loop costs a system call on some Pythons; whether it is this one is seen later.
+        return (self._executor.loop or running_loop()).time() + seconds
+
+    def __repr__(self) -> str:
+        return f"<Client {self.name} {self.status}>"
+
+    def __reduce__(self) -> NoReturn:
+        raise UsageError("a client holds a connection and cannot be pickled; pickle its server config instead")
+
+
+def _reference(ref: str | Prompt | ResourceTemplate | Mapping[str, Any]) -> Wire:
+    if isinstance(ref, Prompt):
+        return {"type": "ref/prompt", "name": ref.name}
+    if isinstance(ref, ResourceTemplate):
+        return {"type": "ref/resource", "uri": ref.uri_template}
+    if isinstance(ref, str):
+        return {"type": "ref/resource", "uri": ref} if "://" in ref else {"type": "ref/prompt", "name": ref}
+    return dict(ref)

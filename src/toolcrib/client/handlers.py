@@ -1,0 +1,155 @@
+"""What a server may ask of us: sampling, elicitation, roots. The same answers serve both eras."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import logging
+import os
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from threading import BoundedSemaphore
+from typing import Any, Final
+
+from .._util.threads import in_daemon_thread, is_async
+from ..errors import RemoteError
+from ..protocol.jsonrpc import INTERNAL_ERROR, INVALID_PARAMS, METHOD_NOT_FOUND
+from ..protocol.sanitize import one_line
+from ..types import ElicitRequest, ElicitResult, SamplingRequest, Wire
+
+log = logging.getLogger("toolcrib.client")
+
+SamplingHandler = Callable[[SamplingRequest], Awaitable[str | Wire] | str | Wire]
+"""Gives the model's answer: a text, or the whole `CreateMessageResult` as a dict."""
+
+ElicitationHandler = Callable[
+    [ElicitRequest], Awaitable[ElicitResult | Wire | bool | None] | ElicitResult | Wire | bool | None
+]
+"""Gives the person's answer: an `ElicitResult`, a dict (accepted with this content), True or False (accepted or
+declined), None (cancelled)."""
+
+Root = str | os.PathLike[str] | Wire
+Roots = Iterable[Root] | Callable[[], Awaitable[Iterable[Root]] | Iterable[Root]]
+"""Paths or URIs, or a callable that gives them when the server asks."""
+
+ASKS_A_PERSON = frozenset({"sampling/createMessage", "elicitation/create"})
+"""Requests during which no deadline passes."""
+
+
+MAX_HANDLER_THREADS: Final = 64
+"""Threads of handlers that are not async. A thread cannot be stopped, not even if the server cancels its request."""
+
+
+class HandlerFailed(RemoteError):
+    """Our own handler failed: the error answer to a server that can be told so, else the error of the call."""
+
+
+@dataclass(slots=True, eq=False)
+class Handlers:
+    """What the client's user offers. Only what is given is declared."""
+
+    sampling: SamplingHandler | None = None
+    elicitation: ElicitationHandler | None = None
+    elicitation_modes: tuple[str, ...] = ("form",)
+    roots: Roots | None = None
+    open_requests: int = 0
+    """Requests of the server that are being answered right now."""
+    _threads: BoundedSemaphore = field(default_factory=lambda: BoundedSemaphore(MAX_HANDLER_THREADS))
+
+    def capabilities(self) -> Wire:
+        """What we declare to the server."""
+        declared: Wire = {}
+        if self.sampling is not None:
+            declared["sampling"] = {}
+        if self.elicitation is not None:
+            declared["elicitation"] = {mode: {} for mode in self.elicitation_modes}
+        if self.roots is not None:
+            declared["roots"] = {}
+        return declared
+
+    async def answer(self, method: str, params: Wire) -> Wire:
+        """Return the result for the server's request; raise `RemoteError` to refuse it."""
+        if method == "ping":
+            return {}
+        self.open_requests += 1
+        try:
+            return await self._answer(method, params)
+        finally:
+            self.open_requests -= 1
+
+    async def _answer(self, method: str, params: Wire) -> Wire:
+        if method == "sampling/createMessage" and self.sampling is not None:
+            return _sampled(await self._called(self.sampling, SamplingRequest.from_wire(params)))
+        if method == "elicitation/create" and self.elicitation is not None:
+            request = ElicitRequest.from_wire(params)
+            if request.mode not in self.elicitation_modes:
+                raise RemoteError(INVALID_PARAMS, f"elicitation mode {one_line(str(request.mode))!r} was not declared")
+            return _elicited(await self._called(self.elicitation, request))
+        if method == "roots/list" and self.roots is not None:
+            return {"roots": await self._called(self._listed_roots, self.roots)}
+        raise RemoteError(METHOD_NOT_FOUND, f"{one_line(method)} is not offered by this client")
+
+    async def _called(self, handler: Callable[..., Any], *args: Any) -> Any:
+        """Call a handler. One that is not async runs in a thread, because it may block until a person answers."""
+        try:
+            outcome = handler(*args) if is_async(handler) else await self._in_thread(lambda: handler(*args))
+            return await outcome if inspect.isawaitable(outcome) else outcome
+        except RemoteError:
+            raise
+        except Exception as exc:
+            log.exception("a handler raised")
+            raise HandlerFailed(INTERNAL_ERROR, f"{type(exc).__name__} in the client's handler") from exc
+
+    def _in_thread(self, work: Callable[[], Any]) -> asyncio.Future[Any]:
+        threads = self._threads
+        if not threads.acquire(blocking=False):
+            raise RemoteError(INTERNAL_ERROR, "too many requests at once")
+
+        def run() -> Any:
+            try:
+                return work()
+            finally:
+                threads.release()
+
+        return in_daemon_thread(run)
+
+    async def _listed_roots(self, roots: Roots) -> list[Wire]:
+        given = await self._called(roots) if callable(roots) else roots
+        return [_root(root) for root in given]
+
+
+def _sampled(said: Any) -> Wire:
+    if isinstance(said, str):
+        return {
+            "role": "assistant",
+            "content": {"type": "text", "text": said},
+            "model": "unknown",
+            "stopReason": "endTurn",
+        }
+    if isinstance(said, Mapping):
+        return dict(said)
+    raise HandlerFailed(INTERNAL_ERROR, f"the sampling handler gave {type(said).__name__}, not a text or a result")
+
+
+def _elicited(said: Any) -> Wire:
+    if isinstance(said, ElicitResult):
+        return said.to_wire()
+    if said is None:
+        return {"action": "cancel"}
+    if isinstance(said, bool):
+        return {"action": "accept" if said else "decline"}
+    if isinstance(said, Mapping):
+        if said.get("action") in ("accept", "decline", "cancel") and said.keys() <= {"action", "content", "_meta"}:
+            return dict(said)  # the wire's own form
+        return {"action": "accept", "content": dict(said)}
+    raise HandlerFailed(INTERNAL_ERROR, f"the elicitation handler gave {type(said).__name__}")
+
+
+def _root(root: Root) -> Wire:
+    if isinstance(root, Mapping):
+        return dict(root)
+    if isinstance(root, str) and "://" in root:
+        return {"uri": root}
+    path = Path(root).absolute()
+    return {"uri": path.as_uri(), "name": path.name}

@@ -1,0 +1,77 @@
+"""Multi-round requests of the modern era: the server asks for input, we answer and ask again."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+from ..errors import AccessDenied, ProtocolError, RemoteError
+from ..protocol.limits import MAX_ROUNDS
+from ..protocol.sanitize import Mask, one_line
+from ..protocol.versions import MAY_ASK_FOR_INPUT
+from ..types import Wire
+from .handlers import HandlerFailed
+
+BACK_OFF = (0.05, 0.25)
+"""Seconds to wait, between these, when the server only wants to be asked again."""
+
+
+async def in_rounds(
+    exchange: Callable[[Wire], Awaitable[Wire]],
+    answer: Callable[[str, Wire], Awaitable[Wire]],
+    method: str,
+    params: Wire,
+    first: Wire,
+    on_asked: Callable[[float], None],
+    mask: Mask | None = None,
+) -> Wire:
+    """Go on from an `input_required` answer to the final one. `on_asked` hears how many seconds the answering took."""
+    said = first
+    for _ in range(MAX_ROUNDS):
+        if method not in MAY_ASK_FOR_INPUT:
+            raise ProtocolError(f"the server asked for input on {method}, where it must not")
+        again = dict(params)
+        requests, state = said.get("inputRequests"), said.get("requestState")
+        if requests is None and state is None:
+            raise ProtocolError("the server asked for input without saying which")
+        if requests:
+            began = asyncio.get_running_loop().time()
+            again["inputResponses"] = await _answer_all(answer, requests, mask)
+            on_asked(asyncio.get_running_loop().time() - began)
+        else:
+            await asyncio.sleep(random.uniform(*BACK_OFF))  # noqa: S311  # jitter, no secret
+        if state is not None:
+            again["requestState"] = state
+        said = await exchange(again)
+        if said.get("resultType") != "input_required":
+            return said
+    raise ProtocolError(f"the server asked for input more than {MAX_ROUNDS} times")
+
+
+async def _answer_all(answer: Callable[[str, Wire], Awaitable[Wire]], requests: Any, mask: Mask | None) -> Wire:
+    if not isinstance(requests, dict) or not all(isinstance(r, dict) for r in requests.values()):
+        raise ProtocolError("inputRequests is not an object of requests")
+
+    tasks = [asyncio.ensure_future(_answer_one(answer, request, mask)) for request in requests.values()]
+    try:
+        return dict(zip(requests, await asyncio.gather(*tasks), strict=True))
+    finally:
+        for task in tasks:
+            task.cancel()
+
+
+async def _answer_one(answer: Callable[[str, Wire], Awaitable[Wire]], request: Wire, mask: Mask | None) -> Wire:
+    method, params = str(request.get("method")), request.get("params")
+    try:
+        return await answer(method, params if isinstance(params, dict) else {})
+    except HandlerFailed:
+        raise  # nobody said no: the call cannot go on
+    except RemoteError as exc:
+        if method == "elicitation/create":
+            return {"action": "cancel"}
+        # There is no shape for a refusal here: the call fails. The method may hold a secret, and the error quotes it.
+        rule = one_line(method, mask=mask)
+        refusal = exc if rule == method else RemoteError(exc.code, "an unknown method")
+    raise AccessDenied(f"the server needs {rule} for this call: {one_line(refusal.message)}", rule=rule) from refusal

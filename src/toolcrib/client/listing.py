@@ -1,0 +1,158 @@
+"""What a server lists: all pages of it, cached while fresh, and the tools among it by name."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import Counter
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Any, Final, Generic, TypeVar
+
+from .._util.locks import PerLoopLock
+from ..errors import CallTimeout, ProtocolError, RemoteError
+from ..protocol.cache_hints import CacheHint, cache_hint
+from ..protocol.jsonrpc import METHOD_NOT_FOUND
+from ..protocol.limits import MAX_ITEMS, MAX_PAGES
+from ..protocol.param_headers import Declaration, InvalidDeclaration, declarations
+from ..protocol.sanitize import one_line
+from ..transports.channel import RequestOptions, mask_of
+from ..types import Prompt, Resource, ResourceTemplate, Tool, Wire
+from .cache import ListCache, Use
+from .request_executor import RequestExecutor
+from .session import Session
+
+log = logging.getLogger("toolcrib.client")
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class ListOf(Generic[T]):
+    """One of the protocol's lists."""
+
+    method: str
+    key: str
+    capability: str
+    parse: Callable[[Wire], T]
+
+
+TOOLS: Final = ListOf("tools/list", "tools", "tools", Tool.from_wire)
+RESOURCES: Final = ListOf("resources/list", "resources", "resources", Resource.from_wire)
+TEMPLATES: Final = ListOf("resources/templates/list", "resourceTemplates", "resources", ResourceTemplate.from_wire)
+PROMPTS: Final = ListOf("prompts/list", "prompts", "prompts", Prompt.from_wire)
+
+_STALE_WITH: Final = {"resources": ("resources", "resourceTemplates")}
+
+
+class Lister:
+    """Fetches lists over a connection.
+
+    `tools` holds the tools of the last list by name; `complete` is False once that list may be stale. `mirrored` holds
+    those of them that require some of their arguments in HTTP headers.
+    """
+
+    def __init__(self, executor: RequestExecutor, cache: ListCache) -> None:
+        self.tools: dict[str, Tool] = {}
+        self.mirrored: dict[str, tuple[Declaration, ...]] = {}
+        self.complete = False
+        self._executor = executor
+        self._cache = cache
+        self._lock = PerLoopLock()
+        self._changes: Counter[str] = Counter()
+
+    async def fetch(self, of: ListOf[T], use: Use, deadline: float | None) -> list[T]:
+        """The whole list; empty if the server does not have such things at all."""
+        clock = asyncio.get_running_loop().time
+        kept = self._cache.get(of.key, clock(), use)
+        if kept is not None:
+            return list(kept)
+        session = await self._executor.reach(deadline)
+        changes = self._changes[of.capability]
+        items: tuple[T, ...] = ()
+        hint = CacheHint()
+        if of.capability in session.agreement.server.capabilities:
+            raw, hint = await self._pages(of, deadline)
+            items = tuple(of.parse(item) for item in raw)
+        # A list that changed while it was fetched is the best that is known, and is fetched again for its next use.
+        unchanged = self._changes[of.capability] == changes
+        if of.key == TOOLS.key:
+            if session.mirrors:
+                self.mirrored = self._declared_headers(session, (item for item in items if isinstance(item, Tool)))
+                items = tuple(item for item in items if isinstance(item, Tool) and item.name in self.mirrored)
+            self.tools = {item.name: item for item in items if isinstance(item, Tool)}
+            self.complete = unchanged
+        if unchanged:
+            self._cache.put(of.key, items, hint, clock())
+        return list(items)
+
+    def _declared_headers(self, session: Session, tools: Iterable[Tool]) -> dict[str, tuple[Declaration, ...]]:
+        """Return the header declarations of each tool. Tools with invalid ones are left out: no call could be valid."""
+        declared: dict[str, tuple[Declaration, ...]] = {}
+        for tool in tools:
+            try:
+                declared[tool.name] = declarations(tool.input_schema)
+            except InvalidDeclaration as exc:
+                mask = mask_of(session.channel)
+                name, reason = one_line(tool.name, mask=mask), one_line(str(exc), mask=mask)
+                log.warning("%s: the tool %s is left out: %s", self._executor.name, name, reason)
+        return declared
+
+    async def known(self, deadline: float | None) -> None:
+        """Make sure that there is a list of tools; all who need one share the asking."""
+        turn = self._lock()
+        try:
+            async with asyncio.timeout_at(deadline):
+                await turn.acquire()
+        except TimeoutError:
+            raise CallTimeout("the deadline passed while the tools were being listed; nothing was sent") from None
+        try:
+            if not self.complete:
+                await self.fetch(TOOLS, Use.HINTED, deadline)
+        finally:
+            turn.release()
+
+    def drop(self, kind: str | None = None) -> None:
+        """Lists of this kind, or all, are stale."""
+        self._changes.update([kind] if kind is not None else ["tools", "prompts", "resources"])
+        self._cache.drop(*(() if kind is None else _STALE_WITH.get(kind, (kind,))))
+        if kind in (None, "tools"):
+            self.complete = False  # and yet the best that is known, until a new list replaces it
+
+    async def _pages(self, of: ListOf[T], deadline: float | None) -> tuple[list[Wire], CacheHint]:
+        items: list[Wire] = []
+        hint: CacheHint | None = None
+        params: Wire | None = None
+        for _ in range(MAX_PAGES):
+            try:
+                page = await self._executor.request(
+                    of.method, params, options=RequestOptions(deadline), repeatable=True
+                )
+            except RemoteError as exc:
+                if exc.code == METHOD_NOT_FOUND and not items:
+                    return [], CacheHint()  # declared, and yet not there
+                raise
+            items += _entries(page, of)
+            hint = cache_hint(page) if hint is None else hint.joined(cache_hint(page))
+            cursor = page.get("nextCursor")
+            if cursor is None or len(items) >= MAX_ITEMS:
+                break
+            params = {"cursor": cursor}
+        else:
+            cursor = ""
+        if cursor is not None or len(items) > MAX_ITEMS:
+            log.warning(
+                "%s: %s is cut at %d entries and %d pages; the server has more",
+                self._executor.name,
+                of.method,
+                MAX_ITEMS,
+                MAX_PAGES,
+            )
+        return items[:MAX_ITEMS], hint or CacheHint()
+
+
+def _entries(page: Wire, of: ListOf[Any]) -> list[Wire]:
+    found = page.get(of.key)
+    if not isinstance(found, list):
+        raise ProtocolError(f"{of.method} was answered without a list of {of.key}")
+    return [item for item in found if isinstance(item, dict)]

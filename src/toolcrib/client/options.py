@@ -1,0 +1,230 @@
+"""The options of a client: what was given as a keyword, else by the server's config, else the default."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import dataclass, field, fields
+from typing import Any, Final, Literal, TypedDict
+
+from .. import defaults
+from .._util.suggest import did_you_mean, similar_names
+from ..config import (
+    ALIASES,
+    CHECKS,
+    HttpServer,
+    ServerConfig,
+    SseServer,
+    StdioServer,
+    may_download,
+    with_own_names,
+    wrong,
+)
+from ..errors import ConfigError
+from ..policy.filters import AnyFilter
+from ..protocol.metadata import LOG_LEVELS, LogLevel
+from ..transports.channel import ProgressHandler
+from ..types import UNSET, LogMessage, ReconnectPolicy
+from .handlers import ElicitationHandler, Roots, SamplingHandler
+from .negotiation import MODES
+
+CleanArguments = Literal["schema", "always", "never"]
+
+
+class ConnectionOptions(TypedDict, total=False):
+    """Options of a client that make sense for many clients, too. Times are seconds; `None` is no time-out."""
+
+    mode: str
+    """`auto` finds the protocol's era out, `legacy` is the legacy one, `2026-07-28` the modern one."""
+    connect_timeout: float | None
+    """From the start of the process to the answered handshake; default 30, and 120 for commands that may download the
+    server first, such as npx, uvx and docker.
+    """
+    discovery_timeout: float | None
+    """A whole list, all its pages; default 30."""
+    execution_timeout: float | None
+    """Any other request, with waiting, connecting and retries; default 30."""
+    idle_timeout: float | None
+    """The longest silence within a call; each progress notification ends one; default none."""
+    max_attempts: int
+    """Attempts in all at a request that may be sent again; default 3, and 1 never sends a request twice."""
+    max_retries: int
+    """Another name of `max_attempts`, for code that comes from crewAI."""
+    reconnect: ReconnectPolicy
+    """How a lost connection is made again."""
+    max_in_flight: int | None
+    """Requests under way at the same time; default unlimited."""
+    cache_tools_list: bool
+    """Keep the list of tools as long as the server says, or 300 s if it gives no time above 0; default False.
+
+    A `list_changed` notification or a reconnect still discards it. If False, only a server's own hint keeps a list."""
+    clean_arguments: CleanArguments
+    """`schema` (default) removes only what the tool's schema refuses, `always` all nulls and empties, `never` nothing.
+
+    """
+    retry_safe: bool | Collection[str]
+    """Tools, or all of them, that may run twice without harm."""
+    trusted: bool
+    """Believe the server's readOnlyHint and idempotentHint; default False."""
+    sampling_handler: SamplingHandler | None
+    """Answers a server that asks for our model; declared only if given."""
+    elicitation_handler: ElicitationHandler | None
+    """Answers a server that asks the person; declared only if given."""
+    elicitation_modes: tuple[str, ...]
+    """What the handler can do: `form`, `url`; default only forms."""
+    roots: Roots | None
+    """Folders that the server may know of; declared only if given."""
+    log_handler: Callable[[LogMessage], Any] | None
+    """Hears what the server logs."""
+    log_level: LogLevel | None
+    """From which level on it shall log; default `info` if there is a handler."""
+    progress_handler: ProgressHandler | None
+    """Hears the progress of every call that has no `on_progress` of its own."""
+    stderr_handler: Callable[[str], Any] | None
+    """Hears every line that a local server writes to stderr."""
+    auth: Any
+    """Authorises requests over HTTP: anything shaped like `httpx.Auth`, such as the OAuth providers of the mcp SDK."""
+
+
+class ClientOptions(ConnectionOptions, total=False):
+    """Keywords that a `Client` takes. Times are seconds; `None` is no time-out."""
+
+    name: str | None
+    """What errors, events and logs call the server; default: its identifier."""
+    tool_filter: AnyFilter | None
+    """Which tools are listed and may be called."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ResolvedOptions:
+    """The options as they are in force."""
+
+    name: str
+    mode: str = "auto"
+    connect_timeout: float | None = defaults.CONNECT_TIMEOUT
+    discovery_timeout: float | None = defaults.DISCOVERY_TIMEOUT
+    execution_timeout: float | None = defaults.EXECUTION_TIMEOUT
+    idle_timeout: float | None = None
+    max_attempts: int = defaults.MAX_ATTEMPTS
+    reconnect: ReconnectPolicy = field(default_factory=ReconnectPolicy)
+    max_in_flight: int | None = None
+    cache_tools_list: bool = False
+    tool_filter: AnyFilter | None = None
+    clean_arguments: CleanArguments = "schema"
+    retry_safe: bool | Collection[str] = False
+    trusted: bool = False
+    sampling_handler: SamplingHandler | None = None
+    elicitation_handler: ElicitationHandler | None = None
+    elicitation_modes: tuple[str, ...] = ("form",)
+    roots: Roots | None = None
+    log_handler: Callable[[LogMessage], Any] | None = None
+    log_level: LogLevel | None = None
+    progress_handler: ProgressHandler | None = None
+    stderr_handler: Callable[[str], Any] | None = None
+    auth: Any = None
+
+    @property
+    def wanted_log_level(self) -> LogLevel | None:
+        """From which level on the server shall log for us."""
+        return self.log_level or ("info" if self.log_handler is not None else None)
+
+    def __post_init__(self) -> None:
+        for each in fields(self):
+            value = getattr(self, each.name)
+            object.__setattr__(self, each.name, _CHECKS[each.name](each.name, value))
+
+
+def check_server_given(args: tuple[Any, ...], options: Mapping[str, Any]) -> None:
+    """Raise a `TypeError` that shows how to give the server, if it is not among the arguments of a client."""
+    if args or "server" in options:
+        return
+    message = "a Client takes the server as its first argument, such as Client(lambda: stdio_client(parameters))"
+    if "transport_callable" in options:
+        message += ", not as transport_callable="
+    raise TypeError(message)
+
+
+def resolve(config: object, name: str, given: ClientOptions) -> ResolvedOptions:
+    """Keyword over config over default. Only a server config is asked: a transport's attributes are its own."""
+    known = [each.name for each in fields(ResolvedOptions)]
+    own = with_own_names(given)
+    for key in own:
+        if key not in known:
+            hint = did_you_mean(similar_names(key, [*known, *ALIASES], 1))
+            raise ConfigError(f"a Client has no option {key!r}{hint}", key=key, expected="one of " + ", ".join(known))
+    asked = known if isinstance(config, ServerConfig) else []
+    chosen = {key: getattr(config, key) for key in asked if getattr(config, key, UNSET) is not UNSET}
+    options = {**chosen, **own}
+    if options.get("auth") is not None and not isinstance(config, HttpServer | SseServer):
+        raise ConfigError("auth: only a server behind a URL is authorised with", key="auth", expected="an HttpServer")
+    if options.get("name") is None:
+        options["name"] = name
+    if isinstance(config, StdioServer) and may_download(config.command, config.args):
+        options.setdefault("connect_timeout", defaults.DOWNLOAD_CONNECT_TIMEOUT)
+    return ResolvedOptions(**options)
+
+
+def checked_timeout(key: str, timeout: float | None) -> float | None:
+    """The time-out, if it can be one."""
+    _CHECKS["execution_timeout"](key, timeout)
+    return timeout
+
+
+def _handler(key: str, value: Any) -> Any:
+    if value is not None and not callable(value):
+        raise wrong(key, "a function, or None", value)
+    return value
+
+
+def _auth(key: str, value: Any) -> Any:
+    if value is not None and not callable(getattr(value, "async_auth_flow", None)):
+        raise wrong(key, "an httpx.Auth-shaped object, with async_auth_flow(request)", value)
+    return value
+
+
+def _roots(key: str, value: Any) -> Any:
+    single = isinstance(value, str | Mapping)  # iterable, and yet one root: a `Root` is a mapping
+    if value is not None and (single or not (callable(value) or isinstance(value, Iterable))):
+        raise wrong(key, "a list of paths or URIs, a function that gives one, or None", value)
+    return value if value is None or callable(value) else tuple(value)
+
+
+def _choice(*choices: str) -> Callable[[str, Any], Any]:
+    def check(key: str, value: Any) -> Any:
+        if value not in choices:
+            raise wrong(key, " | ".join(choices), value)
+        return value
+
+    return check
+
+
+def _log_level(key: str, value: Any) -> Any:
+    return None if value is None else _choice(*LOG_LEVELS)(key, value)
+
+
+def _modes(key: str, value: Any) -> tuple[str, ...]:
+    if isinstance(value, str) or not isinstance(value, Collection) or not set(value) <= {"form", "url"}:
+        raise wrong(key, 'some of "form" and "url"', value)
+    return tuple(value)
+
+
+def _name(key: str, value: Any) -> str:
+    if not isinstance(value, str) or not value:
+        raise wrong(key, "a name", value)
+    return value
+
+
+_CHECKS: Final[dict[str, Callable[[str, Any], Any]]] = {
+    **CHECKS,
+    "name": _name,
+    "mode": _choice(*MODES),
+    "sampling_handler": _handler,
+    "elicitation_handler": _handler,
+    "elicitation_modes": _modes,
+    "roots": _roots,
+    "log_handler": _handler,
+    "log_level": _log_level,
+    "progress_handler": _handler,
+    "stderr_handler": _handler,
+    "auth": _auth,
+}
+"""What a config may say is checked here as it is there."""

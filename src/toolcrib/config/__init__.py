@@ -1,0 +1,58 @@
+"""How to reach a server: `StdioServer`, `HttpServer`, `SseServer`, `PythonServer`. Frozen values, checked when made.
+
+What can be a secret appears neither in a repr nor in an error: the values of headers and environment variables, the
+user info and query values of URLs, and what stands for a variable in a settings file. Other command-line arguments are
+shown; every process of the machine can read those, so a secret belongs into `env`.
+"""
+
+from .masking import (
+    MASK,
+    Expanded,
+    MaskedMapping,
+    SecretMask,
+    mask_urls,
+    names_a_secret,
+    secrets_of_process,
+    secrets_of_web,
+)
+from .runners import may_download
+from .servers import (
+    HttpServer,
+    PythonServer,
+    ServerConfig,
+    SseServer,
+    StdioServer,
+    TransportType,
+    as_singleton,
+    server_from_dict,
+    server_from_json,
+)
+from .validators import ALIASES, CHECKS, HeaderValue, Timeout, check_header, with_own_names, wrong
+
+__all__ = [
+    "ALIASES",
+    "CHECKS",
+    "MASK",
+    "Expanded",
+    "HeaderValue",
+    "HttpServer",
+    "MaskedMapping",
+    "PythonServer",
+    "SecretMask",
+    "ServerConfig",
+    "SseServer",
+    "StdioServer",
+    "Timeout",
+    "TransportType",
+    "as_singleton",
+    "check_header",
+    "mask_urls",
+    "may_download",
+    "names_a_secret",
+    "secrets_of_process",
+    "secrets_of_web",
+    "server_from_dict",
+    "server_from_json",
+    "with_own_names",
+    "wrong",
+]

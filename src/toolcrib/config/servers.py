@@ -1,0 +1,330 @@
+"""The kinds of server and their plain form."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import MISSING, Field, asdict, dataclass, field, fields, replace
+from enum import StrEnum
+from typing import Any, ClassVar, Final, Literal, Self, TypeVar
+
+from ..errors import ConfigError
+from ..types import UNSET, ReconnectPolicy, Unset
+from .masking import MASK, MaskedMapping, identifier, mask_arguments, shown
+from .validators import CHECKS, HeaderValue, Timeout, check_known, with_own_names, wrong
+
+T = TypeVar("T")
+
+URLS: Final = ("httpUrl", "url", "serverUrl")
+"""Keys of settings files that hold a server's URL."""
+
+
+class TransportType(StrEnum):
+    """The ways to a server. Case does not matter in parsing, nor whether words are joined by `-` or `_`."""
+
+    STDIO = "stdio"
+    HTTP = "http"
+    STREAMABLE_HTTP = "streamable_http"
+    SSE = "sse"
+    PYTHON = "python"
+
+    @classmethod
+    def _missing_(cls, value: object) -> TransportType | None:
+        wanted = value.strip().lower().replace("-", "_") if isinstance(value, str) else None
+        return next((kind for kind in cls if kind.value == wanted), None)
+
+    @classmethod
+    def parse(cls, text: str) -> TransportType:
+        """The transport of that name; `ConfigError` if there is none."""
+        found = cls._missing_(text)
+        if found is None:
+            raise wrong("type", f"one of {', '.join(cls)}", text)
+        return found
+
+
+# Those that are only inherited from make no methods of their own, which would cost everybody's import a millisecond.
+@dataclass(frozen=True, kw_only=True, repr=False, init=False, eq=False)
+class _Server:
+    """What all kinds have in common. `UNSET`: the client's default holds; a time-out of None: none."""
+
+    tool_filter: Callable[..., bool] | None = None
+    cache_tools_list: bool = False
+    connect_timeout: Timeout = UNSET
+    discovery_timeout: Timeout = UNSET
+    execution_timeout: Timeout = UNSET
+    idle_timeout: Timeout = UNSET
+    max_attempts: int | Unset = UNSET
+    reconnect: ReconnectPolicy | Unset = UNSET
+    max_in_flight: int | Unset | None = UNSET
+    lifecycle: Literal["singleton", "transient"] = "singleton"
+    retry_safe: bool | Collection[str] = False
+    trusted: bool = False
+    clean_arguments: Literal["schema", "always", "never"] | Unset = UNSET
+
+    _kinds: ClassVar[tuple[TransportType, ...]]
+
+    def __post_init__(self) -> None:
+        for f in fields(self):
+            value = getattr(self, f.name)
+            if value is not UNSET or f.default is not UNSET:
+                object.__setattr__(self, f.name, CHECKS[f.name](f.name, value))
+
+    @property
+    def transport_type(self) -> TransportType:
+        """The way to this server."""
+        return self._kinds[0]
+
+    def __repr__(self) -> str:
+        given = ((f.name, mask_arguments(value) if f.name == "args" else value) for f, value in self._given())
+        return f"{type(self).__name__}({', '.join(f'{name}={shown(value)}' for name, value in given)})"
+
+    def _given(self, always: Collection[str] = ()) -> Iterator[tuple[Field[Any], Any]]:
+        """Yield the fields that are not at their default, and those named in `always`."""
+        for f in _own_first(type(self)):
+            value = getattr(self, f.name)
+            if f.default is MISSING or value != f.default or f.name in always:
+                yield f, value
+
+    def to_dict(self, *, format: str | None = None) -> dict[str, Any]:
+        """Return a plain form for JSON, secrets included, with a `type`. Functions such as the filter are left out.
+
+        Settings that are at their default are left out too, but a `StdioServer` always has its `args`.
+        `format="claude"` writes the `type` as Claude's programs do: `http` for every `HttpServer`, where it is
+        otherwise `streamable_http` if it streams. `server_from_dict` reads both.
+        """
+        if format not in (None, "claude"):
+            raise wrong("format", "claude, or None", format)
+        plain = {f.name: _plain(value) for f, value in self._given(_ALWAYS_WRITTEN) if f.name != "tool_filter"}
+        kind = self.transport_type
+        if format == "claude" and kind is TransportType.STREAMABLE_HTTP:
+            kind = TransportType.HTTP
+        return {"type": kind.value, **plain}
+
+    def to_json(self, *, format: str | None = None) -> str:
+        """Return `to_dict` as JSON text, secrets included."""
+        return json.dumps(self.to_dict(format=format), allow_nan=False)
+
+    @classmethod
+    def from_dict(cls, values: Mapping[str, Any]) -> Self:
+        """The reverse of `to_dict`; here `type` may be left out. A wrong field is a `ConfigError` that names it."""
+        given = with_own_names(_object(values))
+        kind = TransportType.parse(given.pop("type")) if "type" in given else cls._kinds[-1]
+        if kind not in cls._kinds:
+            raise wrong("type", " or ".join(cls._kinds), kind)
+        check_known(given, [f.name for f in _own_first(cls) if f.name != "tool_filter"], "")
+        for f in fields(cls):
+            if f.default is MISSING and f.name not in given:
+                raise ConfigError(f"{f.name}: missing in a {cls.__name__}", key=f.name, expected=f"the {f.name}")
+        made = cls(**given)
+        # `http` is what most settings files call streamable HTTP: there the field alone decides.
+        if kind is TransportType.STREAMABLE_HTTP and made.transport_type is not kind:
+            raise wrong("streamable", "True, as the type says", False)
+        return made
+
+    @classmethod
+    def from_json(cls, text: str | bytes) -> Self:
+        """The reverse of `to_json`."""
+        return cls.from_dict(_parsed(text))
+
+
+_COMMON = frozenset(f.name for f in fields(_Server))
+_ALWAYS_WRITTEN = frozenset({"args"})
+"""Fields of the plain form that other programs require, also if they are empty."""
+
+
+def _own_first(kind: type[_Server]) -> list[Field[Any]]:
+    """The fields as people read them: first those of this kind of server, then the common ones."""
+    return sorted(fields(kind), key=lambda f: f.name in _COMMON)
+
+
+@dataclass(frozen=True, repr=False)
+class StdioServer(_Server):
+    """A program on this machine that speaks through its standard input and output.
+
+    `env` is added to the few variables that a child gets; the rest of this process's environment stays here.
+    A `Path` is taken as its text, here and in the other configs.
+    """
+
+    command: str
+    args: Sequence[str] = ()
+    env: Mapping[str, str] | None = field(default=None, kw_only=True)
+    cwd: str | None = field(default=None, kw_only=True)
+
+    _kinds = (TransportType.STDIO,)
+
+    @property
+    def server_identifier(self) -> str:
+        """`stdio:command:arg:...`, for logs and cache keys; unique within the process, without any secret."""
+        return _identifier("stdio", self.command, *self.args, shown=("stdio", self.command, *mask_arguments(self.args)))
+
+
+@dataclass(frozen=True, repr=False, init=False, eq=False)
+class _WebServer(_Server):
+    """What HTTP and SSE have in common. A header's value may be a function, sync or async: it is asked at each request.
+
+    `ca`: a PEM file of the authorities to believe. `client_cert`: a PEM file, or a pair of certificate and key.
+    `proxy`: its URL; without it the environment's `HTTPS_PROXY`, `HTTP_PROXY` and `NO_PROXY` hold.
+    `max_connections`: calls over streamable HTTP that have a connection at the same time; the others wait for one.
+    """
+
+    url: str
+    headers: Mapping[str, HeaderValue] | None = field(default=None, kw_only=True)
+    ca: str | None = field(default=None, kw_only=True)
+    client_cert: str | tuple[str, str] | None = field(default=None, kw_only=True)
+    proxy: str | None = field(default=None, kw_only=True)
+    verify: bool = field(default=True, kw_only=True)
+    max_connections: int | None = field(default=100, kw_only=True)
+
+
+@dataclass(frozen=True, repr=False)
+class HttpServer(_WebServer):
+    """A server behind a URL: streamable HTTP, or plain request and answer with `streamable=False`."""
+
+    streamable: bool = field(default=True, kw_only=True)
+
+    _kinds = (TransportType.STREAMABLE_HTTP, TransportType.HTTP)
+
+    @property
+    def transport_type(self) -> TransportType:
+        """`streamable_http`, or `http` where `streamable` is False."""
+        return TransportType.STREAMABLE_HTTP if self.streamable else TransportType.HTTP
+
+    @property
+    def server_identifier(self) -> str:
+        """`http:https://...`, for logs and cache keys; unique within the process, without any secret.
+
+        Masked parts of the URL (user, query values, fragment) are represented by ` #` and a short hash, which is
+        another one in each process.
+        """
+        return _identifier("http", self.url)
+
+
+@dataclass(frozen=True, repr=False)
+class SseServer(_WebServer):
+    """A server behind a URL that speaks HTTP+SSE, as the first revision of the protocol did."""
+
+    _kinds = (TransportType.SSE,)
+
+    @property
+    def server_identifier(self) -> str:
+        """`sse:https://...`, for logs and cache keys: as that of an `HttpServer`."""
+        return _identifier("sse", self.url)
+
+
+@dataclass(frozen=True, repr=False)
+class PythonServer(_Server):
+    """The `ToolServer` of a Python file, in this process: `tools.py`, or `tools.py:name` where it has several.
+
+    The file is run when somebody connects, as a module: what stands under `if __name__ == "__main__"` is not. It is run
+    again only for a connection that is made after it has changed.
+    """
+
+    python: str
+
+    _kinds = (TransportType.PYTHON,)
+
+    @property
+    def file(self) -> str:
+        """The file alone."""
+        return _file_and_variable(self.python)[0]
+
+    @property
+    def variable(self) -> str | None:
+        """The name that the server has in the file, if one is given."""
+        return _file_and_variable(self.python)[1]
+
+    @property
+    def server_identifier(self) -> str:
+        """`python:file`, for logs and cache keys."""
+        return _identifier("python", self.python)
+
+
+_KEY: Final = os.urandom(16)
+
+
+def _identifier(*parts: str, shown: Sequence[str] | None = None) -> str:
+    """Return the parts joined by colons and masked; what is masked is represented by ` #` and a short hash of it.
+
+    Two servers that differ only in a token must not share a cache key, and the token must not be in a log. The hash is
+    keyed with a random key of this process: without the key, a short password could be found by trying. Identifiers
+    are used only within the process (names in errors and logs, keys of in-memory caches), so it need not be the same in
+    another one. The space keeps the hash apart from the URL, whose query would otherwise be masked with it.
+    """
+    text = identifier(*(parts if shown is None else shown))
+    if MASK not in text:
+        return text
+    import hashlib  # noqa: PLC0415  # takes milliseconds to load, and few identifiers need it
+
+    hidden = "\0".join(map(str, parts)).encode("utf-8", "surrogateescape")
+    return f"{text} #{hashlib.blake2b(hidden, digest_size=4, key=_KEY).hexdigest()}"
+
+
+def _file_and_variable(text: str) -> tuple[str, str | None]:
+    file, _, variable = text.rpartition(":")
+    return (file, variable) if file and variable.isidentifier() else (text, None)
+
+
+ServerConfig = StdioServer | HttpServer | SseServer | PythonServer
+
+_CLASSES: dict[TransportType, type[ServerConfig]] = {
+    kind: cls for cls in (StdioServer, HttpServer, SseServer, PythonServer) for kind in cls._kinds
+}
+
+
+def server_from_dict(values: Mapping[str, Any]) -> ServerConfig:
+    """Read a config back from its `to_dict`, whatever its kind: `type` says which one.
+
+    `type` is `stdio`, `http` or `streamable_http` (both mean an `HttpServer`), `sse` or `python`. An unknown or invalid
+    field raises a `ConfigError` that names it.
+    """
+    kind = _object(values).get("type")
+    if kind is None:
+        expected = f"one of {', '.join(TransportType)}"
+        raise ConfigError(f"type: missing, expected {expected}", key="type", expected=expected)
+    return _CLASSES[TransportType.parse(kind)].from_dict(values)
+
+
+def server_from_json(text: str | bytes) -> ServerConfig:
+    """Read a config back from its `to_json`, whatever its kind: `type` says which one."""
+    return server_from_dict(_parsed(text))
+
+
+def as_singleton(server: T) -> T:
+    """Return the config for one connection that is kept; anything but a transient config is returned as it is."""
+    if isinstance(server, ServerConfig) and server.lifecycle == "transient":
+        return replace(server, lifecycle="singleton")
+    return server
+
+
+def _plain(value: Any) -> Any:
+    match value:
+        case str():
+            return str(value)
+        case MaskedMapping():
+            return {name: str(item) for name, item in value.items() if not callable(item)}
+        case tuple():
+            return list(map(str, value))
+        case frozenset():
+            return sorted(value)
+        case ReconnectPolicy():
+            return asdict(value)
+        case _:
+            return value
+
+
+def _object(values: Any) -> Mapping[str, Any]:
+    if not isinstance(values, Mapping):
+        raise ConfigError("expected an object of settings", expected="an object of settings")
+    return values
+
+
+def _parsed(text: str | bytes) -> Any:
+    try:
+        return json.loads(text)
+    except json.JSONDecodeError as exc:
+        place = f" at line {exc.lineno}, column {exc.colno}"
+    except (ValueError, RecursionError):  # bytes that are no text, endless numbers, endless nesting
+        place = ""
+    # Raised out here, because a decode error carries the whole document, secrets included, wherever it is chained.
+    raise ConfigError(f"not JSON{place}", expected="a JSON object of settings")

@@ -1,0 +1,255 @@
+"""What each field of a config may hold. A check gives the value to keep or says what was expected.
+
+None repeats what was given, nor chains an error that does: it may be a secret.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import asdict, fields
+from difflib import get_close_matches
+from typing import Any, Final
+from urllib.parse import urlsplit
+
+from ..errors import ConfigError
+from ..types import ReconnectPolicy, Unset
+from .masking import MaskedMapping
+
+# A value, or a function, sync or async, that gives it anew for each request.
+HeaderValue = str | Callable[[], Any]
+Timeout = float | Unset | None
+
+
+# Most values come out of files, where nobody knows our types; a bool is an int, so it goes first.
+_KINDS = ((bool, "boolean"), (int | float, "number"), (str, "string"), (Mapping, "object"), (list | tuple, "list"))
+
+
+def wrong(key: str, expected: str, value: object) -> ConfigError:
+    kind = next((word for kind, word in _KINDS if isinstance(value, kind)), type(value).__name__)
+    message = f"{key}: expected {expected}; the given {kind} is not that"
+    return ConfigError(message, key=key, expected=expected)
+
+
+def _is_whole(value: Any) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool)
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+def _is_passable(value: Any) -> bool:
+    """Whether a process can be given this text. A file's name that is no UTF-8 can be: Python escapes it."""
+    if not isinstance(value, str) or "\0" in value:
+        return False
+    try:
+        os.fsencode(value)
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def _text(key: str, value: Any) -> str:
+    value = os.fspath(value) if isinstance(value, os.PathLike) else value
+    if not value or not _is_passable(value):
+        raise wrong(key, "a text that is not empty, without NUL and lone surrogates", value)
+    return value  # type: ignore[no-any-return]
+
+
+def _optional_text(key: str, value: Any) -> str | None:
+    return None if value is None else _text(key, value)
+
+
+def _args(key: str, value: Any) -> tuple[str, ...]:
+    if isinstance(value, str | bytes) or not isinstance(value, Sequence):
+        raise wrong(key, "a list of strings, one for each argument, such as ['-m', 'server']", value)
+    given = [os.fspath(arg) if isinstance(arg, os.PathLike) else arg for arg in value]
+    for place, arg in enumerate(given):
+        if not _is_passable(arg):
+            raise wrong(f"{key}[{place}]", "a string without NUL and lone surrogates", arg)
+    return tuple(given)
+
+
+def _env(key: str, value: Any) -> MaskedMapping[str] | None:
+    # A wrong name is not repeated: in KEY=secret, given as the name, it is the secret.
+    expected = "a mapping of names, without = in them, to strings"
+    return _masked(key, value, expected, lambda name: name.isprintable() and "=" not in name, _env_value)
+
+
+def _env_value(key: str, value: Any) -> None:
+    if not _is_passable(value):
+        raise wrong(key, "a string without NUL and lone surrogates", value)
+
+
+def _headers(key: str, value: Any) -> MaskedMapping[HeaderValue] | None:
+    expected = "a mapping of header names to strings or functions that give one"
+    return _masked(key, value, expected, lambda name: bool(_HEADER_NAME.fullmatch(name)), check_header)
+
+
+_HEADER_NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
+_NO_HEADER = re.compile(r"[\x00-\x08\x0a-\x1f\x7f\ud800-\udfff]")
+
+
+def check_header(key: str, value: Any) -> None:
+    """A header's value, or the function that gives it."""
+    if not callable(value) and not (isinstance(value, str) and not _NO_HEADER.search(value)):
+        raise wrong(key, "a string without line breaks and control characters, or a function that gives one", value)
+
+
+def _masked(
+    key: str, value: Any, expected: str, is_name: Callable[[str], bool], check: Callable[[str, Any], None]
+) -> MaskedMapping[Any] | None:
+    if value is None:
+        return None
+    if not isinstance(value, Mapping) or not all(isinstance(name, str) and name and is_name(name) for name in value):
+        raise wrong(key, expected, value)
+    for name, item in value.items():
+        check(f"{key}.{name}", item)
+    return MaskedMapping(value)
+
+
+def _url(key: str, value: Any) -> str:
+    if isinstance(value, str) and not re.search(r"[\x00-\x20\x7f\s\ud800-\udfff]", value) and _is_web_url(value):
+        return value
+    raise wrong(key, "an absolute http:// or https:// URL", value)
+
+
+def _is_web_url(url: str) -> bool:
+    try:
+        parts = urlsplit(url)
+        return parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
+    except ValueError:  # a port that is no number, a broken [host]
+        return False
+
+
+def _proxy(key: str, value: Any) -> str | None:
+    return None if value is None else _url(key, value)
+
+
+def _client_cert(key: str, value: Any) -> str | tuple[str, str] | None:
+    if value is None:
+        return None
+    if isinstance(value, str | os.PathLike):
+        return _text(key, value)
+    if not isinstance(value, Sequence) or len(value) != 2:
+        raise wrong(key, "the path of a PEM file, or a pair of paths: certificate and key", value)
+    return _text(f"{key}[0]", value[0]), _text(f"{key}[1]", value[1])
+
+
+def _flag(key: str, value: Any) -> bool:
+    if not isinstance(value, bool):
+        raise wrong(key, "True or False", value)
+    return value
+
+
+def _timeout(key: str, value: Any) -> float | None:
+    if value is None or (_is_number(value) and 0 < value < 1e9):
+        return value  # type: ignore[no-any-return]
+    raise wrong(key, "a positive number of seconds, or None for no time-out", value)
+
+
+def _attempts(key: str, value: Any) -> int:
+    if not _is_whole(value) or value < 1:
+        raise wrong(key, "a whole number of attempts, 1 or more", value)
+    return int(value)
+
+
+def _max_in_flight(key: str, value: Any) -> int | None:
+    if value is not None and (not _is_whole(value) or value < 1):
+        raise wrong(key, "a whole number, 1 or more, or None for no limit", value)
+    return value  # type: ignore[no-any-return]
+
+
+def _reconnect(key: str, value: Any) -> ReconnectPolicy:
+    if not isinstance(value, ReconnectPolicy | Mapping):
+        raise wrong(key, "a ReconnectPolicy, or a mapping of its fields", value)
+    values = asdict(value) if isinstance(value, ReconnectPolicy) else dict(value)
+    check_known(values, [f.name for f in fields(ReconnectPolicy)], f"{key}.")
+    policy = ReconnectPolicy(**values)
+    if not _is_whole(policy.max_retries) or policy.max_retries < 0:
+        raise wrong(f"{key}.max_retries", "a whole number, 0 or more", policy.max_retries)
+    for name, most in (("base_delay", 1e9), ("max_delay", 1e9), ("jitter_factor", 1.0)):
+        delay = getattr(policy, name)
+        if not _is_number(delay) or not 0 <= delay <= most:
+            raise wrong(f"{key}.{name}", "a number from 0 to 1" if most == 1.0 else "seconds, 0 or more", delay)
+    return policy
+
+
+def _retry_safe(key: str, value: Any) -> bool | frozenset[str]:
+    if isinstance(value, bool):
+        return value
+    if isinstance(value, str) or not isinstance(value, Collection) or not all(isinstance(name, str) for name in value):
+        raise wrong(key, "True, False or a list of tool names", value)
+    return frozenset(value)
+
+
+def _one_of(*choices: str) -> Callable[[str, Any], str]:
+    def check(key: str, value: Any) -> str:
+        if value not in choices:
+            raise wrong(key, f"one of {', '.join(choices)}", value)
+        return str(value)
+
+    return check
+
+
+def _tool_filter(key: str, value: Any) -> Callable[..., bool] | None:
+    if value is not None and not callable(value):
+        raise wrong(key, "a function of a tool, or a filter made by static_filter or dynamic_filter", value)
+    return value  # type: ignore[no-any-return]
+
+
+def check_known(values: Mapping[Any, Any], known: list[str], prefix: str) -> None:
+    for name in values:
+        if name in known:
+            continue
+        shown = prefix + (name if isinstance(name, str) and name.isidentifier() else ascii(name))[:60]
+        near = get_close_matches(str(name), known, 1)
+        hint = f"did you mean {near[0]}?" if near else f"known are {', '.join(known)}"
+        raise ConfigError(f"{shown}: no such setting; {hint}", key=shown, expected=f"one of {', '.join(known)}")
+
+
+CHECKS: dict[str, Callable[[str, Any], Any]] = {
+    "command": _text,
+    "args": _args,
+    "env": _env,
+    "cwd": _optional_text,
+    "python": _text,
+    "url": _url,
+    "headers": _headers,
+    "streamable": _flag,
+    "ca": _optional_text,
+    "client_cert": _client_cert,
+    "proxy": _proxy,
+    "verify": _flag,
+    "max_connections": _max_in_flight,
+    "tool_filter": _tool_filter,
+    "cache_tools_list": _flag,
+    "connect_timeout": _timeout,
+    "discovery_timeout": _timeout,
+    "execution_timeout": _timeout,
+    "idle_timeout": _timeout,
+    "max_attempts": _attempts,
+    "reconnect": _reconnect,
+    "max_in_flight": _max_in_flight,
+    "lifecycle": _one_of("singleton", "transient"),
+    "retry_safe": _retry_safe,
+    "trusted": _flag,
+    "clean_arguments": _one_of("schema", "always", "never"),
+}
+
+ALIASES: Final = {"max_retries": "max_attempts"}
+"""Names that other programs have for an option, and ours."""
+
+
+def with_own_names(given: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the options with aliases replaced by the names that the library uses itself."""
+    options = dict(given)
+    for alias, name in ALIASES.items():
+        if alias not in options:
+            continue
+        if name in options:
+            raise ConfigError(f"{alias} is another name of {name}; give only one of them", key=alias, expected=name)
+        options[name] = options.pop(alias)
+    return options

@@ -1,0 +1,214 @@
+"""Why a server does not start or cannot be reached, and what can be done about it."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from dataclasses import fields
+from typing import Any, Final
+from urllib.parse import urlsplit, urlunsplit
+
+from .._util.deadline import Deadline
+from ..client.connector import OLDER
+from ..config import HttpServer, ServerConfig, SseServer, StdioServer, mask_urls
+from ..config.launchers import Launch, parse_command
+from ..errors import (
+    AuthError,
+    ConfigError,
+    ConnectError,
+    ProtocolError,
+    RateLimited,
+    RemoteError,
+    StartError,
+    ToolcribError,
+)
+from ..protocol.jsonrpc import METHOD_NOT_FOUND
+from ..transports.factory import older_way
+from ..transports.http.network import proxy_of_environment, tls
+from .causes import credentials_for, diagnose, wants_oauth, without_stderr
+from .probe import client_for
+from .report import ServerReport
+
+NEARBY: Final = 5.0
+"""Seconds for a look whether the server is at a place nearby."""
+
+STDOUT_IS_FOR_MCP: Final = "have its author write logs to stderr: stdout is for MCP alone"
+
+_PLACES: Final = ("/mcp", "/sse", "/mcp/", "/api/mcp")
+_NOT_HERE: Final = frozenset({200, 301, 302, 307, 308, 400, 404, 405, 406, 410, 415, 501})
+"""Statuses that a place gives where there is no MCP server, or one of the other kind."""
+
+_METADATA_BYTES: Final = 65_536
+_OAUTH_METADATA: Final = "/.well-known/oauth-protected-resource"
+
+
+async def explain(
+    report: ServerReport,
+    step: str,
+    config: ServerConfig,
+    error: ToolcribError,
+    seconds: float,
+    deadline: Deadline,
+    *,
+    is_noisy: bool,
+) -> None:
+    """Note why the step failed, with a fix; `is_noisy`: the server wrote to stdout something that is no message."""
+    said = report.said(error.message)
+    if isinstance(error, StartError):
+        report.facts["exit_code"] = error.exit_code
+        _note_failure(report, step, config, _ended(error), error.stderr, _by_hand(error.stderr), seconds)
+    elif isinstance(error, AuthError):
+        report.facts.update(status=error.status, challenge=report.said(error.challenge or ""))
+        oauth = wants_oauth(error) or await _has_oauth_metadata(config, error)
+        report.broken(step, report.said(_refusal(error, oauth)), credentials_for(error, oauth=oauth), seconds)
+    elif isinstance(error, RateLimited):
+        report.broken(step, said, "wait, and try again later", seconds)
+    elif isinstance(error, ConfigError):
+        report.broken(step, said, f"give {error.expected}" if error.expected else "correct its settings", seconds)
+    elif isinstance(config, HttpServer | SseServer):
+        report.facts["status"] = getattr(error, "status", None)
+        report.broken(step, said, await _where_else(report, config, error), seconds)
+    elif is_noisy:
+        report.broken(step, said, STDOUT_IS_FOR_MCP, seconds, stderr_of(error, report))
+    elif isinstance(error.__cause__, RemoteError) and error.__cause__.code == METHOD_NOT_FOUND:
+        text = "it is no MCP server: it does not know initialize, or only sends back what it is sent"
+        report.broken(step, text, "correct the command: this program does something else", seconds)
+    else:
+        more = f"--timeout {deadline.seconds * 4:g}"
+        fix = f"is it an MCP server that speaks over stdio? one that is only slow needs more time: {more}"
+        _note_failure(report, step, config, error.message, stderr_of(error, report), fix, seconds)
+
+
+def explain_list(report: ServerReport, config: ServerConfig, error: ToolcribError, seconds: float) -> None:
+    """Note why a server that is connected cannot list its tools."""
+    launch, stderr = launch_of(config), stderr_of(error, report)
+    found = diagnose(error.message, launch) or diagnose(stderr, launch)
+    what, fix = found or ("", "tools/list fails: report it to the server's author")
+    text = _joined(f"its tools cannot be listed: {error.message}", what)
+    report.broken("tools", report.said(text), report.said(fix), seconds, stderr)
+
+
+def _note_failure(
+    report: ServerReport, step: str, config: ServerConfig, text: str, stderr: str, fix: str, seconds: float
+) -> None:
+    """Note a failure with what the server wrote about it, and the fix for that, else `fix`."""
+    text = without_stderr(text)
+    found = diagnose(stderr, launch_of(config))
+    if found is not None:
+        text, fix = _joined(text, found.what), found.fix
+    report.broken(step, report.said(text), report.said(fix), seconds, stderr)
+
+
+def _joined(text: str, what: str) -> str:
+    return f"{text}: {what}" if what else text
+
+
+def launch_of(config: ServerConfig) -> Launch | None:
+    """Return the command line of a server, taken apart; None if it has none."""
+    return parse_command(config.command, config.args) if isinstance(config, StdioServer) else None
+
+
+# ---- a program that ended -------------------------------------------------------------------------------------
+
+
+def stderr_of(error: ToolcribError, report: ServerReport) -> str:
+    """Return the end of what the server's process wrote before it failed."""
+    return (error.stderr if isinstance(error, ConnectError) else "") or "\n".join(report.stderr)
+
+
+def _ended(error: StartError) -> str:
+    if error.exit_code is None:
+        return error.message
+    if error.exit_code < 0:
+        return f"its process was ended by signal {-error.exit_code} before it answered"
+    return f"its process ended with exit code {error.exit_code} before it answered"
+
+
+def _by_hand(stderr: str) -> str:
+    said = "it says why" if stderr.strip() else "it says nothing"
+    return f"{said}: start the same command by hand, and look at what it writes"
+
+
+# ---- a place that refused -------------------------------------------------------------------------------------
+
+
+def _refusal(error: AuthError, oauth: bool) -> str:
+    said = f"; it says: {error.challenge}" if error.challenge else ""
+    what = "it does not take these credentials"
+    if error.status == 401:
+        what = "it wants an OAuth sign-in" if oauth else "it wants credentials"
+    return f"{what} (HTTP {error.status}){said}"
+
+
+async def _has_oauth_metadata(config: ServerConfig, error: AuthError) -> bool:
+    """Whether the server publishes where to sign in, though its challenge does not say so."""
+    if error.status != 401 or not isinstance(config, HttpServer | SseServer):
+        return False
+    path = urlsplit(config.url).path.rstrip("/")
+    places = dict.fromkeys((_OAUTH_METADATA + path, _OAUTH_METADATA))
+    urls = [urlunsplit(urlsplit(config.url)._replace(path=place, query="", fragment="")) for place in places]
+    return any(await asyncio.gather(*(_is_oauth_metadata(config, url) for url in urls)))
+
+
+async def _is_oauth_metadata(config: HttpServer | SseServer, url: str) -> bool:
+    import aiohttp  # noqa: PLC0415  # slow; only for a server that wants credentials
+
+    proxy = config.proxy or proxy_of_environment(url)
+    connector = aiohttp.TCPConnector(ssl=tls(config))
+    timeout = aiohttp.ClientTimeout(total=NEARBY)
+    try:
+        async with (
+            aiohttp.ClientSession(connector=connector, timeout=timeout) as session,
+            session.get(url, proxy=proxy, allow_redirects=False, headers={"Accept": "application/json"}) as answer,
+        ):
+            body = bytearray()
+            while answer.status == 200 and len(body) < _METADATA_BYTES and (piece := await answer.content.readany()):
+                body += piece
+            found = json.loads(body or b"null")
+    except (aiohttp.ClientError, TimeoutError, ValueError, OSError):
+        return False
+    return isinstance(found, dict) and ("authorization_servers" in found or "resource" in found)
+
+
+async def older_kind(report: ServerReport, config: ServerConfig, error: ToolcribError) -> SseServer | None:
+    """The server at this very URL, if it is of the older kind: a client finds that out by itself, too."""
+    older = older_way(config) if getattr(error, "status", None) in OLDER else None
+    return older if older is not None and await _answers(older, report.server) else None
+
+
+async def _where_else(report: ServerReport, config: HttpServer | SseServer, error: ToolcribError) -> str:
+    status = getattr(error, "status", None)
+    if status is not None and status not in _NOT_HERE and not isinstance(error, ProtocolError):
+        return "is the server well? ask who runs it"
+    report.on_step("looking nearby")
+    return await _nearby(config, report.server) or "ask for the URL of its MCP endpoint: mostly it ends in /mcp"
+
+
+async def _nearby(config: HttpServer | SseServer, name: str) -> str:
+    """Where, or by which way, a server answers instead; empty if nowhere."""
+    given = {f.name: getattr(config, f.name) for f in fields(SseServer) if f.name != "url"}
+    other: type[Any] = SseServer if isinstance(config, HttpServer) else HttpServer
+    candidates: list[HttpServer | SseServer] = [other(config.url, **given)]
+    for path in _PLACES:
+        url = urlunsplit(urlsplit(config.url)._replace(path=path, fragment=""))
+        if url != config.url:
+            candidates.append(SseServer(url, **given) if path == "/sse" else HttpServer(url, **given))
+    answers = await asyncio.gather(*(_answers(each, name) for each in candidates))
+    found = next((each for each, yes in zip(candidates, answers, strict=True) if yes), None)
+    if found is None:
+        return ""
+    kind = "sse" if isinstance(found, SseServer) else "http"
+    if found.url == config.url:
+        return f"it is a server of the other kind: give it the type {kind}"
+    return f"there is an MCP server at {mask_urls(found.url)}: give that as url, with the type {kind}"
+
+
+async def _answers(config: HttpServer | SseServer, name: str) -> bool:
+    client = client_for(config, name, NEARBY)
+    try:
+        await client.connect()
+    except ToolcribError:
+        return False
+    finally:
+        await client.close()
+    return True

@@ -1,0 +1,140 @@
+"""Starting a server, or connecting to it: how long it takes, what it speaks, whether it answers, what it lists."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from .._util.deadline import Deadline, Stopwatch
+from ..client.client import Client
+from ..config import HttpServer, ServerConfig, SseServer, StdioServer
+from ..errors import ToolcribError
+from ..policy.filters import StaticFilter
+from ..protocol.versions import MODERN_VERSIONS
+from ..transports.stdio import process
+from ..types import Tool
+from .diagnosis import STDOUT_IS_FOR_MCP, explain, explain_list, older_kind
+from .probe import client_for
+from .report import ServerReport
+from .tools import examine_rules, examine_tools
+
+SLOW: Final = 5.0
+"""Seconds of a start from which on it is told."""
+
+
+async def examine_server(report: ServerReport, config: ServerConfig, rules: StaticFilter, deadline: Deadline) -> None:
+    """Start it, look at it, and end it again; `rules`: the tools that the settings let through."""
+    step = "connects" if isinstance(config, HttpServer | SseServer) else "starts"
+    report.on_step(step)
+    stopwatch = Stopwatch()
+    client = client_for(config, report.server, deadline.left(), report.hear)
+    try:
+        await client.connect()
+    except ToolcribError as exc:
+        took = stopwatch.seconds
+        await client.close()
+        older = await older_kind(report, config, exc)
+        if older is not None:
+            report.warn(step, "it speaks only the older HTTP+SSE", "give it the type sse: that saves a try", took)
+            await examine_server(report, older, rules, deadline)
+            return
+        await explain(report, step, config, exc, took, deadline, is_noisy=client.counters.malformed > 0)
+        return
+    try:
+        _note_start(report, step, config, stopwatch.seconds)
+        _note_protocol(report, client)
+        await _examine_answers(report, client, config, rules, deadline)
+    finally:
+        report.on_step("ends")
+        ending = Stopwatch()
+        await client.close()
+    if isinstance(config, StdioServer) and ending.seconds >= process.GRACE:
+        text = "it does not end when its stdin is closed, and had to be ended by a signal"
+        report.warn("ends", text, "have its author end it at the end of stdin", ending.seconds)
+
+
+def _note_start(report: ServerReport, step: str, config: ServerConfig, seconds: float) -> None:
+    report.facts["start_seconds"] = round(seconds, 4)
+    if seconds <= SLOW:
+        report.fine(step, "", seconds)
+    elif isinstance(config, StdioServer):
+        fix = "the first start may fetch a package: try again; else install it once instead of fetching it each time"
+        report.warn(step, "slow", fix, seconds)
+    else:
+        report.warn(step, "slow", "is it far away, or does it sleep? raise connect_timeout", seconds)
+
+
+def _note_protocol(report: ServerReport, client: Client) -> None:
+    info = client.server_info
+    assert info is not None
+    era = "modern" if info.protocol_version in MODERN_VERSIONS else "legacy"
+    report.facts["protocol_version"], report.facts["era"] = info.protocol_version, era
+    report.facts["server_name"], report.facts["server_version"] = report.said(info.name), report.said(info.version)
+    who = report.said(" ".join(part for part in (info.name, info.version) if part))
+    report.fine("protocol", f"{info.protocol_version} ({era} era){f': {who}' if who else ''}")
+
+
+async def _examine_answers(
+    report: ServerReport, client: Client, config: ServerConfig, rules: StaticFilter, deadline: Deadline
+) -> None:
+    report.on_step("answers")
+    stopwatch = Stopwatch()
+    try:
+        await client.ping(timeout=deadline.left())
+    except ToolcribError as exc:
+        fix = "it connects and then says nothing: is it busy, or does it wait for something?"
+        report.broken("answers", report.said(exc.message), fix, stopwatch.seconds)
+        return
+    report.fine("answers", "", stopwatch.seconds)
+    await _examine_lists(report, client, config, rules, deadline)
+    malformed = client.counters.malformed
+    if malformed:
+        sample = report.said(client.counters.last_malformed)
+        text = f"it wrote what is no message to stdout ({malformed} times), such as {sample!r}"
+        report.warn("stdout", text, STDOUT_IS_FOR_MCP)
+
+
+async def _examine_lists(
+    report: ServerReport, client: Client, config: ServerConfig, rules: StaticFilter, deadline: Deadline
+) -> None:
+    info = client.server_info
+    declared = info.capabilities if info is not None else {}
+    for kind, fetch in (("resources", client.list_resources), ("prompts", client.list_prompts)):
+        if kind in declared:
+            try:
+                report.facts[kind] = len(await fetch(timeout=deadline.left()))
+            except ToolcribError as exc:
+                fix = f"have its author answer {kind}/list, or not declare {kind}"
+                report.warn(kind, f"declared, and not listed: {report.said(exc.message)}", fix)
+    if "tools" not in declared:
+        report.facts["tools"] = 0
+        if not declared:
+            report.warn("tools", "it declares nothing that could be used", "have its author declare its tools")
+        return
+    report.on_step("tools")
+    stopwatch = Stopwatch()
+    try:
+        tools = await client.list_tools(use_cache=False, timeout=deadline.left())
+        seconds = stopwatch.seconds
+        paged = bool(tools) and await _is_paged(client, deadline)
+    except ToolcribError as exc:
+        explain_list(report, config, exc, stopwatch.seconds)
+        return
+    _note_tools(report, tools, rules, seconds, paged)
+
+
+async def _is_paged(client: Client, deadline: Deadline) -> bool:
+    return (await client.request("tools/list", {}, timeout=deadline.left())).get("nextCursor") is not None
+
+
+def _note_tools(report: ServerReport, tools: list[Tool], rules: StaticFilter, seconds: float, paged: bool) -> None:
+    offered = [tool for tool in tools if rules(tool)]
+    report.facts.update(tools=len(offered), paged=paged, tool_names=[tool.name for tool in offered])
+    examine_rules(report, rules, [tool.name for tool in tools])
+    if not tools:
+        report.warn("tools", "none", "does it want settings, or a login, before it offers any?", seconds)
+        return
+    examine_tools(report, report.server, offered)
+    count = f"{len(tools)}" if len(offered) == len(tools) else f"{len(offered)} of {len(tools)}"
+    plural = "s" if len(tools) > 1 else ""
+    text = f"{count} tool{plural}, about {report.facts['tokens']:,} tokens{', in pages' if paged else ''}"
+    report.fine("tools", text, seconds)

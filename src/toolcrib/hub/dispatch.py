@@ -1,0 +1,197 @@
+"""The walk of a call through a hub: the table, the rules, cleaning, interceptors, approval, the server's client."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from time import monotonic
+from typing import Any, TypedDict
+
+from .._util.suggest import did_you_mean
+from ..catalog.routing import Route
+from ..client.client import Timeout
+from ..errors import AccessDenied, ConnectionLost, ToolcribError, ToolNotFound, UsageError
+from ..events import ToolExecutionFailed
+from ..policy.argument_cleaning import clean, clean_for_schema
+from ..transports.channel import ProgressHandler
+from ..types import UNSET, FilterContext, ToolResult
+from .access import Access, scoped
+from .interceptors import Approval, Approve, CallNext, Interceptor, Interceptors, ToolCall, run
+from .managed_server import ManagedServer, time_left
+from .servers import ServerSet
+from .visible_tools import VisibleTools
+
+
+class CallOptions(TypedDict, total=False):
+    """Keywords of a call, as `Client.call_tool` has them."""
+
+    timeout: Timeout
+    idle_timeout: Timeout
+    on_progress: ProgressHandler | None
+    meta: Mapping[str, Any] | None
+    retry_safe: bool | None
+
+
+class Dispatcher:
+    """The way of a call from a qualified name to a result."""
+
+    def __init__(
+        self, servers: ServerSet, access: Access, visible_tools: VisibleTools, approve: Approve | None
+    ) -> None:
+        self.interceptors = Interceptors()
+        self._servers = servers
+        self._routes = servers.catalog.routes
+        self._access = access
+        self._visible_tools = visible_tools
+        self._approve = approve
+
+    async def call(
+        self,
+        name: str,
+        arguments: Mapping[str, Any] | None,
+        context: FilterContext | None,
+        options: CallOptions,
+    ) -> ToolResult:
+        """One call, one outcome."""
+        route = self._routes.get(name) if type(name) is str else None
+        if route is None or not self._servers.running:
+            route, options = await self._find(name, options)
+        if not route.open:
+            self._admit(route, context)
+        cleaned: Mapping[str, Any] = {}
+        if arguments:
+            mode = route.owner.spec.settings.clean_arguments
+            if not isinstance(arguments, Mapping):
+                raise UsageError(f"a tool's arguments are a mapping of names to values, not {type(arguments).__name__}")
+            cleaned = dict(arguments)
+            if mode == "schema":
+                cleaned = clean_for_schema(cleaned, route.tool.input_schema)
+            elif mode == "always":
+                cleaned = clean(cleaned)
+        chain = self.interceptors.of(route)
+        if chain or route.decision.kind == "ask":
+            return await self._through(chain, route, cleaned, context, options)
+        return await self._send(route, cleaned, options)
+
+    async def _find(self, name: str, options: CallOptions) -> tuple[Route[ManagedServer], CallOptions]:
+        """The way to a tool that the table does not have: its server may be on its way. Waiting is part of the call."""
+        if not isinstance(name, str):
+            raise UsageError(f"a tool is called by its name, mcp__server__tool, not by {type(name).__name__}")
+        self._servers.begin()
+        owner = None if name in self._routes else self._servers.owner_of(name)
+        if owner is not None and not owner.listed:
+            timeout, began = owner.timeout_of(options.get("timeout", UNSET)), monotonic()
+            await owner.known(timeout)
+            options = {**options, "timeout": time_left(timeout, began)}
+        route = self._routes.get(name)
+        if route is None:
+            raise self._visible_tools.unknown(name)
+        return route, options
+
+    def _admit(self, route: Route[ManagedServer], context: FilterContext | None) -> None:
+        """Hidden is not callable. Who listens hears of the attempt."""
+        rule = self._access.refusal(route, context)
+        if rule is None:
+            return
+        server, tool = route.owner.name, route.original
+        message = route.decision.explain() if rule == route.decision.rule else f"hidden by the {rule}"
+        raise self._told(AccessDenied(message, server=server, tool=tool, rule=rule))
+
+    async def _through(
+        self,
+        chain: tuple[Interceptor, ...],
+        route: Route[ManagedServer],
+        arguments: Mapping[str, Any],
+        context: FilterContext | None,
+        options: CallOptions,
+    ) -> ToolResult:
+        """Pass the call through the interceptors and the approval.
+
+        An interceptor may send several calls. If one of them was handed to the server, every later error of this call
+        says `sent`, a refusal too.
+        """
+        server, possibly_sent = route.owner.name, 0
+        call = ToolCall(server, route.original, route.tool.name, arguments, scoped(context, server), dict(options))
+        approval = Approval(self._approve) if self._approve is not None else None
+
+        def end(passed: tuple[Interceptor, ...]) -> CallNext:
+            async def send(call: ToolCall) -> ToolResult:
+                chosen = self._chosen(call)
+                # Whoever sent it to another tool: that one's interceptors see it too.
+                if missed := tuple(f for f in self.interceptors.of(chosen) if f not in passed):
+                    return await run(missed, call, end((*passed, *missed)))
+                if chosen.decision.kind == "ask":
+                    assert approval is not None
+                    chosen, call = await self._agreed(approval, chosen, call)
+                nonlocal possibly_sent
+                possibly_sent += 1
+                try:
+                    return await self._send(chosen, call.arguments, call.options)
+                except (ToolcribError, UsageError) as exc:
+                    possibly_sent -= exc.sent is False
+                    raise
+
+            return send
+
+        try:
+            return await run(chain, call, end(chain))
+        except (ToolcribError, UsageError) as exc:
+            exc.sent = exc.sent or possibly_sent > 0
+            raise
+
+    async def _agreed(
+        self, approval: Approval, asked: Route[ManagedServer], call: ToolCall
+    ) -> tuple[Route[ManagedServer], ToolCall]:
+        """What somebody lets through. It is good for the tool that they were asked about, not for one that took its
+        name while they thought.
+        """
+        try:
+            allowed = await approval.of(call, asked.decision.rule)
+        except AccessDenied as exc:
+            raise self._told(exc) from exc.__cause__
+        chosen = self._chosen(allowed)
+        if chosen is not asked and allowed.name == call.name:
+            message = "the tool changed while the call was being approved; call it again"
+            raise self._told(AccessDenied(message, server=call.server, tool=call.tool, rule=asked.decision.rule))
+        return chosen, allowed
+
+    def _told(self, error: AccessDenied) -> AccessDenied:
+        """A refusal, of which who listens hears."""
+        self._servers.listeners.emit(ToolExecutionFailed(error.server or "", error.tool or "", 0.0, error))
+        return error
+
+    def _chosen(self, call: ToolCall) -> Route[ManagedServer]:
+        """The tool of a call that somebody may have changed: it must be there, be consistent, and be allowed."""
+        route = self._routes.get(call.name)
+        if route is None:
+            raise self._visible_tools.unknown(call.name)
+        if (call.server, call.tool) != (route.owner.name, route.original):
+            raise UsageError(f"{call.name} is not {call.tool} of {call.server}: change them together")
+        if not route.open:
+            self._admit(route, call.context)
+        return route
+
+    async def _send(
+        self, route: Route[ManagedServer], arguments: Mapping[str, Any], options: Mapping[str, Any]
+    ) -> ToolResult:
+        managed = route.owner
+        try:
+            if managed.direct is not None:
+                return await managed.direct.call_tool(route.original, arguments, **options)
+            if managed.pool is None:
+                raise ConnectionLost("the server was removed", server=managed.name, tool=route.original)
+            timeout, began = managed.timeout_of(options.get("timeout", UNSET)), monotonic()
+            async with managed.pool.lease(timeout) as client:
+                options = {**options, "timeout": time_left(timeout, began)}
+                result = await client.call_tool(route.original, arguments, **options)
+            # A client that was made for this one call has not seen the list.
+            return ToolResult(result.raw, elapsed=result.elapsed, wrapped=route.tool.wraps_result)
+        except ToolNotFound as exc:
+            # It was in our list: so that is not the server's list any more.
+            managed.stale(["tools"])
+            near = self._visible_tools.nearest(route.tool.name, but=route)
+            message = f"the server does not have this tool any more{did_you_mean(near)}"
+            raise ToolNotFound(message, server=managed.name, tool=route.original, sent=True, nearest=near) from exc
+        except UsageError as exc:
+            if not managed.closed:
+                raise
+            raise ConnectionLost("the server was removed", server=managed.name, tool=route.original) from exc

@@ -1,0 +1,422 @@
+"""`Hub`: many servers as one object.
+
+Longer than 400 lines: it is the public class, and half of it is documentation.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import copy
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from typing import Any, NoReturn, TypeVar, Unpack, overload
+
+from .._util.suggest import did_you_mean, similar_names
+from ..catalog.routing import PromptRoute, Route, nearest
+from ..client.client import Timeout
+from ..client.options import checked_timeout
+from ..client.subscriptions import Changes
+from ..config import CHECKS, wrong
+from ..errors import NotFound, ResourceNotFound, ToolcribError, UsageError
+from ..events import Event
+from ..policy.filters import AnyFilter
+from ..policy.permissions import Permissions, RequireApproval
+from ..settings import SettingsDiff
+from ..transports.factory import ServerLike
+from ..types import (
+    UNSET,
+    Completion,
+    FilterContext,
+    GetPromptResult,
+    Prompt,
+    ReadResourceResult,
+    Resource,
+    ResourceTemplate,
+    Tool,
+    ToolResult,
+    Unset,
+)
+from .access import Access
+from .config_sync import ConfigSync, Given, Source, repeatable
+from .dispatch import CallOptions, Dispatcher
+from .explain import explain
+from .interceptors import Approve, Interceptor
+from .managed_server import ManagedServer
+from .resources import Resources
+from .server_options import (
+    HubConfigOptions,
+    HubOptions,
+    OnError,
+    ServerOptions,
+    Start,
+    StartTimeout,
+    checked_options,
+    checked_start,
+    spec_for,
+)
+from .server_state import ServerState
+from .servers import ServerSet, named, new_name
+from .start_queue import DEFAULT_LIMIT
+from .toolsets import Toolsets
+from .view import HubView
+from .visible_tools import VisibleTools
+
+E = TypeVar("E", bound=Event)
+F = TypeVar("F", bound=Interceptor)
+
+
+class Hub:
+    """Many MCP servers as one: `async with Hub({"fs": StdioServer(...), "math": tool_server}) as hub:`.
+
+    A server is whatever a `Client` takes, or a pair of that and a dict of options for it alone. Tools are called by
+    qualified names, `mcp__{server}__{tool}`, from the first server on; lists come from a snapshot that follows every
+    server's changes.
+
+    `on_error`: with "skip" a server that cannot be started is left out and tried again every `max_delay` of its
+    reconnect policy; with "raise" the start fails. `start`: "lazy" servers are started by the first list, or by the
+    first call to them. Entering waits for servers up to `start_timeout` seconds; who is later appears when it is there.
+    "auto" gives them three times as long as the slowest that is well, at least 5 s and at most 10: one that hangs keeps
+    nobody waiting for long.
+    `max_parallel_starts` limits how many servers start a process at the same time (default: 3 per core, None: no
+    limit); the others wait for their turn, and the `connect_timeout` of each begins with its turn.
+    `lifecycle="transient"` makes a connection (a process) for each call. `disconnect_idle_after` disconnects a server
+    that was not used for so many seconds. `tool_filter` sees tools under their qualified names. `approve(call)` returns
+    True, False or an edited call; if it is not async, it runs in a thread. All options of a client can be given for all
+    servers (`HubOptions`); what a server's config says goes before them.
+    """
+
+    def __init__(
+        self,
+        servers: Mapping[str, ServerLike | tuple[ServerLike, ServerOptions]] | None = None,
+        *,
+        allowed_tools: Iterable[str] | None = None,
+        disallowed_tools: Iterable[str] | None = None,
+        require_approval: RequireApproval | None = None,
+        approve: Approve | None = None,
+        tool_filter: AnyFilter | None = None,
+        on_error: OnError = "skip",
+        start: Start = "eager",
+        start_timeout: StartTimeout = "auto",
+        max_parallel_starts: int | Unset | None = UNSET,
+        **options: Unpack[HubOptions],
+    ) -> None:
+        if servers is not None and not isinstance(servers, Mapping):
+            raise wrong("servers", "a mapping of names to servers; for a settings file use Hub.from_config", servers)
+        if on_error not in ("skip", "raise"):
+            raise wrong("on_error", "skip | raise", on_error)
+        if approve is not None and not callable(approve):
+            raise wrong("approve", "a function of a call, or None", approve)
+        self._on_error: OnError = on_error
+        self._of_all: dict[str, Any] = {"start": checked_start(start), **checked_options(options, "a Hub")}
+        permissions = Permissions(allowed_tools, disallowed_tools, require_approval)
+        hub_filter = CHECKS["tool_filter"]("tool_filter", tool_filter)
+        access = self._access = Access(permissions, hub_filter, can_ask=approve is not None)
+
+        def judge(route: Route[ManagedServer]) -> None:
+            access.judge(route, route.owner.spec.tool_filter)
+
+        self.toolsets = Toolsets()
+        """Which tools are deferred: `hub.toolsets.register(Toolset("db").defer_all())`."""
+        self._servers = ServerSet(judge, _patience(start_timeout), _start_limit(max_parallel_starts))
+        self._catalog = self._servers.catalog
+        self._visible_tools = VisibleTools(self._catalog, access, self.toolsets)
+        self._calls = Dispatcher(self._servers, access, self._visible_tools, approve)
+        self._config_sync: ConfigSync | None = None
+        for name, display_name, server in named(servers or {}):
+            self._servers.add(spec_for(name, display_name, server, self._of_all))
+
+    @classmethod
+    def from_config(
+        cls,
+        config: Given,
+        *,
+        watch: bool = False,
+        watch_interval: float = 1.0,
+        environ: Mapping[str, str] | None = None,
+        **options: Unpack[HubConfigOptions],
+    ) -> Hub:
+        """A hub of the servers in a settings file (or several: a later one wins), or in such a file's mapping.
+
+        `watch` follows the file: only what changed in it is restarted. A server whose entry is wrong is `failed`, with
+        the error that names file, line and key; options of the hub go before those that the file has.
+        """
+        source, keywords = Source(config, environ), repeatable(options)
+        settings = source.read()
+        hub = cls(**{**settings.defaults, **keywords})
+        hub._config_sync = ConfigSync(source, settings, keywords, hub._of_all, hub._servers, hub._access)
+        if watch:
+            hub._config_sync.watch(watch_interval)
+        return hub
+
+    # ---- life ------------------------------------------------------------------------------------------------
+
+    async def start(self) -> Hub:
+        """Start all servers side by side; nothing if they are."""
+        await self._servers.start(self._on_error)
+        return self
+
+    async def close(self) -> None:
+        """End the hub: calls under way fail, every server is let go."""
+        await self._servers.close()
+
+    async def __aenter__(self) -> Hub:
+        self._servers.check()
+        try:
+            return await self.start()
+        except BaseException:
+            # Nobody will leave a block that was never entered.
+            if not self._servers.closed:
+                await self.close()
+            raise
+
+    async def __aexit__(self, *exc: object) -> None:
+        await self.close()
+
+    # ---- servers ---------------------------------------------------------------------------------------------
+
+    async def add_server(self, name: str, server: ServerLike, **options: Unpack[ServerOptions]) -> ServerState:
+        """One server more. Raises if it cannot be connected, and then it is not there; `start="lazy"` does not try.
+
+        A free display name gets a unique slug, which the state tells.
+        """
+        self._servers.check()
+        chosen = new_name(name, self._servers.by_name)
+        managed = self._servers.add(spec_for(chosen, name, (server, options), self._of_all))
+        self._servers.begin()
+        if managed.spec.start == "eager":
+            try:
+                first = managed.begin()
+                managed.prioritize()
+                await asyncio.shield(first)
+            except BaseException as exc:
+                await asyncio.shield(self._servers.remove(managed))
+                if isinstance(exc, ToolcribError):
+                    raise copy.copy(exc) from exc.__cause__
+                raise
+        return self._servers.state_of(managed)
+
+    async def remove_server(self, name: str) -> None:
+        """Let go of a server. Its calls under way fail, and nobody else's."""
+        self._servers.check()
+        await asyncio.shield(self._servers.remove(self._servers.find(name)))
+
+    async def reload(self) -> SettingsDiff:
+        """Read the settings again that `from_config` was given: servers come, go, or are restarted if they changed."""
+        self._servers.check()
+        if self._config_sync is None:
+            raise UsageError("the hub was not made from a settings file; use add_server and remove_server")
+        return await self._config_sync.reload()
+
+    async def refresh(self, server: str | None = None) -> None:
+        """Ask a server, or all, for their lists again; for servers that do not tell of changes."""
+        self._servers.check()
+        self._servers.begin()
+        if server is not None:
+            await self._servers.find(server).refresh()
+            return
+        managed_servers = [managed for managed in self._servers.by_name.values() if managed.pool is not None]
+        await asyncio.gather(*(managed.refresh() for managed in managed_servers), return_exceptions=True)
+
+    def list_servers(self) -> list[ServerState]:
+        """How every server stands right now."""
+        return [self._servers.state_of(managed) for managed in self._servers.by_name.values()]
+
+    def on(self, event: type[E], listener: Callable[[E], Awaitable[None] | None]) -> Callable[[], None]:
+        """Call `listener`, sync or async, with every such event of any server; the function given back ends it."""
+        return self._servers.on(event, listener)
+
+    # ---- tools -----------------------------------------------------------------------------------------------
+
+    async def list_tools(
+        self, *, deferred: bool = False, server: str | None = None, context: FilterContext | None = None
+    ) -> list[Tool]:
+        """The tools that may be seen, by qualified name, of all servers or of one; the deferred too if they are wanted.
+
+        `context` tells dynamic filters who asks; a `view` keeps one.
+        """
+        return await self._list_tools(context, deferred, server, ())
+
+    async def _list_tools(
+        self, context: FilterContext | None, deferred: bool, server: str | None, loaded: Iterable[str]
+    ) -> list[Tool]:
+        of = await self._listing(server)
+        return self._visible_tools.tools(context, deferred=deferred, of=of, loaded=loaded)
+
+    async def call_tool(
+        self,
+        name: str,
+        arguments: Mapping[str, Any] | None = None,
+        *,
+        context: FilterContext | None = None,
+        **options: Unpack[CallOptions],
+    ) -> ToolResult:
+        """Call a tool by its qualified name or its alias: its answer, or one typed error.
+
+        The options are those of `Client.call_tool`. A tool that this caller cannot see cannot be called:
+        `AccessDenied`, with the rule.
+        """
+        return await self._calls.call(name, arguments, context, options)
+
+    async def search_tools(
+        self, query: str, *, limit: int = 10, token_budget: int | None = None, context: FilterContext | None = None
+    ) -> list[Tool]:
+        """The tools that fit the words best, the deferred among them, best first.
+
+        `token_budget` bounds what they take of a model's context together.
+        """
+        await self._servers.listing()
+        return await self._visible_tools.search(query, context, limit, token_budget)
+
+    def alias(self, name: str) -> str:
+        """The tool's name where only 64 of `[A-Za-z0-9_-]` are allowed, mostly itself; it can be called by it too."""
+        return self._catalog.alias(name)
+
+    def explain(self, name: str, *, context: FilterContext | None = None) -> str:
+        """Why a tool can or cannot be seen and called: the rule, status or setting that decides."""
+        return explain(name, self._servers, self._access, self._visible_tools, context)
+
+    def view(self, *, agent: Any = None, run_context: Any = None, meta_tools: bool = False) -> HubView:
+        """The hub as one agent sees it: dynamic filters are told of agent and run, and deferred tools can be loaded.
+
+        `meta_tools` lists `search_tools` and `call_tool` too, by which any model finds and calls the deferred ones.
+        """
+        return HubView(self, FilterContext(agent, None, run_context), meta_tools)
+
+    @overload
+    def intercept(self, function: F, /) -> F: ...
+
+    @overload
+    def intercept(self, pattern: str | None = None, /) -> Callable[[F], F]: ...
+
+    def intercept(self, what: Any = None, /) -> Any:
+        """`@hub.intercept` or `@hub.intercept("mcp__fs__*")`: an `async def f(call, proceed)` around all such calls.
+
+        `hub.remove_interceptor(function)` takes it away again.
+        """
+        if what is not None and not isinstance(what, str):
+            self._calls.interceptors.add(None, what)
+            return what
+
+        def register(function: F) -> F:
+            self._calls.interceptors.add(what, function)
+            return function
+
+        return register
+
+    def remove_interceptor(self, interceptor: Interceptor) -> None:
+        """Take an interceptor away again; calls under way still pass it."""
+        self._calls.interceptors.remove(interceptor)
+
+    # ---- resources and prompts -------------------------------------------------------------------------------
+
+    @property
+    def resources(self) -> Resources:
+        """The resources of all servers: listed, read, found by pattern or query."""
+        return Resources(self)
+
+    async def list_resources(self, server: str | None = None) -> list[Resource]:
+        """The resources of all servers, or of one."""
+        return self._catalog.resources(_name(await self._listing(server)))
+
+    async def list_resource_templates(self, server: str | None = None) -> list[ResourceTemplate]:
+        """The families of resources of all servers, or of one."""
+        return self._catalog.resource_templates(_name(await self._listing(server)))
+
+    async def list_prompts(self, server: str | None = None) -> list[Prompt]:
+        """The prompts of all servers, or of one, by qualified name."""
+        return self._catalog.prompts_of(_name(await self._listing(server)))
+
+    async def _listing(self, server: str | None) -> ManagedServer | None:
+        """Before a list of one server, or of all; others than that one are not waited for."""
+        of = None if server is None else self._servers.find(server)
+        await self._servers.listing(of)
+        return of
+
+    async def read_resource(self, server: str, uri: str, *, timeout: Timeout = UNSET) -> ReadResourceResult:
+        """Read a resource of a server; `ResourceNotFound` if it has none there."""
+        async with self._servers.lease(server, timeout) as (client, left):
+            try:
+                return await client.read_resource(uri, timeout=left)
+            except ResourceNotFound as exc:
+                near = similar_names(uri, (resource.uri for resource in self._catalog.resources(client.name)))
+                message = f"{exc.message}{did_you_mean(near)}"
+                raise ResourceNotFound(message, server=client.name, sent=True, nearest=near, uri=uri) from exc
+
+    def listen(
+        self, server: str, *uris: str, tools: bool = True, prompts: bool = True, resources: bool = True
+    ) -> Changes:
+        """The changes of a server's lists, and of its resources at `uris`, as `Client.listen` gives them."""
+        self._servers.begin()
+        managed = self._servers.find(server)
+        if managed.pool is None:
+            raise managed.unusable()
+        managed.begin()
+        return managed.pool.client.listen(*uris, tools=tools, prompts=prompts, resources=resources)
+
+    async def get_prompt(
+        self, name: str, arguments: Mapping[str, Any] | None = None, *, timeout: Timeout = UNSET
+    ) -> GetPromptResult:
+        """A prompt, by its qualified name, filled in."""
+        route = await self._prompt(name)
+        async with self._servers.lease(route.owner.name, timeout) as (client, left):
+            return await client.get_prompt(route.original, arguments, timeout=left)
+
+    async def _prompt(self, name: str) -> PromptRoute[ManagedServer]:
+        prompts = self._catalog.prompts
+        if name not in prompts and (owner := self._servers.owner_of(name)) is not None:
+            await self._servers.listing(owner)
+        if name not in prompts:
+            near = nearest(name, prompts)
+            message = f"there is no prompt {name!r} in this hub{did_you_mean(near)}"
+            raise NotFound(message, server=self._catalog.server_of(name), nearest=near)
+        return prompts[name]
+
+    async def complete(
+        self,
+        ref: str | Prompt | ResourceTemplate,
+        argument: str,
+        value: str = "",
+        *,
+        server: str | None = None,
+        context: Mapping[str, str] | None = None,
+        timeout: Timeout = UNSET,
+    ) -> Completion:
+        """Suggestions for an argument of a prompt (its qualified name, or as listed) or of a template (as listed, or
+        its URI and `server`). `context` are the arguments that are already filled in.
+        """
+        reference: ResourceTemplate | dict[str, str]
+        if isinstance(ref, ResourceTemplate):
+            reference, server = ref, server or ref.server
+        elif isinstance(ref, str) and "://" in ref:
+            reference = {"type": "ref/resource", "uri": ref}
+        else:
+            route = await self._prompt(ref.name if isinstance(ref, Prompt) else ref)
+            reference, server = {"type": "ref/prompt", "name": route.original}, route.owner.name
+        if server is None:
+            raise UsageError("whose template is it? Say server=, or give it as the hub lists it")
+        async with self._servers.lease(server, timeout) as (client, left):
+            return await client.complete(reference, argument, value, context=context, timeout=left)
+
+    # ---- small things ----------------------------------------------------------------------------------------
+
+    def __repr__(self) -> str:
+        return f"<Hub servers={len(self._servers.by_name)} tools={len(self._catalog.tools)}>"
+
+    def __reduce__(self) -> NoReturn:
+        raise UsageError("a hub holds connections and cannot be pickled; pickle the configs of its servers instead")
+
+
+def _name(managed: ManagedServer | None) -> str | None:
+    return None if managed is None else managed.name
+
+
+def _start_limit(given: int | Unset | None) -> int | None:
+    if given is UNSET:
+        return DEFAULT_LIMIT
+    limit: int | None = CHECKS["max_in_flight"]("max_parallel_starts", given)
+    return limit
+
+
+def _patience(start_timeout: StartTimeout) -> StartTimeout:
+    if start_timeout == "auto" or start_timeout == 0:
+        return start_timeout
+    return checked_timeout("start_timeout", start_timeout)

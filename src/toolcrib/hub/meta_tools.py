@@ -1,0 +1,80 @@
+"""Two tools by which any model reaches the deferred ones: it searches, what it finds is loaded, it calls.
+
+Their names are no qualified names, so they stand in nobody's way.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, Final
+
+from ..errors import ToolNotFound
+from ..protocol import jsonrpc
+from ..types import TextContent, Tool, ToolResult
+
+if TYPE_CHECKING:
+    from .dispatch import CallOptions
+    from .view import HubView
+
+MOST: Final = 50
+"""Tools that one search gives a model."""
+
+SEARCH: Final = Tool(
+    "search_tools",
+    description="Find tools that are not in your list yet, by words that say what they should do. "
+    "What is found can then be called, by its full name.",
+    input_schema={
+        "type": "object",
+        "properties": {
+            "query": {"type": "string", "description": "What the tool should do"},
+            "limit": {
+                "type": "integer",
+                "minimum": 1,
+                "maximum": MOST,
+                "default": 5,
+                "description": "How many at most",
+            },
+        },
+        "required": ["query"],
+    },
+    annotations={"readOnlyHint": True},
+)
+CALL: Final = Tool(
+    "call_tool",
+    description="Call a tool that search_tools found.",
+    input_schema={
+        "type": "object",
+        "properties": {
+            "name": {"type": "string", "description": "The tool's full name, as search_tools gave it"},
+            "arguments": {"type": "object", "description": "Its arguments, by its input schema"},
+        },
+        "required": ["name"],
+    },
+)
+META_TOOLS: Final = {tool.name: tool for tool in (SEARCH, CALL)}
+
+
+async def answer(view: HubView, name: str, arguments: Mapping[str, Any], options: CallOptions) -> ToolResult:
+    """The result of one of them. What the model said wrong is told to the model."""
+    if name == SEARCH.name:
+        return await _search(view, arguments.get("query"), arguments.get("limit", 5))
+    wanted, given = arguments.get("name"), arguments.get("arguments")
+    if not isinstance(wanted, str) or wanted in META_TOOLS:
+        return ToolResult.from_error("call_tool needs the name of a tool, as search_tools gave it")
+    if given is not None and not isinstance(given, Mapping):
+        return ToolResult.from_error("the arguments of call_tool must be an object")
+    try:
+        return await view.call_tool(wanted, given, **options)
+    except ToolNotFound as exc:
+        return ToolResult.from_error(str(exc))
+
+
+async def _search(view: HubView, query: Any, limit: Any) -> ToolResult:
+    if not isinstance(query, str) or not query.strip():
+        return ToolResult.from_error("search_tools needs a query: words that say what the tool should do")
+    if isinstance(limit, bool) or not isinstance(limit, int) or limit < 1:
+        return ToolResult.from_error("the limit of search_tools must be a whole number from 1 on")
+    tools = await view.search_tools(query, limit=min(limit, MOST), load=True)
+    found = [{"name": t.name, "description": t.description, "input_schema": t.input_schema} for t in tools]
+    text = jsonrpc.encode(found).decode() if found else "nothing fits these words; try others"
+    return ToolResult.from_blocks([TextContent(text)], data={"tools": found})

@@ -1,0 +1,175 @@
+"""How a hub reaches and keeps one server: what was said of it, what is said of all, and the defaults, put together."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, fields
+from typing import Any, Final, Literal, cast
+
+from .._util.suggest import did_you_mean, similar_names
+from ..client.options import ClientOptions, ConnectionOptions, ResolvedOptions, checked_timeout, resolve
+from ..config import ALIASES, CHECKS, HttpServer, ServerConfig, SseServer, StdioServer, with_own_names, wrong
+from ..errors import ConfigError, ToolcribError
+from ..policy.filters import AnyFilter
+from ..policy.permissions import RequireApproval
+from ..transports.factory import target_of
+from ..types import UNSET, Unset
+from .interceptors import Approve
+
+Start = Literal["eager", "lazy"]
+OnError = Literal["skip", "raise"]
+StartTimeout = float | Literal["auto"] | None
+
+STARTS: Final = ("eager", "lazy")
+OWN: Final = ("lifecycle", "disconnect_idle_after", "start")
+"""Options of a server in a hub beside those of its client."""
+
+_CLIENT: Final = tuple(f.name for f in fields(ResolvedOptions) if f.name != "name")
+_OF_ALL: Final = frozenset((*_CLIENT, *OWN)) - {"tool_filter"}
+
+
+class HubOptions(ConnectionOptions, total=False):
+    """Options of a `Hub` that hold for each of its servers, where the server's config does not say otherwise."""
+
+    lifecycle: Literal["singleton", "transient"]
+    """`transient` makes a connection (a process) for each call; default `singleton`."""
+    disconnect_idle_after: float | None
+    """Seconds without a call after which a server is disconnected; the next call connects it again. Default None."""
+
+
+class ServerOptions(HubOptions, total=False):
+    """Options of one server of a hub: `hub.add_server(name, server, **options)`, `{name: (server, options)}`."""
+
+    start: Start
+    """`lazy` starts the server with the first list, or the first call to it; default: as the hub says."""
+    tool_filter: AnyFilter | None
+    """Which tools of this server are listed and may be called."""
+
+
+class HubConfigOptions(HubOptions, total=False):
+    """Options of `Hub.from_config`, each instead of what the settings say. See `Hub`."""
+
+    allowed_tools: Iterable[str] | None
+    disallowed_tools: Iterable[str] | None
+    require_approval: RequireApproval | None
+    approve: Approve | None
+    tool_filter: AnyFilter | None
+    on_error: OnError
+    start: Start
+    start_timeout: StartTimeout
+    max_parallel_starts: int | Unset | None
+
+
+@dataclass(frozen=True, slots=True)
+class ServerSpec:
+    """One server of a hub, checked. With an `error` it cannot be tried at all; `disabled`: it shall not be."""
+
+    name: str
+    display_name: str
+    server: Any
+    options: ClientOptions
+    settings: ResolvedOptions
+    tool_filter: AnyFilter | None = None
+    transient: bool = False
+    disconnect_idle_after: float | None = None
+    start: Start = "eager"
+    disabled: bool = False
+    error: ToolcribError | None = None
+    starts_process: bool = False
+    """Whether connecting starts a process on this machine."""
+
+
+def checked_options(given: Mapping[str, Any], what: str, more: tuple[str, ...] = ()) -> dict[str, Any]:
+    """Options of a hub's server or of all of them; a wrong name is told with the nearest one."""
+    known = (*_CLIENT, *OWN, *more)
+    given = with_own_names(given)
+    for key in given:
+        if key not in known:
+            hint = did_you_mean(similar_names(key, [*known, *ALIASES], 1))
+            raise ConfigError(f"{what} has no option {key!r}{hint}", key=key, expected="one of " + ", ".join(known))
+    if "start" in given:
+        checked_start(given["start"])
+    if "lifecycle" in given:
+        CHECKS["lifecycle"]("lifecycle", given["lifecycle"])
+    if "disconnect_idle_after" in given:
+        checked_timeout("disconnect_idle_after", given["disconnect_idle_after"])
+    return given
+
+
+def for_all(options: Mapping[str, Any]) -> dict[str, Any]:
+    """Those of a hub's options that concern each of its servers."""
+    return {key: value for key, value in options.items() if key in _OF_ALL}
+
+
+def checked_start(value: Any) -> Start:
+    """`eager` or `lazy`."""
+    if value not in STARTS:
+        raise wrong("start", " | ".join(STARTS), value)
+    return cast("Start", value)
+
+
+def spec_for(name: str, display_name: str, given: Any, of_all: Mapping[str, Any]) -> ServerSpec:
+    """The plan for a server as a hub is given it: a config, URL, `ToolServer`, transport, or a pair of one and options.
+
+    What was said for this server goes before its config, that before what was said for all, that before the defaults.
+    """
+    server, own = _taken_apart(name, given)
+    try:
+        target = target_of(server)
+        options = {**_where_config_is_silent(target, of_all), **checked_options(own, "a server")}
+        lifecycle = options.pop("lifecycle", getattr(target, "lifecycle", "singleton"))
+        disconnect_idle_after = options.pop("disconnect_idle_after", None)
+        start = options.pop("start", "eager")
+        own_filter = options.pop("tool_filter", None)
+        tool_filter = CHECKS["tool_filter"]("tool_filter", _filter_of(target) if own_filter is None else own_filter)
+        # The hub filters by who asks, and cleans before it asks for approval: the client must not do so once more.
+        settings = resolve(target, name, cast("ClientOptions", {**options, "name": name, "tool_filter": None}))
+    except ConfigError as exc:
+        exc.server = exc.server or name
+        raise
+    options |= {"name": name, "tool_filter": None, "clean_arguments": "never"}
+    return ServerSpec(
+        name,
+        display_name,
+        server,
+        cast("ClientOptions", options),
+        settings,
+        tool_filter,
+        lifecycle == "transient",
+        disconnect_idle_after,
+        start,
+        starts_process=isinstance(target, StdioServer),
+    )
+
+
+def spec_without(name: str, display_name: str, server: Any, error: ToolcribError | None) -> ServerSpec:
+    """A server that is not tried: its settings are wrong, or, without an error, they disable it."""
+    return ServerSpec(name, display_name, server, {}, ResolvedOptions(name=name), disabled=error is None, error=error)
+
+
+def _taken_apart(name: str, given: Any) -> tuple[Any, Mapping[str, Any]]:
+    if not isinstance(given, tuple):
+        return given, {}
+    if len(given) != 2 or not isinstance(given[1], Mapping):
+        expected = "a server, or a pair of a server and a dict of options"
+        raise ConfigError(f"expected {expected}", key=name, expected=expected, server=name)
+    return given[0], given[1]
+
+
+def _where_config_is_silent(target: Any, of_all: Mapping[str, Any]) -> dict[str, Any]:
+    """What is said for all servers, without what this one's config says otherwise, or what does not concern it."""
+    is_config = isinstance(target, ServerConfig)
+    defaults = {f.name: f.default for f in fields(target)} if is_config else {}
+    kept = {}
+    for key, value in of_all.items():
+        if key == "auth" and not isinstance(target, HttpServer | SseServer):
+            continue
+        said = getattr(target, key, UNSET) if key in defaults else UNSET
+        if said is UNSET or said == defaults[key]:
+            kept[key] = value
+    return kept
+
+
+def _filter_of(target: Any) -> AnyFilter | None:
+    found = getattr(target, "tool_filter", None) if isinstance(target, ServerConfig) else None
+    return cast("AnyFilter | None", found)

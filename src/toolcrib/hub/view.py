@@ -1,0 +1,158 @@
+"""The hub as one agent sees it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, Unpack
+
+from ..client.client import Timeout
+from ..client.subscriptions import Changes
+from ..types import (
+    UNSET,
+    Completion,
+    FilterContext,
+    GetPromptResult,
+    Prompt,
+    ReadResourceResult,
+    Resource,
+    ResourceTemplate,
+    Tool,
+    ToolResult,
+)
+from .dispatch import CallOptions
+from .meta_tools import META_TOOLS, answer
+from .resources import Resources
+
+if TYPE_CHECKING:
+    from .hub import Hub
+
+
+class HubView:
+    """A hub as one agent sees it: dynamic filters receive `agent` and `run_context`, and deferred tools are loaded
+    for this agent alone.
+
+    A view has what an agent needs: tools, resources and prompts. It cannot manage the hub: servers, interceptors,
+    toolsets, events and the end of the hub belong to the program. Views are cheap, because they share the hub's lists
+    and connections.
+    """
+
+    def __init__(self, hub: Hub, context: FilterContext, meta_tools: bool = False) -> None:
+        self._hub = hub
+        self._meta_tools = META_TOOLS if meta_tools else {}
+        self._context = context
+        self._loaded: dict[str, None] = {}
+
+    @property
+    def context(self) -> FilterContext:
+        """Who asks."""
+        return self._context
+
+    @property
+    def loaded(self) -> tuple[str, ...]:
+        """The deferred tools that were loaded here, in the order in which they were."""
+        return tuple(self._loaded)
+
+    async def list_tools(self, *, deferred: bool = False, server: str | None = None) -> list[Tool]:
+        """The tools that this one may see: those that are not deferred, then those that were loaded here; or all."""
+        tools = await self._hub._list_tools(self._context, deferred, server, self._loaded)
+        return tools if server is not None else [*tools, *self._meta_tools.values()]
+
+    async def load_tools(self, *names: str) -> list[Tool]:
+        """Take deferred tools into this view's list; `ToolNotFound` for one that this one cannot see."""
+        visible = {tool.name: tool for tool in await self._hub._list_tools(self._context, True, None, ())}
+        for name in names:
+            if name not in visible:
+                raise self._hub._visible_tools.unknown(name)
+        self._loaded |= dict.fromkeys(names)
+        return [visible[name] for name in names]
+
+    def unload_tools(self, *names: str) -> None:
+        """Leave loaded tools out of the list again: these, or all."""
+        self._loaded = {name: None for name in self._loaded if names and name not in names}
+
+    async def search_tools(
+        self, query: str, *, limit: int = 10, token_budget: int | None = None, load: bool = False
+    ) -> list[Tool]:
+        """The tools that fit the words best, the deferred among them; `load` takes them into the list."""
+        found = await self._hub.search_tools(query, limit=limit, token_budget=token_budget, context=self._context)
+        if load:
+            self._loaded |= dict.fromkeys(tool.name for tool in found)
+        return found
+
+    async def call_tool(
+        self, name: str, arguments: Mapping[str, Any] | None = None, **options: Unpack[CallOptions]
+    ) -> ToolResult:
+        """Call a tool that this one may see; a deferred tool that was called is loaded afterwards."""
+        if name in self._meta_tools:
+            return await answer(self, name, arguments or {}, options)
+        result = await self._hub.call_tool(name, arguments, context=self._context, **options)
+        if len(self._hub.toolsets):
+            self._note_use(name)
+        return result
+
+    def _note_use(self, name: str) -> None:
+        """Load a deferred tool that was used."""
+        route = self._hub._catalog.routes.get(name)
+        if route is not None and self._hub._visible_tools.is_deferred(route):
+            self._loaded[route.tool.name] = None
+
+    def explain(self, name: str) -> str:
+        """Why this one can or cannot see and call a tool."""
+        if name in self._meta_tools:
+            return "allowed: a tool of this view, to find and call those that are deferred"
+        return self._hub.explain(name, context=self._context)
+
+    def alias(self, name: str) -> str:
+        """Return the tool's name for model APIs, as `Hub.alias` does."""
+        return self._hub.alias(name)
+
+    # ---- resources and prompts -------------------------------------------------------------------------------
+
+    @property
+    def resources(self) -> Resources:
+        """The resources of all servers: listed, read, found by pattern or query."""
+        return self._hub.resources
+
+    async def list_resources(self, server: str | None = None) -> list[Resource]:
+        """Return the resources of all servers, or of one."""
+        return await self._hub.list_resources(server)
+
+    async def list_resource_templates(self, server: str | None = None) -> list[ResourceTemplate]:
+        """Return the resource templates of all servers, or of one."""
+        return await self._hub.list_resource_templates(server)
+
+    async def list_prompts(self, server: str | None = None) -> list[Prompt]:
+        """Return the prompts of all servers, or of one, by qualified name."""
+        return await self._hub.list_prompts(server)
+
+    async def read_resource(self, server: str, uri: str, *, timeout: Timeout = UNSET) -> ReadResourceResult:
+        """Read a resource of a server; raise `ResourceNotFound` if the server has none at this URI."""
+        return await self._hub.read_resource(server, uri, timeout=timeout)
+
+    def listen(
+        self, server: str, *uris: str, tools: bool = True, prompts: bool = True, resources: bool = True
+    ) -> Changes:
+        """Return the changes of a server's lists, and of its resources at `uris`, as `Hub.listen` does."""
+        return self._hub.listen(server, *uris, tools=tools, prompts=prompts, resources=resources)
+
+    async def get_prompt(
+        self, name: str, arguments: Mapping[str, Any] | None = None, *, timeout: Timeout = UNSET
+    ) -> GetPromptResult:
+        """Return a prompt, by its qualified name, with its arguments filled in."""
+        return await self._hub.get_prompt(name, arguments, timeout=timeout)
+
+    async def complete(
+        self,
+        ref: str | Prompt | ResourceTemplate,
+        argument: str,
+        value: str = "",
+        *,
+        server: str | None = None,
+        context: Mapping[str, str] | None = None,
+        timeout: Timeout = UNSET,
+    ) -> Completion:
+        """Return suggestions for an argument of a prompt or a resource template, as `Hub.complete` does."""
+        return await self._hub.complete(ref, argument, value, server=server, context=context, timeout=timeout)
+
+    def __repr__(self) -> str:
+        return f"<HubView of {self._hub!r}>"

@@ -1,0 +1,112 @@
+"""What a hub offers to who asks: its tools without those that are hidden from them, listed or searched."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable
+from typing import Final
+
+from .._util.suggest import did_you_mean
+from ..catalog.routing import Catalog, Route, nearest
+from ..catalog.search import SearchIndex
+from ..errors import ToolNotFound
+from ..types import FilterContext, Tool
+from .access import Access, hidden_by, scoped
+from .managed_server import ManagedServer
+from .toolsets import Toolsets
+
+MANY: Final = 500
+"""Tools that are indexed on the spot."""
+
+
+class VisibleTools:
+    """Lists over the catalog. What is the same for everybody is put together once for each change."""
+
+    def __init__(self, catalog: Catalog[ManagedServer], access: Access, toolsets: Toolsets) -> None:
+        self._catalog = catalog
+        self._access = access
+        self._toolsets = toolsets
+        self._versions = (-1, -1)
+        self._kept: dict[bool, list[Route[ManagedServer]]] = {}
+        self._index = SearchIndex()
+        self._indexed = -1
+        self._reading = asyncio.Lock()
+
+    def tools(
+        self,
+        context: FilterContext | None = None,
+        *,
+        deferred: bool = False,
+        of: ManagedServer | None = None,
+        loaded: Iterable[str] = (),
+    ) -> list[Tool]:
+        """The tools that may be seen; of the deferred ones all, or, behind the others, those that were `loaded`."""
+        routes = self._routes(deferred)
+        if loaded and not deferred:
+            more = (self._catalog.routes.get(name) for name in loaded)
+            routes = [*routes, *(r for r in more if r is not None and r.refusal is None and self.is_deferred(r))]
+        if of is not None:
+            routes = [route for route in routes if route.owner is of]
+        contexts: dict[str, FilterContext] = {}
+        return [route.tool for route in routes if not route.live or not self._hides(route, context, contexts)]
+
+    def _hides(
+        self, route: Route[ManagedServer], context: FilterContext | None, contexts: dict[str, FilterContext]
+    ) -> bool:
+        server = route.owner.name
+        if server not in contexts:
+            contexts[server] = scoped(context, server)
+        return hidden_by(route, contexts[server]) is not None
+
+    async def search(
+        self, query: str, context: FilterContext | None, limit: int, token_budget: int | None
+    ) -> list[Tool]:
+        """The tools that fit the words best, the deferred among them."""
+        if self._indexed != self._catalog.version:
+            await self._read()
+
+        def allowed(tool: Tool) -> bool:
+            route = self._catalog.routes.get(tool.name)
+            return route is not None and self._access.refusal(route, context) is None
+
+        hits = self._index.search(query, limit=limit, token_budget=token_budget, allowed=allowed)
+        return [hit.tool for hit in hits]
+
+    async def _read(self) -> None:
+        """Bring the index up to date. Servers whose tools did not change are not read again."""
+        async with self._reading:
+            version, tools = self._catalog.version, [route.tool for route in self._routes(True)]
+            if self._indexed == version:
+                return
+            if len(tools) <= MANY:
+                self._index = self._index.updated(tools)
+            else:  # which takes a second for ten thousand, and calls go on meanwhile
+                self._index = await asyncio.to_thread(self._index.updated, tools)
+            self._indexed = version
+
+    def is_deferred(self, route: Route[ManagedServer]) -> bool:
+        """Whether the tool is left out of lists until somebody asks for it."""
+        return self._toolsets.is_deferred(route.owner.name, route.original)
+
+    def unknown(self, name: str) -> ToolNotFound:
+        """The error for a name that no table has."""
+        same = tuple(r.tool.name for r in self._routes(True) if r.original == name and not r.live)[:3]
+        near = same or self.nearest(name)
+        hint = "; tools are called by their qualified names" if same else ""
+        message = f"there is no such tool in this hub{hint}{did_you_mean(near)}"
+        return ToolNotFound(message, server=self._catalog.server_of(name), tool=name, nearest=near)
+
+    def nearest(self, name: str, but: Route[ManagedServer] | None = None) -> tuple[str, ...]:
+        """Names like this one. What a filter may hide from who asks is not given away."""
+        return nearest(name, (r.tool.name for r in self._routes(True) if not r.live and r is not but))
+
+    def _routes(self, deferred: bool) -> list[Route[ManagedServer]]:
+        versions = (self._catalog.version, self._toolsets.version)
+        if self._versions != versions:
+            self._versions, self._kept = versions, {}
+        if deferred not in self._kept:
+            shown = [route for route in self._catalog.tools if route.refusal is None]
+            if not deferred and len(self._toolsets):
+                shown = [route for route in shown if not self.is_deferred(route)]
+            self._kept[deferred] = shown
+        return self._kept[deferred]

@@ -1,0 +1,215 @@
+"""What a function asks the client: whether it may, how the question is written, and what the answer says."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any, Final, TypedDict
+from uuid import uuid4
+
+from pydantic import TypeAdapter, ValidationError
+from pydantic.errors import PydanticUserError
+
+from ..errors import ProtocolError, RemoteError, UsageError
+from ..protocol.versions import MISSING_CAPABILITY
+from ..types import ElicitResult, PromptMessage, Root, Wire
+from ..types.wire import objects_of
+from .functions.type_hints import readable
+
+EMPTY_FORM: Final[Wire] = {"type": "object", "properties": {}}
+
+
+class SamplingOptions(TypedDict, total=False):
+    """Options of `Context.sample` beside max_tokens and system_prompt."""
+
+    temperature: float | None
+    stop_sequences: Sequence[str] | None
+    model_preferences: str | Sequence[str] | Mapping[str, Any] | None
+    """Names of models, the best first, or the protocol's object."""
+    include_context: str | None
+    metadata: Mapping[str, Any] | None
+    tools: Iterable[Any] | None
+    """Tools that the model may call: tools, or dicts of the wire."""
+    tool_choice: Mapping[str, Any] | None
+
+
+SAMPLING_OPTIONS: Final = {
+    "temperature": "temperature",
+    "stop_sequences": "stopSequences",
+    "model_preferences": "modelPreferences",
+    "include_context": "includeContext",
+    "metadata": "metadata",
+    "tools": "tools",
+    "tool_choice": "toolChoice",
+}
+
+
+def need(declared: Mapping[str, Any], capability: str, *parts: str) -> None:
+    """Raise -32021 if the client did not declare that it can be asked this."""
+    have = declared.get(capability)
+    if isinstance(have, dict):
+        # `elicitation: {}` is from before there were two modes, and means the form.
+        known = have or ({"form": {}} if capability == "elicitation" else {})
+        if all(isinstance(known.get(part), dict) for part in parts):
+            return
+    required: Wire = {capability: {part: {} for part in parts}}
+    what = ".".join((capability, *parts))
+    raise RemoteError(
+        MISSING_CAPABILITY,
+        f"this needs a client with the capability {what}, which it did not declare",
+        {"requiredCapabilities": required},
+    )
+
+
+# ---- forms ---------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Form:
+    """What the person is asked to fill in, and as what it is read."""
+
+    schema: Wire
+    adapter: TypeAdapter[Any] | None = None
+
+
+def form_of(schema: Any) -> Form:
+    """From a JSON schema, or a type that describes a flat object; None: nothing but yes or no."""
+    if schema is None:
+        return Form(EMPTY_FORM)
+    if isinstance(schema, Mapping):
+        return Form({**EMPTY_FORM, **schema})
+    return _form_of_type(schema)
+
+
+@lru_cache(maxsize=128)
+def _form_of_type(kind: Any) -> Form:
+    try:
+        adapter: TypeAdapter[Any] = TypeAdapter(readable(kind))
+        described = adapter.json_schema()
+    except PydanticUserError as exc:
+        raise UsageError(f"{kind!r} cannot be asked for in a form: {exc.message}") from None
+    definitions = described.pop("$defs", {})
+    described = _resolved(described, definitions)
+    if described.get("type") != "object":
+        raise UsageError(f"{kind!r} cannot be asked for in a form: a form is an object with fields")
+    fields = {name: _field(name, field, definitions) for name, field in described.get("properties", {}).items()}
+    schema: Wire = {"type": "object", "properties": fields}
+    if "required" in described:
+        schema["required"] = described["required"]
+    return Form(schema, adapter)
+
+
+def _resolved(schema: Wire, definitions: Wire) -> Wire:
+    reference = schema.get("$ref")
+    if not isinstance(reference, str):
+        return schema
+    beside = {key: value for key, value in schema.items() if key != "$ref"}
+    return {**definitions[reference.rsplit("/", 1)[-1]], **beside}
+
+
+def _field(name: str, schema: Wire, definitions: Wire) -> Wire:
+    """One field: forms know texts, numbers, yes or no, and choices. Optional is what is not required."""
+    schema = _resolved(schema, definitions)
+    options = schema.get("anyOf")
+    if isinstance(options, list):
+        real = [_resolved(option, definitions) for option in options if option != {"type": "null"}]
+        if len(real) == 1:
+            beside = {key: value for key, value in schema.items() if key != "anyOf"}
+            schema = {**real[0], **beside}
+    if schema.get("default", ...) is None:
+        schema = {key: value for key, value in schema.items() if key != "default"}
+    if "const" in schema:
+        schema = {**schema, "enum": [schema["const"]]}
+        del schema["const"]
+    if schema.get("type") == "array" and isinstance(schema.get("items"), dict):
+        schema = {**schema, "items": _resolved(schema["items"], definitions)}
+        fits = "enum" in schema["items"]
+    else:
+        fits = schema.get("type") in ("string", "number", "integer", "boolean")
+    if not fits:
+        raise UsageError(f"the field {name!r} cannot be asked for in a form: forms are flat, without objects and lists")
+    return schema
+
+
+def elicited(answer: Wire, form: Form | None = None) -> ElicitResult:
+    """The person's answer, read as what was asked for."""
+    action, content = answer.get("action"), answer.get("content")
+    if action not in ("accept", "decline", "cancel"):
+        raise ProtocolError(f"the client answered a question with the action {action!r}")
+    if action != "accept":
+        return ElicitResult(action)
+    content = content if isinstance(content, dict) else None
+    if form is None or form.adapter is None:
+        return ElicitResult(action, content, data=content)
+    try:
+        return ElicitResult(action, content, data=form.adapter.validate_python(content or {}))
+    except ValidationError as exc:
+        wrong = "; ".join(f"{'.'.join(map(str, e['loc']))}: {e['msg']}" for e in exc.errors(include_url=False))
+        raise ProtocolError(f"the answer does not fit the form: {wrong}") from None
+
+
+def visit(message: str, url: str, *, modern: bool) -> Wire:
+    """The params of a question that sends the person to a URL."""
+    if "://" not in url:
+        raise UsageError(f"a person can only be sent to a whole URL, not to {url!r}")
+    params: Wire = {"mode": "url", "message": message, "url": url}
+    if not modern:
+        params["elicitationId"] = str(uuid4())
+    return params
+
+
+# ---- sampling and roots --------------------------------------------------------------------------------------
+
+
+def sampling(
+    messages: str | Iterable[Any], max_tokens: int, system_prompt: str | None, options: SamplingOptions
+) -> Wire:
+    """The params of `sampling/createMessage`."""
+    given = [messages] if isinstance(messages, str | Mapping) else messages
+    params: Wire = {"messages": [_message(message) for message in given], "maxTokens": max_tokens}
+    if system_prompt is not None:
+        params["systemPrompt"] = system_prompt
+    for name, value in options.items():
+        if name not in SAMPLING_OPTIONS:
+            raise UsageError(f"sample() has no option {name!r}; the options are {', '.join(SAMPLING_OPTIONS)}")
+        if value is not None:
+            params[SAMPLING_OPTIONS[name]] = value
+    if "modelPreferences" in params:
+        params["modelPreferences"] = _preferences(params["modelPreferences"])
+    if "tools" in params:
+        params["tools"] = [_tool(tool) for tool in params["tools"]]
+    return params
+
+
+def _message(message: Any) -> Wire:
+    if isinstance(message, str):
+        return {"role": "user", "content": {"type": "text", "text": message}}
+    if isinstance(message, Mapping):
+        return dict(message)
+    if isinstance(message, PromptMessage):
+        return {"role": message.role, "content": message.content.to_wire()}
+    if hasattr(message, "to_wire"):
+        return {"role": "user", "content": message.to_wire()}
+    raise UsageError(f"a {type(message).__name__} is no message; give texts, PromptMessages, blocks or dicts")
+
+
+def _preferences(given: Any) -> Any:
+    names = [given] if isinstance(given, str) else given
+    if isinstance(names, Mapping):
+        return dict(names)
+    return {"hints": [{"name": name} for name in names]}
+
+
+def _tool(tool: Any) -> Wire:
+    if isinstance(tool, Mapping):
+        return dict(tool)
+    wire = getattr(tool, "wire", None) or getattr(tool, "raw", None)
+    if not isinstance(wire, dict):
+        raise UsageError(f"a {type(tool).__name__} is no tool; give tools or dicts")
+    return wire
+
+
+def listed_roots(answer: Wire) -> list[Root]:
+    """What `roots/list` was answered with."""
+    return [Root.from_wire(root) for root in objects_of(answer.get("roots"))]

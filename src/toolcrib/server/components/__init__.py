@@ -1,0 +1,1 @@
+"""What a tool server offers: tools, resources and templates, prompts, completion."""

@@ -1,0 +1,129 @@
+"""One kind of what a server offers (tools, resources, templates, prompts): by name, in order, in pages."""
+
+from __future__ import annotations
+
+import base64
+import difflib
+import logging
+from collections.abc import Callable, Iterator
+from typing import Any, Final, Generic, Protocol, TypeVar
+
+from ...errors import NotFound, RemoteError, ResourceNotFound, ToolNotFound
+from ...protocol.jsonrpc import INVALID_PARAMS
+from ...protocol.sanitize import one_line
+from ...types import Wire
+
+log = logging.getLogger("toolcrib.server")
+
+
+class Component(Protocol):
+    """What has an entry in a list."""
+
+    @property
+    def wire(self) -> Wire:
+        """The entry."""
+        ...
+
+
+T = TypeVar("T", bound=Component)
+
+_ERRORS: dict[str, type[NotFound]] = {"tool": ToolNotFound, "resource": ResourceNotFound}
+
+
+LONGEST: Final = 128
+"""Characters of a name that is looked for."""
+MISTYPED: Final = 8
+"""Characters by which the length of a name may differ from what was meant."""
+MOST: Final = 1_000
+"""Names that are looked at: it takes some microseconds each, and anybody may ask."""
+
+
+class ComponentCollection(Generic[T]):
+    """Things of one kind in the order in which they came. Safe from any thread; `on_change` is told of each change."""
+
+    __slots__ = ("_changed", "_items", "_last", "_serials", "kind")
+
+    def __init__(self, kind: str, on_change: Callable[[], None]) -> None:
+        self.kind = kind
+        self._changed = on_change
+        self._items: dict[str, T] = {}
+        self._serials: dict[str, int] = {}
+        self._last = 0
+
+    def __len__(self) -> int:
+        return len(self._items)
+
+    def __iter__(self) -> Iterator[T]:
+        return iter(tuple(self._items.values()))
+
+    def get(self, name: Any) -> T | None:
+        """What has this name."""
+        return self._items.get(name) if type(name) is str else None
+
+    def put(self, name: str, item: T) -> None:
+        """Add it; what had the name before loses it, and keeps its place in the order."""
+        if name in self._items:
+            log.warning("the %s %r was there already and is replaced", self.kind, name)
+        else:
+            self._last += 1
+            self._serials[name] = self._last
+        self._items[name] = item
+        self._changed()
+
+    def remove(self, name: str) -> None:
+        """Take it away."""
+        if self._items.pop(name, None) is None:
+            nearest = self.nearest(name)
+            error = _ERRORS.get(self.kind, NotFound)
+            raise error(f"there is no {self.kind} {name!r} to remove{did_you_mean(nearest)}", nearest=nearest)
+        self._serials.pop(name, None)
+        self._changed()
+
+    def nearest(self, name: Any) -> tuple[str, ...]:
+        """The names that look like this one; nobody mistypes a longer one than there are."""
+        if not isinstance(name, str) or len(name) > LONGEST:
+            return ()
+        near = [each for each in self._items if abs(len(each) - len(name)) <= MISTYPED][:MOST]
+        return tuple(difflib.get_close_matches(name, near, 3))
+
+    def page(self, cursor: Any, size: int | None) -> tuple[list[Wire], str | None]:
+        """The entries after a cursor, and the cursor of the next page if there is one.
+
+        A cursor is the serial number of the last entry, so that nothing is skipped when things come and go meanwhile.
+        """
+        after = 0 if cursor is None else self._serial_of(cursor)
+        serials = self._serials
+        entries = [(serials.get(name, 0), item) for name, item in tuple(self._items.items())]
+        if after:
+            entries = [entry for entry in entries if entry[0] > after]
+        if size is None or len(entries) <= size:
+            return [item.wire for _, item in entries], None
+        entries = entries[:size]
+        return [item.wire for _, item in entries], _cursor(self.kind, entries[-1][0])
+
+    def _serial_of(self, cursor: Any) -> int:
+        kind, _, serial = _opened(cursor).partition(":")
+        if kind == self.kind and len(serial) < 19 and serial.isascii() and serial.isdigit():
+            return int(serial)
+        raise RemoteError(INVALID_PARAMS, "cursor: not one of ours")
+
+
+def _cursor(kind: str, serial: int) -> str:
+    return base64.urlsafe_b64encode(f"{kind}:{serial}".encode()).decode()
+
+
+def _opened(cursor: Any) -> str:
+    try:
+        return base64.b64decode(cursor, altchars=b"-_", validate=True).decode() if isinstance(cursor, str) else ""
+    except ValueError:
+        return ""
+
+
+def did_you_mean(nearest: tuple[str, ...]) -> str:
+    """A hint to append to an error."""
+    return f"; did you mean {' or '.join(map(repr, nearest))}?" if nearest else ""
+
+
+def shown(name: Any) -> str:
+    """A name that somebody else gave, in a text of ours."""
+    return one_line(name, LONGEST) if isinstance(name, str) else type(name).__name__

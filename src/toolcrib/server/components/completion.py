@@ -1,0 +1,182 @@
+"""Suggestions for the arguments of prompts and the variables of templates."""
+
+from __future__ import annotations
+
+import functools
+import logging
+from collections.abc import Callable, Iterable, Mapping
+from difflib import get_close_matches
+from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar
+
+from ...errors import ConfigError, RemoteError, ResourceNotFound
+from ...protocol import jsonrpc
+from ...protocol.sanitize import one_line
+from ...types import Completion, Wire
+from ...types.wire import object_of
+from ..functions.signature import Signature
+from .prompts import PromptFunction
+from .resources import TemplateFunction, called, choices, entry, failed, spelled
+
+if TYPE_CHECKING:
+    from ..context import Context
+
+log = logging.getLogger("toolcrib.server")
+
+T_co = TypeVar("T_co", covariant=True)
+
+MAX_VALUES: Final = 100
+"""Suggestions in one answer; the protocol allows no more."""
+
+
+class CompletionFunction:
+    """A function that suggests values for one argument; still callable like the function."""
+
+    def __init__(self, ref: str, argument: str, signature: Signature) -> None:
+        self.ref = ref
+        """The name of a prompt, or the URI of a template."""
+        self.argument = argument
+        self.signature = signature
+        self.takes_context = signature.context_parameter is not None
+        self._parameters = _parameters(signature)
+        functools.update_wrapper(self, signature.function, updated=())
+
+    async def complete(
+        self, value: str, given: Mapping[str, str], context: Context | None, *, mask_errors: bool = False
+    ) -> Wire:
+        """The answer's `completion`, for what was typed so far and the arguments that are `given` already."""
+        what = f"completion of {self.argument} for {self.ref}"
+        arguments = dict(zip(self._parameters, (value, dict(given)), strict=False))
+        try:
+            found = await called(self.signature, arguments, context, what, mask_errors=mask_errors)
+            # Who does not look at what was typed gives all there is.
+            return _completion(found, "" if self._parameters else value)
+        except (ResourceNotFound, _BadCompletion) as exc:
+            raise failed(exc, what, mask_errors=mask_errors) from exc
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        return self.signature.function(*args, **kwargs)
+
+
+def completion(ref: str, argument: str) -> Callable[[Callable[..., Any]], CompletionFunction]:
+    """Make a function suggest values for an argument of a prompt (by name) or a variable of a template (by its URI).
+
+    It is called with what was typed so far, and if it takes a second parameter with a dict of the arguments that are
+    already known; it returns strings or a `Completion`, the best first. One that takes nothing gives all values, which
+    are narrowed down by what was typed.
+    """
+
+    def decorate(function: Callable[..., Any]) -> CompletionFunction:
+        return CompletionFunction(ref, argument, Signature(function))
+
+    return decorate
+
+
+class Offered(Protocol[T_co]):
+    """Where prompts, or templates, are found by name."""
+
+    def get(self, name: str, /) -> T_co | None:
+        """What has this name."""
+        ...
+
+
+class Completions:
+    """All that a server can complete."""
+
+    def __init__(self) -> None:
+        self._functions: dict[tuple[str, str], CompletionFunction] = {}
+
+    def __len__(self) -> int:
+        return len(self._functions)
+
+    def add(self, ref: str, argument: str, function: Callable[..., Any]) -> CompletionFunction:
+        """Let a function complete this argument; what did it before does it no more."""
+        made = function if isinstance(function, CompletionFunction) else completion(ref, argument)(function)
+        if (ref, argument) in self._functions:
+            log.warning("the completion of %r for %r was there already and is replaced", argument, ref)
+        self._functions[ref, argument] = made
+        return made
+
+    def offers(self, *listed: Iterable[PromptFunction | TemplateFunction]) -> bool:
+        """Whether anything completes: by a function, or by what the listed prompts and templates say themselves."""
+        return bool(self._functions) or any(offered.completes for part in listed for offered in part)
+
+    def takes_context(self, params: Wire) -> bool:
+        """Whether this request's function wants a context."""
+        function = self._functions.get(_read(params)[:2])
+        return function is not None and function.takes_context
+
+    async def complete(
+        self,
+        params: Wire,
+        prompts: Offered[PromptFunction],
+        templates: Offered[TemplateFunction],
+        context: Context | None = None,
+        *,
+        mask_errors: bool = False,
+    ) -> Wire:
+        """The result of `completion/complete`.
+
+        Where no function was added, a parameter that lists its values (Literal, Enum) completes by prefix, and any
+        other has no suggestions. Raises `RemoteError` -32602 for what is not there.
+        """
+        ref, argument, value = _read(params)
+        function = self._functions.get((ref, argument))
+        if function is not None:
+            given = object_of(object_of(params.get("context")).get("arguments"))
+            return {"completion": await function.complete(value, given, context, mask_errors=mask_errors)}
+        if params["ref"]["type"] == "ref/prompt":
+            return {"completion": _by_type("prompt", ref, prompts.get(ref), argument, value)}
+        return {"completion": _by_type("resource template", ref, templates.get(ref), argument, value)}
+
+
+def _by_type(kind: str, ref: str, offered: PromptFunction | TemplateFunction | None, argument: str, value: str) -> Wire:
+    if offered is None:
+        raise RemoteError(jsonrpc.INVALID_PARAMS, f"Unknown {kind}: {one_line(ref)}")
+    properties = offered.signature.schema.get("properties", {})
+    if argument not in properties:
+        nearest = get_close_matches(argument, properties, 3)
+        hint = f"; did you mean {' or '.join(map(repr, nearest))}?" if nearest else ""
+        raise RemoteError(jsonrpc.INVALID_PARAMS, f"Unknown argument of {kind} {ref}: {one_line(argument)}{hint}")
+    return _completion(choices(offered.signature, properties[argument]), value)
+
+
+def _parameters(signature: Signature) -> tuple[str, ...]:
+    names = tuple(signature.schema.get("properties", {}))
+    required = signature.schema.get("required", ())
+    if any(name in required for name in names[2:]):
+        raise ConfigError(
+            f"{signature.name}: a completion is called with what was typed, and with the arguments that are known; "
+            f"nobody gives {names[2]!r}",
+            key=names[2],
+            expected="at most two parameters",
+        )
+    return names[:2]
+
+
+def _read(params: Wire) -> tuple[str, str, str]:
+    """What is completed, which argument of it, and the value so far."""
+    match params:
+        case {
+            "ref": {"type": "ref/prompt", "name": str(ref)} | {"type": "ref/resource", "uri": str(ref)},
+            "argument": {"name": str(name), "value": str(value)},
+        }:
+            return ref, name, value
+    expected = "ref (ref/prompt with a name, or ref/resource with a uri) and argument (a name and a value)"
+    raise RemoteError(jsonrpc.INVALID_PARAMS, f"Invalid params: expected {expected}")
+
+
+class _BadCompletion(Exception):
+    """The function returned what are no suggestions."""
+
+
+def _completion(found: Any, typed: str) -> Wire:
+    """What a function found, narrowed down by what was typed: at most `MAX_VALUES`, and how many there are."""
+    total, more = None, False
+    if isinstance(found, Completion):
+        found, total, more = found.values, found.total, found.has_more
+    if isinstance(found, str | bytes | Mapping) or not isinstance(found, Iterable | None):
+        raise _BadCompletion(f"a {type(found).__name__} is no list of suggestions: expected strings or a Completion")
+    values = [text for text in map(spelled, found or ()) if text.lower().startswith(typed.lower())]
+    if total is None and not more:
+        total = len(values)
+    return entry({"values": values[:MAX_VALUES]}, total=total, hasMore=more or len(values) > MAX_VALUES)

@@ -1,0 +1,348 @@
+"""Functions as resources: one that is read at its URI, or a family of them behind a template."""
+
+from __future__ import annotations
+
+import enum
+import functools
+import logging
+from base64 import b64encode
+from collections.abc import Callable, Iterable, Mapping
+from typing import TYPE_CHECKING, Any, TypedDict, cast
+
+from pydantic_core import to_json
+
+from ...errors import ConfigError, ProtocolError, RemoteError, ResourceNotFound, UsageError
+from ...protocol import jsonrpc
+from ...protocol.sanitize import one_line
+from ...protocol.versions import OLD_NOT_FOUND
+from ...types import (
+    AudioContent,
+    EmbeddedResource,
+    ImageContent,
+    ReadResourceResult,
+    ResourceContents,
+    TextContent,
+    Wire,
+)
+from ..failing import words
+from ..functions.signature import BadArguments, Signature
+from .uri_template import UriTemplate, check_uri, is_template
+
+if TYPE_CHECKING:
+    from ..context import Context
+
+log = logging.getLogger("toolcrib.server.tools")
+
+_BYTES = (bytes, bytearray, memoryview)
+_PIECES = (ResourceContents, EmbeddedResource, TextContent, ImageContent, AudioContent, *_BYTES)
+
+
+class ResourceFunction:
+    """A function as a resource; still callable like the function."""
+
+    def __init__(self, signature: Signature, wire: Wire) -> None:
+        if required := signature.schema.get("required"):
+            raise ConfigError(
+                f"{signature.name}: the resource {wire['uri']} has no variables, so nobody gives its parameter "
+                f"{required[0]!r}; give it a default, or write {{{required[0]}}} into the URI",
+                key=required[0],
+                expected="a function without parameters",
+            )
+        self.uri: str = wire["uri"]
+        self.signature = signature
+        self.wire = wire
+        """Its entry of `resources/list`."""
+        self.takes_context = signature.context_parameter is not None
+        functools.update_wrapper(self, signature.function, updated=())
+
+    async def read(self, context: Context | None, *, mask_errors: bool = False) -> list[Wire]:
+        """The entries of `contents`."""
+        return await _read(self.signature, {}, context, self.wire, self.uri, mask_errors=mask_errors)
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        return self.signature.function(*args, **kwargs)
+
+
+class TemplateFunction:
+    """A function as a family of resources: the template's variables are its arguments. Still callable like it."""
+
+    def __init__(self, signature: Signature, wire: Wire) -> None:
+        self.template = UriTemplate(wire["uriTemplate"])
+        _check_variables(signature, self.template)
+        self.uri_template = self.template.text
+        self.signature = signature
+        self.wire = wire
+        """Its entry of `resources/templates/list`."""
+        self.completes = lists_values(signature)
+        """Whether a variable has suggestions without any code."""
+        self.takes_context = signature.context_parameter is not None
+        functools.update_wrapper(self, signature.function, updated=())
+
+    def match(self, uri: str) -> dict[str, str] | None:
+        """The variables, if the URI is one of this family."""
+        return self.template.match(uri)
+
+    async def read(
+        self, uri: str, variables: Mapping[str, str], context: Context | None, *, mask_errors: bool = False
+    ) -> list[Wire]:
+        """The entries of `contents`, for what `match` gave. Raises `RemoteError` -32602 for a value of a wrong type."""
+        arguments = bound(self.signature, variables)
+        return await _read(self.signature, arguments, context, self.wire, uri, mask_errors=mask_errors)
+
+    def expand(self, **variables: str) -> str:
+        """The URI of one resource of this family."""
+        return self.template.expand(variables)
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        return self.signature.function(*args, **kwargs)
+
+
+class ResourceOptions(TypedDict, total=False):
+    """What can be said of a resource, or of a template of resources, beside its URI and its function."""
+
+    name: str | None
+    """Default: the name of the function."""
+    title: str | None
+    description: str | None
+    """Default: the docstring of the function."""
+    mime_type: str | None
+    annotations: Mapping[str, Any] | None
+    size: int | None
+    """Bytes; only for a resource, not for a template."""
+    icons: Iterable[Mapping[str, Any]] | None
+    meta: Mapping[str, Any] | None
+
+
+def resource(
+    uri: str,
+    *,
+    name: str | None = None,
+    title: str | None = None,
+    description: str | None = None,
+    mime_type: str | None = None,
+    annotations: Mapping[str, Any] | None = None,
+    size: int | None = None,
+    icons: Iterable[Mapping[str, Any]] | None = None,
+    meta: Mapping[str, Any] | None = None,
+) -> Callable[[Callable[..., Any]], ResourceFunction | TemplateFunction]:
+    """Make a function a resource, or with `{variables}` in the URI a template of resources.
+
+    It returns str, bytes, a JSON value or model, `ResourceContents`, or a list of those pieces; None, like raising
+    `ResourceNotFound`, means that there is no such resource. Variables are strings, made what the parameters are
+    annotated with. A path that leads upwards (`..`) never reaches the function.
+    """
+    if callable(uri):
+        raise UsageError('a resource needs its URI: @resource("config://app")')
+    templated = is_template(uri)
+    if templated and size is not None:
+        raise ConfigError(f"{uri} stands for many resources, which have no size in common", key="size")
+
+    def decorate(function: Callable[..., Any]) -> ResourceFunction | TemplateFunction:
+        signature = Signature(function)
+        wire = listing(
+            {"uriTemplate" if templated else "uri": check_uri(uri)},
+            name=name or signature.name,
+            title=title,
+            description=signature.description if description is None else description,
+            mimeType=mime_type,
+            annotations=annotations and dict(annotations),
+            size=size,
+            icons=icons and list(icons),
+            _meta=meta and dict(meta),
+        )
+        return TemplateFunction(signature, wire) if templated else ResourceFunction(signature, wire)
+
+    return decorate
+
+
+def find_template(templates: Iterable[TemplateFunction], uri: str) -> tuple[TemplateFunction, dict[str, str]] | None:
+    """The template that a URI belongs to, and its variables; of several the one that spells out most of the URI."""
+    best: tuple[TemplateFunction, dict[str, str]] | None = None
+    for template in templates:
+        if best is not None and template.template.weight <= best[0].template.weight:
+            continue
+        variables = template.match(uri)
+        if variables is not None:
+            best = template, variables
+    return best
+
+
+def not_found(uri: str) -> RemoteError:
+    """The answer where there is no such resource."""
+    return RemoteError(OLD_NOT_FOUND, f"Resource not found: {one_line(uri)}", {"uri": uri})
+
+
+# ---- what resources, prompts and completions have in common --------------------------------------------------
+
+
+def entry(wire: Wire, **fields: Any) -> Wire:
+    """An entry of a list: with what was given, and without what was not."""
+    return wire | {key: value for key, value in fields.items() if value is not None and value != ""}
+
+
+def listing(wire: Wire, **fields: Any) -> Wire:
+    """An entry of our own: nobody changes it later. Raises `ConfigError` for what could not be sent."""
+    wire = entry(wire, **fields)
+    try:
+        return cast(Wire, jsonrpc.decode(jsonrpc.encode(wire)))
+    except (UsageError, ProtocolError) as exc:
+        raise ConfigError(f"{wire['name']}: {exc}") from None
+
+
+def bound(signature: Signature, texts: Mapping[str, Any]) -> dict[str, Any]:
+    """The function's arguments from strings. Raises `RemoteError` -32602 that names what does not fit."""
+    properties = signature.schema.get("properties", {})
+    try:
+        return signature.bind({name: _valued(signature, properties.get(name), text) for name, text in texts.items()})
+    except BadArguments as exc:
+        raise RemoteError(jsonrpc.INVALID_PARAMS, str(exc)) from None
+
+
+async def called(
+    signature: Signature, arguments: dict[str, Any], context: Context | None, what: str, *, mask_errors: bool
+) -> Any:
+    """What the function returned. What it raised becomes the caller's answer; the log has the traceback."""
+    try:
+        return await signature.call(arguments, context)
+    except (RemoteError, ResourceNotFound):
+        raise
+    except (Exception, SystemExit) as exc:
+        cause: BaseException = exc
+        while isinstance(cause, BaseExceptionGroup) and len(cause.exceptions) == 1:
+            cause = cause.exceptions[0]
+        if isinstance(cause, RemoteError | ResourceNotFound):
+            raise cause from exc
+        raise failed(cause, what, mask_errors=mask_errors) from exc
+
+
+def failed(exc: BaseException, what: str, *, mask_errors: bool) -> RemoteError:
+    """The answer for an exception in somebody's function; the traceback is only logged."""
+    log.error("%s failed: %s", one_line(what), type(exc).__name__, exc_info=exc)
+    return RemoteError(jsonrpc.INTERNAL_ERROR, f"{what} failed" if mask_errors else words(exc))
+
+
+def choices(signature: Signature, schema: Any) -> list[Any] | None:
+    """The values that a parameter may have, where its type (Literal, Enum) lists them."""
+    schema = _resolved(signature, schema)
+    if "const" in schema:
+        return [schema["const"]]
+    if isinstance(values := schema.get("enum"), list):
+        return values
+    found = [choices(signature, option) for option in schema.get("anyOf", ())]
+    return [value for values in found if values is not None for value in values] or None
+
+
+def lists_values(signature: Signature) -> bool:
+    """Whether a parameter of the function lists its values."""
+    return any(choices(signature, schema) for schema in signature.schema.get("properties", {}).values())
+
+
+def spelled(value: Any) -> str:
+    """A value as a string of the wire: what JSON writes for it, without a string's quotes."""
+    value = value.value if isinstance(value, enum.Enum) else value
+    return value if isinstance(value, str) else to_json(value).decode()
+
+
+def wants_json(signature: Signature, schema: Any) -> bool:
+    """Whether a parameter takes arrays or objects, and no text: a string for it is JSON."""
+    schema = _resolved(signature, schema)
+    if options := schema.get("anyOf"):
+        kinds = [_resolved(signature, option) for option in options]
+        rest = [kind for kind in kinds if kind.get("type") != "null"]
+        return bool(rest) and all(wants_json(signature, kind) for kind in rest)
+    return schema.get("type") in ("array", "object")
+
+
+def _resolved(signature: Signature, schema: Any) -> Wire:
+    if not isinstance(schema, dict):
+        return {}
+    if isinstance(ref := schema.get("$ref"), str):
+        return _resolved(signature, signature.schema.get("$defs", {}).get(ref.removeprefix("#/$defs/")))
+    return schema
+
+
+def _valued(signature: Signature, schema: Any, text: Any) -> Any:
+    """A string as the value that the parameter wants, where validation would not find it by itself."""
+    if not isinstance(text, str):
+        return text
+    if wants_json(signature, schema):
+        try:
+            return jsonrpc.decode(text)
+        except ProtocolError:
+            return text  # binding says better what was expected
+    listed = choices(signature, schema) or ()
+    return text if text in listed else next((value for value in listed if spelled(value) == text), text)
+
+
+# ---- contents ------------------------------------------------------------------------------------------------
+
+
+def _check_variables(signature: Signature, template: UriTemplate) -> None:
+    properties = signature.schema.get("properties", {})
+    takes_any = signature.schema.get("additionalProperties", False) is not False
+    for name in template.variables:
+        if name not in properties and not takes_any:
+            raise ConfigError(
+                f"{signature.name}: {template.text} has the variable {name!r}, but the function has no parameter of "
+                f"that name",
+                key=name,
+                expected=f"a parameter {name!r}",
+            )
+    for name in signature.schema.get("required", ()):
+        if name not in template.variables:
+            raise ConfigError(
+                f"{signature.name}: the parameter {name!r} is no variable of {template.text}; give it a default, or "
+                f"write {{{name}}} into the URI",
+                key=name,
+                expected=f"one of {', '.join(template.variables)}",
+            )
+
+
+async def _read(
+    signature: Signature,
+    arguments: dict[str, Any],
+    context: Context | None,
+    wire: Wire,
+    uri: str,
+    *,
+    mask_errors: bool,
+) -> list[Wire]:
+    what = f"resource {one_line(uri)}"
+    try:
+        value = await called(signature, arguments, context, what, mask_errors=mask_errors)
+    except ResourceNotFound:
+        raise not_found(uri) from None
+    if value is None:
+        raise not_found(uri)
+    try:
+        return _contents(value, uri, wire.get("mimeType"))
+    except ValueError as exc:  # what JSON cannot say
+        raise failed(exc, what, mask_errors=mask_errors) from exc
+
+
+def _contents(value: Any, uri: str, mime_type: str | None) -> list[Wire]:
+    if isinstance(value, ReadResourceResult):
+        value = value.contents
+    # A list of plain values is data, and so is an empty one: only what cannot be data makes it a list of pieces.
+    if isinstance(value, list | tuple) and any(isinstance(item, _PIECES) for item in value):
+        return [_piece(item, uri, mime_type) for item in value]
+    return [_piece(value, uri, mime_type)]
+
+
+def _piece(value: Any, uri: str, mime_type: str | None) -> Wire:
+    match value:
+        case str() | TextContent():
+            text = value if isinstance(value, str) else value.text
+            return {"uri": uri, "mimeType": mime_type or "text/plain", "text": text}
+        case bytes() | bytearray() | memoryview():
+            return {"uri": uri, "mimeType": mime_type or "application/octet-stream", "blob": b64encode(value).decode()}
+        case ImageContent() | AudioContent():
+            return {"uri": uri, "mimeType": value.mime_type, "blob": b64encode(value.data).decode()}
+        case EmbeddedResource():
+            return _piece(value.resource, uri, mime_type)
+        case ResourceContents():
+            wire = value.to_wire()
+            return wire | {"uri": value.uri or uri} | entry({}, mimeType=value.mime_type or mime_type)
+        case _:
+            text = to_json(value, inf_nan_mode="null").decode()
+            return {"uri": uri, "mimeType": mime_type or "application/json", "text": text}

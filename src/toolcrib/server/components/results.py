@@ -1,0 +1,242 @@
+"""What a function returned, as the result of a tool."""
+
+from __future__ import annotations
+
+import copy
+import inspect
+from collections.abc import Callable
+from typing import Any, Final, get_args
+
+from pydantic import ValidationError
+from pydantic_core import PydanticSerializationError, to_jsonable_python
+
+from ...errors import ConfigError, UsageError
+from ...protocol import jsonrpc
+from ...protocol.sanitize import one_line
+from ...types import (
+    AudioContent,
+    EmbeddedResource,
+    ImageContent,
+    ResourceContents,
+    ResourceLink,
+    TextContent,
+    ToolResult,
+    UnknownContent,
+    Wire,
+)
+from ...types.tools import WRAPPED
+from ..functions import type_hints
+from ..functions.json_schema import Checker
+from ..json_copy import copied
+
+WRAP_MARK: Final = "x-toolcrib-wrap-result"
+"""In an output schema: the value travels as `{"result": value}`, because older revisions know objects only."""
+
+BLOB_URI: Final = "urn:toolcrib:result"
+"""The name of bytes that are neither picture nor sound: an embedded resource must have one."""
+
+_BLOCKS: Final = (TextContent, ImageContent, AudioContent, ResourceLink, EmbeddedResource, UnknownContent)
+_BYTES: Final = (bytes, bytearray, memoryview)
+_PIECES: Final = (*_BLOCKS, ResourceContents, *_BYTES)
+_AS_IT_IS: Final = (*_BLOCKS, ResourceContents, ToolResult)
+_WIDE: Final = 1 << 63
+# Types that tell of no structure, alone or as alternatives of each other.
+_SHAPELESS: Final = frozenset({str, None, type(None), Any, object, inspect.Signature.empty})
+
+
+class BadReturn(Exception):
+    """A function returned what it did not promise, or what JSON cannot say."""
+
+
+class Output:
+    """The structured output of a tool: its schema, and how a value becomes what the schema says."""
+
+    __slots__ = ("_structure", "exact", "schema", "wraps")
+
+    def __init__(self, schema: Wire, structure: Callable[[Any], Any], exact: type | None = None) -> None:
+        self.exact = exact
+        """A type whose values are on the wire what they are here, so that nothing has to be looked at."""
+        self.wraps = not _is_object(schema)
+        self.schema = _wrapped(schema) if self.wraps else {"type": "object", **schema}
+        self._structure = structure
+
+    @classmethod
+    def of(cls, annotation: Any, structured: bool | None = None) -> Output | None:
+        """By a return annotation; None if it tells of no structure, or if `structured` is False.
+
+        `structured=True` makes one also of a text; raises `ConfigError` where none can be made.
+        """
+        if structured is False or not (structured or _tells(annotation)):
+            return None
+        try:
+            adapter, schema = type_hints.described(Any if annotation in _NOTHING else annotation, "serialization")
+        except Exception as exc:
+            if structured is None and type_hints.is_beyond(exc):
+                return None
+            raise ConfigError(f"no output schema can be made of {annotation!r}: {exc}", key="structured") from exc
+        check, write = adapter.validator.validate_python, adapter.serializer.to_python
+
+        def structure(value: Any) -> Any:
+            # An instance is not looked into when it is checked; what was put into it since shows when it is written.
+            return write(check(value), mode="json", by_alias=True, warnings="error")
+
+        return cls(schema, structure, annotation if annotation is int or annotation is bool else None)
+
+    @classmethod
+    def given(cls, schema: Wire) -> Output:
+        """By a schema that somebody wrote; raises `ConfigError` if it is none."""
+        checker = Checker(schema, "output_schema")
+
+        def structure(value: Any) -> Any:
+            made = to_jsonable_python(value)
+            if problems := checker.problems(made):
+                raise BadReturn(f"the value does not fit the output schema: {'; '.join(problems)}")
+            return made
+
+        return cls(copy.deepcopy(schema), structure)
+
+    def structure(self, value: Any) -> Any:
+        """The value as the JSON that the schema promises; raises `BadReturn`."""
+        try:
+            return self._structure(value)
+        except ValidationError as exc:
+            first = exc.errors(include_url=False, include_context=False, include_input=False)[0]
+            place = "".join(f"{part}: " for part in first["loc"])
+            message = f"the returned {type(value).__name__} is not what the annotation says: {place}{first['msg']}"
+            raise BadReturn(one_line(message)) from None
+        except PydanticSerializationError as exc:
+            said = one_line(str(exc))
+            raise BadReturn(f"the returned {type(value).__name__} is not what the annotation says: {said}") from None
+
+
+_NOTHING: Final = (inspect.Signature.empty, Any)
+
+
+def to_wire(value: Any, *, output: Output | None = None, mime_type: str | None = None) -> Wire:
+    """The result of a call whose function returned `value`; raises where it has no form on the wire.
+
+    `mime_type` tells what bytes are.
+    """
+    if output is not None and output.exact is type(value) and (text := _exact_text(value)) is not None:
+        return _wrapping(text, value)
+    if isinstance(value, _AS_IT_IS):
+        return _as_it_is(value)
+    if output is not None:
+        data = output.structure(value)
+        if type(data) is str:
+            data = _writable(data)
+        if output.wraps:
+            return _wrapping(_text(data), data)
+        return {"content": [_text_block(_text(data))], "structuredContent": data}
+    if value is None:
+        return {"content": []}
+    if isinstance(value, _BYTES):
+        return {"content": [_piece(value, mime_type)]}
+    if isinstance(value, list | tuple) and _holds_pieces(value):
+        return {"content": [_piece(piece, mime_type) for piece in value]}
+    return {"content": [_text_block(value if type(value) is str else _text(to_jsonable_python(value)))]}
+
+
+def failed(message: str) -> Wire:
+    """A tool's own error, which a model can read and mend."""
+    return {"content": [_text_block(message)], "isError": True}
+
+
+def _exact_text(value: Any) -> str | None:
+    """A boolean or an integer as JSON; None for one that needs a longer look."""
+    if value is True or value is False:
+        return "true" if value else "false"
+    return str(value) if -_WIDE <= value < _WIDE else None
+
+
+def _wrapping(text: str, data: Any) -> Wire:
+    # The schema marks it too, but not every client that calls has listed.
+    return {"content": [_text_block(text)], "structuredContent": {"result": data}, "_meta": {WRAPPED: True}}
+
+
+def _as_it_is(value: Any) -> Wire:
+    if not isinstance(value, ToolResult):
+        return {"content": [_piece(value, None)]}
+    # A copy: the endpoint adds to it what its era wants, a caller in this process may change it, and the function may
+    # return the same one again.
+    wire = {"content": [], **copied(value.raw)}
+    if wire.get("isError") is not True:
+        wire.pop("isError", None)
+    return wire
+
+
+def _holds_pieces(values: list[Any] | tuple[Any, ...]) -> bool:
+    """Blocks, also with texts in between. Texts alone are a value like any other list."""
+    return any(isinstance(value, _PIECES) for value in values) and all(
+        isinstance(value, (*_PIECES, str)) for value in values
+    )
+
+
+def _piece(value: Any, mime_type: str | None) -> Wire:
+    if isinstance(value, str):
+        return _text_block(value)
+    if isinstance(value, _BLOCKS):
+        return value.to_wire()
+    if isinstance(value, ResourceContents):
+        return EmbeddedResource(value).to_wire()
+    kind, data = mime_type or "application/octet-stream", bytes(value)
+    if kind.startswith("image/"):
+        return ImageContent(data, kind).to_wire()
+    if kind.startswith("audio/"):
+        return AudioContent(data, kind).to_wire()
+    return EmbeddedResource(ResourceContents(BLOB_URI, kind, blob=data)).to_wire()
+
+
+def _text_block(text: str) -> Wire:
+    return {"type": "text", "text": _writable(text)}
+
+
+def _writable(text: str) -> str:
+    """Half a surrogate pair, as in the name of a file that is no UTF-8, would make the whole answer unwritable."""
+    return text if text.isascii() else text.encode("utf-8", "replace").decode()
+
+
+def _text(data: Any) -> str:
+    """JSON as a text for models: a string is itself."""
+    if isinstance(data, str):
+        return data
+    try:
+        return jsonrpc.encode(data).decode()
+    except UsageError as exc:
+        raise BadReturn(str(exc).replace("the message", "the returned value")) from None
+
+
+# ---- the schema ----------------------------------------------------------------------------------------------
+
+
+def _tells(annotation: Any) -> bool:
+    """Whether a return annotation tells of a structure: texts and content blocks have none."""
+    if all(_is_shapeless(kind) for kind in type_hints.alternatives(annotation)):
+        return False
+    parts = type_hints.leaves(annotation)
+    return not any(inspect.isclass(part) and issubclass(part, (*_AS_IT_IS, *_BYTES)) for part in parts)
+
+
+def _is_shapeless(kind: Any) -> bool:
+    # Of a list of anything only its value tells whether it is content or data.
+    if type_hints.is_list(kind):
+        elements = [element for part in get_args(kind) for element in type_hints.alternatives(part)]
+        return not elements or Any in elements or object in elements
+    return kind in _SHAPELESS
+
+
+def _is_object(schema: Wire) -> bool:
+    if "type" not in schema:
+        # Pydantic's form for a type that holds itself, older versions' too.
+        (part, *others) = schema.get("allOf") or [schema]
+        reference: Any = part.get("$ref", "") if not others else ""
+        schema = schema.get("$defs", {}).get(reference.removeprefix("#/$defs/"), {})
+    return schema.get("type") == "object"
+
+
+def _wrapped(schema: Wire) -> Wire:
+    inner = {key: value for key, value in schema.items() if key != "$defs"}
+    wrapper: Wire = {"type": "object", "properties": {"result": inner}, "required": ["result"], WRAP_MARK: True}
+    if "$defs" in schema:
+        wrapper["$defs"] = schema["$defs"]
+    return wrapper

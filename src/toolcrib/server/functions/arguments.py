@@ -1,0 +1,221 @@
+"""The JSON arguments of a function: their schema, and the check of what came. Both are made once, at decoration."""
+
+from __future__ import annotations
+
+import inspect
+import itertools
+from collections.abc import Iterable, Mapping
+from difflib import get_close_matches
+from typing import Annotated, Any, Final
+
+from pydantic import AliasChoices, AliasPath, Field, TypeAdapter, ValidationError
+from pydantic.fields import FieldInfo
+from pydantic_core import ErrorDetails, PydanticSerializationError, to_json, to_jsonable_python
+
+from ...errors import UsageError
+from ...protocol.sanitize import one_line
+from ...types import Wire
+from . import type_hints
+
+_TOLD: Final = 10
+"""So many wrong places are told; a model that mends those may come again."""
+_LISTED: Final = 1000
+"""More wrong places than that are not even listed: it would take seconds."""
+_LONG: Final = 60
+# No parameter can have this name; in the schema's making it stands for those that `**kwargs` takes.
+_OTHERS: Final = "**"
+
+
+class BadArguments(Exception):
+    """The arguments do not fit: which ones, and what was expected, on one line that a model can mend them by."""
+
+    @classmethod
+    def told(cls, function: str, problems: Iterable[str], count: int) -> BadArguments:
+        """Of the first problems and the number of all."""
+        shown = [problem for problem, _ in zip(problems, range(_TOLD), strict=False)]
+        more = f"; and {count - len(shown)} more" if count > len(shown) else ""
+        return cls(f"Invalid arguments for {function}: {'; '.join(shown)}{more}")
+
+
+class Arguments:
+    """What the parameters of a function take as JSON."""
+
+    __slots__ = ("_keys", "_name", "_others", "_validator", "schema")
+
+    def __init__(self, name: str, parameters: Mapping[str, inspect.Parameter], texts: Mapping[str, str]) -> None:
+        """`texts` are the parameters' descriptions where the annotation has none.
+
+        Raises `UsageError` if an annotation has no meaning to pydantic.
+        """
+        others = next((p for p in parameters.values() if p.kind is p.VAR_KEYWORD), None)
+        named = {key: _Argument(name, p) for key, p in parameters.items() if p is not others}
+        rest = Any if others is None else others.annotation
+        try:
+            adapter, schema = _described(named, others is not None, rest)
+        except Exception:  # noqa: BLE001  # whose fault it was is found one by one
+            for key, argument in named.items():
+                argument.annotation = _describable(name, key, argument.annotation)
+            rest = _describable(name, _OTHERS, rest)
+            adapter, schema = _described(named, others is not None, rest)
+        self._name = name
+        self._keys = frozenset(schema["properties"]).union(*(argument.aliases for argument in named.values()))
+        self._validator = adapter.validator
+        self._others: TypeAdapter[dict[str, Any]] | None = None
+        if others is not None:
+            self._others = TypeAdapter(dict[str, rest])  # type: ignore[valid-type]
+        self.schema = _dressed(schema, named, texts)
+
+    def bind(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
+        """The keyword arguments of a call; raises `BadArguments`."""
+        try:
+            bound: dict[str, Any] = self._validator.validate_python(arguments)
+        except ValidationError as exc:
+            if exc.error_count() > _LISTED:  # a second look at so many would take as long again
+                raise self._complaint(arguments, exc) from None
+            bound = self._bind_as_json(arguments, exc)
+        if not arguments.keys() <= self._keys:
+            bound.update(self._bind_others({key: arguments[key] for key in arguments if key not in self._keys}))
+        return bound
+
+    def _bind_others(self, unknown: dict[str, Any]) -> dict[str, Any]:
+        if self._others is None:
+            raise BadArguments.told(self._name, map(self._unknown, unknown), len(unknown))
+        try:
+            return self._others.validate_python(unknown)
+        except ValidationError as exc:
+            raise self._complaint(unknown, exc) from None
+
+    def _bind_as_json(self, arguments: Mapping[str, Any], failure: ValidationError) -> dict[str, Any]:
+        """A strict type takes a date or a tuple only from JSON itself, so what failed is looked at again as JSON."""
+        try:
+            bound: dict[str, Any] = self._validator.validate_json(to_json(arguments))
+        except ValidationError as exc:
+            # A number too long for JSON's reader is no complaint about the arguments.
+            unread = exc.error_count() == 1 and exc.errors(include_url=False)[0]["type"] == "json_invalid"
+            failure = failure if unread else exc
+        except PydanticSerializationError:
+            pass  # it holds what JSON cannot say, so the first failure stands
+        else:
+            return bound
+        raise self._complaint(arguments, failure) from None
+
+    def _complaint(self, arguments: Mapping[str, Any], failure: ValidationError) -> BadArguments:
+        count = failure.error_count()
+        if count > _LISTED:
+            places = [str(key) for key, value in arguments.items() if isinstance(value, list | tuple | dict)]
+            return BadArguments.told(self._name, [f"{', '.join(places)}: {count} values do not fit"], 1)
+        problems = map(self._problem, failure.errors(include_url=False, include_context=False))
+        if self._others is not None or not isinstance(arguments, Mapping):
+            return BadArguments.told(self._name, problems, count)
+        # One after the other, and only as many as are told: looking for what was meant takes time.
+        unknown = [key for key in arguments if key not in self._keys]
+        every = itertools.chain(problems, map(self._unknown, unknown))
+        return BadArguments.told(self._name, every, count + len(unknown))
+
+    def _unknown(self, key: Any) -> str:
+        place = one_line(str(key), _LONG)
+        nearest = get_close_matches(place, self._keys, 1)
+        return f"{place}: unknown argument" + (f", did you mean {nearest[0]!r}?" if nearest else "")
+
+    def _problem(self, error: ErrorDetails) -> str:
+        place = one_line(".".join(map(str, error["loc"])), _LONG)
+        prefix = f"{place}: " if place else ""
+        if error["type"] == "missing":
+            return f"{prefix}missing"
+        return f"{prefix}{one_line(error['msg'])} (got {_shown(error['input'])})"
+
+
+def _shown(value: Any) -> str:
+    """A value for a message: short, and never written out where that could take long or fail."""
+    if isinstance(value, str):
+        return repr(one_line(value, _LONG) + ("..." if len(value) > _LONG else ""))
+    if value is None or isinstance(value, bool | float) or (isinstance(value, int) and value.bit_length() < 200):
+        return repr(value)
+    return "an object" if isinstance(value, dict) else "an array" if isinstance(value, list) else type(value).__name__
+
+
+class _Argument:
+    """A parameter as a field of the arguments."""
+
+    __slots__ = ("aliases", "annotation", "default", "optional", "required")
+
+    def __init__(self, function: str, parameter: inspect.Parameter) -> None:
+        annotation, self.default = parameter.annotation, parameter.default
+        if isinstance(self.default, FieldInfo):
+            annotation, self.default = Annotated[annotation, self.default], parameter.empty
+        try:
+            info = FieldInfo.from_annotation(annotation)
+        except Exception as exc:
+            raise UsageError(f"{function}: the annotation of {parameter.name} has no meaning: {exc}") from exc
+        self.optional = type(None) in type_hints.alternatives(info.annotation)
+        self.required = self.default is parameter.empty and info.is_required()
+        if self.required and self.optional:
+            annotation, self.required = Annotated[annotation, Field(default=None)], False
+        self.annotation: Any = annotation
+        self.aliases = _aliases(info.validation_alias or info.alias)
+
+
+def _aliases(alias: Any) -> list[str]:
+    """The names that an alias takes on the wire."""
+    if isinstance(alias, AliasChoices | AliasPath):
+        paths = alias.convert_to_aliases()
+        return [str(path[0] if isinstance(path, list) else path) for path in paths]
+    return []
+
+
+def _described(named: Mapping[str, _Argument], others: bool, rest: Any) -> tuple[TypeAdapter[Any], Wire]:
+    fields = {
+        key: type_hints.qualified(argument.annotation, required=argument.required) for key, argument in named.items()
+    }
+    adapter, schema = type_hints.described(type_hints.typed_dict("Arguments", fields), "validation")
+    if others:
+        # Among the properties for a moment, so that what its type refers to comes into the same `$defs`.
+        _, schema = type_hints.described(type_hints.typed_dict("Arguments", {**fields, _OTHERS: rest}), "validation")
+        schema["additionalProperties"] = schema["properties"].pop(_OTHERS) or True
+        schema["required"].remove(_OTHERS)
+    return adapter, schema
+
+
+def _describable(function: str, name: str, annotation: Any) -> Any:
+    try:
+        return type_hints.describable(annotation)
+    except Exception as exc:
+        raise UsageError(f"{function}: no schema can be made for {name}: {exc}") from exc
+
+
+def _dressed(schema: Wire, named: Mapping[str, _Argument], texts: Mapping[str, str]) -> Wire:
+    """The schema as it is shown: texts and defaults in their places, a null only where it says something."""
+    properties = schema["properties"]
+    # The properties stand in the order of the parameters, under the names of the wire.
+    for key, (name, argument) in zip(properties, named.items(), strict=True):
+        shown = properties[key]
+        if argument.optional:
+            shown = properties[key] = _without_null(shown)
+        if name in texts:
+            shown.setdefault("description", texts[name])
+        default = _jsonable(argument.default)
+        if default is not None:
+            shown["default"] = default
+        elif shown.get("default", ...) is None:
+            del shown["default"]
+    required = {"required": schema["required"]} if schema.get("required") else {}
+    rest = {key: value for key, value in schema.items() if key not in ("type", "properties", "required")}
+    return {"type": "object", "properties": properties, **required, **rest}
+
+
+def _without_null(shown: Wire) -> Wire:
+    """Of `Optional[T]` the schema of T: that it may be left out is said by `required`."""
+    members = [member for member in shown.get("anyOf", ()) if member != {"type": "null"}]
+    if not members:
+        return shown
+    others = {key: value for key, value in shown.items() if key != "anyOf"}
+    return {**members[0], **others} if len(members) == 1 else {"anyOf": members, **others}
+
+
+def _jsonable(default: Any) -> Any:
+    if default is inspect.Parameter.empty:
+        return None
+    try:
+        return to_jsonable_python(default, inf_nan_mode="null")
+    except (PydanticSerializationError, ValueError):
+        return None  # JSON cannot say it: the function knows it all the same

@@ -1,0 +1,256 @@
+"""A client and a tool server in one process: a call is a call, without JSON, without a session, without a task.
+
+The tool runs in its caller's own task, so a caller that is cancelled cancels the tool, and one whose deadline passes
+stops it. A tool that does not let itself be cancelled keeps its caller waiting; over a wire it would not.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any, NoReturn
+
+from ..errors import CallTimeout, ConnectionLost, OutcomeUnknown, RemoteError, UnansweredTimeout, UsageError
+from ..protocol.jsonrpc import INTERNAL_ERROR, Message
+from ..protocol.limits import MAX_INBOUND
+from ..protocol.metadata import PROGRESS_TOKEN, PROTOCOL_VERSION
+from ..protocol.versions import LEGACY_VERSIONS
+from ..transports.channel import PLAIN, Inbound, RequestOptions
+from ..transports.pending import Pending, Waiting
+from ..types import Wire
+from .eras import (
+    answer_at_once,
+    begin_session,
+    discover_result,
+    internal_error,
+    legacy_error,
+    legacy_result,
+    modern_error,
+    modern_result,
+    peer_of_request,
+)
+from .handler import NOTHING, Peer, RequestContext, RequestHandler
+from .json_copy import copied, taken
+from .serving.quota import SubscriptionQuota
+from .subscriptions import ACKNOWLEDGED, Listening, Notifications, SessionSubscriptions
+
+
+class InProcessCall(Pending):
+    """A request while it is answered, in its caller's task; and the way back (`BackChannel`) to who asked."""
+
+    __slots__ = ("_cancelling", "_inbound", "_task", "failure", "id", "stopped")
+
+    def __init__(
+        self, id: int, method: str, options: RequestOptions, inbound: Inbound, loop: asyncio.AbstractEventLoop
+    ) -> None:
+        super().__init__(method, options)
+        self.id = id
+        self.failure: Exception | None = None
+        self.stopped = False
+        self._inbound = inbound
+        task = asyncio.current_task(loop)
+        assert task is not None
+        self._task = task
+        self._cancelling = task.cancelling()
+
+    # ---- its end, from elsewhere -----------------------------------------------------------------------------
+
+    def stop(self, failure: Exception) -> None:
+        """End it. As `asyncio.timeout` does it, but for that one timer serves all."""
+        if not self.stopped:
+            self.stopped, self.failure = True, failure
+            self._task.cancel()
+
+    def judge(self, exc: asyncio.CancelledError) -> NoReturn:
+        """What a cancellation means: the end that we made, the caller's own, or one that nobody asked for."""
+        others = self._task.cancelling() - self._cancelling - self.stopped
+        if others > 0:
+            raise exc
+        if self.failure is not None:
+            raise self.failure from None
+        # Something inside of the tool was cancelled, not the call: to the caller that is the tool's failure.
+        raise RemoteError(INTERNAL_ERROR, "the call was cancelled from within") from None
+
+    def take_back(self) -> None:
+        """The cancellation was for the call, not for its task."""
+        self._task.uncancel()
+
+    # ---- the way back ----------------------------------------------------------------------------------------
+
+    async def notify(self, method: str, params: Wire) -> None:
+        """Tell the client something that belongs to this request."""
+        params = copied(params)
+        if method == "notifications/progress":
+            self.on_progress(params, asyncio.get_running_loop().time())
+        self._inbound.on_notification(method, params)
+
+    async def ask(self, method: str, params: Wire, key: str | None) -> Wire:  # noqa: ARG002  # nobody writes it down
+        """The answer of the client's handlers. Both eras are one here: nothing has to be suspended."""
+        return copied(await self._inbound.on_request(method, copied(params)))
+
+    async def pause(self) -> None:
+        """There is no response that could end before its request."""
+
+
+class InProcessChannel:
+    """A `Channel` to a request handler in this process."""
+
+    over_http = False
+
+    def __init__(self, handler: RequestHandler) -> None:
+        self._handler = handler
+        self._inbound: Inbound
+        self._loop: asyncio.AbstractEventLoop
+        self._last_id = 0
+        self._calls: Waiting[InProcessCall] = Waiting(_too_late)
+        self._ended: Exception | None = None
+        self._peer = Peer(LEGACY_VERSIONS[0], modern=False)
+        self._stamp: Any = None
+        self._stamped: Peer
+        self._subscriptions: SessionSubscriptions | None = None
+        self._quota = SubscriptionQuota(MAX_INBOUND)
+
+    async def open(self, inbound: Inbound) -> None:
+        """Nothing has to be connected."""
+        self._inbound = inbound
+        self._loop = asyncio.get_running_loop()
+        self._subscriptions = SessionSubscriptions(self._handler, inbound.on_notification, self._quota)
+
+    # ---- requests --------------------------------------------------------------------------------------------
+
+    async def request(self, method: str, params: Wire | None, *, options: RequestOptions = PLAIN) -> Wire:
+        """Answer it here and now."""
+        if self._ended is not None:
+            raise ConnectionLost(f"the connection is gone: {self._ended}") from self._ended
+        id = self._last_id = self._last_id + 1
+        if options.on_id is not None:
+            options.on_id(id)
+        if options.deadline is not None and options.deadline <= self._loop.time():
+            raise CallTimeout("the deadline passed before the call could be sent")
+        mine, meta = _own(params) if params else ({}, NOTHING)
+        modern = PROTOCOL_VERSION in meta
+        call = self._calls[id] = InProcessCall(id, method, options, self._inbound, self._loop)
+        try:
+            if call.deadline is not None or call.idle_timeout is not None:
+                self._calls.watch(call)
+            if modern:
+                result = await self._answer_modern(method, mine, meta, call)
+            else:
+                result = await self._answer_legacy(method, mine, meta, call)
+        except RemoteError as exc:
+            result = _refused(exc, method, modern)
+        except asyncio.CancelledError as exc:
+            call.judge(exc)
+        except Exception as exc:  # noqa: BLE001  # our own fault, which must not look like the caller's
+            raise internal_error(exc, method) from None
+        finally:
+            if call.stopped:
+                call.take_back()
+            del self._calls[id]
+        if call.failure is not None:  # the tool made something else of its end; but it had ended
+            raise call.failure
+        if call.progress is not None:
+            await call.told()
+        return result
+
+    async def _answer_modern(self, method: str, params: Wire, meta: Mapping[str, Any], call: InProcessCall) -> Wire:
+        if meta is not self._stamp:  # a client puts the same one on nearly every request
+            self._stamped, self._stamp = peer_of_request(params), meta
+        peer = self._stamped
+        if method == "tools/call":
+            return await self._handler.answer(method, params, self._context(peer, call, meta))
+        if method == "server/discover":
+            description = self._handler.describe(peer)
+            return copied(modern_result(method, discover_result(description), description["serverInfo"]))
+        if method == "subscriptions/listen":
+            return await self._listen(params, peer, call)
+        return copied(await self._handler.answer(method, params, self._context(peer, call, meta)))
+
+    async def _answer_legacy(self, method: str, params: Wire, meta: Mapping[str, Any], call: InProcessCall) -> Wire:
+        if method == "tools/call":  # first: it is the one that is hot
+            return legacy_result(await self._handler.answer(method, params, self._context(self._peer, call, meta)))
+        if method == "initialize":
+            self._peer, result = begin_session(self._handler, params)
+            return copied(result)
+        own = answer_at_once(self._handler, self._peer, method, params)
+        if own is None and self._subscriptions is not None:
+            own = await self._subscriptions.answer(method, params, self._peer)
+        if own is not None:
+            return own
+        context = self._context(self._peer, call, meta)
+        return copied(legacy_result(await self._handler.answer(method, params, context)))
+
+    def _context(self, peer: Peer, call: InProcessCall, meta: Mapping[str, Any]) -> RequestContext:
+        if call.progress is not None or call.idle_timeout is not None:
+            meta = {**meta, PROGRESS_TOKEN: call.id}
+        return RequestContext(peer, call, call.id, meta)
+
+    # ---- what is the endpoint's own --------------------------------------------------------------------------
+
+    async def _listen(self, params: Wire, peer: Peer, call: InProcessCall) -> Wire:
+        """Modern era: tell of changes until the call ends."""
+        listening = Listening(Notifications(self._told), call.id, self._quota)
+        acknowledgement = await listening.open(self._handler, params, peer)
+        try:
+            self._inbound.on_notification(ACKNOWLEDGED, acknowledgement)
+            listening.acknowledged()
+            await self._loop.create_future()
+        finally:
+            await listening.close()
+        raise AssertionError("nobody sets it")
+
+    def _told(self, message: Message | list[Message]) -> None:
+        if isinstance(message, dict):
+            self._inbound.on_notification(message["method"], message.get("params", {}))
+
+    async def notify(self, method: str, params: Wire | None = None) -> None:  # noqa: ARG002  # none of them says more
+        """What a client tells. From `initialized` on, the legacy era hears of every list without asking."""
+        if method == "notifications/initialized" and self._ended is None and self._subscriptions is not None:
+            await self._subscriptions.begin(self._peer)
+
+    # ---- time and the end ------------------------------------------------------------------------------------
+
+    @contextmanager
+    def hold(self) -> Iterator[None]:
+        """Let no deadline pass."""
+        with self._inbound.held(), self._calls.hold():
+            yield
+
+    async def close(self, *, force: bool = False) -> None:  # noqa: ARG002  # there is nobody to wait for
+        """End the calls that wait."""
+        if self._ended is None:
+            self._ended = ConnectionLost("the connection was closed")
+        self._calls.stop()
+        for call in list(self._calls.values()):
+            call.stop(OutcomeUnknown(f"{self._ended}; the call was stopped, and may have had its effects"))
+        if self._subscriptions is not None:
+            await self._subscriptions.close()
+
+
+def _own(params: Wire) -> tuple[Wire, Mapping[str, Any]]:
+    """What the tool gets: values of its own, for the caller may go on to change his; and the request's `_meta`."""
+    mine = params.copy()
+    for name, value in params.items():
+        if name != "_meta":
+            mine[name] = copied(value) if type(value) is dict else taken(value)
+    meta = params.get("_meta")
+    if type(meta) is dict:
+        return mine, meta
+    mine.pop("_meta", None)
+    return mine, NOTHING
+
+
+def _too_late(_: int, call: InProcessCall) -> None:
+    call.stop(UnansweredTimeout("no answer within the deadline; the call was stopped, and may have had its effects"))
+
+
+def _refused(exc: RemoteError, method: str, modern: bool) -> Wire:
+    """The error as the era spells it, as an error of its own: who raised it keeps his."""
+    told = modern_error(exc) if modern else legacy_error(exc, method)
+    if not isinstance(told, RemoteError):
+        return told
+    try:
+        raise RemoteError(told.code, told.message, taken(told.data)) from None
+    except UsageError as unsayable:
+        raise internal_error(unsayable, method) from None

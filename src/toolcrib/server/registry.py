@@ -1,0 +1,56 @@
+"""Several tool servers by name, behind one JSON-RPC door."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Iterator
+
+from .._util.suggest import did_you_mean, similar_names
+from ..errors import ServerNotFound
+from ..types import Wire
+from .server import ToolServer
+
+log = logging.getLogger("toolcrib.server")
+
+
+class ServerRegistry:
+    """Tool servers by name. `handle(server_name, request)` gives a request to the one of that name."""
+
+    def __init__(self, servers: Iterable[ToolServer] = ()) -> None:
+        self._servers: dict[str, ToolServer] = {}
+        for server in servers:
+            self.register(server)
+
+    def register(self, server: ToolServer) -> None:
+        """Add a server; one of the same name is replaced."""
+        if self._servers.get(server.name, server) is not server:
+            log.warning("the server %r was there already and is replaced", server.name)
+        self._servers[server.name] = server
+
+    def unregister(self, server_name: str) -> None:
+        """Take a server away; `ServerNotFound` if there is none of this name."""
+        self.get(server_name)
+        del self._servers[server_name]
+
+    def get(self, server_name: str) -> ToolServer:
+        """The server of this name; `ServerNotFound` if there is none."""
+        server = self._servers.get(server_name)
+        if server is None:
+            nearest = similar_names(server_name, self._servers)
+            hint = did_you_mean(nearest)
+            message = f"no server is registered as {server_name!r}{hint}"
+            raise ServerNotFound(message, server=server_name, nearest=nearest)
+        return server
+
+    async def handle(self, server_name: str, request: Wire | str | bytes) -> Wire | None:
+        """The answer of that server, as `ToolServer.handle` gives it; `ServerNotFound` if there is none."""
+        return await self.get(server_name).handle(request)
+
+    def __iter__(self) -> Iterator[ToolServer]:
+        return iter(tuple(self._servers.values()))
+
+    def __contains__(self, server_name: object) -> bool:
+        return server_name in self._servers
+
+    def __len__(self) -> int:
+        return len(self._servers)

@@ -1,0 +1,1 @@
+"""Endpoints: the ways by which clients reach a request handler."""

@@ -1,0 +1,311 @@
+"""The legacy era over HTTP: sessions, streams that are resumed, questions to the client and their answers."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from typing import Any, Final
+
+from ...errors import RemoteError
+from ...protocol import jsonrpc
+from ...protocol.jsonrpc import INTERNAL_ERROR, INVALID_PARAMS, INVALID_REQUEST, Message, RequestId
+from ...types import Wire
+from .. import eras
+from ..handler import RequestContext, RequestHandler
+from .asgi import Headers, Receive, Refused, Send, parts, reply, takes_events, text_headers, until_gone
+from .quota import ByteBudget, SubscriptionQuota
+from .requests import BATCHES, MAX_BATCH
+from .responses import DisconnectMonitor, Reply
+from .sessions import MAX_RUNNING, STANDALONE, LegacySession, LegacySessions
+from .sse_stream import place_of
+
+SESSION: Final = b"mcp-session-id"
+RESUME: Final = b"last-event-id"
+CANCELLED: Final = -32800
+MAX_DETACHED_BYTES: Final = 256 * 1024 * 1024
+"""Bodies of the requests that are answered even if their connection breaks."""
+RETRY_SOON: Final = (b"retry-after", b"1")
+EMPTY: Final[Mapping[str, str]] = {}
+
+
+class _Call:
+    """The way back (`BackChannel`) of one request in a session."""
+
+    __slots__ = ("_out", "_session")
+
+    def __init__(self, session: LegacySession, out: Reply) -> None:
+        self._session = session
+        self._out = out
+
+    async def notify(self, method: str, params: Wire) -> None:
+        """Tell the client."""
+        await self._out.tell(method, params)
+
+    async def ask(self, method: str, params: Wire, key: str | None) -> Wire:  # noqa: ARG002  # names it elsewhere
+        """Ask the client on the request's own stream."""
+        if not self._out.may_stream:
+            raise RemoteError(INTERNAL_ERROR, "the client takes no event stream, so it cannot be asked")
+        return await self._session.questions.ask(method, params, self._out.open().push)
+
+    async def pause(self) -> None:
+        """End the response; the client comes again for the rest."""
+        await self._out.pause()
+
+
+class _BatchReply(Reply):
+    """The reply to one request of a batch: no response of its own, and nothing on the way to it."""
+
+    __slots__ = ("answer",)
+
+    def __init__(self) -> None:
+        super().__init__(_nowhere, {b"accept": b"application/json"})
+        self.answer: bytes | None = None
+
+    async def finish(self, answer: bytes | None, status: int = 200) -> None:  # noqa: ARG002  # the batch has one
+        """Keep it for the batch."""
+        self.answer = answer
+
+
+class LegacyHttp:
+    """Everything of one endpoint that is not of the modern era."""
+
+    def __init__(
+        self,
+        handler: RequestHandler,
+        monitor: DisconnectMonitor,
+        session_ttl: float,
+        max_sessions: int,
+        quota: SubscriptionQuota,
+    ) -> None:
+        self._handler = handler
+        self._monitor = monitor
+        self._sessions = LegacySessions(session_ttl, max_sessions, quota)
+        self._detached = ByteBudget(MAX_DETACHED_BYTES)
+        self._sweeping: asyncio.Task[None] | None = None
+        self.tasks: set[asyncio.Task[None]] = set()
+        """Calls that go on without their connection, and the watchers of standing streams."""
+
+    async def close(self) -> None:
+        """End every session."""
+        if self._sweeping is not None:
+            self._sweeping.cancel()
+        await asyncio.gather(*(session.close() for session in self._sessions.clear()))
+
+    def stop_listening(self) -> None:
+        """End the standing streams."""
+        for session in self._sessions.all():
+            session.streams[STANDALONE].finish()
+
+    async def _sweep(self) -> None:
+        """End the sessions that nobody uses, for as long as there are sessions."""
+        while len(self._sessions):
+            await asyncio.sleep(self._sessions.idle_ttl / 4)
+            for old in self._sessions.expired():
+                await old.close()
+
+    def _session(self, headers: Headers, principal: Any, request: RequestId | None = None) -> LegacySession:
+        id = headers.get(SESSION)
+        if id is None:
+            raise Refused(400, "Mcp-Session-Id: missing; a session begins with initialize", id=request)
+        session = self._sessions.find(id.decode("latin-1"), principal)
+        if session is None:
+            raise Refused(404, "there is no such session (any more); begin a new one with initialize", id=request)
+        return session
+
+    # ---- POST ------------------------------------------------------------------------------------------------------
+
+    async def request(
+        self,
+        id: RequestId,
+        method: str,
+        params: Wire,
+        headers: Headers,
+        principal: Any,
+        receive: Receive,
+        send: Send,
+        size: int = 0,
+    ) -> None:
+        """A request of a client, whose body has `size` bytes."""
+        if method == "initialize":
+            await self._initialize(id, params, principal, send)
+            return
+        session = self._session(headers, principal, id)
+        if id in session.running:
+            raise Refused(400, "id: a request with it is still being answered", id=id)
+        if len(session.running) >= MAX_RUNNING:
+            raise Refused(503, "too many requests at once", code=INTERNAL_ERROR, id=id, headers=(RETRY_SOON,))
+        goes_on = self._handler.may_ask(method, params)
+        if goes_on and not self._detached.has_room_for(size):
+            raise Refused(503, "the server is busy", code=INTERNAL_ERROR, id=id, headers=(RETRY_SOON,))
+        out = session.running[id] = Reply(send, headers, session.new_stream)
+        self._monitor.enter(out, receive, _nothing)
+        try:
+            if goes_on:
+                # It goes on when the connection has gone: its answer then waits for a client that comes again.
+                work = self._work(session, id, method, params, text_headers(headers), out)
+                self._detached.add(size)
+                task = session.spawn(work)
+                task.add_done_callback(lambda _: self._detached.remove(size))
+                self.tasks.add(task)
+                task.add_done_callback(self.tasks.discard)
+                await out.until_out(task)
+            else:
+                await self._work(session, id, method, params, EMPTY, out)
+        finally:
+            self._monitor.leave(out)
+
+    async def _initialize(self, id: RequestId, params: Wire, principal: Any, send: Send) -> None:
+        for name in ("clientInfo", "capabilities"):
+            if not isinstance(params.get(name, {}), dict):
+                raise Refused(400, f"{name}: must be an object", code=INVALID_PARAMS, id=id)
+        try:
+            peer, result = eras.begin_session(self._handler, params, principal)
+        except RemoteError as exc:
+            raise Refused(400, exc.message, code=exc.code, id=id) from None
+        session, evicted = self._sessions.open(peer, self._handler)
+        for old in evicted:
+            await old.close()
+        loop = asyncio.get_running_loop()
+        if self._sweeping is None or self._sweeping.done() or self._sweeping.get_loop() is not loop:
+            self._sweeping = loop.create_task(self._sweep())
+        body = jsonrpc.encode(jsonrpc.result(id, result))
+        await reply(send, 200, body, (SESSION, session.id.encode()))
+
+    async def _work(
+        self, session: LegacySession, id: RequestId, method: str, params: Wire, headers: Mapping[str, str], out: Reply
+    ) -> None:
+        answer: Message | None = None
+        try:
+            if out.begin():
+                answer = await self._outcome(session, id, method, params, headers, out)
+        except asyncio.CancelledError as exc:
+            if not out.take_cancellation(exc):
+                answer = _fault(id, method, RuntimeError(repr(exc)))
+            elif out.stream is not None:
+                # Nobody waits for it; but a stream that ends without an answer asks to be resumed, again and again.
+                answer = jsonrpc.error(id, CANCELLED, "cancelled")
+        finally:
+            del session.running[id]
+        await out.finish(None if answer is None else eras.encoded(answer, method))
+        if out.stream is not None:
+            self._sessions.keep(session, out.stream)
+
+    async def _outcome(
+        self, session: LegacySession, id: RequestId, method: str, params: Wire, headers: Mapping[str, str], out: Reply
+    ) -> Message:
+        """The answer to a request in a session, whatever comes."""
+        try:
+            result = eras.answer_at_once(self._handler, session.peer, method, params)
+            if result is None:
+                result = await session.subscriptions.answer(method, params, session.peer)
+            if result is None:
+                back_channel = _Call(session, out)
+                context = RequestContext(session.peer, back_channel, id, params.get("_meta", EMPTY), headers)
+                result = eras.legacy_result(await self._handler.answer(method, params, context))
+            answer = jsonrpc.result(id, result)
+        except RemoteError as exc:
+            said = eras.legacy_error(exc, method)
+            if isinstance(said, dict):
+                answer = jsonrpc.result(id, said)
+            else:
+                answer = jsonrpc.error(id, said.code, said.message, said.data)
+        except Exception as exc:  # noqa: BLE001  # told as our own fault, and logged
+            answer = _fault(id, method, exc)
+        return answer
+
+    async def notification(self, method: str, params: Wire, headers: Headers, principal: Any, send: Send) -> None:
+        """A notification of a client."""
+        await self._note(self._session(headers, principal), method, params)
+        await reply(send, 202)
+
+    async def _note(self, session: LegacySession, method: str, params: Wire) -> None:
+        if method == "notifications/initialized":
+            await session.subscriptions.begin(session.peer)
+        elif method == "notifications/cancelled":
+            id = params.get("requestId")
+            if id is not None and jsonrpc.is_id(id) and id in session.running:
+                session.running[id].stop()
+
+    async def answer(self, message: Message, headers: Headers, principal: Any, send: Send) -> None:
+        """An answer of a client to a question of ours."""
+        self._session(headers, principal).questions.take(message)
+        await reply(send, 202)
+
+    async def batch(self, messages: list[Any], headers: Headers, principal: Any, send: Send) -> None:
+        """Several messages in one body; the answers come as one body too, and nothing before them."""
+        session = self._session(headers, principal)
+        if session.peer.version != BATCHES:
+            raise Refused(400, "batches are not part of this protocol version")
+        if not messages or len(messages) > MAX_BATCH:
+            raise Refused(400, f"a batch has 1 to {MAX_BATCH} messages")
+        answers = await asyncio.gather(*(self._one_of_batch(session, message) for message in messages))
+        body = b",".join(answer for answer in answers if answer is not None)
+        await reply(send, 200 if body else 202, b"[%s]" % body if body else b"")
+
+    async def _one_of_batch(self, session: LegacySession, message: Any) -> bytes | None:
+        try:
+            id, method, params = parts(message)
+        except Refused as exc:
+            return jsonrpc.encode(jsonrpc.error(exc.id, exc.code, str(exc)))
+        if method is None:
+            session.questions.take(message)
+            return None
+        if id is None:
+            await self._note(session, method, params)
+            return None
+        if id in session.running:
+            return jsonrpc.encode(jsonrpc.error(id, INVALID_REQUEST, "id: a request with it is still being answered"))
+        if len(session.running) >= MAX_RUNNING:
+            return jsonrpc.encode(jsonrpc.error(id, INTERNAL_ERROR, "too many requests at once"))
+        member = session.running[id] = _BatchReply()
+        await self._work(session, id, method, params, EMPTY, member)
+        return member.answer
+
+    # ---- GET and DELETE ------------------------------------------------------------------------------------------
+
+    async def get(self, headers: Headers, principal: Any, receive: Receive, send: Send) -> None:
+        """The standing stream of a session, or the rest of one that broke."""
+        if not takes_events(headers):
+            raise Refused(406, "only text/event-stream is given here")
+        session = self._session(headers, principal)
+        number, after = STANDALONE, None
+        if RESUME in headers:
+            place = place_of(headers[RESUME].decode("latin-1"))
+            if (
+                place is None
+                or place[0] not in session.streams
+                or not session.streams[place[0]].goes_on_after(place[1])
+            ):
+                raise Refused(400, "Last-Event-ID: not one of this session, too old, or nothing came after it")
+            number, after = place
+        stream = session.streams[number]
+        reader = stream.promise()
+        gone = asyncio.get_running_loop().create_task(until_gone(receive))
+        self.tasks.add(gone)
+        gone.add_done_callback(self.tasks.discard)
+        gone.add_done_callback(lambda _: stream.let_go(reader))
+        try:
+            await stream.pump(send, reader, after)
+        finally:
+            gone.cancel()
+            self._sessions.touch(session)
+
+    async def delete(self, headers: Headers, principal: Any, send: Send) -> None:
+        """The client ends its session."""
+        session = self._session(headers, principal)
+        self._sessions.drop(session)
+        await session.close()
+        await reply(send, 204)
+
+
+def _fault(id: RequestId, method: str, exc: Exception) -> Message:
+    fault = eras.internal_error(exc, method)
+    return jsonrpc.error(id, fault.code, fault.message)
+
+
+async def _nowhere(_: object) -> None:
+    """There is nothing to be sent to."""
+
+
+def _nothing() -> None:
+    """A closed connection does not cancel in this era."""

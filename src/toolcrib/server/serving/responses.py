@@ -1,0 +1,219 @@
+"""The response to one request over HTTP while it is answered, and who looks after the slow ones."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Callable
+from typing import Any, Final
+
+from ...protocol import jsonrpc
+from ...types import Wire
+from .asgi import Headers, Receive, Send, reply, takes_events, until_gone
+from .sse_stream import HEAD, KEEP_ALIVE, SseStream
+
+TICK: Final = 0.25
+"""Seconds after which a request counts as slow: then it is seen whether its client has gone."""
+
+
+CLOSED: Final = 499
+"""The status that web servers log for a client that did not wait."""
+
+
+class Reply:
+    """JSON when the answer is all there is to say; an event stream as soon as something comes before it."""
+
+    __slots__ = (
+        "_cancelling",
+        "_headers",
+        "_make_stream",
+        "_out",
+        "_pumping",
+        "_send",
+        "_stopped",
+        "_task",
+        "since",
+        "stream",
+    )
+
+    def __init__(self, send: Send, headers: Headers, make_stream: Callable[[], SseStream] = SseStream) -> None:
+        self.stream: SseStream | None = None
+        self.since = 0.0
+        self._send = send
+        self._headers = headers
+        self._make_stream = make_stream
+        self._pumping: asyncio.Task[None] | None = None
+        self._stopped = False
+        self._out: asyncio.Future[None] | None = None
+        self._task: asyncio.Task[Any] | None = None
+
+    # ---- what is said --------------------------------------------------------------------------------------------
+
+    @property
+    def may_stream(self) -> bool:
+        """Whether the client reads event streams."""
+        return takes_events(self._headers)
+
+    def open(self) -> SseStream:
+        """From now on it is an event stream."""
+        if self.stream is None:
+            self.stream = self._make_stream()
+            self.stream.open()
+            # Promised here and not when the task has its first turn: what is told until then would find no reader.
+            pump = self.stream.pump(self._send, self.stream.promise())
+            self._pumping = asyncio.get_running_loop().create_task(pump)
+            self._pumping.add_done_callback(self._is_out)
+        return self.stream
+
+    async def tell(self, method: str, params: Wire) -> None:
+        """A notification on the way to the answer; a client that reads only JSON gets none."""
+        if not self.may_stream:
+            return
+        stream = self.open()
+        # Before as well as after: tasks of one tool that tell something at the same time must wait for each other.
+        await stream.room()
+        stream.push(jsonrpc.notification(method, params))
+        await stream.room()
+
+    async def pause(self) -> None:
+        """End the response, not the stream."""
+        if not self.may_stream:
+            return
+        stream = self.open()
+        if stream.primes and stream.has_reader:
+            stream.pause()
+            if self._pumping is not None:
+                await asyncio.shield(self._pumping)
+
+    async def finish(self, answer: bytes | None, status: int = 200) -> None:
+        """The answer, or the end without one: its request was cancelled."""
+        if self._pumping is not None and self.stream is not None:
+            self.stream.finish(answer)
+            await asyncio.shield(self._pumping)
+        elif answer is None:
+            await reply(self._send, 200, b"", *HEAD)
+        else:
+            await reply(self._send, status, answer)
+
+    async def until_out(self, work: asyncio.Task[None]) -> None:
+        """Wait until the response is out. The work may go on without it."""
+        self._out = asyncio.get_running_loop().create_future()
+        work.add_done_callback(self._is_out)
+        await self._out
+
+    def _is_out(self, _: object) -> None:
+        if self._out is not None and not self._out.done():
+            self._out.set_result(None)
+
+    # ---- who works at it -----------------------------------------------------------------------------------------
+
+    def begin(self) -> bool:
+        """The current task answers it; False if nobody wants the answer any more."""
+        task = asyncio.current_task()
+        assert task is not None
+        self._task = task
+        self._cancelling = task.cancelling()
+        return not self._stopped
+
+    def stop(self) -> None:
+        """Nobody wants the answer any more."""
+        if not self._stopped:
+            self._stopped = True
+            if self._task is not None:
+                self._task.cancel()
+
+    def take_cancellation(self, exc: asyncio.CancelledError) -> bool:
+        """Whether a cancellation means that nobody wants the answer; False: it is a fault of the one who answers.
+
+        One that is meant for the task itself goes on.
+        """
+        assert self._task is not None
+        if self._stopped and self._task.uncancel() <= self._cancelling:
+            return True
+        if self._task.cancelling() > self._cancelling:
+            self.abandon()
+            raise exc
+        return False
+
+    async def dismiss(self) -> None:
+        """End the response to a client that has gone: what stands around us may wait for one."""
+        self.abandon()
+        if self.stream is None:
+            await reply(self._send, CLOSED)
+
+    def abandon(self) -> None:
+        """Say nothing more: nobody is there."""
+        if self.stream is not None:
+            self.stream.let_go()
+
+
+class DisconnectMonitor:
+    """Looks at the slow requests: a client that has gone is noticed, a silent stream is kept alive.
+
+    One timer for all, so that a quick request costs no more than its place in a table.
+    """
+
+    def __init__(self) -> None:
+        self._slow: dict[Reply, tuple[Receive, Callable[[], None]]] = {}
+        self._watchers: dict[Reply, asyncio.Task[None]] = {}
+        self._timer: asyncio.TimerHandle | None = None
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._idle: asyncio.Event | None = None
+
+    def enter(self, one: Reply, receive: Receive, on_gone: Callable[[], None]) -> None:
+        """It is being answered; `on_gone` is called when its client has left."""
+        self._slow[one] = (receive, on_gone)
+        loop = asyncio.get_running_loop()
+        if self._loop is not loop:  # an app may outlive a loop
+            self._loop, self._timer = loop, None
+        if self._timer is None:
+            self._timer = loop.call_later(TICK, self._look)
+
+    def leave(self, one: Reply) -> None:
+        """It has been answered."""
+        self._slow.pop(one, None)
+        if not self._slow and self._idle is not None:
+            self._idle.set()
+        watcher = self._watchers.pop(one, None)
+        if watcher is not None:
+            watcher.cancel()
+
+    async def idle(self, seconds: float) -> None:
+        """Wait until nothing is being answered, but no longer than that."""
+        self._idle = asyncio.Event()
+        if self._slow:
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(seconds):
+                    await self._idle.wait()
+
+    def _look(self) -> None:
+        self._timer = None
+        loop = asyncio.get_running_loop()
+        now = loop.time()
+        for one, (receive, on_gone) in self._slow.items():
+            if not one.since:
+                one.since = now
+            elif one not in self._watchers:
+                self._watchers[one] = loop.create_task(_watch(receive, on_gone))
+            elif one.stream is None and now - one.since > KEEP_ALIVE and one.may_stream:
+                one.open()
+        if self._slow:
+            self._timer = loop.call_later(TICK, self._look)
+
+    async def close(self) -> None:
+        """Stop what is left, and look no more."""
+        for one in list(self._slow):
+            one.stop()
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        watchers = list(self._watchers.values())
+        for task in watchers:
+            task.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await asyncio.gather(*watchers, return_exceptions=True)
+
+
+async def _watch(receive: Receive, on_gone: Callable[[], Any]) -> None:
+    await until_gone(receive)
+    on_gone()

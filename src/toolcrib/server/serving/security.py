@@ -1,0 +1,100 @@
+"""Who may come in: the host that was meant, the page that asks, and the one who is behind it."""
+
+from __future__ import annotations
+
+import inspect
+import logging
+import re
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from enum import Enum
+from typing import Any, Final
+
+from ...errors import AuthError
+from .asgi import Headers, Refused, text_headers
+
+log = logging.getLogger("toolcrib.server")
+
+Auth = Callable[[Mapping[str, str]], Awaitable[Any] | Any]
+"""From a request's headers (names in lower case) to a principal; None, False, or raising `AuthError`, refuses.
+
+Sessions, subscriptions and suspended calls belong to the principal that began them, so principals of the same client
+must be equal: a str, a number, or an instance of a class with `__eq__` and `__hash__`.
+"""
+
+_HOST: Final = re.compile(r"(?P<name>\[[0-9a-f:.]+\]|[a-z0-9._-]+)(?::[0-9]{1,5})?")
+_ORIGIN: Final = re.compile(r"https?://" + _HOST.pattern)
+UNAUTHORISED: Final = 401
+FORBIDDEN: Final = 403
+LOOPBACK: Final = frozenset({"localhost", "127.0.0.1", "::1"})
+ANY: Final = "*"
+REMEMBERED: Final = 256
+
+
+class RequestGuard:
+    """Judges every request by its `Host` and `Origin`, then by its credentials."""
+
+    def __init__(self, *, hosts: Iterable[str] = (), origins: Iterable[str] = (), auth: Auth | None = None) -> None:
+        self._hosts = LOOPBACK | {host.lower().strip("[]") for host in hosts}
+        self._origins = frozenset(origin.lower().rstrip("/") for origin in origins)
+        self._auth = auth
+        self._seen: set[tuple[bytes, bytes]] = set()
+
+    async def admit(self, headers: Headers) -> Any:
+        """The principal, or None if nobody is asked who they are; raises `Refused`."""
+        pair = headers.get(b"host", b""), headers.get(b"origin", b"")
+        if pair not in self._seen:
+            self._check(*pair)
+            if len(self._seen) < REMEMBERED:
+                self._seen.add(pair)
+        if self._auth is None:
+            return None
+        return await self._identify(self._auth, headers)
+
+    def _check(self, host: bytes, origin: bytes) -> None:
+        name = _name_in(_HOST, host.decode("latin-1"))
+        if ANY not in self._hosts and name not in self._hosts:
+            raise Refused(421, "this host is not served here; if it should be, name it in allowed_hosts")
+        said = origin.decode("latin-1").lower()
+        if not said or ANY in self._origins or said in self._origins:
+            return
+        if _name_in(_ORIGIN, said) not in LOOPBACK or name not in LOOPBACK:
+            raise Refused(403, "pages of this origin may not call; if they should, name it in allowed_origins")
+
+    async def _identify(self, auth: Auth, headers: Headers) -> Any:
+        try:
+            principal = auth(text_headers(headers))
+            if inspect.isawaitable(principal):
+                principal = await principal
+        except AuthError as exc:
+            raise _refusal(exc) from exc
+        except (LookupError, ValueError) as exc:  # what is there cannot be read, or stands for nobody
+            log.debug("the auth hook raised", exc_info=exc)
+            raise _refusal(AuthError()) from exc
+        except Exception as exc:
+            log.exception("the auth hook failed; the request was refused")
+            raise Refused(500, "the credentials could not be checked") from exc
+        if principal is None or principal is False:
+            raise _refusal(AuthError())
+        if getattr(type(principal), "__eq__") is object.__eq__ and not isinstance(principal, Enum):  # noqa: B009
+            # It would belong to no session: the next request of the same client gets another object.
+            log.error(
+                "the auth hook returned a %s, which is compared by identity; the request was refused. Return a str, "
+                "or a value of a class with __eq__ and __hash__, such as a frozen dataclass",
+                type(principal).__name__,
+            )
+            raise Refused(500, "the credentials could not be checked")
+        return principal
+
+
+def _refusal(exc: AuthError) -> Refused:
+    status = exc.status if exc.status == FORBIDDEN else UNAUTHORISED
+    challenge = exc.challenge or ("Bearer" if status == UNAUTHORISED else "")
+    sayable = challenge.isascii() and challenge.isprintable()
+    headers = ((b"www-authenticate", challenge.encode()),) if challenge and sayable else ()
+    return Refused(status, exc.message or "credentials are missing or not valid", headers=headers)
+
+
+def _name_in(form: re.Pattern[str], said: str) -> str:
+    """The name of the host; none if it is not written exactly as it should be: others may read it otherwise."""
+    found = form.fullmatch(said.lower())
+    return found["name"].strip("[]") if found is not None else ""

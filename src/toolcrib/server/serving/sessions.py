@@ -1,0 +1,180 @@
+"""Sessions of the legacy era over HTTP: who opened one, what it listens to, what waits for it."""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+from collections import OrderedDict, deque
+from collections.abc import Coroutine
+from typing import Any, Final
+
+from ...protocol.jsonrpc import Message, RequestId
+from ...protocol.limits import MAX_INBOUND
+from ..handler import Peer, RequestHandler
+from ..subscriptions import Notifications, SessionSubscriptions
+from ..suspended_calls import TTL
+from .asgi import Refused
+from .quota import SubscriptionQuota
+from .responses import Reply
+from .server_requests import ServerRequests
+from .sse_stream import SseStream
+
+IDLE_TTL: Final = 30 * 60.0
+"""Seconds after which a session that nobody uses is ended."""
+MAX_SESSIONS: Final = 10_000
+KEPT_SECONDS: Final = 60.0
+KEPT_BYTES: Final = 32 * 1024 * 1024
+KEPT_STREAMS: Final = 4_096
+"""How long, how much and how many of all streams with an answer are kept for clients that lost their connections."""
+MAX_RUNNING: Final = MAX_INBOUND
+"""Requests of one session that are answered at the same time. They go on when their connection has gone."""
+STANDALONE: Final = 0
+PRIMED: Final = "2025-11-25"
+"""The first version whose clients can read an event without a message."""
+
+
+class LegacySession:
+    """One client of the legacy era."""
+
+    def __init__(self, id: str, peer: Peer, handler: RequestHandler, quota: SubscriptionQuota) -> None:
+        self.id = id
+        self.peer = peer
+        self.used = 0.0
+        self.running: dict[RequestId, Reply] = {}
+        self._primes = peer.version >= PRIMED
+        self.streams: dict[int, SseStream] = {STANDALONE: SseStream(STANDALONE, primes=self._primes)}
+        self._notifications = Notifications(self.streams[STANDALONE].offer)
+        self.subscriptions = SessionSubscriptions(handler, self._notifications.tell, quota)
+        self.questions = ServerRequests(self._say, TTL)
+        self._last_stream = STANDALONE
+        self._work: set[asyncio.Task[None]] = set()
+
+    @property
+    def busy(self) -> bool:
+        """Whether somebody is connected or something runs."""
+        return bool(self.running) or self.streams[STANDALONE].has_reader
+
+    # ---- streams -----------------------------------------------------------------------------------------------
+
+    def new_stream(self) -> SseStream:
+        """A stream for one request."""
+        self._last_stream += 1
+        stream = self.streams[self._last_stream] = SseStream(self._last_stream, primes=self._primes)
+        return stream
+
+    def forget(self, stream: SseStream) -> None:
+        """Nobody comes for it any more."""
+        self.streams.pop(stream.number or STANDALONE, None)
+
+    def _say(self, message: Message | list[Message]) -> None:
+        self.streams[STANDALONE].push(message)
+
+    # ---- work --------------------------------------------------------------------------------------------------
+
+    def spawn(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+        """Work that goes on when the connection that began it has gone."""
+        task = asyncio.get_running_loop().create_task(work)
+        self._work.add(task)
+        task.add_done_callback(self._work.discard)
+        return task
+
+    async def close(self) -> None:
+        """End what runs for it and what it hears."""
+        for running in list(self.running.values()):
+            running.stop()
+        self.questions.close()
+        self._notifications.close()
+        for stream in self.streams.values():
+            stream.finish()
+        await self.subscriptions.close()
+
+
+class LegacySessions:
+    """All sessions of an endpoint, the one that was used longest ago first."""
+
+    def __init__(
+        self, idle_ttl: float = IDLE_TTL, limit: int = MAX_SESSIONS, quota: SubscriptionQuota | None = None
+    ) -> None:
+        self._all: OrderedDict[str, LegacySession] = OrderedDict()
+        self.idle_ttl = idle_ttl
+        self._limit = limit
+        self._quota = SubscriptionQuota() if quota is None else quota
+        self._finished: deque[tuple[float, LegacySession, SseStream]] = deque()
+        self._finished_bytes = 0
+
+    def __len__(self) -> int:
+        return len(self._all)
+
+    def all(self) -> list[LegacySession]:
+        """Every one."""
+        return list(self._all.values())
+
+    def open(self, peer: Peer, handler: RequestHandler) -> tuple[LegacySession, list[LegacySession]]:
+        """A new session, and the idle ones that had to make room for it."""
+        evicted = self.expired()
+        if len(self._all) >= self._limit:
+            idle = next((each for each in self._all.values() if not each.busy), None)
+            if idle is None:
+                raise Refused(503, "too many sessions are open", headers=((b"retry-after", b"30"),))
+            evicted.append(self._all.pop(idle.id))
+        session = LegacySession(secrets.token_urlsafe(24), peer, handler, self._quota)
+        peer.session = session.id
+        self._all[session.id] = session
+        self.touch(session)
+        return session, evicted
+
+    def find(self, id: str, principal: Any) -> LegacySession | None:
+        """The session of that id. One that somebody else opened does not exist."""
+        session = self._all.get(id)
+        if session is None or session.peer.principal != principal or self._is_over(session):
+            return None
+        self.touch(session)
+        return session
+
+    def _is_over(self, session: LegacySession) -> bool:
+        return not session.busy and session.used <= asyncio.get_running_loop().time() - self.idle_ttl
+
+    def touch(self, session: LegacySession) -> None:
+        """It is in use."""
+        session.used = asyncio.get_running_loop().time()
+        if session.id in self._all:
+            self._all.move_to_end(session.id)
+
+    def expired(self) -> list[LegacySession]:
+        """Take out the ones that nobody has used for too long."""
+        until = asyncio.get_running_loop().time() - self.idle_ttl
+        gone: list[LegacySession] = []
+        for session in list(self._all.values()):
+            if session.used > until:
+                break
+            if session.busy:
+                self.touch(session)
+            else:
+                gone.append(self._all.pop(session.id))
+        return gone
+
+    def keep(self, session: LegacySession, stream: SseStream) -> None:
+        """Its answer is there: keep it for a while, and the older ones no longer than there is room."""
+        now = asyncio.get_running_loop().time()
+        self._finished.append((now, session, stream))
+        self._finished_bytes += stream.size
+        while (
+            self._finished_bytes > KEPT_BYTES
+            or len(self._finished) > KEPT_STREAMS
+            or now - self._finished[0][0] > KEPT_SECONDS
+        ):
+            _, owner, old = self._finished.popleft()
+            self._finished_bytes -= old.size
+            owner.forget(old)
+            if not self._finished:
+                break
+
+    def drop(self, session: LegacySession) -> None:
+        """It has ended."""
+        self._all.pop(session.id, None)
+
+    def clear(self) -> list[LegacySession]:
+        """Take out all."""
+        every = list(self._all.values())
+        self._all.clear()
+        return every

@@ -1,0 +1,386 @@
+"""One client over a duplex stream of whole messages, in either era.
+
+A stream speaks one era, that of its first request: `initialize` makes it a session of the legacy era, a request that
+says its own version makes it modern. `server/discover` and `ping` leave that open, for they are how a client finds out.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import reprlib
+from collections import deque
+from collections.abc import Mapping
+from functools import partial
+from typing import Any, Final
+
+from ...errors import ProtocolError, RemoteError, UsageError
+from ...protocol import jsonrpc
+from ...protocol.jsonrpc import (
+    INTERNAL_ERROR,
+    INVALID_PARAMS,
+    INVALID_REQUEST,
+    METHOD_NOT_FOUND,
+    PARSE_ERROR,
+    Message,
+    RequestId,
+)
+from ...protocol.limits import MAX_INBOUND
+from ...protocol.sanitize import one_line
+from ...types import Wire
+from .. import eras
+from ..handler import NOTHING, Peer, RequestHandler
+from ..subscriptions import Notifications, SessionSubscriptions, listen
+from ..suspended_calls import SuspendedCalls, may_suspend
+from .quota import ByteBudget, SubscriptionQuota
+from .requests import BATCHES, MAX_BATCH, Batch, Request, Send, is_message, spot_request
+from .server_requests import ServerRequests
+
+log = logging.getLogger("toolcrib.server")
+
+WAITING: Final = 4 * MAX_INBOUND
+"""Requests that may wait for one of those at work to end."""
+MAX_BYTES_AT_WORK: Final = 64 * 1024 * 1024
+"""Bytes of the requests at work; the next one waits, unless it is the only one."""
+MAX_HELD_BYTES: Final = 128 * 1024 * 1024
+"""Bytes of the requests at work and of those that wait; further ones are refused.
+
+Reading does not stop instead: answers and cancellations from the same client may be what the requests at work wait for.
+"""
+MAX_MALFORMED_WARNINGS: Final = 10
+"""Messages of one client that are logged as a warning because they cannot be read; further ones are logged as debug."""
+CLOSING: Final = 2.0
+"""Seconds that cancelled requests have to end."""
+
+
+class StreamSession:
+    """All that one client says and hears. `feed` and `malformed` neither raise nor wait.
+
+    At most `MAX_INBOUND` requests are at work at a time, the next ones wait, and too many of those are refused. What
+    needs no work (`ping`, answers, cancellations) passes them by.
+    """
+
+    def __init__(
+        self,
+        handler: RequestHandler,
+        send: Send,
+        *,
+        principal: Any = None,
+        suspended_calls: SuspendedCalls | None = None,
+        session: str | None = None,
+        quota: SubscriptionQuota | None = None,
+        held: ByteBudget | None = None,
+    ) -> None:
+        self._handler = handler
+        self._send = send
+        self._principal = principal
+        self._suspended_calls = SuspendedCalls() if suspended_calls is None else suspended_calls
+        self._owns_suspended_calls = suspended_calls is None
+        self._session = session
+        self._modern = False
+        self._peer: Peer | None = None  # of the legacy era
+        self._live: dict[RequestId, Request] = {}
+        self._waiting: deque[Request] = deque()
+        self._at_work = self._bytes_at_work = 0
+        self._held = (ByteBudget(MAX_HELD_BYTES), *((held,) if held is not None else ()))
+        self._room: asyncio.Future[None] | None = None
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._questions = ServerRequests(send, self._suspended_calls.ttl)
+        self._notifications = Notifications(send)
+        self._beginning: asyncio.Task[None] | None = None
+        self._quota = SubscriptionQuota() if quota is None else quota
+        self._subscriptions = SessionSubscriptions(handler, self._notifications.tell, self._quota)
+        self._closing = False
+        self._malformed = 0
+
+    # ---- in --------------------------------------------------------------------------------------------------
+
+    def feed(self, message: Any, headers: Mapping[str, str] = NOTHING, size: int = 0) -> None:
+        """Take what the client sent in `size` bytes: one message, or the array of them that 2025-03-26 allows."""
+        if self._closing:
+            return
+        if type(message) is not list:
+            self._take(message, None, headers, size)
+        elif self._peer is None or self._peer.version != BATCHES:
+            self._refuse(None, INVALID_REQUEST, "batches are not part of this revision of the protocol")
+        elif not 0 < len(message) <= MAX_BATCH:
+            self._refuse(None, INVALID_REQUEST, f"a batch has 1 to {MAX_BATCH} messages")
+        else:
+            batch = Batch(self._send)
+            for part in message:
+                self._take(part, batch, headers, size // len(message))
+            batch.add(None)
+
+    def malformed(self, error: ProtocolError, head: bytes = b"") -> None:
+        """Answer what is no message. `head` is how it began: perhaps it says which message it was going to be."""
+        if self._closing:
+            return
+        self._malformed += 1
+        level = logging.WARNING if self._malformed <= MAX_MALFORMED_WARNINGS else logging.DEBUG
+        log.log(level, "the client sent what is no message (%s): %r", one_line(error.message), error.sample)
+        if not self._questions.garbled(head, error):
+            self._refuse(spot_request(head), PARSE_ERROR, error.message)
+
+    def _take(self, message: Any, batch: Batch | None, headers: Mapping[str, str], size: int) -> None:
+        if type(message) is not dict:
+            self._refuse(None, INVALID_REQUEST, "a message must be an object", batch)
+            return
+        id: Any = message.get("id")
+        params: Any = message.get("params", {})
+        if "method" not in message and ("result" in message or "error" in message):
+            self._questions.take(message)
+        elif not is_message(message):
+            known = id if jsonrpc.is_id(id) else None
+            self._refuse(known, INVALID_REQUEST, "neither a request nor a notification of JSON-RPC 2.0", batch)
+        elif "id" not in message:
+            self._take_notification(message["method"], params if type(params) is dict else {})
+        elif not jsonrpc.is_id(id):
+            self._refuse(None, INVALID_REQUEST, "the id must be a string or an integer", batch)
+        elif id in self._live:
+            self._refuse(id, INVALID_REQUEST, f"the id {reprlib.repr(id)} is that of a request at work", batch)
+        elif type(params) is not dict:
+            self._refuse(id, INVALID_PARAMS, "params must be an object", batch)
+        elif "_meta" in params and type(params["_meta"]) is not dict:
+            self._refuse(id, INVALID_PARAMS, "_meta must be an object", batch)
+        else:
+            self._take_request(
+                Request(
+                    id,
+                    message["method"],
+                    params,
+                    say=self._say,
+                    asker=self._questions,
+                    batch=batch,
+                    headers=headers,
+                    size=size,
+                )
+            )
+
+    def _refuse(self, id: RequestId | None, code: int, text: str, batch: Batch | None = None) -> None:
+        if batch is None:
+            self._send(jsonrpc.error(id, code, text))
+        else:
+            batch.expect()
+            batch.add(jsonrpc.error(id, code, text))
+
+    def _take_notification(self, method: str, params: Wire) -> None:
+        if method == "notifications/cancelled":
+            id: Any = params.get("requestId")
+            request = self._live.pop(id, None) if jsonrpc.is_id(id) else None
+            if request is not None:
+                log.debug("the client cancelled %s: %s", one_line(request.method), reprlib.repr(params.get("reason")))
+                self._drop(request)
+        elif method == "notifications/initialized" and self._peer is not None and self._beginning is None:
+            self._beginning = asyncio.get_running_loop().create_task(self._subscriptions.begin(self._peer))
+
+    def _drop(self, request: Request) -> None:
+        """Nobody waits for this request any more: it ends, and nothing more is said about it."""
+        request.over = True
+        if request.task is not None:
+            request.task.cancel()
+        else:
+            self._waiting.remove(request)
+            self._release(request)
+        if request.batch is not None:
+            request.batch.add(None)
+
+    # ---- requests --------------------------------------------------------------------------------------------
+
+    def _take_request(self, request: Request) -> None:
+        if request.batch is not None:
+            request.batch.expect()
+        self._live[request.id] = request
+        try:
+            result = self._at_once(request)
+        except RemoteError as exc:
+            self._reply(request, exc)
+        except Exception as exc:  # noqa: BLE001  # the request handler's own fault must not reach the reader
+            self._reply(request, eras.internal_error(exc, request.method))
+        else:
+            if result is not None:
+                self._reply(request, result)
+            elif request.listens:  # its size is limited by the quota of subscriptions
+                self._start(request)
+            elif len(self._waiting) >= WAITING or not all(held.has_room_for(request.size) for held in self._held):
+                self._reply(request, RemoteError(INTERNAL_ERROR, "too many requests at once"))
+            else:
+                for held in self._held:
+                    held.add(request.size)
+                if not self._waiting and self._may_start(request):
+                    self._start(request)
+                else:
+                    self._waiting.append(request)
+
+    def _may_start(self, request: Request) -> bool:
+        return self._at_work < MAX_INBOUND and (
+            not self._at_work or self._bytes_at_work + request.size <= MAX_BYTES_AT_WORK
+        )
+
+    def _release(self, request: Request) -> None:
+        """Give back the memory of a request that was answered or given up."""
+        if not request.listens:
+            for held in self._held:
+                held.remove(request.size)
+
+    def _at_once(self, request: Request) -> Wire | None:
+        """What needs no work, in the era of the stream; None: it has to be worked for."""
+        method, params = request.method, request.params
+        if self._peer is not None:
+            request.peer = self._peer
+            return eras.answer_at_once(self._handler, self._peer, method, params)
+        if not self._modern and method == "ping":
+            return {}
+        if not self._modern and method == "initialize" and not eras.is_modern(params):
+            return self._initialize(params)
+        if method in eras.GONE:
+            raise RemoteError(METHOD_NOT_FOUND, f"{method} is not part of the revision that this stream speaks")
+        request.peer = peer = eras.peer_of_request(params, self._principal)
+        if method == "server/discover":
+            description = self._handler.describe(peer)
+            return eras.modern_result(method, eras.discover_result(description), description["serverInfo"])
+        self._modern = True
+        if request.listens and sum(each.listens for each in self._live.values()) > MAX_INBOUND:
+            raise RemoteError(INTERNAL_ERROR, "too many subscriptions at once")
+        return None
+
+    def _initialize(self, params: Wire) -> Wire:
+        self._peer, result = eras.begin_session(self._handler, params, self._principal)
+        self._peer.session = self._session
+        return result
+
+    def _start(self, request: Request) -> None:
+        if not request.listens:
+            self._at_work += 1
+            self._bytes_at_work += request.size
+        request.task = asyncio.get_running_loop().create_task(self._work(request))
+        self._tasks.add(request.task)
+        request.task.add_done_callback(partial(self._ended, request))
+
+    def _ended(self, request: Request, task: asyncio.Task[None]) -> None:
+        self._tasks.discard(task)
+        if not request.listens:
+            self._at_work -= 1
+            self._bytes_at_work -= request.size
+        self._release(request)
+        while self._waiting and self._may_start(self._waiting[0]):
+            self._start(self._waiting.popleft())
+
+    async def _work(self, request: Request) -> None:
+        outcome: Wire | RemoteError
+        try:
+            outcome = await (self._answer_modern(request) if request.peer.modern else self._answer_legacy(request))
+        except RemoteError as exc:
+            outcome = exc
+        except Exception as exc:  # noqa: BLE001  # whatever it is, the client gets an answer
+            outcome = eras.internal_error(exc, request.method)
+        except BaseException as exc:
+            task = asyncio.current_task()
+            if task is None or task.cancelling() or isinstance(exc, KeyboardInterrupt | SystemExit):
+                raise
+            # Nobody cancelled us, it happened inside of the request handler: the client still waits.
+            self._reply(request, eras.internal_error(RuntimeError(repr(exc)), request.method))
+            return
+        room = None if request.over else self._reply(request, outcome)
+        if room is not None and not self._closing:
+            await asyncio.shield(room)  # a client that does not read gets no more done
+
+    def _reply(self, request: Request, outcome: Wire | RemoteError) -> asyncio.Future[None] | None:
+        """The one answer of a request."""
+        request.over = True
+        self._live.pop(request.id, None)
+        framed: Wire | RemoteError = outcome
+        if isinstance(outcome, RemoteError):
+            modern = self._peer is None
+            framed = eras.modern_error(outcome) if modern else eras.legacy_error(outcome, request.method)
+        if isinstance(framed, RemoteError):
+            reply = jsonrpc.error(request.id, framed.code, framed.message, framed.data)
+        else:
+            reply = jsonrpc.result(request.id, framed)
+        send = self._send if request.batch is None else request.batch.add
+        try:
+            if request.batch is not None:
+                jsonrpc.encode(reply)
+            return send(reply)
+        except UsageError as exc:
+            unsayable = eras.internal_error(exc, request.method)
+            return send(jsonrpc.error(request.id, unsayable.code, unsayable.message))
+
+    # ---- legacy era ---------------------------------------------------------------------------------------
+
+    async def _say(self, message: Message) -> None:
+        """Send what belongs to a request at work. While the client does not read, only one message more is taken."""
+        while self._room is not None and not self._room.done():
+            await asyncio.shield(self._room)
+        self._room = self._send(message)
+        if self._room is not None:
+            await asyncio.shield(self._room)
+
+    async def _answer_legacy(self, request: Request) -> Wire:
+        own = await self._subscriptions.answer(request.method, request.params, request.peer)
+        if own is not None:
+            return own
+        answer = await self._handler.answer(request.method, request.params, request.context())
+        return eras.legacy_result(answer)
+
+    # ---- modern era ------------------------------------------------------------------------------------------
+
+    async def _answer_modern(self, request: Request) -> Wire:
+        method, params, peer = request.method, request.params, request.peer
+        if request.listens:
+            result = await listen(self._handler, request, self._notifications, self._quota)
+        elif may_suspend(self._handler, method, params):
+            result = await self._suspended_calls.answer(
+                self._handler, method, params, request.context(), request.notify
+            )
+        else:
+            result = await self._handler.answer(method, params, request.context())
+        return eras.modern_result(method, result, self._handler.describe(peer)["serverInfo"])
+
+    # ---- the end ---------------------------------------------------------------------------------------------
+
+    async def close(self, grace: float = 0.0) -> None:
+        """Take no more, give what is at work `grace` seconds, tell listeners that it is over, and end the rest.
+
+        May be called again, to end it sooner.
+        """
+        self._closing = True
+        self._questions.close()
+        try:
+            await self._finish(grace)
+        finally:
+            self._let_go()
+        if self._tasks:
+            _, stuck = await asyncio.wait(self._tasks, timeout=CLOSING)
+            if stuck:
+                log.warning("%d requests did not end when they were cancelled", len(stuck))
+        if self._owns_suspended_calls and self._suspended_calls.tasks:
+            await asyncio.wait(self._suspended_calls.tasks, timeout=CLOSING)
+        if self._beginning is not None:
+            await asyncio.wait([self._beginning], timeout=CLOSING)
+        await self._subscriptions.close()
+
+    def _let_go(self) -> None:
+        """End what is left: a listener hears of it, nobody else gets an answer."""
+        self._notifications.close()
+        for request in self._waiting:
+            self._release(request)
+        self._waiting.clear()
+        for request in self._live.values():
+            if request.stopped is not None and not request.stopped.done():
+                request.stopped.set_result(None)
+            else:
+                request.over = True
+        for task in self._tasks - {request.task for request in self._live.values() if not request.over}:
+            task.cancel()
+        self._live.clear()
+        if self._owns_suspended_calls:
+            self._suspended_calls.close()
+
+    async def _finish(self, grace: float) -> None:
+        loop = asyncio.get_running_loop()
+        end = loop.time() + grace
+        while (left := end - loop.time()) > 0:
+            work = [each.task for each in self._live.values() if each.task is not None and not each.listens]
+            if not work:
+                return
+            await asyncio.wait(work, timeout=left)

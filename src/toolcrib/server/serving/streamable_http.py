@@ -1,0 +1,268 @@
+"""The endpoint over HTTP: one URL for both eras. Who is refused is refused before anything is done."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any, Final
+
+from ...errors import ProtocolError, RemoteError
+from ...protocol import jsonrpc
+from ...protocol.jsonrpc import INVALID_PARAMS, INVALID_REQUEST, METHOD_NOT_FOUND, PARSE_ERROR, Message, RequestId
+from ...protocol.metadata import CLIENT_CAPABILITIES, PROTOCOL_VERSION
+from ...protocol.param_headers import NAMED_BY, contradiction, plain_value
+from ...protocol.sanitize import one_line
+from ...protocol.versions import HEADER_MISMATCH, LEGACY_VERSIONS, MAY_ASK_FOR_INPUT, MODERN_ERRORS, MODERN_VERSIONS
+from ...types import Wire
+from .. import eras
+from ..handler import NO_BACK_CHANNEL, Peer, RequestContext, RequestHandler
+from ..subscriptions import ACKNOWLEDGED, Listening, Notifications
+from ..suspended_calls import TTL, SuspendedCalls, may_suspend
+from .asgi import (
+    BODY_TIMEOUT,
+    MAX_BODY,
+    AsgiApp,
+    BodyReader,
+    Headers,
+    Receive,
+    Refused,
+    Scope,
+    Send,
+    check_duplicates,
+    parts,
+    path_of,
+    reply,
+    text_headers,
+    until_gone,
+    wait_for_end,
+)
+from .legacy_http import LegacyHttp
+from .quota import MAX_LISTENS, SubscriptionLimit, SubscriptionQuota
+from .responses import DisconnectMonitor, Reply
+from .security import RequestGuard
+from .sessions import IDLE_TTL, MAX_SESSIONS
+from .sse_stream import SseStream
+
+VERSION: Final = b"mcp-protocol-version"
+METHOD: Final = b"mcp-method"
+NAME: Final = b"mcp-name"
+LEGACY: Final = frozenset(version.encode() for version in LEGACY_VERSIONS)
+MODERN: Final = frozenset(version.encode() for version in MODERN_VERSIONS)
+STATUSES: Final = {
+    PARSE_ERROR: 400,
+    INVALID_REQUEST: 400,
+    INVALID_PARAMS: 400,
+    METHOD_NOT_FOUND: 404,
+    **dict.fromkeys(MODERN_ERRORS, 400),
+}
+"""The HTTP status of an error in the modern era; 200 for all others, which are the request handler's own."""
+
+
+class HttpApp(AsgiApp):
+    """An ASGI app: MCP of both eras at one path."""
+
+    def __init__(
+        self,
+        handler: RequestHandler,
+        *,
+        path: str = "/mcp",
+        guard: RequestGuard,
+        max_body: int = MAX_BODY,
+        body_timeout: float = BODY_TIMEOUT,
+        suspended_ttl: float = TTL,
+        session_ttl: float = IDLE_TTL,
+        max_sessions: int = MAX_SESSIONS,
+        max_listens: int = MAX_LISTENS,
+    ) -> None:
+        self._handler = handler
+        self._path = "/" + path.strip("/") if path.strip("/") else ""
+        self._guard = guard
+        self._bodies = BodyReader(max_body, body_timeout)
+        self._suspended_calls = SuspendedCalls(suspended_ttl)
+        self._monitor = DisconnectMonitor()
+        self._quota = SubscriptionQuota(max_listens)
+        self._legacy = LegacyHttp(handler, self._monitor, session_ttl, max_sessions, self._quota)
+        self._info: Wire | None = None  # it never changes, and describing costs
+        self._listening: dict[SseStream, bytes] = {}
+        self._watchers: set[asyncio.Task[None]] = set()
+
+    async def drain(self, seconds: float) -> None:
+        """End what only listens, and give what is at work so much time."""
+        for stream, farewell in list(self._listening.items()):
+            stream.finish(farewell)
+        self._legacy.stop_listening()
+        await self._monitor.idle(seconds)
+
+    async def close(self) -> None:
+        """End everything that runs, waits or listens."""
+        await self.drain(0)
+        self._suspended_calls.close()
+        await self._legacy.close()
+        await self._monitor.close()
+        await wait_for_end({*self._suspended_calls.tasks, *self._legacy.tasks, *self._watchers})
+
+    # ---- routing -------------------------------------------------------------------------------------------------
+
+    async def respond(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """One request."""
+        headers: Headers = dict(scope["headers"])
+        check_duplicates(scope["headers"], headers)
+        principal = await self._guard.admit(headers)
+        path = path_of(scope)
+        if path != self._path and path.rstrip("/") != self._path:
+            raise Refused(404, f"nothing is here; MCP is spoken at {self._path or '/'}", plain=True)
+        verb = scope["method"]
+        if verb == "POST":
+            await self._post(headers, principal, receive, send)
+        elif verb in ("GET", "DELETE") and headers.get(VERSION) not in MODERN:
+            if VERSION in headers and headers[VERSION] not in LEGACY:
+                raise Refused(400, "MCP-Protocol-Version: not served")
+            if verb == "GET":
+                await self._legacy.get(headers, principal, receive, send)
+            else:
+                await self._legacy.delete(headers, principal, send)
+        else:
+            allow = (b"allow", b"POST, GET, DELETE")
+            raise Refused(405, f"{one_line(verb)} is not served here", headers=(allow,), plain=True)
+
+    async def _post(self, headers: Headers, principal: Any, receive: Receive, send: Send) -> None:
+        kind = headers.get(b"content-type", b"")
+        if kind != b"application/json" and kind.partition(b";")[0].strip().lower() != b"application/json":
+            raise Refused(415, "the body must be application/json")
+        if b"content-encoding" in headers:
+            raise Refused(415, "compressed bodies are not taken")
+        body = await self._bodies.read(receive, headers)
+        try:
+            message = jsonrpc.decode(body)
+        except ProtocolError as exc:
+            raise Refused(400, f"Parse error: {exc.message}", code=PARSE_ERROR) from None
+        size = len(body)
+        del body  # else it would stay in memory for as long as a request is answered or listens
+        version = headers.get(VERSION)
+        if type(message) is list:
+            await self._legacy.batch(message, headers, principal, send)
+            return
+        id, method, params = parts(message)
+        if (version is not None and version not in LEGACY) or eras.is_modern(params):
+            if method is None:
+                raise Refused(400, "a response was sent, and nobody asks in this era", id=id)
+            if id is None:
+                await reply(send, 202)
+            else:
+                await self._modern(id, method, params, headers, principal, receive, send)
+        elif method is None:
+            await self._legacy.answer(message, headers, principal, send)
+        elif id is None:
+            await self._legacy.notification(method, params, headers, principal, send)
+        else:
+            await self._legacy.request(id, method, params, headers, principal, receive, send, size)
+
+    # ---- the modern era --------------------------------------------------------------------------------------------
+
+    async def _modern(
+        self,
+        id: RequestId,
+        method: str,
+        params: Wire,
+        headers: Headers,
+        principal: Any,
+        receive: Receive,
+        send: Send,
+    ) -> None:
+        out = Reply(send, headers)
+        out.begin()
+        status = 200
+        self._monitor.enter(out, receive, out.stop)
+        try:
+            if method in eras.GONE:
+                raise RemoteError(METHOD_NOT_FOUND, f"{method} is not part of this era")
+            self._compare(method, params, headers)
+            peer = eras.peer_of_request(params, principal)
+            if self._info is None:
+                self._info = self._handler.describe(peer)["serverInfo"]
+            if method == "subscriptions/listen":
+                self._monitor.leave(out)
+                await self._listen(id, params, peer, receive, send)
+                return
+            result = await self._result(id, method, params, peer, headers, out)
+            answer = jsonrpc.result(id, eras.modern_result(method, result, self._info))
+        except SubscriptionLimit as exc:
+            answer, status = jsonrpc.error(id, exc.code, exc.message), 503
+        except RemoteError as exc:
+            answer, status = _failed(id, eras.modern_error(exc))
+        except asyncio.CancelledError as exc:
+            if out.take_cancellation(exc):
+                await out.dismiss()
+                return
+            answer, status = _failed(id, eras.internal_error(RuntimeError(repr(exc)), method))
+        except Exception as exc:  # noqa: BLE001  # told as our own fault, and logged
+            answer, status = _failed(id, eras.internal_error(exc, method))
+        finally:
+            self._monitor.leave(out)
+        await out.finish(eras.encoded(answer, method), status)
+
+    async def _result(self, id: RequestId, method: str, params: Wire, peer: Peer, headers: Headers, out: Reply) -> Wire:
+        if method == "server/discover":
+            return eras.discover_result(self._handler.describe(peer))
+        suspends = may_suspend(self._handler, method, params)
+        # What cannot ask has no use for them, and is what is hot.
+        texts = text_headers(headers) if suspends or method not in MAY_ASK_FOR_INPUT else NO_HEADERS
+        context = RequestContext(peer, NO_BACK_CHANNEL, id, params["_meta"], texts)
+        if suspends:
+            return await self._suspended_calls.answer(self._handler, method, params, context, out.tell)
+        return await self._handler.answer(method, params, context)
+
+    def _compare(self, method: str, params: Wire, headers: Headers) -> None:
+        """What stands in the headers is what stands in the body, or the one who reads them was deceived."""
+        meta = params.get("_meta", {})
+        version = meta.get(PROTOCOL_VERSION)
+        if version is None and VERSION in headers and headers[VERSION] not in MODERN:
+            raise eras.unsupported_version(one_line(headers[VERSION]))
+        if not isinstance(version, str) or not isinstance(meta.get(CLIENT_CAPABILITIES), dict):
+            return  # refused by what is missing there
+        _same(VERSION, headers, version)
+        _same(METHOD, headers, method)
+        key = NAMED_BY.get(method)
+        if key is None:
+            return
+        name = params.get(key)
+        if not isinstance(name, str):
+            raise RemoteError(INVALID_PARAMS, f"{key}: must be a string")
+        if NAME not in headers or plain_value(headers[NAME].decode("latin-1")) != name:
+            raise RemoteError(HEADER_MISMATCH, "Mcp-Name: missing, or differs from the body")
+        if method == "tools/call" and (declared := self._handler.mirrored(name)):
+            arguments = params.get("arguments")
+            wrong = contradiction(declared, arguments if isinstance(arguments, dict) else {}, text_headers(headers))
+            if wrong is not None:
+                raise RemoteError(HEADER_MISMATCH, wrong)
+
+    async def _listen(self, id: RequestId, params: Wire, peer: Peer, receive: Receive, send: Send) -> None:
+        stream = SseStream()
+        listening = Listening(Notifications(stream.offer), id, self._quota)
+        acknowledgement = await listening.open(self._handler, params, peer)
+        gone = asyncio.get_running_loop().create_task(until_gone(receive))
+        self._watchers.add(gone)
+        gone.add_done_callback(self._watchers.discard)
+        gone.add_done_callback(lambda _: stream.let_go())
+        ended = eras.modern_result("subscriptions/listen", {"_meta": listening.mark}, self._info or {})
+        self._listening[stream] = jsonrpc.encode(jsonrpc.result(id, ended))
+        try:
+            stream.push(jsonrpc.notification(ACKNOWLEDGED, acknowledgement))
+            listening.acknowledged()
+            await stream.pump(send, stream.promise())
+        finally:
+            del self._listening[stream]
+            gone.cancel()
+            await listening.close()
+
+
+NO_HEADERS: Final[dict[str, str]] = {}
+
+
+def _failed(id: RequestId, exc: RemoteError) -> tuple[Message, int]:
+    return jsonrpc.error(id, exc.code, exc.message, exc.data), STATUSES.get(exc.code, 200)
+
+
+def _same(name: bytes, headers: Headers, value: str) -> None:
+    said = headers.get(name)
+    if said != value.encode() and (said is None or said.strip() != value.encode()):
+        raise RemoteError(HEADER_MISMATCH, f"{name.decode()}: {'missing' if said is None else 'differs from the body'}")

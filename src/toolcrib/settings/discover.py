@@ -1,0 +1,73 @@
+"""Which settings files are on this machine, whoever's they are."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+from ..errors import ConfigError
+from .formats import format_of
+from .load import folder_of, read_file
+from .models import Settings
+
+
+def discover_settings(
+    project: str | os.PathLike[str] | None = None,
+    *,
+    home: str | os.PathLike[str] | None = None,
+    environ: Mapping[str, str] | None = None,
+    platform: str = sys.platform,
+) -> tuple[Settings, ...]:
+    """What is found in the person's home and in the project's folder (default: the current one). Nothing is started.
+
+    The more general ones come first, so `merge(*discover_settings())` lets the project win. A file that cannot be read
+    is there too, with its `error` and without entries.
+    """
+    surroundings = dict(os.environ if environ is None else environ)
+    folder = folder_of(project)
+    house = folder_of(home) if home is not None else Path(surroundings.get("HOME") or Path.home())
+    general: list[Settings] = []
+    personal: list[Settings] = []
+    persons = list(_of_person(house, surroundings, platform))
+    for path in persons:
+        found = _read(path, folder, surroundings)
+        # The second is what a person added to this project alone: it stands over what the project has for everybody.
+        general += found[:1]
+        personal += found[1:]
+    # In the home itself some files would be both.
+    paths = [path for path in _of_project(folder) if path not in persons]
+    shared = [each for path in paths for each in _read(path, folder, surroundings)]
+    own = _read(folder / "toolcrib.toml", folder, surroundings)
+    return (*general, *shared, *personal, *own)
+
+
+def _read(path: Path, project: Path, environ: Mapping[str, str]) -> list[Settings]:
+    try:
+        return read_file(path, project=project, environ=environ)
+    except ConfigError as exc:
+        if isinstance(exc.__cause__, FileNotFoundError | NotADirectoryError):
+            return []
+        return [Settings(source=path, format=format_of(path).name, error=exc)]
+
+
+def _of_person(home: Path, environ: Mapping[str, str], platform: str) -> Iterator[Path]:
+    configs = Path(environ.get("XDG_CONFIG_HOME") or home / ".config")
+    programs = home / "Library/Application Support" if platform == "darwin" else configs
+    yield programs / "Claude" / "claude_desktop_config.json"
+    yield programs / "Code" / "User" / "mcp.json"
+    yield home / ".cursor" / "mcp.json"
+    yield home / ".gemini" / "settings.json"
+    yield home / ".claude.json"
+    yield home / ".claude" / "settings.json"
+    yield configs / "toolcrib" / "toolcrib.toml"
+
+
+def _of_project(folder: Path) -> Iterator[Path]:
+    yield folder / ".vscode" / "mcp.json"
+    yield folder / ".cursor" / "mcp.json"
+    yield folder / ".gemini" / "settings.json"
+    yield folder / ".mcp.json"
+    yield folder / ".claude" / "settings.json"
+    yield folder / ".claude" / "settings.local.json"

@@ -1,0 +1,221 @@
+"""A server's entry in the words of the program that is to read it.
+
+Variables stay references, spelled as that program spells them: what the environment holds never gets into a file. What
+the program cannot say is told, not dropped in silence.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final
+
+from ...config import HttpServer, PythonServer, ServerConfig, SseServer, StdioServer
+from ...config.servers import URLS
+from ...errors import ConfigError
+from ..documents import Document
+from ..entries import Reading, make_entry
+from ..formats import FORMATS, Section
+from ..keys import ALLOWED, BLOCKED, EXPANDED, FIELDS, FLAGS, KINDS, NULLABLE, own_name
+from ..load import known_names
+from ..models import ServerEntry, place
+from ..variables import Reference, parse
+
+_COMMON: Final = frozenset({"command", "args", "env", "url", "headers"})
+_WEB_TYPES: Final[Mapping[type, str]] = {HttpServer: "http", SseServer: "sse"}
+_UNDERSTOOD: Final = FIELDS | {*URLS, *KINDS, *ALLOWED, *BLOCKED, *FLAGS}
+_STAND_INS: Final = {"command": "x", "python": "x.py", "url": "http://localhost"}
+_BARE_NAME: Final = re.compile(r"\$[A-Za-z_]")
+
+
+@dataclass(frozen=True, slots=True)
+class Program:
+    """How one program wants its servers."""
+
+    title: str
+    format: str
+    place: str
+    """Its file in a project's folder."""
+    keys: frozenset[str] | None = None
+    """The fields that it knows; None: all of ours."""
+    types: Mapping[type, str] = field(default_factory=dict)
+    """The `type` that it wants for a kind of server."""
+    names: Mapping[str, str] = field(default_factory=dict)
+    """Its own words for fields."""
+    reference: str = "${{{name}}}"
+    defaults: bool = True
+    """Whether a variable may have a default."""
+
+
+OWN: Final = Program("Toolcrib", "toolcrib", "toolcrib.toml", types={SseServer: "sse"})
+PROGRAMS: Final[dict[str, Program]] = {
+    "claude": Program("Claude Code", "claude-code", ".mcp.json", _COMMON, _WEB_TYPES),
+    "vscode": Program(
+        "VS Code",
+        "vscode",
+        ".vscode/mcp.json",
+        _COMMON | {"cwd"},
+        {StdioServer: "stdio", **_WEB_TYPES},
+        reference="${{env:{name}}}",
+        defaults=False,
+    ),
+    "cursor": Program(
+        "Cursor", "cursor", ".cursor/mcp.json", _COMMON, {SseServer: "sse"}, reference="${{env:{name}}}", defaults=False
+    ),
+    "gemini": Program(
+        "Gemini CLI",
+        "gemini",
+        ".gemini/settings.json",
+        _COMMON | {"cwd", "execution_timeout", "allowed_tools", "blocked_tools", "description"},
+        names={"execution_timeout": "timeout", "allowed_tools": "includeTools", "blocked_tools": "excludeTools"},
+    ),
+}
+
+
+def program_for(format: str) -> Program:
+    """Whose words a file of this format is written in; plain JSON is written as Claude Code wants it."""
+    known = {program.format: program for program in (OWN, *PROGRAMS.values())}
+    return known.get(format, PROGRAMS["claude"])
+
+
+@dataclass(frozen=True, slots=True)
+class Wording:
+    """An entry as it is to be written, and what could not be said."""
+
+    values: dict[str, Any]
+    lost: tuple[str, ...] = ()
+
+
+def worded(
+    entry: ServerEntry, format: str, program: Program, *, only_known: bool = False, folder: Path | None = None
+) -> Wording:
+    """An entry of a file of this format in another program's words; a broken one raises its `ConfigError`, as does one
+    with a text that the program would take for a variable.
+
+    `only_known`: nothing but what that program itself understands; else what Toolcrib reads there is kept too. A Python
+    file is named from `folder` on, if it is in it.
+    """
+    reading = Reading(Document(entry.source), FORMATS[format], dict(os.environ))
+    reading.known = known_names(reading, Path.cwd())
+    kind, fields = _meaning(entry, reading)
+    if kind is PythonServer:
+        kind, fields = _of_file(fields, folder) if program is OWN else (StdioServer, _as_command(fields))
+    speaker = _Speaker(program, reading.known, entry.raw.get("env"), ours=not only_known or program is OWN)
+    said: dict[str, Any] = {"type": program.types[kind]} if kind in program.types else {}
+    for key, value in fields.items():
+        if only_known and program.keys is not None and key not in program.keys:
+            speaker.lost.append(key)
+        else:
+            said.update(speaker.say(kind, key, value))
+    if speaker.mistaken:
+        what = f"{program.title} would take a plain {speaker.mistaken[0]} for a variable"
+        raise ConfigError(f"{place(entry)}: {entry.display_name}: {what}", expected="no such text", server=entry.name)
+    if entry.disabled and not only_known:
+        said["disabled"] = True
+    understood = {*_UNDERSTOOD, *fields, *(("timeout",) if reading.kind.milliseconds else ())}
+    rest = [key for key in entry.raw if key not in understood and not key.startswith(("_", "$", "/", "#"))]
+    return Wording(said, tuple(dict.fromkeys([*speaker.lost, *rest])))
+
+
+def _meaning(entry: ServerEntry, reading: Reading) -> tuple[type[ServerConfig], dict[str, Any]]:
+    """What kind of server it is, and its fields by our own names; their texts as they stand in the file."""
+    given = {key: value for key, value in entry.raw.items() if value is not None or key in NULLABLE}
+    own = {own_name(key): value for key, value in given.items()}
+    # What variables stand for does not matter for the meaning of the rest, and they need not be set here.
+    texts = {key: _STAND_INS.get(own_name(key)) for key in given if own_name(key) in EXPANDED}
+    bare = {key: value for key, value in {**given, **texts}.items() if value is not None or key in NULLABLE}
+    judged = make_entry(reading, Section((), {entry.name: bare}), entry.name, entry.name)
+    if judged.config is None:
+        assert judged.error is not None
+        raise entry.error or judged.error
+    fields = {key: value for key, value in own.items() if key in FIELDS}
+    if reading.kind.milliseconds and "timeout" in own:
+        fields["execution_timeout"] = judged.config.execution_timeout
+    if isinstance(python := fields.get("python"), str) and entry.source is not None and not python.startswith("${"):
+        fields["python"] = _without_detours(str(entry.source.absolute().parent / python))
+    if entry.allowed_tools is not None:
+        fields["allowed_tools"] = list(entry.allowed_tools)
+    if entry.blocked_tools:
+        fields["blocked_tools"] = list(entry.blocked_tools)
+    if "description" in own:
+        fields["description"] = own["description"]
+    return type(judged.config), fields
+
+
+def _without_detours(path: str) -> str:
+    """Return the path of the same file without `..`; `a/../b` is another one than `b` if `a` is a link."""
+    short, real = os.path.normpath(path), os.path.realpath(path)
+    return short if os.path.realpath(short) == real else real
+
+
+def _of_file(fields: dict[str, Any], folder: Path | None) -> tuple[type[ServerConfig], dict[str, Any]]:
+    python = Path(fields["python"])
+    if folder is not None and python.is_relative_to(folder):
+        fields["python"] = str(python.relative_to(folder))
+    return PythonServer, fields
+
+
+def _as_command(fields: Mapping[str, Any]) -> dict[str, Any]:
+    """A server of a Python file, for those who know only programs."""
+    rest = {key: value for key, value in fields.items() if key != "python"}
+    return {"command": "toolcrib", "args": ["run", fields["python"]], **rest}
+
+
+class _Speaker:
+    """Says fields in a program's words, and remembers what it could not say, or not without being mistaken."""
+
+    def __init__(self, program: Program, known: Mapping[str, str], own: Any, *, ours: bool) -> None:
+        self._program = program
+        self._ours = ours
+        self._known = known
+        self._own = own if isinstance(own, Mapping) else {}
+        self.lost: list[str] = []
+        self.mistaken: list[str] = []
+
+    def say(self, kind: type[ServerConfig], key: str, value: Any) -> Iterator[tuple[str, Any]]:
+        if key in EXPANDED:
+            value = self._texts(value)
+        word = self._program.names.get(key, key)
+        if word == "timeout":
+            if not isinstance(value, int | float):
+                self.lost.append(key)
+                return
+            value = round(value * 1000)
+        if key == "url" and kind is HttpServer and FORMATS[self._program.format].url_is_sse:
+            word = "httpUrl"
+        yield word, value
+
+    def _texts(self, value: Any) -> Any:
+        if isinstance(value, str):
+            return "".join(map(self._piece, parse(value)))
+        if isinstance(value, list | tuple):
+            return [self._texts(item) for item in value]
+        if isinstance(value, Mapping):
+            return {name: self._texts(item) for name, item in value.items()}
+        return value
+
+    def _piece(self, piece: str | Reference, depth: int = 0) -> str:
+        if isinstance(piece, str):
+            return self._plain(piece)
+        if piece.name in self._known and not piece.of_environment:
+            return self._known[piece.name]
+        if piece.name in self._own and piece.name not in os.environ and not self._ours:
+            self.lost.append(f"${{{piece.name}}} for another variable of env")
+        if piece.default is None:
+            return self._program.reference.format(name=piece.name)
+        if not self._ours and (depth or not self._program.defaults):
+            self.lost.append(f"the default of {piece.name}")
+            return self._program.reference.format(name=piece.name)
+        return f"${{{piece.name}:-{''.join(self._piece(each, depth + 1) for each in piece.default)}}}"
+
+    def _plain(self, text: str) -> str:
+        if self._ours:
+            return text.replace("${", "$${")
+        if "${" in text:
+            self.mistaken.append("${")
+        if FORMATS[self._program.format].dollar_names and _BARE_NAME.search(text):
+            self.mistaken.append("$NAME")
+        return text

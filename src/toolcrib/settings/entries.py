@@ -1,0 +1,300 @@
+"""From an object of a settings file to a server's config: every spelling, its variables, and what is wrong with it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from difflib import get_close_matches
+from typing import Any
+
+from ..config import (
+    ALIASES,
+    Expanded,
+    MaskedMapping,
+    ServerConfig,
+    TransportType,
+    server_from_dict,
+    with_own_names,
+    wrong,
+)
+from ..config.servers import URLS
+from ..errors import ConfigError
+from ..protocol.sanitize import one_line
+from .documents import Document, Table, place_of
+from .formats import Format, Section
+from .keys import (
+    ALLOWED,
+    BLOCKED,
+    EXPANDED,
+    FIELDS,
+    FLAGS,
+    KINDS,
+    KNOWN,
+    KNOWN_OF,
+    LOCAL,
+    NULLABLE,
+    SILENT,
+    SPELLINGS,
+    WEB,
+    WITHOUT_EFFECT,
+    own_name,
+)
+from .models import ServerEntry
+from .variables import Scope, braced
+
+MAX_WARNINGS = 100
+"""Warnings about one file."""
+
+
+@dataclass(slots=True)
+class Reading:
+    """What holds for all entries of one file, and the warnings that come up meanwhile."""
+
+    document: Document
+    kind: Format
+    environ: Mapping[str, str]
+    known: Mapping[str, str] = field(default_factory=dict)
+    warnings: dict[str, str] = field(default_factory=dict)
+
+    def warn(self, about: str, text: str, offset: int | None) -> None:
+        """Once for each thing to be said about a file."""
+        where = self.document.named(offset)
+        if not self.has_said(about):
+            self.warnings[about] = f"{where}: {text}" if where else text
+
+    def has_said(self, about: str) -> bool:
+        """Whether nothing more is to be said about it: because it was, or because so much was."""
+        return about in self.warnings or len(self.warnings) >= MAX_WARNINGS
+
+
+def make_entry(reading: Reading, section: Section, display_name: str, name: str) -> ServerEntry:
+    """One entry; whatever is wrong with it becomes its `error` and nobody else's."""
+    values = section.servers[display_name]
+    table = values if isinstance(values, Mapping) else {}
+    if reading.kind.dollar_names:
+        table = _with_braces(table)
+    offset = place_of(section.servers, display_name)
+    draft = _Draft(reading, table)
+    config: ServerConfig | None = None
+    error: ConfigError | None = None
+    fault: ConfigError | None = None
+    try:
+        _check_whole(reading.document, section, display_name)
+        config = draft.config()
+    except ConfigError as exc:
+        fault = exc
+    if fault is not None:
+        error = _located(reading.document, section, display_name, name, draft, fault)
+    return ServerEntry(
+        name=name,
+        config=config,
+        error=error,
+        disabled=draft.disabled or section.is_off(display_name),
+        source=reading.document.path,
+        line=reading.document.line(offset),
+        display_name=display_name,
+        allowed_tools=draft.allowed_tools,
+        blocked_tools=draft.blocked_tools,
+        raw=MaskedMapping(table),
+    )
+
+
+def _with_braces(table: Mapping[str, Any]) -> Table:
+    """An entry with its bare `$NAME`s as we write them."""
+    values = {key: braced(value) if own_name(key) in EXPANDED else value for key, value in table.items()}
+    return Table(values, table.places if isinstance(table, Table) else {})
+
+
+def _check_whole(document: Document, section: Section, name: str) -> None:
+    values = section.servers[name]
+    _check_once(document, section.servers, name, "this name")
+    if not isinstance(values, Mapping) or not all(isinstance(key, str) for key in values):
+        expected = "an object with command, python or url"
+        raise ConfigError(f"expected {expected}", expected=expected)
+    for key in values:
+        _check_once(document, values, key, f"{one_line(key, 60)}:", key)
+
+
+def _check_once(document: Document, table: Mapping[str, Any], name: str, shown: str, key: str | None = None) -> None:
+    if isinstance(table, Table) and name in table.repeats:
+        first = document.line(table.repeats[name])
+        message = f"{shown} is there twice, first in line {first}: expected it once"
+        raise ConfigError(message, key=key, expected="it once")
+
+
+def _located(
+    document: Document, section: Section, display_name: str, name: str, draft: _Draft, fault: ConfigError
+) -> ConfigError:
+    """The fault of one field as an error that names file, line and the whole key."""
+    # Fields are named as env.TOKEN and args[0]; names of variables and headers may have dots of their own.
+    head, _, inner = (fault.key or "").partition(".")
+    head = re.sub(r"\[\d+\]$", "", head)
+    spelled = draft.spelled.get(head, head)
+    keys = [key for key in (spelled, inner) if key]
+    offset = place_of(section.servers, display_name, *keys)
+    rest = (fault.key or "").removeprefix(head)
+    whole = ".".join(one_line(part, 200) for part in (section.key, display_name, f"{spelled}{rest}") if part)
+    message = fault.message
+    if fault.key and message.startswith(fault.key):
+        message = spelled + message.removeprefix(head)
+    elif fault.key:
+        message = f"{spelled}{rest}: {message}"
+    return document.error(message, offset=offset, key=whole, expected=fault.expected, server=name)
+
+
+class _Draft:
+    """An entry on its way to a config; the parts that are known before something is found wrong stay known."""
+
+    def __init__(self, reading: Reading, values: Mapping[str, Any]) -> None:
+        self._reading = reading
+        self._values = values
+        self.spelled: dict[str, str] = {}
+        self.disabled = False
+        self.allowed_tools: tuple[str, ...] | None = None
+        self.blocked_tools: tuple[str, ...] = ()
+
+    def config(self) -> ServerConfig:
+        self.disabled = self._flag("disabled", False) or not self._flag("enabled", True)
+        self.allowed_tools = self._tools(ALLOWED)
+        self.blocked_tools = self._tools(BLOCKED) or ()
+        kind = self._kind()
+        known = KNOWN_OF.get(kind, WEB)
+        given = {own_name(key): value for key, value in with_own_names(self._values).items() if own_name(key) in known}
+        self.spelled.update({own_name(key): key for key in self._values if key in ALIASES})
+        self._look_at_the_rest(known, kind)
+        if self._reading.kind.milliseconds and "timeout" in self._values:
+            given.setdefault("execution_timeout", self._seconds())
+        plain = {key: None if value == "none" and key in NULLABLE else value for key, value in given.items()}
+        present = {key: value for key, value in plain.items() if value is not None or key in NULLABLE}
+        return server_from_dict({**self._placed(self._expanded(present)), "type": kind.value})
+
+    def _placed(self, given: dict[str, Any]) -> dict[str, Any]:
+        """A Python file is found from where the settings stand, like everything that belongs to them."""
+        path, python = self._reading.document.path, given.get("python")
+        if path is None or not isinstance(python, str) or not python:
+            return given
+        placed = str(path.absolute().parent / python)
+        return {**given, "python": Expanded(placed, python.written) if isinstance(python, Expanded) else placed}
+
+    def _flag(self, key: str, default: bool) -> bool:
+        value = self._values.get(key)
+        if value is None:
+            return default
+        if not isinstance(value, bool):
+            raise wrong(key, "true or false", value)
+        return value
+
+    def _tools(self, spellings: tuple[str, ...]) -> tuple[str, ...] | None:
+        for key in spellings:
+            value = self._values.get(key)
+            if value is None:
+                continue
+            if not isinstance(value, list | tuple) or not all(isinstance(name, str) for name in value):
+                raise wrong(key, "a list of names of tools", value)
+            return tuple(value)
+        return None
+
+    def _kind(self) -> TransportType:
+        """What `type` and `transport` say, else what can be told from the way to the server."""
+        said = {key: self._parsed_kind(key) for key in KINDS if self._values.get(key) is not None}
+        if len(set(map(_family, said.values()))) > 1:
+            raise ConfigError("transport: expected the same as type says", key="transport", expected="the same as type")
+        urls = [key for key in URLS if self._values.get(key) is not None]
+        if len(urls) > 1:
+            raise ConfigError(f"{urls[1]}: expected one of {' and '.join(urls)}", key=urls[1], expected="one URL")
+        self.spelled.update(url=urls[0] if urls else "url", type=next(iter(said), "type"))
+        if said:
+            return next(iter(said.values()))
+        return self._guessed_kind(urls)
+
+    def _parsed_kind(self, key: str) -> TransportType:
+        value = self._values[key]
+        expected = f"one of {', '.join(kind.value for kind in TransportType)}"
+        if not isinstance(value, str):
+            raise wrong(key, expected, value)
+        try:
+            return TransportType.parse(SPELLINGS.get(value.strip().lower(), value))
+        except ConfigError:
+            fault = wrong(key, expected, value)
+        raise fault
+
+    def _guessed_kind(self, urls: list[str]) -> TransportType:
+        local = {key: kind for key, kind in LOCAL.items() if self._values.get(key) is not None}
+        ways = [*local, *urls]
+        if len(ways) > 1:
+            expected = f"{ways[0]} or {'a URL' if urls else ways[1]}, not both, or a type"
+            raise ConfigError(f"{ways[1]}: expected {expected}", key=ways[1], expected=expected)
+        if local:
+            return local[ways[0]]
+        if not urls:
+            expected = "command (a program of this machine), python (a file of tools) or url (a server elsewhere)"
+            raise ConfigError(f"expected {expected}{self._meant()}", expected=expected)
+        return TransportType.SSE if urls == ["url"] and self._reading.kind.url_is_sse else TransportType.HTTP
+
+    def _meant(self) -> str:
+        for key in self._values:
+            near = get_close_matches(key[:60], (*LOCAL, *URLS), 1, 0.8)
+            if near:
+                return f"; did you mean {near[0]} for {one_line(key, 60)}?"
+        return ""
+
+    def _look_at_the_rest(self, known: frozenset[str], kind: TransportType) -> None:
+        for key, value in self._values.items():
+            own = own_name(key)
+            offset = place_of(self._values, key)
+            if own in known or key in (*KINDS, *FLAGS, *ALLOWED, *BLOCKED) or key in SILENT:
+                continue
+            if own in FIELDS:
+                if value:
+                    self._reading.warn(f"{kind} {key}", f"{key}: has no effect on a server by {kind.value}", offset)
+            elif key == "timeout" and self._reading.kind.milliseconds:
+                continue
+            elif key in WITHOUT_EFFECT:
+                self._reading.warn(key, f"{key}: has no effect here; {WITHOUT_EFFECT[key]}", offset)
+            elif not key.startswith(("_", "$", "/", "#")) and not self._reading.has_said(key):
+                near = get_close_matches(key[:60], KNOWN, 1)
+                hint = f"; did you mean {near[0]}?" if near else ""
+                self._reading.warn(key, f"{one_line(key, 60)}: is not known and has no effect{hint}", offset)
+
+    def _seconds(self) -> float:
+        value = self._values["timeout"]
+        self.spelled["execution_timeout"] = "timeout"
+        if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value < 1e12:
+            raise wrong("timeout", "a positive number of milliseconds", value)
+        return value / 1000
+
+    def _expanded(self, given: dict[str, Any]) -> dict[str, Any]:
+        own = self._values.get("env")
+        scope = Scope(self._reading.environ, own if isinstance(own, Mapping) else None, self._reading.known)
+        return {
+            key: self._replaced(scope, key, key, value) if key in EXPANDED else value for key, value in given.items()
+        }
+
+    def _replaced(self, scope: Scope, field_name: str, key: str, value: Any) -> Any:
+        if isinstance(value, str):
+            return self._text(scope, field_name, key, value)
+        if isinstance(value, list | tuple):
+            return [self._replaced(scope, field_name, f"{key}[{at}]", item) for at, item in enumerate(value)]
+        if isinstance(value, Mapping) and key == field_name:
+            kept = {name: _as_text(item) for name, item in value.items() if item is not None}
+            return {name: self._replaced(scope, field_name, f"{key}.{name}", item) for name, item in kept.items()}
+        return value
+
+    def _text(self, scope: Scope, field_name: str, key: str, text: str) -> str:
+        inside = key.removeprefix("env.") if field_name == "env" else None
+        try:
+            return scope.expand(text, inside)
+        except ConfigError as exc:
+            fault = exc
+        raise ConfigError(f"{key}: {fault.message}", key=key, expected=fault.expected)
+
+
+def _family(kind: TransportType) -> TransportType:
+    """`http` and `streamable_http` are two words for one thing in settings files."""
+    return TransportType.STREAMABLE_HTTP if kind is TransportType.HTTP else kind
+
+
+def _as_text(value: Any) -> Any:
+    """Numbers in `env` and `headers`, as VS Code takes them."""
+    return str(value) if isinstance(value, int | float) and not isinstance(value, bool) else value

@@ -1,0 +1,124 @@
+"""One server without an event loop."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any, NoReturn, Self, Unpack
+
+from ..client import client as aio
+from ..client.options import ClientOptions, check_server_given
+from ..client.subscriptions import Changes as AsyncChanges
+from ..errors import UsageError
+from ..transports.channel import Counters
+from ..transports.factory import ServerLike
+from ..types import Change, ConnectionStatus, ServerInfo
+from .portal import portal
+from .wrapper import ContextWrapper, through_portal
+
+
+class Client(ContextWrapper[aio.Client]):
+    """One MCP server without an event loop: `with Client(server) as c:`. Same options as `toolcrib.Client`."""
+
+    _noun, _usage = "client", "with Client(server) as c"
+
+    def __new__(cls, *args: Any, **options: Any) -> Self:
+        """Check that a server is given: Python's own message would not say how."""
+        check_server_given(args, options)
+        return super().__new__(cls)
+
+    def __init__(self, server: ServerLike, **options: Unpack[ClientOptions]) -> None:
+        super().__init__(aio.Client(server, **options))
+
+    def connect(self) -> Client:
+        """Connect now; nothing if it is connected."""
+        self._check_entered()
+        portal.call(self._twin.connect)
+        return self
+
+    disconnect = through_portal(aio.Client.disconnect)
+    list_tools = through_portal(aio.Client.list_tools)
+    call_tool = through_portal(aio.Client.call_tool)
+    list_resources = through_portal(aio.Client.list_resources)
+    list_resource_templates = through_portal(aio.Client.list_resource_templates)
+    read_resource = through_portal(aio.Client.read_resource)
+    list_prompts = through_portal(aio.Client.list_prompts)
+    get_prompt = through_portal(aio.Client.get_prompt)
+    complete = through_portal(aio.Client.complete)
+    subscribe = through_portal(aio.Client.subscribe)
+    unsubscribe = through_portal(aio.Client.unsubscribe)
+    ping = through_portal(aio.Client.ping)
+    request = through_portal(aio.Client.request)
+
+    def listen(self, *uris: str, tools: bool = True, prompts: bool = True, resources: bool = True) -> Changes:
+        """The changes of the server's lists and of the resources at `uris`.
+
+        `with c.listen() as changes: for change in changes`.
+        """
+        self._check_entered()
+        return Changes(self._twin.listen(*uris, tools=tools, prompts=prompts, resources=resources))
+
+    def on(self, event: type[Any], listener: Callable[[Any], Any]) -> Callable[[], None]:
+        """Call `listener` with every such event, on the portal's thread.
+
+        It must be quick and cannot use this client.
+        """
+        self._check_process()
+        return self._twin.on(event, listener)
+
+    @property
+    def name(self) -> str:
+        """What errors, events and logs call the server."""
+        return self._twin.name
+
+    @property
+    def connected(self) -> bool:
+        """Whether there is a live connection right now."""
+        return self._twin.connected
+
+    @property
+    def status(self) -> ConnectionStatus:
+        """The state of the connection, why, and since when."""
+        return self._twin.status
+
+    @property
+    def server_info(self) -> ServerInfo | None:
+        """Name, version, capabilities and instructions of the connected server; None while there is no connection."""
+        return self._twin.server_info
+
+    @property
+    def counters(self) -> Counters:
+        """What came from the server so far, the useless included."""
+        return self._twin.counters
+
+    def __repr__(self) -> str:
+        return repr(self._twin)
+
+    def __reduce__(self) -> NoReturn:
+        raise UsageError("a client holds a connection and cannot be pickled; pickle its server config instead")
+
+
+class Changes:
+    """The changes of one `listen`, as they come."""
+
+    def __init__(self, changes: AsyncChanges) -> None:
+        self._changes = changes
+
+    def __enter__(self) -> Changes:
+        portal.call(self._changes.__aenter__)
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        portal.call(self._changes.__aexit__)
+
+    def __iter__(self) -> Iterator[Change]:
+        return self
+
+    def __next__(self) -> Change:
+        change = portal.call(self._next)
+        if change is None:
+            raise StopIteration
+        return change
+
+    async def _next(self) -> Change | None:
+        # A future cannot carry StopAsyncIteration out of the loop.
+        return await anext(self._changes, None)

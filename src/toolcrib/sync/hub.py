@@ -1,0 +1,259 @@
+"""Many servers without an event loop."""
+
+from __future__ import annotations
+
+import asyncio
+import concurrent.futures
+from collections.abc import Callable, Mapping
+from functools import partial, wraps
+from typing import Any, NoReturn, TypeVar, Unpack, cast, overload
+
+from .._util.threads import in_daemon_thread, is_async
+from ..errors import UsageError
+from ..hub import hub as aio
+from ..hub import resources, view
+from ..hub.config_sync import Given
+from ..hub.interceptors import CallNext, Interceptor, ToolCall
+from ..hub.server_options import HubConfigOptions, ServerOptions
+from ..hub.server_state import ServerState
+from ..hub.toolsets import Toolsets
+from ..transports.factory import ServerLike
+from ..types import FilterContext, ToolResult
+from .client import Changes
+from .portal import portal
+from .wrapper import ContextWrapper, SyncWrapper, on_loop, through_portal
+
+A = TypeVar("A")
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+class Hub(ContextWrapper[aio.Hub]):
+    """Many servers without an event loop: `with Hub({"fs": StdioServer(...)}) as hub:`. Same options as `toolcrib.Hub`.
+
+    `approve`, interceptors and handlers may be plain functions, which may block, or async ones.
+    """
+
+    _noun, _usage = "hub", "with Hub(servers) as hub"
+
+    def __init__(
+        self,
+        servers: Mapping[str, ServerLike | tuple[ServerLike, ServerOptions]] | None = None,
+        **options: Unpack[HubConfigOptions],
+    ) -> None:
+        self._stand_for(aio.Hub(servers, **options))
+
+    @classmethod
+    def from_config(
+        cls,
+        config: Given,
+        *,
+        watch: bool = False,
+        watch_interval: float = 1.0,
+        environ: Mapping[str, str] | None = None,
+        **options: Unpack[HubConfigOptions],
+    ) -> Hub:
+        """A hub of the servers in a settings file; see `toolcrib.Hub.from_config`."""
+        hub = cls.__new__(cls)
+        hub._stand_for(
+            aio.Hub.from_config(config, watch=watch, watch_interval=watch_interval, environ=environ, **options)
+        )
+        return hub
+
+    def _stand_for(self, twin: aio.Hub) -> None:
+        super().__init__(twin)
+        self._interceptors: list[tuple[Callable[..., Any], Interceptor]] = []
+
+    def start(self) -> Hub:
+        """Start all servers side by side; nothing if they are."""
+        self._check_entered()
+        portal.call(self._twin.start)
+        return self
+
+    def add_server(self, name: str, server: ServerLike, **options: Unpack[ServerOptions]) -> ServerState:
+        """One server more. Raises if it cannot be connected, and then it is not there; `start="lazy"` does not try."""
+        self._check_entered()
+        return portal.call(lambda: self._twin.add_server(name, server, **options))
+
+    remove_server = through_portal(aio.Hub.remove_server)
+    reload = through_portal(aio.Hub.reload)
+    refresh = through_portal(aio.Hub.refresh)
+    list_tools = through_portal(aio.Hub.list_tools)
+    call_tool = through_portal(aio.Hub.call_tool)
+    search_tools = through_portal(aio.Hub.search_tools)
+    list_resources = through_portal(aio.Hub.list_resources)
+    list_resource_templates = through_portal(aio.Hub.list_resource_templates)
+    list_prompts = through_portal(aio.Hub.list_prompts)
+    read_resource = through_portal(aio.Hub.read_resource)
+    get_prompt = through_portal(aio.Hub.get_prompt)
+    complete = through_portal(aio.Hub.complete)
+    list_servers = on_loop(aio.Hub.list_servers)
+    alias = on_loop(aio.Hub.alias)
+    explain = on_loop(aio.Hub.explain)
+
+    @property
+    def toolsets(self) -> Toolsets:
+        """Which tools are deferred: `hub.toolsets.register(Toolset("db").defer_all())`."""
+        return self._twin.toolsets
+
+    @property
+    def resources(self) -> Resources:
+        """The resources of all servers: listed, read, found by pattern or query."""
+        return Resources(self, self._twin.resources)
+
+    def view(self, *, agent: Any = None, run_context: Any = None, meta_tools: bool = False) -> HubView:
+        """The hub as one agent sees it; see `toolcrib.Hub.view`."""
+        return HubView(self, self._twin.view(agent=agent, run_context=run_context, meta_tools=meta_tools))
+
+    @overload
+    def intercept(self, function: F, /) -> F: ...
+
+    @overload
+    def intercept(self, pattern: str | None = None, /) -> Callable[[F], F]: ...
+
+    def intercept(self, what: Any = None, /) -> Any:
+        """`@hub.intercept` or `@hub.intercept("mcp__fs__*")`: a function `f(call, proceed)` around all such calls.
+
+        A plain function gets the result by `proceed(call)`, an async one by `await proceed(call)`.
+        """
+
+        def register(function: F) -> F:
+            twin = _interceptor(function)
+            self._do(lambda: self._twin.intercept(pattern)(twin))
+            self._interceptors.append((function, twin))
+            return function
+
+        pattern = what if isinstance(what, str) else None
+        return register if what is pattern else register(what)
+
+    def remove_interceptor(self, interceptor: Callable[..., Any]) -> None:
+        """Take an interceptor away again; calls under way still pass it."""
+        # A function may stand for several patterns; a plain one then has a twin for each, an async one is its own.
+        twins = {id(twin): twin for function, twin in self._interceptors if function == interceptor}
+        for twin in twins.values() or (interceptor,):
+            self._do(partial(self._twin.remove_interceptor, twin))
+        self._interceptors = [pair for pair in self._interceptors if pair[0] != interceptor]
+
+    def listen(
+        self, server: str, *uris: str, tools: bool = True, prompts: bool = True, resources: bool = True
+    ) -> Changes:
+        """The changes of a server's lists and of its resources at `uris`: `with hub.listen("fs") as changes`."""
+        self._check_entered()
+        wanted = {"tools": tools, "prompts": prompts, "resources": resources}
+        return Changes(portal.do(lambda: self._twin.listen(server, *uris, **wanted)))
+
+    def on(self, event: type[Any], listener: Callable[[Any], Any]) -> Callable[[], None]:
+        """Call `listener` with every such event of any server, on the portal's thread.
+
+        It must be quick and cannot wait for this hub.
+        """
+        stop = self._do(lambda: self._twin.on(event, listener))
+        return lambda: self._do(stop)
+
+    def __reduce__(self) -> NoReturn:
+        raise UsageError("a hub holds connections and cannot be pickled; pickle the configs of its servers instead")
+
+
+class _HubPart(SyncWrapper[A]):
+    """What belongs to a hub and lives as long as it does."""
+
+    def __init__(self, hub: Hub, twin: A) -> None:
+        super().__init__(twin)
+        self._hub = hub
+
+    def _check_entered(self) -> None:
+        self._hub._check_entered()
+
+    def _check_process(self) -> None:
+        self._hub._check_process()
+
+
+class HubView(_HubPart[view.HubView]):
+    """A sync hub as one agent sees it: tools, resources and prompts. It cannot manage the hub."""
+
+    list_tools = through_portal(view.HubView.list_tools)
+    load_tools = through_portal(view.HubView.load_tools)
+    search_tools = through_portal(view.HubView.search_tools)
+    call_tool = through_portal(view.HubView.call_tool)
+    unload_tools = on_loop(view.HubView.unload_tools)
+    explain = on_loop(view.HubView.explain)
+    alias = on_loop(view.HubView.alias)
+    list_resources = through_portal(view.HubView.list_resources)
+    list_resource_templates = through_portal(view.HubView.list_resource_templates)
+    list_prompts = through_portal(view.HubView.list_prompts)
+    read_resource = through_portal(view.HubView.read_resource)
+    get_prompt = through_portal(view.HubView.get_prompt)
+    complete = through_portal(view.HubView.complete)
+
+    @property
+    def resources(self) -> Resources:
+        """The resources of all servers: listed, read, found by pattern or query."""
+        return self._hub.resources
+
+    def listen(
+        self, server: str, *uris: str, tools: bool = True, prompts: bool = True, resources: bool = True
+    ) -> Changes:
+        """Return the changes of a server's lists and of its resources at `uris`, as `Hub.listen` does."""
+        return self._hub.listen(server, *uris, tools=tools, prompts=prompts, resources=resources)
+
+    @property
+    def context(self) -> FilterContext:
+        """Who asks."""
+        return self._twin.context
+
+    @property
+    def loaded(self) -> tuple[str, ...]:
+        """The deferred tools that were loaded here."""
+        return self._twin.loaded
+
+
+class Resources(_HubPart[resources.Resources]):
+    """The resources of all servers of a sync hub."""
+
+    list_all = through_portal(resources.Resources.list_all)
+    list_from_server = through_portal(resources.Resources.list_from_server)
+    find_by_pattern = through_portal(resources.Resources.find_by_pattern)
+    find = through_portal(resources.Resources.find)
+    read = through_portal(resources.Resources.read)
+    read_text = through_portal(resources.Resources.read_text)
+    read_bytes = through_portal(resources.Resources.read_bytes)
+
+
+def _interceptor(function: Any) -> Interceptor:
+    """A plain function as an interceptor: in a thread of its own, from which it waits for the rest of the way.
+
+    When who called has gone, so is the call: what is under way is cancelled, and nothing new is begun.
+    """
+    if not callable(function) or is_async(function):
+        return cast("Interceptor", function)
+
+    @wraps(function)
+    async def run(call: ToolCall, proceed: CallNext) -> ToolResult:
+        under_way: set[asyncio.Task[Any] | None] | None = set()
+
+        async def go_on(call: ToolCall) -> ToolResult:
+            if under_way is None:
+                raise asyncio.CancelledError
+            task = asyncio.current_task()
+            under_way.add(task)
+            try:
+                return await proceed(call)
+            finally:
+                if under_way is not None:
+                    under_way.discard(task)
+
+        def from_thread(call: ToolCall) -> ToolResult:
+            try:
+                return portal.call(lambda: go_on(call))
+            except concurrent.futures.CancelledError:
+                # No `except Exception` of a function that tries again may take this for a failure.
+                raise asyncio.CancelledError from None
+
+        try:
+            return cast("ToolResult", await in_daemon_thread(lambda: function(call, from_thread)))
+        finally:
+            left, under_way = under_way, None
+            for task in left or ():
+                assert task is not None
+                task.cancel()
+
+    return run

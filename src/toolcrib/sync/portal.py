@@ -1,0 +1,72 @@
+"""The loop thread, the way into it, and the way out of it for functions that may block."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import threading
+from collections.abc import Callable, Coroutine
+from typing import Any, Final, TypeVar
+
+from ..errors import UsageError
+
+log = logging.getLogger("toolcrib.sync")
+
+R = TypeVar("R")
+
+
+class Portal:
+    """The loop thread and the way into it."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._thread: threading.Thread | None = None
+
+    def call(self, make: Callable[[], Coroutine[Any, Any, R]]) -> R:
+        """Run a coroutine on the loop and wait for its outcome; an interrupted wait cancels it."""
+        if threading.current_thread() is self._thread:
+            raise UsageError("a callback on the portal's own thread cannot wait for it; use the async twin there")
+        future = asyncio.run_coroutine_threadsafe(make(), self._running())
+        try:
+            return future.result()
+        except BaseException:
+            future.cancel()
+            raise
+
+    def do(self, work: Callable[[], R]) -> R:
+        """Something quick on the loop's thread, for what only that one changes; from that thread it is done at once."""
+        if threading.current_thread() is self._thread:
+            return work()
+
+        async def there() -> R:
+            return work()
+
+        return self.call(there)
+
+    def _running(self) -> asyncio.AbstractEventLoop:
+        with self._lock:
+            if self._loop is None:
+                self._loop = asyncio.new_event_loop()
+                self._thread = threading.Thread(
+                    target=self._run, args=[self._loop], name="toolcrib-portal", daemon=True
+                )
+                self._thread.start()
+            return self._loop
+
+    @staticmethod
+    def _run(loop: asyncio.AbstractEventLoop) -> None:
+        asyncio.set_event_loop(loop)
+        while True:
+            # A listener or filter that calls sys.exit() ends the call that it belongs to, not everybody's loop.
+            try:
+                return loop.run_forever()
+            except (SystemExit, KeyboardInterrupt) as exc:
+                log.warning("a function on the portal's thread raised %s", type(exc).__name__, exc_info=True)
+
+
+portal: Final = Portal()
+# A forked child has the object but not the thread.
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=portal.__init__)  # type: ignore[misc]

@@ -1,0 +1,116 @@
+"""How an async object gets a sync face: every method through the portal, inside of the with block."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Coroutine
+from typing import Any, ClassVar, Concatenate, Generic, ParamSpec, Protocol, Self, TypeVar
+
+from ..errors import UsageError
+from .portal import portal
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+class AsyncContext(Protocol):
+    """What has a life: it is entered and closed."""
+
+    async def __aenter__(self) -> Any: ...
+
+    async def close(self) -> None: ...
+
+
+A = TypeVar("A")
+L = TypeVar("L", bound=AsyncContext)
+
+
+class SyncWrapper(Generic[A]):
+    """The sync face of an async object, its twin."""
+
+    def __init__(self, twin: A) -> None:
+        self._twin = twin
+
+    def _check_entered(self) -> None:
+        raise NotImplementedError
+
+    def _check_process(self) -> None:
+        raise NotImplementedError
+
+    def _do(self, work: Callable[[], R]) -> R:
+        """Something quick on the loop's thread. Good at any time, but not in a forked child: nothing there is alive."""
+        self._check_process()
+        return portal.do(work)
+
+    def __repr__(self) -> str:
+        return portal.do(lambda: repr(self._twin))
+
+
+def through_portal(
+    method: Callable[Concatenate[A, P], Coroutine[Any, Any, R]],
+) -> Callable[Concatenate[SyncWrapper[A], P], R]:
+    """The sync twin of a method: same name, same parameters, same errors."""
+
+    def call(self: SyncWrapper[A], /, *args: P.args, **kwargs: P.kwargs) -> R:
+        self._check_entered()
+        return portal.call(lambda: method(self._twin, *args, **kwargs))
+
+    call.__name__, call.__qualname__, call.__doc__ = method.__name__, method.__qualname__, method.__doc__
+    return call
+
+
+def on_loop(method: Callable[Concatenate[A, P], R]) -> Callable[Concatenate[SyncWrapper[A], P], R]:
+    """The twin of a method that waits for nothing, and looks at what the loop's thread changes."""
+
+    def call(self: SyncWrapper[A], /, *args: P.args, **kwargs: P.kwargs) -> R:
+        return self._do(lambda: method(self._twin, *args, **kwargs))
+
+    call.__name__, call.__qualname__, call.__doc__ = method.__name__, method.__qualname__, method.__doc__
+    return call
+
+
+class ContextWrapper(SyncWrapper[L]):
+    """A face that is used inside of its with block."""
+
+    _noun: ClassVar[str]
+    _usage: ClassVar[str]
+
+    def __init__(self, twin: L) -> None:
+        super().__init__(twin)
+        self._process: int | None = None
+        """The one that it was entered in."""
+        self._is_entered = False
+
+    def __enter__(self) -> Self:
+        if self._is_entered:
+            self._check_process()
+        self._is_entered = True
+        self._process = os.getpid()
+        try:
+            portal.call(self._twin.__aenter__)
+        except BaseException:
+            self._is_entered = False
+            raise
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self.close()
+
+    def _check_process(self) -> None:
+        if self._is_inherited():
+            message = "this process was forked from the one that the {0} belongs to; make a new {0} here"
+            raise UsageError(message.format(self._noun))
+
+    def _is_inherited(self) -> bool:
+        return self._process not in (None, os.getpid())
+
+    def _check_entered(self) -> None:
+        self._check_process()
+        if not self._is_entered:
+            raise UsageError(f"use a {self._noun} inside of its with block: {self._usage}: ...")
+
+    def close(self) -> None:
+        """End it; leaving the with block does so."""
+        self._is_entered = False
+        if not self._is_inherited():  # a forked child has nothing to close: what it inherited is closed already
+            portal.call(self._twin.close)

@@ -1,0 +1,133 @@
+"""The one seam between protocol and bytes."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from typing import NamedTuple, Protocol, runtime_checkable
+
+from ..protocol.sanitize import Mask
+from ..types import Wire
+
+ProgressHandler = Callable[[float, float | None, str | None], Awaitable[None] | None]
+"""Called with progress, total and message."""
+
+
+class RequestOptions(NamedTuple):
+    """How one request is made. Times are the event loop's, which is monotonic."""
+
+    deadline: float | None = None
+    idle_timeout: float | None = None
+    """Seconds without an answer or progress; each progress notification starts them anew."""
+    on_progress: ProgressHandler | None = None
+    on_id: Callable[[int], None] | None = None
+    """Told the request's id before it is sent."""
+    headers: Mapping[str, str] | None = None
+    """What of the request is repeated in HTTP headers; other ways have none."""
+
+
+PLAIN = RequestOptions()
+
+
+@dataclass(slots=True)
+class Counters:
+    """What came from the server, over all its connections."""
+
+    received: int = 0
+    """Messages."""
+    malformed: int = 0
+    """Lines that were no messages."""
+    last_malformed: str = ""
+    """The beginning of the last one."""
+    unmatched: int = 0
+    """Answers that nobody waits for: late, doubled or of an unknown id."""
+    dropped: int = 0
+    """Requests that the protocol's era or our limits do not allow."""
+
+
+class Inbound(Protocol):
+    """Who receives what the peer sends of its own accord, in the order in which it came."""
+
+    @property
+    def takes_requests(self) -> bool:
+        """Whether the peer may ask at all; if not, its requests are counted and dropped."""
+        ...
+
+    async def on_request(self, method: str, params: Wire) -> Wire:
+        """Answer a request of the peer; an exception becomes an error answer."""
+        ...
+
+    def on_notification(self, method: str, params: Wire) -> None:
+        """Take note. Must not raise and must not block."""
+        ...
+
+    def held(self) -> AbstractContextManager[None]:
+        """While entered, a person is being asked: whoever waits for the channel waits on."""
+        ...
+
+    def on_closed(self, error: Exception) -> None:
+        """The channel has ended by itself, for this reason. Called at most once, never after `close`."""
+        ...
+
+
+class Channel(Protocol):
+    """A way to one server, open until it is closed or its `Inbound` is told `on_closed`."""
+
+    @property
+    def over_http(self) -> bool:
+        """Whether each request is an exchange of its own: with headers, and with a failure of its own."""
+        ...
+
+    async def open(self, inbound: Inbound) -> None:
+        """Make the connection; raises `ConnectError`. A channel is opened once."""
+        ...
+
+    async def request(self, method: str, params: Wire | None, *, options: RequestOptions = PLAIN) -> Wire:
+        """One request, one outcome: the result, `RemoteError`, `ProtocolError`, or a `TransportError` with a true
+        `sent`.
+
+        `params` belong to the channel from here on.
+        """
+        ...
+
+    async def notify(self, method: str, params: Wire | None = None) -> None:
+        """Tell the peer something; silently nothing if the channel has ended."""
+        ...
+
+    def hold(self) -> AbstractContextManager[None]:
+        """While entered, no deadline passes: a person is being asked."""
+        ...
+
+    async def close(self, *, force: bool = False) -> None:
+        """End it and everything that belongs to it; `hurry` gives the peer less time. Never raises."""
+        ...
+
+
+def mask_of(channel: Channel) -> Mask | None:
+    """Return the mask that hides the channel's secrets; None for a channel that has no secrets."""
+    mask: Mask | None = getattr(channel, "secrets", None)
+    return mask
+
+
+@runtime_checkable
+class ProcessChannel(Protocol):
+    """What a channel to a process of this machine can say besides; other channels need not have it."""
+
+    def stderr_tail(self) -> str:
+        """Return the end of what the process wrote to stderr, without secrets; also after the channel was closed."""
+        ...
+
+    @property
+    def may_download(self) -> bool:
+        """Whether its command may have to download the server first, as `npx` does."""
+        ...
+
+
+@runtime_checkable
+class ChannelSource(Protocol):
+    """Anything that makes channels to itself; a `Client` takes one in place of a config."""
+
+    def make_channel(self) -> Channel:
+        """A new channel, not open yet."""
+        ...

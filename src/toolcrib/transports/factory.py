@@ -1,0 +1,99 @@
+"""From what a user names as a server to a channel."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping
+from dataclasses import fields
+from typing import Any, cast
+
+from ..config import (
+    HttpServer,
+    PythonServer,
+    SecretMask,
+    ServerConfig,
+    SseServer,
+    StdioServer,
+    secrets_of_process,
+    secrets_of_web,
+)
+from ..errors import ConfigError
+from .channel import Channel, ChannelSource, Counters
+from .jsonrpc_stream import StreamChannel
+from .message_stream import MessageLink
+from .python_file import load_file, server_in
+from .sdk_streams import connector
+from .stdio.link import StdioLink
+
+Target = ServerConfig | ChannelSource | Callable[[], Any]
+ServerLike = Target | str
+"""What a `Client` takes as its server: a config, a URL, a `ToolServer`, or a callable that opens a transport."""
+
+
+def target_of(server: Any) -> Target:
+    """What a `Client` was given, checked. A string is a URL, never a command."""
+    if isinstance(server, ServerConfig):
+        return server
+    if isinstance(server, str):
+        if server.startswith(("http://", "https://")):
+            return HttpServer(server)
+        raise ConfigError(
+            "a string names a server by its URL; for a local process give StdioServer(command, args), "
+            "for a settings file use Hub.from_config(path)",
+            key="server",
+            expected="http:// or https:// URL",
+        )
+    if isinstance(server, Mapping | os.PathLike):
+        raise ConfigError(
+            f"a {type(server).__name__} is not one server; for a settings file or its dict use Hub.from_config(...)",
+            key="server",
+            expected="a server config, URL, ToolServer or transport callable",
+        )
+    if isinstance(server, ChannelSource):
+        return server
+    if callable(server):
+        return cast("Callable[[], Any]", server)
+    raise ConfigError(
+        f"cannot connect to a {type(server).__name__}",
+        key="server",
+        expected="StdioServer, HttpServer, SseServer, PythonServer, a URL, a ToolServer or a transport callable",
+    )
+
+
+def open_channel(
+    target: Target, counters: Counters, on_stderr: Callable[[str], object] | None, auth: Any = None
+) -> Channel:
+    """A new channel to the target, not open yet."""
+    if isinstance(target, StdioServer):
+        process = StdioLink(target, on_stderr=on_stderr)
+        return StreamChannel(process, counters, process.secrets)
+    if isinstance(target, HttpServer):
+        from .http.channel import HttpChannel  # noqa: PLC0415  # its engine takes long to load: only those who need it wait
+
+        return HttpChannel(target, counters, auth)
+    if isinstance(target, SseServer):
+        from .http.legacy_sse import SseLink  # noqa: PLC0415  # the same
+
+        stream = SseLink(target, auth)
+        return StreamChannel(stream, counters, stream.secrets)
+    if isinstance(target, PythonServer):
+        return server_in(load_file(target.file), target.variable).make_channel()
+    if isinstance(target, ChannelSource):
+        return target.make_channel()
+    return StreamChannel(MessageLink(connector(target)), counters)
+
+
+def mask_for(target: Target) -> SecretMask | None:
+    """Return a mask that hides the secrets of the target's config; None if the target is not a config with secrets."""
+    if isinstance(target, StdioServer):
+        return secrets_of_process(target.env, target.args)
+    if isinstance(target, HttpServer | SseServer):
+        return secrets_of_web(target.url, target.headers, target.proxy)
+    return None
+
+
+def older_way(target: Target) -> SseServer | None:
+    """The same server, if it should turn out to speak only HTTP+SSE."""
+    if not isinstance(target, HttpServer) or not target.streamable:
+        return None
+    return SseServer(**{f.name: getattr(target, f.name) for f in fields(SseServer)})

@@ -1,0 +1,1 @@
+"""Streamable HTTP, and the HTTP+SSE of 2024-11-05."""

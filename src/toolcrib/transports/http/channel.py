@@ -1,0 +1,466 @@
+"""Streamable HTTP in both eras: each request is an exchange of its own, made by the task that asks.
+
+Legacy era: a session id, a standing GET stream for what the server says of its own accord, and streams that are
+resumed where they broke. Modern era: nothing but requests; closing the answer's stream is how one is cancelled.
+
+Longer than 400 lines: requests, answers to the server's own requests and the end of a session share one state.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import re
+from collections.abc import Coroutine, Iterator, Mapping
+from contextlib import contextmanager
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any, Final
+
+from ...config import HttpServer, secrets_of_web
+from ...errors import (
+    CallTimeout,
+    ConnectionLost,
+    OutcomeUnknown,
+    ProtocolError,
+    SessionExpired,
+    ToolcribError,
+    TransportError,
+    UsageError,
+)
+from ...protocol import jsonrpc, limits
+from ...protocol.jsonrpc import Message
+from ...protocol.metadata import PROGRESS_TOKEN, PROTOCOL_VERSION, with_meta
+from ...protocol.param_headers import NAMED_BY, header_value
+from ...protocol.sanitize import one_line
+from ...protocol.versions import MODERN_VERSIONS, NEVER_CANCELLED
+from ...types import Wire
+from ..backlog import DELIVERY_SECONDS, Backlog, encode_to_keep, is_optional
+from ..channel import PLAIN, Counters, Inbound, RequestOptions
+from ..inbound import Inbox
+from ..pending import COURTESY, Slots, Waiting
+from .client import ACCEPT, EVENTS, Body, HttpClient
+from .errors import JSON
+from .pending_request import HEADER_NAME, VISIBLE, PendingHttpRequest, read_on, session_id
+from .sse_reader import SseReader
+from .standalone_stream import TRIES, StandaloneStream
+
+if TYPE_CHECKING:
+    from aiohttp import ClientResponse
+
+log = logging.getLogger("toolcrib.transports")
+
+OPENING: Final = 1.0
+"""Seconds that the standing stream may take to open before `initialized` is sent all the same."""
+FAREWELL: Final = 2.0
+"""Seconds for the DELETE that ends a session; a quarter of that in a hurry."""
+
+SESSION: Final = "Mcp-Session-Id"
+VERSION: Final = "MCP-Protocol-Version"
+UNCOUNTED: Final = frozenset({"subscriptions/listen", "ping", "server/discover"})
+
+_SENDABLE: Final = frozenset({"tools/call", "tools/list", "resources/read", "prompts/get", "server/discover"})
+"""Methods that are known to fit into a header."""
+_HEADER_VALUE: Final = re.compile(r"[\t\x20-\x7e\x80-\ud7ff\ue000-\U0010ffff]*")
+
+_name_value = lru_cache(maxsize=256)(header_value)
+
+
+def _check_headers(headers: Mapping[str, Any]) -> None:
+    """Raise a `UsageError` for what cannot be a header: it comes from the caller's method or metadata."""
+    for name, value in headers.items():
+        if not isinstance(value, str) or not _HEADER_VALUE.fullmatch(value) or not HEADER_NAME.fullmatch(name):
+            raise UsageError(
+                f"the header {name!r} cannot be sent: expected text without line breaks and control characters, "
+                f"got {value!r:.100}"
+            )
+
+
+class HttpChannel:
+    """A `Channel` over HTTP."""
+
+    over_http = True
+
+    def __init__(self, server: HttpServer, counters: Counters | None = None, auth: Any = None) -> None:
+        self.counters = counters or Counters()
+        self._server = server
+        self._auth = auth
+        self._pending: Waiting[PendingHttpRequest] = Waiting(lambda _, call: call.stop())
+        self._inbox = Inbox(self.counters, self._pending, self._reply)
+        self.secrets = secrets_of_web(server.url, server.headers, server.proxy)
+        self._events = SseReader(self.counters, self._inbox, self._deliver, self.secrets)
+        self._client: HttpClient
+        self._loop: asyncio.AbstractEventLoop
+        self._slots: Slots | None = None
+        self._last_id = 0
+        self._session: str | None = None
+        self._version: str | None = None
+        self._ended: Exception | None = None
+        self._lost = False
+        self._closed = False
+        self._idle = asyncio.Event()
+        self._errands: set[asyncio.Task[None]] = set()
+        self._backlog = Backlog()
+        self._turns = Slots(limits.MAX_POSTS)
+        self._lingering = 0
+        self._undelivered = False
+        self._standalone: StandaloneStream | None = None
+
+    async def open(self, inbound: Inbound) -> None:
+        """Get ready; the first request connects."""
+        self._inbox.inbound = inbound
+        self._loop = asyncio.get_running_loop()
+        if self._server.max_connections is not None:
+            self._slots = Slots(self._server.max_connections)
+        self._client = HttpClient(self._server, self._auth, self.hold, self.secrets)
+
+    # ---- requests --------------------------------------------------------------------------------------------
+
+    async def request(self, method: str, params: Wire | None, *, options: RequestOptions = PLAIN) -> Wire:
+        """Post a request and read its one outcome."""
+        if self._ended is not None:
+            raise ConnectionLost(f"the connection is gone: {self._ended}") from self._ended
+        id = self._last_id = self._last_id + 1
+        if options.on_progress is not None or options.idle_timeout is not None:
+            params = with_meta(params, {PROGRESS_TOKEN: id})
+        if options.on_id is not None:
+            options.on_id(id)
+        if options.deadline is not None and options.deadline <= self._loop.time():
+            raise CallTimeout("the deadline passed before the call could be sent")
+        meta = (params or {}).get("_meta")
+        version = meta.get(PROTOCOL_VERSION) if type(meta) is dict else None
+        body = Body(jsonrpc.encode(jsonrpc.request(id, method, params)))
+        call = PendingHttpRequest(id, method, options, body, version is not None)
+        headers = self._modern_headers(version, method, params or {}, options) if version else self._headers(call)
+        answer = await self._outcome(call, headers)
+        if method == "initialize":
+            said = answer.get("protocolVersion")
+            self._version = said if isinstance(said, str) and VISIBLE.fullmatch(said) else None
+        if call.progress is not None:
+            await call.told()
+        return answer
+
+    async def _outcome(self, call: PendingHttpRequest, headers: dict[str, str]) -> Wire:
+        self._pending[call.id] = call
+        try:
+            if call.deadline is not None or call.idle_timeout is not None:
+                self._pending.watch(call)
+            call.outcome = jsonrpc.outcome(await self._exchange(call, headers), self.secrets)
+        except ToolcribError as exc:
+            if call.outcome is None:  # else it came on another way while this one broke
+                call.outcome = exc
+        except asyncio.CancelledError:
+            if not call.stopped_alone():
+                self._abandon(call, "the caller was cancelled")
+                raise
+            if call.outcome is None:
+                self._abandon(call, "the deadline passed")
+                call.outcome = call.too_late()
+        finally:
+            if call.stopped:
+                call.take_back()
+            del self._pending[call.id]
+            if not self._pending:
+                self._idle.set()
+        if isinstance(call.outcome, Exception):
+            raise call.outcome
+        assert call.outcome is not None
+        return call.outcome
+
+    async def _exchange(self, call: PendingHttpRequest, headers: dict[str, str]) -> Message:
+        # A listening has no end, and would keep its place from the calls for good; a sign of life is asked for when no
+        # call gets one; and what a handler asks must not wait for the call that waits for the handler.
+        slots = None if call.method in UNCOUNTED or self._pending.holding else self._slots
+        if slots is not None and (turn := slots.take()) is not None:
+            await slots.wait(turn)
+        try:
+            response = await self._client.send("POST", headers, call.body)
+            try:
+                answer = await self._read(call, response)
+            except BaseException:
+                response.close()
+                raise
+            if not response.closed:  # else its end has given the connection back
+                if answer is None:
+                    response.release()
+                elif self._lingering < limits.MAX_LINGERING:
+                    self._lingering += 1
+                    self._errand(read_on(response)).add_done_callback(self._lingered)
+                else:
+                    response.close()
+        finally:
+            if slots is not None:
+                slots.give()
+        return answer if answer is not None else await self._resumed(call)
+
+    async def _read(self, call: PendingHttpRequest, response: ClientResponse) -> Message | None:
+        """The answer; None if its stream ended before it came."""
+        status, kind = response.status, response.content_type
+        if status >= 400:
+            raise await self._refused(response, call.session is not None)
+        if status in (202, 204):
+            raise ProtocolError(f"a request was answered with HTTP {status}, which has no answer in it", status=status)
+        if call.method == "initialize":
+            self._session = session_id(response.headers.get(SESSION))
+        if kind == JSON:
+            said = jsonrpc.decode(await self._client.read(response), self.secrets, repair=True)
+            return self._own_answer(call, said, response)
+        if kind == EVENTS:
+            return await self._events.follow(self._client.chunks(response), call.place, call.id)
+        text = one_line(await self._client.read(response), mask=self.secrets)
+        kind = one_line(kind, mask=self.secrets)
+        raise ProtocolError(
+            f"a request was answered with {kind or 'no content type'} (HTTP {status}), "
+            "neither JSON nor an event stream; is this the URL of an MCP server?",
+            status=status,
+            content_type=kind,
+            sample=text,
+        )
+
+    def _own_answer(self, call: PendingHttpRequest, said: Any, response: ClientResponse) -> Message:
+        if type(said) is dict and said.get("id") == call.id and type(said["id"]) is int and "method" not in said:
+            return self._events.received(said)  # nearly every answer
+        answer: Message | None = None
+        for message in said if type(said) is list else [said]:
+            # An error without an id is about a request that could not be read: this one.
+            if type(message) is dict and "method" not in message and message.get("id") is None and "error" in message:
+                answer = message
+            else:
+                answer = self._events.sort(message, call.id) or answer
+        if answer is None:
+            raise ProtocolError(
+                "the JSON that came is no answer to the request",
+                status=response.status,
+                content_type=response.content_type,
+                sample=one_line(repr(said), mask=self.secrets),
+            )
+        return answer
+
+    async def _resumed(self, call: PendingHttpRequest) -> Message:
+        """Legacy era: the stream goes on where it broke, on a GET."""
+        lost = "the answer's stream ended without the answer; the call may have been executed"
+        failures = 0
+        if call.modern or call.place.id is None:
+            raise OutcomeUnknown(lost) from call.place.broke
+        while failures < TRIES:
+            await asyncio.sleep(call.place.wait)
+            before = call.place.id
+            try:
+                response = await self._client.send("GET", {**self._headers(call, EVENTS), "Last-Event-ID": before})
+            except ToolcribError as exc:
+                log.debug("resuming a stream failed: %s", exc)
+                if isinstance(exc, ProtocolError) or not isinstance(exc, TransportError):
+                    raise OutcomeUnknown(f"{lost}; it could not be resumed: {exc.message}") from exc
+                failures += 1
+                continue
+            try:
+                if response.status >= 400:
+                    refused = await self._refused(response, call.session is not None)
+                    if isinstance(refused, SessionExpired):
+                        raise OutcomeUnknown("the session expired while the call ran") from refused
+                if response.status != 200 or response.content_type != EVENTS:
+                    failures += 1
+                    continue
+                answer = await self._events.follow(self._client.chunks(response), call.place, call.id)
+            finally:
+                response.close()
+            if answer is not None:
+                return answer
+            failures = 0 if call.place.id != before else failures + 1
+        raise OutcomeUnknown(f"{lost}; it could not be resumed") from call.place.broke
+
+    def _deliver(self, id: int, message: Message) -> bool:
+        """An answer that came on another stream than its request's own."""
+        call = self._pending.get(id)
+        if call is None:
+            return False
+        call.end(jsonrpc.outcome(message, self.secrets))
+        return True
+
+    # ---- headers ---------------------------------------------------------------------------------------------
+
+    def _headers(self, call: PendingHttpRequest | None = None, accept: str = ACCEPT) -> dict[str, str]:
+        headers = {} if accept is ACCEPT else {"Accept": accept}
+        if call is not None and call.method == "initialize":
+            return headers
+        if self._session is not None:
+            headers[SESSION] = self._session
+            if call is not None:
+                call.session = self._session
+        if self._version is not None:
+            headers[VERSION] = self._version
+        return headers
+
+    def _modern_headers(self, version: str, method: str, params: Wire, options: RequestOptions) -> dict[str, str]:
+        headers = {VERSION: version, "Mcp-Method": method}
+        if options.headers or method not in _SENDABLE or version not in MODERN_VERSIONS:
+            _check_headers(headers)
+            _check_headers(options.headers or {})
+        name = params.get(NAMED_BY.get(method, ""))
+        if isinstance(name, str):
+            headers["Mcp-Name"] = _name_value(name)
+        if options.headers:
+            headers.update(options.headers)
+        return headers
+
+    # ---- what is not a request -------------------------------------------------------------------------------
+
+    async def notify(self, method: str, params: Wire | None = None) -> None:
+        """Post a notification; only a failed `initialized` is an error, for nothing works without it."""
+        if self._ended is not None:
+            return
+        first = method == "notifications/initialized"
+        if first and self._server.streamable:
+            self._standalone = StandaloneStream(
+                self._client,
+                self._events,
+                headers=lambda: self._headers(accept=EVENTS),
+                refused=lambda response, stood: self._refused(response, stood and self._session is not None),
+                lose=self._lose,
+            )
+            await self._standalone.opened(OPENING)
+        try:
+            async with asyncio.timeout(None if first else COURTESY):
+                await self._post(jsonrpc.encode(jsonrpc.notification(method, params)))
+        except (ToolcribError, TimeoutError) as exc:
+            if first:
+                raise
+            log.debug("%s was not delivered: %s", method, exc)
+
+    async def _post(self, data: bytes) -> None:
+        response = await self._client.send("POST", self._headers(), Body(data))
+        try:
+            if response.status >= 400:
+                raise await self._refused(response, self._session is not None)
+            await self._client.read(response)
+        finally:
+            response.release()
+
+    def _reply(self, message: Message) -> None:
+        """Post a message that no caller waits for. The connection is dropped if too many of them are waiting."""
+        if self._ended is not None:
+            return
+        data = encode_to_keep(message)
+        if self._backlog.admits(len(data)):
+            self._backlog.add(len(data))
+            self._errand(self._post_in_turn(data)).add_done_callback(lambda _: self._backlog.remove(len(data)))
+        elif not is_optional(message):
+            self._drop(self._backlog.error())
+
+    async def _post_in_turn(self, data: bytes) -> None:
+        """Post a few at a time, so that a server cannot use up our sockets."""
+        try:
+            async with asyncio.timeout(DELIVERY_SECONDS):
+                if (turn := self._turns.take()) is not None:
+                    await self._turns.wait(turn)
+                try:
+                    await self._post(data)
+                finally:
+                    self._turns.give()
+            self._undelivered = False
+        except (ToolcribError, TimeoutError) as exc:
+            # One warning for a series of failures: the server decides how many there are.
+            log.log(
+                logging.DEBUG if self._undelivered else logging.WARNING,
+                "a reply or notification was not delivered to the server: %s",
+                exc if isinstance(exc, ToolcribError) else f"not within {DELIVERY_SECONDS:.0f} s",
+            )
+            self._undelivered = True
+
+    def _abandon(self, call: PendingHttpRequest, reason: str) -> None:
+        """Legacy era: tell the server; modern era: it sees the stream close."""
+        if not call.modern and call.body.sent and call.method not in NEVER_CANCELLED and self._ended is None:
+            self._reply(jsonrpc.notification("notifications/cancelled", {"requestId": call.id, "reason": reason}))
+
+    def _errand(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+        task = self._loop.create_task(work)
+        self._errands.add(task)
+        task.add_done_callback(self._errands.discard)
+        return task
+
+    def _lingered(self, _: asyncio.Task[None]) -> None:
+        self._lingering -= 1
+
+    @contextmanager
+    def hold(self) -> Iterator[None]:
+        """Let no deadline pass."""
+        with self._inbox.inbound.held(), self._pending.hold():
+            yield
+
+    # ---- the end ---------------------------------------------------------------------------------------------
+
+    async def _refused(self, response: ClientResponse, in_session: bool) -> ToolcribError:
+        """Why. A server that does not know our session any more ends it for all."""
+        error = await self._client.refused(response, in_session=in_session)
+        if isinstance(error, SessionExpired):
+            self._lose(error)
+        return error
+
+    def _lose(self, error: Exception) -> None:
+        if self._ended is None:
+            self._ended = error
+            self._lost = True
+            self._inbox.close()
+            self._inbox.inbound.on_closed(error)
+
+    def _drop(self, error: Exception) -> None:
+        """End the connection ourselves: other than an expired session this ends the calls too."""
+        if self._ended is None:
+            self._ended = error
+            self._inbox.close()
+            if self._standalone is not None:
+                self._standalone.stop()
+            for task in list(self._errands):
+                task.cancel()
+            # Not at once: this may run inside the task of one of the calls.
+            self._loop.call_soon(self._end_calls)
+            self._inbox.inbound.on_closed(error)
+
+    async def close(self, *, force: bool = False) -> None:
+        """End the calls that wait, then the session, then the connections."""
+        if self._closed:
+            return
+        self._closed = True
+        self._ended = self._ended or ConnectionLost("the connection was closed")
+        self._inbox.close()
+        if self._standalone is not None:
+            self._standalone.stop()
+        if not hasattr(self, "_client"):
+            return
+        try:
+            if self._lost and self._pending and not force:
+                # The session is over, not what was already asked: each of these hears its own end.
+                self._idle.clear()
+                await self._idle.wait()
+        finally:
+            await self._clear(force)
+
+    async def _clear(self, force: bool) -> None:
+        try:
+            self._end_calls()
+            if self._errands and not force:
+                await asyncio.wait(self._errands, timeout=FAREWELL / 4)
+            await self._say_goodbye(FAREWELL / 4 if force else FAREWELL)
+        finally:
+            self._pending.stop()
+            for task in list(self._errands):
+                task.cancel()
+            await self._client.close()
+
+    def _end_calls(self) -> None:
+        for call in list(self._pending.values()):
+            if call.body.sent:
+                failure: ToolcribError = OutcomeUnknown(f"{self._ended}; the call may have been executed")
+            else:
+                call.body.withdrawn = True  # else it may be written in the turn before its task ends
+                failure = ConnectionLost(f"{self._ended}; the call was never sent")
+            call.end(failure)
+
+    async def _say_goodbye(self, seconds: float) -> None:
+        if self._session is None or self._lost:
+            return
+        try:
+            async with asyncio.timeout(seconds):
+                response = await self._client.send("DELETE", self._headers(), renew=False)
+                response.release()
+        except (ToolcribError, TimeoutError) as exc:
+            log.debug("the session could not be ended: %s", exc)

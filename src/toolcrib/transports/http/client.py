@@ -1,0 +1,346 @@
+"""HTTP as the engine needs it: pooled connections, bounded bodies, guarded redirects, and every failure as a type."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager
+from typing import Any, Final
+from urllib.parse import urlsplit
+
+import aiohttp
+from aiohttp import ClientResponse, hdrs
+from aiohttp.payload import Payload
+
+from ...config import HttpServer, SecretMask, SseServer, mask_urls, names_a_secret
+from ...errors import AuthError, ConfigError, OutcomeUnknown, ProtocolError, ToolcribError
+from ...protocol.decompression import Decompressor
+from ...protocol.limits import MAX_MESSAGE
+from ...protocol.sanitize import one_line
+from . import errors, network
+from .auth import Authoriser, HttpParts, Outgoing, Refusal, same_headers
+from .errors import JSON
+
+log = logging.getLogger("toolcrib.transports")
+
+KEEP_ALIVE: Final = 4.0
+"""Seconds that an idle connection is kept: below the servers' (uvicorn's is 5), or calls die on a closing socket."""
+MAX_REDIRECTS: Final = 5
+MAX_CONTENT_TYPE: Final = 1_000
+"""Characters of the Content-Type of a response."""
+ERROR_BODY: Final = 64 * 1024
+AUTH_BODY: Final = 1024 * 1024
+AUTH_TIMEOUT: Final = 30.0
+PIECE: Final = 64 * 1024
+
+EVENTS: Final = "text/event-stream"
+ACCEPT: Final = f"{JSON}, {EVENTS}"
+
+
+class Body:
+    """A request's body. `sent` is True from the moment when its last byte was handed to the system's queue."""
+
+    __slots__ = ("data", "sent", "stale", "withdrawn")
+
+    def __init__(self, data: bytes) -> None:
+        self.data = data
+        self.sent = False
+        self.stale = False
+        self.withdrawn = False
+
+
+class _BodyPayload(Payload):
+    """Handed over piece by piece, so that a deadline can pass in between: a server cannot run half a request."""
+
+    _autoclose = True
+
+    def __init__(self, body: Body, kept: network.Kept) -> None:
+        super().__init__(body, content_type=JSON)
+        self._size = len(body.data)
+        self._kept = kept
+
+    def decode(self, encoding: str = "utf-8", errors: str = "strict") -> str:
+        """The text."""
+        return str(self._value.data, encoding, errors)
+
+    async def write(self, writer: Any) -> None:
+        """Write it."""
+        body: Body = self._value
+        if self._kept.is_stale(writer.transport):
+            # Only a connection that was kept may go stale; one that is dead when it is new is the server's answer.
+            body.stale = self._kept.has(writer.protocol)
+            raise ConnectionResetError("the server had closed the connection")
+        self._kept.keep(writer.protocol)
+        transport = writer.transport
+        try:
+            for start in range(0, len(body.data), PIECE):
+                if body.withdrawn:
+                    raise ConnectionAbortedError("the request was taken back before it was written")
+                body.sent = start + PIECE >= len(body.data)
+                await writer.write(body.data[start : start + PIECE])
+        except BaseException:
+            # What the peer has not taken must not wait for it, nor the socket.
+            transport.abort()
+            raise
+
+    async def write_with_length(self, writer: Any, _length: int | None) -> None:
+        """Write it; the length is the one we gave."""
+        await self.write(writer)
+
+
+class Chunks:
+    """A body as it comes, opened if it is compressed. No generator: one left in the middle costs a task to end."""
+
+    def __init__(self, response: ClientResponse, secrets: SecretMask) -> None:
+        self._response = response
+        self._secrets = secrets
+        self._inflater = Decompressor(secrets.mask(response.headers.get(hdrs.CONTENT_ENCODING, "")))
+        self._pieces: Iterator[bytes] = iter(())
+
+    def __aiter__(self) -> Chunks:
+        return self
+
+    async def __anext__(self) -> bytes:
+        while (piece := next(self._pieces, None)) is None:
+            try:
+                data = await self._response.content.readany()
+            except (aiohttp.ClientError, OSError) as exc:
+                raise _broken(self._response, exc, self._secrets) from errors.cause_of(exc, self._secrets)
+            if not data:
+                raise StopAsyncIteration
+            self._pieces = self._inflater.feed(data)
+        return piece
+
+
+def _broken(response: ClientResponse, exc: Exception, secrets: SecretMask) -> OutcomeUnknown:
+    return OutcomeUnknown(f"the answer broke off: {errors.words_of(exc, secrets)}", status=response.status)
+
+
+class HttpClient:
+    """One server's end of the web. `hold` stops deadlines while a person authorises."""
+
+    def __init__(
+        self,
+        server: HttpServer | SseServer,
+        provider: Any,
+        hold: Callable[[], AbstractContextManager[None]],
+        secrets: SecretMask,
+    ) -> None:
+        self.url = server.url
+        self._secrets = secrets
+        self._credentials: Mapping[str, str] = {}
+        self._last_asked: Mapping[str, str] = {}
+        if "@" in urlsplit(server.url).netloc and (
+            provider is not None or "authorization" in map(str.lower, server.headers or ())
+        ):
+            raise ConfigError(
+                "url: has a user in it, and there are other credentials too", key="url", expected="one of them"
+            )
+        self._fixed, self._asked = network.split_headers(server.headers or {})
+        self._given_proxy = server.proxy
+        self._proxy = server.proxy or network.proxy_of_environment(server.url)
+        connector = aiohttp.TCPConnector(limit=0, keepalive_timeout=KEEP_ALIVE, ssl=network.tls(server))
+        self._http = aiohttp.ClientSession(
+            connector=connector,
+            # Copied faster than merged, but a proxy hears them too: nothing of the config's may be here.
+            headers={"Accept": ACCEPT, **network.OWN},
+            auto_decompress=False,
+            timeout=aiohttp.ClientTimeout(total=None, connect=None, sock_connect=None, sock_read=None),
+            # A session may be bound to a machine by a cookie; it is the server's own and goes nowhere else.
+            cookie_jar=aiohttp.CookieJar(unsafe=True),
+            max_line_size=64 * 1024,
+            max_field_size=64 * 1024,
+        )
+        # The server's cookies are not for those who authorise, even at the same host.
+        self._plain = aiohttp.ClientSession(
+            connector=connector,
+            connector_owner=False,
+            auto_decompress=False,
+            cookie_jar=aiohttp.DummyCookieJar(),
+        )
+        self._kept = network.Kept()
+        self._authoriser = Authoriser(provider, self._fetch, hold, secrets) if provider is not None else None
+
+    # ---- one exchange ----------------------------------------------------------------------------------------
+
+    async def send(
+        self,
+        verb: str,
+        headers: Mapping[str, str],
+        body: Body | None = None,
+        *,
+        url: str | None = None,
+        renew: bool = True,
+    ) -> ClientResponse:
+        """One exchange up to the head of the answer, the caller's to read and release.
+
+        Credentials are put on and renewed, once if there are none that count (401), once if they do not reach (403).
+        Without `renew` no authorisation flow is begun. A redirect is followed only where it stays with the server.
+        """
+        at = url or self.url
+        if self._fixed:
+            headers = {**self._fixed, **headers}
+        if self._asked:
+            asked = await network.ask_all(self._asked)
+            if asked != self._last_asked:
+                self._last_asked = asked
+                self._secrets.add_headers(asked)
+            headers = {**headers, **asked}
+        auth = self._authoriser
+        used: dict[str, str] = {}
+        if auth is not None:
+            whole = {**self._http.headers, **headers}
+            outgoing = Outgoing(verb, at, whole, body.data if body is not None else b"")
+            # Whoever leaves must not be asked to authorise: then what was used last is all that there is.
+            used = auth.current() or (await auth.headers(outgoing) if renew else dict(self._credentials))
+            self._note(used)
+        redirects = since = 0
+        refusals: set[int] = set()
+        while True:
+            if auth is not None:
+                since = auth.rounds
+            response = await self._exchange(verb, at, network.with_credentials(headers, used), body)
+            status = response.status
+            if status < 300:
+                return response
+            if status < 400:
+                at = await self._redirected(response, at, redirects)
+                redirects += 1
+            elif auth is not None and renew and errors.is_refusal(response) and status not in refusals:
+                if body is not None:
+                    body.sent = False  # it was refused
+                refusal = Refusal(status, list(response.headers.items()))
+                await self._let_go(response)
+                renewed = await auth.renewed(outgoing, refusal, used, since)
+                if not renewed or same_headers(renewed, used):
+                    raise errors.auth_error(response, self._secrets)
+                used = renewed
+                self._note(used)
+                refusals.add(status)
+            else:
+                return response
+
+    def _note(self, credentials: Mapping[str, str]) -> None:
+        """Mask these credentials, if they are not those of the last request."""
+        if credentials != self._credentials:
+            self._credentials = credentials
+            self._secrets.add_headers(credentials)
+
+    async def _exchange(self, verb: str, url: str, headers: Mapping[str, str], body: Body | None) -> ClientResponse:
+        while True:
+            if body is not None:
+                body.sent = body.stale = False
+            try:
+                response = await self._http.request(
+                    verb,
+                    url,
+                    data=_BodyPayload(body, self._kept) if body is not None else None,
+                    headers=headers,
+                    allow_redirects=False,
+                    proxy=self._proxy,
+                )
+                if len(response.headers.get(hdrs.CONTENT_TYPE, "")) > MAX_CONTENT_TYPE:
+                    response.close()  # aiohttp would parse it in quadratic time
+                    raise ProtocolError(
+                        "the server answered with a Content-Type that is too long", status=response.status
+                    )
+                return response
+            except (aiohttp.ClientError, OSError) as exc:
+                failure = errors.of_failure(exc, self._secrets, sent=body is None or body.sent)
+            # A kept connection that the server had closed: nothing was written, and the next one is tried at once.
+            if body is None or not body.stale or body.withdrawn or self._http.closed:
+                raise failure
+
+    async def _redirected(self, response: ClientResponse, at: str, redirects: int) -> str:
+        location = response.headers.get(hdrs.LOCATION, "")
+        target, status = network.target_of(at, location), response.status
+        await self._let_go(response)
+        shown = one_line(mask_urls(target), mask=self._secrets)
+        if not target or status not in (307, 308) or not network.stays(at, target):
+            raise ProtocolError(
+                f"the server redirects to {shown or 'nowhere'} (HTTP {status}), which is not followed; "
+                "if you trust that place, give its URL",
+                status=status,
+            )
+        if redirects >= MAX_REDIRECTS:
+            raise ProtocolError(f"more than {MAX_REDIRECTS} redirects, the last one to {shown}", status=status)
+        if at == self.url and (status == 308 or target.rstrip("/") == at.rstrip("/")):
+            self.url = target  # for good, or only a slash: the next request need not go round
+        return target
+
+    async def _let_go(self, response: ClientResponse) -> None:
+        """Read what little is left, so that the connection can be used again."""
+        with contextlib.suppress(ToolcribError):
+            await self.read(response, ERROR_BODY)
+        response.release()
+
+    async def _fetch(self, method: str, url: str, headers: list[tuple[str, str]], content: bytes) -> HttpParts:
+        """A request of the authorisation provider's own: none of our headers, none of our credentials."""
+        self._secrets.add_headers({name: value for name, value in headers if names_a_secret(name)})
+        plain = [*headers, ("Accept-Encoding", "identity")]
+        try:
+            async with asyncio.timeout(AUTH_TIMEOUT):
+                async with self._plain.request(
+                    method,
+                    url,
+                    data=content or None,
+                    headers=[(k, v) for k, v in plain if k.lower() != "accept-encoding" or v == "identity"],
+                    allow_redirects=method == "GET",
+                    max_redirects=MAX_REDIRECTS,
+                    proxy=self._given_proxy or network.proxy_of_environment(url),
+                ) as response:
+                    body = await self.read(response, AUTH_BODY)
+                    # Opened by us: whoever gets these headers must not open it again.
+                    answered = [(k, v) for k, v in response.headers.items() if k.lower() != "content-encoding"]
+                    return response.status, answered, body
+        except (aiohttp.ClientError, OSError, TimeoutError, ToolcribError) as exc:
+            failure = AuthError(f"authorising failed at {mask_urls(url)}: {errors.words_of(exc, self._secrets)}")
+            failure.__cause__ = errors.cause_of(exc, self._secrets)
+        raise failure
+
+    # ---- reading ---------------------------------------------------------------------------------------------
+
+    def chunks(self, response: ClientResponse) -> Chunks:
+        """The body as it comes."""
+        return Chunks(response, self._secrets)
+
+    async def read(self, response: ClientResponse, limit: int = MAX_MESSAGE) -> bytes:
+        """The whole body; `ProtocolError` above the limit."""
+        content = response.content
+        if content.is_eof() and content.total_bytes <= limit and hdrs.CONTENT_ENCODING not in response.headers:
+            try:
+                return content.read_nowait()  # nearly every answer: it came whole, and as it is
+            except (aiohttp.ClientError, OSError) as exc:
+                raise _broken(response, exc, self._secrets) from errors.cause_of(exc, self._secrets)
+        pieces: list[bytes] = []
+        size = 0
+        async for piece in self.chunks(response):
+            size += len(piece)
+            if size > limit:
+                response.close()
+                raise ProtocolError(
+                    f"an answer above the limit of {limit:,} bytes",
+                    status=response.status,
+                    content_type=one_line(response.content_type, mask=self._secrets),
+                    sample=one_line(b"".join(pieces), mask=self._secrets, cut=True),
+                )
+            pieces.append(piece)
+        return pieces[0] if len(pieces) == 1 else b"".join(pieces)
+
+    async def refused(self, response: ClientResponse, *, in_session: bool = False) -> ToolcribError:
+        """What an answer with a status of 400 and above means for the one who asked."""
+        try:
+            text = await self.read(response, ERROR_BODY)
+        except ToolcribError as exc:
+            log.debug("the body of an HTTP %d could not be read: %s", response.status, exc)
+            text = b""
+        return errors.of_status(response, text, self._secrets, in_session=in_session)
+
+    async def close(self) -> None:
+        """Close every connection."""
+        if self._authoriser is not None:
+            await self._authoriser.close()
+        await self._plain.close()
+        await self._http.close()

@@ -1,0 +1,166 @@
+"""How a server on the web is reached: with which headers and certificates, through which proxy, and how far."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import logging
+import select
+import ssl
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+from urllib.parse import SplitResult, urljoin, urlsplit
+from urllib.request import getproxies_environment, proxy_bypass_environment  # type: ignore[attr-defined]
+from weakref import WeakSet
+
+from ..._version import __version__
+from ...config import HttpServer, SseServer, check_header
+from ...errors import ConfigError, ConnectError
+from ...protocol.decompression import ACCEPTED
+
+log = logging.getLogger("toolcrib.transports")
+
+OURS: Final = frozenset({"accept", "accept-encoding", "content-type", "content-length", "transfer-encoding"})
+"""Headers that are the engine's to set, besides the protocol's own `Mcp-...`."""
+
+
+OWN: Final = {"User-Agent": f"toolcrib/{__version__}", "Accept-Encoding": ACCEPTED}
+"""What every request says, unless the config says otherwise."""
+
+
+def split_headers(given: Mapping[str, Any]) -> tuple[dict[str, str], list[tuple[str, Callable[[], Any]]]]:
+    """Those that stay as they are, and those that a function gives anew for each request."""
+    fixed: dict[str, str] = {}
+    asked = []
+    for name, value in given.items():
+        low = name.lower()
+        if low in OURS or low.startswith("mcp-"):
+            log.warning("the header %s is the protocol's own and not taken from the config", name)
+            continue
+        if callable(value):
+            asked.append((name, value))
+        else:
+            fixed[name] = value
+    return fixed, asked
+
+
+async def ask_all(asked: list[tuple[str, Callable[[], Any]]]) -> dict[str, str]:
+    """What the functions say now."""
+    return {name: value for name, ask in asked if (value := await ask_for(name, ask)) is not None}
+
+
+async def ask_for(name: str, function: Callable[[], Any]) -> str | None:
+    """The header's value for this request; None: leave it out."""
+    try:
+        value = function()
+        if inspect.isawaitable(value):
+            value = await value
+    except Exception as exc:  # noqa: BLE001  # told below
+        kind = type(exc).__name__
+    else:
+        return _checked(name, value)
+    # Out here, for neither its words nor its chain are repeated: they may hold the secret.
+    raise ConnectError(f"the function for the header {name} raised {kind}; nothing was sent")
+
+
+def _checked(name: str, value: Any) -> str | None:
+    if value is not None:
+        check_header(f"headers.{name}", None if callable(value) else value)
+    return value  # type: ignore[no-any-return]
+
+
+def with_credentials(headers: Mapping[str, str], credentials: Mapping[str, str]) -> Mapping[str, str]:
+    """The headers, the credentials in place of what had their names."""
+    if not credentials:
+        return headers
+    taken = {name.lower() for name in credentials}
+    return {**{name: value for name, value in headers.items() if name.lower() not in taken}, **credentials}
+
+
+def target_of(at: str, location: str) -> str:
+    """Where a redirect leads; nowhere, if that is no place."""
+    try:
+        return urljoin(at, location) if location else ""
+    except ValueError:
+        return ""
+
+
+def stays(at: str, target: str) -> bool:
+    """Whether a redirect leads to the same origin, or from http to https on the same host."""
+    try:
+        here, there = urlsplit(at), urlsplit(target)
+        if "@" in there.netloc and there.netloc != here.netloc:
+            return False
+        if here.scheme == there.scheme:
+            return here.hostname == there.hostname and _port(here) == _port(there)
+        return (here.scheme, there.scheme) == ("http", "https") and here.hostname == there.hostname
+    except ValueError:
+        return False
+
+
+def _port(parts: SplitResult) -> int:
+    return parts.port or (443 if parts.scheme == "https" else 80)
+
+
+def same_origin(at: str, target: str) -> bool:
+    """Whether both are at the same scheme, host and port."""
+    return urlsplit(at).scheme == urlsplit(target).scheme and stays(at, target)
+
+
+def proxy_of_environment(url: str) -> str | None:
+    """What `HTTP_PROXY`, `HTTPS_PROXY`, `ALL_PROXY` and `NO_PROXY` say. Not netrc: that would send its passwords."""
+    parts = urlsplit(url)
+    if proxy_bypass_environment(parts.netloc.rpartition("@")[2]):
+        return None
+    proxies = getproxies_environment()
+    found: str | None = proxies.get(parts.scheme) or proxies.get("all")
+    return found if found is None or "://" in found else f"http://{found}"
+
+
+class Kept:
+    """The connections on which a request was written before, and may be again."""
+
+    def __init__(self) -> None:
+        self._used: WeakSet[Any] = WeakSet()
+        self._poll = select.poll() if hasattr(select, "poll") else None
+
+    def is_stale(self, transport: asyncio.Transport | None) -> bool:
+        """Whether the server has closed, or spoken on, a connection on which nothing was asked: it answers nobody."""
+        if transport is None or transport.is_closing():
+            return True
+        if self._poll is None or transport.get_extra_info("ssl_object") is not None:
+            return False  # over TLS a server may send tickets at any time
+        fd = transport.get_extra_info("socket").fileno()
+        self._poll.register(fd, select.POLLIN)
+        try:
+            return bool(self._poll.poll(0))
+        finally:
+            self._poll.unregister(fd)
+
+    def has(self, protocol: Any) -> bool:
+        """Whether this one is such a connection."""
+        return protocol in self._used
+
+    def keep(self, protocol: Any) -> None:
+        """It is one from now on."""
+        if protocol not in self._used:
+            self._used.add(protocol)
+
+
+def tls(server: HttpServer | SseServer) -> ssl.SSLContext | bool:
+    """Whom to trust, and who we are; True: the system's authorities."""
+    if server.ca is None and server.client_cert is None and server.verify:
+        return True
+    key, expected = "ca", "a PEM file of certificates"
+    try:
+        context = ssl.create_default_context(cafile=server.ca)
+        if server.client_cert is not None:
+            key, expected = "client_cert", "a PEM file, or a pair of certificate and key"
+            files = (server.client_cert,) if isinstance(server.client_cert, str) else server.client_cert
+            context.load_cert_chain(*files)
+    except (OSError, ssl.SSLError) as exc:
+        raise ConfigError(f"{key}: cannot be read as {expected}: {exc}", key=key, expected=expected) from exc
+    if not server.verify:
+        context.check_hostname = False
+        context.verify_mode = ssl.CERT_NONE
+    return context

@@ -1,0 +1,98 @@
+"""One request over HTTP while it waits, and what is left to read after its answer."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import re
+from typing import TYPE_CHECKING, Final
+
+from aiohttp import ClientError
+
+from ...errors import CallTimeout, ProtocolError, UnansweredTimeout
+from ...types import Wire
+from ..channel import RequestOptions
+from ..pending import Pending
+from .client import Body
+from .sse_reader import StreamPosition
+
+if TYPE_CHECKING:
+    from aiohttp import ClientResponse
+
+log = logging.getLogger("toolcrib.transports")
+
+AFTERMATH: Final = 1.0
+"""Seconds to read on after the answer: a stream that ends leaves a connection that can be used again."""
+VISIBLE: Final = re.compile(r"[\x21-\x7e]+")
+HEADER_NAME: Final = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
+
+
+class PendingHttpRequest(Pending):
+    """A request that waits. It is ended from elsewhere by an outcome and the end of its time."""
+
+    __slots__ = ("_cancelling", "_task", "body", "id", "modern", "outcome", "place", "session", "stopped")
+
+    def __init__(self, id: int, method: str, options: RequestOptions, body: Body, modern: bool) -> None:
+        super().__init__(method, options)
+        self.id = id
+        self.body = body
+        self.modern = modern
+        self.session: str | None = None
+        self.place = StreamPosition()
+        self.outcome: Wire | Exception | None = None
+        self.stopped = False
+        task = asyncio.current_task()
+        assert task is not None
+        self._task = task
+        self._cancelling = task.cancelling()
+
+    def stop(self) -> None:
+        """Its time is over. As `asyncio.timeout` does it, but for that one timer serves all requests."""
+        if not self.stopped:
+            self.stopped = True
+            self._task.cancel()
+
+    def end(self, outcome: Wire | Exception) -> None:
+        """It came on another way, or never will."""
+        if self.outcome is None and not self.stopped:
+            self.outcome = outcome
+            self.stop()
+
+    def stopped_alone(self) -> bool:
+        """Whether the cancellation is our own, and nobody else's as well."""
+        return self.stopped and self._task.cancelling() - 1 <= self._cancelling
+
+    def take_back(self) -> None:
+        """The cancellation was for the request, not for its task."""
+        self._task.uncancel()
+
+    def too_late(self) -> CallTimeout:
+        """Its time is over."""
+        if self.body.sent:
+            return UnansweredTimeout(
+                "no answer within the deadline; the call was handed over and may have been executed"
+            )
+        return CallTimeout("the deadline passed before the call could be sent")
+
+
+async def read_on(response: ClientResponse) -> None:
+    """Read what follows the answer, which is nothing but the stream's end."""
+    try:
+        async with asyncio.timeout(AFTERMATH):
+            for _ in range(16):
+                if not await response.content.readany():
+                    response.release()
+                    break
+    except (ClientError, OSError, TimeoutError) as exc:
+        log.debug("a stream did not end after its answer: %r", exc)
+    finally:
+        response.close()
+
+
+def session_id(value: str | None) -> str | None:
+    """The id that a server gave, if it can be sent back."""
+    if not value:
+        return None
+    if VISIBLE.fullmatch(value):
+        return value
+    raise ProtocolError("the server gave a session id that is not made of visible ASCII characters")

@@ -1,0 +1,125 @@
+"""What a peer says of its own accord: its requests, its notifications, and what is no message at all."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from ..errors import ProtocolError, RemoteError, UsageError
+from ..protocol import jsonrpc, limits
+from ..protocol.jsonrpc import Message
+from ..protocol.metadata import PROGRESS_TOKEN
+from ..types import Wire
+from .channel import Counters, Inbound
+from .pending import Pending
+
+log = logging.getLogger("toolcrib.transports")
+
+
+class Inbox:
+    """Sorts what is no answer. `reply` sends an answer to the peer's own request; `inbound` is set before any comes."""
+
+    inbound: Inbound
+
+    def __init__(self, counters: Counters, pending: Mapping[int, Pending], reply: Callable[[Message], object]) -> None:
+        self._counters = counters
+        self._pending = pending
+        self._reply = reply
+        self._asked: dict[jsonrpc.RequestId, asyncio.Task[None]] = {}
+        self._running = 0
+        self._running_bytes = 0
+        self._closed = False
+        self.malformed_in_a_row = 0
+
+    def take(self, message: Message) -> None:
+        """A request or a notification."""
+        method, params = message["method"], message.get("params")
+        params = params if type(params) is dict else {}
+        if "id" in message:
+            self._on_request(message["id"], method, params)
+            return
+        if method == "notifications/progress":
+            entry = self._pending.get(jsonrpc.correlate(params.get(PROGRESS_TOKEN)) or 0)
+            if entry is not None:
+                entry.on_progress(params, asyncio.get_running_loop().time())
+        elif method == "notifications/cancelled":
+            self._on_cancelled(params.get("requestId"))
+        self.inbound.on_notification(method, params)
+
+    def _on_cancelled(self, id: Any) -> None:
+        task = self._asked.pop(id, None) if jsonrpc.is_id(id) else None
+        if task is not None:
+            task.cancel()
+
+    def _on_request(self, id: Any, method: str, params: Wire) -> None:
+        # A second request with the id of one that is being handled cannot be answered apart from it.
+        # A reply repeats the id: a huge one would be a way to make us send a lot.
+        usable = jsonrpc.is_id(id) and not (isinstance(id, str) and len(id) > limits.MAX_ID)
+        if self._closed or not self.inbound.takes_requests or not usable or id in self._asked:
+            self._counters.dropped += 1
+            return
+        size = _size(id, params)
+        # Counted by tasks, not by ids: a handler may go on for a while after its request was cancelled.
+        if self._running >= limits.MAX_INBOUND or (
+            self._running and self._running_bytes + size > limits.MAX_INBOUND_BYTES
+        ):
+            self._counters.dropped += 1
+            self._reply(jsonrpc.error(id, jsonrpc.INTERNAL_ERROR, "too many requests at once"))
+            return
+        self._running += 1
+        self._running_bytes += size
+        task = self._asked[id] = asyncio.create_task(self._answer(id, method, params))
+        task.add_done_callback(lambda _: self._release(size))
+
+    def _release(self, size: int) -> None:
+        self._running -= 1
+        self._running_bytes -= size
+
+    async def _answer(self, id: jsonrpc.RequestId, method: str, params: Wire) -> None:
+        try:
+            reply = jsonrpc.result(id, await self.inbound.on_request(method, params))
+            jsonrpc.encode(reply)  # what JSON cannot say is the handler's fault, and the peer must not wait for it
+        except RemoteError as exc:
+            reply = jsonrpc.error(id, exc.code, exc.message, _sayable(exc.data))
+        except (Exception, asyncio.CancelledError) as exc:
+            if id not in self._asked:
+                return  # the peer cancelled it, or the channel ended: no reply
+            log.exception("answering %s failed", method)
+            reply = jsonrpc.error(id, jsonrpc.INTERNAL_ERROR, f"{type(exc).__name__} in the client's handler")
+        if self._asked.pop(id, None) is not None:
+            self._reply(reply)
+
+    def note_malformed(self, error: ProtocolError) -> bool:
+        """Count what is no message; True if there is no end to it."""
+        self._counters.malformed += 1
+        self._counters.last_malformed = error.sample
+        self.malformed_in_a_row += 1
+        if self.malformed_in_a_row == 1:
+            log.warning("the server sent what is no message (%s): %r", error.message, error.sample)
+        return self.malformed_in_a_row > limits.MAX_MALFORMED
+
+    def close(self) -> None:
+        """Nobody waits for our answers any more."""
+        self._closed = True
+        for task in self._asked.values():
+            task.cancel()
+        self._asked.clear()
+
+
+def _size(id: Any, params: Wire) -> int:
+    """Return about how many bytes a request holds; those of an own transport need not be JSON."""
+    try:
+        return len(jsonrpc.encode([id, params]))
+    except UsageError:
+        return 0
+
+
+def _sayable(data: Any) -> Any:
+    """What a handler put on its error, if JSON can say it."""
+    try:
+        jsonrpc.encode(data)
+    except UsageError:
+        return None
+    return data

@@ -1,0 +1,271 @@
+"""JSON-RPC over a duplex stream of whole messages: ids, answers, deadlines, progress, the peer's own requests."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager
+from typing import Any, Protocol
+
+from ..config import SecretMask
+from ..errors import CallTimeout, ConnectionLost, OutcomeUnknown, ProtocolError, UnansweredTimeout
+from ..protocol import jsonrpc, limits
+from ..protocol.jsonrpc import Message
+from ..protocol.metadata import PROGRESS_TOKEN, with_meta
+from ..protocol.sanitize import one_line
+from ..protocol.versions import NEVER_CANCELLED
+from ..types import Wire
+from .channel import PLAIN, Counters, Inbound, RequestOptions
+from .inbound import Inbox
+from .pending import COURTESY, Pending, Waiting
+
+
+class Ticket(Protocol):
+    """A message on its way out. `sent` is True from the moment when its first byte was handed over."""
+
+    sent: bool
+
+
+class Receiver(Protocol):
+    """Who takes what comes in over a link."""
+
+    def on_message(self, message: Any) -> None:
+        """A JSON value arrived."""
+        ...
+
+    def on_malformed(self, error: ProtocolError, head: bytes) -> None:
+        """Something arrived that is no message."""
+        ...
+
+    def on_refused(self, id: jsonrpc.RequestId, error: Exception) -> None:
+        """The request of this id was not delivered, or the server said no to it."""
+        ...
+
+    def on_lost(self, error: Exception) -> None:
+        """The link has ended by itself."""
+        ...
+
+    def hold(self) -> AbstractContextManager[None]:
+        """While entered, no deadline passes."""
+        ...
+
+
+class Link(Protocol):
+    """What a `StreamChannel` stands on. It keeps its own queue, so that what was not handed over can be taken back."""
+
+    async def open(self, receiver: Receiver) -> None:
+        """Connect; raises `ConnectError`."""
+        ...
+
+    def send(self, message: Message) -> Ticket:
+        """Put a message into the queue; raises `UsageError` if it cannot be written as JSON."""
+        ...
+
+    def withdraw(self, ticket: Ticket) -> bool:
+        """Take a message back: True if not one byte of it was, or ever will be, handed over."""
+        ...
+
+    async def close(self, *, force: bool) -> None:
+        """End it. Never raises."""
+        ...
+
+
+class _Sent(Pending):
+    """A request on its way."""
+
+    __slots__ = ("future", "ticket")
+
+    def __init__(self, method: str, options: RequestOptions, future: asyncio.Future[Wire]) -> None:
+        super().__init__(method, options)
+        self.future = future
+        self.ticket: Ticket
+
+
+class StreamChannel:
+    """A `Channel` over a `Link`. Everything happens on the event loop, and on its read callback where possible."""
+
+    over_http = False
+
+    def __init__(self, link: Link, counters: Counters | None = None, secrets: SecretMask | None = None) -> None:
+        self.counters = counters or Counters()
+        self.secrets = secrets
+        self._link = link
+        self._loop: asyncio.AbstractEventLoop
+        self._last_id = 0
+        self._pending: Waiting[_Sent] = Waiting(self._too_late)
+        self._inbox = Inbox(self.counters, self._pending, link.send)
+        self._ended: Exception | None = None
+
+    async def open(self, inbound: Inbound) -> None:
+        """Open the link."""
+        self._inbox.inbound = inbound
+        self._loop = asyncio.get_running_loop()
+        await self._link.open(self)
+
+    # ---- out -------------------------------------------------------------------------------------------------
+
+    async def request(self, method: str, params: Wire | None, *, options: RequestOptions = PLAIN) -> Wire:
+        """Send a request and wait for its one outcome."""
+        if self._ended is not None:
+            raise ConnectionLost(f"the connection is gone: {self._ended}") from self._ended
+        id = self._last_id = self._last_id + 1
+        if options.on_progress is not None or options.idle_timeout is not None:
+            params = with_meta(params, {PROGRESS_TOKEN: id})
+        if options.on_id is not None:
+            options.on_id(id)
+        if options.deadline is not None and options.deadline <= self._loop.time():
+            raise CallTimeout("the deadline passed before the call could be sent")
+        entry = _Sent(method, options, self._loop.create_future())
+        entry.ticket = self._link.send(jsonrpc.request(id, method, params))
+        self._pending[id] = entry
+        if entry.deadline is not None or entry.idle_timeout is not None:
+            self._pending.watch(entry)
+        try:
+            answer = await entry.future
+        except asyncio.CancelledError:
+            if entry.future.cancelled():
+                self._abandon(id, entry, "the caller was cancelled")
+            else:
+                entry.future.exception()  # the answer came in the same turn: seen, so that nobody reports it as lost
+            raise
+        finally:
+            self._pending.pop(id, None)
+        if entry.progress is not None:
+            await entry.told()
+        return answer
+
+    async def notify(self, method: str, params: Wire | None = None) -> None:
+        """Send a notification."""
+        if self._ended is None:
+            self._link.send(jsonrpc.notification(method, params))
+
+    def _abandon(self, id: int, entry: _Sent, reason: str) -> bool:
+        """Give a request up; True if it was never sent. Else the peer is told, if it still reads."""
+        if self._link.withdraw(entry.ticket):
+            return True
+        if entry.method not in NEVER_CANCELLED and self._ended is None:
+            courtesy = self._link.send(
+                jsonrpc.notification("notifications/cancelled", {"requestId": id, "reason": reason})
+            )
+            if not courtesy.sent:
+                self._loop.call_later(COURTESY, self._link.withdraw, courtesy)
+        return False
+
+    def _too_late(self, id: int, entry: _Sent) -> None:
+        if entry.future.done():
+            return
+        if self._abandon(id, entry, "the deadline passed"):
+            entry.future.set_exception(CallTimeout("the deadline passed before the call could be sent"))
+        else:
+            entry.future.set_exception(
+                UnansweredTimeout("no answer within the deadline; the call was handed over and may have been executed")
+            )
+
+    @contextmanager
+    def hold(self) -> Iterator[None]:
+        """Let no deadline pass."""
+        with self._inbox.inbound.held(), self._pending.hold():
+            yield
+
+    # ---- in --------------------------------------------------------------------------------------------------
+
+    def on_message(self, message: Any) -> None:
+        """Sort what came: plain answers first, for they are the many."""
+        if type(message) is dict:
+            id, result = message.get("id"), message.get("result")
+            if type(id) is int and type(result) is dict and "error" not in message and "method" not in message:
+                entry = self._pending.get(id)
+                if entry is not None and not entry.future.done():
+                    entry.future.set_result(result)
+                    self.counters.received += 1
+                    self._inbox.malformed_in_a_row = 0
+                    return
+            if "method" not in message and "id" in message:
+                self._on_answer(message)
+            elif isinstance(message.get("method"), str):
+                self._inbox.take(message)
+            else:
+                self.on_malformed(ProtocolError("neither request nor answer", sample=self._sample(message)), b"")
+                return
+            self.counters.received += 1
+            self._inbox.malformed_in_a_row = 0
+        elif type(message) is list and message:  # a batch, as 2025-03-26 allows
+            for part in message:
+                self.on_message(part if type(part) is dict else None)
+        else:
+            self.on_malformed(ProtocolError("JSON, but no message", sample=self._sample(message)), b"")
+
+    def _sample(self, message: Any) -> str:
+        return one_line(repr(message), mask=self.secrets)
+
+    def _on_answer(self, message: Message) -> None:
+        id = message.get("id")
+        entry = self._pending.get(id if type(id) is int else jsonrpc.correlate(id) or 0)
+        if entry is None or entry.future.done():
+            self.counters.unmatched += 1
+            return
+        outcome = jsonrpc.outcome(message, self.secrets)
+        if type(outcome) is dict:
+            entry.future.set_result(outcome)
+        elif isinstance(outcome, Exception):
+            entry.future.set_exception(outcome)
+
+    def on_malformed(self, error: ProtocolError, head: bytes) -> None:
+        """Count it.
+
+        If it was meant as an answer, its caller need not wait; if there is no end to it, end it ourselves.
+        """
+        endless = self._inbox.note_malformed(error)
+        id = jsonrpc.spot_id(head)
+        entry = self._pending.get(id) if id is not None else None
+        if entry is not None and not entry.future.done():
+            entry.future.set_exception(error)
+        if endless:
+            self.on_lost(
+                ProtocolError(f"more than {limits.MAX_MALFORMED} lines in a row were no messages", sample=error.sample)
+            )
+
+    def on_refused(self, id: jsonrpc.RequestId, error: Exception) -> None:
+        """The link could not hand this request over, or was told no; the others are not concerned."""
+        entry = self._pending.get(id) if type(id) is int else None
+        if entry is not None and not entry.future.done():
+            entry.future.set_exception(error)
+
+    # ---- the end ---------------------------------------------------------------------------------------------
+
+    def on_lost(self, error: Exception) -> None:
+        """The link has ended by itself: every call that waits gets its outcome now."""
+        if self._ended is None:
+            self._end(error)
+            self._inbox.inbound.on_closed(error)
+
+    def _end(self, error: Exception) -> None:
+        self._ended = error
+        self._pending.stop()
+        self._inbox.close()
+        for entry in self._pending.values():
+            if entry.future.done():
+                continue
+            failure: ConnectionLost | OutcomeUnknown
+            if self._link.withdraw(entry.ticket):
+                failure = ConnectionLost(f"{error}; the call was never sent")
+            else:
+                failure = OutcomeUnknown(f"{error}; the call was handed over and may have been executed")
+            failure.__cause__ = error
+            entry.future.set_exception(failure)
+
+    def stderr_tail(self) -> str:
+        """Return the end of what the server's process wrote to stderr; empty if the link has no process."""
+        tail = getattr(self._link, "stderr_tail", None)
+        return tail() if tail is not None else ""
+
+    @property
+    def may_download(self) -> bool:
+        """Whether the command of the server's process may have to download the server first."""
+        return bool(getattr(self._link, "may_download", False))
+
+    async def close(self, *, force: bool = False) -> None:
+        """End the calls that wait, then the link."""
+        if self._ended is None:
+            self._end(ConnectionLost("the connection was closed"))
+        await self._link.close(force=force)

@@ -1,0 +1,237 @@
+"""Own transports: the small protocol for them, two ends of one in memory, and the link over any of them."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+from collections import deque
+from collections.abc import AsyncIterator, Callable
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from typing import Any, Protocol, runtime_checkable
+
+from ..errors import ConnectError, ConnectionLost, ToolcribError
+from ..protocol import jsonrpc
+from ..protocol.jsonrpc import Message
+from .backlog import Backlog, is_optional
+from .jsonrpc_stream import Receiver, Ticket
+
+log = logging.getLogger("toolcrib.transports")
+
+CLOSING = 5.0
+"""Seconds that somebody else's stream has to close."""
+
+
+@runtime_checkable
+class MessageStream(Protocol):
+    """A transport of your own: whole JSON-RPC messages as dicts, in order, both ways.
+
+    Give a `Client` a callable that makes one; it is called again for every new connection:
+    `Client(lambda: MyStream(...))`. An async context manager that yields one will do as well.
+    """
+
+    async def send(self, message: Message) -> None:
+        """Hand a message over; returns when it cannot be taken back any more."""
+        ...
+
+    async def receive(self) -> Message:
+        """The next message; raises `EOFError` at the end."""
+        ...
+
+    async def close(self) -> None:
+        """End the stream in both directions."""
+        ...
+
+
+class MemoryStream:
+    """One end of a stream in memory; `pair()` makes both."""
+
+    def __init__(self, inbox: deque[Message | None], outbox: deque[Message | None]) -> None:
+        self._inbox = inbox
+        self._outbox = outbox
+        self._arrived = asyncio.Event()
+        self._peer: MemoryStream
+        self._closed = False
+
+    @classmethod
+    def pair(cls) -> tuple[MemoryStream, MemoryStream]:
+        """Two ends: what one sends, the other receives."""
+        one: deque[Message | None] = deque()
+        two: deque[Message | None] = deque()
+        a, b = cls(one, two), cls(two, one)
+        a._peer, b._peer = b, a
+        return a, b
+
+    async def send(self, message: Message) -> None:
+        """Hand a message to the other end."""
+        if self._closed:
+            raise ConnectionLost("this end of the stream is closed")
+        self._outbox.append(message)
+        self._peer._arrived.set()
+
+    async def receive(self) -> Message:
+        """The next message of the other end."""
+        while not self._inbox:
+            if self._closed:
+                raise EOFError
+            self._arrived.clear()
+            await self._arrived.wait()
+        message = self._inbox.popleft()
+        if message is None:
+            self._inbox.append(None)
+            raise EOFError
+        return message
+
+    async def close(self) -> None:
+        """End both directions."""
+        if not self._closed:
+            self._closed = True
+            self._outbox.append(None)
+            self._peer._arrived.set()
+            self._arrived.set()
+
+
+class _Letter:
+    __slots__ = ("counted", "message", "sent")
+
+    def __init__(self, message: Message) -> None:
+        self.message: Message | None = message
+        self.sent = False
+        self.counted = 0
+        """The size, if the message counts against the limit of the backlog."""
+
+
+class MessageLink:
+    """A link over a `MessageStream`. One task opens it, waits, and closes it: somebody else's context manager must
+    not be entered in one task and left in another."""
+
+    def __init__(self, connect: Callable[[], AbstractAsyncContextManager[MessageStream]]) -> None:
+        self._connect = connect
+        self._queue: deque[_Letter] = deque()
+        self._backlog = Backlog()
+        self._receiver: Receiver
+        self._work = asyncio.Event()
+        self._closing = asyncio.Event()
+        self._owner: asyncio.Task[None] | None = None
+        self._lost = False
+
+    async def open(self, receiver: Receiver) -> None:
+        """Enter the stream in its own task."""
+        self._receiver = receiver
+        opened: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._owner = asyncio.create_task(self._own(receiver, opened))
+        try:
+            await asyncio.shield(opened)
+        except asyncio.CancelledError:
+            self._owner.cancel()
+            raise
+
+    def send(self, message: Message) -> Ticket:
+        """Queue a message."""
+        size = len(jsonrpc.encode(message))  # what JSON cannot say must fail its caller, not the stream that all share
+        letter = _Letter(message)
+        if not self._lost and (("id" in message and "method" in message) or self._count(letter, message, size)):
+            self._queue.append(letter)
+            self._work.set()
+        return letter
+
+    def _count(self, letter: _Letter, message: Message, size: int) -> bool:
+        """Count a message that is not a request; False if it must not be queued."""
+        if self._backlog.admits(size):
+            self._backlog.add(size)
+            letter.counted = size
+            return True
+        if not is_optional(message):
+            self._receiver.on_lost(self._backlog.error())
+        return False
+
+    def _uncount(self, letter: _Letter) -> None:
+        if letter.counted:
+            self._backlog.remove(letter.counted)
+            letter.counted = 0
+
+    def withdraw(self, ticket: Ticket) -> bool:
+        """Take a message back."""
+        if ticket.sent:
+            return False
+        assert isinstance(ticket, _Letter)
+        ticket.message = None
+        self._uncount(ticket)
+        return True
+
+    async def _own(self, receiver: Receiver, opened: asyncio.Future[None]) -> None:
+        reason: Exception = ConnectionLost("the transport ended")
+        try:
+            async with self._connect() as stream:
+                opened.set_result(None)
+                reader = asyncio.create_task(self._read(stream, receiver))
+                writer = asyncio.create_task(self._write(stream))
+                closing = asyncio.create_task(self._closing.wait())
+                parts: list[asyncio.Task[Any]] = [reader, writer, closing]
+                try:
+                    await asyncio.wait(parts, return_when=asyncio.FIRST_COMPLETED)
+                    reason = next((e for e in map(_failure, parts) if e is not None), reason)
+                finally:
+                    for part in parts:
+                        part.cancel()
+                    await asyncio.gather(*parts, return_exceptions=True)
+        except Exception as exc:  # noqa: BLE001  # somebody else's code: whatever it raises is the reason
+            if not opened.done():
+                opened.set_exception(_connect_error(exc))
+                return
+            if not self._closing.is_set():
+                reason = exc
+        finally:
+            self._lost = True
+            if not opened.done():
+                opened.cancel()
+            elif not self._closing.is_set() and not opened.cancelled() and opened.exception() is None:
+                receiver.on_lost(reason)
+
+    async def _read(self, stream: MessageStream, receiver: Receiver) -> None:
+        with contextlib.suppress(EOFError):
+            while True:
+                receiver.on_message(await stream.receive())
+
+    async def _write(self, stream: MessageStream) -> None:
+        while True:
+            while self._queue:
+                letter = self._queue.popleft()
+                if letter.message is not None:
+                    letter.sent = True
+                    self._uncount(letter)
+                    await stream.send(letter.message)
+            self._work.clear()
+            await self._work.wait()
+
+    async def close(self, *, force: bool) -> None:
+        """Leave the stream; one that does not close in time is abandoned, and said so."""
+        self._closing.set()
+        if self._owner is None or self._owner.done():
+            return
+        await asyncio.wait([self._owner], timeout=CLOSING / 10 if force else CLOSING)
+        if not self._owner.done():
+            log.warning("a transport did not close within %s s and is abandoned", CLOSING)
+            self._owner.cancel()
+
+
+@asynccontextmanager
+async def closing_stream(stream: MessageStream) -> AsyncIterator[MessageStream]:
+    """A stream that is closed when it is left."""
+    try:
+        yield stream
+    finally:
+        await stream.close()
+
+
+def _failure(task: asyncio.Task[Any]) -> Exception | None:
+    exc = task.exception() if task.done() and not task.cancelled() else None
+    return exc if isinstance(exc, Exception) else None
+
+
+def _connect_error(exc: Exception) -> ToolcribError:
+    if isinstance(exc, ToolcribError):
+        return exc
+    error = ConnectError(f"the transport could not be opened: {type(exc).__name__}: {exc}")
+    error.__cause__ = exc
+    return error

@@ -1,0 +1,106 @@
+"""Other people's streams: the transports of the `mcp` SDK, 1.x and 2.x, by duck type. `mcp` is never imported here.
+
+What a callable may give: an async context manager, an awaitable, or at once one of
+- a `MessageStream`;
+- a pair `(read, write)` of streams, or 1.x's triple with a function for the session id, whose items are the SDK's
+  `SessionMessage`s.
+"""
+
+from __future__ import annotations
+
+import inspect
+import sys
+from collections.abc import AsyncIterator, Callable
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from typing import Any
+
+from ..errors import ConfigError, ConnectionLost
+from ..protocol.jsonrpc import Message
+from .message_stream import MessageStream, closing_stream
+
+
+def connector(factory: Callable[[], Any]) -> Callable[[], AbstractAsyncContextManager[MessageStream]]:
+    """From somebody's callable to a way to open a `MessageStream`, again and again."""
+
+    @asynccontextmanager
+    async def connect() -> AsyncIterator[MessageStream]:
+        made = factory()
+        if inspect.isawaitable(made):
+            made = await made
+        if hasattr(made, "__aenter__") and not isinstance(made, MessageStream):
+            async with made as entered:
+                yield _stream(entered)
+        else:
+            async with closing_stream(_stream(made)) as stream:
+                yield stream
+
+    return connect
+
+
+def _stream(made: Any) -> MessageStream:
+    if isinstance(made, MessageStream):
+        return made
+    if isinstance(made, tuple) and len(made) in (2, 3) and hasattr(made[1], "send"):
+        return StreamPair(made[0], made[1])
+    raise ConfigError(
+        f"a transport callable gave {type(made).__name__}",
+        key="server",
+        expected="a MessageStream, a pair (read, write) of streams, or an async context manager of one of these",
+    )
+
+
+class StreamPair:
+    """A `MessageStream` over a pair of the SDK's streams, or of streams of plain dicts where no SDK is loaded."""
+
+    def __init__(self, read: Any, write: Any) -> None:
+        self._read = read
+        self._items = aiter(read) if hasattr(read, "__aiter__") else None
+        self._write = write
+        self._wrap = _wrapper()
+
+    async def send(self, message: Message) -> None:
+        """Hand a message to the write stream."""
+        await self._write.send(self._wrap(message))
+
+    async def receive(self) -> Message:
+        """The next message; exceptions travel the SDK's streams as items, and one bad line is no end."""
+        while True:
+            try:
+                item = await (anext(self._items) if self._items is not None else self._read.receive())
+            except StopAsyncIteration:
+                raise EOFError from None
+            except Exception as exc:
+                if type(exc).__name__ in ("EndOfStream", "ClosedResourceError", "BrokenResourceError"):
+                    raise ConnectionLost(f"the foreign stream ended: {type(exc).__name__}") from exc
+                raise
+            if isinstance(item, Exception):
+                return {"garbage": str(item)}
+            return _unwrap(item)
+
+    async def close(self) -> None:
+        """Close both streams."""
+        for stream in (self._write, self._read):
+            close = getattr(stream, "aclose", None)
+            if close is not None:
+                await close()
+
+
+def _wrapper() -> Callable[[Message], Any]:
+    """How a dict becomes what the SDK's streams carry.
+
+    Whoever made such a stream has loaded the SDK, so its classes are there.
+    """
+    module = sys.modules.get("mcp.shared.message")
+    if module is None:
+        return lambda message: message
+    envelope = module.SessionMessage
+    adapter = getattr(sys.modules.get("mcp_types"), "jsonrpc_message_adapter", None)
+    parse = adapter.validate_python if adapter is not None else sys.modules["mcp.types"].JSONRPCMessage.model_validate
+    return lambda message: envelope(parse(message))
+
+
+def _unwrap(item: Any) -> Message:
+    message = getattr(item, "message", item)
+    if hasattr(message, "model_dump"):
+        message = message.model_dump(by_alias=True, mode="json", exclude_unset=True)
+    return message  # type: ignore[no-any-return]  # what is no message is judged by the channel

@@ -1,0 +1,313 @@
+"""A server's process: its environment, its group, its last words, and its end. POSIX only."""
+
+from __future__ import annotations
+
+import asyncio
+import atexit
+import contextlib
+import errno
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
+from typing import IO, Final
+
+from ...config import SecretMask
+from ...errors import StartError
+from ...protocol.sanitize import printable
+from .watchdog import guard
+
+INHERITED: Final = ("HOME", "LOGNAME", "PATH", "SHELL", "TERM", "USER")
+"""All that a server's environment has of ours; the rest of it is what its config gives."""
+
+NEEDS_POSIX: Final = "stdio servers need a POSIX system in this version"
+
+STDERR_KEPT: Final = 64 * 1024
+CHUNK: Final = 64 * 1024
+
+GRACE: Final = 2.0
+"""Seconds a server has to end after its stdin was closed, and again after SIGTERM."""
+FORCED_GRACE: Final = 0.4
+"""The same when our own program is ending."""
+SWEEP: Final = 0.5
+"""Seconds that what a server left behind in its group has after SIGTERM."""
+
+
+def environment(given: Mapping[str, str] | None) -> dict[str, str]:
+    """The environment of a server. Values that define shell functions are code, not settings."""
+    env = {key: os.environ[key] for key in INHERITED if not os.environ.get(key, "()").startswith("()")}
+    env.update(given or {})
+    return env
+
+
+class Tail:
+    """The last bytes of a stream."""
+
+    __slots__ = ("_chunks", "_cut", "_size")
+
+    def __init__(self) -> None:
+        self._chunks: deque[bytes] = deque()
+        self._cut = False
+        self._size = 0
+
+    def add(self, chunk: bytes) -> None:
+        """Keep these bytes, and let the oldest go."""
+        self._chunks.append(chunk)
+        self._size += len(chunk)
+        while self._size - len(self._chunks[0]) >= STDERR_KEPT:
+            self._size -= len(self._chunks.popleft())
+            self._cut = True
+
+    def text(self, secrets: SecretMask | None = None) -> str:
+        """Return the last bytes as text without secrets and control characters."""
+        text = b"".join(self._chunks).decode("utf-8", "replace")
+        if secrets is not None:
+            if self._cut:
+                text = text.lstrip("\N{REPLACEMENT CHARACTER}")  # the first character may have been cut too
+            text = secrets.mask(text, cut_start=self._cut)
+        return printable(text[-STDERR_KEPT:], STDERR_KEPT)
+
+
+class ServerProcess:
+    """One child in a session, and so a group, of its own. Made on the event loop that watches it."""
+
+    def __init__(self, popen: subprocess.Popen[bytes], stdin: IO[bytes], on_exit: Callable[[], None]) -> None:
+        assert popen.stdout is not None
+        assert popen.stderr is not None
+        self.pid = popen.pid
+        self.stdin, self.stdout, self.stderr = stdin, popen.stdout, popen.stderr
+        self.tail = Tail()
+        self.exit_code: int | None = None
+        self._popen = popen
+        self._on_exit = on_exit
+        self._loop = asyncio.get_running_loop()
+        self._exited = asyncio.Event()
+        self._pidfd: int | None = None
+
+    @classmethod
+    def spawn(
+        cls,
+        command: str,
+        args: Sequence[str],
+        *,
+        env: Mapping[str, str] | None,
+        cwd: str | os.PathLike[str] | None,
+        on_exit: Callable[[], None],
+    ) -> ServerProcess:
+        """Start it; raises `StartError`."""
+        if os.name != "posix":
+            raise StartError(NEEDS_POSIX, permanent=True)
+        if _ending.is_set():
+            raise StartError("the interpreter is ending; no server is started any more", permanent=True)
+        try:
+            theirs, ours = os.pipe()
+        except OSError as exc:
+            raise _start_error(command, cwd, exc) from exc
+        stdin, pipe = os.fdopen(ours, "wb", 0), os.fstat(theirs).st_ino
+        # If we are killed from here on, the guard finds the server by its stdin.
+        guard.expect(pipe)
+        try:
+            process = cls._start(command, args, theirs, stdin, env=env, cwd=cwd, on_exit=on_exit)
+        except BaseException:
+            stdin.close()
+            raise
+        finally:
+            os.close(theirs)
+            guard.forget_pipe(pipe)
+        return process
+
+    @classmethod
+    def _start(
+        cls,
+        command: str,
+        args: Sequence[str],
+        read_end: int,
+        stdin: IO[bytes],
+        *,
+        env: Mapping[str, str] | None,
+        cwd: str | os.PathLike[str] | None,
+        on_exit: Callable[[], None],
+    ) -> ServerProcess:
+        try:
+            popen = subprocess.Popen(
+                [command, *args],
+                stdin=read_end,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                bufsize=0,
+                env=environment(env),
+                cwd=cwd,
+                start_new_session=True,
+            )
+        except (OSError, ValueError) as exc:
+            raise _start_error(command, cwd, exc) from exc
+        for pipe in (stdin, popen.stdout, popen.stderr):
+            if pipe is not None:
+                os.set_blocking(pipe.fileno(), False)
+        process = cls(popen, stdin, on_exit)
+        try:
+            _living.add(process)
+            guard.watch(process.pid)
+            process._watch_exit()
+        except BaseException:  # a signal may come at any moment
+            process.kill()
+            process.release()
+            raise
+        return process
+
+    # ---- how it ends by itself -------------------------------------------------------------------------------
+
+    def _watch_exit(self) -> None:
+        if sys.platform == "linux" and hasattr(os, "pidfd_open"):  # some builds of Python are without it
+            with contextlib.suppress(OSError):
+                self._pidfd = os.pidfd_open(self.pid)
+                self._loop.add_reader(self._pidfd, self._note_exit)
+                return
+        threading.Thread(target=self._wait_in_thread, name=f"toolcrib-wait-{self.pid}", daemon=True).start()
+
+    def _wait_in_thread(self) -> None:
+        with contextlib.suppress(ChildProcessError):  # somebody has reaped it already
+            os.waitid(os.P_PID, self.pid, os.WEXITED | os.WNOWAIT)
+        with contextlib.suppress(RuntimeError):  # the loop may be closed by now
+            self._loop.call_soon_threadsafe(self._note_exit)
+
+    def _note_exit(self) -> None:
+        if self._exited.is_set() or not self._reap():
+            return
+        self._unwatch()
+        self._exited.set()
+        self._on_exit()
+
+    def _unwatch(self) -> None:
+        if self._pidfd is not None:
+            self._loop.remove_reader(self._pidfd)
+            os.close(self._pidfd)
+            self._pidfd = None
+
+    def _reap(self) -> bool:
+        self.exit_code = self._popen.poll()
+        return self.exit_code is not None
+
+    # ---- how we end it ---------------------------------------------------------------------------------------
+
+    async def stop(self, *, force: bool = False) -> None:
+        """Close its stdin and wait; SIGTERM to the group and wait; SIGKILL. What the leader left behind is ended too.
+
+        Its other pipes stay open until `release`, so that they can be drained meanwhile.
+        """
+        grace = FORCED_GRACE if force else GRACE
+        self.stdin.close()
+        if not await self._exits_within(grace):
+            self._signal(signal.SIGTERM)
+            if not await self._exits_within(grace):
+                self._signal(signal.SIGKILL)
+                await self._exits_within(GRACE)
+        await self._sweep()
+
+    async def _exits_within(self, seconds: float) -> bool:
+        try:
+            async with asyncio.timeout(seconds):
+                await self._exited.wait()
+        except TimeoutError:
+            return False
+        return True
+
+    async def _sweep(self) -> None:
+        # The group's number cannot be given to others while one member lives, so it is ours as long as it answers.
+        if not self._signal(signal.SIGTERM):
+            return
+        end = self._loop.time() + SWEEP
+        while self._loop.time() < end:
+            await asyncio.sleep(0.01)
+            if not self._signal(0):
+                return
+        self._signal(signal.SIGKILL)
+
+    def _signal(self, number: int) -> bool:
+        """Send a signal to the whole group; False if there is nobody left in it."""
+        try:
+            os.killpg(self.pid, number)
+        except ProcessLookupError:
+            return False
+        except PermissionError:  # macOS says so of a group of zombies
+            return False
+        return True
+
+    def release(self) -> None:
+        """Let go of everything that belongs to it."""
+        self._unwatch()
+        for pipe in (self.stdin, self.stdout, self.stderr):
+            pipe.close()
+        if self.exit_code is not None:
+            guard.forget(self.pid)
+            _living.discard(self)
+
+    # ---- without an event loop -------------------------------------------------------------------------------
+
+    def kill(self) -> None:
+        """End the group at once; blocks for the moment that it takes."""
+        self._signal(signal.SIGKILL)
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            self.exit_code = self._popen.wait(timeout=1.0)
+
+    def end_until(self, moment: float) -> None:
+        """At exit: end the group without the loop, which may be gone."""
+        while not self._reap() and time.monotonic() < moment:
+            time.sleep(0.005)
+        self.kill()
+        guard.forget(self.pid)
+
+    def forsake(self) -> None:
+        """In a forked child: close what belongs to the parent's server, and leave the server alone."""
+        for pipe in (self.stdin, self.stdout, self.stderr):
+            pipe.close()
+        if self._pidfd is not None:
+            os.close(self._pidfd)
+        self._popen.returncode = 0  # not our child: nothing to wait for
+
+
+_PASSING: Final = frozenset({errno.EAGAIN, errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.ETXTBSY})
+"""Why a start can fail now and work a moment later."""
+
+
+def _start_error(command: str, cwd: str | os.PathLike[str] | None, exc: Exception) -> StartError:
+    if cwd is not None and not os.path.isdir(cwd):
+        text = f"the working directory {os.fspath(cwd)!r} does not exist; check `cwd`"
+    elif isinstance(exc, FileNotFoundError):
+        text = f"command not found: {command!r}; install it, or give its full path (PATH is ours unless `env` has one)"
+    elif isinstance(exc, PermissionError):
+        text = f"{command!r} may not be executed; check the file's permissions"
+    else:
+        text = f"{command!r} could not be started: {exc}"
+    return StartError(text, permanent=not (isinstance(exc, OSError) and exc.errno in _PASSING))
+
+
+_living: Final[set[ServerProcess]] = set()
+_ending: Final = threading.Event()
+
+
+@atexit.register
+def _end_all() -> None:
+    """The interpreter ends with servers still open."""
+    _ending.set()
+    until = time.monotonic() + 1.0
+    for process in list(_living):
+        process._signal(signal.SIGTERM)
+    for process in list(_living):
+        process.end_until(until)
+    _living.clear()
+
+
+def _after_fork() -> None:
+    guard.forsake()
+    for process in list(_living):
+        process.forsake()
+    _living.clear()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_after_fork)

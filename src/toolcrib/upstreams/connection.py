@@ -1,0 +1,252 @@
+"""A connection to the upstream of a bridge, and the way back from it: what it asks, logs and tells of its progress.
+
+A question does not always say which request it belongs to. Over HTTP, and in the modern era, it comes in the request's
+own task; over a stream it may belong to any that is under way. All of those are of the same client, but a modern one
+answers each in the request's own name: there, requests take turns.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Mapping
+from contextvars import ContextVar
+from typing import Any, Final, NamedTuple
+from uuid import uuid4
+
+from ..client.client import Client
+from ..client.subscriptions import Changes
+from ..config import HttpServer, ServerConfig, as_singleton
+from ..errors import RemoteError
+from ..protocol.jsonrpc import INTERNAL_ERROR
+from ..protocol.metadata import LOG_LEVELS, PROGRESS_TOKEN
+from ..protocol.versions import MAY_ASK_FOR_INPUT, MODERN_VERSIONS
+from ..server.changes import LISTS, UPDATED, accepted
+from ..server.handler import Deliver, Peer, RequestContext
+from ..server.serving.sessions import IDLE_TTL
+from ..types import UNSET, Change, ElicitRequest, LogMessage, SamplingRequest, ServerInfo, Wire
+
+CONNECT_TIMEOUT: Final = 30.0
+"""Seconds that a question waits for a request in whose name it can be asked."""
+_CURRENT: ContextVar[RequestContext] = ContextVar("exchange")
+
+
+class Features(NamedTuple):
+    """What a client can be asked; the upstream is told no more than that."""
+
+    elicitation: tuple[str, ...] = ()
+    sampling: bool = False
+    roots: bool = False
+
+    @classmethod
+    def of(cls, capabilities: Mapping[str, Any]) -> Features:
+        """What it declared."""
+        elicitation = capabilities.get("elicitation")
+        modes: tuple[str, ...] = ()
+        if isinstance(elicitation, dict):  # without a mode it is from before there were two, and means the form
+            modes = tuple(mode for mode in ("form", "url") if mode in elicitation) or ("form",)
+        return cls(modes, isinstance(capabilities.get("sampling"), dict), isinstance(capabilities.get("roots"), dict))
+
+
+class Upstream:
+    """One connection, for those with the same features. `owner`: the session that it belongs to alone."""
+
+    def __init__(
+        self, config: ServerConfig, features: Features, owner: Peer | None, options: Mapping[str, Any]
+    ) -> None:
+        self.features = features
+        self.owner = owner
+        self.held_up: asyncio.Task[None] | None = None
+        """The end of another connection that has to be over before this one is made."""
+        self.followed: dict[Following, None] = {}
+        self._over_http = isinstance(config, HttpServer)
+        self._live: dict[RequestContext, set[asyncio.Task[None]]] = {}
+        self._is_live = asyncio.Event()
+        self._turn = asyncio.Lock()
+        self._used = asyncio.get_running_loop().time()
+        self._info: ServerInfo | None = None
+        handlers: dict[str, Any] = {}
+        if features.elicitation:
+            handlers |= {"elicitation_handler": self._elicit, "elicitation_modes": features.elicitation}
+        if features.sampling:
+            handlers["sampling_handler"] = self._sample
+        if features.roots:
+            handlers["roots"] = self._roots
+        if config.execution_timeout is UNSET:
+            handlers["execution_timeout"] = None  # how long a call may take is for those in front to say
+        self.client = Client(as_singleton(config), log_handler=self._log, log_level="debug", **{**handlers, **options})
+
+    @property
+    def server_info(self) -> ServerInfo | None:
+        """What the server said of itself when it last connected."""
+        self._info = self.client.server_info or self._info
+        return self._info
+
+    @property
+    def _modern(self) -> bool:
+        info = self.server_info
+        return info is not None and info.protocol_version in MODERN_VERSIONS
+
+    @property
+    def abandoned(self) -> bool:
+        """Whether its session has not been heard of for so long that it has surely ended."""
+        silent = asyncio.get_running_loop().time() - self._used > IDLE_TTL
+        return self.owner is not None and silent and not self._live and not self.followed
+
+    async def mirrors(self) -> bool:
+        """Whether calls repeat arguments in headers."""
+        await self.client.connect()
+        return self._over_http and self._modern
+
+    # ---- requests --------------------------------------------------------------------------------------------
+
+    async def request(
+        self, method: str, params: Wire, context: RequestContext, headers: Mapping[str, str] | None = None
+    ) -> Wire:
+        """Pass a request on, and what is said about it meanwhile back."""
+        if context.peer.modern and method not in MAY_ASK_FOR_INPUT:  # nothing is said about it, nor asked
+            return await self.client.request(method, params)
+        async with self._under_way(context):
+            on_progress = self._progress_of(context) if PROGRESS_TOKEN in context.meta else None
+            return await self.client.request(method, params, on_progress=on_progress, headers=headers)
+
+    @contextlib.asynccontextmanager
+    async def _under_way(self, context: RequestContext) -> AsyncIterator[None]:
+        await self.client.connect()
+        in_turn = context.peer.modern and any(self.features) and not self._modern and not self._over_http
+        async with self._turn if in_turn else contextlib.nullcontext():
+            told = self._live[context] = set()
+            self._is_live.set()
+            mark = _CURRENT.set(context)
+            try:
+                yield
+                await asyncio.gather(*told, return_exceptions=True)  # once it is answered, nobody takes them any more
+            finally:
+                _CURRENT.reset(mark)
+                del self._live[context]
+                if not self._live:
+                    self._is_live.clear()
+                self._used = asyncio.get_running_loop().time()
+
+    def _progress_of(self, context: RequestContext) -> Any:
+        async def tell(progress: float, total: float | None, message: str | None) -> None:
+            token = context.meta.get(PROGRESS_TOKEN)  # a suspended request comes again with another one
+            said = {PROGRESS_TOKEN: token, "progress": progress, "total": total, "message": message}
+            if token is not None:
+                params = {key: value for key, value in said.items() if value is not None}
+                await context.back_channel.notify("notifications/progress", params)
+
+        return tell
+
+    def _newest(self) -> RequestContext | None:
+        mine = _CURRENT.get(None)
+        return mine if mine in self._live else next(reversed(self._live), None)
+
+    # ---- what the upstream asks ------------------------------------------------------------------------------
+
+    async def _ask(self, method: str, params: Wire) -> Wire:
+        try:
+            async with asyncio.timeout(CONNECT_TIMEOUT):
+                while (context := self._newest()) is None:
+                    await self._is_live.wait()
+        except TimeoutError:
+            raise RemoteError(INTERNAL_ERROR, f"{method}: nobody who could be asked is there") from None
+        asked = {key: value for key, value in params.items() if key != "_meta"}
+        if asked.get("mode") == "url":
+            asked.pop("elicitationId", None)
+            asked |= {} if context.peer.modern else {"elicitationId": params.get("elicitationId") or str(uuid4())}
+        return await context.back_channel.ask(method, asked, None)
+
+    async def _elicit(self, asked: ElicitRequest) -> Wire:
+        said = await self._ask("elicitation/create", asked.raw)
+        return {key: said[key] for key in ("action", "content") if key in said}
+
+    async def _sample(self, asked: SamplingRequest) -> Wire:
+        return await self._ask("sampling/createMessage", asked.raw)
+
+    async def _roots(self) -> list[Wire]:
+        roots = (await self._ask("roots/list", {})).get("roots")
+        return roots if isinstance(roots, list) else []
+
+    # ---- what it tells ---------------------------------------------------------------------------------------
+
+    def _log(self, message: LogMessage) -> None:
+        said = {"level": message.level, "logger": message.logger, "data": message.data}
+        params = {key: value for key, value in said.items() if key == "data" or value is not None}
+        context = self._newest()
+        if context is None:
+            for following in self.followed:
+                following.log(message.level, params)
+        elif _wants(context.peer, message.level):
+            telling = asyncio.create_task(context.back_channel.notify("notifications/message", params))
+            self._live[context].add(telling)
+
+    async def follow(self, wanted: Wire, peer: Peer, deliver: Deliver) -> Following:
+        """Hear of its changes."""
+        await self.client.connect()
+        following = Following(self, peer, deliver)
+        try:
+            await following.open(accepted(wanted))
+        except BaseException:
+            await following.close()
+            raise
+        return following
+
+
+def _wants(peer: Peer, level: str) -> bool:
+    if peer.log_level is None or level not in LOG_LEVELS:
+        return False
+    return LOG_LEVELS.index(level) >= LOG_LEVELS.index(peer.log_level)
+
+
+class Following:
+    """One who hears of the upstream's changes; it lives through its reconnects."""
+
+    def __init__(self, upstream: Upstream, peer: Peer, deliver: Deliver) -> None:
+        self.accepted: Wire = {}
+        self._upstream = upstream
+        self._peer = peer
+        self._deliver = deliver
+        self._stack = contextlib.AsyncExitStack()
+
+    async def open(self, wanted: Wire) -> None:
+        """Ask for what is wanted; what the upstream does not offer, or refuses, is not accepted."""
+        client, info = self._upstream.client, self._upstream.server_info
+        declared = info.capabilities if info is not None else {}
+        kinds = [flag.removesuffix("ListChanged") for flag in LISTS if flag in wanted]
+        told = [kind for kind in kinds if (declared.get(kind) or {}).get("listChanged") is True]
+        if told:
+            await self._hear(client.listen(**{kind: kind in told for kind in ("tools", "prompts", "resources")}))
+        self.accepted = {f"{kind}ListChanged": True for kind in told}
+        if "resourceSubscriptions" in wanted:
+            heard = self.accepted["resourceSubscriptions"] = []
+            for uri in wanted["resourceSubscriptions"]:
+                with contextlib.suppress(RemoteError):
+                    await self._hear(client.listen(uri, tools=False, prompts=False, resources=False))
+                    heard.append(uri)
+        self._upstream.followed[self] = None
+
+    async def _hear(self, changes: Changes) -> None:
+        await self._stack.enter_async_context(changes)
+        pump = asyncio.create_task(self._pass(changes))
+        self._stack.callback(pump.cancel)
+
+    async def _pass(self, changes: Changes) -> None:
+        async for change in changes:
+            self._tell(change)
+
+    def _tell(self, change: Change) -> None:
+        if change.kind == "resource":
+            self._deliver(UPDATED, {"uri": change.uri})
+        else:
+            self._deliver(LISTS[f"{change.kind}ListChanged"], {})
+
+    def log(self, level: str, params: Wire) -> None:
+        """What is logged in no request's name; only sessions of the legacy era have a place for it."""
+        if not self._peer.modern and "resourceSubscriptions" not in self.accepted and _wants(self._peer, level):
+            self._deliver("notifications/message", params)
+
+    async def close(self) -> None:
+        """Hear no more."""
+        self._upstream.followed.pop(self, None)
+        await self._stack.aclose()

@@ -1,1 +1,0 @@
-"""Small mechanisms that several packages share. Imports nothing of this project."""

@@ -1,1 +1,0 @@
-"""Endpoints: the ways by which clients reach an answerer."""

@@ -1,0 +1,250 @@
+"""What the reference server's fronts over HTTP share: a thread with a loop, a port, lives, streams of events."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import threading
+import traceback
+from collections.abc import Coroutine
+from typing import Any
+
+from aiohttp import web
+
+from tests.interaction.reference_server import Journal, Message, ReferenceServer
+from tests.interaction.reference_server_tools import Crash
+
+BOUND = 10.0
+RETRY = 10
+"""Milliseconds that a client shall wait before it resumes a stream."""
+OPTIONS: Message = {
+    "ponder": 0.0,  # seconds that the server takes to read `notifications/initialized`
+    "absolute": False,  # HTTP+SSE: whether the way back is told as a whole URL
+    # Streamable HTTP:
+    "streamable": True,  # False: the client must not ask for a standing stream
+    "standing": True,  # whether it gets one
+    "eager": False,  # legacy era: every answer is a stream, also where nothing comes before it
+    "wordless": False,  # refusals of the transport's have no JSON-RPC body
+    "cuts": [],  # how the next streams of tool calls lose their connection: "end" | "abort" | "middle"
+    "astray": False,  # answers to calls of tools come on the standing stream
+    "blind": 0,  # so many first lists of tools do not say what goes into headers
+}
+EVENT_STREAM = "text/event-stream"
+STREAM_HEADERS = {"Content-Type": EVENT_STREAM, "Cache-Control": "no-cache", "X-Accel-Buffering": "no"}
+
+
+class Host:
+    """A thread with an event loop of its own: a test may move its own loop's clock, or have no loop at all."""
+
+    def __init__(self) -> None:
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self._loop.run_forever, name="crib-host", daemon=True)
+        self._thread.start()
+
+    def do(self, work: Coroutine[Any, Any, Any]) -> Any:
+        """Run it there and wait for it here."""
+        return asyncio.run_coroutine_threadsafe(work, self._loop).result(2 * BOUND)
+
+    def end(self) -> None:
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join(BOUND)
+        self._loop.close()
+
+
+class Refusal(Exception):
+    """The client gets this status instead of an answer."""
+
+    def __init__(self, status: int, body: Message | None = None, **headers: str) -> None:
+        super().__init__(status)
+        self.response = web.Response(status=status, headers=headers, text="no")
+        if body is not None:
+            self.response = web.json_response(body, status=status, headers=headers)
+
+
+class Stream:
+    """Messages for the client in the order of their making; as events they can be read again from any place on."""
+
+    def __init__(self, name: str = "") -> None:
+        self.name = name
+        self.messages: list[Message] = []
+        self.done = False
+        self.told = 0  # so many were handed to some connection
+        self.reader: object | None = None
+        self.transport: asyncio.Transport | None = None
+        self._changed = asyncio.Event()
+
+    def add(self, message: Message) -> None:
+        self.messages.append(message)
+        self._changed.set()
+
+    def end(self) -> None:
+        self.done = True
+        self._changed.set()
+
+    async def begun(self) -> None:
+        """Wait until there is something to say."""
+        while not self.messages and not self.done:
+            await self._wait()
+
+    async def pour(self, response: web.StreamResponse, start: int) -> None:
+        """Write all events from number `start` on, to the end of the stream or until somebody else reads it."""
+        mine = self.reader = object()
+        self._changed.set()  # for who read it before
+        try:
+            for number in range(start, 1_000_000):
+                while number >= len(self.messages):
+                    if self.done or self.reader is not mine:
+                        return
+                    await self._wait()
+                self.told = max(self.told, number + 1)
+                await response.write(self.event(number))
+        finally:
+            if self.reader is mine:
+                self.reader = None
+
+    def event(self, number: int) -> bytes:
+        id = f"id: {self.name}/{number + 1}\n" if self.name else ""
+        return f"event: message\n{id}data: {json.dumps(self.messages[number])}\n\n".encode()
+
+    async def prime(self, response: web.StreamResponse) -> None:
+        """The first event has an id and no data: whoever loses the connection now knows from where to go on."""
+        await response.write(f": primed\nid: {self.name}/0\nretry: {RETRY}\ndata:\n\n".encode())
+
+    async def _wait(self) -> None:
+        self._changed.clear()
+        await self._changed.wait()
+
+
+class Life:
+    """One life of the server, as one client sees it."""
+
+    def __init__(self, server: ReferenceServer) -> None:
+        server.in_order = False  # what goes through several connections overtakes
+        self.server = server
+        self.over = False
+
+    def take(self, message: Message) -> list[Message]:
+        """What the server says to this message; raises `Crash` where it dies of it."""
+        said: list[Message] = []
+        self.server.handle(message, said.append)
+        return said
+
+
+class Front:
+    """The reference server behind a port of its own. When a life crashes, all connections are cut."""
+
+    path = "/mcp"
+
+    def __init__(self, journal: Journal, era: str, options: Message, **web_options: Any) -> None:
+        self.journal = journal
+        self.era = era
+        self.web = OPTIONS | web_options
+        self.lives: list[Any] = []
+        self.origin = ""
+        self._options = options
+
+    async def open(self) -> str:
+        self._server = web.Server(self._serve, handler_cancellation=True, access_log=None)
+        self._socket = await asyncio.get_running_loop().create_server(self._server, "127.0.0.1", 0)
+        host, port = self._socket.sockets[0].getsockname()
+        self.origin = f"http://{host}:{port}"
+        return self.origin + self.path
+
+    async def close(self) -> None:
+        """The client has gone: it may have left nothing open."""
+        loop = asyncio.get_running_loop()
+        until = loop.time() + BOUND
+        while (left := self.left_open()) and loop.time() < until:
+            await asyncio.sleep(0.001)
+        for what in left:
+            self.fault(f"the client left {what}")
+        self._socket.close()
+        await self._server.shutdown(0.0)
+
+    def left_open(self) -> list[str]:
+        """What should not be there any more when the client has gone."""
+        number = len(self._server.connections)
+        return [f"{number} connections open"] if number else []
+
+    def fault(self, what: str) -> None:
+        self.journal.note("fault", what)
+
+    def new_life(self) -> Any:
+        self.lives.append(self.make_life(ReferenceServer(self.journal.path, self.era, **self._options)))
+        return self.lives[-1]
+
+    def make_life(self, server: ReferenceServer) -> Life:
+        raise NotImplementedError
+
+    def cut(self) -> None:
+        """Every connection ends in the middle of whatever it does."""
+        for connection in self._server.connections:
+            if connection.transport is not None:
+                connection.transport.abort()
+
+    def die(self) -> None:
+        """The process has died and another one is in its place, which remembers nothing."""
+        for life in self.lives:
+            life.over = True
+        self.lives.clear()
+        self.cut()
+
+    async def _serve(self, request: web.BaseRequest) -> web.StreamResponse:
+        self._note(request)
+        try:
+            return await self.respond(request)
+        except Refusal as refusal:
+            return refusal.response
+        except Crash:
+            self.die()
+            return await asyncio.get_running_loop().create_future()
+        except (ConnectionError, asyncio.CancelledError):
+            raise
+        except Exception:
+            self.fault(f"the front itself broke: {traceback.format_exc()}")
+            raise
+
+    def _note(self, request: web.BaseRequest) -> None:
+        told = {"verb": request.method, "path": request.path, "headers": dict(request.headers)}
+        self.journal.note("web", told)
+        if request.headers.get("Host") != self.origin.removeprefix("http://"):
+            self.fault(f"the wrong host: {told}")
+        doubled = [name for name in set(request.headers) if len(request.headers.getall(name)) > 1]
+        if doubled:
+            self.fault(f"headers more than once: {doubled}")
+
+    async def respond(self, request: web.BaseRequest) -> web.StreamResponse:
+        raise NotImplementedError
+
+    async def read(self, request: web.BaseRequest) -> Message:
+        """The one message that a POST carries."""
+        if request.content_type != "application/json":
+            self.fault(f"a body of the type {request.content_type}")
+            raise Refusal(415)
+        body = await request.read()
+        try:
+            message = json.loads(body)
+        except ValueError:
+            self.fault(f"a body that is not JSON: {body[:100]!r}")
+            raise Refusal(400, broken(-32700, "Parse error")) from None
+        if not isinstance(message, dict):
+            self.fault(f"a body that is no single message: {body[:100]!r}")
+            raise Refusal(400, broken(-32600, "Invalid Request"))
+        return message
+
+    async def ponder(self, message: Message) -> None:
+        """Time for what the client sent afterwards to overtake, if it did not wait."""
+        if message.get("method") == "notifications/initialized":
+            await asyncio.sleep(self.web["ponder"])
+
+    def check_accept(self, request: web.BaseRequest, *kinds: str) -> None:
+        """Each of the kinds must be named."""
+        named = {part.partition(";")[0].strip() for part in request.headers.get("Accept", "").split(",")}
+        if not named >= set(kinds):
+            self.fault(f"{request.method} with Accept: {request.headers.get('Accept')}")
+            raise Refusal(406)
+
+
+def broken(code: int, message: str, id: Any = None) -> Message:
+    """An error of the transport's."""
+    return {"jsonrpc": "2.0", "id": id, "error": {"code": code, "message": message}}

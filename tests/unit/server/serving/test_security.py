@@ -1,0 +1,221 @@
+"""Who may come in: hosts, origins, credentials."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from toolcrib.errors import AuthError
+from toolcrib.server.serving import security
+from toolcrib.server.serving.asgi import Refused
+from toolcrib.server.serving.security import RequestGuard
+
+OPEN = RequestGuard()
+
+
+async def admitted(guard: RequestGuard, host: Any = "localhost", origin: Any = None, **headers: str) -> Any:
+    said = {"host": host, "origin": origin, **headers}
+    coded = {name: value.encode("latin-1") if isinstance(value, str) else value for name, value in said.items()}
+    return await guard.admit({name.encode(): value for name, value in coded.items() if value is not None})
+
+
+async def refused(guard: RequestGuard, *args: Any, **options: Any) -> Refused:
+    with pytest.raises(Refused) as caught:
+        await admitted(guard, *args, **options)
+    return caught.value
+
+
+# ---- hosts and origins ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("host", ["localhost", "LOCALHOST:80", "127.0.0.1", "127.0.0.1:65535", "[::1]", "[::1]:8000"])
+@pytest.mark.parametrize(
+    "origin", [None, "", "http://localhost", "https://127.0.0.1:3000", "http://[::1]:9", "HTTP://LocalHost"]
+)
+async def test_this_machine_may_be_meant_and_its_pages_may_ask(host: str, origin: str | None) -> None:
+    assert await admitted(OPEN, host, origin) is None
+
+
+@pytest.mark.parametrize(
+    "host",
+    [
+        *(
+            None,
+            "",
+            "evil.example",
+            "localhost.evil.example",
+            "::1",
+            "[::1",
+            "[::1]evil",
+            "evil@localhost",
+            "localhost:",
+        ),
+        *(
+            "localhost:80:80",
+            "localhost:123456",
+            "localhost/x",
+            "localhost\n",
+            "localhost ",
+            "127.1",
+            "0.0.0.0",
+            b"\xff",
+        ),
+    ],
+    ids=repr,
+)
+async def test_another_host_is_misdirected(host: Any) -> None:
+    assert (await refused(OPEN, host)).status == 421
+
+
+@pytest.mark.parametrize(
+    "origin",
+    [
+        *(
+            "null",
+            "http://evil.example",
+            "http://localhost.evil.example",
+            "http://evil@localhost",
+            "localhost",
+            "//localhost",
+        ),
+        *(
+            "file://localhost",
+            "http://localhost/",
+            "http://localhost\n",
+            "xhttp://localhost",
+            "http://localhost:x",
+            b"\xff",
+        ),
+    ],
+    ids=repr,
+)
+async def test_a_page_of_another_origin_may_not_ask(origin: Any) -> None:
+    assert (await refused(OPEN, "localhost", origin)).status == 403
+
+
+async def test_hosts_that_are_named_are_served_besides_this_machine_whatever_their_case_and_port() -> None:
+    guard = RequestGuard(hosts=["Tools.Example", "[FD00::1]"])
+    for host in ("tools.example", "TOOLS.EXAMPLE:8443", "[fd00::1]:80", "localhost"):
+        assert await admitted(guard, host) is None
+    for host in ("x.tools.example", "tools.example.evil", "fd00::1"):
+        assert (await refused(guard, host)).status == 421
+
+
+async def test_a_page_of_this_machine_may_not_ask_a_host_that_is_another() -> None:
+    guard = RequestGuard(hosts=["tools.example"])
+    assert (await refused(guard, "tools.example", "http://localhost")).status == 403
+    assert (await refused(guard, "tools.example", "http://tools.example")).status == 403
+    assert await admitted(guard, "localhost", "http://localhost") is None
+
+
+async def test_origins_that_are_named_may_ask_exactly_as_they_are_named() -> None:
+    guard = RequestGuard(hosts=["tools.example"], origins=["https://App.Example:8443/"])
+    for host in ("tools.example", "localhost"):
+        assert await admitted(guard, host, "https://app.example:8443") is None
+        for other in ("https://app.example", "http://app.example:8443", "https://app.example:8443.evil"):
+            assert (await refused(guard, host, other)).status == 403
+    assert (await refused(guard, "evil.example", "https://app.example:8443")).status == 421
+
+
+async def test_any_host_and_any_origin_can_be_named_each_for_itself() -> None:
+    assert await admitted(RequestGuard(hosts=["*"]), "whoever.example") is None
+    assert await admitted(RequestGuard(hosts=["*"]), None) is None
+    assert (await refused(RequestGuard(hosts=["*"]), "whoever.example", "http://evil.example")).status == 403
+    assert await admitted(RequestGuard(origins=["*"]), "localhost", "null") is None
+    assert (await refused(RequestGuard(origins=["*"]), "evil.example", "null")).status == 421
+
+
+async def test_a_pair_that_was_admitted_is_remembered_one_that_was_refused_is_not(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(security, "REMEMBERED", 3)
+    guarding = RequestGuard()
+    for port in range(10):
+        for _ in range(2):
+            assert await admitted(guarding, f"localhost:{port}", "http://localhost") is None
+            assert (await refused(guarding, f"localhost:{port}", "http://evil.example")).status == 403
+            assert (await refused(guarding, f"evil.example:{port}", "http://localhost")).status == 421
+    assert guarding._seen == {(b"localhost:%d" % port, b"http://localhost") for port in range(3)}
+
+
+# ---- credentials ---------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("principal", ["alice", "", 0, True, (), {"sub": "alice"}, ["alice"]], ids=repr)
+async def test_whoever_the_hook_names_is_the_principal(principal: Any) -> None:
+    async def later(headers: Any) -> Any:
+        return principal
+
+    for hook in (lambda headers: principal, later):
+        assert await admitted(RequestGuard(auth=hook)) is principal
+
+
+async def test_the_hook_reads_every_header_by_its_name_in_lower_case() -> None:
+    seen: list[Any] = []
+    await admitted(RequestGuard(auth=lambda headers: seen.append(headers) or "me"), authorization="Bearer \xe9")
+    assert seen == [{"host": "localhost", "authorization": "Bearer \xe9"}]
+
+
+async def test_the_hook_is_asked_each_time_and_only_after_host_and_origin() -> None:
+    asked: list[Any] = []
+    guard = RequestGuard(auth=lambda headers: asked.append(headers) or "me")
+    assert (await refused(guard, "evil.example")).status == 421
+    assert (await refused(guard, "localhost", "http://evil.example")).status == 403
+    assert asked == []
+    for _ in range(3):
+        await admitted(guard)
+    assert len(asked) == 3
+
+
+@pytest.mark.parametrize("nobody", [None, False])
+async def test_nobody_is_told_to_come_with_credentials(nobody: Any) -> None:
+    said = await refused(RequestGuard(auth=lambda headers: nobody))
+    assert (said.status, said.headers) == (401, ((b"www-authenticate", b"Bearer"),))
+
+
+@pytest.mark.parametrize(
+    "raised, status, challenge",
+    [
+        (AuthError("gone"), 401, b"Bearer"),
+        (AuthError("gone", status=401, challenge='Bearer scope="x"'), 401, b'Bearer scope="x"'),
+        (AuthError("gone", status=403), 403, None),
+        (AuthError("gone", status=403, challenge="Basic"), 403, b"Basic"),
+        (AuthError("gone", status=200), 401, b"Bearer"),
+        (AuthError("gone", challenge="Bearer\r\nset-cookie: a=b"), 401, None),
+        (AuthError("gone", challenge="Bearer é"), 401, None),
+    ],
+)
+async def test_the_hook_may_say_why_and_how_to_come_again(
+    raised: AuthError, status: int, challenge: bytes | None
+) -> None:
+    async def hook(headers: Any) -> Any:
+        raise raised
+
+    said = await refused(RequestGuard(auth=hook))
+    assert (said.status, str(said)) == (status, "gone")
+    assert said.headers == (() if challenge is None else ((b"www-authenticate", challenge),))
+
+
+@pytest.mark.parametrize(
+    "raised", [KeyError("authorization"), ValueError("4711"), UnicodeDecodeError("x", b"", 0, 1, "4711")]
+)
+async def test_credentials_that_cannot_be_read_are_nobody_s(
+    raised: Exception, caplog: pytest.LogCaptureFixture
+) -> None:
+    def hook(headers: Any) -> Any:
+        raise raised
+
+    said = await refused(RequestGuard(auth=hook))
+    assert (said.status, str(said)) == (401, "credentials are missing or not valid")
+    assert caplog.messages == []
+
+
+async def test_a_hook_that_fails_is_our_fault_and_lets_nobody_in(caplog: pytest.LogCaptureFixture) -> None:
+    def hook(headers: Any) -> Any:
+        raise OSError("db://user:4711@host")
+
+    said = await refused(RequestGuard(auth=hook))
+    assert said.status == 500
+    assert "4711" not in str(said)
+    assert caplog.messages == ["the auth hook failed; the request was refused"]

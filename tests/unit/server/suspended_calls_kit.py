@@ -1,0 +1,140 @@
+"""A tool that asks, and a client that comes again, for the tests of suspended calls."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import pytest
+
+from tests.unit.kit import eventually, turns
+from toolcrib.errors import RemoteError
+from toolcrib.server.handler import NO_BACK_CHANNEL, BackChannel, Deliver, Peer, RequestContext, Watch
+from toolcrib.server.suspended_calls import SETTLING, TTL, Outlet, SuspendedCall, SuspendedCalls
+from toolcrib.types import Wire
+
+Tool = Callable[[BackChannel], Awaitable[Any]]
+CALL = {"name": "tool", "arguments": {"a": 1, "b": [2, {"c": None}]}}
+YES = {"action": "accept", "content": {"ok": True}}
+
+
+class Desk:
+    """One tool behind a parking, a record of what became of it, and requests for it."""
+
+    def __init__(self, tool: Tool, *, ttl: float = TTL) -> None:
+        self.parking = SuspendedCalls(ttl)
+        self.began = self.cancelled = 0
+        self.exchanges: list[RequestContext] = []
+        self._tool = tool
+
+    # ---- the one who answers ---------------------------------------------------------------------------------
+
+    def describe(self, peer: Peer) -> Wire:
+        raise NotImplementedError
+
+    def may_ask(self, method: str, params: Wire) -> bool:
+        return params.get("name") == "tool"
+
+    def mirrored(self, tool: str) -> tuple[()]:
+        return ()
+
+    async def watch(self, wanted: Wire, peer: Peer, deliver: Deliver) -> Watch:
+        raise NotImplementedError
+
+    async def answer(self, method: str, params: Wire, exchange: RequestContext) -> Wire:
+        self.began += 1
+        self.exchanges.append(exchange)
+        try:
+            return {"said": await self._tool(exchange.back_channel)}
+        except asyncio.CancelledError:
+            self.cancelled += 1
+            raise
+
+    # ---- the one who asks ------------------------------------------------------------------------------------
+
+    async def call(
+        self,
+        state: Any = None,
+        answers: Any = None,
+        *,
+        method: str = "tools/call",
+        params: Wire = CALL,
+        principal: Any = None,
+        meta: Wire | None = None,
+        level: str | None = None,
+        id: int = 1,
+        outlet: Outlet | None = None,
+    ) -> Wire:
+        params = {**params, "_meta": meta or {}}
+        params |= {"requestState": state} if state is not None else {}
+        params |= {"inputResponses": answers} if answers is not None else {}
+        peer = Peer("2026-07-28", modern=True, principal=principal, log_level=level)
+        exchange = RequestContext(peer, NO_BACK_CHANNEL, id, meta or {}, {"x-request": str(id)})
+        return await self.parking.answer(self, method, params, exchange, outlet)
+
+    async def refused(self, *args: Any, **options: Any) -> str:
+        """The message with which a request is refused for what it says."""
+        with pytest.raises(RemoteError) as caught:
+            await self.call(*args, **options)
+        assert caught.value.code == -32602
+        return caught.value.message
+
+    @property
+    def places(self) -> tuple[int, int, dict[str, int]]:
+        """Handles, bytes, and calls by principal."""
+        return len(self.parking._handles), self.parking._size, dict(self.parking._suspended)
+
+
+def questions(result: Wire) -> dict[str, Wire]:
+    """What a suspended call asks."""
+    assert set(result) == {"resultType", "inputRequests", "requestState"}
+    assert result["resultType"] == "input_required"
+    asked: dict[str, Wire] = result["inputRequests"]
+    return asked
+
+
+def timers() -> list[asyncio.TimerHandle]:
+    """Those of suspended calls that are still to come."""
+    scheduled: list[asyncio.TimerHandle] = asyncio.get_running_loop()._scheduled  # type: ignore[attr-defined]
+    return [each for each in scheduled if not each.cancelled() and SuspendedCall.__name__ in repr(each)]
+
+
+def others() -> set[asyncio.Task[Any]]:
+    """Every task but the test's own."""
+    return asyncio.all_tasks() - {asyncio.current_task()}  # type: ignore[arg-type]
+
+
+async def one_question(back: BackChannel) -> Any:
+    """A tool that asks once."""
+    return await back.ask("elicitation/create", {"message": "Go on?"}, "go")
+
+
+class Working:
+    """A tool that asks, then works until it is let go."""
+
+    def __init__(self) -> None:
+        self.free = asyncio.Event()
+        self.back_channel: BackChannel
+
+    async def __call__(self, back: BackChannel) -> Any:
+        self.back_channel = back
+        answer = await one_question(back)
+        await self.free.wait()
+        return answer
+
+
+async def waiting(desk: Desk, state: str, **options: Any) -> asyncio.Task[Wire]:
+    """Somebody who has come again, and waits for the call to end."""
+    call, _ = desk.parking._handles[state]
+    before = len(call._waiters)
+    task = asyncio.create_task(desk.call(state, {"go": YES}, **options))
+    await eventually(lambda: len(call._waiters) > before)
+    await turns(SETTLING + 1)
+    return task
+
+
+async def cancelled(task: asyncio.Task[Any]) -> bool:
+    task.cancel()
+    await asyncio.wait([task])
+    return task.cancelled()

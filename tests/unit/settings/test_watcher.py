@@ -1,0 +1,245 @@
+"""Telling when files change: real files, looked at when the test says so or by the watcher's own task."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.unit.settings.files import write
+from toolcrib.config import StdioServer
+from toolcrib.errors import ConfigError, UsageError
+from toolcrib.settings import Settings, Watcher, load_settings
+
+BOUND = 30.0
+
+
+def servers(**commands: str) -> dict[str, Any]:
+    return {"mcpServers": {name: {"command": command} for name, command in commands.items()}}
+
+
+class Told:
+    """What a watcher said."""
+
+    def __init__(self) -> None:
+        self.settings: list[Settings] = []
+        self.errors: list[ConfigError] = []
+        self.something = asyncio.Event()
+
+    def change(self, settings: Settings) -> None:
+        self.settings.append(settings)
+        self.something.set()
+
+    async def error(self, error: ConfigError) -> None:
+        self.errors.append(error)
+        self.something.set()
+
+    async def next(self) -> None:
+        await asyncio.wait_for(self.something.wait(), BOUND)
+        self.something.clear()
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    return write(tmp_path / ".mcp.json", servers(a="1"))
+
+
+def watcher(path: Any, told: Told, **options: Any) -> Watcher:
+    return Watcher(path, told.change, on_error=told.error, **options)
+
+
+async def test_a_change_is_told_with_the_new_settings(file: Path) -> None:
+    told = Told()
+    watch = watcher(file, told, settings=load_settings(file))
+    assert not await watch.check()
+    write(file, servers(a="1", b="2"))
+    assert await watch.check()
+    assert not await watch.check()
+    (new,) = told.settings
+    assert new.servers == {"a": StdioServer("1"), "b": StdioServer("2")}
+    assert watch.settings is new
+
+
+async def test_without_settings_to_begin_with_the_first_look_tells_them(file: Path) -> None:
+    told = Told()
+    assert await watcher(file, told).check()
+    assert told.settings[0].servers == {"a": StdioServer("1")}
+
+
+async def test_what_changed_before_the_first_look_is_told(file: Path) -> None:
+    told = Told()
+    before = load_settings(file)
+    write(file, servers(a="2"))
+    assert await watcher(file, told, settings=before).check()
+    assert told.settings[0].servers == {"a": StdioServer("2")}
+
+
+async def test_a_change_that_means_nothing_is_not_told(file: Path) -> None:
+    told = Told()
+    watch = watcher(file, told, settings=load_settings(file))
+    write(file, '// a comment\n{"mcpServers": {"a": {"command": "1", "args": [],},},}')
+    assert not await watch.check()
+    os.utime(file, (1, 1))
+    assert not await watch.check()
+    write(file, '{"hub": {"command": "none of ours"}, "mcpServers": {"a": {"command": "1"}}}')
+    assert not await watch.check()
+    assert told.settings == []
+
+
+async def test_two_writes_of_the_same_size_in_one_tick_are_both_seen(file: Path) -> None:
+    told = Told()
+    watch = watcher(file, told)
+    for command in "234567":
+        seen = file.stat()
+        write(file, servers(a=command))
+        os.utime(file, ns=(seen.st_atime_ns, seen.st_mtime_ns))
+        await watch.check()
+    assert [settings.servers["a"] for settings in told.settings] == [StdioServer(command) for command in "234567"]
+
+
+@pytest.mark.parametrize("is_young", [True, False])
+async def test_a_file_is_read_again_only_while_it_is_young(
+    file: Path, monkeypatch: pytest.MonkeyPatch, is_young: bool
+) -> None:
+    monkeypatch.setattr("toolcrib.settings.watcher._SETTLED", 1e9 if is_young else -1.0)
+    watch = watcher(file, Told())
+    await watch.check()
+    digest = watch._looks[file][1]
+    await watch.check()
+    assert (watch._looks[file][1] is not digest) == is_young, "a new digest is made of what was read anew"
+
+
+async def test_a_broken_file_is_told_once_and_the_last_settings_stay(file: Path) -> None:
+    told = Told()
+    watch = watcher(file, told, settings=load_settings(file))
+    write(file, '{"mcpServers": {')
+    assert await watch.check()
+    assert not await watch.check()
+    (error,) = told.errors
+    assert f"{file}:1:17" in str(error)
+    assert watch.settings is not None and watch.settings.servers == {"a": StdioServer("1")}
+    write(file, servers(a="2"))
+    assert await watch.check()
+    assert told.settings[0].servers == {"a": StdioServer("2")}
+
+
+async def test_a_file_that_is_gone_is_told_once_and_comes_back(file: Path) -> None:
+    told = Told()
+    watch = watcher(file, told, settings=load_settings(file))
+    file.unlink()
+    await watch.check()
+    await watch.check()
+    assert len(told.errors) == 1
+    write(file, servers(a="1"))
+    assert not await watch.check(), "it says what it said before"
+    write(file, servers(a="2"))
+    assert await watch.check()
+
+
+async def test_a_file_that_is_replaced_is_seen(file: Path) -> None:
+    told = Told()
+    watch = watcher(file, told, settings=load_settings(file))
+    write(file.with_name("new"), servers(a="2")).replace(file)
+    assert await watch.check()
+
+
+async def test_of_several_files_any_may_change(tmp_path: Path) -> None:
+    one = write(tmp_path / "one.json", servers(a="1", b="1"))
+    two = write(tmp_path / "two.json", servers(b="2"))
+    told = Told()
+    watch = watcher([one, two], told)
+    await watch.check()
+    write(two, servers(c="3"))
+    await watch.check()
+    assert [settings.servers for settings in told.settings] == [
+        {"a": StdioServer("1"), "b": StdioServer("2")},
+        {"a": StdioServer("1"), "b": StdioServer("1"), "c": StdioServer("3")},
+    ]
+
+
+async def test_a_variable_that_was_set_meanwhile_is_seen_with_the_next_change(
+    file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write(file, servers(a="${TOOLCRIB_TEST}"))
+    told = Told()
+    watch = watcher(file, told)
+    await watch.check()
+    assert told.settings[0].failed
+    monkeypatch.setenv("TOOLCRIB_TEST", "set")
+    write(file, servers(a="${TOOLCRIB_TEST}") | {"touched": True})
+    await watch.check()
+    assert told.settings[1].servers == {"a": StdioServer("set")}
+
+
+async def test_its_own_task_looks_again_and_again_until_it_is_closed(file: Path) -> None:
+    told = Told()
+    async with watcher(file, told, interval=0.01) as watch:
+        await told.next()
+        write(file, servers(a="2"))
+        await told.next()
+        write(file, "{")
+        await told.next()
+        task = watch._task
+    assert task is not None and task.done()
+    assert [settings.servers["a"] for settings in told.settings] == [StdioServer("1"), StdioServer("2")]
+    assert len(told.errors) == 1
+    await watch.close()
+
+
+async def test_a_callback_may_close_its_watcher(file: Path) -> None:
+    closed = asyncio.Event()
+
+    async def close(settings: Settings) -> None:
+        await watch.close()
+        closed.set()
+
+    watch = Watcher(file, close, interval=0.01).start()
+    task = watch._task
+    assert task is not None
+    await asyncio.wait_for(closed.wait(), BOUND)
+    await asyncio.wait([task], timeout=BOUND)
+    assert task.cancelled()
+
+
+async def test_a_callback_that_fails_does_not_end_the_watching(file: Path, caplog: pytest.LogCaptureFixture) -> None:
+    told = Told()
+
+    def fails(settings: Settings) -> None:
+        told.change(settings)
+        raise ValueError("of the callback")
+
+    with caplog.at_level(logging.ERROR, "toolcrib.settings"):
+        async with Watcher(file, fails, interval=0.01):
+            await told.next()
+            write(file, servers(a="2"))
+            await told.next()
+    assert len(told.settings) == 2
+    assert "a listener to settings failed" in caplog.text
+
+
+async def test_without_a_listener_an_error_is_logged(file: Path, caplog: pytest.LogCaptureFixture) -> None:
+    watch = Watcher(write(file, "{"), lambda settings: None)
+    with caplog.at_level(logging.WARNING, "toolcrib.settings"):
+        assert not await watch.check()
+    assert "the last settings stay in force" in caplog.text
+
+
+async def test_a_warning_is_not_repeated_at_each_change(file: Path, caplog: pytest.LogCaptureFixture) -> None:
+    told = Told()
+    watch = watcher(file, told)
+    with caplog.at_level(logging.WARNING, "toolcrib.settings"):
+        for command in "12":
+            write(file, {"mcpServers": {"a": {"command": command, "zzz": 1}}})
+            await watch.check()
+    assert len(told.settings) == 2
+    assert caplog.text.count("zzz: is not known") == 1
+
+
+@pytest.mark.parametrize("paths, interval", [([], 1.0), (["x"], 0.0), (["x"], -1.0)])
+def test_nothing_to_watch_is_a_mistake_of_the_program(paths: list[str], interval: float) -> None:
+    with pytest.raises(UsageError):
+        Watcher(paths, lambda settings: None, interval=interval)

@@ -15,7 +15,7 @@ import pytest
 
 import toolcrib as tc
 from tests.interaction.kit import Clock, Place, eventually, soon
-from toolcrib.client.cache import ListCache, Use
+from toolcrib.client.listing import ListCache, Use
 from toolcrib.protocol.cache_hints import CacheHint
 
 

@@ -22,9 +22,9 @@ from toolcrib.errors import ProtocolError
 from toolcrib.protocol import jsonrpc
 from toolcrib.server import suspended_calls
 from toolcrib.server.handler import Peer
+from toolcrib.server.quota import SubscriptionQuota
 from toolcrib.server.serving import legacy_http, server_requests, sessions, sse, stream_session
-from toolcrib.server.serving.quota import SubscriptionQuota
-from toolcrib.server.serving.sse import SseApp
+from toolcrib.server.serving.legacy_sse import SseApp
 from toolcrib.server.serving.sse_stream import SseStream
 from toolcrib.server.serving.stdio import serve_stdio
 from toolcrib.server.serving.stream_session import StreamSession

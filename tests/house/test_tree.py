@@ -10,6 +10,8 @@ import tomllib
 from collections.abc import Iterator
 from pathlib import Path
 
+from scripts.reference import layers
+
 ROOT = Path(__file__).parents[2]
 MADE_BY_SCRIPTS = {".git", ".venv", ".tools", ".peers", ".pythons", "node_modules", "__pycache__", "build", "dist"}
 SCRIPTS = sorted(path for path in (ROOT / "scripts").iterdir() if path.is_file())
@@ -23,11 +25,12 @@ def project_files() -> Iterator[Path]:
         yield from (Path(folder, name) for name in files if not name.endswith((".pyc", ".png")) and name != ".git")
 
 
-def test_the_linter_would_notice_a_module_without_a_floor(tmp_path: Path) -> None:
-    """The floors are exhaustive: proved on a copy with one module more."""
+def test_the_linter_would_notice_a_module_without_a_layer(tmp_path: Path) -> None:
+    """The layers are exhaustive: proved on a copy with one module more."""
     package = tmp_path / "toolcrib"
     package.mkdir()
-    for name in ("__init__", "errors", "defaults", "_version", "stranger"):
+    existing = [each.name for layer in layers.layers() for each in layer if each.exists]
+    for name in ("__init__", *existing, "stranger"):
         (package / f"{name}.py").touch()
     (tmp_path / "pyproject.toml").write_text((ROOT / "pyproject.toml").read_text())
     linter = Path(sys.executable).with_name("lint-imports")

@@ -13,7 +13,7 @@ import toolcrib as tc
 from tests.interaction.kit import WEB, Clock, Place, eventually, soon
 from tests.interaction.marks import MODERN, OLDER, client_side, only, per_protocol
 from tests.interaction.reference_server_trials import TOOLS
-from toolcrib.client.cache import ListCache, Use
+from toolcrib.client.listing import ListCache, Use
 from toolcrib.protocol.cache_hints import CacheHint
 
 Lists = Callable[[tc.Client], Callable[..., Awaitable[list[Any]]]]

@@ -8,34 +8,21 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Mapping
 from typing import Any, Final, NamedTuple
 
 from ..config import ServerConfig
 from ..errors import RemoteError, ToolcribError
 from ..policy.filters import allows
 from ..protocol.jsonrpc import INTERNAL_ERROR, INVALID_PARAMS
-from ..protocol.metadata import PREFIX, PROGRESS_TOKEN
 from ..protocol.param_headers import Declaration, InvalidDeclaration, declarations, parameter_headers
 from ..protocol.sanitize import one_line
-from ..protocol.versions import HEADER_MISMATCH, MAY_ASK_FOR_INPUT, OLD_NOT_FOUND, UNSUPPORTED_VERSION
+from ..protocol.versions import HEADER_MISMATCH, MAY_ASK_FOR_INPUT
 from ..server.handler import Deliver, Peer, RequestContext
 from ..types import FilterContext, ServerInfo, Tool, Wire
 from ..upstreams.connection import Features, Following, Upstream
+from .translate import translate_description, translate_error, translate_params, translate_result
 
 log = logging.getLogger("toolcrib.bridge")
-
-PASSED: Final = {
-    "completions": (),
-    "logging": (),
-    "prompts": ("listChanged",),
-    "resources": ("subscribe", "listChanged"),
-    "tools": ("listChanged",),
-}
-"""The capabilities that pass, with their parts."""
-OURS: Final = frozenset({HEADER_MISMATCH, UNSUPPORTED_VERSION})
-"""Errors of the upstream that are about how we asked, not about what was asked."""
-
 
 MAX_LOGGED: Final = 2_000
 """Characters of an upstream's error that are logged."""
@@ -130,20 +117,7 @@ class Proxy:
 
     def describe(self, peer: Peer) -> Wire:  # noqa: ARG002  # the same for everybody
         """What the upstream says of itself, as far as it passes."""
-        said, info = self._info.capabilities, self._info
-        capabilities = {
-            name: {part: True for part in parts if _part(said, name, part)}
-            for name, parts in PASSED.items()
-            if isinstance(said.get(name), dict)
-        }
-        server_info = {"name": info.name, "version": info.version, "title": info.title}
-        description: Wire = {
-            "serverInfo": {key: value for key, value in server_info.items() if value is not None},
-            "capabilities": capabilities,
-        }
-        if info.instructions:
-            description["instructions"] = info.instructions
-        return description
+        return translate_description(self._info)
 
     def may_ask(self, method: str, params: Wire) -> bool:  # noqa: ARG002  # the upstream does not say before
         """Whatever can be asked during, may be."""
@@ -159,9 +133,9 @@ class Proxy:
             self._check(params.get("name"))
         try:
             upstream = await self._reach(context.peer)
-            result = await self._request(upstream, method, _outgoing(params), context)
+            result = await self._request(upstream, method, translate_params(params), context)
         except RemoteError as exc:
-            raise _carried(exc, method, context.peer) from exc
+            raise translate_error(exc, method, modern=context.peer.modern) from exc
         except ToolcribError as exc:
             raise self._unreachable(exc) from exc
         self._note(upstream)
@@ -169,7 +143,7 @@ class Proxy:
             tools = [tool for tool in result["tools"] if isinstance(tool, dict)]
             self._learn(tools)
             result = {**result, "tools": [tool for tool in tools if self._allows(Tool.from_wire(tool))]}
-        return _incoming(method, result, context.peer)
+        return translate_result(method, result, modern=context.peer.modern)
 
     def _allows(self, tool: Tool) -> bool:
         return allows(self._config.tool_filter, tool, FilterContext(server_name=self._info.name))
@@ -249,59 +223,3 @@ class _ChangeWatch:
         """Hear no more."""
         await self._following.close()
         await self._proxy.leave(self._upstream)
-
-
-# ---- what passes ---------------------------------------------------------------------------------------------
-
-
-def _part(capabilities: Mapping[str, Any], name: str, part: str) -> bool:
-    said = capabilities.get(name)
-    return isinstance(said, dict) and said.get(part) is True
-
-
-def _outgoing(params: Wire) -> Wire:
-    """A request without what belongs to the hop in front."""
-    kept = {key: value for key, value in params.items() if key not in ("_meta", "inputResponses", "requestState")}
-    meta = params.get("_meta")
-    own = _foreign(meta) if isinstance(meta, dict) else {}
-    return {**kept, "_meta": own} if own else kept
-
-
-def _foreign(meta: Wire) -> Wire:
-    """Of a `_meta` what is not the protocol's own."""
-    return {key: value for key, value in meta.items() if key != PROGRESS_TOKEN and not key.startswith(PREFIX)}
-
-
-def _incoming(method: str, result: Wire, peer: Peer) -> Wire:
-    """A result without what belongs to the hop behind."""
-    meta = result.get("_meta")
-    if isinstance(meta, dict):
-        own = _foreign(meta)
-        result = {**result, "_meta": own} if own else {key: value for key, value in result.items() if key != "_meta"}
-    if method == "tools/list" and isinstance(result.get("tools"), list):
-        tools = [_offered(tool, peer) for tool in result["tools"]]
-        return {**result, "tools": [tool for tool in tools if tool is not None]}
-    if not peer.modern and method == "tools/call" and not isinstance(result.get("structuredContent", {}), dict):
-        return {key: value for key, value in result.items() if key != "structuredContent"}
-    return result
-
-
-def _offered(tool: Wire, peer: Peer) -> Wire | None:
-    """A tool as it can be called through us: not as a task; older clients know no other output than an object."""
-    execution, schema = tool.get("execution"), tool.get("outputSchema")
-    if isinstance(execution, dict) and execution.get("taskSupport") == "required":
-        return None
-    dropped = {"execution"}
-    if not peer.modern and isinstance(schema, dict) and schema.get("type") != "object":
-        dropped.add("outputSchema")
-    return {key: value for key, value in tool.items() if key not in dropped}
-
-
-def _carried(exc: RemoteError, method: str, peer: Peer) -> RemoteError:
-    """An error of the upstream, with its code and data, as the era in front spells it."""
-    code, data = exc.code, exc.data
-    if code in OURS:
-        code, data = INTERNAL_ERROR, {"code": exc.code, "data": exc.data}
-    elif code == INVALID_PARAMS and method == "resources/read" and not peer.modern:
-        code = OLD_NOT_FOUND
-    return RemoteError(code, exc.message, data)

@@ -22,7 +22,7 @@ from .._version import __version__
 from .console import keeping_stdout, note
 from .exit_codes import CliError, Exit, tell
 from .help_format import Page, Quick, write_lines
-from .options import Invocation
+from .shared_options import Invocation
 
 
 @dataclass(frozen=True, slots=True)

@@ -25,7 +25,7 @@ from ..types import UNSET, ConnectionState
 from .console import note, waiting
 from .exit_codes import CliError, Exit, code_of, complain_of
 from .interactive import TerminalUser
-from .options import TIMEOUT
+from .shared_options import TIMEOUT
 from .startup_progress import StartupProgress
 
 PROJECT_FILES: Final = (".mcp.json", "toolcrib.toml")

@@ -32,9 +32,8 @@ from ..types import (
     Unset,
     Wire,
 )
-from .cache import ListCache, Use
 from .handlers import Handlers
-from .listing import PROMPTS, RESOURCES, TEMPLATES, TOOLS, Lister, ListOf
+from .listing import PROMPTS, RESOURCES, TEMPLATES, TOOLS, ListCache, Lister, ListOf, Use
 from .negotiation import Identity
 from .notifications import NotificationRouter
 from .options import ClientOptions, check_server_given, checked_timeout, resolve

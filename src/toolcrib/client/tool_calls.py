@@ -29,8 +29,7 @@ from ..protocol.sanitize import one_line
 from ..protocol.versions import HEADER_MISMATCH
 from ..transports.channel import RequestOptions
 from ..types import FilterContext, Tool, ToolResult, Wire
-from .cache import Use
-from .listing import TOOLS, Lister
+from .listing import TOOLS, Lister, Use
 from .options import ResolvedOptions
 from .request_executor import RequestExecutor
 from .telemetry import call_span

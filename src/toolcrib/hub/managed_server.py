@@ -33,8 +33,8 @@ from ..errors import (
 from ..events import Event
 from ..protocol.sanitize import one_line
 from ..types import UNSET, ConnectionState, ConnectionStatus, ServerInfo
-from .fetching import KINDS, fetch, kinds_of, lists_of
 from .pool import Pool
+from .server_lists import KINDS, fetch, kinds_of, lists_of
 from .server_options import ServerSpec
 from .start_queue import StartQueue
 

@@ -20,6 +20,7 @@ from ..protocol.metadata import LOG_LEVELS, PROGRESS_TOKEN
 from ..types import ElicitResult, Root, SamplingResult, Wire
 from . import client_requests
 from .functions import worker_threads
+from .functions.call_context import CallContext
 from .handler import RequestContext
 
 if TYPE_CHECKING:
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 
-class _Facts:
+class _Facts(CallContext):
     """What is known of the request."""
 
     __slots__ = ("_request_context", "_server")
@@ -102,6 +103,10 @@ class Context(_Facts):
         # The caller's task may have been cancelled before, and be clearing up with our help.
         self._cancelling = task.cancelling() if task is not None else 0
         self._waiting: set[concurrent.futures.Future[Any]] = set()
+
+    def for_thread(self) -> SyncContext:
+        """Return the form for a function that runs in a thread."""
+        return SyncContext(self)
 
     # ---- telling ---------------------------------------------------------------------------------------------
 
@@ -233,6 +238,8 @@ class SyncContext(_Facts):
     """A `Context` for sync functions: each method waits for its answer, in the function's own thread."""
 
     __slots__ = ("_context", "_loop")
+
+    blocking = True
 
     def __init__(self, context: Context) -> None:
         super().__init__(context._request_context, context._server)

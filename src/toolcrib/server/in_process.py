@@ -32,7 +32,7 @@ from .eras import (
 )
 from .handler import NOTHING, Peer, RequestContext, RequestHandler
 from .json_copy import copied, taken
-from .serving.quota import SubscriptionQuota
+from .quota import SubscriptionQuota
 from .subscriptions import ACKNOWLEDGED, Listening, Notifications, SessionSubscriptions
 
 

@@ -15,7 +15,7 @@ from ..types import Wire
 from .changes import LISTS
 from .components.resources import not_found
 from .handler import Deliver, Peer, RequestHandler, Watch
-from .serving.quota import (
+from .quota import (
     MAX_SUBSCRIBED_URIS,
     MAX_SUBSCRIBER_BYTES,
     SubscriptionQuota,
@@ -23,7 +23,7 @@ from .serving.quota import (
     check_uri,
     memory_of,
 )
-from .serving.requests import Request, Send
+from .requests import Request, Send
 
 log = logging.getLogger("toolcrib.server")
 

@@ -21,7 +21,6 @@ from ...settings.models import place
 from ...tool_names import is_server_name, slug
 from ..console import note, say
 from ..exit_codes import CliError
-from ..options import TIMEOUT, Timeout
 from ..settings_edit import (
     Replace,
     User,
@@ -37,6 +36,7 @@ from ..settings_edit import (
     tell_overriding,
     tell_unset,
 )
+from ..shared_options import TIMEOUT, Timeout
 from ..target import Target, ad_hoc, is_file, is_url, opened
 
 _EXAMPLES: Final = "toolcrib add NAME -- npx -y some-server; toolcrib add NAME https://...; toolcrib add < mcp.json"

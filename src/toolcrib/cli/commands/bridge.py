@@ -17,7 +17,6 @@ from ...server.serving.run import run_to_end, serve
 from ...settings.variables import Scope
 from ..console import note
 from ..exit_codes import CliError, code_of, hint_for
-from ..options import TIMEOUT, Config, Timeout
 from ..serve_options import (
     AllowRemote,
     Host,
@@ -32,6 +31,7 @@ from ..serve_options import (
     with_plain_logging,
 )
 from ..settings_edit import pairs
+from ..shared_options import TIMEOUT, Config, Timeout
 from ..shell_completion import server_names
 from ..target import choose
 

@@ -17,9 +17,9 @@ from ..exit_codes import CliError, Exit
 from ..interactive import TerminalUser
 from ..key_values import from_json, merged, missing, refused, unknown, usage
 from ..lookup import check_words, chosen_tool, is_name, wanted
-from ..options import TIMEOUT, Config, Timeout
 from ..progress import Meter
 from ..render import show_block, show_result
+from ..shared_options import TIMEOUT, Config, Timeout
 from ..shell_completion import server_names
 from ..target import Target, addressed, opened
 

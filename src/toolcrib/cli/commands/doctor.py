@@ -33,7 +33,7 @@ from ..console import (
     wrapped,
 )
 from ..exit_codes import Exit
-from ..options import TIMEOUT, Config, Json, Servers, Timeout
+from ..shared_options import TIMEOUT, Config, Json, Servers, Timeout
 from ..startup_progress import LONG_WAIT, StartupProgress
 from ..target import choose, settings_files
 

@@ -9,7 +9,7 @@ import typer
 from ..console import cell, say
 from ..exit_codes import Exit
 from ..lookup import check_words, is_name, no_such, own_of, wanted
-from ..options import TIMEOUT, Config, Timeout
+from ..shared_options import TIMEOUT, Config, Timeout
 from ..shell_completion import server_names
 from ..target import addressed, opened
 

@@ -17,8 +17,8 @@ from ...settings.formats import FORMATS
 from ...settings.models import place
 from ..console import complain, note, show_json
 from ..exit_codes import CliError, Exit
-from ..options import Config
 from ..settings_edit import Replace, checked, format_name, free, keep
+from ..shared_options import Config
 from ..shell_completion import server_names
 from ..target import found_settings
 

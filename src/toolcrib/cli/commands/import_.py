@@ -21,7 +21,6 @@ from ...settings.load import read_file
 from ...settings.models import place
 from ..console import Column, Styled, can_ask, complain, note, show_json, show_table
 from ..exit_codes import CliError, Exit
-from ..options import Json
 from ..settings_edit import (
     DryRun,
     Replace,
@@ -37,6 +36,7 @@ from ..settings_edit import (
     standing,
     tell_unset,
 )
+from ..shared_options import Json
 from ..target import PROJECT_FILES
 
 SOURCES: Final[dict[str, tuple[str, ...]]] = {

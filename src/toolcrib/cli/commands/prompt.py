@@ -12,8 +12,8 @@ from ..console import cell, say, show_json
 from ..exit_codes import CliError, Exit
 from ..key_values import merged, unknown
 from ..lookup import check_words, chosen_prompt, is_name, wanted
-from ..options import TIMEOUT, Config, Json, Timeout
 from ..render import show_block
+from ..shared_options import TIMEOUT, Config, Json, Timeout
 from ..shell_completion import server_names
 from ..target import addressed, opened
 from .prompts import taken

@@ -6,7 +6,7 @@ import typer  # noqa: TC002  # typer reads the annotations
 
 from ...types import Prompt
 from ..console import Column, is_terminal, say, show_json, show_table
-from ..options import TIMEOUT, Config, Json, Long, Servers, Timeout
+from ..shared_options import TIMEOUT, Config, Json, Long, Servers, Timeout
 from ..target import choose, opened
 
 

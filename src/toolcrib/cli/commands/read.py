@@ -16,8 +16,8 @@ from ...types import ResourceTemplate
 from ..console import show_json
 from ..exit_codes import CliError, Exit
 from ..lookup import check_words, wanted
-from ..options import TIMEOUT, Config, Json, Timeout
 from ..render import show_piece, write_bytes
+from ..shared_options import TIMEOUT, Config, Json, Timeout
 from ..shell_completion import server_names
 from ..target import HubSession, addressed, opened
 

@@ -13,8 +13,8 @@ from ...settings.edit import remove_servers
 from ...settings.models import place
 from ..console import note, say
 from ..exit_codes import CliError, Exit
-from ..options import Config
 from ..settings_edit import User, standing
+from ..shared_options import Config
 from ..shell_completion import server_names
 from ..target import own_settings, settings_files
 

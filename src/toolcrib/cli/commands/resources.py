@@ -5,7 +5,7 @@ from __future__ import annotations
 import typer  # noqa: TC002  # typer reads the annotations
 
 from ..console import Column, is_terminal, say, show_json, show_table
-from ..options import TIMEOUT, Config, Json, Long, Servers, Timeout
+from ..shared_options import TIMEOUT, Config, Json, Long, Servers, Timeout
 from ..target import choose, opened
 
 

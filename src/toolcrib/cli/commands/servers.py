@@ -10,7 +10,7 @@ from ...hub.server_state import ServerState
 from ...types import ConnectionState
 from ..console import Column, Styled, is_terminal, show_json, show_table
 from ..exit_codes import complain_of
-from ..options import TIMEOUT, Config, Json, Servers, Timeout
+from ..shared_options import TIMEOUT, Config, Json, Servers, Timeout
 from ..target import choose, opened
 
 _COLOURS: Final = {

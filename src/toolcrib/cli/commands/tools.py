@@ -11,7 +11,7 @@ from ...catalog.tokens import estimate_tokens
 from ...types import Tool
 from ..console import Column, Styled, indented, is_terminal, say, say_title, show_json, show_table
 from ..key_values import parameters
-from ..options import TIMEOUT, Config, Json, Long, Servers, Timeout
+from ..shared_options import TIMEOUT, Config, Json, Long, Servers, Timeout
 from ..target import choose, opened
 
 EXAMPLES: Final = """

@@ -19,7 +19,7 @@ from ..interactive import TerminalUser
 from ..key_values import is_argument
 from ..lookup import chosen_tool
 from ..monitor import Activity, Monitor
-from ..options import TIMEOUT, Config, Timeout
+from ..shared_options import TIMEOUT, Config, Timeout
 from ..target import HubSession, Target, choose, is_url
 from .call import arguments_for
 

@@ -6,19 +6,17 @@ import functools
 import logging
 from collections.abc import Callable, Iterable, Mapping
 from difflib import get_close_matches
-from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar
+from typing import Any, Final, Protocol, TypeVar
 
 from ...errors import ConfigError, RemoteError, ResourceNotFound
 from ...protocol import jsonrpc
 from ...protocol.sanitize import one_line
 from ...types import Completion, Wire
 from ...types.wire import object_of
+from ..context import Context
 from ..functions.signature import Signature
 from .prompts import PromptFunction
 from .resources import TemplateFunction, called, choices, entry, failed, spelled
-
-if TYPE_CHECKING:
-    from ..context import Context
 
 log = logging.getLogger("toolcrib.server")
 

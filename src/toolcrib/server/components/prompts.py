@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Iterable, Mapping
-from typing import TYPE_CHECKING, Any, TypedDict, get_args, overload
+from typing import Any, TypedDict, get_args, overload
 
 from ...errors import ConfigError, RemoteError, ResourceNotFound
 from ...protocol import jsonrpc
 from ...types import Block, EmbeddedResource, GetPromptResult, PromptMessage, ResourceContents, Wire
+from ..context import Context
 from ..functions.signature import Signature
 from .resources import bound, called, entry, failed, listing, lists_values, wants_json
-
-if TYPE_CHECKING:
-    from ..context import Context
 
 _BLOCKS = get_args(Block)
 _ROLES = ("user", "assistant")

@@ -7,7 +7,7 @@ import functools
 import logging
 from base64 import b64encode
 from collections.abc import Callable, Iterable, Mapping
-from typing import TYPE_CHECKING, Any, TypedDict, cast
+from typing import Any, TypedDict, cast
 
 from pydantic_core import to_json
 
@@ -24,12 +24,10 @@ from ...types import (
     TextContent,
     Wire,
 )
-from ..failing import words
+from ..context import Context
 from ..functions.signature import BadArguments, Signature
+from .results import exception_text
 from .uri_template import UriTemplate, check_uri, is_template
-
-if TYPE_CHECKING:
-    from ..context import Context
 
 log = logging.getLogger("toolcrib.server.tools")
 
@@ -218,7 +216,7 @@ async def called(
 def failed(exc: BaseException, what: str, *, mask_errors: bool) -> RemoteError:
     """The answer for an exception in somebody's function; the traceback is only logged."""
     log.error("%s failed: %s", one_line(what), type(exc).__name__, exc_info=exc)
-    return RemoteError(jsonrpc.INTERNAL_ERROR, f"{what} failed" if mask_errors else words(exc))
+    return RemoteError(jsonrpc.INTERNAL_ERROR, f"{what} failed" if mask_errors else exception_text(exc))
 
 
 def choices(signature: Signature, schema: Any) -> list[Any] | None:

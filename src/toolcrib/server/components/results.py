@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import inspect
+import logging
 from collections.abc import Callable
 from typing import Any, Final, get_args
 
@@ -28,6 +29,8 @@ from ...types.tools import WRAPPED
 from ..functions import type_hints
 from ..functions.json_schema import Checker
 from ..json_copy import copied
+
+logger = logging.getLogger("toolcrib.server.tools")
 
 WRAP_MARK: Final = "x-toolcrib-wrap-result"
 """In an output schema: the value travels as `{"result": value}`, because older revisions know objects only."""
@@ -240,3 +243,16 @@ def _wrapped(schema: Wire) -> Wire:
     if "$defs" in schema:
         wrapper["$defs"] = schema["$defs"]
     return wrapper
+
+
+def exception_text(exc: BaseException) -> str:
+    """Return the message of an exception, with its type where the message alone says nothing."""
+    try:
+        text = str(exc)
+    except Exception as bad:  # an exception whose __str__ raises
+        logger.debug("%s has no message", type(exc).__name__, exc_info=bad)
+        text = ""
+    # What these two hold is a key or an exit code.
+    if text and not isinstance(exc, KeyError | SystemExit):
+        return text
+    return f"{type(exc).__name__}: {text}" if text else type(exc).__name__

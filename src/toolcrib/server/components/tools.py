@@ -18,10 +18,9 @@ from ...protocol import jsonrpc
 from ...protocol.param_headers import Declaration, InvalidDeclaration, declarations
 from ...types import ToolResult, Wire
 from ..context import Context
-from ..failing import words
 from ..functions.json_schema import Checker, object_schema
 from ..functions.signature import BadArguments, Signature, name_of
-from .results import Output, failed, to_wire
+from .results import Output, exception_text, failed, to_wire
 
 logger = logging.getLogger("toolcrib.server.tools")
 
@@ -135,7 +134,7 @@ class ToolFunction:
             return to_wire(cause.result) if isinstance(cause.result, ToolResult) else failed(cause.message or "failed")
         if not isinstance(cause, GeneratorExit):  # which also comes where nobody waits for the call any more
             logger.error("%s failed: %s", self.name, type(cause).__name__, exc_info=exc)
-        return failed(f"{self.name} failed" if mask_errors else words(cause))
+        return failed(f"{self.name} failed" if mask_errors else exception_text(cause))
 
     def replaced(self, **options: Unpack[ToolOptions]) -> ToolFunction:
         """The same function with other options; itself if nothing changes."""

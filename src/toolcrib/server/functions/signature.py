@@ -7,20 +7,18 @@ import functools
 import inspect
 import logging
 from collections.abc import Callable, Mapping
-from typing import Any, Final
+from typing import Any
 
 from ...errors import UsageError
 from ...types import Wire
-from ..context import Context, SyncContext
 from . import docstrings, type_hints
 from .arguments import Arguments, BadArguments
+from .call_context import CallContext
 from .worker_threads import in_thread
 
 __all__ = ["BadArguments", "Signature", "name_of"]
 
 logger = logging.getLogger("toolcrib.server.tools")
-
-_CONTEXTS: Final = (Context, SyncContext)
 
 
 class Signature:
@@ -67,7 +65,7 @@ class Signature:
         """The function's keyword arguments, by JSON arguments; raises `BadArguments`."""
         return self._arguments.bind(arguments)
 
-    async def call(self, arguments: dict[str, Any], context: Context | None) -> Any:
+    async def call(self, arguments: dict[str, Any], context: CallContext | None) -> Any:
         """Call with what `bind` gave. An async function is awaited, another runs in a thread unless `inline`."""
         if self.context_parameter is not None:
             arguments = {**arguments, self.context_parameter: self._given(context)}
@@ -80,20 +78,20 @@ class Signature:
         )
         return await result if inspect.isawaitable(result) else result
 
-    def _given(self, context: Context | None) -> Context | SyncContext | None:
-        return context if context is None or self.is_async or self.inline else SyncContext(context)
+    def _given(self, context: CallContext | None) -> CallContext | None:
+        return context if context is None or self.is_async or self.inline else context.for_thread()
 
     def _context_parameter(self, parameters: Mapping[str, inspect.Parameter]) -> str | None:
         found = {
             name: kind
             for name, parameter in parameters.items()
             for kind in type_hints.alternatives(parameter.annotation)
-            if inspect.isclass(kind) and issubclass(kind, _CONTEXTS)
+            if inspect.isclass(kind) and issubclass(kind, CallContext)
         }
         if len(found) > 1:
             raise UsageError(f"{self.name}: {' and '.join(found)} are each a context; one is enough")
         for name, kind in found.items():
-            if issubclass(kind, SyncContext) and (self.is_async or self.inline):
+            if kind.blocking and (self.is_async or self.inline):
                 raise UsageError(f"{self.name}: {name} would block the event loop; annotate it with Context")
             return name
         return None

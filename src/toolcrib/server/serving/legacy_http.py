@@ -12,9 +12,9 @@ from ...protocol.jsonrpc import INTERNAL_ERROR, INVALID_PARAMS, INVALID_REQUEST,
 from ...types import Wire
 from .. import eras
 from ..handler import RequestContext, RequestHandler
+from ..quota import ByteBudget, SubscriptionQuota
+from ..requests import BATCHES, MAX_BATCH
 from .asgi import Headers, Receive, Refused, Send, parts, reply, takes_events, text_headers, until_gone
-from .quota import ByteBudget, SubscriptionQuota
-from .requests import BATCHES, MAX_BATCH
 from .responses import DisconnectMonitor, Reply
 from .sessions import MAX_RUNNING, STANDALONE, LegacySession, LegacySessions
 from .sse_stream import place_of

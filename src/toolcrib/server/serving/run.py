@@ -16,8 +16,8 @@ from typing import Any, Final, Literal, Protocol, TypedDict
 
 from ...errors import ConfigError
 from ..handler import RequestHandler
+from .legacy_sse import SseApp
 from .security import ANY, Auth, RequestGuard
-from .sse import SseApp
 from .stdio import serve_stdio
 from .streamable_http import HttpApp
 from .uvicorn_server import CLOSING, bound, serve_app

@@ -10,7 +10,7 @@ from ...errors import ProtocolError, RemoteError
 from ...protocol import jsonrpc
 from ...protocol.jsonrpc import INTERNAL_ERROR, Message
 from ...types import Wire
-from .requests import Send, say
+from ..requests import Send, say
 
 log = logging.getLogger("toolcrib.server")
 

@@ -11,10 +11,10 @@ from typing import Any, Final
 from ...protocol.jsonrpc import Message, RequestId
 from ...protocol.limits import MAX_INBOUND
 from ..handler import Peer, RequestHandler
+from ..quota import SubscriptionQuota
 from ..subscriptions import Notifications, SessionSubscriptions
 from ..suspended_calls import TTL
 from .asgi import Refused
-from .quota import SubscriptionQuota
 from .responses import Reply
 from .server_requests import ServerRequests
 from .sse_stream import SseStream

@@ -30,10 +30,10 @@ from ...protocol.sanitize import one_line
 from ...types import Wire
 from .. import eras
 from ..handler import NOTHING, Peer, RequestHandler
+from ..quota import ByteBudget, SubscriptionQuota
+from ..requests import BATCHES, MAX_BATCH, Batch, Request, Send, is_message, spot_request
 from ..subscriptions import Notifications, SessionSubscriptions, listen
 from ..suspended_calls import SuspendedCalls, may_suspend
-from .quota import ByteBudget, SubscriptionQuota
-from .requests import BATCHES, MAX_BATCH, Batch, Request, Send, is_message, spot_request
 from .server_requests import ServerRequests
 
 log = logging.getLogger("toolcrib.server")

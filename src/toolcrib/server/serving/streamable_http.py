@@ -15,6 +15,7 @@ from ...protocol.versions import HEADER_MISMATCH, LEGACY_VERSIONS, MAY_ASK_FOR_I
 from ...types import Wire
 from .. import eras
 from ..handler import NO_BACK_CHANNEL, Peer, RequestContext, RequestHandler
+from ..quota import MAX_LISTENS, SubscriptionLimit, SubscriptionQuota
 from ..subscriptions import ACKNOWLEDGED, Listening, Notifications
 from ..suspended_calls import TTL, SuspendedCalls, may_suspend
 from .asgi import (
@@ -36,7 +37,6 @@ from .asgi import (
     wait_for_end,
 )
 from .legacy_http import LegacyHttp
-from .quota import MAX_LISTENS, SubscriptionLimit, SubscriptionQuota
 from .responses import DisconnectMonitor, Reply
 from .security import RequestGuard
 from .sessions import IDLE_TTL, MAX_SESSIONS

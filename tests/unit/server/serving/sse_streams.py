@@ -17,7 +17,7 @@ from tests.unit.kit import eventually
 from tests.unit.server.serving.answering import Bench
 from toolcrib.protocol import jsonrpc
 from toolcrib.protocol.sse import SseEvent, SseParser
-from toolcrib.server.serving.sse import SseApp
+from toolcrib.server.serving.legacy_sse import SseApp
 
 
 class Served:

@@ -21,8 +21,8 @@ import pytest
 
 import toolcrib as tc
 from toolcrib import sync
+from toolcrib.server.serving.legacy_sse import SseApp
 from toolcrib.server.serving.run import make_app, serve
-from toolcrib.server.serving.sse import SseApp
 from toolcrib.server.serving.streamable_http import HttpApp
 
 PROGRAM = """

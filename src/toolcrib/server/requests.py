@@ -7,11 +7,11 @@ import re
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, Final, Protocol
 
-from ...errors import RemoteError
-from ...protocol import jsonrpc
-from ...protocol.jsonrpc import INTERNAL_ERROR, Message, RequestId
-from ...types import Wire
-from ..handler import NOTHING, Peer, RequestContext
+from ..errors import RemoteError
+from ..protocol import jsonrpc
+from ..protocol.jsonrpc import INTERNAL_ERROR, Message, RequestId
+from ..types import Wire
+from .handler import NOTHING, Peer, RequestContext
 
 BATCHES: Final = "2025-03-26"
 """The one revision that has batches."""

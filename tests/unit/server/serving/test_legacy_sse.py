@@ -17,8 +17,8 @@ from tests.unit.server.serving.sse_streams import reading, serving
 from toolcrib import Client, SseServer
 from toolcrib.protocol import jsonrpc
 from toolcrib.server.serving import sse
+from toolcrib.server.serving.legacy_sse import SseApp
 from toolcrib.server.serving.security import RequestGuard
-from toolcrib.server.serving.sse import SseApp
 from toolcrib.types import ElicitResult
 
 Wire = dict[str, Any]

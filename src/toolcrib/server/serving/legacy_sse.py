@@ -12,6 +12,7 @@ from ...errors import ProtocolError
 from ...protocol import jsonrpc
 from ...protocol.jsonrpc import Message
 from ..handler import RequestHandler
+from ..quota import ByteBudget, SubscriptionQuota
 from .asgi import (
     BODY_TIMEOUT,
     AsgiApp,
@@ -27,7 +28,6 @@ from .asgi import (
     text_headers,
     until_gone,
 )
-from .quota import ByteBudget, SubscriptionQuota
 from .security import RequestGuard
 from .sse_stream import HEAD, KEEP_ALIVE
 from .stream_session import StreamSession

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from toolcrib.client.cache import TTL, ListCache, Use
+from toolcrib.client.listing import TTL, ListCache, Use
 from toolcrib.protocol.cache_hints import CacheHint
 
 ITEMS = ("a", "b")

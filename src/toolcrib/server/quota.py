@@ -10,12 +10,12 @@ from collections import Counter
 from collections.abc import Hashable
 from typing import Any, Final
 
-from ...errors import RemoteError
-from ...protocol.jsonrpc import INTERNAL_ERROR, INVALID_PARAMS
-from ...protocol.limits import MAX_ITEMS
-from ...types import Wire
-from ..handler import principal_key
-from ..json_copy import size_of
+from ..errors import RemoteError
+from ..protocol.jsonrpc import INTERNAL_ERROR, INVALID_PARAMS
+from ..protocol.limits import MAX_ITEMS
+from ..types import Wire
+from .handler import principal_key
+from .json_copy import size_of
 
 MAX_LISTENS: Final = 10_000
 """Open `subscriptions/listen` requests of one endpoint."""

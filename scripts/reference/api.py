@@ -21,7 +21,7 @@ The guides tell how they are used: [client](../client.md), [HTTP](../http.md), [
 what the client's options say.
 """
 
-ROOMS = {
+SECTIONS = {
     "One server": "client",
     "Server configs": "config",
     "Many servers": "hub catalog",
@@ -34,9 +34,9 @@ ROOMS = {
 
 
 def page() -> str:
-    """All names, room by room."""
-    parts = [HOW, table(("", ""), [(title, _links(title)) for title in ROOMS])]
-    for title in ROOMS:
+    """Return all names, section by section."""
+    parts = [HOW, table(("", ""), [(title, _links(title)) for title in SECTIONS])]
+    for title in SECTIONS:
         parts += [f"## {title}", *(part for name in _names(title) for part in _entry(name, getattr(toolcrib, name)))]
         if title == "Settings files":
             more = [name for name in toolcrib.settings.__all__ if name not in toolcrib.__all__]
@@ -46,7 +46,7 @@ def page() -> str:
 
 
 def _names(title: str) -> list[str]:
-    return [name for name, home in toolcrib._HOME.items() if home.partition(".")[0] in ROOMS[title].split()]
+    return [name for name, home in toolcrib._HOME.items() if home.partition(".")[0] in SECTIONS[title].split()]
 
 
 def _links(title: str) -> str:
@@ -55,7 +55,7 @@ def _links(title: str) -> str:
 
 def _anchor(name: str) -> str:
     """As GitHub makes them: headings that differ only in case are counted."""
-    before = [each for room in ROOMS for each in _names(room)]
+    before = [each for room in SECTIONS for each in _names(room)]
     same = sum(each.lower() == name.lower() for each in before[: before.index(name)])
     return name.lower() + (f"-{same}" if same else "")
 

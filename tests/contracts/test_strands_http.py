@@ -21,6 +21,8 @@ from tests.peers.web import ToldServer, Watched, WebServer, free_port, python_se
 from toolcrib import events as ev
 from toolcrib import sync
 
+pytestmark = pytest.mark.slow
+
 MCPClient = sync.Client
 STRANDS = Path(kit.__file__).with_name("strands_client.py")
 
@@ -60,7 +62,6 @@ def test_within_the_block_the_tools_are_listed_and_called(server: Any) -> None:
         assert client.call_tool("echo", {"text": "hello"}).text == "hello"
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("environment", ["sdk1", "sdk2"])
 def test_the_sdks_own_transports_are_taken_as_they_are(environment: str, request: pytest.FixtureRequest) -> None:
     """MCPClient(lambda: streamablehttp_client(url)), MCPClient(lambda: sse_client(url)), sse and stdio together."""

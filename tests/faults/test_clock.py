@@ -8,6 +8,8 @@ import pytest
 
 from tests.faults.kit import FaultyServer, either_era, run_python
 
+pytestmark = pytest.mark.slow
+
 JUMPER = """
 import asyncio, json, sys, time
 real, shift = time.time, 0.0

@@ -17,6 +17,8 @@ from tests.faults.kit import BIG, FAST, FaultyServer, eventually, matrix, outcom
 from toolcrib import sync
 from toolcrib.errors import UnansweredTimeout
 
+pytestmark = pytest.mark.slow
+
 KIB = 1024
 
 

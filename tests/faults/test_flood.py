@@ -141,7 +141,10 @@ def size_of(kind: str) -> int:
     return 8 * MIB if kind == "small pings" else 48 * MIB if kind in ANSWERED else 16 * MIB
 
 
-pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="memory and descriptors are read from /proc")
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(sys.platform != "linux", reason="memory and descriptors are read from /proc"),
+]
 
 
 @pytest.fixture(autouse=True)

@@ -66,6 +66,7 @@ async def test_an_answer_below_the_cap_arrives_whole(faulty: FaultyServer, era: 
         assert len(result.raw["pad"]) == size
 
 
+@pytest.mark.slow
 @either_era
 async def test_a_line_of_100_mb_is_refused_at_the_cap_in_linear_time(faulty: FaultyServer, era: str) -> None:
     async with faulty.client(era=era) as client:
@@ -179,6 +180,7 @@ async def test_a_flood_of_notifications_does_not_hinder_the_answers(
     assert faulty.record.lives == 1
 
 
+@pytest.mark.slow
 async def test_a_flood_does_not_starve_the_calls_of_other_clients(faulty: FaultyServer) -> None:
     async with faulty.client() as calm, faulty.client() as loud:
         flood = asyncio.create_task(loud.call_tool("flood", {"nonce": "f", "count": 200_000}, timeout=60))

@@ -243,6 +243,7 @@ def _connects(transport: str) -> list[str]:
     return [*(field for field in fields if field not in ONLY_STDIO), *(ANSWERS if "modern" in transport else ())]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("transport", ["stdio legacy", "stdio modern", "http legacy", "http modern", "sse"])
 @detecting
 async def test_connections_of_a_client(transport: str, http: HttpServer, detector: Detector) -> None:

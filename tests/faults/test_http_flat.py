@@ -19,6 +19,8 @@ from tests.faults.test_flat import KIB, Footprint, assert_flat
 from toolcrib import sync
 from toolcrib.errors import UnansweredTimeout
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture
 def traced(caplog: pytest.LogCaptureFixture) -> Iterator[None]:

@@ -147,6 +147,7 @@ async def test_half_closed_connections_are_not_used_again(web: Web, era: str) ->
 # ---- everything at once
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", matrix([1], range(2, 13)))
 async def test_chaos_leaves_each_call_one_honest_outcome(web: Web, era: str, seed: int) -> None:
     """Lines of every fault, refusals, expiries, cancelled callers: nothing runs twice, nothing unsent ran."""

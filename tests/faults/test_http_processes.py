@@ -17,6 +17,8 @@ from tests.faults.http_server import BadWebServer
 from tests.faults.kit import BIG, FAST, either_era, eventually, noise_in, run_python
 from toolcrib import sync
 
+pytestmark = pytest.mark.slow
+
 
 async def finished(code: str, *arguments: str) -> tuple[str, str, int, float]:
     """What a Python of its own printed, its exit code, and how long it took after it said `ready`."""

@@ -14,6 +14,8 @@ import pytest
 import toolcrib as tc
 from tests.faults.kit import FAST, FaultyServer, eventually, impatient, outcome_of, succeeds
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture(autouse=True)
 def _impatient(monkeypatch: pytest.MonkeyPatch) -> None:

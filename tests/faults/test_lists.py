@@ -19,6 +19,7 @@ async def listed(client: tc.Client) -> list[tc.Tool] | ProtocolError:
         return exc
 
 
+@pytest.mark.slow
 @either_era
 @pytest.mark.parametrize(
     "script",

@@ -142,6 +142,7 @@ class Storm:
         self.faulty.kill()
 
 
+@pytest.mark.slow
 @either_era
 @pytest.mark.parametrize("seed", matrix([1], [2, 3, 4]))
 async def test_under_time_outs_cancels_and_kills_every_call_has_one_honest_outcome(

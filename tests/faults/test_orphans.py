@@ -147,6 +147,7 @@ if how == "raise":
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("wrapped", [False, True], ids=["direct", "behind a shell"])
 @pytest.mark.parametrize("code", [ASYNC_USER, SYNC_USER], ids=["async", "sync"])
 def test_kill_9_of_our_process_leaves_no_orphan_after_two_seconds(
@@ -180,6 +181,7 @@ ENDS = {
 STUBBORN = {"async left open": True, "sync left open": True}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "end, stubborn",
     [
@@ -225,6 +227,7 @@ if left == "closed":
 """
 
 
+@pytest.mark.slow
 @either_era
 @pytest.mark.parametrize("left", ["closed", "open"])
 @pytest.mark.parametrize("state", ["connected", "connecting"])

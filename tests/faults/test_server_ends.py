@@ -22,6 +22,8 @@ from tests.faults.kit import eventually, noise_in
 from tests.faults.server_kit import Place
 from tests.faults.server_wire import LEGACY, LEVEL, Line, call, message, meta, modern
 
+pytestmark = pytest.mark.slow
+
 CHILD = str(Path(__file__).with_name("serving_child.py"))
 MIB = 1024 * 1024
 SOON = "0.5"
@@ -299,7 +301,7 @@ async def test_a_client_that_does_not_read_stdout_costs_little_and_loses_nothing
         await one.hear()
         one.process._transport.get_pipe_transport(1).pause_reading()  # type: ignore[attr-defined]
         before = one.rss
-        await one.say(message("tools/call", call("flood", {"count": 400, "size": 256 * 1024}), 1))  # 100 MB
+        await one.say(message("tools/call", call("flood", {"count": 200, "size": 256 * 1024}), 1))  # 50 MB
         seen = 0
         async with asyncio.timeout(20):
             while (now := one.rss) > seen + MIB // 4:
@@ -307,8 +309,8 @@ async def test_a_client_that_does_not_read_stdout_costs_little_and_loses_nothing
                 await asyncio.sleep(0.2)
         assert one.rss - before < 40 * MIB
         one.process._transport.get_pipe_transport(1).resume_reading()  # type: ignore[attr-defined]
-        told = [await one.hear() for _ in range(401)]
-        assert [int(each["params"]["data"].partition(":")[0]) for each in told[:-1]] == list(range(400))
+        told = [await one.hear() for _ in range(201)]
+        assert [int(each["params"]["data"].partition(":")[0]) for each in told[:-1]] == list(range(200))
         assert told[-1]["id"] == 1
 
 

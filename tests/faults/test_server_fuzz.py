@@ -24,9 +24,7 @@ from toolcrib.server.serving.stream_session import StreamSession
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
-fuzzing = settings(
-    max_examples=200,
-    deadline=None,
+fuzzing = settings(  # how many examples: as the tier of the tests says
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.function_scoped_fixture],
 )
 

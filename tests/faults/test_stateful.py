@@ -38,6 +38,8 @@ from toolcrib import sync
 from toolcrib.errors import ConnectError, OutcomeUnknown, ToolcribError, UsageError
 from toolcrib.types import ConnectionState
 
+pytestmark = pytest.mark.slow
+
 CONNECTED = {ConnectionState.CONNECTED, ConnectionState.DEGRADED}
 TOGETHER = ["connect", "connect", "call", "call", "disconnect", "disconnect", "cancel"]
 

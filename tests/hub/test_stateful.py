@@ -34,6 +34,8 @@ from tests.faults.kit import (
 from tests.hub.kit import Hub, bad
 from toolcrib.types import ConnectionState
 
+pytestmark = pytest.mark.slow
+
 NAMES = ("a", "b", "c")
 HAND = ("x", "y")
 WAYS: list[dict[str, Any]] = [{}, {"lifecycle": "transient"}, {"disconnect_idle_after": 0.02}, {"start": "lazy"}]

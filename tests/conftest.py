@@ -5,7 +5,8 @@ from __future__ import annotations
 import os
 import sys
 import uuid
-from typing import Final
+from collections.abc import Generator
+from typing import Any, Final
 
 import psutil
 import pytest
@@ -53,6 +54,22 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         config.hook.pytest_deselected(items=deselected)
         gone = set(deselected)
         items[:] = [item for item in items if item not in gone]
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_report_to_serializable() -> Generator[None, Any, Any]:
+    """Escape what UTF-8 cannot encode: a log line with a lone surrogate would end the worker that reports it."""
+    return _encodable((yield))
+
+
+def _encodable(value: Any) -> Any:
+    if isinstance(value, str):
+        return value if value.isascii() else value.encode("utf-8", "backslashreplace").decode()
+    if isinstance(value, dict):
+        return {key: _encodable(each) for key, each in value.items()}
+    if isinstance(value, list | tuple):
+        return type(value)(map(_encodable, value)) if type(value) in (list, tuple) else value
+    return value
 
 
 def _is_worker(config: pytest.Config) -> bool:

@@ -53,7 +53,7 @@ def _exit_code(program: Callable[[], None]) -> int:
     try:
         program()
     except SystemExit as exc:
-        return exc.code if isinstance(exc.code, int) else 1
+        return int(exc.code) if isinstance(exc.code, int) else 1
     return 0
 
 

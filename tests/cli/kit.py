@@ -32,6 +32,10 @@ T = TypeVar("T")
 DEMO = (sys.executable, str(ROOT / "examples" / "demo_server.py"))
 """The command of a real stdio server: add, echo, slow_count (with progress), fail, greet (which asks)."""
 
+GOODS_FILE = str(ROOT / "tests/cli/goods.py")
+GOODS = {"python": GOODS_FILE}
+"""The entry of a server with something of everything. It runs in the process of the command, which costs little."""
+
 COMMAND = (sys.executable, "-m", "toolcrib")
 PATIENCE = 60.0
 TERMINAL = {"TERM": "xterm-256color"}

@@ -16,14 +16,13 @@ import psutil
 import pytest
 
 import toolcrib as tc
-from tests.cli.kit import COMMAND, environment, run_cli, terminal
+from tests.cli.kit import COMMAND, DEMO, environment, run_cli, terminal
 from tests.cli.test_run import over_web
 from tests.serving import served
 from toolcrib.bridge.proxy import Proxy
 from toolcrib.server.handler import Peer, RequestContext
 
 BRIDGED_SERVER = Path(__file__).with_name("bridged_server.py")
-BEHIND = (sys.executable, str(BRIDGED_SERVER))
 WITHIN = 30.0
 ERAS = pytest.mark.parametrize("mode", ["legacy", "auto"], ids=["2025", "2026"])
 
@@ -81,20 +80,20 @@ async def test_a_remote_server_is_offered_over_stdio(mode: str) -> None:
 @ERAS
 async def test_a_local_server_is_offered_at_a_url(mode: str) -> None:
     options: dict[str, Any] = {"mode": mode, "elicitation_handler": lambda _: {"name": "Ada"}}
-    async with by_http("--", *BEHIND) as (url, _), tc.Client(url, **options) as client:
-        assert (await client.call_tool("ask_user", {"question": "who?"})).text == "who? accept Ada"
+    async with by_http("--", *DEMO) as (url, _), tc.Client(url, **options) as client:
+        assert (await client.call_tool("greet")).text == "Hello, Ada!"
 
 
 async def test_a_local_server_is_offered_by_http_and_sse_as_the_first_revision_had_it() -> None:
     process = await asyncio.create_subprocess_exec(
-        *COMMAND, "bridge", "--transport", "sse", "--port", "0", "--", *BEHIND, stderr=asyncio.subprocess.PIPE
+        *COMMAND, "bridge", "--transport", "sse", "--port", "0", "--", *DEMO, stderr=asyncio.subprocess.PIPE
     )
     assert process.stderr is not None
     try:
         url = (await process.stderr.readline()).decode().split()[-1]
         assert url.endswith("/sse")
         async with tc.Client(tc.SseServer(url)) as client:
-            assert (await client.call_tool("add", {"a": 1, "b": 2})).text == "3"
+            assert (await client.call_tool("echo", {"text": "hi"})).text == "hi"
     finally:
         process.terminate()
         await process.communicate()
@@ -113,9 +112,9 @@ async def test_a_server_of_the_settings_is_bridged_by_its_name_with_its_headers(
 
 async def test_tools_that_the_settings_hide_do_not_pass(tmp_path: Path) -> None:
     (tmp_path / "toolcrib.toml").write_text(
-        f'[servers.crib]\ncommand = "{BEHIND[0]}"\nargs = ["{BEHIND[1]}"]\nallowed_tools = ["add"]\n'
+        f'[servers.demo]\ncommand = "{DEMO[0]}"\nargs = ["{DEMO[1]}"]\nallowed_tools = ["add"]\n'
     )
-    async with tc.Client(by_stdio("crib", cwd=tmp_path)) as client:
+    async with tc.Client(by_stdio("demo", cwd=tmp_path)) as client:
         assert [tool.name for tool in await client.list_tools()] == ["add"]
 
 
@@ -151,13 +150,12 @@ class NoWayBack:
 async def test_what_a_local_server_writes_to_stderr_is_seen(tmp_path: Path) -> None:
     noisy = tmp_path / "noisy.py"
     noisy.write_text(
-        f"import sys\nprint('a word', file=sys.stderr, flush=True)\n{BRIDGED_SERVER.read_text()}".replace(
-            "from __future__ import annotations\n", ""
-        )
+        "import runpy, sys\nprint('a word', file=sys.stderr, flush=True)\n"
+        f"runpy.run_path({DEMO[1]!r}, run_name='__main__')\n"
     )
     said: list[str] = []
     async with tc.Client(by_stdio("--", sys.executable, str(noisy)), stderr_handler=said.append) as client:
-        assert (await client.call_tool("add", {"a": 1, "b": 2})).text == "3"
+        assert (await client.call_tool("echo", {"text": "hi"})).text == "hi"
     assert "a word" in said
 
 
@@ -172,11 +170,11 @@ async def test_what_a_local_server_writes_to_stderr_is_seen(tmp_path: Path) -> N
         (("--", sys.executable, "-c", "raise SystemExit('no garden today')"), 5, "no garden today"),
         (("--header", "X", "http://127.0.0.1:9/mcp"), 2, "--header: expected NAME=VALUE"),
         (("--header", "X=${NO_SUCH}", "http://127.0.0.1:9/mcp"), 3, "NO_SUCH is not set"),
-        (("--header", "X=y", "--", *BEHIND), 2, "only a server behind a URL takes headers"),
+        (("--header", "X=y", "--", *DEMO), 2, "only a server behind a URL takes headers"),
         (("nobody",), 3, "there are no settings"),
-        (("--http", "--host", "0.0.0.0", "--port", "0", "--", *BEHIND), 2, "can be reached from other machines"),
-        (("--http", "--transport", "sse", "--", *BEHIND), 2, "--http and --transport sse"),
-        (("--port", "0", "--", *BEHIND), 2, "--port: over stdio"),
+        (("--http", "--host", "0.0.0.0", "--port", "0", "--", *DEMO), 2, "can be reached from other machines"),
+        (("--http", "--transport", "sse", "--", *DEMO), 2, "--http and --transport sse"),
+        (("--port", "0", "--", *DEMO), 2, "--port: over stdio"),
     ],
 )
 def test_what_cannot_be_bridged_is_told_in_a_line(
@@ -213,8 +211,8 @@ async def _adds(client: tc.Client) -> bool:
 
 
 def test_a_person_at_the_terminal_is_told_why_nothing_happens(tmp_path: Path) -> None:
-    with terminal("bridge", "--", *BEHIND, cwd=tmp_path) as screen:
-        screen.until("crib serves MCP over stdio and waits for a client's messages; --http serves it at a URL")
+    with terminal("bridge", "--", *DEMO, cwd=tmp_path) as screen:
+        screen.until("demo_server serves MCP over stdio and waits for a client's messages; --http serves it at a URL")
         screen.press("c")
         assert screen.exit_code() == 0
         assert "Traceback" not in screen.text
@@ -233,17 +231,17 @@ def _line(process: subprocess.Popen[bytes], **message: Any) -> Any:
 def _begun(folder: Path) -> tuple[subprocess.Popen[bytes], list[psutil.Process]]:
     """A bridge with a call under way, and the processes behind it."""
     process = subprocess.Popen(
-        [*COMMAND, "bridge", "--", *BEHIND],
+        [*COMMAND, "bridge", "--", *DEMO],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         env=environment(folder),
     )
     said = {"protocolVersion": "2025-11-25", "capabilities": {"roots": {}}, "clientInfo": {"name": "c", "version": "1"}}
-    assert _line(process, id=1, method="initialize", params=said)["result"]["serverInfo"]["name"] == "crib"
+    assert _line(process, id=1, method="initialize", params=said)["result"]["serverInfo"]["name"] == "demo"
     _line(process, method="notifications/initialized")
-    nap = {"name": "nap", "arguments": {}, "_meta": {"progressToken": 1}}
-    told = _line(process, id=2, method="tools/call", params=nap)
+    long = {"name": "slow_count", "arguments": {"steps": 6000}, "_meta": {"progressToken": 1}}
+    told = _line(process, id=2, method="tools/call", params=long)
     assert told["method"] == "notifications/progress"
     return process, psutil.Process(process.pid).children(recursive=True)
 
@@ -266,9 +264,9 @@ def test_a_bridge_that_ends_leaves_nobody_behind(tmp_path: Path, how: Any) -> No
 
 @pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL], ids=str)
 async def test_a_bridge_at_a_url_leaves_nobody_behind(how: signal.Signals) -> None:
-    async with by_http("--", *BEHIND) as (url, process):
+    async with by_http("--", *DEMO) as (url, process):
         async with tc.Client(url, mode="legacy", roots=["file:///garden"]) as client:
-            assert (await client.call_tool("add", {"a": 1, "b": 2})).text == "3"
+            assert (await client.call_tool("echo", {"text": "hi"})).text == "hi"
             behind = psutil.Process(process.pid).children(recursive=True)
             assert behind
             process.send_signal(how)

@@ -12,6 +12,7 @@ from typing import Any
 
 import psutil
 import pytest
+import pytest_asyncio
 
 import toolcrib as tc
 from tests.serving import served
@@ -20,8 +21,11 @@ from toolcrib.server.serving.security import RequestGuard
 from toolcrib.server.serving.streamable_http import HttpApp
 
 BRIDGED_SERVER = Path(__file__).with_name("bridged_server.py")
+PAIRS = (("legacy", "auto"), ("auto", "legacy"), ("legacy", "legacy"), ("auto", "auto"))
 VERSIONS = {"legacy": "2025-11-25", "auto": "2026-07-28"}
 WITHIN = 30.0
+
+pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 
 @dataclass
@@ -78,32 +82,65 @@ async def guest(url: str, front: str, journal: Path, **options: Any) -> AsyncIte
         yield found
 
 
-@pytest.fixture
-def upstream(tmp_path: Path) -> tc.StdioServer:
-    journal = tmp_path / "journal"
+def scripted(journal: Path) -> tc.StdioServer:
     journal.touch()
     return tc.StdioServer(sys.executable, [str(BRIDGED_SERVER), str(journal)])
 
 
-ERAS = [
-    pytest.param(("legacy", "auto"), id="2025-in-front-2026-behind"),
-    pytest.param(("auto", "legacy"), id="2026-in-front-2025-behind"),
-    # In the quick run the clients of other makes stand for these.
-    pytest.param(("legacy", "legacy"), id="2025-in-front-2025-behind", marks=pytest.mark.slow),
-    pytest.param(("auto", "auto"), id="2026-in-front-2026-behind", marks=pytest.mark.slow),
-]
+@pytest.fixture
+def upstream(tmp_path: Path) -> tc.StdioServer:
+    return scripted(tmp_path / "journal")
 
 
-@pytest.fixture(params=ERAS)
+def pairs_of_eras(mark_of_equal_ones: pytest.MarkDecorator) -> list[Any]:
+    """Return the eras in front of and behind the bridge. Each era is on each side in the unequal pairs."""
+    year = {"legacy": 2025, "auto": 2026}
+    return [
+        pytest.param(
+            pair,
+            id=f"{year[front]}-in-front-{year[behind]}-behind",
+            marks=mark_of_equal_ones if front == behind else (),
+        )
+        for pair in PAIRS
+        for front, behind in [pair]
+    ]
+
+
+EVERY_PAIR = pytest.mark.parametrize("eras", pairs_of_eras(pytest.mark.slow), indirect=True)
+"""For what depends on both eras together: in whose name the upstream asks and logs."""
+
+
+@pytest.fixture(scope="module", params=pairs_of_eras(pytest.mark.nightly))
 def eras(request: pytest.FixtureRequest) -> tuple[str, str]:
     front, behind = request.param
     return front, behind
 
 
-@pytest.fixture
-async def here(upstream: tc.StdioServer, eras: tuple[str, str], tmp_path: Path) -> AsyncIterator[Guest]:
+@asynccontextmanager
+async def guest_of_a_bridge(eras: tuple[str, str], journal: Path) -> AsyncIterator[Guest]:
     front, behind = eras
-    async with bridged(upstream, behind) as url, guest(url, front, tmp_path / "journal") as found:
+    async with bridged(scripted(journal), behind) as url, guest(url, front, journal) as found:
+        yield found
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def lasting(eras: tuple[str, str], tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Guest]:
+    async with guest_of_a_bridge(eras, tmp_path_factory.mktemp("bridge") / "journal") as found:
+        yield found
+
+
+@pytest.fixture
+def here(lasting: Guest) -> Guest:
+    """A client whose bridge and upstream are those of the tests before it with the same eras."""
+    lasting.asked.clear()
+    lasting.logged.clear()
+    return lasting
+
+
+@pytest_asyncio.fixture(loop_scope="module")
+async def alone(eras: tuple[str, str], tmp_path: Path) -> AsyncIterator[Guest]:
+    """A client with a bridge and an upstream of its own."""
+    async with guest_of_a_bridge(eras, tmp_path / "journal") as found:
         yield found
 
 
@@ -139,11 +176,13 @@ async def test_progress_comes_before_the_answer(here: Guest) -> None:
     assert (result.text, seen) == ("counted 3", [(1, 3, "step 1"), (2, 3, "step 2"), (3, 3, "step 3")])
 
 
+@EVERY_PAIR
 async def test_logs_pass_from_the_level_on_that_was_asked_for(here: Guest) -> None:
     assert await here.text("chatter") == "said"
     assert here.logged == ["high"]
 
 
+@EVERY_PAIR
 async def test_what_the_upstream_asks_reaches_the_client_and_the_answer_the_upstream(here: Guest) -> None:
     assert await here.text("ask_user", question="who?") == "who? accept Ada"
     assert await here.text("ask_model") == "a rose"
@@ -151,6 +190,7 @@ async def test_what_the_upstream_asks_reaches_the_client_and_the_answer_the_upst
     assert [asked.message for asked in here.asked] == ["who?"]
 
 
+@EVERY_PAIR
 async def test_a_person_is_sent_to_a_url_with_what_the_era_in_front_wants(here: Guest) -> None:
     assert await here.text("ask_page") == "accept"
     (asked,) = here.asked
@@ -158,6 +198,7 @@ async def test_a_person_is_sent_to_a_url_with_what_the_era_in_front_wants(here: 
     assert ("elicitationId" in asked.raw) == (here.front == "legacy")
 
 
+@EVERY_PAIR
 async def test_many_questions_at_once_find_their_answers(here: Guest) -> None:
     words = await asyncio.gather(*(here.text("ask_user", question=f"n{n}") for n in range(6)))
     assert words == [f"n{n} accept Ada" for n in range(6)]
@@ -207,24 +248,24 @@ async def test_errors_of_the_upstream_keep_code_and_data(here: Guest) -> None:
     assert (caught.value.code, "add" in caught.value.message) == (-32602, True)
 
 
-async def test_an_upstream_that_dies_is_a_typed_error_and_comes_back(here: Guest) -> None:
-    first = await here.text("pid")
+async def test_an_upstream_that_dies_is_a_typed_error_and_comes_back(alone: Guest) -> None:
+    first = await alone.text("pid")
     with pytest.raises(tc.RemoteError) as caught:
-        await here.client.request("tools/call", {"name": "die", "arguments": {}})
+        await alone.client.request("tools/call", {"name": "die", "arguments": {}})
     assert caught.value.code == -32603
     assert caught.value.data == {"reason": "OutcomeUnknown", "sent": True}
     assert "bridged_server.py" not in caught.value.message  # what it wrote is not for everybody who reaches us
     async with asyncio.timeout(WITHIN):
-        assert await here.text("pid") != first
+        assert await alone.text("pid") != first
 
 
-async def test_changes_are_told_also_after_the_upstream_came_back(here: Guest) -> None:
-    async with here.client.listen("crib://plot", tools=False, prompts=False, resources=False) as changes:
+async def test_changes_are_told_also_after_the_upstream_came_back(alone: Guest) -> None:
+    async with alone.client.listen("crib://plot", tools=False, prompts=False, resources=False) as changes:
         with pytest.raises(tc.RemoteError):
-            await here.client.request("tools/call", {"name": "die", "arguments": {}})
+            await alone.client.request("tools/call", {"name": "die", "arguments": {}})
         async with asyncio.timeout(WITHIN):
             assert await anext(changes) == tc.Change("resource", "crib://plot")  # perhaps it was missed
-            await here.client.call_tool("touch")
+            await alone.client.call_tool("touch")
             assert await anext(changes) == tc.Change("resource", "crib://plot")
 
 
@@ -241,6 +282,7 @@ async def test_the_upstream_is_told_of_no_more_than_the_client_can_do(
             assert (await here.client.call_tool("capabilities")).data == ["roots"]
 
 
+@EVERY_PAIR
 async def test_a_client_that_refuses_is_a_refusal_to_the_upstream(
     upstream: tc.StdioServer, eras: tuple[str, str], tmp_path: Path
 ) -> None:

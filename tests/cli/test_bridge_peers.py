@@ -26,10 +26,14 @@ from tests.peers.kit import (
     eventually,
     present,
 )
-from tests.peers.visits import HTTP, OURS, STDIO, WITHIN, Report, Visitor, _environment, cases, our_server, visit
+from tests.peers.visits import HTTP, OURS, STDIO, WITHIN, Report, Visitor, _environment, our_server, visit
 from tests.peers.web import Servers
 
-QUICK = {("sdk1", "legacy"), ("sdk2", "modern"), ("npm2", "modern")}
+QUICK = {("sdk1", "legacy", "stdio"), ("sdk2", "modern", "http")}
+EVERY_CHANGE = {("npm2", "modern", "stdio"), ("npm1", "legacy", "http")}
+"""With the quick ones: an old and a new client of each make, and of each transport. The others come at night."""
+
+NIGHTLY = pytest.mark.nightly
 
 DIFFERENT = {
     "detached": "a response that ends early is one of the hop in front, and the upstream is another hop",
@@ -85,11 +89,17 @@ def what_passes(report: Report, visitor: Visitor) -> Report:
     return dict(seen)
 
 
-def is_slow(visitor: Visitor) -> bool:
-    return (visitor.client, visitor.era) not in QUICK
+def by_tier(visitors: list[Visitor]) -> list[Any]:
+    """Return the visitors as parameters, each with the mark of the tier in which it comes."""
+
+    def marks(visitor: Visitor) -> list[pytest.MarkDecorator]:
+        who = (visitor.client, visitor.era, visitor.transport)
+        return [] if who in QUICK else [pytest.mark.slow if who in EVERY_CHANGE else pytest.mark.nightly]
+
+    return [pytest.param(visitor, id=str(visitor), marks=marks(visitor)) for visitor in visitors]
 
 
-@pytest.mark.parametrize("visitor", cases(STDIO, is_slow))
+@pytest.mark.parametrize("visitor", by_tier(STDIO))
 def test_a_client_that_starts_programs_sees_a_remote_server_as_if_it_were_local(
     visitor: Visitor, servers: Servers
 ) -> None:
@@ -98,7 +108,7 @@ def test_a_client_that_starts_programs_sees_a_remote_server_as_if_it_were_local(
     assert what_passes(through, visitor) == what_passes(visit(visitor, "tour", servers), visitor)
 
 
-@pytest.mark.parametrize("visitor", cases(HTTP, is_slow))
+@pytest.mark.parametrize("visitor", by_tier(HTTP))
 def test_a_client_that_knows_urls_sees_a_local_server_as_if_it_were_remote(
     visitor: Visitor, servers: Servers, bridge_at_a_url: str
 ) -> None:
@@ -109,8 +119,17 @@ def test_a_client_that_knows_urls_sees_a_local_server_as_if_it_were_remote(
 # ---- servers of other makes ------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("front", ["legacy", "auto"], ids=["2025-in-front", "2026-in-front"])
-@pytest.mark.parametrize("peer", [SDK1, SDK2_MODERN, SDK2_LEGACY, FASTMCP_MODERN], ids=str)
+def server_cases() -> list[Any]:
+    """Return the servers, each with either era in front. Those that cross the eras are in every change."""
+    crossing = [(SDK1, "auto"), (SDK2_MODERN, "legacy")]
+    return [
+        pytest.param(peer, front, id=f"{peer}-{year}-in-front", marks=[] if (peer, front) in crossing else NIGHTLY)
+        for peer in (SDK1, SDK2_MODERN, SDK2_LEGACY, FASTMCP_MODERN)
+        for front, year in (("legacy", 2025), ("auto", 2026))
+    ]
+
+
+@pytest.mark.parametrize("peer, front", server_cases())
 async def test_a_server_of_another_make_answers_asks_and_tells_through_the_bridge(peer: Peer, front: str) -> None:
     python = present(ENVIRONMENTS / peer.environment / "bin/python", f"the environment {peer.environment}")
     upstream = tc.StdioServer(str(python), [str(SERVERS / peer.script)])
@@ -129,7 +148,10 @@ async def test_a_server_of_another_make_answers_asks_and_tells_through_the_bridg
             await client.read_resource("crib://nowhere")
 
 
-@pytest.mark.parametrize("front", ["legacy", "auto"], ids=["2025-in-front", "2026-in-front"])
+@pytest.mark.parametrize(
+    "front",
+    [pytest.param("legacy", id="2025-in-front"), pytest.param("auto", id="2026-in-front", marks=pytest.mark.slow)],
+)
 async def test_an_npm_server_that_wants_the_roots_gets_those_of_the_client(front: str, tmp_path: Path) -> None:
     """It asks for them as soon as it is connected, in no call's name: they come with the next one."""
     node = ENVIRONMENTS / "npm/node_modules/@modelcontextprotocol/server-filesystem/dist/index.js"

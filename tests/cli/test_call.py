@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.kit import DEMO, ROOT, run_cli, terminal, write_settings
+from tests.cli.kit import DEMO, GOODS, run_cli, terminal, write_settings
+from toolcrib.cli import target
 
-GOODS = (sys.executable, str(ROOT / "tests/cli/goods.py"))
 PNG = b"\x89PNG\r\n\x1a\nno picture"
 
 
@@ -276,8 +276,17 @@ def test_no_yes_opens_what_is_denied(guarded: Path) -> None:
         assert ran.code == 6 and "denied by disallowed_tools: mcp__demo__fail" in ran.err
 
 
-@pytest.mark.slow
-def test_a_call_may_take_as_long_as_it_tells_of_its_progress(tmp_path: Path) -> None:
+@pytest.mark.timeout(25)  # less than the 30 seconds after which a client itself gives up
+def test_a_call_may_take_as_long_as_it_tells_of_its_progress(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(target, "SILENCE", 1.5)
+    ran = run_cli("call", "slow_count", "steps=8", "seconds=0.25", "--", *DEMO, cwd=tmp_path)
+    assert (ran.code, ran.out) == (0, "counted to 8\n"), ran.err
+    ran = run_cli("call", "slow_count", "steps=1", "seconds=60", "--", *DEMO, cwd=tmp_path)
+    assert ran.code == 7
+
+
+@pytest.mark.nightly
+def test_a_call_may_take_longer_than_a_clients_calls_do_by_default(tmp_path: Path) -> None:
     ran = run_cli("call", "slow_count", "steps=16", "seconds=2", "--", *DEMO, cwd=tmp_path)
     assert (ran.code, ran.out) == (0, "counted to 16\n"), ran.err
 

@@ -11,9 +11,9 @@ from pathlib import Path
 import psutil
 import pytest
 
-from tests.cli.kit import COMMAND, DEMO, ROOT, Terminal, environment, terminal, write_settings
+from tests.cli.kit import COMMAND, DEMO, GOODS_FILE, Terminal, environment, terminal, write_settings
 
-GOODS = (sys.executable, str(ROOT / "tests/cli/goods.py"))
+GOODS = (sys.executable, GOODS_FILE)
 SILENT = (sys.executable, "-c", "import sys; sys.stdin.read()")
 STUBBORN = (sys.executable, "-c", "import signal, time; signal.signal(15, signal.SIG_IGN); time.sleep(600)")
 QUICK = 10.0

@@ -10,6 +10,8 @@ import pytest
 from tests.cli.pictures import FOLDER, PICTURES, normal, said_in, taken
 from tests.cli.shell import shell
 
+pytestmark = pytest.mark.slow
+
 
 def test_the_first_five_minutes(tmp_path: Path) -> None:
     with shell(tmp_path) as person:

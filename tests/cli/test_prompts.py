@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 
 import pytest
 
-from tests.cli.kit import DEMO, ROOT, run_cli, write_settings
-
-GOODS = (sys.executable, str(ROOT / "tests/cli/goods.py"))
+from tests.cli.kit import DEMO, GOODS, run_cli, write_settings
 
 
 @pytest.fixture

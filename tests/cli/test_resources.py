@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
-from tests.cli.kit import COMMAND, DEMO, ROOT, environment, run_cli, show_cli, write_settings
+from tests.cli.kit import COMMAND, DEMO, GOODS, environment, run_cli, show_cli, write_settings
 
-GOODS = (sys.executable, str(ROOT / "tests/cli/goods.py"))
 PNG = b"\x89PNG\r\n\x1a\nno picture"
 
 

@@ -5,9 +5,8 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-from tests.cli.kit import DEMO, ROOT, run_cli, show_cli, write_settings
+from tests.cli.kit import DEMO, GOODS, run_cli, show_cli, write_settings
 
-GOODS = (sys.executable, str(ROOT / "tests/cli/goods.py"))
 DEAD = (sys.executable, "-c", "import sys; sys.exit('no key')")
 
 

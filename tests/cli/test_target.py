@@ -12,12 +12,14 @@ from threading import Thread
 import pytest
 
 import toolcrib as tc
-from tests.cli.kit import DEMO, ROOT, in_background, run_cli, write_settings
+from tests.cli.kit import DEMO, GOODS_FILE, in_background, run_cli, write_settings
 from tests.peers.conftest import npm_server, python_of, server_of, web, web_servers  # noqa: F401  # fixtures
 from tests.peers.kit import HTTP_PEERS, Peer
 from tests.serving import served
 
-GOODS = ROOT / "tests/cli/goods.py"
+EVERY_CHANGE = (("sdk1", "auto"), ("sdk2", "auto"))
+"""One server of each era; the others come at night."""
+NIGHTLY = pytest.mark.nightly
 
 
 # ---- settings ------------------------------------------------------------------------------------------------
@@ -153,13 +155,12 @@ def test_time_to_start_is_what_was_given(tmp_path: Path) -> None:
 # ---- every kind of server ------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("word", ["goods.py", "goods.py:server"])
-def test_a_python_file(word: str, tmp_path: Path) -> None:
-    shutil.copy(GOODS, tmp_path / "goods.py")
-    ran = run_cli("tools", word, cwd=tmp_path)
+def test_a_python_file(tmp_path: Path) -> None:
+    shutil.copy(GOODS_FILE, tmp_path / "goods.py")
+    ran = run_cli("tools", "goods.py", cwd=tmp_path)
     assert ran.code == 0 and ran.rows[0][0] == "mcp__goods__typed"
-    assert run_cli("call", word, "typed", "count=3", cwd=tmp_path).json["count"] == 3
-    assert run_cli("read", word, "goods://number/5", cwd=tmp_path).out == "number 5\n"
+    assert run_cli("call", "goods.py", "typed", "count=3", cwd=tmp_path).json["count"] == 3
+    assert run_cli("read", "goods.py:server", "goods://number/5", cwd=tmp_path).out == "number 5\n"
 
 
 def test_a_tool_server_of_ours_over_http(tmp_path: Path) -> None:
@@ -180,7 +181,13 @@ def as_words(server: tc.ServerConfig) -> list[str]:
     return ["--", server.command, *server.args]
 
 
-@pytest.mark.parametrize("peer", HTTP_PEERS, ids=str)
+@pytest.mark.parametrize(
+    "peer",
+    [
+        pytest.param(peer, id=str(peer), marks=[] if (peer.framework, peer.mode) in EVERY_CHANGE else NIGHTLY)
+        for peer in HTTP_PEERS
+    ],
+)
 def test_sdk_and_fastmcp_servers_over_http_in_both_eras(
     peer: Peer,
     server_of: Callable[..., tc.ServerConfig],  # noqa: F811  # the fixture

@@ -6,9 +6,8 @@ import json
 import sys
 from pathlib import Path
 
-from tests.cli.kit import DEMO, ROOT, run_cli, show_cli, terminal, write_settings
+from tests.cli.kit import DEMO, GOODS, run_cli, show_cli, terminal, write_settings
 
-GOODS = (sys.executable, str(ROOT / "tests/cli/goods.py"))
 DEMO_TOOLS = ["add", "echo", "slow_count", "fail", "greet"]
 
 
@@ -45,7 +44,8 @@ def test_a_search_gives_the_best_first_and_no_more_than_wanted(tmp_path: Path) -
 def test_the_schema_is_one_more_column_or_a_table_on_a_terminal(tmp_path: Path) -> None:
     ran = run_cli("tools", "--schema", "--", *DEMO, cwd=tmp_path)
     assert json.loads(ran.rows[0][3])["required"] == ["a", "b"]
-    screen = show_cli("tools", "--schema", "--", *GOODS, cwd=tmp_path)
+    write_settings(tmp_path, {"goods": GOODS})
+    screen = show_cli("tools", "--schema", cwd=tmp_path)
     assert screen.code == 0
     row = next(line.split() for line in screen.lines if line.startswith(" count"))
     assert row == ["count", "integer", "required"]

@@ -10,7 +10,7 @@ import pytest
 from tests.cli.kit import ROOT, show_cli, write_settings
 from tests.cli.wordy_server import ABOUT, PROMPT, TOOL, URI
 
-WORDY = (sys.executable, str(ROOT / "tests/cli/wordy_server.py"))
+WORDY = {"python": str(ROOT / "tests/cli/wordy_server.py")}
 SERVER = "arxiv-mcp-server"
 FULL = f"mcp__{SERVER}__{TOOL}"
 WHY = "something that nobody could have foreseen went wrong while the configuration was being read from the environment"

@@ -6,9 +6,9 @@ import contextlib
 import logging
 import sys
 import traceback
-from collections.abc import Iterator
+from collections.abc import Coroutine, Iterator
 from enum import StrEnum
-from typing import Annotated, Final
+from typing import Annotated, Any, Final
 
 import typer
 
@@ -87,7 +87,11 @@ class _PlainHandler(logging.Handler):
         sys.stderr.write(f"{cell(record.getMessage())}\n{plain(trace)}")
 
 
-def waits_for_messages(name: str) -> None:
-    """Tell a person at the terminal why nothing happens."""
-    if sys.stdin is not None and sys.stdin.isatty():
+async def announce(name: str, way: Transport, serving: Coroutine[Any, Any, None]) -> None:
+    """Serve, and tell a person at the terminal why nothing happens.
+
+    The person is told by a task that Ctrl-C already ends in good order.
+    """
+    if way is Transport.STDIO and sys.stdin is not None and sys.stdin.isatty():
         note(f"{name} serves MCP over stdio and waits for a client's messages; --http serves it at a URL")
+    await serving

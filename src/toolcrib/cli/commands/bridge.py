@@ -25,8 +25,8 @@ from ..serve_options import (
     Transport,
     UrlPath,
     Way,
+    announce,
     as_options,
-    waits_for_messages,
     way_of,
     with_plain_logging,
 )
@@ -78,10 +78,9 @@ def command(
     if timeout is not None:
         options |= {"connect_timeout": timeout, "discovery_timeout": timeout}
     with_plain_logging(ctx.obj.debug)
-    if way is Transport.STDIO:
-        waits_for_messages(name)
+    bridging = _bridge(upstream, way, options, host=host, port=port, path=path, allow_remote=allow_remote)
     with as_options():
-        run_to_end(_bridge(upstream, way, options, host=host, port=port, path=path, allow_remote=allow_remote))
+        run_to_end(announce(name, way, bridging))
 
 
 async def _bridge(upstream: ServerConfig, way: Transport, options: dict[str, Any], **serving: Any) -> None:

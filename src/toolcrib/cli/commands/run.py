@@ -26,8 +26,8 @@ from ..serve_options import (
     Transport,
     UrlPath,
     Way,
+    announce,
     as_options,
-    waits_for_messages,
     way_of,
     with_plain_logging,
 )
@@ -61,15 +61,14 @@ def command(
     _as_a_program(source)
     with _told_shortly():
         server = tool_server(load_file(source), asked.variable)
-    if way is Transport.STDIO:
-        waits_for_messages(server.name)
     options: dict[str, Any] = {"host": host, "port": port, "path": path, "allow_remote": allow_remote}
     with as_options():
         if reload:
             reloading = Reloading(server, source, lambda module: tool_server(module, asked.variable))
-            run_to_end(reloading.serve(way.value, **options))
+            serving = reloading.serve(way.value, **options)
         else:
-            run_to_end(serve(server, way.value, auth=server.auth, **options))
+            serving = serve(server, way.value, auth=server.auth, **options)
+        run_to_end(announce(server.name, way, serving))
 
 
 def tool_server(module: ModuleType, variable: str | None) -> ToolServer:

@@ -209,7 +209,6 @@ async def test_two_clients_of_one_server_are_two_connections(harness: Place) -> 
     assert harness.journal.lives == 2
 
 
-@client_side
 async def test_a_client_belongs_to_its_event_loop(harness: Place) -> None:
     async with harness.client() as c:
 

@@ -116,7 +116,7 @@ async def test_a_url_is_shown_whole_where_that_mode_is_offered(harness: Place) -
     assert (asked[0].mode, asked[0].url) == ("url", "https://example.com/sign?who=1")
 
 
-@per_protocol
+@pytest.mark.transport
 async def test_a_mode_that_was_not_offered_never_reaches_the_person(harness: Place) -> None:
     asked: list[tc.ElicitRequest] = []
     async with harness.client(elicitation_handler=asked.append) as c:

@@ -14,7 +14,7 @@ import psutil
 import pytest
 
 import toolcrib as tc
-from tests.unit.kit import LEGACY, PlayedServer, eventually
+from tests.unit.kit import LEGACY, PlayedServer, eventually, turns
 from tests.unit.transports.children import alive, server
 from toolcrib.protocol import jsonrpc
 
@@ -96,3 +96,27 @@ async def test_a_server_that_is_left_in_peace_gets_its_time_to_end(tmp_path: Pat
     await getattr(client, end)()
     assert done.exists()
     await client.close()
+
+
+STUBBORN = """
+import json, os, signal, sys, time
+signal.signal(signal.SIGTERM, signal.SIG_IGN)
+message, result = json.loads(sys.stdin.readline()), json.loads(sys.argv[1])
+result["serverInfo"]["version"] = str(os.getpid())
+print(json.dumps({"jsonrpc": "2.0", "id": message["id"], "result": result}), flush=True)
+sys.stdin.readline()
+os.close(1)
+time.sleep(600)
+"""
+
+
+async def test_a_server_that_is_lost_and_does_not_end_is_killed_when_the_client_is_closed() -> None:
+    client = await tc.Client(server(STUBBORN, json.dumps(LEGACY)), mode="legacy").connect()
+    assert client.server_info is not None
+    pid = int(client.server_info.version)
+    assert alive(pid)
+    await eventually(lambda: not client.connected)
+    await turns()  # the client has begun to end it
+    async with asyncio.timeout(10):
+        await client.close()
+    assert not alive(pid)

@@ -34,6 +34,21 @@ async def test_a_call_whose_first_round_ran_is_neither_run_again_nor_called_unse
         await client.close()
 
 
+async def test_a_call_whose_server_dies_in_a_later_round_is_not_run_again() -> None:
+    async def call(params: Any) -> Any:
+        if "inputResponses" not in params:
+            return ASKS
+        await server.end.close()
+        return SILENCE
+
+    server = PlayedServer(server__discover=MODERN, tools__call=call)
+    async with tc.Client(server, elicitation_handler=lambda _: {}) as client:
+        with pytest.raises(tc.OutcomeUnknown) as caught:
+            await client.call_tool("any", timeout=5)
+    assert caught.value.sent is True
+    assert len(server.named("tools/call")) == 2
+
+
 # ---- sent ----------------------------------------------------------------------------------------------------
 
 

@@ -126,6 +126,11 @@ def test_a_wrong_option_of_the_hub_is_an_error_of_the_file(tmp_path: Path, line:
     assert f": {key}: " in str(error)
 
 
+def test_the_options_of_the_hub_must_be_a_table(tmp_path: Path) -> None:
+    error = refused(tmp_path, '[servers.a]\ncommand = "x"\n[[hub]]\nstart = "lazy"\n')
+    assert (error.line, error.key, error.expected) == (3, "hub", "a table of options")
+
+
 def test_an_unknown_option_is_told_with_the_nearest(tmp_path: Path) -> None:
     assert "hub.on_eror: no such option; did you mean on_error?" in str(refused(tmp_path, "[hub]\non_eror = 1"))
 

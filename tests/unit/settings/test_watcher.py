@@ -190,6 +190,14 @@ async def test_its_own_task_looks_again_and_again_until_it_is_closed(file: Path)
     await watch.close()
 
 
+async def test_a_watcher_can_be_closed_during_a_look(file: Path, caplog: pytest.LogCaptureFixture) -> None:
+    told = Told()
+    watch = watcher(file, told).start()
+    await asyncio.sleep(0)  # its task runs until it waits for the thread that looks
+    await watch.close()
+    assert (told.settings, told.errors, caplog.messages) == ([], [], [])
+
+
 async def test_a_callback_may_close_its_watcher(file: Path) -> None:
     closed = asyncio.Event()
 

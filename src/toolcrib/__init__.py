@@ -106,7 +106,7 @@ if TYPE_CHECKING:
     from .types import ToolResult as ToolResult
     from .types import UnknownContent as UnknownContent
 
-_ROOMS = {
+_NAMES = {
     "client.client": ("Client",),
     "client.options": ("ClientOptions",),
     "config": (
@@ -192,7 +192,7 @@ _ROOMS = {
         "UnknownContent",
     ),
 }
-_HOME = {name: room for room, names in _ROOMS.items() for name in names}
+_HOME = {name: module for module, names in _NAMES.items() for name in names}
 
 _MODULES = ("defaults", "events", "sync")
 

@@ -23,7 +23,7 @@ from toolcrib.protocol import jsonrpc
 from toolcrib.server import suspended_calls
 from toolcrib.server.handler import Peer
 from toolcrib.server.quota import SubscriptionQuota
-from toolcrib.server.serving import legacy_http, server_requests, sessions, sse, stream_session
+from toolcrib.server.serving import legacy_http, legacy_sse, server_requests, sessions, stream_session
 from toolcrib.server.serving.legacy_sse import SseApp
 from toolcrib.server.serving.sse_stream import SseStream
 from toolcrib.server.serving.stdio import serve_stdio
@@ -231,7 +231,7 @@ async def test_over_stdio_the_bytes_of_lines_are_counted(small: None) -> None:
 
 
 async def test_over_http_sse_all_sessions_share_a_limit(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sse, "MAX_HELD_BYTES", 3 * MIB)
+    monkeypatch.setattr(legacy_sse, "MAX_HELD_BYTES", 3 * MIB)
     tools = Tools()
     app = SseApp(tools.server.router)
     async with served(app) as url, aiohttp.ClientSession() as http, contextlib.AsyncExitStack() as streams:

@@ -17,7 +17,7 @@ from tests.faults.server_kit import Place, Tools, serving
 from tests.faults.server_wire import Answer, Line, message, modern
 from tests.serving import served
 from tests.unit.server.serving.streaming import Client as StreamClient
-from toolcrib.server.serving import quota
+from toolcrib.server import quota
 from toolcrib.server.serving.legacy_sse import SseApp
 
 AUTH = {"auth": lambda headers: headers.get("x-user")}

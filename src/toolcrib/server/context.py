@@ -104,7 +104,7 @@ class Context(_Facts):
         self._cancelling = task.cancelling() if task is not None else 0
         self._waiting: set[concurrent.futures.Future[Any]] = set()
 
-    def for_thread(self) -> SyncContext:
+    def _for_thread(self) -> SyncContext:
         """Return the form for a function that runs in a thread."""
         return SyncContext(self)
 
@@ -239,7 +239,7 @@ class SyncContext(_Facts):
 
     __slots__ = ("_context", "_loop")
 
-    blocking = True
+    _blocking = True
 
     def __init__(self, context: Context) -> None:
         super().__init__(context._request_context, context._server)

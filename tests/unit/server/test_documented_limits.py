@@ -7,15 +7,13 @@ from pathlib import Path
 import pytest
 
 from toolcrib.protocol import limits
-from toolcrib.server import eras, suspended_calls
+from toolcrib.server import eras, quota, requests, suspended_calls
 from toolcrib.server.serving import (
     asgi,
     legacy_http,
-    quota,
-    requests,
+    legacy_sse,
     server_requests,
     sessions,
-    sse,
     sse_stream,
     stdio,
     stream_session,
@@ -43,7 +41,7 @@ MIB = 1024 * 1024
         (GUIDE, "one message over stdio: 16 MiB", limits.MAX_MESSAGE, 16 * MIB),
         (GUIDE, "10,000 (`max_sessions`)", sessions.MAX_SESSIONS, 10_000),
         (GUIDE, "after 30 minutes (`session_ttl`)", sessions.IDLE_TTL, 1_800.0),
-        (GUIDE, "over SSE 1,000", sse.MAX_SESSIONS, 1_000),
+        (GUIDE, "over SSE 1,000", legacy_sse.MAX_SESSIONS, 1_000),
         (GUIDE, "capabilities: 64 KiB", eras.MAX_CLIENT_INFO, 64 * 1024),
         (GUIDE, "10,000 (`max_listens`), of one principal 1,000", quota.MAX_LISTENS, 10_000),
         (GUIDE, "over stdio or SSE 256 for one client", limits.MAX_INBOUND, 256),
@@ -53,13 +51,13 @@ MIB = 1024 * 1024
         (GUIDE, "256 and 64 MiB; 1,024 more wait, up to 128 MiB", stream_session.MAX_BYTES_AT_WORK, 64 * MIB),
         (GUIDE, "256 and 64 MiB; 1,024 more wait, up to 128 MiB", stream_session.WAITING, 1_024),
         (GUIDE, "256 and 64 MiB; 1,024 more wait, up to 128 MiB", stream_session.MAX_HELD_BYTES, 128 * MIB),
-        (GUIDE, "over SSE 256 MiB of all clients", sse.MAX_HELD_BYTES, 256 * MIB),
+        (GUIDE, "over SSE 256 MiB of all clients", legacy_sse.MAX_HELD_BYTES, 256 * MIB),
         (GUIDE, "256; 256 MiB in all sessions", sessions.MAX_RUNNING, 256),
         (GUIDE, "256; 256 MiB in all sessions", legacy_http.MAX_DETACHED_BYTES, 256 * MIB),
         (GUIDE, "| requests of tools that wait for one client's answer | 256", server_requests.MAX_QUESTIONS, 256),
         (GUIDE, "| messages in one batch | 100 |", requests.MAX_BATCH, 100),
         (GUIDE, "over stdio and SSE 4 MiB", stdio.FULL, 4 * MIB),
-        (GUIDE, "over stdio and SSE 4 MiB", sse.FULL, 4 * MIB),
+        (GUIDE, "over stdio and SSE 4 MiB", legacy_sse.FULL, 4 * MIB),
         (GUIDE, "over HTTP 64 messages or 1 MiB a stream", sse_stream.BACKLOG, 64),
         (GUIDE, "its last 512 events or 1 MiB", sse_stream.KEPT_EVENTS, 512),
         (GUIDE, "its last 512 events or 1 MiB", sse_stream.KEPT_BYTES, MIB),

@@ -10,9 +10,9 @@ class CallContext:
 
     __slots__ = ()
 
-    blocking: ClassVar[bool] = False
+    _blocking: ClassVar[bool] = False
     """Whether its methods wait for their answer in the function's own thread, which must not be the event loop's."""
 
-    def for_thread(self) -> CallContext:
+    def _for_thread(self) -> CallContext:
         """Return the form for a function that runs in a thread."""
         return self

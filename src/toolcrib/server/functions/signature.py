@@ -79,7 +79,7 @@ class Signature:
         return await result if inspect.isawaitable(result) else result
 
     def _given(self, context: CallContext | None) -> CallContext | None:
-        return context if context is None or self.is_async or self.inline else context.for_thread()
+        return context if context is None or self.is_async or self.inline else context._for_thread()
 
     def _context_parameter(self, parameters: Mapping[str, inspect.Parameter]) -> str | None:
         found = {
@@ -91,7 +91,7 @@ class Signature:
         if len(found) > 1:
             raise UsageError(f"{self.name}: {' and '.join(found)} are each a context; one is enough")
         for name, kind in found.items():
-            if kind.blocking and (self.is_async or self.inline):
+            if kind._blocking and (self.is_async or self.inline):
                 raise UsageError(f"{self.name}: {name} would block the event loop; annotate it with Context")
             return name
         return None

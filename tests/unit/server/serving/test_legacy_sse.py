@@ -16,7 +16,7 @@ from tests.unit.server.serving.answering import MARK, Bench
 from tests.unit.server.serving.sse_streams import reading, serving
 from toolcrib import Client, SseServer
 from toolcrib.protocol import jsonrpc
-from toolcrib.server.serving import sse
+from toolcrib.server.serving import legacy_sse
 from toolcrib.server.serving.legacy_sse import SseApp
 from toolcrib.server.serving.security import RequestGuard
 from toolcrib.types import ElicitResult
@@ -274,7 +274,7 @@ async def post(app: SseApp, path: str, message: Any) -> int:
 
 
 async def test_a_client_that_does_not_read_is_not_served_without_end(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sse, "FULL", 10_000)
+    monkeypatch.setattr(legacy_sse, "FULL", 10_000)
     bench = Bench()
     app = SseApp(bench)
     connection = Connection("GET", "/sse")

@@ -14,7 +14,7 @@ from hypothesis import HealthCheck, settings
 
 TIERS: Final = ("quick", "all", "nightly")
 """What `scripts/test`, `scripts/test --all` and `scripts/test --nightly` run."""
-LEFT_OUT: Final = {"quick": ("slow", "nightly"), "all": ("nightly",), "nightly": ()}
+LEFT_OUT: Final = {"quick": ("slow", "nightly", "serial"), "all": ("nightly",), "nightly": ()}
 """Markers of the tests that a tier leaves out."""
 
 # PATH is the one variable that reaches every descendant, also through a client that passes few others on.

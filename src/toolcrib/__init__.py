@@ -1,4 +1,4 @@
-"""Toolcrib: all of an agent's MCP tools in one place.
+"""Toolcrib connects Python agents to any number of MCP servers.
 
 Names are loaded when they are first used, so that `import toolcrib` costs nothing that the program does not need.
 """

@@ -165,7 +165,7 @@ def toolcrib(
     ] = False,
     debug: Annotated[bool, typer.Option("--debug", help="Show tracebacks. Goes anywhere on the line.")] = False,
 ) -> None:
-    """All of an agent's MCP tools in one place."""
+    """Use, manage and serve MCP servers: their tools, resources and prompts."""
 
 
 def run(arguments: Sequence[str]) -> int:

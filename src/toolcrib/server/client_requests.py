@@ -101,6 +101,10 @@ def _form_of_type(kind: Any) -> Form:
 
 
 def _resolved(schema: Wire, definitions: Wire) -> Wire:
+    """Return the schema with its reference replaced by what it refers to; what stands beside the reference wins."""
+    whole = schema.get("allOf")
+    if isinstance(whole, list) and len(whole) == 1:  # pydantic before 2.9, for a reference with more beside it
+        schema = {**whole[0], **{key: value for key, value in schema.items() if key != "allOf"}}
     reference = schema.get("$ref")
     if not isinstance(reference, str):
         return schema

@@ -218,6 +218,14 @@ class PlainJsonSchema(GenerateJsonSchema):
         """No field gets a title of its name."""
         return False
 
+    def p_arguments_schema(self, arguments: Any, var_args_schema: Any) -> JsonSchemaValue:
+        """Return a named tuple's schema without the titles that pydantic before 2.12 makes of the field names."""
+        made = super().p_arguments_schema(arguments, var_args_schema)
+        for argument, item in zip(arguments, made.get("prefixItems", ()), strict=True):
+            if item.get("title") == self.get_title_from_name(self.get_argument_name(argument)):
+                del item["title"]
+        return made
+
     def generate_inner(self, schema: Any) -> JsonSchemaValue:
         """A class without the title of its own name."""
         made = super().generate_inner(schema)

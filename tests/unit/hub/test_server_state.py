@@ -110,3 +110,12 @@ def test_a_member_that_was_not_started_says_so() -> None:
     fresh = member(spec_for("s", "s", PROGRAM, {}))
     assert str(fresh.status) == "disconnected (not started yet)"
     assert fresh.last_error is None and not fresh.listed
+
+
+async def test_what_a_server_lists_after_its_removal_is_ignored() -> None:
+    servers = Hub({"s": PROGRAM})._servers
+    removed = servers.by_name["s"]
+    await servers.remove(removed)
+    servers.add(spec_for("s", "s", PROGRAM, {}))
+    removed._publish(removed, "tools", {"tools": [Tool("t")]})
+    assert servers.catalog.tools == ()

@@ -6,6 +6,7 @@ Whatever a server says passes `plain` or `cell` on its way: control, bidi and in
 from __future__ import annotations
 
 import json
+import os
 import re
 import sys
 import time
@@ -78,14 +79,22 @@ def keeping_stdout() -> Iterator[None]:
         sys.stdout = _kept.pop()
 
 
+def is_tty(stream: TextIO) -> bool:
+    """Return whether the stream is a terminal, by its descriptor: rich's proxies of a stream do not always say so."""
+    try:
+        return os.isatty(stream.fileno())
+    except (OSError, ValueError):  # it has none, or is closed
+        return False
+
+
 def is_terminal() -> bool:
-    """Whether somebody looks at what we print."""
-    return stdout().isatty()
+    """Return whether standard output is a terminal."""
+    return is_tty(stdout())
 
 
 def can_ask() -> bool:
-    """Whether somebody sits there who can be asked."""
-    return sys.stdin.isatty() and sys.stderr.isatty()
+    """Return whether a person at a terminal can be asked."""
+    return is_tty(sys.stdin) and is_tty(sys.stderr)
 
 
 @cache
@@ -140,7 +149,7 @@ def say_title(text: str) -> None:
 
 def note(text: str, style: str = "dim") -> None:
     """A line beside the answer, for a person."""
-    if sys.stderr.isatty():
+    if is_tty(sys.stderr):
         err().print(wrapped(plain(text), err().width), style=style)
     else:
         sys.stderr.write(plain(text) + "\n")
@@ -152,7 +161,7 @@ def complain(message: str, hint: str = "", quoted: str = "") -> None:
     lines += [("", "", f"  | {cell(line)}") for line in plain(quoted).splitlines() if line.strip()]
     lines += [("hint: ", "bold cyan", cell(hint))] if hint else []
     for label, style, text in lines:
-        if sys.stderr.isatty():
+        if is_tty(sys.stderr):
             shown = wrapped(label + text, err().width, "" if label else "  | ")
             err().print(label, style=style, end="")
             err().print(shown[len(label) :], style="" if label else "dim")
@@ -327,7 +336,7 @@ def _show_list(layout: list[Column], rows: list[list[Text]], kept: list[int], *,
 @contextmanager
 def waiting(describe: Callable[[], str]) -> Iterator[None]:
     """Show a person that something takes a moment: `describe` is asked again and again what."""
-    if not sys.stderr.isatty():
+    if not is_tty(sys.stderr):
         yield
         return
     from rich.live import Live  # noqa: PLC0415  # slow; only for a terminal

@@ -1,4 +1,4 @@
-"""What several callers wait for together: the outcome of one attempt."""
+"""Futures that several callers wait for together: the outcome of one attempt."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from ..errors import ToolcribError
 
 
 def outcome() -> asyncio.Future[None]:
-    """Something to wait for."""
+    """Return a future whose exception counts as retrieved, even if no caller waits for it."""
     future = asyncio.get_running_loop().create_future()
     future.add_done_callback(retrieve)
     return future
 
 
 def settle(waiting: Iterable[asyncio.Future[None] | None], error: ToolcribError | None) -> None:
-    """Tell all who wait: it is done, or why it could not be."""
+    """Resolve the futures that are still pending: with `error`, or with None."""
     for future in waiting:
         if future is None or future.done():
             continue
@@ -28,6 +28,6 @@ def settle(waiting: Iterable[asyncio.Future[None] | None], error: ToolcribError 
 
 
 def retrieve(future: asyncio.Future[Any]) -> None:
-    """An attempt that failed with nobody waiting is no lost exception: the status tells it."""
+    """Mark the exception as retrieved, so that asyncio does not log it: the status of the server shows it."""
     if not future.cancelled():
         future.exception()

@@ -31,7 +31,7 @@ CleanArguments = Literal["schema", "always", "never"]
 
 
 class ConnectionOptions(TypedDict, total=False):
-    """Options of a client that make sense for many clients, too. Times are seconds; `None` is no time-out."""
+    """Options of a client that can also be set for all servers of a hub. Times are seconds; `None` means no limit."""
 
     mode: str
     """`auto` finds the protocol's era out, `legacy` is the legacy one, `2026-07-28` the modern one."""
@@ -86,7 +86,7 @@ class ConnectionOptions(TypedDict, total=False):
 
 
 class ClientOptions(ConnectionOptions, total=False):
-    """Keywords that a `Client` takes. Times are seconds; `None` is no time-out."""
+    """Keyword options of a `Client`. Times are in seconds; `None` means no limit."""
 
     name: str | None
     """What errors, events and logs call the server; default: its identifier."""

@@ -7,7 +7,6 @@ import traceback
 from enum import IntEnum
 from typing import Final
 
-from ..diagnostics.causes import credentials_for, without_stderr
 from ..errors import (
     AccessDenied,
     AuthError,
@@ -101,6 +100,8 @@ def hint_for(error: BaseException) -> str:
     if isinstance(error, CliError):
         return error.hint
     if isinstance(error, AuthError):
+        from ..diagnostics.causes import credentials_for  # noqa: PLC0415  # slow, and only errors need it
+
         return credentials_for(error)
     if isinstance(error, CallTimeout) and error.sent is False:
         return "nothing was sent; --timeout gives it more seconds"
@@ -125,5 +126,7 @@ def complain_of(error: BaseException) -> None:
     """Say what went wrong, and quote the last lines that a server wrote before it."""
     message, stderr = str(error), error.stderr if isinstance(error, ConnectError) else ""
     if stderr:
+        from ..diagnostics.causes import without_stderr  # noqa: PLC0415  # slow, and only errors need it
+
         message = without_stderr(message)
     complain(message, hint_for(error), "\n".join(stderr.splitlines()[-QUOTED_LINES:]))

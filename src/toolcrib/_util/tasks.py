@@ -1,0 +1,45 @@
+"""Background tasks that belong to one object."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Coroutine, Iterator
+from typing import Any, TypeVar
+
+T = TypeVar("T")
+
+
+class TaskSet:
+    """Keeps tasks until they end: asyncio itself has only weak references to them."""
+
+    __slots__ = ("_tasks",)
+
+    def __init__(self) -> None:
+        self._tasks: set[asyncio.Task[Any]] = set()
+
+    def create(self, work: Coroutine[Any, Any, T], *, name: str | None = None) -> asyncio.Task[T]:
+        """Run `work` in a task of this set."""
+        task = asyncio.create_task(work, name=name)
+        self.add(task)
+        return task
+
+    def add(self, task: asyncio.Task[Any]) -> None:
+        """Keep a task that was created elsewhere."""
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    def cancel(self) -> None:
+        """Cancel every task that has not ended."""
+        for task in tuple(self._tasks):
+            task.cancel()
+
+    async def wait(self) -> None:
+        """Wait until every task has ended, also those that are created meanwhile; exceptions stay in the tasks."""
+        while self._tasks:
+            await asyncio.wait(self._tasks)
+
+    def __len__(self) -> int:
+        return len(self._tasks)
+
+    def __iter__(self) -> Iterator[asyncio.Task[Any]]:
+        return iter(tuple(self._tasks))

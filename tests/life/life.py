@@ -508,7 +508,7 @@ class Crew:
 
     def _call_or_list(self, own: random.Random) -> None:
         if own.random() < 0.1:
-            self.do("sync list", partial(self._client.list_tools, False, timeout=5), 5)
+            self.do("sync list", partial(self._client.list_tools, use_cache=False, timeout=5), 5)
             return
         ledger = self._life.ledger
         nonce, timeout = ledger.open(f"{self._life.phase}"), own.choice([0.001, 0.05, 5.0, 5.0])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import sys
 import uuid
 from collections.abc import Generator
@@ -29,6 +30,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def pytest_configure(config: pytest.Config) -> None:
     if not _is_worker(config):  # the workers of xdist inherit the mark
         os.environ["PATH"] = os.pathsep.join((os.environ.get("PATH", os.defpath), MARK))
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        # A shell starts background jobs so, and children would inherit it: Ctrl-C could not be tested.
+        signal.signal(signal.SIGINT, signal.default_int_handler)
     _load_hypothesis_profile(config.getoption("tier"))
 
 

@@ -60,7 +60,7 @@ def test_arguments_that_cannot_be_read_are_wrong_usage(words: list[str], folder:
         (["a=x", "b=1"], "a: expected number, got 'x'"),
         (["a=x"], "a: expected number, got 'x'; missing b (number)"),
         ([], "missing a (number); missing b (number)"),
-        (["a=1", "bb=2"], "missing b (number); bb is not an argument of it, did you mean b?"),
+        (["a=1", "bb=2"], "missing b (number); bb is not an argument of it, did you mean 'b'?"),
         (["--json", '{"a": 1, "b": "2"}'], 'b: "2" is not of type "number"'),
     ],
 )
@@ -80,7 +80,7 @@ def test_who_wants_to_can_send_what_the_schema_refuses(folder: Path) -> None:
 def test_an_argument_that_the_schema_only_does_not_name_is_sent_with_a_warning(folder: Path) -> None:
     ran = run_cli("call", "mcp__demo__echo", "text=hi", "txt=x", cwd=folder)
     assert (ran.code, ran.out) == (0, "hi\n")
-    assert ran.err == "warning: txt is not an argument of it, did you mean text?\n"
+    assert ran.err == "warning: txt is not an argument of it, did you mean 'text'?\n"
 
 
 def test_a_tool_is_found_by_its_own_name_and_behind_its_server(folder: Path) -> None:

@@ -246,7 +246,7 @@ def test_a_placeholder_is_told_as_such_and_not_as_a_secret(tmp_path: Path) -> No
 @pytest.mark.parametrize(
     "command, text, fix",
     [
-        ("npxx", "no npxx on its PATH", "did you mean npx?"),
+        ("npxx", "no npxx on its PATH", "did you mean 'npx'?"),
         ("some-program --with arguments", "no some-program", 'one word: "some-program"'),
         ("./here.sh", "may not be executed", "chmod +x"),
         ("./nowhere.sh", "no file ./nowhere.sh", "path"),

@@ -39,7 +39,7 @@ def test_json_is_the_whole_answer(folder: Path) -> None:
     "words, code, told",
     [
         (["greeting"], 2, "mcp__goods__greeting: missing name\nhint: it takes name= [mood=]"),
-        (["greeting", "name=a", "mod=b"], 2, "mod is not an argument of it, did you mean mood?"),
+        (["greeting", "name=a", "mod=b"], 2, "mod is not an argument of it, did you mean 'mood'?"),
         (["greetin", "name=a"], 4, "there is no prompt 'greetin'; did you mean 'mcp__goods__greeting'?"),
         ([], 2, "which prompt?"),
     ],

@@ -55,7 +55,7 @@ def test_a_broken_file_is_told_with_its_line(tmp_path: Path) -> None:
 def test_what_the_settings_warn_of_is_told(tmp_path: Path) -> None:
     write_settings(tmp_path, {"demo": {"command": DEMO[0], "args": [DEMO[1]], "evn": {}}})
     ran = run_cli("call", "echo", "text=hi", cwd=tmp_path)
-    assert ran.out == "hi\n" and ran.err.startswith("warning: ") and "did you mean env?" in ran.err
+    assert ran.out == "hi\n" and ran.err.startswith("warning: ") and "did you mean 'env'?" in ran.err
 
 
 def test_one_server_that_is_down_does_not_hide_the_others(tmp_path: Path) -> None:

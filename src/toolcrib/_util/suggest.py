@@ -9,7 +9,7 @@ from __future__ import annotations
 import difflib
 import heapq
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from typing import Final
 
 MAX_COMPARED: Final = 100
@@ -18,19 +18,44 @@ MAX_LENGTH: Final = 200
 """Longer names are neither compared nor suggested."""
 CUTOFF: Final = 0.6
 """How similar a name must be to be suggested, as `difflib` measures it."""
+TYPO_CUTOFF: Final = 0.8
+"""How similar a name must be to be taken for a misspelling, where nothing else says that it is wrong."""
 
 _MAX_FRAGMENTS: Final = 24
 _WORD: Final = re.compile(r"[^\W_]+")
 
 
-def similar_names(name: str, known: Iterable[str], count: int = 3) -> tuple[str, ...]:
+def similar_names(name: str, known: Iterable[str], count: int = 3, *, cutoff: float = CUTOFF) -> tuple[str, ...]:
     """Return the names that are most similar to `name`, at most `count`, best first."""
-    return tuple(difflib.get_close_matches(name[:MAX_LENGTH], shortlist(name, known), count, CUTOFF))
+    short = shortlist(name, known, cutoff=cutoff)
+    return tuple(difflib.get_close_matches(name[:MAX_LENGTH], short, count, cutoff))
 
 
-def did_you_mean(found: tuple[str, ...]) -> str:
-    """Return the end of a sentence that suggests these names; empty if there are none."""
-    return f"; did you mean {' or '.join(map(repr, found))}?" if found else ""
+def did_you_mean(found: Iterable[str], *, given: str = "", separator: str = "; ") -> str:
+    """Return the end of a sentence that suggests these names; empty if there are none.
+
+    Args:
+        found: The names, as `similar_names` returns them.
+        given: The wrong name, for sentences that do not contain it.
+        separator: What divides the question from its sentence; a comma within a list that has semicolons.
+    """
+    names = " or ".join(map(repr, found))
+    instead = f" instead of {given!r}" if given else ""
+    return f"{separator}did you mean {names}{instead}?" if names else ""
+
+
+def suggest(name: str, known: Iterable[str], *, separator: str = "; ") -> str:
+    """Return the end of a sentence that suggests the known name most similar to `name`; empty if none is similar."""
+    return did_you_mean(similar_names(name, known, 1), separator=separator)
+
+
+def find_misspelled(names: Iterable[str], known: Collection[str]) -> tuple[str, str] | None:
+    """Return the first of the names that looks like a misspelled known one, and that one; `None` if there is none."""
+    for name in names:
+        found = similar_names(name, known, 1, cutoff=TYPO_CUTOFF) if name not in known else ()
+        if found:
+            return name, found[0]
+    return None
 
 
 def shortlist(name: str, known: Iterable[str], key: Callable[[str], str] = str, *, cutoff: float = CUTOFF) -> list[str]:

@@ -13,11 +13,11 @@ import contextlib
 import json
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from difflib import get_close_matches
 from itertools import count
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
+from .._util.suggest import did_you_mean, similar_names
 from ..errors import ConfigError
 from ..policy.argument_cleaning import resolved
 from ..types import Wire
@@ -99,12 +99,12 @@ def refused(values: Wire, schema: Wire) -> list[str]:
 def unknown(values: Wire, schema: Wire) -> list[str]:
     """Arguments that the schema does not name, with what may have been meant."""
     known = _properties(schema, schema)
-    near = {key: get_close_matches(key, known, 1) for key in values if key not in known} if known else {}
-    if not near:
+    strange = [key for key in values if key not in known] if known else []
+    if not strange:
         return []
-    meant = " or ".join(dict.fromkeys(hit[0] for hit in near.values() if hit))
-    what = "is not an argument of it" if len(near) == 1 else "are not arguments of it"
-    return [f"{', '.join(near)} {what}" + (f", did you mean {meant}?" if meant else "")]
+    meant = dict.fromkeys(name for key in strange for name in similar_names(key, known, 1))
+    what = "is not an argument of it" if len(strange) == 1 else "are not arguments of it"
+    return [f"{', '.join(strange)} {what}{did_you_mean(meant, separator=', ')}"]
 
 
 def usage(schema: Wire) -> str:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, fields
 from typing import Any, Final, Literal, TypedDict
 
 from .. import defaults
-from .._util.suggest import did_you_mean, similar_names
+from .._util.suggest import suggest
 from ..config import (
     ALIASES,
     CHECKS,
@@ -149,7 +149,7 @@ def resolve(config: object, name: str, given: ClientOptions) -> ResolvedOptions:
     own = with_own_names(given)
     for key in own:
         if key not in known:
-            hint = did_you_mean(similar_names(key, [*known, *ALIASES], 1))
+            hint = suggest(key, [*known, *ALIASES])
             raise ConfigError(f"a Client has no option {key!r}{hint}", key=key, expected="one of " + ", ".join(known))
     asked = known if isinstance(config, ServerConfig) else []
     chosen = {key: getattr(config, key) for key in asked if getattr(config, key, UNSET) is not UNSET}

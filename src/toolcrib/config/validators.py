@@ -9,10 +9,10 @@ import os
 import re
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import asdict, fields
-from difflib import get_close_matches
 from typing import Any, Final
 from urllib.parse import urlsplit
 
+from .._util.suggest import suggest
 from ..errors import ConfigError
 from ..types import ReconnectPolicy, Unset
 from .masking import MaskedMapping
@@ -205,9 +205,8 @@ def check_known(values: Mapping[Any, Any], known: list[str], prefix: str) -> Non
         if name in known:
             continue
         shown = prefix + (name if isinstance(name, str) and name.isidentifier() else ascii(name))[:60]
-        near = get_close_matches(str(name), known, 1)
-        hint = f"did you mean {near[0]}?" if near else f"known are {', '.join(known)}"
-        raise ConfigError(f"{shown}: no such setting; {hint}", key=shown, expected=f"one of {', '.join(known)}")
+        hint = suggest(str(name), known) or f"; known are {', '.join(known)}"
+        raise ConfigError(f"{shown}: no such setting{hint}", key=shown, expected=f"one of {', '.join(known)}")
 
 
 CHECKS: dict[str, Callable[[str, Any], Any]] = {

@@ -6,10 +6,10 @@ import os
 import shlex
 import shutil
 from collections.abc import Mapping
-from difflib import get_close_matches
 from pathlib import Path
 from typing import Final
 
+from .._util.suggest import suggest
 from ..config import PythonServer, StdioServer
 from ..transports.stdio.process import environment
 from .report import ServerReport
@@ -85,10 +85,8 @@ def _remedy(command: str, path: str) -> str:
     twin = _TWINS.get(command)
     if twin is not None and shutil.which(twin, path=path):
         return f"there is {twin}: give that as command"
-    near = get_close_matches(command, _INSTALL, 1)
-    if near and near[0] != command:
-        return f"did you mean {near[0]}?"
-    return _INSTALL.get(command, f"install {command}, or give its whole path as command")
+    install = _INSTALL.get(command) or suggest(command, _INSTALL, separator="")
+    return install or f"install {command}, or give its whole path as command"
 
 
 def _from_home(path: str) -> str:

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, fields
 from typing import Any, Final, Literal, cast
 
-from .._util.suggest import did_you_mean, similar_names
+from .._util.suggest import suggest
 from ..client.options import ClientOptions, ConnectionOptions, ResolvedOptions, checked_timeout, resolve
 from ..config import ALIASES, CHECKS, HttpServer, ServerConfig, SseServer, StdioServer, with_own_names, wrong
 from ..errors import ConfigError, ToolcribError
@@ -85,7 +85,7 @@ def checked_options(given: Mapping[str, Any], what: str, more: tuple[str, ...] =
     given = with_own_names(given)
     for key in given:
         if key not in known:
-            hint = did_you_mean(similar_names(key, [*known, *ALIASES], 1))
+            hint = suggest(key, [*known, *ALIASES])
             raise ConfigError(f"{what} has no option {key!r}{hint}", key=key, expected="one of " + ", ".join(known))
     if "start" in given:
         checked_start(given["start"])

@@ -6,12 +6,13 @@ import asyncio
 from collections.abc import Callable, Coroutine
 from typing import TYPE_CHECKING, Any
 
+from .._util.suggest import did_you_mean
 from ..errors import RemoteError
 from ..protocol.jsonrpc import INVALID_PARAMS, METHOD_NOT_FOUND
 from ..protocol.param_headers import Declaration
 from ..types import Wire
 from .changes import ChangeWatch
-from .components.collection import ComponentCollection, did_you_mean, shown
+from .components.collection import ComponentCollection, shown
 from .components.resources import ResourceFunction, TemplateFunction, find_template, not_found
 from .context import Context
 from .handler import Deliver, Peer, RequestContext

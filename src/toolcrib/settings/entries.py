@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from difflib import get_close_matches
 from typing import Any
 
+from .._util.suggest import did_you_mean, find_misspelled, suggest
 from ..config import (
     ALIASES,
     Expanded,
@@ -229,15 +229,10 @@ class _Draft:
             return local[ways[0]]
         if not urls:
             expected = "command (a program of this machine), python (a file of tools) or url (a server elsewhere)"
-            raise ConfigError(f"expected {expected}{self._meant()}", expected=expected)
+            found = find_misspelled(self._values, (*LOCAL, *URLS))
+            hint = did_you_mean(found[1:], given=one_line(found[0], 60)) if found else ""
+            raise ConfigError(f"expected {expected}{hint}", expected=expected)
         return TransportType.SSE if urls == ["url"] and self._reading.kind.url_is_sse else TransportType.HTTP
-
-    def _meant(self) -> str:
-        for key in self._values:
-            near = get_close_matches(key[:60], (*LOCAL, *URLS), 1, 0.8)
-            if near:
-                return f"; did you mean {near[0]} for {one_line(key, 60)}?"
-        return ""
 
     def _look_at_the_rest(self, known: frozenset[str], kind: TransportType) -> None:
         for key, value in self._values.items():
@@ -253,9 +248,8 @@ class _Draft:
             elif key in WITHOUT_EFFECT:
                 self._reading.warn(key, f"{key}: has no effect here; {WITHOUT_EFFECT[key]}", offset)
             elif not key.startswith(("_", "$", "/", "#")) and not self._reading.has_said(key):
-                near = get_close_matches(key[:60], KNOWN, 1)
-                hint = f"; did you mean {near[0]}?" if near else ""
-                self._reading.warn(key, f"{one_line(key, 60)}: is not known and has no effect{hint}", offset)
+                text = f"{one_line(key, 60)}: is not known and has no effect{suggest(key, KNOWN)}"
+                self._reading.warn(key, text, offset)
 
     def _seconds(self) -> float:
         value = self._values["timeout"]

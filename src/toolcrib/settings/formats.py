@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from difflib import get_close_matches
 from itertools import islice
 from pathlib import Path
 from typing import Any
 
+from .._util.suggest import did_you_mean, find_misspelled
 from ..errors import ConfigError
 from ..protocol.sanitize import one_line
 from .documents import Document, Table, place_of
@@ -145,15 +145,10 @@ def find_sections(kind: Format, root: Any, document: Document, project: Path | N
 
 
 def near_miss(kind: Format, root: Any) -> tuple[str, str] | None:
-    """A key that looks like a section's and is none, and the one that is probably meant."""
-    wanted = [path[0] for path in kind.sections]
+    """Return a key that looks like a misspelled section, and that section; `None` if a section is there."""
     if any(_at(root, path) is not None for path in kind.sections):
         return None
-    for key in islice(root, 1000):
-        near = get_close_matches(str(key)[:60], wanted, 1, 0.8) if key not in wanted else []
-        if near:
-            return str(key), near[0]
-    return None
+    return find_misspelled(map(str, islice(root, 1000)), [path[0] for path in kind.sections])
 
 
 def _at(root: Mapping[str, Any], path: tuple[str, ...]) -> Any:
@@ -221,7 +216,7 @@ def _bare(kind: Format, root: Mapping[str, Any], document: Document) -> Iterator
     first = next(iter(maybe))
     expected = f"{' or '.join('.'.join(path) for path in kind.sections)} with the servers in it"
     near = near_miss(kind, root)
-    hint = f"; did you mean {near[1]} for {one_line(near[0], 60)}?" if near else ""
+    hint = did_you_mean(near[1:], given=one_line(near[0], 60)) if near else ""
     offset = place_of(root, near[0] if near else first)
     raise document.error(f"expected {expected}{hint}", offset=offset, key=near[0] if near else None, expected=expected)
 

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from difflib import get_close_matches
 from typing import Any
 
+from .._util.suggest import suggest
 from ..config import CHECKS, with_own_names, wrong
 from ..errors import ConfigError
 from ..protocol.sanitize import one_line
@@ -95,6 +95,5 @@ def _option(reading: Reading, root: Mapping[str, Any], key: str, value: Any) -> 
 
 
 def _unknown(key: str) -> ConfigError:
-    near = get_close_matches(key[:60], OPTIONS, 1)
-    hint = f"did you mean {near[0]}?" if near else f"known are {', '.join(OPTIONS)}"
-    return ConfigError(f"{one_line(key, 60)}: no such option; {hint}", key=key, expected="an option of the hub")
+    hint = suggest(key, OPTIONS) or f"; known are {', '.join(OPTIONS)}"
+    return ConfigError(f"{one_line(key, 60)}: no such option{hint}", key=key, expected="an option of the hub")

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from .. import tool_names
+from .._util.suggest import did_you_mean
 from ..protocol.sanitize import one_line
 from .documents import Document, place_of, read_document
 from .entries import Reading, make_entry
@@ -115,7 +116,7 @@ def _look_around(reading: Reading, root: Mapping[str, Any], hub_is_server: bool)
         reading.warn("hub", text, place_of(root, "hub"))
     found = near_miss(reading.kind, root)
     if found is not None:
-        text = f"{one_line(found[0], 60)}: is not known and has no effect; did you mean {found[1]}?"
+        text = f"{one_line(found[0], 60)}: is not known and has no effect{did_you_mean(found[1:])}"
         reading.warn(found[0], text, place_of(root, found[0]))
     if reading.kind.name == "toolcrib":
         for key in root:

@@ -8,12 +8,12 @@ from __future__ import annotations
 import sys
 import threading
 import traceback
-from difflib import get_close_matches
 from hashlib import sha256
 from pathlib import Path
 from types import ModuleType
 from typing import Any, Final, cast
 
+from .._util.suggest import suggest
 from ..errors import ConfigError
 from .channel import ChannelSource
 
@@ -117,10 +117,7 @@ def server_in(module: ModuleType, variable: str | None = None) -> ChannelSource:
 
 
 def _known(servers: dict[str, ChannelSource], near: str = "") -> str:
-    nearest = get_close_matches(near, servers, 1)
-    if nearest:
-        return f"; did you mean {nearest[0]}?"
-    return f"; the file has {', '.join(servers)}" if servers else ""
+    return suggest(near, servers) or (f"; the file has {', '.join(servers)}" if servers else "")
 
 
 def _unclear(message: str, file: str) -> ConfigError:

@@ -11,7 +11,15 @@ import pytest
 import toolcrib as tc
 from tests.hub.kit import played
 from tests.unit.kit import LEGACY, PlayedServer
-from toolcrib._util.suggest import MAX_COMPARED, MAX_LENGTH, did_you_mean, shortlist, similar_names
+from toolcrib._util.suggest import (
+    MAX_COMPARED,
+    MAX_LENGTH,
+    did_you_mean,
+    find_misspelled,
+    shortlist,
+    similar_names,
+    suggest,
+)
 from toolcrib.catalog.routing import nearest
 
 MANY = [f"tool_{number:04}_{verb}_issue" for number in range(1250) for verb in ("create", "delete", "find", "close")]
@@ -54,8 +62,30 @@ def test_few_names_are_found_as_difflib_finds_them() -> None:
 
 def test_nothing_similar_is_nothing() -> None:
     assert similar_names("zzz", MANY) == nearest("zzz", MANY) == ()
-    assert did_you_mean(()) == ""
+    assert did_you_mean(()) == did_you_mean((), given="x") == suggest("zzz", MANY) == ""
+
+
+def test_all_suggestions_are_worded_alike() -> None:
     assert did_you_mean(("a", "b")) == "; did you mean 'a' or 'b'?"
+    assert did_you_mean(["a"], given="aa", separator=", ") == ", did you mean 'a' instead of 'aa'?"
+    assert suggest("nmae", ["name", "names", "other"]) == "; did you mean 'name'?"
+    assert suggest("nmae", ["name"], separator="") == "did you mean 'name'?"
+
+
+@pytest.mark.parametrize(
+    "names, found",
+    [
+        (["x", "comand", "comands"], ("comand", "command")),
+        (["command", "ulr"], None),  # a name that is known is not misspelled
+        (["comments", "note"], None),  # similar enough for a suggestion, not for a guess
+        (["command" * 10_000], None),
+        ([], None),
+    ],
+)
+def test_a_name_counts_as_misspelled_only_if_it_is_very_similar(
+    names: list[str], found: tuple[str, str] | None
+) -> None:
+    assert find_misspelled(names, ["command", "url"]) == found
 
 
 @pytest.mark.parametrize("name", ["tool_0777_creat_issue", "tool", "t" * 10_000, "issue_" * 33])

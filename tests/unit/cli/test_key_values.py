@@ -164,13 +164,13 @@ def test_missing_arguments_are_named_with_their_type() -> None:
 
 
 def test_an_unknown_argument_is_told_with_the_nearest_one() -> None:
-    assert unknown({"txet": "a", "count": 1}, SCHEMA) == ["txet is not an argument of it, did you mean text?"]
+    assert unknown({"txet": "a", "count": 1}, SCHEMA) == ["txet is not an argument of it, did you mean 'text'?"]
     assert unknown({"anything": 1}, {"type": "object"}) == []
 
 
 def test_several_unknown_arguments_are_told_with_one_question() -> None:
     problems = unknown({"txet": "a", "textt": "b", "cuont": 1}, SCHEMA)
-    assert problems == ["txet, textt, cuont are not arguments of it, did you mean text or count?"]
+    assert problems == ["txet, textt, cuont are not arguments of it, did you mean 'text' or 'count'?"]
 
 
 def test_the_schema_is_asked_for_the_rest() -> None:

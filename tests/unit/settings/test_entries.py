@@ -188,7 +188,7 @@ def test_a_key_that_is_there_twice_fails_its_server(tmp_path: Path) -> None:
 
 
 def test_a_misspelt_command_is_told_with_the_right_one(tmp_path: Path) -> None:
-    assert "did you mean command for comand?" in str(entry(tmp_path, {"comand": "x"}).error)
+    assert "did you mean 'command' instead of 'comand'?" in str(entry(tmp_path, {"comand": "x"}).error)
 
 
 @pytest.mark.parametrize("values", [{"disabled": True}, {"enabled": False}])

@@ -100,7 +100,7 @@ def test_both_spellings_of_the_section(tmp_path: Path) -> None:
 
 def test_a_misspelt_section_is_told_with_the_right_one(tmp_path: Path) -> None:
     error = refused(tmp_path / ".mcp.json", '{\n"mcpServer": {"a": {"command": "x"}}}')
-    assert "did you mean mcpServers for mcpServer?" in str(error)
+    assert "did you mean 'mcpServers' instead of 'mcpServer'?" in str(error)
     assert error.line == 2
 
 
@@ -170,7 +170,7 @@ def test_an_unknown_key_is_kept_and_warned_about_once_with_the_nearest(
         settings = load(tmp_path / ".mcp.json", {"mcpServers": servers})
     assert len(settings.warnings) == 2
     assert settings.warnings[0].startswith(f"{tmp_path / '.mcp.json'}:5:7: exection_timeout: ")
-    assert settings.warnings[0].endswith("did you mean execution_timeout?")
+    assert settings.warnings[0].endswith("did you mean 'execution_timeout'?")
     assert [record.getMessage() for record in caplog.records] == list(settings.warnings)
     assert settings.entries[0].raw["zzz"] == 1
 

@@ -88,7 +88,7 @@ def test_a_file_for_other_settings_may_have_no_servers(tmp_path: Path, path: str
 def test_a_misspelt_section_in_such_a_file_is_warned_about(tmp_path: Path) -> None:
     settings = load(tmp_path / ".claude/settings.json", {"theme": "dark", "mcpservers": {"fs": FS}})
     assert settings.entries == ()
-    assert settings.warnings[0].endswith("mcpservers: is not known and has no effect; did you mean mcpServers?")
+    assert settings.warnings[0].endswith("mcpservers: is not known and has no effect; did you mean 'mcpServers'?")
 
 
 def test_a_server_may_be_called_hub_in_a_bare_map(tmp_path: Path) -> None:

@@ -132,7 +132,7 @@ def test_the_options_of_the_hub_must_be_a_table(tmp_path: Path) -> None:
 
 
 def test_an_unknown_option_is_told_with_the_nearest(tmp_path: Path) -> None:
-    assert "hub.on_eror: no such option; did you mean on_error?" in str(refused(tmp_path, "[hub]\non_eror = 1"))
+    assert "hub.on_eror: no such option; did you mean 'on_error'?" in str(refused(tmp_path, "[hub]\non_eror = 1"))
 
 
 def test_options_without_servers_are_kept(tmp_path: Path) -> None:
@@ -152,7 +152,7 @@ def test_an_unknown_table_is_warned_about(tmp_path: Path) -> None:
 
 def test_a_misspelt_table_is_told_with_the_right_one(tmp_path: Path) -> None:
     error = refused(tmp_path, '[server.a]\ncommand = "x"')
-    assert "did you mean servers for server?" in str(error)
+    assert "did you mean 'servers' instead of 'server'?" in str(error)
 
 
 @pytest.mark.parametrize("value", ["1979-05-27", "[1]", "{ a = 1 }"])

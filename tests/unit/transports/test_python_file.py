@@ -42,7 +42,7 @@ def test_one_of_several_must_be_named(tmp_path: Path) -> None:
     "rest, variable, words",
     [
         ("", None, "there is no ToolServer in it"),
-        ("server = Crib()", "serve", "serve is no ToolServer: there is none of that name; did you mean server"),
+        ("server = Crib()", "serve", "serve is no ToolServer: there is none of that name; did you mean 'server'"),
         ("server = Crib()", "zzz", "there is none of that name; the file has server"),
         ("server = Crib()", "Crib", "Crib is no ToolServer: it is a type"),
         ("server = None", "server", "server is no ToolServer: it is a NoneType"),

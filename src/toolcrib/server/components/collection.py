@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import base64
-import difflib
 import logging
 from collections.abc import Callable, Iterator
 from typing import Any, Final, Generic, Protocol, TypeVar
 
+from ..._util.suggest import did_you_mean, similar_names
 from ...errors import NotFound, RemoteError, ResourceNotFound, ToolNotFound
 from ...protocol.jsonrpc import INVALID_PARAMS
 from ...protocol.sanitize import one_line
@@ -30,12 +30,8 @@ T = TypeVar("T", bound=Component)
 _ERRORS: dict[str, type[NotFound]] = {"tool": ToolNotFound, "resource": ResourceNotFound}
 
 
-LONGEST: Final = 128
-"""Characters of a name that is looked for."""
-MISTYPED: Final = 8
-"""Characters by which the length of a name may differ from what was meant."""
-MOST: Final = 1_000
-"""Names that are looked at: it takes some microseconds each, and anybody may ask."""
+MAX_SHOWN: Final = 128
+"""Characters of an unknown name that an error repeats."""
 
 
 class ComponentCollection(Generic[T]):
@@ -80,11 +76,8 @@ class ComponentCollection(Generic[T]):
         self._changed()
 
     def nearest(self, name: Any) -> tuple[str, ...]:
-        """The names that look like this one; nobody mistypes a longer one than there are."""
-        if not isinstance(name, str) or len(name) > LONGEST:
-            return ()
-        near = [each for each in self._items if abs(len(each) - len(name)) <= MISTYPED][:MOST]
-        return tuple(difflib.get_close_matches(name, near, 3))
+        """Return the names that are most similar to this one, best first."""
+        return similar_names(name, tuple(self._items)) if isinstance(name, str) else ()
 
     def page(self, cursor: Any, size: int | None) -> tuple[list[Wire], str | None]:
         """The entries after a cursor, and the cursor of the next page if there is one.
@@ -119,11 +112,6 @@ def _opened(cursor: Any) -> str:
         return ""
 
 
-def did_you_mean(nearest: tuple[str, ...]) -> str:
-    """A hint to append to an error."""
-    return f"; did you mean {' or '.join(map(repr, nearest))}?" if nearest else ""
-
-
 def shown(name: Any) -> str:
-    """A name that somebody else gave, in a text of ours."""
-    return one_line(name, LONGEST) if isinstance(name, str) else type(name).__name__
+    """Return a name of a request as an error repeats it: on one line, and cut if it is long."""
+    return one_line(name, MAX_SHOWN) if isinstance(name, str) else type(name).__name__

@@ -5,9 +5,9 @@ from __future__ import annotations
 import functools
 import logging
 from collections.abc import Callable, Iterable, Mapping
-from difflib import get_close_matches
 from typing import Any, Final, Protocol, TypeVar
 
+from ..._util.suggest import did_you_mean, similar_names
 from ...errors import ConfigError, RemoteError, ResourceNotFound
 from ...protocol import jsonrpc
 from ...protocol.sanitize import one_line
@@ -132,8 +132,7 @@ def _by_type(kind: str, ref: str, offered: PromptFunction | TemplateFunction | N
         raise RemoteError(jsonrpc.INVALID_PARAMS, f"Unknown {kind}: {one_line(ref)}")
     properties = offered.signature.schema.get("properties", {})
     if argument not in properties:
-        nearest = get_close_matches(argument, properties, 3)
-        hint = f"; did you mean {' or '.join(map(repr, nearest))}?" if nearest else ""
+        hint = did_you_mean(similar_names(argument, properties))
         raise RemoteError(jsonrpc.INVALID_PARAMS, f"Unknown argument of {kind} {ref}: {one_line(argument)}{hint}")
     return _completion(choices(offered.signature, properties[argument]), value)
 

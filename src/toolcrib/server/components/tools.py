@@ -9,10 +9,10 @@ import inspect
 import logging
 import re
 from collections.abc import Callable, Mapping, Sequence
-from difflib import get_close_matches
 from types import MethodType
 from typing import Any, Final, Literal, TypedDict, Unpack, overload
 
+from ..._util.suggest import suggest
 from ...errors import ConfigError, RemoteError, ToolFailed, UsageError
 from ...protocol import jsonrpc
 from ...protocol.param_headers import Declaration, InvalidDeclaration, declarations
@@ -219,9 +219,7 @@ def made(thing: Any, /, **options: Unpack[ToolOptions]) -> ToolFunction:
 
 def _check_options(options: Mapping[str, Any]) -> None:
     for name in options.keys() - ToolOptions.__annotations__.keys():
-        nearest = get_close_matches(name, ToolOptions.__annotations__, 1)
-        hint = f"; did you mean {nearest[0]!r}?" if nearest else ""
-        raise TypeError(f"a tool has no option {name!r}{hint}")
+        raise TypeError(f"a tool has no option {name!r}{suggest(name, ToolOptions.__annotations__)}")
 
 
 def _is_method(function: Callable[..., Any]) -> bool:

@@ -5,13 +5,13 @@ from __future__ import annotations
 import inspect
 import itertools
 from collections.abc import Iterable, Mapping
-from difflib import get_close_matches
 from typing import Annotated, Any, Final
 
 from pydantic import AliasChoices, AliasPath, Field, TypeAdapter, ValidationError
 from pydantic.fields import FieldInfo
 from pydantic_core import ErrorDetails, PydanticSerializationError, to_json, to_jsonable_python
 
+from ..._util.suggest import suggest
 from ...errors import UsageError
 from ...protocol.sanitize import one_line
 from ...types import Wire
@@ -114,8 +114,7 @@ class Arguments:
 
     def _unknown(self, key: Any) -> str:
         place = one_line(str(key), _LONG)
-        nearest = get_close_matches(place, self._keys, 1)
-        return f"{place}: unknown argument" + (f", did you mean {nearest[0]!r}?" if nearest else "")
+        return f"{place}: unknown argument{suggest(place, self._keys, separator=', ')}"
 
     def _problem(self, error: ErrorDetails) -> str:
         place = one_line(".".join(map(str, error["loc"])), _LONG)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import difflib
 import ipaddress
 import logging
 import os
@@ -14,6 +13,7 @@ import threading
 from collections.abc import Coroutine, Iterable, Mapping
 from typing import Any, Final, Literal, Protocol, TypedDict
 
+from ..._util.suggest import suggest
 from ...errors import ConfigError
 from ..handler import RequestHandler
 from .legacy_sse import SseApp
@@ -202,11 +202,8 @@ def _names(key: str, given: Iterable[str]) -> list[str]:
 def _check_names(transport: str, options: Mapping[str, Any]) -> None:
     known = OPTIONS[transport] | ALWAYS
     for name in options.keys() - known:
-        nearest = difflib.get_close_matches(name, known, 1)
-        hint = f"; did you mean {nearest[0]!r}?" if nearest else ""
-        raise ConfigError(
-            f"{name}: there is no such option for {transport}{hint}", key=name, expected=", ".join(sorted(known))
-        )
+        message = f"{name}: there is no such option for {transport}{suggest(name, known)}"
+        raise ConfigError(message, key=name, expected=", ".join(sorted(known)))
 
 
 def _is_loopback(host: str) -> bool:

@@ -209,7 +209,7 @@ def test_a_variable_of_a_python_files_path_stays_one(tmp_path: Path) -> None:
 
 
 def test_a_broken_entry_raises_what_is_wrong_with_it() -> None:
-    with pytest.raises(ConfigError, match="did you mean command for comand"):
+    with pytest.raises(ConfigError, match="did you mean 'command' instead of 'comand'"):
         said({"comand": "x"}, "claude")
 
 
@@ -249,4 +249,4 @@ def test_a_mistake_is_told_whether_variables_are_set_or_not(values: Any, match: 
 
 
 def test_what_has_no_effect_is_told_with_a_right_entry() -> None:
-    assert "did you mean args" in check_values("s", {"command": "x", "arg": []}, "json").warnings[0]
+    assert "did you mean 'args'" in check_values("s", {"command": "x", "arg": []}, "json").warnings[0]

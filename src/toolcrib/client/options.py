@@ -16,6 +16,7 @@ from ..config import (
     SseServer,
     StdioServer,
     may_download,
+    one_of,
     with_own_names,
     wrong,
 )
@@ -188,17 +189,8 @@ def _roots(key: str, value: Any) -> Any:
     return value if value is None or callable(value) else tuple(value)
 
 
-def _choice(*choices: str) -> Callable[[str, Any], Any]:
-    def check(key: str, value: Any) -> Any:
-        if value not in choices:
-            raise wrong(key, " | ".join(choices), value)
-        return value
-
-    return check
-
-
 def _log_level(key: str, value: Any) -> Any:
-    return None if value is None else _choice(*LOG_LEVELS)(key, value)
+    return None if value is None else one_of(*LOG_LEVELS)(key, value)
 
 
 def _modes(key: str, value: Any) -> tuple[str, ...]:
@@ -216,7 +208,7 @@ def _name(key: str, value: Any) -> str:
 _CHECKS: Final[dict[str, Callable[[str, Any], Any]]] = {
     **CHECKS,
     "name": _name,
-    "mode": _choice(*MODES),
+    "mode": one_of(*MODES),
     "sampling_handler": _handler,
     "elicitation_handler": _handler,
     "elicitation_modes": _modes,

@@ -27,7 +27,7 @@ from .servers import (
     server_from_dict,
     server_from_json,
 )
-from .validators import ALIASES, CHECKS, HeaderValue, Timeout, check_header, with_own_names, wrong
+from .validators import ALIASES, CHECKS, HeaderValue, Timeout, check_header, one_of, with_own_names, wrong
 
 __all__ = [
     "ALIASES",
@@ -49,6 +49,7 @@ __all__ = [
     "mask_urls",
     "may_download",
     "names_a_secret",
+    "one_of",
     "secrets_of_process",
     "secrets_of_web",
     "server_from_dict",

@@ -185,7 +185,9 @@ def _retry_safe(key: str, value: Any) -> bool | frozenset[str]:
     return frozenset(value)
 
 
-def _one_of(*choices: str) -> Callable[[str, Any], str]:
+def one_of(*choices: str) -> Callable[[str, Any], str]:
+    """Return a check that accepts only these words."""
+
     def check(key: str, value: Any) -> str:
         if value not in choices:
             raise wrong(key, f"one of {', '.join(choices)}", value)
@@ -232,10 +234,10 @@ CHECKS: dict[str, Callable[[str, Any], Any]] = {
     "max_attempts": _attempts,
     "reconnect": _reconnect,
     "max_in_flight": _max_in_flight,
-    "lifecycle": _one_of("singleton", "transient"),
+    "lifecycle": one_of("singleton", "transient"),
     "retry_safe": _retry_safe,
     "trusted": _flag,
-    "clean_arguments": _one_of("schema", "always", "never"),
+    "clean_arguments": one_of("schema", "always", "never"),
 }
 
 ALIASES: Final = {"max_retries": "max_attempts"}

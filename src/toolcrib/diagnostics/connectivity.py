@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import ipaddress
 import socket
 import ssl
 import time
@@ -11,6 +10,7 @@ from typing import Final
 from urllib.parse import SplitResult, urlsplit
 
 from .._util.deadline import Deadline, Stopwatch
+from .._util.net import is_loopback
 from ..config import HttpServer, SseServer, mask_urls
 from ..config.secrets_scan import values_of
 from ..errors import ConfigError
@@ -35,16 +35,6 @@ async def examine_address(report: ServerReport, config: Web, deadline: Deadline)
     return await _examine_host(report, host, port, deadline) and await _examine_port(
         report, config, host, port, deadline
     )
-
-
-def is_loopback(host: str) -> bool:
-    """Whether what is sent there never leaves this machine."""
-    if host == "localhost" or host.endswith(".localhost"):
-        return True
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return False
 
 
 def _examine_scheme(report: ServerReport, config: Web, parts: SplitResult) -> None:

@@ -15,7 +15,7 @@ from ..catalog.routing import PromptRoute, Route, nearest
 from ..client.client import Timeout
 from ..client.options import checked_timeout
 from ..client.subscriptions import Changes
-from ..config import CHECKS, wrong
+from ..config import CHECKS, one_of, wrong
 from ..errors import NotFound, ResourceNotFound, ToolcribError, UsageError
 from ..events import Event
 from ..policy.filters import AnyFilter
@@ -101,8 +101,7 @@ class Hub:
     ) -> None:
         if servers is not None and not isinstance(servers, Mapping):
             raise wrong("servers", "a mapping of names to servers; for a settings file use Hub.from_config", servers)
-        if on_error not in ("skip", "raise"):
-            raise wrong("on_error", "skip | raise", on_error)
+        one_of("skip", "raise")("on_error", on_error)
         if approve is not None and not callable(approve):
             raise wrong("approve", "a function of a call, or None", approve)
         self._on_error: OnError = on_error

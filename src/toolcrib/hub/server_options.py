@@ -8,7 +8,7 @@ from typing import Any, Final, Literal, cast
 
 from .._util.suggest import suggest
 from ..client.options import ClientOptions, ConnectionOptions, ResolvedOptions, checked_timeout, resolve
-from ..config import ALIASES, CHECKS, HttpServer, ServerConfig, SseServer, StdioServer, with_own_names, wrong
+from ..config import ALIASES, CHECKS, HttpServer, ServerConfig, SseServer, StdioServer, one_of, with_own_names
 from ..errors import ConfigError, ToolcribError
 from ..policy.filters import AnyFilter
 from ..policy.permissions import RequireApproval
@@ -102,10 +102,8 @@ def for_all(options: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def checked_start(value: Any) -> Start:
-    """`eager` or `lazy`."""
-    if value not in STARTS:
-        raise wrong("start", " | ".join(STARTS), value)
-    return cast("Start", value)
+    """Return `eager` or `lazy`; raises `ConfigError` for any other value."""
+    return cast("Start", one_of(*STARTS)("start", value))
 
 
 def spec_for(name: str, display_name: str, given: Any, of_all: Mapping[str, Any]) -> ServerSpec:

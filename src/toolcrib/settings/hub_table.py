@@ -6,22 +6,13 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from .._util.suggest import suggest
-from ..config import CHECKS, with_own_names, wrong
+from ..config import CHECKS, one_of, with_own_names, wrong
 from ..errors import ConfigError
 from ..protocol.sanitize import one_line
 from ..tool_names import pattern
 from .documents import place_of
 from .entries import Reading
 from .keys import NULLABLE, own_name
-
-
-def _choice(*choices: str) -> Callable[[str, Any], str]:
-    def check(key: str, value: Any) -> str:
-        if value not in choices:
-            raise wrong(key, f"one of {', '.join(choices)}", value)
-        return str(value)
-
-    return check
 
 
 def _patterns(key: str, value: Any) -> tuple[str, ...]:
@@ -61,11 +52,11 @@ OPTIONS: dict[str, Callable[[str, Any], Any]] = {
     "allowed_tools": _patterns,
     "disallowed_tools": _patterns,
     "require_approval": _approvals,
-    "on_error": _choice("skip", "raise"),
-    "start": _choice("eager", "lazy"),
+    "on_error": one_of("skip", "raise"),
+    "start": one_of("eager", "lazy"),
     "start_timeout": _start_timeout,
     "max_parallel_starts": CHECKS["max_in_flight"],
-    "mode": _choice("auto", "legacy", "2026-07-28"),
+    "mode": one_of("auto", "legacy", "2026-07-28"),
     "disconnect_idle_after": CHECKS["idle_timeout"],
     **{name: CHECKS[name] for name in _FROM_CONFIGS},
 }

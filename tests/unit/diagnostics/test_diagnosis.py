@@ -7,7 +7,6 @@ import pytest
 
 from toolcrib.config.launchers import parse_command
 from toolcrib.diagnostics.causes import credentials_for, diagnose
-from toolcrib.diagnostics.connectivity import is_loopback
 from toolcrib.diagnostics.report import QUOTED, Finding, ServerReport, Verdict, worst
 from toolcrib.diagnostics.runner import STEPS, in_order
 from toolcrib.errors import AuthError
@@ -181,14 +180,6 @@ def test_the_credentials_that_a_server_wants_are_told_from_its_challenge(
     status: int, challenge: str | None, remedy: str
 ) -> None:
     assert remedy in credentials_for(AuthError("", status=status, challenge=challenge))
-
-
-@pytest.mark.parametrize(
-    "host, local",
-    [("localhost", True), ("a.localhost", True), ("127.1.2.3", True), ("::1", True), ("10.0.0.1", False), ("x", False)],
-)
-def test_what_never_leaves_this_machine_is_told_by_its_host(host: str, local: bool) -> None:
-    assert is_loopback(host) is local
 
 
 def test_the_gravest_verdict_counts() -> None:

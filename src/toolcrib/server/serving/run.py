@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import ipaddress
 import logging
 import os
 import signal
@@ -13,6 +12,7 @@ import threading
 from collections.abc import Coroutine, Iterable, Mapping
 from typing import Any, Final, Literal, Protocol, TypedDict
 
+from ..._util.net import is_loopback
 from ..._util.suggest import suggest
 from ...errors import ConfigError
 from ..handler import RequestHandler
@@ -150,17 +150,18 @@ async def serve(
     if transport == "stdio":
         await serve_stdio(server.router)
         return
-    local = _is_loopback(host)
-    if not local and auth is None and not allow_remote:
-        raise ConfigError(
-            f"host: {host} can be reached from other machines; give auth=..., or allow_remote=True if all may call",
-            key="host",
-            expected="a loopback address, or auth, or allow_remote=True",
-        )
+    local, open_to_all = is_loopback(host), auth is None and not allow_remote
+    if open_to_all and not local:
+        raise _exposed(host)
     path = PATHS[transport] if path is None else path
     hosts = allowed_hosts or ((host,) if local else (ANY,))
     app = make_app(server, path=path, auth=auth, allowed_hosts=hosts, transport=transport, **options)
-    await serve_app(app, bound(host, port), f"{server.name} {server.version}", path)
+    listening = bound(host, port)
+    address = listening.getsockname()[0]
+    if open_to_all and not is_loopback(address):  # the system resolves names below localhost, maybe to another address
+        listening.close()
+        raise _exposed(f"{host} is {address}, which")
+    await serve_app(app, listening, f"{server.name} {server.version}", path)
 
 
 def make_app(
@@ -184,6 +185,14 @@ def make_app(
     return HttpApp(server.router, path=path, guard=guard, **options)
 
 
+def _exposed(what: str) -> ConfigError:
+    return ConfigError(
+        f"host: {what} can be reached from other machines; give auth=..., or allow_remote=True if all may call",
+        key="host",
+        expected="a loopback address, or auth, or allow_remote=True",
+    )
+
+
 def _transport(given: Any, known: tuple[str, ...]) -> str:
     """Return the transport that a name stands for; raises `ConfigError` for any other name."""
     transport = ALIASES.get(given, given) if isinstance(given, str) else given
@@ -204,12 +213,3 @@ def _check_names(transport: str, options: Mapping[str, Any]) -> None:
     for name in options.keys() - known:
         message = f"{name}: there is no such option for {transport}{suggest(name, known)}"
         raise ConfigError(message, key=name, expected=", ".join(sorted(known)))
-
-
-def _is_loopback(host: str) -> bool:
-    if host == "localhost":
-        return True
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return False

@@ -29,11 +29,11 @@ def bound(host: str, port: int) -> socket.socket:
     """A socket that listens there."""
     with contextlib.ExitStack() as stack:
         try:
-            family = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0][0]
+            family, *_, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
             # asyncio sets TCP_NODELAY only on what says that it is TCP; without it answers wait for acknowledgements.
             made = stack.enter_context(socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP))
             made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            made.bind((host, port))
+            made.bind(address)
             made.listen(BACKLOG)  # who reads where we are may connect at once
         except (OSError, OverflowError) as exc:
             what = getattr(exc, "strerror", None) or exc

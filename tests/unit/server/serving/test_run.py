@@ -112,6 +112,15 @@ async def test_on_this_machine_a_port_is_all_that_is_needed(host: str) -> None:
         assert (await refused(host=host, port=port)).key == "port"
 
 
+async def test_a_local_name_is_not_served_at_an_address_of_another_interface(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Only the resolver is replaced: a machine that resolves a name below localhost like this cannot be had here."""
+    everywhere = [(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP, "", ("0.0.0.0", 0))]
+    monkeypatch.setattr(socket, "getaddrinfo", lambda host, *_, **__: everywhere if host == "a.localhost" else [])
+    error = await refused(host="a.localhost", port=0)
+    assert error.key == "host"
+    assert error.message.startswith("host: a.localhost is 0.0.0.0, which can be reached from other machines")
+
+
 @pytest.mark.parametrize("options", [{"allow_remote": True}, {"auth": lambda headers: None}])
 async def test_beyond_this_machine_who_may_come_is_somebody_s_word(options: Any) -> None:
     with taken("0.0.0.0") as port:

@@ -7,7 +7,6 @@ the old code has left running (threads, connections) goes on; a call under way e
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import importlib
 import sys
 from collections.abc import Callable, Mapping
@@ -15,6 +14,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any, Final
 
+from .._util.files import FilePoller
 from ..errors import ConfigError, UsageError
 from ..protocol.param_headers import Declaration
 from ..server.changes import LISTS
@@ -118,12 +118,12 @@ class Reloading:
         self._folder = self._file.resolve().parent
         self._find = find
         self._failed_in: Path | None = None
-        self._marks: dict[Path, Any] = {}
+        self._poller = FilePoller()
         sys.dont_write_bytecode = True  # it is told apart by the second, and we reload sooner than that
 
     async def serve(self, transport: str, **options: Any) -> None:
-        """Serve it until it is stopped, and look at its files meanwhile."""
-        self._marks = self._look()
+        """Serve it until it is stopped, and follow its files meanwhile."""
+        self._follow_files()
         watching = asyncio.create_task(self._watch())
         try:
             await serve(self, transport, auth=None if self._auth is None else self._authenticate, **options)
@@ -143,22 +143,15 @@ class Reloading:
     async def _watch(self) -> None:
         while True:
             await asyncio.sleep(INTERVAL)
-            marks = self._look()
-            changed = any(self._marks.get(file, mark) != mark for file, mark in marks.items())
-            self._marks.update(marks)
-            if changed:
+            self._follow_files()
+            if any(file.exists() for file in self._poller.poll()):  # a file that is gone may be about to be replaced
                 await self.reload()
 
-    def _look(self) -> dict[Path, Any]:
-        """The state of the file, of the modules that it imported from its folder, and of where it failed."""
-        files = {Path(str(each.__file__)) for each in self._modules().values()} | {self._file}
-        if self._failed_in is not None:
-            files.add(self._failed_in)
-        return {file: mark for file in files if (mark := _mark(file)) is not None}
-
-    def _note_new(self) -> None:
-        """Files that were run for the first time: as they are now, for they may change before the next look."""
-        self._marks = {**self._look(), **self._marks}
+    def _follow_files(self) -> None:
+        """Follow the file, the modules that it imported from its folder, and the file in which it failed."""
+        modules = [Path(str(each.__file__)) for each in self._modules().values()]
+        failed = [] if self._failed_in is None else [self._failed_in]
+        self._poller.follow([self._file, *modules, *failed])
 
     def _modules(self) -> dict[str, ModuleType]:
         """The modules of the user's own, by name."""
@@ -186,21 +179,14 @@ class Reloading:
             self._tell_failure(exc)
             return
         self._failed_in = None
-        self._note_new()
+        self._follow_files()
         await self.router.replace(server)
         note(f"reloaded {self._file.name}: {len(server.tools)} tool{'s' * (len(server.tools) != 1)}")
 
     def _tell_failure(self, exc: ConfigError | UsageError | OSError) -> None:
         if isinstance(exc, ConfigError) and exc.file is not None:
             self._failed_in = Path(exc.file)
-        self._note_new()
+        self._follow_files()
         if exc.__cause__ is not None:
             note(own_frames(exc.__cause__))
         complain(str(exc), "the code before it stays at work")
-
-
-def _mark(file: Path) -> Any:
-    with contextlib.suppress(OSError):
-        seen = file.stat()
-        return seen.st_mtime_ns, seen.st_size, seen.st_ino
-    return None

@@ -20,6 +20,7 @@ from ..hub.hub import Hub
 from ..hub.server_options import HubConfigOptions
 from ..hub.server_state import ServerState
 from ..settings import ServerEntry, Settings, load_settings
+from ..settings.discover import user_settings
 from ..tool_names import slug
 from ..types import UNSET, ConnectionState
 from .console import note, waiting
@@ -42,8 +43,8 @@ _FILE: Final = re.compile(r"\.py(:\w+)?$")
 
 
 def own_settings() -> Path:
-    """The person's own file, used where the folder has none."""
-    return Path(os.environ.get("XDG_CONFIG_HOME") or Path.home() / ".config") / "toolcrib" / "toolcrib.toml"
+    """Return the user's own settings file, which is used if the current folder has none."""
+    return user_settings(os.environ)
 
 
 def settings_files(config: Path | None) -> list[Path]:

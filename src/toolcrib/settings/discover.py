@@ -7,6 +7,7 @@ import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
+from .._util.folders import config_folder, home_folder
 from ..errors import ConfigError
 from .formats import format_of
 from .load import folder_of, read_file
@@ -27,7 +28,7 @@ def discover_settings(
     """
     surroundings = dict(os.environ if environ is None else environ)
     folder = folder_of(project)
-    house = folder_of(home) if home is not None else Path(surroundings.get("HOME") or Path.home())
+    house = folder_of(home) if home is not None else home_folder(surroundings)
     general: list[Settings] = []
     personal: list[Settings] = []
     persons = list(_of_person(house, surroundings, platform))
@@ -43,6 +44,11 @@ def discover_settings(
     return (*general, *shared, *personal, *own)
 
 
+def user_settings(environ: Mapping[str, str], home: Path | None = None) -> Path:
+    """Return the path of the user's own settings in our format, whether or not the file exists."""
+    return config_folder(environ, home) / "toolcrib" / "toolcrib.toml"
+
+
 def _read(path: Path, project: Path, environ: Mapping[str, str]) -> list[Settings]:
     try:
         return read_file(path, project=project, environ=environ)
@@ -53,15 +59,14 @@ def _read(path: Path, project: Path, environ: Mapping[str, str]) -> list[Setting
 
 
 def _of_person(home: Path, environ: Mapping[str, str], platform: str) -> Iterator[Path]:
-    configs = Path(environ.get("XDG_CONFIG_HOME") or home / ".config")
-    programs = home / "Library/Application Support" if platform == "darwin" else configs
+    programs = home / "Library/Application Support" if platform == "darwin" else config_folder(environ, home)
     yield programs / "Claude" / "claude_desktop_config.json"
     yield programs / "Code" / "User" / "mcp.json"
     yield home / ".cursor" / "mcp.json"
     yield home / ".gemini" / "settings.json"
     yield home / ".claude.json"
     yield home / ".claude" / "settings.json"
-    yield configs / "toolcrib" / "toolcrib.toml"
+    yield user_settings(environ, home)
 
 
 def _of_project(folder: Path) -> Iterator[Path]:

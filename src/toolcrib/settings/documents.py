@@ -5,8 +5,6 @@ No error repeats what stands in a value: it may be a secret. Keys and names of v
 
 from __future__ import annotations
 
-import os
-import stat
 from bisect import bisect_right
 from collections.abc import Mapping
 from functools import cached_property
@@ -14,6 +12,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
+from .._util.files import read_regular_file
 from ..errors import ConfigError
 from ..protocol.sanitize import one_line
 
@@ -120,7 +119,7 @@ def read_content(path: Path) -> bytes:
     """What is in a settings file; `ConfigError` if it is none, cannot be read or is too large."""
     document = Document(path)
     try:
-        content = read_bytes(path)
+        content = read_regular_file(path, MAX_BYTES + 1)
     except OSError as exc:
         raise document.error(
             f"cannot be read: {exc.strerror or type(exc).__name__}", expected="a settings file"
@@ -133,19 +132,6 @@ def read_content(path: Path) -> bytes:
         expected = f"at most {MAX_BYTES} bytes"
         raise document.error(f"is too large: expected {expected}", expected=expected)
     return content
-
-
-def read_bytes(path: Path) -> bytes | None:
-    """What is in the file, up to one byte more than we take; None if it is not a plain file."""
-    # Not blocking, so that a pipe without a writer does not hang us before we see that it is one.
-    descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
-    try:
-        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-            return None
-        with open(descriptor, "rb", closefd=False) as file:
-            return file.read(MAX_BYTES + 1)
-    finally:
-        os.close(descriptor)
 
 
 def decoded(path: Path, content: bytes) -> Document:

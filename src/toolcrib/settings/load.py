@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from .. import tool_names
+from .._util.folders import home_folder
 from .._util.suggest import did_you_mean
 from ..protocol.sanitize import one_line
 from .documents import Document, place_of, read_document
@@ -130,14 +131,14 @@ def known_names(reading: Reading, project: Path) -> dict[str, str]:
         return {}
     path = reading.document.path
     above = path.absolute().parent if path is not None else project
-    home = reading.environ.get("HOME") or str(Path.home())
+    home = home_folder(reading.environ)
     # A person's own file is in the home, and holds for whatever project it is asked for.
-    in_project = above.name in (".vscode", ".cursor") and above.parent != Path(home)
+    in_project = above.name in (".vscode", ".cursor") and above.parent != home
     folder = above.parent if in_project else project
     return {
         "workspaceFolder": str(folder),
         "workspaceFolderBasename": folder.name,
-        "userHome": home,
+        "userHome": str(home),
         "pathSeparator": os.sep,
         "/": os.sep,
     }

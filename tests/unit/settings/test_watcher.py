@@ -101,18 +101,6 @@ async def test_two_writes_of_the_same_size_in_one_tick_are_both_seen(file: Path)
     assert [settings.servers["a"] for settings in told.settings] == [StdioServer(command) for command in "234567"]
 
 
-@pytest.mark.parametrize("is_young", [True, False])
-async def test_a_file_is_read_again_only_while_it_is_young(
-    file: Path, monkeypatch: pytest.MonkeyPatch, is_young: bool
-) -> None:
-    monkeypatch.setattr("toolcrib.settings.watcher._SETTLED", 1e9 if is_young else -1.0)
-    watch = watcher(file, Told())
-    await watch.check()
-    digest = watch._looks[file][1]
-    await watch.check()
-    assert (watch._looks[file][1] is not digest) == is_young, "a new digest is made of what was read anew"
-
-
 async def test_a_broken_file_is_told_once_and_the_last_settings_stay(file: Path) -> None:
     told = Told()
     watch = watcher(file, told, settings=load_settings(file))

@@ -167,7 +167,8 @@ def _behind_comments(text: str, at: int, limit: int) -> int:
 def _without(text: str, found: _Object, member: _JsonMember) -> str:
     at = found.members.index(member)
     is_last = at == len(found.members) - 1
-    start, end = _span(text, found, member, is_last)
+    above = found.members[at - 1].end if at else found.opened
+    start, end = _span(text, found, member, above, is_last)
     head, tail = text[:start], text[end:]
     if is_last and at > 0 and member.comma is None:
         comma = found.members[at - 1].comma
@@ -178,8 +179,11 @@ def _without(text: str, found: _Object, member: _JsonMember) -> str:
     return head + tail
 
 
-def _span(text: str, found: _Object, member: _JsonMember, is_last: bool) -> tuple[int, int]:
-    """From where to where a member is taken out, with its comma and the blanks that it leaves."""
+def _span(text: str, found: _Object, member: _JsonMember, above: int, is_last: bool) -> tuple[int, int]:
+    """Return from where to where a member is cut out, with its comma and the blanks that it leaves.
+
+    `above` is the end of the member before it.
+    """
     start, end = member.start, member.end if member.comma is None else member.comma + 1
     line = text.rfind("\n", 0, start) + 1
     if not text[line:start].strip() and line > found.opened:
@@ -189,7 +193,7 @@ def _span(text: str, found: _Object, member: _JsonMember, is_last: bool) -> tupl
         if re.compile(r"[ \t]*\r?\n").match(text, behind):
             return before, behind
         # What follows must not get into a comment.
-        if is_last and "//" not in text[text.rfind("\n", 0, before) + 1 : before]:
+        if is_last and "//" not in text[max(text.rfind("\n", 0, before) + 1, above) : before]:
             return before, end
     if is_last:
         return len(text[:start].rstrip(" \t")), end

@@ -93,6 +93,7 @@ def test_an_entry_is_replaced_where_it_stands() -> None:
         ('{"mcpServers": {\n  "a": 1,\n  "b": 2\n}}', "b", '{"mcpServers": {\n  "a": 1\n}}'),
         ('{"mcpServers": {\n  "a": 1,\n\n  "b": 2\n}}', "a", '{"mcpServers": {\n\n  "b": 2\n}}'),
         ('{"mcpServers": {"a": 1, "a": 2}}', "a", '{"mcpServers": {}}'),
+        ('{"mcpServers": {\n"a": {"x": "//"},\n"b": 2}}', "b", '{"mcpServers": {\n"a": {"x": "//"}}}'),
         ('{"mcpServers": {"a": 1\n, "b": 2\n}}', "b", '{"mcpServers": {"a": 1\n\n}}'),
     ],
 )

@@ -22,6 +22,9 @@ MAX_BYTES = 4 * 1024 * 1024
 MAX_DEPTH = 64
 """Containers inside of containers in a file."""
 
+UNEDITABLE = "is written in a way that cannot be changed from here: please edit it by hand"
+"""The error of an edit that would change more than it should."""
+
 
 _NONE: Mapping[str, Any] = MappingProxyType({})
 

@@ -7,6 +7,8 @@ import json
 import multiprocessing
 import os
 import stat
+import subprocess
+import sys
 import threading
 from pathlib import Path
 
@@ -192,6 +194,27 @@ def test_a_file_that_never_comes_to_rest_is_given_up(tmp_path: Path) -> None:
 
 def _add_one(path: Path, number: int) -> None:
     put_servers(path, {f"s{number}": NEW})
+
+
+def test_only_changing_toml_needs_tomlkit(tmp_path: Path) -> None:
+    program = """
+import sys
+sys.modules["tomlkit"] = None
+from pathlib import Path
+import toolcrib as tc
+from toolcrib.settings import load_settings
+from toolcrib.settings.edit import put_servers
+put_servers(Path(".mcp.json"), {"a": {"command": "x"}})
+Path("toolcrib.toml").write_text("[servers.a]\\ncommand = 'x'\\n")
+assert len(load_settings("toolcrib.toml").entries) == 1
+try:
+    put_servers(Path("toolcrib.toml"), {"b": {"command": "x"}})
+except tc.ConfigError as exc:
+    print(exc)
+"""
+    done = subprocess.run([sys.executable, "-c", program], cwd=tmp_path, capture_output=True, text=True)
+    assert (done.stdout, done.stderr) == ("changing TOML needs tomlkit, the extra `cli`: pip install tomlkit\n", "")
+    assert (tmp_path / "toolcrib.toml").read_text() == "[servers.a]\ncommand = 'x'\n"
 
 
 @pytest.mark.parametrize("name", [".mcp.json", "toolcrib.toml"])

@@ -16,15 +16,16 @@ from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from copy import deepcopy
 from pathlib import Path
+from types import ModuleType
 from typing import Any, Final
 
+from ...errors import ConfigError
 from ...protocol.sanitize import one_line
-from ..documents import Document, Table, decoded, place_of, read_content
+from ..documents import UNEDITABLE, Document, Table, decoded, place_of, read_content
 from ..formats import find_sections, format_named, format_of, section_for_new
 from ..keys import NULLABLE
 from ..load import read_root
 from . import jsonc as edit_jsonc
-from . import toml as edit_toml
 
 _PATIENCE: Final = 10.0
 """Seconds to wait for somebody else of us who is writing into the same folder."""
@@ -184,15 +185,27 @@ def _check_place(document: Document, root: Any, place: tuple[str, ...], replace:
 
 
 def _changed(document: Document, root: Any, place: tuple[str, ...], values: Mapping[str, Any] | None) -> Document:
-    """The document with these values at this place, or with nothing there; and with nothing else changed."""
-    room = edit_toml if document.path is not None and _is_toml(document.path) else edit_jsonc
-    text = room.remove(document, place) if values is None else room.put(document, place, values)
+    """Return the document with these values at this place, or with nothing there, and with nothing else changed.
+
+    The new text is read back: if it does not mean exactly that, `ConfigError`.
+    """
+    editor = _toml_editor() if document.path is not None and _is_toml(document.path) else edit_jsonc
+    text = editor.remove(document, place) if values is None else editor.put(document, place, values)
     changed = Document(document.path, text)
     section = place[:-1]
     if _without_empty(read_root(changed), section) != _without_empty(_expected(root, place, values), section):
-        message = "is written in a way that cannot be changed from here: please edit it by hand"
-        raise document.error(message, offset=place_of(root, *place), expected="a file that can be edited in place")
+        expected = "a file that can be edited in place"
+        raise document.error(UNEDITABLE, offset=place_of(root, *place), expected=expected)
     return changed
+
+
+def _toml_editor() -> ModuleType:
+    try:
+        from . import toml  # noqa: PLC0415  # tomlkit is an extra, and slow to load
+    except ImportError as exc:
+        message = "changing TOML needs tomlkit, the extra `cli`: pip install tomlkit"
+        raise ConfigError(message, expected="tomlkit") from exc
+    return toml
 
 
 def _expected(root: Any, place: tuple[str, ...], values: Mapping[str, Any] | None) -> Any:

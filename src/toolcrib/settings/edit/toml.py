@@ -1,230 +1,241 @@
-"""Changing one table of a TOML text, comments and all: every other byte stays as it is.
+"""Changes one table of a TOML text and no byte outside of it.
 
 A table can be written in many ways: `[a.b]`, `a.b.c = 1`, `b.c = 1` under `[a]`, `b = { c = 1 }`, and several of them
-together. `tomllib` has judged the text before; here only the borders of its statements are found.
+together. tomlkit splits the text into its statements; the statements of the table are cut out and replaced here.
+tomlkit's own edits are not used: they delete the comments above the next table, and put a new table among the dotted
+keys of another one, which changes their meaning.
 """
 
 from __future__ import annotations
 
-import json
-import math
 import re
-import tomllib
-from collections.abc import Iterator, Mapping
+from collections import defaultdict, deque
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any
+from itertools import pairwise
+from typing import Any, Final, NamedTuple
+
+import tomlkit
+from tomlkit.exceptions import TOMLKitError
+from tomlkit.items import AoT, InlineTable, Item, Key, Table
 
 from ...errors import ConfigError
-from ..documents import Document
+from ..documents import UNEDITABLE, Document
 
-_ROOM = 100
+_MAX_LINE: Final = 100
 """Columns up to which a list stays on one line."""
 
 _Path = tuple[str, ...]
-_WORD = r"[A-Za-z0-9_-]+"
-_KEY = rf"""(?:"(?:[^"\\\n]|\\.)*"|'[^'\n]*'|{_WORD})"""
-_DOTTED = re.compile(rf"{_KEY}(?:[ \t]*\.[ \t]*{_KEY})*")
-_GAP = re.compile(r"(?:[ \t\r\n]|#[^\n]*)*")
-_BLANKS = re.compile(r"[ \t]*")
-_LINE_END = re.compile(r"[^\n]*(?:\n|\Z)")
-_STRING = re.compile(
-    r'"""(?:[^\\]|\\.)*?"{3,5}'  # up to two quotes may stand before the three that end it
-    r"|'''.*?'{3,5}"
-    r'|"(?:[^"\\\n]|\\.)*"'
-    r"|'[^'\n]*'",
-    re.DOTALL,
-)
-_PLAIN = re.compile(r"[^,\]}#\n]+")
+_Edit = tuple[int, int, str]
+"""Start, end, and what goes there instead."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Statement:
-    """A header, or a key with its value: whole lines from `start` to `end`."""
+class _Piece(NamedTuple):
+    """A part of a text as tomlkit parsed it: a header, whose item is a `Table`, a key with its value, or a gap."""
 
     path: _Path
-    start: int
-    end: int
-    is_header: bool
-    block: _Path
-    """The path of the header that it stands under, its own for a header."""
-    header: int
-    """Where that header stands; -1 above the first one."""
-    value: int = -1
+    item: Item | None
+    before: str
+    value: str
+    after: str
+
+    @property
+    def text(self) -> str:
+        return f"{self.before}{self.value}{self.after}"
 
 
-@dataclass(frozen=True, slots=True)
-class _InlineMember:
-    """A key and its value in an inline table."""
+@dataclass(frozen=True, slots=True, eq=False)
+class _Statement:
+    """A header, or a key with its value: whole lines from `start` to `end`, or a member of an inline table."""
 
     path: _Path
     start: int
     value: int
+    value_end: int
     end: int
+    item: Item
+    """The value; a `Table` for a header."""
+    block: _Path
+    """The path of the header above the statement, its own for a header."""
+    header: int
+    """Where that header starts; -1 above the first one."""
+
+    @property
+    def is_header(self) -> bool:
+        return isinstance(self.item, Table)
+
+    def holds(self, path: _Path) -> bool:
+        """Return whether this is an inline table that what is at `path` belongs into."""
+        return isinstance(self.item, InlineTable) and _is_within(path, self.path)
 
 
 def put(document: Document, path: _Path, value: Mapping[str, Any]) -> str:
-    """The text with this table: in the place of the former one, else behind its last neighbour."""
-    text = document.text
-    statements = list(_statements(text))
+    """Return the text with this table: in the place of the former one, else behind its last neighbour."""
+    text, statements = document.text, _statements(document)
     for each in statements:
-        depth = len(each.path)
-        if not each.is_header and each.path == path[:depth] and text[each.value] == "{":
-            return _put_inline(text, each.value, path[depth:], value)
+        if each.holds(path):
+            return _put_inline(document, each, path, value)
     block = _block(path, value, _newline(text))
     if any(each.is_header and _is_within(each.path, path) for each in statements):
-        return _without(text, statements, path, block)
-    text = _without(text, statements, path)
-    return _with_block(text, _behind_neighbours(text, path[:-1]), block, _newline(text))
+        return _without(document, path, block)
+    text = _without(document, path)
+    return _with_block(text, _behind_neighbours(Document(document.path, text), path[:-1]), block, _newline(text))
 
 
 def remove(document: Document, path: _Path) -> str:
-    """The text without this table, in whatever ways it is written."""
-    return _without(document.text, list(_statements(document.text)), path)
+    """Return the text without this table, in whatever ways it is written."""
+    return _without(document, path)
 
 
 def _is_within(path: _Path, outer: _Path) -> bool:
     return path[: len(outer)] == outer
 
 
-def _statements(text: str) -> Iterator[_Statement]:
-    block: _Path = ()
-    header = -1
-    at = 0
-    while at < len(text):
-        start, at = at, _BLANKS.match(text, at).end()  # type: ignore[union-attr]  # they match nothing too
-        if at == len(text) or text[at] in "#\r\n":
-            at = _line_end(text, at)
-        elif text[at] == "[":
-            opening = 2 if text.startswith("[[", at) else 1
-            block, at = _key(text, at + opening)
-            header, at = start, _line_end(text, at)
-            yield _Statement(block, start, at, True, block, header)
+# ---- statements
+
+
+def _statements(document: Document) -> list[_Statement]:
+    try:
+        pieces = list(_pieces(tomlkit.parse(document.text).body, ()))
+    except (TOMLKitError, RecursionError):  # though tomllib has read the text
+        pieces = []
+    return _located(document, _in_order(document.text, pieces), (), 0, len(document.text))
+
+
+def _members(document: Document, table: _Statement) -> list[_Statement]:
+    """Return the keys of an inline table; their paths are those in the whole document."""
+    assert isinstance(table.item, InlineTable)
+    pieces = _pieces(table.item.value.body, table.path)
+    return _located(document, pieces, table.path, table.value + 1, table.value_end - 1)
+
+
+def _located(document: Document, pieces: Iterable[_Piece], path: _Path, start: int, end: int) -> list[_Statement]:
+    """Return the statements of `text[start:end]`, which consists of these pieces."""
+    found: list[_Statement] = []
+    block, header, at = path, -1, start
+    for piece in pieces:
+        if found and document.text.startswith(",", at) and not piece.text.startswith(","):
+            at += 1  # before tomlkit 0.15, commas between the members of an inline table are no pieces
+        if not document.text.startswith(piece.text, at):
+            break
+        if isinstance(piece.item, Table):
+            block, header = piece.path, at
+        value = at + len(piece.before)
+        value_end = value + len(piece.value)
+        next_start = value_end + len(piece.after)
+        if piece.item is not None:
+            found.append(_Statement(piece.path, at, value, value_end, next_start, piece.item, block, header))
+        at = next_start
+    if at != end:  # a text that tomlkit does not keep as it is
+        raise document.error(UNEDITABLE, offset=at, expected="a file that can be edited in place")
+    return found
+
+
+def _pieces(body: Iterable[tuple[Key | None, Item]], path: _Path, prefix: str = "") -> Iterator[_Piece]:
+    """Yield the pieces of a body; `prefix` is the dotted key in front of its keys."""
+    for key, item in body:
+        if key is None:
+            yield _Piece(path, None, "", item.as_string(), "")
+            continue
+        inner, around = (*path, key.key), item.trivia
+        behind = f"{around.comment_ws}{around.comment}{around.trail}"
+        if isinstance(item, AoT):
+            yield from _pieces([(key, table) for table in item.body], path)
+        elif isinstance(item, Table) and item.is_super_table():  # one without a header of its own
+            yield from _pieces(item.value.body, inner, f"{prefix}{key.as_string()}." if key.is_dotted() else "")
+        elif isinstance(item, Table):
+            name = f"[[{item.display_name}]]" if item.is_aot_element() else f"[{item.display_name}]"
+            yield _Piece(inner, item, around.indent, name, behind)
+            yield from _pieces(item.value.body, inner)
         else:
-            path, at = _key(text, at)
-            value = _BLANKS.match(text, at + 1).end()  # type: ignore[union-attr]
-            at = _line_end(text, _value_end(text, value))
-            yield _Statement((*block, *path), start, at, False, block, header, value)
+            yield _Piece(inner, item, f"{around.indent}{prefix}{key.as_string()}{key.sep}", item.as_string(), behind)
 
 
-def _line_end(text: str, at: int) -> int:
-    return _LINE_END.match(text, at).end()  # type: ignore[union-attr]
+def _in_order(text: str, pieces: Iterable[_Piece]) -> Iterator[_Piece]:
+    """Yield the pieces in the order of the text: tomlkit puts all tables of an array behind the first one."""
+    block: list[_Piece] = []
+    blocks = defaultdict[str, deque[list[_Piece]]](deque, {"": deque([block])})
+    for piece in pieces:
+        if isinstance(piece.item, Table):
+            blocks[piece.text].append(block := [])
+        block.append(piece)
+    at, header = 0, ""
+    while blocks[header]:
+        for piece in blocks[header].popleft():
+            yield piece
+            at += len(piece.text)
+        header = text[at : _line_end(text, at)]
 
 
-def _key(text: str, at: int) -> tuple[_Path, int]:
-    """A dotted key, and where the sign behind it stands."""
-    at = _BLANKS.match(text, at).end()  # type: ignore[union-attr]
-    found = _DOTTED.match(text, at)
-    assert found is not None, "tomllib has taken this text"
-    parts: list[str] = []
-    values: Any = tomllib.loads(f"{found[0]} = 0")
-    while isinstance(values, dict):
-        ((key, values),) = values.items()
-        parts.append(key)
-    return tuple(parts), _BLANKS.match(text, found.end()).end()  # type: ignore[union-attr]
+# ---- inline tables
 
 
-def _value_end(text: str, at: int) -> int:
-    if text[at] in "[{":
-        closer = "]" if text[at] == "[" else "}"
-        at = _gap(text, at + 1)
-        while text[at] != closer:
-            if closer == "}":
-                at = _BLANKS.match(text, _key(text, at)[1] + 1).end()  # type: ignore[union-attr]
-            at = _gap(text, _value_end(text, at))
-            at = _gap(text, at + 1) if text[at] == "," else at
-        return at + 1
-    if (string := _STRING.match(text, at)) is not None:
-        return string.end()
-    plain = _PLAIN.match(text, at)
-    assert plain is not None, "tomllib has taken this text"
-    return at + len(plain[0].rstrip())
+def _put_inline(document: Document, table: _Statement, path: _Path, value: Mapping[str, Any]) -> str:
+    """Return the text with this value in an inline table, or in the place of that table."""
+    text = document.text
+    if table.path == path:
+        return text[: table.value] + _shown(value) + text[table.value_end :]
+    members = _members(document, table)
+    for each in members:
+        if each.holds(path):
+            return _put_inline(document, each, path, value)
+    added = f"{_dotted(path[len(table.path) :])} = {_shown(value)}"
+    kept = [each for each in members if not _is_within(each.path, path)]
+    if not kept:
+        return f"{text[: table.value + 1]} {added} {text[table.value_end - 1 :]}"
+    end = kept[-1].value_end
+    return _apply([*_member_cuts(document, table, path), (end, end, f", {added}")], text)
 
 
-def _gap(text: str, at: int) -> int:
-    return _GAP.match(text, at).end()  # type: ignore[union-attr]
+def _member_cuts(document: Document, table: _Statement, path: _Path) -> list[_Edit]:
+    """Return the edits that remove what is at this path from an inline table, with the commas."""
+    members = _members(document, table)
+    for each in members:
+        if each.holds(path) and each.path != path:
+            return _member_cuts(document, each, path)
+    kept = [each for each in members if not _is_within(each.path, path)]
+    if not kept:
+        return [(table.value + 1, table.value_end - 1, "")]
+    pairs = list(pairwise(members))[members.index(kept[0]) :]
+    cuts = [(last.value_end, each.value_end, "") for last, each in pairs if each not in kept]
+    return [(members[0].start, kept[0].start, ""), *cuts]
 
 
-def _members(text: str, at: int) -> tuple[list[_InlineMember], int]:
-    """The members of the inline table that begins here, and where its closing brace stands."""
-    members: list[_InlineMember] = []
-    at = _gap(text, at + 1)
-    while text[at] != "}":
-        start = at
-        path, at = _key(text, at)
-        value = _gap(text, at + 1)
-        end = _value_end(text, value)
-        members.append(_InlineMember(path, start, value, end))
-        at = _gap(text, end)
-        at = _gap(text, at + 1) if text[at] == "," else at
-    return members, at
-
-
-def _put_inline(text: str, at: int, path: _Path, value: Mapping[str, Any]) -> str:
-    """The text with this value at this path in the inline table that begins here; no path: in its place."""
-    if not path:
-        return text[:at] + _shown(value) + text[_value_end(text, at) :]
-    for member in _members(text, at)[0]:
-        depth = len(member.path)
-        if member.path == path[:depth] and text[member.value] == "{":
-            return _put_inline(text, member.value, path[depth:], value)
-    text = _without_members(text, at, path)
-    members, closed = _members(text, at)
-    added = f"{_dotted(path)} = {_shown(value)}"
-    if not members:
-        return f"{text[: at + 1]} {added} {text[closed:]}"
-    end = members[-1].end
-    return f"{text[:end]}, {added}{text[end:]}"
-
-
-def _without_members(text: str, at: int, path: _Path) -> str:
-    """The text without what stands at this path in the inline table that begins here."""
-    for place, member in reversed(list(enumerate(_members(text, at)[0]))):
-        depth = len(member.path)
-        if _is_within(member.path, path):
-            text = _without_member(text, at, place)
-        elif member.path == path[:depth] and text[member.value] == "{":
-            text = _without_members(text, member.value, path[depth:])
+def _apply(edits: list[_Edit], text: str) -> str:
+    for start, end, new in sorted(edits, reverse=True):
+        text = text[:start] + new + text[end:]
     return text
 
 
-def _without_member(text: str, at: int, place: int) -> str:
-    members, closed = _members(text, at)
-    if len(members) == 1:
-        return text[: at + 1] + text[closed:]
-    if place:
-        return text[: members[place - 1].end] + text[members[place].end :]
-    return text[: members[0].start] + text[members[1].start :]
+# ---- whole tables
 
 
-def _without(text: str, statements: list[_Statement], path: _Path, instead: str = "") -> str:
-    """The text without this table; `instead` is what stands where its first header was."""
+def _without(document: Document, path: _Path, instead: str = "") -> str:
+    """Return the text without this table; `instead` is what replaces its first header with what is below it."""
+    text, statements = document.text, _statements(document)
     first = next((each for each in statements if each.is_header and _is_within(each.path, path)), None)
     for each in reversed(statements):
-        depth = len(each.path)
         if each.is_header and _is_within(each.path, path):
-            # Up to its last key, with the comments in between; what stands behind that is nobody's.
+            # Up to its last key, with the comments in between. Comments behind that may belong to the next table.
             end = max(of.end for of in statements if of.header == each.start)
-            text = (
-                _exchanged(text, each.start, end, instead)
-                if instead and each is first
-                else _cut(text, each.start, end, with_gap=True)
-            )
+            if instead and each is first:
+                text = text[: each.start] + instead + text[each.start + len(text[each.start : end].rstrip("\r\n")) :]
+            else:
+                text = _cut(text, each.start, end, with_gap=True)
         elif each.is_header or _is_within(each.block, path):
             continue
         elif _is_within(each.path, path):
             text = _cut(text, each.start, each.end)
-        elif each.path == path[:depth] and text[each.value] == "{":
-            text = _without_members(text, each.value, path[depth:])
+        elif each.holds(path):
+            text = _apply(_member_cuts(document, each, path), text)
     return text
 
 
-def _exchanged(text: str, start: int, end: int, instead: str) -> str:
-    """Other lines in the place of these; the end of the last one stays."""
-    return text[:start] + instead + text[start + len(text[start:end].rstrip("\r\n")) :]
-
-
 def _cut(text: str, start: int, end: int, *, with_gap: bool = False) -> str:
-    """Without these lines. A table takes the blank line above along, the last line the end of the one before."""
+    """Return the text without these lines.
+
+    A table takes the blank line above along, the last line of the text the line end before.
+    """
     if with_gap:
         above = re.search(r"(?:\A|\n)([ \t]*\r?\n)\Z", text[:start])
         start -= len(above[1]) if above else 0
@@ -233,9 +244,10 @@ def _cut(text: str, start: int, end: int, *, with_gap: bool = False) -> str:
     return text[:start] + text[end:]
 
 
-def _behind_neighbours(text: str, section: _Path) -> int:
-    """Where a new table goes: behind the last one of its section, else behind everything but blank lines."""
-    within = [each for each in _statements(text) if each.block[: len(section)] == section]
+def _behind_neighbours(document: Document, section: _Path) -> int:
+    """Return where a new table goes: behind the last one of its section, else behind everything but blank lines."""
+    text = document.text
+    within = [each for each in _statements(document) if _is_within(each.block, section)]
     if not within:
         return _line_end(text, len(text.rstrip())) if text.strip() else 0
     at = within[-1].end
@@ -243,6 +255,10 @@ def _behind_neighbours(text: str, section: _Path) -> int:
     # Comments right above the next table are about that one.
     is_next = comments is not None and text[comments.end() :].lstrip(" \t").startswith("[")
     return comments.end() if comments is not None and not is_next else at
+
+
+def _line_end(text: str, at: int) -> int:
+    return text.find("\n", at) + 1 or len(text)
 
 
 def _with_block(text: str, at: int, block: str, newline: str) -> str:
@@ -258,31 +274,28 @@ def _newline(text: str) -> str:
     return "\r\n" if "\r\n" in text else "\n"
 
 
+# ---- values
+
+
 def _block(path: _Path, value: Mapping[str, Any], newline: str) -> str:
     lines = [f"[{_dotted(path)}]"]
     for key, item in value.items():
         if item is not None:
             line = f"{_dotted((key,))} = {_shown(item)}"
-            if len(line) > _ROOM and isinstance(item, list | tuple):
+            if len(line) > _MAX_LINE and isinstance(item, list | tuple):
                 line = newline.join([f"{_dotted((key,))} = [", *(f"    {_shown(each)}," for each in item), "]"])
             lines.append(line)
     return newline.join(lines)
 
 
 def _dotted(path: _Path) -> str:
-    return ".".join(key if re.fullmatch(_WORD, key) else _text(key) for key in path)
+    return ".".join(tomlkit.key(key).as_string() for key in path)
 
 
 def _shown(value: Any) -> str:
     match value:
-        case bool():
-            return "true" if value else "false"
-        case str():
-            return _text(value)
-        case int():
-            return str(value)
-        case float():
-            return repr(value) if math.isfinite(value) else "nan" if math.isnan(value) else f"{value:+}"
+        case bool() | str() | int() | float():
+            return tomlkit.item(value).as_string()
         case list() | tuple():
             return f"[{', '.join(map(_shown, value))}]"
         case Mapping():
@@ -291,8 +304,3 @@ def _shown(value: Any) -> str:
         case _:
             expected = "texts, numbers, true, false, lists and tables"
             raise ConfigError(f"TOML cannot hold {type(value).__name__}: expected {expected}", expected=expected)
-
-
-def _text(text: str) -> str:
-    # JSON's escapes are TOML's, but for one control character that JSON lets through.
-    return json.dumps(text, ensure_ascii=False).replace("\x7f", "\\u007f")

@@ -69,6 +69,18 @@ def test_a_table_goes_in_whatever_ways_it_is_written(text: str, expected: str) -
     assert removed(text) == expected
 
 
+@pytest.mark.parametrize("newline", ["\n", "\r\n"])
+@pytest.mark.parametrize("end", ["", "\n", "\n\n"])
+def test_nothing_moves_around_arrays_of_tables_and_tables_out_of_order(newline: str, end: str) -> None:
+    others = ["[[list]] # one", "x = 1", "[list.more]", "[servers.b]", "[[list]]", "x = 2", "# below", "[[list.deep]]"]
+    table, end = newline.join(["[servers.a]", "x = 1"]), end.replace("\n", newline)
+    for place in (0, 2, 3, 4, 7, 8):
+        text = newline.join([*others[:place], table, *others[place:]]) + end
+        assert removed(text) == newline.join(others) + end
+        assert added(text, "a", {"y": 2}) == text.replace(table, newline.join(["[servers.a]", "y = 2"]))
+        assert removed(added(text), "new") == text
+
+
 def test_strings_do_not_look_like_headers() -> None:
     text = 'a = """\n[servers.a]\nx = 1 \\""" still\n""""\nb = \'\'\'\n[servers.a]\n\'\'\'\n[servers.a]\nc = "[x]#"\n'
     assert removed(text) == text.removesuffix('[servers.a]\nc = "[x]#"\n')

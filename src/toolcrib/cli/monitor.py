@@ -10,8 +10,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Final
 
-from ..config import ServerConfig
-from ..config.secrets_scan import values_of, without
+from ..config import SecretMask, ServerConfig, secrets_of
 from ..diagnostics.tools import few
 from ..errors import ToolcribError
 from ..events import (
@@ -63,7 +62,7 @@ class Monitor:
         self._lists: dict[tuple[str, str], dict[str, Any]] = {}
         self.reached: set[str] = set()
         """The servers that were connected at least once."""
-        self._secrets = {e.name: values_of(e.config) for e in settings.entries if e.config is not None}
+        self._secrets = {e.name: secrets_of(e.config) for e in settings.entries if e.config is not None}
         servers: dict[str, tuple[ServerConfig, ServerOptions]] = {}
         for entry in settings.entries:
             if entry.disabled:
@@ -94,9 +93,9 @@ class Monitor:
     # ---- telling ---------------------------------------------------------------------------------------------
 
     def tell(self, server: str, kind: str, text: str, **facts: Any) -> None:
-        """Something was seen. What we gave the server as a secret is not shown, whoever says it."""
-        hidden = partial(without, self._secrets.get(server, ()))
-        self._seen.put_nowait(Activity(server, kind, hidden(text), hidden(facts)))
+        """Report an activity of a server, without the secrets of its config."""
+        secrets = self._secrets.get(server, SecretMask())
+        self._seen.put_nowait(Activity(server, kind, secrets.mask(text), secrets.mask_data(facts)))
 
     def status(self, server: str, state: str, text: str, **facts: Any) -> None:
         """How a server stands now; the same is not told twice in a row."""

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Final, Self
 
-from ..config.secrets_scan import without
+from ..config import SecretMask
 from ..types import LogMessage
 from .console import as_json, cell, err, narrowed, note, plain
 
@@ -20,10 +20,10 @@ _COLOURS: Final = {"warning": "yellow", "error": "red", "critical": "bold red", 
 class Meter:
     """The progress of one call, on a terminal; it is gone when the call has ended. Elsewhere nothing is shown."""
 
-    def __init__(self, what: str, secrets: Sequence[str] = ()) -> None:
+    def __init__(self, what: str, secrets: SecretMask) -> None:
         self._what = cell(what)
         self._secrets = secrets
-        """What the servers were given and must not be shown, the longest first."""
+        """What the servers were given and must not be shown."""
         self._state: dict[str, Any] = {"description": self._what, "total": None}
         self._bar: Progress | None = None
 
@@ -41,14 +41,14 @@ class Meter:
 
     def on_progress(self, progress: float, total: float | None, message: str | None) -> None:
         """So far is it."""
-        said = f"{self._what}: {cell(without(self._secrets, message))}" if message else self._what
+        said = f"{self._what}: {cell(self._secrets.mask(message))}" if message else self._what
         self._state = {"description": said, "total": total, "completed": progress}
         if self._bar is not None:
             self._bar.update(self._bar.task_ids[0], **self._state)
 
     def on_log(self, message: LogMessage) -> None:
         """What the server logs, above the bar."""
-        level, name, data = (without(self._secrets, part) for part in (message.level, message.logger, message.data))
+        level, name, data = (self._secrets.mask_data(part) for part in (message.level, message.logger, message.data))
         said = data if isinstance(data, str) else as_json(data)
         logger = f" {cell(name)}" if name else ""
         # Lines after the first are marked, so that none of them passes for one of ours.

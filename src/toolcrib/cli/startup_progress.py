@@ -8,8 +8,7 @@ from dataclasses import replace
 from functools import partial
 from typing import Final
 
-from ..config import MASK, StdioServer, may_download
-from ..config.secrets_scan import values_of
+from ..config import StdioServer, may_download, secrets_of
 from ..settings import ServerEntry
 from .console import cell
 
@@ -27,7 +26,7 @@ class StartupProgress:
         self._began = time.monotonic()
         self._lines: dict[str, str] = {}
         configs = {entry.name: entry.config for entry in entries if entry.config is not None}
-        self._secrets = {name: values_of(config) for name, config in configs.items()}
+        self._secrets = {name: secrets_of(config) for name, config in configs.items()}
         local = {name: config for name, config in configs.items() if isinstance(config, StdioServer)}
         self._fetching = {name for name, config in local.items() if may_download(config.command, config.args)}
 
@@ -38,8 +37,8 @@ class StartupProgress:
 
     def hear(self, server: str, line: str) -> None:
         """Take a line that a server wrote to stderr."""
-        for secret in self._secrets.get(server, ()):
-            line = line.replace(secret, MASK)
+        if server in self._secrets:
+            line = self._secrets[server].mask(line)
         if shown := cell(line):
             self._lines[server] = shown[:_LONGEST]
 

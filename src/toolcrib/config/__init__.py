@@ -24,6 +24,7 @@ from .servers import (
     StdioServer,
     TransportType,
     as_singleton,
+    secrets_of,
     server_from_dict,
     server_from_json,
 )
@@ -50,6 +51,7 @@ __all__ = [
     "may_download",
     "names_a_secret",
     "one_of",
+    "secrets_of",
     "secrets_of_process",
     "secrets_of_web",
     "server_from_dict",

@@ -119,9 +119,19 @@ def shown(value: Any) -> str:
             return repr(value)
 
 
+_TOKEN: Final = re.compile(
+    r"^(?:sk-|gh[pousr]_|github_pat_|glpat-|xox[abprs]-|AKIA|AIza|hf_|npm_|pypi-|eyJ)[\w.-]{10,}", re.ASCII
+)
+
+
 def names_a_secret(name: str) -> bool:
-    """Whether what has this name, a variable or a header, is a secret by it."""
+    """Return whether the name of a variable, a header or an option says that its value is a secret."""
     return _SECRET_NAME.search(name) is not None
+
+
+def looks_like_token(value: str) -> bool:
+    """Return whether a value begins as the tokens of well-known services do."""
+    return _TOKEN.match(value) is not None
 
 
 # ---- secrets in the text of others
@@ -193,11 +203,20 @@ class SecretMask:
         """Return a JSON value without secrets in its strings, keys included."""
         if isinstance(value, str):
             return self.mask(value)
-        if isinstance(value, dict):
+        if isinstance(value, Mapping):
             return {self.mask(key): self.mask_data(item) for key, item in value.items()}
-        if isinstance(value, list):
+        if isinstance(value, list | tuple):
             return [self.mask_data(item) for item in value]
         return value
+
+    def __or__(self, other: SecretMask) -> SecretMask:
+        """Return a mask that hides the secrets of both."""
+        return SecretMask([*self._all(), *other._all()])
+
+    @property
+    def is_empty(self) -> bool:
+        """Return whether there is no secret to hide."""
+        return next(self._all(), None) is None
 
     def is_in(self, text: str) -> bool:
         """Return whether a secret is in the text."""
@@ -212,20 +231,32 @@ def _spellings(secret: str) -> set[str]:
     return {each for each in written if len(each) >= SHORTEST_SECRET}
 
 
-_OPTION: Final = re.compile(r"--?([\w-]+)(=.*)?", re.DOTALL)
+_OPTION: Final = re.compile(r"--?([\w-]+)(?:=(.*))?", re.DOTALL)
+
+
+def argument_values(args: Iterable[Any]) -> Iterator[tuple[int, str, str]]:
+    """Yield the values among the arguments of a command: position, name of the option, value.
+
+    `--token=X` and `--token X` are values of the option `token`. All other words have the name ``.
+    """
+    name = ""
+    for position, argument in enumerate(args):
+        option = _OPTION.fullmatch(argument) if isinstance(argument, str) else None
+        if option is not None and option[2] is None:
+            name = option[1]
+            continue
+        if option is not None:
+            yield position, option[1], option[2]
+        elif isinstance(argument, str):
+            yield position, name, argument
+        name = ""
 
 
 def secret_arguments(args: Iterable[str]) -> Iterator[tuple[int, str]]:
-    """Yield position and value of the secrets among arguments, by the option's name: `--api-key X`, `--token=X`."""
-    named = False
-    for position, argument in enumerate(args):
-        option = _OPTION.fullmatch(argument)
-        if option is None and named:
-            yield position, argument
-        named = option is not None and names_a_secret(option[1])
-        if option is not None and named and option[2]:
-            yield position, option[2][1:]
-            named = False
+    """Yield position and value of the secrets among arguments: by the option's name, or by their look."""
+    for position, name, value in argument_values(args):
+        if names_a_secret(name) or looks_like_token(value):
+            yield position, value
 
 
 def mask_arguments(args: Iterable[str]) -> tuple[str, ...]:

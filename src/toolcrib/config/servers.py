@@ -11,7 +11,16 @@ from typing import Any, ClassVar, Final, Literal, Self, TypeVar
 
 from ..errors import ConfigError
 from ..types import UNSET, ReconnectPolicy, Unset
-from .masking import MASK, MaskedMapping, identifier, mask_arguments, shown
+from .masking import (
+    MASK,
+    MaskedMapping,
+    SecretMask,
+    identifier,
+    mask_arguments,
+    secrets_of_process,
+    secrets_of_web,
+    shown,
+)
 from .validators import CHECKS, HeaderValue, Timeout, check_known, with_own_names, wrong
 
 T = TypeVar("T")
@@ -311,6 +320,15 @@ def _plain(value: Any) -> Any:
             return asdict(value)
         case _:
             return value
+
+
+def secrets_of(config: ServerConfig) -> SecretMask:
+    """Return the secrets that the server of this config is given."""
+    if isinstance(config, StdioServer):
+        return secrets_of_process(config.env, config.args)
+    if isinstance(config, HttpServer | SseServer):
+        return secrets_of_web(config.url, config.headers, config.proxy)
+    return SecretMask()
 
 
 def _object(values: Any) -> Mapping[str, Any]:

@@ -11,8 +11,7 @@ from urllib.parse import SplitResult, urlsplit
 
 from .._util.deadline import Deadline, Stopwatch
 from .._util.net import is_loopback
-from ..config import HttpServer, SseServer, mask_urls
-from ..config.secrets_scan import values_of
+from ..config import HttpServer, SseServer, mask_urls, secrets_of
 from ..errors import ConfigError
 from ..transports.http.network import proxy_of_environment, tls
 from .report import ServerReport
@@ -40,7 +39,7 @@ async def examine_address(report: ServerReport, config: Web, deadline: Deadline)
 def _examine_scheme(report: ServerReport, config: Web, parts: SplitResult) -> None:
     secure = f"https://{parts.hostname}{parts.path}"
     if parts.scheme == "http" and not is_loopback(parts.hostname or ""):
-        if values_of(config):
+        if not secrets_of(config).is_empty:
             text = "credentials go over plain http, and anybody on the way can read them"
             report.broken("address", text, f"use {secure}, and change these credentials")
         else:

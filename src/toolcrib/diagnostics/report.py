@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any, Final
 
-from ..config.secrets_scan import without
+from ..config import SecretMask
 
 LINES_KEPT: Final = 50
 """Lines of a server's stderr that are kept to find out why it failed."""
@@ -66,8 +66,8 @@ class ServerReport:
     findings: list[Finding] = field(default_factory=list)
     facts: dict[str, Any] = field(default_factory=dict)
     """What a program may want to know beside the verdicts."""
-    secrets: tuple[str, ...] = ()
-    """What must not be shown, whoever says it."""
+    secrets: SecretMask = field(default_factory=SecretMask)
+    """Secrets of the server's config; no text in the report shows them."""
     on_step: Callable[[str], object] = nobody
     """Is told what is looked at next."""
     on_stderr: Callable[[str], object] = nobody
@@ -98,8 +98,8 @@ class ServerReport:
         self.on_stderr(self.said(line))
 
     def said(self, text: str) -> str:
-        """Words of the server without what we gave it as a secret."""
-        return str(without(self.secrets, text))
+        """Return a text of the server without the secrets of its config."""
+        return self.secrets.mask(text)
 
     @property
     def verdict(self) -> Verdict:
@@ -115,6 +115,6 @@ class ServerReport:
         return {
             "server": self.server,
             "verdict": self.verdict.value,
-            **without(self.secrets, self.facts),
+            **self.secrets.mask_data(self.facts),
             "steps": [finding.to_dict() for finding in self.findings],
         }

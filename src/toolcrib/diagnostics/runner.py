@@ -7,9 +7,8 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from .._util.deadline import Deadline
-from ..config import HttpServer, ServerConfig, SseServer, StdioServer, may_download
+from ..config import HttpServer, ServerConfig, SseServer, StdioServer, may_download, secrets_of
 from ..config.launchers import Package, package_of
-from ..config.secrets_scan import values_of
 from ..defaults import DOWNLOAD_CONNECT_TIMEOUT
 from ..policy.filters import static_filter
 from ..settings import ServerEntry
@@ -69,7 +68,7 @@ async def examine(
     report = ServerReport(entry.name, on_step=on_step, on_stderr=on_stderr)
     config = entry.config
     if config is not None:
-        report.secrets = values_of(config)
+        report.secrets = secrets_of(config)
         report.facts["transport"] = config.transport_type.value
     report.on_step("settings")
     examine_entry(report, entry, os.environ)

@@ -14,8 +14,7 @@ from ..config import (
     ServerConfig,
     SseServer,
     StdioServer,
-    secrets_of_process,
-    secrets_of_web,
+    secrets_of,
 )
 from ..errors import ConfigError
 from .channel import Channel, ChannelSource, Counters
@@ -85,11 +84,7 @@ def open_channel(
 
 def mask_for(target: Target) -> SecretMask | None:
     """Return a mask that hides the secrets of the target's config; None if the target is not a config with secrets."""
-    if isinstance(target, StdioServer):
-        return secrets_of_process(target.env, target.args)
-    if isinstance(target, HttpServer | SseServer):
-        return secrets_of_web(target.url, target.headers, target.proxy)
-    return None
+    return secrets_of(target) if isinstance(target, StdioServer | HttpServer | SseServer) else None
 
 
 def older_way(target: Target) -> SseServer | None:

@@ -4,12 +4,25 @@ from __future__ import annotations
 
 import base64
 from pathlib import Path
+from types import MappingProxyType
+from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from toolcrib.config import MASK, SecretMask, StdioServer, secrets_of_process, secrets_of_web
+from toolcrib.config import (
+    MASK,
+    HttpServer,
+    PythonServer,
+    SecretMask,
+    SseServer,
+    StdioServer,
+    secrets_of,
+    secrets_of_process,
+    secrets_of_web,
+)
+from toolcrib.config.masking import argument_values
 from toolcrib.protocol.sanitize import one_line, printable
 
 SECRET = "s3cr3t-0123456789"
@@ -146,3 +159,44 @@ def test_arguments_that_are_secrets_by_the_name_of_their_option_are_masked_every
         assert "8080" in text
     other = StdioServer("tool", [*args[:2], "sk-live-9876543210", *args[3:]])
     assert other.server_identifier != config.server_identifier
+
+
+def test_a_token_among_the_arguments_is_known_by_its_look() -> None:
+    token = "sk-" + "0123456789abcdef"
+    config = StdioServer("server", [token, "--file", "name"])
+    assert token not in repr(config)
+    assert secrets_of(config).mask(f"{token} of --file name") == f"{MASK} of --file name"
+
+
+@pytest.mark.parametrize(
+    "args, values",
+    [
+        (["--token=a=b", "-k", "c", "d"], [(0, "token", "a=b"), (2, "k", "c"), (3, "", "d")]),
+        (["--token", "--other", "x"], [(2, "other", "x")]),
+        (["--token="], [(0, "token", "")]),
+        (["--token", 5, "x", "-"], [(2, "", "x"), (3, "", "-")]),
+        ([], []),
+    ],
+)
+def test_values_of_arguments_are_found_with_the_names_of_their_options(args: list[Any], values: list[Any]) -> None:
+    assert list(argument_values(args)) == values
+
+
+def test_the_secrets_of_each_kind_of_config_are_found() -> None:
+    stdio = StdioServer("x", env={"API_KEY": SECRET})
+    for config in (stdio, HttpServer("http://h", headers={"X-Key": SECRET}), SseServer(f"http://h/?token={SECRET}")):
+        assert secrets_of(config).mask(f"<{SECRET}>") == f"<{MASK}>"
+        assert not secrets_of(config).is_empty
+    assert secrets_of(HttpServer("http://h/", headers={"Accept-Language": "en"})).is_empty
+    assert secrets_of(PythonServer("x.py")).is_empty
+
+
+def test_masks_are_joined() -> None:
+    joined = SecretMask(["one-secret"]) | SecretMask(["another"])
+    assert joined.mask("one-secret another third") == f"{MASK} {MASK} third"
+    assert (SecretMask() | SecretMask()).is_empty
+
+
+def test_read_only_data_is_masked_as_plain_json() -> None:
+    data = MappingProxyType({"a": (SECRET, 1)})
+    assert SecretMask([SECRET]).mask_data(data) == {"a": [MASK, 1]}

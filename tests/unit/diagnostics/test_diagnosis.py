@@ -5,6 +5,7 @@ import time
 
 import pytest
 
+from toolcrib.config import SecretMask
 from toolcrib.config.launchers import parse_command
 from toolcrib.diagnostics.causes import credentials_for, diagnose
 from toolcrib.diagnostics.report import QUOTED, Finding, ServerReport, Verdict, worst
@@ -189,7 +190,7 @@ def test_the_gravest_verdict_counts() -> None:
 
 
 def test_only_the_last_lines_of_a_server_are_quoted_and_its_secrets_are_not() -> None:
-    checkup = ServerReport("one", secrets=("hush",))
+    checkup = ServerReport("one", secrets=SecretMask(["hush"]))
     checkup.broken("starts", "it ended", "mend it", quoted="\n".join(f"line {n} hush\n" for n in range(100)))
     lines = checkup.findings[0].quoted.splitlines()
     assert len(lines) == QUOTED

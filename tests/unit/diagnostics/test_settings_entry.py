@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 
 import toolcrib as tc
-from toolcrib.config.secrets_scan import placeholders, values_of, written_plainly
+from toolcrib.config import secrets_of
+from toolcrib.config.secrets_scan import placeholders, written_plainly
 from toolcrib.diagnostics.report import ServerReport, Verdict
 from toolcrib.diagnostics.settings_entry import examine_entry, examine_files, missing_variables
 from toolcrib.settings import ServerEntry, load_settings
@@ -100,17 +101,17 @@ def test_whatever_can_be_secret_in_a_config_is_masked_in_a_servers_words() -> No
     stdio = tc.StdioServer("x", ["--token=of-args"], env={"A": "of-env", "B": "no"})
     web = tc.HttpServer("https://u:of-url@example.com/?key=of-query", headers={"Authorization": "Bearer of-header"})
     for config, secrets in ((stdio, ["of-env", "of-args"]), (web, ["of-header", "of-url", "of-query"])):
-        checkup = ServerReport(secrets=values_of(config))
+        checkup = ServerReport(secrets=secrets_of(config))
         for secret in secrets:
             assert checkup.said(f"<{secret}>") == "<<masked>>"
-    assert ServerReport(secrets=values_of(stdio)).said("no x") == "no x"
+    assert ServerReport(secrets=secrets_of(stdio)).said("no x") == "no x"
 
 
 def test_a_variable_that_is_passed_on_is_secret_only_by_its_name(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SOME_FOLDER", "/some/folder")
     monkeypatch.setenv("SOME_TOKEN", "abcdef")
     config = tc.StdioServer("x", env={"SOME_FOLDER": "/some/folder", "SOME_TOKEN": "abcdef", "OTHER": "/other"})
-    assert set(values_of(config)) == {"abcdef", "/other"}
+    assert secrets_of(config).mask("/some/folder abcdef /other") == "/some/folder <masked> <masked>"
 
 
 @pytest.mark.parametrize(

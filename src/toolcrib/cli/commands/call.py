@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+import operator
 import sys
 from collections.abc import Coroutine
 from dataclasses import dataclass
@@ -10,7 +12,7 @@ from typing import Annotated, Any, Final
 
 import typer
 
-from ...config.secrets_scan import values_of
+from ...config import SecretMask, secrets_of
 from ...types import TextContent, Tool, ToolResult, Wire
 from ..console import complain, note, show_json
 from ..exit_codes import CliError, Exit
@@ -85,8 +87,7 @@ class _Wish:
 
 async def _call(target: Target, wish: _Wish, timeout: float | None) -> Exit:
     configs = [entry.config for entry in target.settings.entries if entry.config is not None]
-    secrets = {secret for config in configs for secret in values_of(config)}
-    meter = Meter(wish.name, sorted(secrets, key=len, reverse=True))
+    meter = Meter(wish.name, functools.reduce(operator.or_, map(secrets_of, configs), SecretMask()))
     user = TerminalUser(meter.aside, agrees=wish.yes)
     heard: dict[str, Any] = {
         "approve": user.approve,

@@ -92,7 +92,9 @@ def test_a_name_that_two_servers_have_is_asked_back(tmp_path: Path) -> None:
     write_settings(tmp_path, {"one": DEMO, "two": DEMO})
     ran = run_cli("call", "echo", "text=hi", cwd=tmp_path)
     assert (ran.code, ran.out) == (2, "")
-    assert ran.err == ("error: 2 servers have a tool 'echo'\nhint: say which: mcp__one__echo or mcp__two__echo\n")
+    assert ran.err == (
+        "error: 2 servers have a tool 'echo'\nhint: use one of the qualified names: mcp__one__echo or mcp__two__echo\n"
+    )
 
 
 @pytest.mark.parametrize("name", ["mcp__demo__ecoh", "ecoh", "mcp__dmeo__echo"])

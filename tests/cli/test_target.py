@@ -89,7 +89,7 @@ def test_a_disabled_server_is_not_started(tmp_path: Path) -> None:
         (("nosuchcommand",), 5, "command not found: 'nosuchcommand'"),
         ((sys.executable, "-c", "import sys; sys.exit('no key')"), 5, "ended with exit code 1\n  | no key\nhint: "),
         ((sys.executable, "-c", "print('hello')"), 5, "error: "),
-        ((), 2, "nothing stands behind --"),
+        ((), 2, "no command given after --"),
     ],
 )
 def test_a_command_that_is_no_server_is_told_in_one_line_and_a_hint(

@@ -5,11 +5,9 @@ from __future__ import annotations
 import shlex
 import shutil
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Annotated, Any
-
-import typer
+from typing import Any
 
 from ..config import MASK, mask_urls
 from ..config.secrets_scan import placeholders, written_plainly
@@ -26,19 +24,6 @@ from .console import note, say
 from .exit_codes import CliError
 from .target import PROJECT_FILES, own_settings, settings_files
 
-Written = Annotated[
-    Path | None,
-    typer.Option(
-        "--config",
-        "-c",
-        metavar="FILE",
-        help="The file to write. Default: toolcrib.toml or .mcp.json of this folder, else a new .mcp.json.",
-    ),
-]
-User = Annotated[bool, typer.Option("--user", help="Your own settings, for all folders that have none.")]
-Replace = Annotated[bool, typer.Option("--replace", help="Take the place of a server that has the same name.")]
-DryRun = Annotated[bool, typer.Option("--dry-run", help="Show what would be done, and write nothing.")]
-
 
 def file_to_write(config: Path | None, user: bool) -> Path:
     """The settings that a command changes: it need not be there yet."""
@@ -51,7 +36,7 @@ def file_to_write(config: Path | None, user: bool) -> Path:
     return config or (here[0] if here else Path(PROJECT_FILES[0]))
 
 
-def pairs(option: str, given: list[str]) -> dict[str, str]:
+def pairs(option: str, given: Iterable[str]) -> dict[str, str]:
     """The variables of --env, or the headers of --header."""
     found = {}
     for text in given:

@@ -25,7 +25,6 @@ from ..types import UNSET, ConnectionState
 from .console import note, waiting
 from .exit_codes import CliError, Exit, code_of, complain_of
 from .interactive import TerminalUser
-from .shared_options import TIMEOUT
 from .startup_progress import StartupProgress
 
 PROJECT_FILES: Final = (".mcp.json", "toolcrib.toml")
@@ -205,7 +204,7 @@ class HubSession:
 
 @asynccontextmanager
 async def opened(
-    target: Target, *, timeout: float | None = TIMEOUT, told: bool = True, **options: Unpack[HubConfigOptions]
+    target: Target, *, timeout: float | None = None, told: bool = True, **options: Unpack[HubConfigOptions]
 ) -> AsyncIterator[HubSession]:
     """The servers, started.
 

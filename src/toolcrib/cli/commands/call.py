@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Coroutine
+from collections.abc import Coroutine, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, Final
-
-import typer
+from typing import Any
 
 from ...config.secrets_scan import values_of
 from ...types import TextContent, Tool, ToolResult, Wire
@@ -16,51 +14,26 @@ from ..console import complain, note, show_json
 from ..exit_codes import CliError, Exit
 from ..interactive import TerminalUser
 from ..key_values import from_json, merged, missing, refused, unknown, usage
-from ..lookup import check_words, chosen_tool, is_name, wanted
+from ..lazy_command import Invocation
+from ..lookup import find_tool, split_words
 from ..progress import Meter
 from ..render import show_block, show_result
-from ..shared_options import TIMEOUT, Config, Timeout
-from ..shell_completion import server_names
-from ..target import Target, addressed, opened
-
-EXAMPLES: Final = """
-toolcrib call mcp__fs__read_file path=notes.txt
-toolcrib call search query="red shoes" limit=3 filters.colour=red tags=new tags=sale
-toolcrib call add --json '{"a": 2, "b": 3}' -- python3 server.py
-echo '{"a": 2, "b": 3}' | toolcrib call https://example.com/mcp add -
-"""
+from ..target import Target, opened
 
 
 def command(
-    ctx: typer.Context,
-    words: Annotated[
-        list[str] | None,
-        typer.Argument(
-            metavar="[SERVER] NAME [KEY=VALUE]... [-]",
-            help="The tool: its qualified name, or its own where one server has it. KEY=VALUE is typed by the tool's "
-            "schema; KEY:=JSON is JSON, KEY=@FILE what is in a file, A.B=1 goes inside; KEY twice is an array. "
-            "- takes all arguments as JSON from standard input.",
-            show_default=False,
-            autocompletion=server_names,
-        ),
-    ] = None,
-    given: Annotated[str, typer.Option("--json", metavar="JSON", help="The arguments as one JSON object.")] = "",
-    raw: Annotated[bool, typer.Option("--raw", help="Print the whole result as JSON, and save nothing.")] = False,
-    out: Annotated[
-        Path, typer.Option("--out", "-o", metavar="DIR", help="Where pictures, sounds and other files go.")
-    ] = Path(),
-    yes: Annotated[bool, typer.Option("--yes", "-y", help="Approve of the call, where it needs approval.")] = False,
-    check: Annotated[bool, typer.Option(help="Look at the arguments before they are sent.")] = True,
-    config: Config = None,
-    timeout: Timeout = TIMEOUT,
+    invocation: Invocation,
+    words: Sequence[str],
+    given: str,
+    raw: bool,
+    out: Path,
+    yes: bool,
+    check: bool,
+    config: Path | None,
+    timeout: float | None,
 ) -> Coroutine[Any, Any, Exit]:
-    """Call a tool with KEY=VALUE arguments, typed by its schema.
-
-    While it works, its progress and what its server logs are shown on stderr; if the server asks something, you are
-    asked at the terminal, and without one it is declined. Ctrl-C cancels the call at the server.
-    """
-    target, rest = addressed(check_words(words, "tool", "tools"), config, ctx.obj.command, is_name=is_name)
-    name, rest = wanted(rest, "tool", "tools")
+    """Call a tool."""
+    target, name, rest = split_words("tool", words, config, invocation.command)
     if given and "-" in rest:
         raise CliError("--json and - both give the arguments", hint="give one of them")
     # Read before there is an event loop, which would keep Ctrl-C for itself.
@@ -96,7 +69,7 @@ async def _call(target: Target, wish: _Wish, timeout: float | None) -> Exit:
     }
     # Of several servers only the one matters that has it.
     async with opened(target, timeout=timeout, told=len(target.names) == 1, **heard) as session:
-        tool = await chosen_tool(session, wish.name)
+        tool = await find_tool(session, wish.name)
         arguments = arguments_for(tool, wish.words, wish.base, check=wish.check)
         patience: dict[str, Any] = target.patience(tool.server) if timeout is None else {}
         with meter:

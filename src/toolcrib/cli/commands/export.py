@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Annotated, Any, Final, Literal
-
-import typer
+from typing import Any
 
 from ..._util.suggest import did_you_mean
 from ...catalog.routing import nearest
@@ -17,46 +15,25 @@ from ...settings.formats import FORMATS
 from ...settings.models import place
 from ..console import complain, note, show_json
 from ..exit_codes import CliError, Exit
-from ..settings_edit import Replace, checked, format_name, free, keep
-from ..shared_options import Config
-from ..shell_completion import server_names
+from ..lazy_command import Invocation
+from ..settings_edit import checked, format_name, free, keep
 from ..target import found_settings
-
-EXAMPLES: Final = """
-toolcrib export --for vscode
-toolcrib export --for claude --write
-"""
 
 
 def command(
-    program: Annotated[
-        Literal["claude", "vscode", "cursor", "gemini"],
-        typer.Option("--for", metavar="PROGRAM", help="claude (Claude Code), vscode, cursor or gemini (Gemini CLI)."),
-    ],
-    names: Annotated[
-        list[str] | None,
-        typer.Argument(
-            metavar="[NAME]...", help="Which servers. Default: all.", show_default=False, autocompletion=server_names
-        ),
-    ] = None,
-    config: Config = None,
-    write: Annotated[
-        bool, typer.Option("--write", help="Put them into that program's file of this folder, and keep what is there.")
-    ] = False,
-    to: Annotated[
-        Path | None, typer.Option("--to", metavar="FILE", help="Put them into this file instead.", show_default=False)
-    ] = None,
-    replace: Replace = False,
+    _invocation: Invocation,
+    program: str,
+    names: Sequence[str],
+    config: Path | None,
+    write: bool,
+    to: Path | None,
+    replace: bool,
 ) -> int:
-    """Print the servers as another program wants them, or put them into its settings.
-
-    Variables are not replaced: ${TOKEN} is written as that program spells it, so no secret leaves the environment. What
-    the program cannot express is told on stderr.
-    """
+    """Print the servers in the format of another program, or write them to its settings."""
     known = PROGRAMS[program]
     settings = found_settings(config)
     path = to or (Path(known.place) if write else None)
-    chosen = _chosen(settings, names or [])
+    chosen = _chosen(settings, names)
     servers, failed = _worded(chosen if path is None else _from_elsewhere(chosen, path), known)
     if settings.defaults:
         note(f"{known.title} has no options for all servers: {', '.join(settings.defaults)} of [hub] stay here")
@@ -73,7 +50,7 @@ def command(
     return Exit.CONFIG if failed else Exit.OK
 
 
-def _chosen(settings: Settings, names: list[str]) -> list[ServerEntry]:
+def _chosen(settings: Settings, names: Sequence[str]) -> list[ServerEntry]:
     known = {name: entry for entry in settings.entries for name in (entry.name, entry.display_name)}
     for name in names:
         if name not in known:

@@ -7,9 +7,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, Final
-
-import typer
+from typing import Any, Final
 
 from ..._util.suggest import did_you_mean
 from ...catalog.routing import nearest
@@ -21,11 +19,8 @@ from ...settings.load import read_file
 from ...settings.models import place
 from ..console import Column, Styled, can_ask, complain, note, show_json, show_table
 from ..exit_codes import CliError, Exit
+from ..lazy_command import Invocation
 from ..settings_edit import (
-    DryRun,
-    Replace,
-    User,
-    Written,
     checked,
     described,
     file_to_write,
@@ -36,7 +31,6 @@ from ..settings_edit import (
     standing,
     tell_unset,
 )
-from ..shared_options import Json
 from ..target import PROJECT_FILES
 
 SOURCES: Final[dict[str, tuple[str, ...]]] = {
@@ -79,36 +73,19 @@ class _Found:
         }
 
 
-EXAMPLES: Final = """
-toolcrib import
-toolcrib import cursor --all
-toolcrib import claude-desktop github --dry-run
-"""
-
-
 def command(
-    words: Annotated[
-        list[str] | None,
-        typer.Argument(
-            metavar="[SOURCE] [NAME]...",
-            help=f"From where: {', '.join(SOURCES)}, or a file; and which servers.",
-            show_default=False,
-        ),
-    ] = None,
-    everything: Annotated[bool, typer.Option("--all", help="Take over all that is neither broken nor off.")] = False,
-    config: Written = None,
-    user: User = False,
-    replace: Replace = False,
-    dry_run: DryRun = False,
-    as_json: Json = False,
+    _invocation: Invocation,
+    words: Sequence[str],
+    everything: bool,
+    config: Path | None,
+    user: bool,
+    replace: bool,
+    dry_run: bool,
+    as_json: bool,
 ) -> None:
-    """Take over servers from the settings of Claude Code, Claude Desktop, VS Code, Cursor or Gemini CLI.
-
-    Shows what is found first. On a terminal it asks which; elsewhere --all or names say so, and nothing is taken
-    without. Variables stay variables. A name that the settings have already is skipped, unless --replace is given.
-    """
+    """Import servers from the settings of other programs."""
     path = file_to_write(config, user)
-    source, names = _split(words or [])
+    source, names = _split(words)
     if as_json and (everything or names):
         raise CliError(
             "--json lists what is found, and takes nothing over", hint="leave it out, or --all and the names"
@@ -151,11 +128,11 @@ def _show(found: list[_Found], source: str) -> None:
             note(f"broken: {each.fault}", "yellow")
 
 
-def _split(words: list[str]) -> tuple[str, list[str]]:
+def _split(words: Sequence[str]) -> tuple[str, list[str]]:
     """The source, if one is named, and the servers."""
     first = words[0] if words else ""
     is_path = "/" in first or first.endswith((".json", ".toml")) or Path(first).is_file()
-    return (first, words[1:]) if first in SOURCES or is_path else ("", words)
+    return (first, list(words[1:])) if first in SOURCES or is_path else ("", list(words))
 
 
 def _find(source: str, path: Path) -> list[_Found]:

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated
-
-import typer
 
 from ..._util.suggest import did_you_mean
 from ...catalog.routing import nearest
@@ -13,24 +11,13 @@ from ...settings.edit import remove_servers
 from ...settings.models import place
 from ..console import note, say
 from ..exit_codes import CliError, Exit
-from ..settings_edit import User, standing
-from ..shared_options import Config
-from ..shell_completion import server_names
+from ..lazy_command import Invocation
+from ..settings_edit import standing
 from ..target import own_settings, settings_files
 
 
-def command(
-    names: Annotated[
-        list[str],
-        typer.Argument(metavar="NAME...", help="The servers, as the file calls them.", autocompletion=server_names),
-    ],
-    config: Config = None,
-    user: User = False,
-) -> None:
-    """Take servers out of the settings file where they stand. Everything else in it stays as it is.
-
-    If one name is not there, none is removed. Where several files have a server, it is taken out of the one that wins.
-    """
+def command(_invocation: Invocation, names: Sequence[str], config: Path | None, user: bool) -> None:
+    """Remove servers from the settings."""
     if config is not None and user:
         raise CliError("--config and --user name two files", hint="give one of them")
     files = [own_settings()] if user else settings_files(config)

@@ -6,9 +6,8 @@ import asyncio
 from collections.abc import Callable, Coroutine, Sequence
 from datetime import datetime
 from functools import partial
-from typing import Annotated, Any, Final, cast
-
-import typer
+from pathlib import Path
+from typing import Any, Final, cast
 
 from ...config import HttpServer, SseServer
 from ...errors import ToolcribError
@@ -17,9 +16,9 @@ from ..console import cell, is_terminal, json_line, out, stdout
 from ..exit_codes import CliError, Exit
 from ..interactive import TerminalUser
 from ..key_values import is_argument
-from ..lookup import chosen_tool
+from ..lazy_command import Invocation
+from ..lookup import find_tool
 from ..monitor import Activity, Monitor
-from ..shared_options import TIMEOUT, Config, Timeout
 from ..target import HubSession, Target, choose, is_url
 from .call import arguments_for
 
@@ -34,56 +33,30 @@ _COLOURS: Final = {
 _OF_LISTS: Final = "magenta"
 
 
-EXAMPLES: Final = """
-toolcrib watch
-toolcrib watch fs --resource file:///notes.txt --for 60
-toolcrib watch --call mcp__demo__slow_count steps=5
-"""
-
-
 async def command(
-    ctx: typer.Context,
-    words: Annotated[
-        list[str] | None,
-        typer.Argument(
-            metavar="[SERVER]... [KEY=VALUE]...",
-            help="Names from the settings, a URL, or FILE.py[:NAME]; or a command after --. Default: all of the "
-            "settings. KEY=VALUE are arguments for --call.",
-            show_default=False,
-        ),
-    ] = None,
-    uris: Annotated[
-        list[str] | None, typer.Option("--resource", "-r", metavar="URI", help="Be told of changes of this resource.")
-    ] = None,
-    call: Annotated[str, typer.Option("--call", metavar="NAME", help="Call this tool once, and watch it work.")] = "",
-    level: Annotated[str, typer.Option("--level", metavar="LEVEL", help="From which level on servers log.")] = "debug",
-    poll: Annotated[
-        float, typer.Option("--poll", metavar="SECONDS", min=0.1, help="How often servers behind a URL are looked at.")
-    ] = 10.0,
-    seconds: Annotated[
-        float | None, typer.Option("--for", metavar="SECONDS", min=0.001, help="Stop after so long.")
-    ] = None,
-    count: Annotated[int | None, typer.Option("--count", "-n", metavar="N", min=1, help="Stop after N lines.")] = None,
-    config: Config = None,
-    as_lines: Annotated[bool, typer.Option("--json", help="Print a line of JSON for each, for programs.")] = False,
-    timeout: Timeout = TIMEOUT,
+    invocation: Invocation,
+    words: Sequence[str],
+    uris: Sequence[str],
+    call: str,
+    level: str,
+    poll: float,
+    seconds: float | None,
+    count: int | None,
+    config: Path | None,
+    as_lines: bool,
+    timeout: float | None,
 ) -> int:
-    """Show live what servers send: progress, logs, changes of their lists and resources, their status.
-
-    It goes on until Ctrl-C (exit code 130), or until --for or --count have had enough (0). A server that goes away is
-    connected to again; only if none can be started at all it ends by itself.
-    """
+    """Show live what servers send."""
     if level not in LOG_LEVELS:
         raise CliError(f"{level!r} is no level", hint=f"levels are {', '.join(LOG_LEVELS)}")
-    given = list(words or [])
-    arguments = [word for word in given if not is_url(word) and is_argument(word)]
+    arguments = [word for word in words if not is_url(word) and is_argument(word)]
     if arguments and not call:
         raise CliError(f"{arguments[0]} is an argument, but of which tool?", hint="--call NAME says which")
-    target = choose([word for word in given if word not in arguments], config, ctx.obj.command)
+    target = choose([word for word in words if word not in arguments], config, invocation.command)
     if timeout is not None:
         target = target.within(timeout)
     monitor = Monitor(target.settings, level=cast("LogLevel", level), approve=TerminalUser().approve)
-    doing = [partial(_subscribe, monitor, uri) for uri in uris or ()]
+    doing = [partial(_subscribe, monitor, uri) for uri in uris]
     doing.append(partial(_poll, monitor, poll))
     if call:
         doing.append(partial(_call, monitor, call, arguments, target))
@@ -146,7 +119,7 @@ async def _poll(monitor: Monitor, every: float) -> None:
 
 
 async def _call(monitor: Monitor, name: str, arguments: list[str], target: Target) -> None:
-    tool = await chosen_tool(HubSession(monitor.hub, []), name)
+    tool = await find_tool(HubSession(monitor.hub, []), name)
     values = arguments_for(tool, arguments, {}, check=True)
     server, own = tool.server or "", tool.original_name or tool.name
     patience: dict[str, Any] = target.patience(server)

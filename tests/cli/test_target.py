@@ -70,7 +70,7 @@ def test_a_server_that_the_settings_do_not_have_is_told_with_the_nearest(tmp_pat
     write_settings(tmp_path, {"demo": DEMO})
     ran = run_cli("tools", "dmeo", cwd=tmp_path)
     assert (ran.code, ran.out) == (4, "")
-    assert ran.err == "error: there is no server 'dmeo' in the settings; did you mean 'demo'?\nhint: they have demo\n"
+    assert ran.err == "error: there is no server 'dmeo' in the settings; did you mean 'demo'?\nhint: there are demo\n"
 
 
 def test_a_disabled_server_is_not_started(tmp_path: Path) -> None:

@@ -135,7 +135,7 @@ class _Log(logging.Handler):
 
 
 def _flushed(code: int) -> int:
-    """Flush standard output and return the exit code; a reader that closed the pipe is no error."""
+    """Flush standard output and return the exit code; a reader that closed the pipe does not count as an error."""
     try:
         sys.stdout.flush()
     except OSError as exc:

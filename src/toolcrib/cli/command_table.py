@@ -1,4 +1,4 @@
-"""Every command: its arguments, options, help and examples. What a command does is in its module in `commands`.
+"""Every command: its arguments, options, help and examples. The code of each command is in `commands`.
 
 Nothing slow is imported here, so that the help of a command and the completion of its options are quick.
 Longer than 400 lines: it is one table, and all that users read about commands is best reviewed together.

@@ -10,13 +10,13 @@ from .._util.suggest import did_you_mean
 from ..catalog.routing import nearest
 from ..types import Prompt, Tool
 from .exit_codes import CliError, Exit
-from .target import HubSession, Target, addressed, is_file, is_url
+from .target import HubSession, Target, is_file, is_url, split_server
 
 T = TypeVar("T", Tool, Prompt)
 
 
 def is_name(word: str) -> bool:
-    """Return whether a word can name a tool or prompt: it is no argument, standard input or server."""
+    """Return whether a word can name a tool or prompt: not an argument, `-` or a server."""
     return word.startswith("mcp__") or ("=" not in word and word != "-" and not is_url(word) and not is_file(word))
 
 
@@ -30,7 +30,7 @@ def split_words(
 ) -> tuple[Target, str, list[str]]:
     """Split `[SERVER] NAME ARGUMENTS...`: return the servers, the name of a `kind` of thing, and the arguments."""
     if words:  # without a name no settings are needed
-        target, rest = addressed(words, config, command, is_name=is_name)
+        target, rest = split_server(words, config, command, is_name=is_name)
         if rest and is_name(rest[0]):
             return target, rest[0], rest[1:]
     raise CliError(f"which {kind}?", hint=f"`toolcrib {kind}s` lists them")
@@ -72,7 +72,7 @@ def with_own_name(name: str, items: Iterable[T]) -> list[T]:
 
 
 def describe_missing(kind: str, name: str, items: Iterable[T]) -> str:
-    """Return the message that there is no such item, with the most similar names."""
+    """Return a message for a missing item, with the most similar names."""
     full = {item.name: str(item.raw.get("name", "")) for item in items}
     own = nearest(name, full.values())
     near = nearest(name, full) or tuple(each for each, short in full.items() if short in own)

@@ -26,10 +26,10 @@ def complete_server_names(ctx: click.Context, _: click.Parameter, incomplete: st
     """Return the servers of the settings. Tab starts no server, so no tools are offered."""
     from ..errors import ToolcribError  # noqa: PLC0415  # slow, and needed only after Tab
     from .exit_codes import CliError  # noqa: PLC0415
-    from .target import found_settings  # noqa: PLC0415
+    from .target import find_settings  # noqa: PLC0415
 
     try:
-        settings = found_settings(ctx.params.get("config"))
+        settings = find_settings(ctx.params.get("config"))
     except (ToolcribError, CliError):
         return []  # the command itself will say what is wrong
     return [entry.name for entry in settings.entries if entry.name.startswith(incomplete)]

@@ -12,7 +12,7 @@ import pytest
 from toolcrib.cli.command_table import COMMANDS, PANELS
 from toolcrib.cli.commands.import_ import SOURCES
 from toolcrib.cli.lazy_command import Argument
-from toolcrib.cli.serve_options import ServeParameters, Transport
+from toolcrib.cli.serve_options import Transport
 from toolcrib.protocol.metadata import LOG_LEVELS
 from toolcrib.settings.edit.convert import PROGRAMS
 
@@ -25,11 +25,12 @@ def choices(command: str, option: str) -> set[str]:
 
 @pytest.mark.parametrize("name", COMMANDS)
 def test_the_function_of_a_command_takes_its_parameters(name: str) -> None:
-    function = importlib.import_module(f"toolcrib.cli.commands.{COMMANDS[name].module}").command
-    invocation, *taken = inspect.signature(function).parameters.values()
+    module = importlib.import_module(f"toolcrib.cli.commands.{COMMANDS[name].module}")
+    invocation, *taken = inspect.signature(module.command).parameters.values()
     named = {each.name for each in taken if each.kind is not each.VAR_KEYWORD}
-    if len(named) < len(taken):
-        named |= typing.get_type_hints(ServeParameters).keys()
+    if taken[-1].kind is inspect.Parameter.VAR_KEYWORD:
+        (group,) = typing.get_args(eval(taken[-1].annotation, vars(module)))
+        named |= group.__annotations__.keys()
     assert invocation.annotation == "Invocation"
     assert named == {each.name for each in COMMANDS[name].params}
 

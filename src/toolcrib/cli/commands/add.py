@@ -32,7 +32,7 @@ from ..settings_edit import (
     tell_overriding,
     tell_unset,
 )
-from ..target import Target, ad_hoc, is_file, is_url, opened
+from ..target import Target, ad_hoc, is_file, is_url, open_servers
 
 _EXAMPLES: Final = "toolcrib add NAME -- npx -y some-server; toolcrib add NAME https://...; toolcrib add < mcp.json"
 
@@ -76,7 +76,7 @@ async def command(
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class _GivenServers:
-    """The servers of the command line, and whose words they are in."""
+    """The servers of the command line, and the format of their entries."""
 
     entries: tuple[ServerEntry, ...]
     format: str
@@ -106,7 +106,7 @@ def _given(words: Sequence[str], command: tuple[str, ...], options: dict[str, An
 
 
 def _values(source: str, command: tuple[str, ...], options: dict[str, Any]) -> dict[str, Any]:
-    """The entry in our own words; an option that does not fit is told."""
+    """Return the entry in our own format; raise `CliError` for an option that does not fit."""
     values: dict[str, Any] = {"python": str(Path(source).absolute())}
     fitting: tuple[str, ...] = ()
     if command:
@@ -121,7 +121,7 @@ def _values(source: str, command: tuple[str, ...], options: dict[str, Any]) -> d
 
 
 def _document(source: str) -> Document:
-    """The JSON of the command line, or of stdin."""
+    """Return the JSON of the command line, or of stdin."""
     if source not in ("", "-"):
         return Document(Path("JSON"), source)
     if not source and sys.stdin.isatty():
@@ -133,7 +133,7 @@ def _document(source: str) -> Document:
 
 
 def _of_json(name: str, document: Document) -> tuple[ServerEntry, ...]:
-    """Servers as other programs' instructions show them: a whole file, one server, or a piece of a file."""
+    """Return servers written as other programs document them: a whole file, one server, or a part of a file."""
     if document.text.lstrip().startswith('"'):
         document = Document(document.path, f"{{{document.text.rstrip().removesuffix(',')}}}")
     root = read_jsonc(document)
@@ -153,7 +153,7 @@ def _renamed(entry: ServerEntry, name: str) -> ServerEntry:
 
 
 def _name_of(values: Mapping[str, Any]) -> str:
-    """A name for a server that came without one."""
+    """Return a name for a server that has none."""
     command, args = values.get("command"), values.get("args")
     url = next((values[key] for key in URLS if isinstance(values.get(key), str)), None)
     if isinstance(command, str):
@@ -164,8 +164,8 @@ def _name_of(values: Mapping[str, Any]) -> str:
 
 
 async def _try(entries: tuple[ServerEntry, ...], timeout: float | None) -> None:
-    """Start them; what fails is raised."""
-    async with opened(Target(Settings(entries)), timeout=timeout, on_error="raise") as session:
+    """Start the servers; raise if one fails."""
+    async with open_servers(Target(Settings(entries)), timeout=timeout, on_error="raise") as session:
         for state in session.hub.list_servers():
             era = state.server_info.protocol_version if state.server_info else ""
             seconds = "" if state.startup_seconds is None else f"  {state.startup_seconds:.1f} s"

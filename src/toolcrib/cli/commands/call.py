@@ -18,7 +18,7 @@ from ..lazy_command import Invocation
 from ..lookup import find_tool, split_words
 from ..progress import Meter
 from ..render import show_block, show_result
-from ..target import Target, opened
+from ..target import Target, open_servers
 
 
 def command(
@@ -36,16 +36,16 @@ def command(
     target, name, rest = split_words("tool", words, config, invocation.command)
     if given and "-" in rest:
         raise CliError("--json and - both give the arguments", hint="give one of them")
-    # Read before there is an event loop, which would keep Ctrl-C for itself.
+    # Read before the event loop runs, which would handle Ctrl-C instead.
     base = _object(sys.stdin.read() if "-" in rest else given)
     rest = [word for word in rest if word != "-"]
-    wish = _Wish(name, rest, base, check, yes, raw, out)
-    return _call(target.owning(name), wish, timeout)
+    wish = _CallRequest(name, rest, base, check, yes, raw, out)
+    return _call(target.owner_of(name), wish, timeout)
 
 
 @dataclass(frozen=True, slots=True)
-class _Wish:
-    """What is to be called, and how."""
+class _CallRequest:
+    """A call as the command line describes it."""
 
     name: str
     words: list[str]
@@ -56,24 +56,24 @@ class _Wish:
     folder: Path
 
 
-async def _call(target: Target, wish: _Wish, timeout: float | None) -> Exit:
+async def _call(target: Target, wish: _CallRequest, timeout: float | None) -> Exit:
     configs = [entry.config for entry in target.settings.entries if entry.config is not None]
     secrets = {secret for config in configs for secret in values_of(config)}
     meter = Meter(wish.name, sorted(secrets, key=len, reverse=True))
     user = TerminalUser(meter.aside, agrees=wish.yes)
-    heard: dict[str, Any] = {
+    handlers: dict[str, Any] = {
         "approve": user.approve,
         "elicitation_handler": user.elicit,
         "elicitation_modes": ("form", "url"),
         "log_handler": meter.on_log,
     }
-    # Of several servers only the one matters that has it.
-    async with opened(target, timeout=timeout, told=len(target.names) == 1, **heard) as session:
+    # Failures of servers that do not have the tool do not matter.
+    async with open_servers(target, timeout=timeout, report_failures=len(target.names) == 1, **handlers) as session:
         tool = await find_tool(session, wish.name)
         arguments = arguments_for(tool, wish.words, wish.base, check=wish.check)
-        patience: dict[str, Any] = target.patience(tool.server) if timeout is None else {}
+        timeouts: dict[str, Any] = target.call_timeouts(tool.server) if timeout is None else {}
         with meter:
-            result = await session.hub.call_tool(tool.name, arguments, on_progress=meter.on_progress, **patience)
+            result = await session.hub.call_tool(tool.name, arguments, on_progress=meter.on_progress, **timeouts)
         return _show(result, tool, wish.folder, raw=wish.raw)
 
 
@@ -92,7 +92,7 @@ def _object(text: str) -> Wire:
 
 
 def arguments_for(tool: Tool, words: list[str], base: Wire, *, check: bool = True) -> Wire:
-    """What a tool is called with: `CliError`, before anything is sent, where it cannot be."""
+    """Return the arguments of a tool; raise `CliError`, before anything is sent, if they do not fit its schema."""
     schema = tool.input_schema
     arguments, problems = merged(words, schema, base)
     if check:
@@ -112,7 +112,7 @@ def _show(result: ToolResult, tool: Tool, folder: Path, *, raw: bool) -> Exit:
     if raw:
         show_json(result.raw)
     elif result.is_error:
-        # What failed is no answer: a program that reads our output must not take it for one.
+        # On stderr: a program that reads standard output must not take an error for a result.
         said = result.text.strip()
         short = "\n" not in said
         complain(

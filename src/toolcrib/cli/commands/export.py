@@ -6,8 +6,6 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from ..._util.suggest import did_you_mean
-from ...catalog.routing import nearest
 from ...errors import ConfigError
 from ...settings import ServerEntry, Settings
 from ...settings.edit.convert import PROGRAMS, Program, worded
@@ -17,7 +15,7 @@ from ..console import complain, note, show_json
 from ..exit_codes import CliError, Exit
 from ..lazy_command import Invocation
 from ..settings_edit import checked, format_name, free, keep
-from ..target import found_settings
+from ..target import find_settings, unknown_server
 
 
 def command(
@@ -31,7 +29,7 @@ def command(
 ) -> int:
     """Print the servers in the format of another program, or write them to its settings."""
     known = PROGRAMS[program]
-    settings = found_settings(config)
+    settings = find_settings(config)
     path = to or (Path(known.place) if write else None)
     chosen = _chosen(settings, names)
     servers, failed = _worded(chosen if path is None else _from_elsewhere(chosen, path), known)
@@ -54,13 +52,12 @@ def _chosen(settings: Settings, names: Sequence[str]) -> list[ServerEntry]:
     known = {name: entry for entry in settings.entries for name in (entry.name, entry.display_name)}
     for name in names:
         if name not in known:
-            message = f"there is no server {name!r} in the settings{did_you_mean(nearest(name, known))}"
-            raise CliError(message, hint=f"there are {', '.join(known)}" if known else "", code=Exit.NOT_FOUND)
+            raise unknown_server(name, known)
     return [known[name] for name in names] if names else list(settings.entries)
 
 
 def _from_elsewhere(entries: list[ServerEntry], path: Path) -> list[ServerEntry]:
-    """Without those that stand in the file that is written; if that is all of them, there is nothing to do."""
+    """Return the entries that are not from the file to be written; raise `CliError` if none is left."""
     others = [entry for entry in entries if entry.source is None or entry.source.resolve() != path.resolve()]
     if entries and not others:
         message = f"{path} is where these servers are: there is nothing to export"
@@ -69,7 +66,7 @@ def _from_elsewhere(entries: list[ServerEntry], path: Path) -> list[ServerEntry]
 
 
 def _worded(entries: list[ServerEntry], program: Program) -> tuple[dict[str, Mapping[str, Any]], bool]:
-    """The servers in that program's words, and whether one is broken. What is lost is told."""
+    """Return the servers in the format of that program, and whether one is invalid. Reports what is lost."""
     servers: dict[str, Mapping[str, Any]] = {}
     failed = False
     for entry in entries:

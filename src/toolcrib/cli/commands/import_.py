@@ -9,8 +9,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from ..._util.suggest import did_you_mean
-from ...catalog.routing import nearest
 from ...errors import ConfigError
 from ...settings import ServerEntry, discover_settings
 from ...settings.edit.convert import Wording, program_for, worded
@@ -18,7 +16,7 @@ from ...settings.edit.validate import Check
 from ...settings.load import read_file
 from ...settings.models import place
 from ..console import Column, Styled, can_ask, complain, note, show_json, show_table
-from ..exit_codes import CliError, Exit
+from ..exit_codes import CliError
 from ..lazy_command import Invocation
 from ..settings_edit import (
     checked,
@@ -31,7 +29,7 @@ from ..settings_edit import (
     standing,
     tell_unset,
 )
-from ..target import PROJECT_FILES
+from ..target import PROJECT_FILES, unknown_server
 
 SOURCES: Final[dict[str, tuple[str, ...]]] = {
     "claude-code": ("claude-code", "claude-user", "claude-settings"),
@@ -40,7 +38,7 @@ SOURCES: Final[dict[str, tuple[str, ...]]] = {
     "cursor": ("cursor",),
     "gemini": ("gemini",),
 }
-"""Whose settings can be taken over, by the formats of their files."""
+"""Programs whose settings can be imported, with the formats of their files."""
 
 _COLOURS: Final = {"new": "green", "same": "dim", "other": "yellow", "disabled": "dim", "broken": "bold red"}
 
@@ -181,7 +179,7 @@ def _shown(state: str) -> Styled:
 
 def _chosen(found: list[_Found], names: Sequence[str], everything: bool, *, may_ask: bool) -> list[_Found]:
     if everything and names:
-        raise CliError("--all, or names: both together say two things")
+        raise CliError("--all cannot be combined with server names")
     if everything:
         return _last_of_each([each for each in found if each.state not in ("broken", "disabled")])
     if names:
@@ -198,13 +196,12 @@ def _named(found: list[_Found], names: Sequence[str]) -> list[_Found]:
     known = [each.name for each in found]
     for name in names:
         if name not in known:
-            message = f"no server {name!r} is found{did_you_mean(nearest(name, known))}"
-            raise CliError(message, hint="toolcrib import shows what there is", code=Exit.NOT_FOUND)
+            raise unknown_server(name, known, "the settings of other programs", "`toolcrib import` lists them")
     return [each for each in found if each.name in names]
 
 
 def _asked(found: list[_Found]) -> list[_Found]:
-    """What the person at the terminal wants; Return or Ctrl-D is nothing."""
+    """Prompt for the servers to import; Return or Ctrl-D selects none."""
     while True:
         sys.stderr.write("Take over which? Numbers or names, or all: ")
         sys.stderr.flush()
@@ -220,7 +217,7 @@ def _asked(found: list[_Found]) -> list[_Found]:
 
 
 def _last_of_each(chosen: list[_Found]) -> list[_Found]:
-    """Of several of one name the most special: a project's own before a person's. Broken ones are told."""
+    """Return one server per name, the most specific: a project's before the user's. Raises if one is invalid."""
     broken = [each for each in chosen if each.fault is not None]
     if broken:
         raise broken[0].fault or ConfigError("is broken")

@@ -12,7 +12,7 @@ from ..key_values import merged, unknown
 from ..lazy_command import Invocation
 from ..lookup import find_prompt, split_words
 from ..render import show_block
-from ..target import opened
+from ..target import open_servers
 from .prompts import taken
 
 
@@ -21,9 +21,9 @@ async def command(
 ) -> int:
     """Fill in a prompt."""
     target, name, rest = split_words("prompt", words, config, invocation.command)
-    target = target.owning(name)
-    # Of several servers only the one matters that has it.
-    async with opened(target, timeout=timeout, told=len(target.names) == 1) as session:
+    target = target.owner_of(name)
+    # Failures of servers that do not have the prompt do not matter.
+    async with open_servers(target, timeout=timeout, report_failures=len(target.names) == 1) as session:
         prompt = await find_prompt(session, name)
         arguments = _arguments(prompt, rest)
         result = await session.hub.get_prompt(prompt.name, arguments)
@@ -37,7 +37,7 @@ async def command(
 
 
 def _arguments(prompt: Prompt, words: list[str]) -> Wire:
-    """They are all texts."""
+    """Return the arguments of a prompt, which are all strings; raise `CliError` if they do not fit."""
     schema: Wire = {"type": "object", "properties": {each.name: {"type": "string"} for each in prompt.arguments}}
     arguments, problems = merged(words, schema, {})
     problems += [f"missing {each.name}" for each in prompt.arguments if each.required and each.name not in arguments]

@@ -15,7 +15,7 @@ from ..exit_codes import CliError, Exit
 from ..lazy_command import Invocation
 from ..lookup import split_words
 from ..render import show_piece, write_bytes
-from ..target import HubSession, opened
+from ..target import HubSession, open_servers
 
 
 async def command(
@@ -30,7 +30,7 @@ async def command(
     target, uri, more = split_words("resource", words, config, invocation.command, is_name=bool)
     if more:
         raise CliError(f"{uri!r} is no server of the settings", hint="toolcrib read [SERVER] URI")
-    async with opened(target, timeout=timeout, told=len(target.names) == 1) as session:
+    async with open_servers(target, timeout=timeout, report_failures=len(target.names) == 1) as session:
         contents = await session.hub.read_resource(await _owner(session, uri), uri)
         if as_json:
             show_json(contents.raw)

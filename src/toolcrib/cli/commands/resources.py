@@ -2,24 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from pathlib import Path
+from typing import Unpack
 
 from ..console import Column, is_terminal, say, show_json, show_table
 from ..lazy_command import Invocation
-from ..target import choose, opened
+from ..target import ServerParameters, open_chosen
 
 
-async def command(
-    invocation: Invocation,
-    servers: Sequence[str],
-    config: Path | None,
-    long: bool,
-    as_json: bool,
-    timeout: float | None,
-) -> int:
+async def command(invocation: Invocation, long: bool, as_json: bool, **chosen: Unpack[ServerParameters]) -> int:
     """List the resources and the templates."""
-    async with opened(choose(servers, config, invocation.command), timeout=timeout) as session:
+    async with open_chosen(invocation, **chosen) as session:
         resources = await session.hub.list_resources()
         templates = await session.hub.list_resource_templates()
         if as_json:

@@ -33,7 +33,7 @@ def command(invocation: Invocation, file: str, reload: bool, **options: Unpack[S
     source = Path(asked.file)
     with_plain_logging(invocation.debug)
     _as_a_program(source)
-    with _told_shortly():
+    with _load_errors_in_short():
         server = tool_server(load_file(source), asked.variable)
     with as_options():
         if reload:
@@ -45,7 +45,7 @@ def command(invocation: Invocation, file: str, reload: bool, **options: Unpack[S
 
 
 def tool_server(module: ModuleType, variable: str | None) -> ToolServer:
-    """The server of a file; where it has none, one of its functions that are tools."""
+    """Return the server of a file; if it has none, a new one with its functions that are tools."""
     tools = [value for value in vars(module).values() if isinstance(value, ToolFunction)]
     if variable is None and tools and not servers_in(module):
         gathered = ToolServer(Path(str(module.__file__)).stem)
@@ -59,10 +59,10 @@ def tool_server(module: ModuleType, variable: str | None) -> ToolServer:
 
 
 def _as_a_program(source: Path) -> None:
-    """What a file finds around it when it is run by `python FILE`.
+    """Set `sys.path` and `sys.argv` as `python FILE` does.
 
-    Its folder comes before what is installed, but after Python's own modules: we need them too, and a file of tools may
-    well be called calendar.py.
+    The folder of the file precedes installed packages, but follows the standard library, which toolcrib needs too: a
+    file of tools may be called calendar.py.
     """
     installed = (at for at, folder in enumerate(sys.path) if folder.endswith("-packages"))
     sys.path.insert(next(installed, len(sys.path)), str(source.resolve().parent))
@@ -70,8 +70,8 @@ def _as_a_program(source: Path) -> None:
 
 
 @contextlib.contextmanager
-def _told_shortly() -> Any:
-    """What the file prints is no message of the protocol; where it fails, its author sees his own lines."""
+def _load_errors_in_short() -> Any:
+    """Send what the file prints to stderr, as stdout carries the protocol; if it fails, show its own frames."""
     try:
         with contextlib.redirect_stdout(sys.stderr):
             yield

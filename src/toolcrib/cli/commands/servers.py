@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, Unpack
 
 from ...hub.server_state import ServerState
 from ...types import ConnectionState
 from ..console import Column, Styled, is_terminal, show_json, show_table
 from ..exit_codes import complain_of
 from ..lazy_command import Invocation
-from ..target import choose, opened
+from ..target import ServerParameters, open_chosen
 
 _COLOURS: Final = {
     ConnectionState.CONNECTED: "green",
@@ -32,11 +30,9 @@ _COLUMNS: Final = (
 )
 
 
-async def command(
-    invocation: Invocation, servers: Sequence[str], config: Path | None, as_json: bool, timeout: float | None
-) -> int:
+async def command(invocation: Invocation, as_json: bool, **chosen: Unpack[ServerParameters]) -> int:
     """Show the status of the servers."""
-    async with opened(choose(servers, config, invocation.command), timeout=timeout, told=False) as session:
+    async with open_chosen(invocation, report_failures=False, **chosen) as session:
         states = session.hub.list_servers()
         if as_json:
             show_json([_as_json(state) for state in states])

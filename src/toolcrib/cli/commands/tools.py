@@ -3,31 +3,27 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
-from pathlib import Path
-from typing import Any
+from typing import Any, Unpack
 
 from ...catalog.tokens import estimate_tokens
 from ...types import Tool
 from ..console import Column, Styled, indented, is_terminal, say, say_title, show_json, show_table
 from ..key_values import parameters
 from ..lazy_command import Invocation
-from ..target import choose, opened
+from ..target import ServerParameters, open_chosen
 
 
 async def command(
     invocation: Invocation,
-    servers: Sequence[str],
     search: str,
     limit: int,
     schema: bool,
-    config: Path | None,
     long: bool,
     as_json: bool,
-    timeout: float | None,
+    **chosen: Unpack[ServerParameters],
 ) -> int:
     """List the tools, or search them."""
-    async with opened(choose(servers, config, invocation.command), timeout=timeout) as session:
+    async with open_chosen(invocation, **chosen) as session:
         if search:
             tools = await session.hub.search_tools(search, limit=limit)
         else:

@@ -54,7 +54,7 @@ async def command(
         raise CliError(f"{arguments[0]} is an argument, but of which tool?", hint="--call NAME says which")
     target = choose([word for word in words if word not in arguments], config, invocation.command)
     if timeout is not None:
-        target = target.within(timeout)
+        target = target.with_timeout(timeout)
     monitor = Monitor(target.settings, level=cast("LogLevel", level), approve=TerminalUser().approve)
     doing = [partial(_subscribe, monitor, uri) for uri in uris]
     doing.append(partial(_poll, monitor, poll))
@@ -71,7 +71,7 @@ async def command(
 
 
 async def _do(monitor: Monitor, doing: Sequence[Callable[[], Coroutine[Any, Any, None]]]) -> None:
-    """Start the servers, then do all of this side by side; whatever goes wrong with it ends the watch."""
+    """Start the servers, then run all of this concurrently; the first error ends the watch."""
     await monitor.hub.start()
     states = monitor.hub.list_servers()
     # A server that was reached and is gone already was started: it is connected to again.
@@ -100,7 +100,7 @@ async def _hear(monitor: Monitor, server: str, uri: str) -> None:
 
 
 async def _poll(monitor: Monitor, every: float) -> None:
-    """Servers behind a URL do not tell when they go: they are asked."""
+    """Refresh servers behind a URL regularly, as they do not announce that they go away."""
     remote = [s.name for s in monitor.hub.list_servers() if isinstance(s.config, HttpServer | SseServer)]
     silent: set[str] = set()
     while remote:
@@ -122,10 +122,10 @@ async def _call(monitor: Monitor, name: str, arguments: list[str], target: Targe
     tool = await find_tool(HubSession(monitor.hub, []), name)
     values = arguments_for(tool, arguments, {}, check=True)
     server, own = tool.server or "", tool.original_name or tool.name
-    patience: dict[str, Any] = target.patience(server)
+    timeouts: dict[str, Any] = target.call_timeouts(server)
     try:
         on_progress = partial(monitor.on_progress, server, own)
-        result = await monitor.hub.call_tool(tool.name, values, on_progress=on_progress, **patience)
+        result = await monitor.hub.call_tool(tool.name, values, on_progress=on_progress, **timeouts)
     except ToolcribError as exc:
         monitor.tell(server, "result", f"{own}: {exc.message}", tool=own, is_error=True)
     else:
@@ -138,7 +138,7 @@ async def _call(monitor: Monitor, name: str, arguments: list[str], target: Targe
 async def _show(
     monitor: Monitor, work: Coroutine[Any, Any, None], seconds: float | None, count: int | None, *, as_lines: bool
 ) -> None:
-    """Print what is seen until there was enough of it, or the work failed."""
+    """Print activities until `seconds` or `count` is reached, or the work fails."""
     working = asyncio.create_task(work)
     try:
         async with asyncio.timeout(seconds):
@@ -155,7 +155,7 @@ async def _show(
 
 
 async def _next(monitor: Monitor, working: asyncio.Task[None]) -> Activity:
-    """What is seen next; if the work fails, first all that was seen before, then why it failed."""
+    """Return the next activity; if the work fails, raise its error after all activities before it."""
     seeing = asyncio.ensure_future(monitor.next())
     try:
         waiting: list[asyncio.Future[Any]] = [seeing]
@@ -163,7 +163,7 @@ async def _next(monitor: Monitor, working: asyncio.Task[None]) -> Activity:
             waiting.append(working)
         await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
         if not seeing.done():
-            # Once more around the loop: what was told last is on its way.
+            # One more turn of the loop delivers the last activity.
             await asyncio.sleep(0)
         if not seeing.done() and working.done():
             working.result()

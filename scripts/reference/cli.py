@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import inspect
-from enum import Enum
-from importlib import import_module
-from typing import Any
 
-import typer
+import click
 
-from toolcrib.cli import app, exit_codes
+from toolcrib.cli import exit_codes
+from toolcrib.cli.command_table import COMMANDS
+from toolcrib.cli.lazy_command import Argument, LazyCommand
 from toolcrib.diagnostics import runner
 from toolcrib.errors import ToolcribError
 
@@ -26,29 +25,25 @@ Tables and colours are for terminals; a pipe gets lines with tabs, and `--json` 
 
 def page() -> str:
     """The table of commands, each of them, and the exit codes."""
-    listed = [(f"[`{name}`](#toolcrib-{name})", entry.help) for name, entry in app.COMMANDS.items()]
+    listed = [(f"[`{name}`](#toolcrib-{name})", command.short_help) for name, command in COMMANDS.items()]
     return document(
         "Command line",
         HOW,
         table(("command", "what it does"), listed),
-        *(part for name, entry in app.COMMANDS.items() for part in _command(name, entry)),
+        *(part for name, command in COMMANDS.items() for part in _command(name, command)),
         "## Exit codes",
         table(("code", "when", "errors"), _exits()),
     )
 
 
-def _command(name: str, entry: app.Entry) -> list[str]:
-    function = import_module(f"toolcrib.cli.commands.{entry.module}").command
-    own = typer.Typer(add_completion=False)
-    own.command(name)(function)
-    parameters = typer.main.get_command(own).params
-    arguments = [_argument(each) for each in parameters if each.param_type_name == "argument"]
+def _command(name: str, command: LazyCommand) -> list[str]:
+    arguments = [(each.human_readable_name, each.description) for each in command.params if isinstance(each, Argument)]
     usage = " ".join((f"toolcrib {name}", *(word for word, _ in arguments), "[OPTIONS]"))
-    usage += " [-- COMMAND...]" if entry.starts_servers else ""
-    options = [_option(each) for each in parameters if each.param_type_name == "option" and not each.hidden]
+    usage += " [-- COMMAND...]" if command.starts_servers else ""
+    options = [_option(each) for each in command.params if isinstance(each, click.Option)]
     return [
         f"## toolcrib {name}",
-        inspect.getdoc(function) or "",
+        inspect.cleandoc(command.help or ""),
         f"```text\n{usage}\n```",
         table(("argument", "what it is"), [(code(word), text) for word, text in arguments]),
         table(("option", "what it does", "default"), options),
@@ -56,23 +51,15 @@ def _command(name: str, entry: app.Entry) -> list[str]:
     ]
 
 
-def _argument(parameter: Any) -> tuple[str, str]:
-    word = parameter.metavar or parameter.name.upper()
-    if not parameter.required and not word.startswith("["):
-        word = f"[{word}]"
-    return word, parameter.help or ""
-
-
-def _option(parameter: Any) -> tuple[str, str, str]:
+def _option(parameter: click.Option) -> tuple[str, str, str]:
     names = codes((*parameter.opts, *parameter.secondary_opts))
-    default = parameter.default
-    value = parameter.metavar or ("" if parameter.is_flag else parameter.name.upper())
-    if isinstance(default, Enum):
-        value = "|".join(each.value for each in type(default))
-    if default in (None, False, "") or callable(default):
-        return f"{names} {value}".strip(), parameter.help or "", ""
-    shown = parameter.opts[0] if default is True else getattr(default, "value", default)
-    return f"{names} {value}".strip(), parameter.help or "", code(shown)
+    value = parameter.metavar or ""
+    if isinstance(parameter.type, click.Choice) and not value:
+        value = "|".join(parameter.type.choices)
+    default = ""
+    if parameter.show_default:
+        default = code(parameter.opts[0] if parameter.default is True else parameter.default)
+    return f"{names} {value}".strip(), parameter.help or "", default
 
 
 def _exits() -> list[tuple[str, str, str]]:

@@ -8,9 +8,9 @@ from importlib.util import find_spec
 
 def main() -> None:
     """Run the command line and leave with its exit code."""
-    missing = [name for name in ("typer", "rich") if find_spec(name) is None]
+    missing = [name for name in ("click", "rich") if find_spec(name) is None]
     if missing:
-        sys.exit(f"The command line needs {' and '.join(missing)}, the extra `cli`: pip install typer rich")
+        sys.exit(f"The command line needs {' and '.join(missing)}, the extra `cli`: pip install click rich")
     try:
         from .cli.app import run  # noqa: PLC0415  # needs the extra that was just looked for
 

@@ -123,7 +123,7 @@ def test_a_name_that_is_taken_is_kept_unless_it_is_to_be_replaced(tmp_path: Path
     assert taken.code == 2 and "error: .mcp.json:3: there is a server 'fs' already\nhint: --replace" in taken.err
     assert servers(tmp_path / ".mcp.json")["fs"]["command"] == "old"
     again = run_cli("add", "fs", "--", "old", cwd=tmp_path)
-    assert (again.code, again.out) == (0, "fs is there already, the same  (.mcp.json:3)\n")
+    assert (again.code, again.out) == (0, "fs is already configured identically  (.mcp.json:3)\n")
     assert run_cli("add", "fs", "--replace", "--", "new", cwd=tmp_path).out == "replaced fs: new  (.mcp.json:3)\n"
     assert servers(tmp_path / ".mcp.json") == {"fs": {"command": "new"}}
 
@@ -132,7 +132,7 @@ def test_a_secret_is_written_and_warned_about_but_not_shown(tmp_path: Path) -> N
     secret = "ghp_" + "a1" * 15
     done = run_cli("add", "gh", "--env", f"GITHUB_TOKEN={secret}", "--", "gh-mcp", "--token", secret, cwd=tmp_path)
     assert done.code == 0 and secret not in done.out + done.err
-    assert "warning: gh: env.GITHUB_TOKEN looks like a secret, and stands in .mcp.json as it is\nhint: " in done.err
+    assert "warning: gh: env.GITHUB_TOKEN looks like a secret stored in plain text in .mcp.json\nhint: " in done.err
     assert "write ${GITHUB_TOKEN} there" in done.err and "gh: args[1]" in done.err
     assert servers(tmp_path / ".mcp.json")["gh"]["env"] == {"GITHUB_TOKEN": secret}
     kept = run_cli(

@@ -13,7 +13,7 @@ import pytest
 
 from tests.cli.kit import DEMO, ROOT, environment, run_cli, run_process, write_settings
 from toolcrib import __version__
-from toolcrib.cli.app import COMMANDS
+from toolcrib.cli.command_table import COMMANDS
 from toolcrib.cli.exit_codes import Exit
 from toolcrib.hub.hub import Hub
 
@@ -49,6 +49,8 @@ def test_the_process_exits_with_the_code_of_the_command(words: tuple[str, ...], 
     "arguments, told",
     [
         (("frob",), "No such command 'frob'."),
+        (("tols",), "No such command 'tols'; did you mean 'tools'?"),
+        (("tools", "--serch", "x"), "No such option: --serch; did you mean '--search'"),
         (("tools", "--frob"), "No such option: --frob"),
         (("tools", "--timeout", "soon"), "Invalid value for '--timeout'"),
         (("tools", "--timeout", "0"), "Invalid value for '--timeout'"),
@@ -102,8 +104,8 @@ def test_closed_and_full_streams_are_no_bug(closed: str, code: int, tmp_path: Pa
 def completed(line: str, cwd: Path) -> list[str]:
     """What Tab offers behind this line."""
     words = line.split(" ")
-    asked = {"_TOOLCRIB_COMPLETE": "complete_bash", "COMP_WORDS": line, "COMP_CWORD": str(len(words) - 1)}
-    return run_cli(cwd=cwd, env=asked).out.split()
+    asked = {"_TOOLCRIB_COMPLETE": "bash_complete", "COMP_WORDS": line, "COMP_CWORD": str(len(words) - 1)}
+    return [row.removeprefix("plain,") for row in run_cli(cwd=cwd, env=asked).out.split()]
 
 
 @pytest.mark.parametrize(
@@ -128,16 +130,17 @@ def test_the_shell_completes_commands_options_and_servers(line: str, offered: li
 
 
 def test_without_the_extra_it_tells_what_to_install(tmp_path: Path) -> None:
-    command = [sys.executable, "-S", "-m", "toolcrib", "tools"]  # -S: no site-packages, so neither typer nor rich
+    command = [sys.executable, "-S", "-m", "toolcrib", "tools"]  # -S: no site-packages, so neither click nor rich
     env = {**environment(tmp_path), "PYTHONPATH": str(ROOT / "src")}
     done = subprocess.run(command, cwd=tmp_path, env=env, capture_output=True, text=True)
-    assert done.returncode == 1 and "pip install typer rich" in done.stderr and "Traceback" not in done.stderr
+    assert done.returncode == 1 and "pip install click rich" in done.stderr and "Traceback" not in done.stderr
 
 
 @pytest.mark.parametrize(
     "arguments, without",
     [
         (("--version",), {"rich", "asyncio", "aiohttp", "pydantic", "toolcrib.hub"}),
+        (("tools", "--help"), {"rich", "asyncio", "aiohttp", "pydantic", "toolcrib.hub", "toolcrib.types"}),
         (("tools", "--", *DEMO), {"rich", "aiohttp", "jsonschema_rs", "toolcrib.server.server"}),
     ],
 )
@@ -157,7 +160,7 @@ def test_a_page_of_help_has_examples_and_no_types_of_python(tmp_path: Path) -> N
 
 
 def test_a_command_loads_no_validators(tmp_path: Path) -> None:
-    """Typer makes one of pydantic for each parameter, which takes longer than many a server's start."""
+    """pydantic takes longer to import than many servers take to start."""
     program = "import sys; from toolcrib.cli.app import run; run(sys.argv[1:]); sys.exit('pydantic' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", program, "tools", "--", *DEMO], cwd=tmp_path, capture_output=True)
     assert done.returncode == 0, done

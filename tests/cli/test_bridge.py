@@ -173,7 +173,7 @@ async def test_what_a_local_server_writes_to_stderr_is_seen(tmp_path: Path) -> N
         (("--header", "X=y", "--", *DEMO), 2, "only a server behind a URL takes headers"),
         (("nobody",), 3, "there are no settings"),
         (("--http", "--host", "0.0.0.0", "--port", "0", "--", *DEMO), 2, "can be reached from other machines"),
-        (("--http", "--transport", "sse", "--", *DEMO), 2, "--http and --transport sse"),
+        (("--http", "--transport", "sse", "--", *DEMO), 2, "--http conflicts with --transport sse"),
         (("--port", "0", "--", *DEMO), 2, "--port: over stdio"),
     ],
 )

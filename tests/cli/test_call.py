@@ -92,7 +92,9 @@ def test_a_name_that_two_servers_have_is_asked_back(tmp_path: Path) -> None:
     write_settings(tmp_path, {"one": DEMO, "two": DEMO})
     ran = run_cli("call", "echo", "text=hi", cwd=tmp_path)
     assert (ran.code, ran.out) == (2, "")
-    assert ran.err == ("error: 2 servers have a tool 'echo'\nhint: say which: mcp__one__echo or mcp__two__echo\n")
+    assert ran.err == (
+        "error: 2 servers have a tool 'echo'\nhint: use one of the qualified names: mcp__one__echo or mcp__two__echo\n"
+    )
 
 
 @pytest.mark.parametrize("name", ["mcp__demo__ecoh", "ecoh", "mcp__dmeo__echo"])
@@ -212,7 +214,7 @@ def test_without_a_terminal_a_question_is_declined_and_said_so(folder: Path) -> 
     ran = run_cli("call", "mcp__demo__greet", cwd=folder)
     assert (ran.code, ran.out) == (1, "")
     assert ran.err == (
-        "the server asks, and nobody is at a terminal, so it is declined:\n  | Who shall be greeted?\n"
+        "declined a request for input from the server (no terminal):\n  | Who shall be greeted?\n"
         "error: mcp__demo__greet: nobody wants to be greeted\n"
     )
 

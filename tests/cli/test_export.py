@@ -125,7 +125,7 @@ def test_it_is_merged_into_the_programs_own_file(folder: Path, program: str) -> 
     settings = load_settings(path, environ={"TOKEN": "t", "ROOT": "/data"})
     assert set(settings.servers) == {"fs", "web", "old", "mine"}
     before = path.read_bytes()
-    assert "web is there already, the same" in run(folder, "--for", program, "--write").out
+    assert "web is already configured identically" in run(folder, "--for", program, "--write").out
     assert path.read_bytes() == before
 
 

@@ -102,7 +102,7 @@ def test_what_is_there_is_skipped_unless_it_is_to_be_replaced(folder: Path) -> N
     states = {row[1]: row[-1] for row in run(folder).rows}
     assert states["fs"] == "there, but other" and states["desk"] == "there already" and states["g"] == "new"
     skipped = run(folder, "fs", "desk")
-    assert skipped.code == 0 and "desk is there already, the same  (.mcp.json:1)" in skipped.out
+    assert skipped.code == 0 and "desk is already configured identically  (.mcp.json:1)" in skipped.out
     assert "fs is skipped: .mcp.json:1 has another one; --replace takes its place" in skipped.err
     assert (folder / ".mcp.json").read_text() == text
     assert "replaced fs: fs  (.mcp.json:1)" in run(folder, "fs", "--replace").out
@@ -141,7 +141,7 @@ def test_the_projects_own_wins_over_the_persons(folder: Path) -> None:
 @pytest.mark.parametrize(
     "words, code, said",
     [
-        (["no-such"], 4, "no server 'no-such' is found"),
+        (["no-such"], 4, "there is no server 'no-such' in the settings of other programs"),
         (["usr"], 4, "did you mean 'user'?"),
         (["asks"], 3, "${input:k} asks a person"),
         (["--all", "fs"], 2, "--all, or names"),

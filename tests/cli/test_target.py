@@ -70,7 +70,7 @@ def test_a_server_that_the_settings_do_not_have_is_told_with_the_nearest(tmp_pat
     write_settings(tmp_path, {"demo": DEMO})
     ran = run_cli("tools", "dmeo", cwd=tmp_path)
     assert (ran.code, ran.out) == (4, "")
-    assert ran.err == "error: there is no server 'dmeo' in the settings; did you mean 'demo'?\nhint: they have demo\n"
+    assert ran.err == "error: there is no server 'dmeo' in the settings; did you mean 'demo'?\nhint: there are demo\n"
 
 
 def test_a_disabled_server_is_not_started(tmp_path: Path) -> None:
@@ -89,7 +89,7 @@ def test_a_disabled_server_is_not_started(tmp_path: Path) -> None:
         (("nosuchcommand",), 5, "command not found: 'nosuchcommand'"),
         ((sys.executable, "-c", "import sys; sys.exit('no key')"), 5, "ended with exit code 1\n  | no key\nhint: "),
         ((sys.executable, "-c", "print('hello')"), 5, "error: "),
-        ((), 2, "nothing stands behind --"),
+        ((), 2, "no command given after --"),
     ],
 )
 def test_a_command_that_is_no_server_is_told_in_one_line_and_a_hint(

@@ -16,7 +16,7 @@ import toolcrib
 from scripts.reference import __main__ as reference
 from scripts.reference import layers, markdown
 from toolcrib import errors, events
-from toolcrib.cli.app import COMMANDS
+from toolcrib.cli.command_table import COMMANDS
 
 ROOT = Path(__file__).parents[2]
 

@@ -1,5 +1,6 @@
-"""The command line: one file a command, and beside them what they share.
+"""The command line: one module per command in `commands`, and what they share.
 
-`app` has the table of commands and loads the one that is wanted; `target` knows which servers it works on; `console` is
-the only door to the terminal; `exit_codes` has the exit codes and the words for what went wrong.
+`app` runs a command line; `command_table` declares the commands, and `lazy_command` imports the one that runs; `target`
+chooses the servers that it works on; all output goes through `console`; `exit_codes` maps errors to exit codes and
+hints.
 """

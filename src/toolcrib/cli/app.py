@@ -1,175 +1,89 @@
-"""The table of commands. Each is loaded when it is wanted, so that `--help` and completion are quick."""
+"""The command line as a whole: `run` parses it, runs the command and returns the exit code."""
 
 from __future__ import annotations
 
-import contextlib
-import functools
-import importlib
-import inspect
 import io
 import logging
 import os
-import signal
 import sys
-from collections.abc import Callable, Coroutine, Sequence
-from dataclasses import dataclass
-from typing import Annotated, Any, Final
+from collections.abc import Sequence
+from typing import Any, Final
 
-import typer
-from typer.core import TyperGroup
+import click
 
+from .._util.suggest import did_you_mean, similar_names
 from .._version import __version__
-from .console import keeping_stdout, note
+from .command_table import COMMANDS, PANELS
+from .console import note
 from .exit_codes import CliError, Exit, tell
-from .help_format import Page, Quick, write_lines
-from .shared_options import Invocation
+from .lazy_command import Invocation, write_lines
+from .shared_options import flag, option
+from .shell_completion import install_script, show_script
+
+_EXIT_CODES: Final = """
+0 success, 1 the tool failed, 2 usage, 3 settings, 4 not found,
+5 unreachable, 6 denied, 7 outcome unknown, 129 terminal closed,
+130 Ctrl-C, 143 SIGTERM
+"""
 
 
-@dataclass(frozen=True, slots=True)
-class Entry:
-    """A command: its module in `commands`, which has the function `command`, and its line in the help."""
+class _Toolcrib(click.Group):
+    """The group of all commands, listed under headings in the order of the table."""
 
-    module: str
-    help: str
-    panel: str
-    starts_servers: bool = True
-    """Whether a command of a server may stand behind `--`."""
-    serves: bool = False
-    """Whether standard output belongs to a client of ours."""
+    def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002  # as click calls it
+        return list(self.commands)
 
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        if args[0] not in self.commands and not ctx.resilient_parsing:
+            suggestion = did_you_mean(similar_names(args[0], self.commands))
+            raise click.UsageError(f"No such command {args[0]!r}{suggestion or '.'}", ctx)
+        return super().resolve_command(ctx, args)
 
-_USE: Final = "Use servers"
-_KEEP: Final = "Keep settings"
-_SERVE: Final = "Serve and repair"
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002
+        for heading, commands in PANELS.items():
+            with formatter.section(heading):
+                formatter.write_dl([(str(each.name), each.short_help or "") for each in commands])
 
-COMMANDS: Final[dict[str, Entry]] = {
-    "servers": Entry("servers", "Show the servers: status, era, what they offer, how long they took to start.", _USE),
-    "tools": Entry("tools", "List the tools, or search them; with --schema what they take.", _USE),
-    "call": Entry("call", "Call a tool with key=value arguments, typed by its schema.", _USE),
-    "resources": Entry("resources", "List the resources and templates.", _USE),
-    "read": Entry("read", "Read a resource.", _USE),
-    "prompts": Entry("prompts", "List the prompts and what they take.", _USE),
-    "prompt": Entry("prompt", "Fill in a prompt.", _USE),
-    "explain": Entry("explain", "Tell why a tool can or cannot be seen and called.", _USE),
-    "watch": Entry("watch", "Show live what servers send: progress, logs, changes, status.", _USE),
-    "init": Entry("init", "Write a settings file with comments to start from.", _KEEP, False),
-    "add": Entry("add", "Add a server: a command after --, a URL, or mcpServers JSON on stdin.", _KEEP),
-    "remove": Entry("remove", "Take a server out of the settings.", _KEEP, False),
-    "import": Entry("import_", "Take over servers from Claude, VS Code, Cursor or Gemini CLI.", _KEEP, False),
-    "export": Entry("export", "Print the servers as another program wants them.", _KEEP, False),
-    "run": Entry("run", "Serve the tools of a Python file over stdio, HTTP or SSE.", _SERVE, False, serves=True),
-    "bridge": Entry("bridge", "Offer a stdio server over HTTP, or a remote one over stdio.", _SERVE, serves=True),
-    "doctor": Entry("doctor", "Go through every server's start step by step; a fix for each red line.", _SERVE),
-}
+    def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002
+        write_lines(formatter, "Exit codes", _EXIT_CODES)
 
 
-# Of click, which is beside typer or inside of it, by version.
-_WRONG_USAGE: Final[Any] = typer.BadParameter.__base__
+def _show_version(ctx: click.Context, _: click.Parameter, wanted: bool) -> None:
+    if wanted and not ctx.resilient_parsing:
+        click.echo(f"toolcrib {__version__}")
+        ctx.exit()
 
 
-class _Commands(Quick, TyperGroup):
-    """The names and help lines come from the table; a command's module is loaded when it is run."""
-
-    def list_commands(self, ctx: Any) -> list[str]:  # noqa: ARG002  # as it is called
-        return list(COMMANDS)
-
-    def get_command(self, ctx: Any, cmd_name: str) -> Any:  # noqa: ARG002  # as it is called
-        if cmd_name not in COMMANDS:
-            return None
-        return _face(cmd_name, COMMANDS[cmd_name], lambda: None)
-
-    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
-        name, found, rest = super().resolve_command(ctx, args)
-        if name is None or found is None:
-            return name, found, rest
-        entry = COMMANDS[name]
-        if ctx.obj is not None and ctx.obj.command and not entry.starts_servers:
-            ctx.fail(f"`toolcrib {name}` takes no command after --")
-        module = importlib.import_module(f".commands.{entry.module}", __package__)
-        return (
-            name,
-            _face(name, entry, _runnable(module.command, serves=entry.serves), getattr(module, "EXAMPLES", None)),
-            rest,
-        )
-
-    def format_epilog(self, ctx: Any, formatter: Any) -> None:  # noqa: ARG002  # as it is called
-        write_lines("Exit codes", self.epilog, formatter)
-
-    def format_commands(self, ctx: Any, formatter: Any) -> None:  # noqa: ARG002  # as it is called
-        for panel in dict.fromkeys(entry.panel for entry in COMMANDS.values()):
-            with formatter.section(panel):
-                formatter.write_dl([(name, entry.help) for name, entry in COMMANDS.items() if entry.panel == panel])
-
-
-def _face(name: str, entry: Entry, function: Callable[..., Any], examples: str | None = None) -> Any:
-    app = typer.Typer(add_completion=False, rich_markup_mode=None)
-    paragraphs = (inspect.getdoc(function) or "").split("\n\n")
-    help_text = "\n\n".join(" ".join(paragraph.split()) for paragraph in paragraphs)
-    app.command(name, cls=Page, help=help_text, short_help=entry.help, epilog=examples)(function)
-    return typer.main.get_command(app)
-
-
-def _runnable(function: Callable[..., Any], *, serves: bool) -> Callable[..., Any]:
-    """The command as typer wants it: sync, with an exit code."""
-
-    @functools.wraps(function)
-    def run(*args: Any, **kwargs: Any) -> Any:
-        with contextlib.nullcontext() if serves else keeping_stdout():
-            code = function(*args, **kwargs)
-            if not inspect.iscoroutine(code):
-                return code
-            import asyncio  # noqa: PLC0415  # slow; help and completion do without
-
-            return asyncio.run(_until_told(code))
-
-    return run
-
-
-async def _until_told(work: Coroutine[Any, Any, Any]) -> Any:
-    """A command that is told to end leaves as at Ctrl-C: calls are cancelled, servers ended, the terminal in order."""
-    import asyncio  # noqa: PLC0415  # as above
-
-    loop, task, told = asyncio.get_running_loop(), asyncio.current_task(), list[int]()
-
-    def end(number: int) -> None:
-        told.append(number)
-        if task is not None:
-            task.cancel()
-
-    for number in (signal.SIGTERM, signal.SIGHUP):
-        loop.add_signal_handler(number, end, number)
-    try:
-        return await work
-    except asyncio.CancelledError:
-        if not told:
-            raise
-        return 128 + told[0]
-
-
-def _show_version(wanted: bool) -> None:
-    if wanted:
-        typer.echo(f"toolcrib {__version__}")
-        raise typer.Exit
-
-
-app = typer.Typer(cls=_Commands, pretty_exceptions_enable=False, rich_markup_mode=None)
-
-
-@app.callback(
-    epilog="0 well, 1 the tool failed, 2 usage, 3 settings, 4 not found, 5 unreachable,\n"
-    "6 denied, 7 outcome unknown, 129 terminal closed, 130 Ctrl-C, 143 SIGTERM"
-)
-def toolcrib(
-    version: Annotated[
-        bool, typer.Option("--version", callback=_show_version, is_eager=True, help="Show the version.")
-    ] = False,
-    debug: Annotated[bool, typer.Option("--debug", help="Show tracebacks. Goes anywhere on the line.")] = False,
-) -> None:
-    """Use, manage and serve MCP servers: their tools, resources and prompts."""
+def _make_group() -> _Toolcrib:
+    eager: dict[str, Any] = {"is_eager": True, "expose_value": False}
+    shell = {**eager, "metavar": "[SHELL]", "is_flag": False, "flag_value": ""}
+    return _Toolcrib(
+        "toolcrib",
+        dict(COMMANDS),
+        help="Use, manage and serve MCP servers: their tools, resources and prompts.",
+        params=[
+            flag("--version", callback=_show_version, help="Show the version.", **eager),
+            flag("--debug", expose_value=False, help="Show tracebacks. Goes anywhere on the line."),
+            option(
+                "--install-completion",
+                callback=install_script,
+                help="Install completion for bash, zsh or fish. Default: your login shell.",
+                **shell,
+            ),
+            option(
+                "--show-completion",
+                callback=show_script,
+                help="Show the script that --install-completion installs.",
+                **shell,
+            ),
+        ],
+    )
 
 
 def run(arguments: Sequence[str]) -> int:
-    """Run a command line: the exit code."""
+    """Run a command line, and return the exit code."""
     own, command = list(arguments), None
     if "--" in own:
         at = own.index("--")
@@ -178,38 +92,41 @@ def run(arguments: Sequence[str]) -> int:
     own = [each for each in own if each != "--debug"]
     _prepare(debug)
     if command == ():
-        return tell(CliError("nothing stands behind --", hint="toolcrib tools -- npx -y some-server"), debug=debug)
-    face, invocation = typer.main.get_command(app), Invocation(command or (), debug)
+        return tell(CliError("no command given after --", hint="toolcrib tools -- npx -y some-server"), debug=debug)
+    invocation = Invocation(command or (), debug)
     try:
-        code = face.main(own or ["--help"], "toolcrib", standalone_mode=False, obj=invocation)
-    except _WRONG_USAGE as exc:
+        code = _make_group().main(own or ["--help"], "toolcrib", standalone_mode=False, obj=invocation)
+    except click.UsageError as exc:
         path = exc.ctx.command_path if exc.ctx is not None else "toolcrib"
-        code = tell(
-            CliError(exc.format_message().replace("Value error, ", ""), hint=f"`{path} --help` tells what it takes"),
-            debug=debug,
-        )
-    except SystemExit as exc:  # of completion, or because nobody reads the help any more
+        code = tell(CliError(_message_of(exc), hint=f"`{path} --help` shows its usage"), debug=debug)
+    except SystemExit as exc:  # after completion, or because the reader of the help closed the pipe
         code = Exit.OK if isinstance(exc.__context__, BrokenPipeError) else exc.code
-    except (KeyboardInterrupt, typer.Abort):
+    except (KeyboardInterrupt, click.Abort):
         return Exit.INTERRUPTED
-    except Exception as exc:  # noqa: BLE001  # the last place that can say it in one line
+    except Exception as exc:  # noqa: BLE001  # the last place that can report it in one line
         code = tell(exc, debug=debug)
     return _flushed(code if isinstance(code, int) else Exit.OK)
 
 
+def _message_of(error: click.UsageError) -> str:
+    if isinstance(error, click.NoSuchOption):  # releases of click word it differently
+        return f"No such option: {error.option_name}{did_you_mean(tuple(error.possibilities or ()))}"
+    return error.format_message()
+
+
 def _prepare(debug: bool) -> None:
-    """What the library logs, commands say themselves, and in its place; --debug shows all of it."""
+    """Set up logging and the standard streams. Commands report errors themselves, so logs are for --debug only."""
     logging.basicConfig(
         level=logging.DEBUG if debug else logging.CRITICAL + 1,
         format="%(name)s: %(message)s",
         handlers=[_Log() if debug else logging.NullHandler()],
     )
     for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
-        if getattr(sys, name) is None:  # closed; who takes its number must not be a pipe to a server
-            setattr(sys, name, open(os.devnull, mode, encoding="utf-8"))  # noqa: SIM115  # as long as we live
+        if getattr(sys, name) is None:  # closed; otherwise a pipe to a server would get its number
+            setattr(sys, name, open(os.devnull, mode, encoding="utf-8"))  # noqa: SIM115  # open until the process ends
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
-            stream.reconfigure(errors="replace")  # what the terminal cannot show is no reason to fail
+            stream.reconfigure(errors="replace")  # characters that the terminal cannot show must not fail a command
 
 
 class _Log(logging.Handler):
@@ -218,10 +135,10 @@ class _Log(logging.Handler):
 
 
 def _flushed(code: int) -> int:
-    """All output is out, or nobody wants it any more, which is no failure of ours."""
+    """Flush standard output and return the exit code; a reader that closed the pipe does not count as an error."""
     try:
         sys.stdout.flush()
     except OSError as exc:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # so that nobody tries again at the end
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # it is flushed again at exit
         return Exit.OK if isinstance(exc, BrokenPipeError) else tell(exc, debug=False)
     return code

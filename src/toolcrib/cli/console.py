@@ -1,6 +1,6 @@
-"""The only door to the terminal: tables and colours where somebody looks, plain lines and JSON where a program reads.
+"""All output: tables and colours on a terminal, plain lines and JSON for programs.
 
-Whatever a server says passes `plain` or `cell` on its way: control, bidi and invisible characters never arrive.
+Text of servers passes through `plain` or `cell`, which remove control, bidi and invisible characters.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from rich.text import Text
 
 _WHOLE: Final = sys.maxsize
-# Spaces that are no ASCII ones are everyday text, and harmless; what is left of `\s` is.
+# Spaces outside ASCII are common and harmless; the other characters of `\s` are not.
 _SPACES: Final = re.compile(r"[\u00a0\u1680\u2000-\u200a\u202f\u205f\u3000]")
 
 _SENTENCE: Final = re.compile(r"(?<=[.!?])\s")
@@ -50,7 +50,7 @@ class Styled:
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """A column of a table. What it holds is shown whole and on one line, unless it is `text`."""
+    """A column of a table. Its values are shown whole and on one line, unless it is `text`."""
 
     heading: str
     style: str = ""
@@ -64,13 +64,13 @@ _kept: list[TextIO] = []
 
 
 def stdout() -> TextIO:
-    """Where answers go, and nothing else."""
+    """Return the stream for answers, and nothing else."""
     return _kept[-1] if _kept else sys.stdout
 
 
 @contextmanager
 def keeping_stdout() -> Iterator[None]:
-    """What servers of this process print goes to stderr meanwhile: it is no part of the answer."""
+    """Redirect what servers in this process print to stderr, as it does not belong to the answer."""
     _kept.append(sys.stdout)
     sys.stdout = sys.stderr
     try:
@@ -99,7 +99,7 @@ def can_ask() -> bool:
 
 @cache
 def out() -> Console:
-    """Where answers go."""
+    """Return the console for answers."""
     from rich.console import Console  # noqa: PLC0415  # slow; a piped listing does without
 
     return Console(file=stdout(), highlight=False, markup=False, emoji=False, soft_wrap=not is_terminal())
@@ -107,24 +107,24 @@ def out() -> Console:
 
 @cache
 def err() -> Console:
-    """Where everything else goes: progress, warnings, errors."""
+    """Return the console for everything else: progress, warnings, errors."""
     from rich.console import Console  # noqa: PLC0415  # slow; most commands have nothing to complain about
 
     return Console(stderr=True, highlight=False, markup=False, emoji=False, soft_wrap=True)
 
 
 def plain(text: str) -> str:
-    """A server's text, all of it: newlines and tabs stay, other control and invisible characters do not."""
+    """Return a server's text with newlines and tabs, but without other control and invisible characters."""
     return printable(_SPACES.sub(" ", text.replace("\r\n", "\n")), _WHOLE)
 
 
 def cell(value: Any) -> str:
-    """Anything on one line."""
+    """Return any value as text on one line."""
     return one_line(str(value), _WHOLE)
 
 
 def say(text: str = "") -> None:
-    """A line of the answer; on a terminal it is wrapped at words."""
+    """Print a line of the answer; on a terminal it is wrapped at words."""
     text = plain(text)
     stdout().write((wrapped(text, out().width) if text and is_terminal() else text) + "\n")
 
@@ -135,12 +135,12 @@ def show_text(text: str) -> None:
 
 
 def indented(text: str) -> str:
-    """Return a server's text moved to the right, so that none of its lines passes for one of ours."""
+    """Return a server's text moved to the right, so that none of its lines can imitate output of toolcrib."""
     return "\n".join(" " * _LEFT + line for line in plain(text).strip("\n").split("\n"))
 
 
 def say_title(text: str) -> None:
-    """A line of the answer that stands out, on one line."""
+    """Print a heading on one line."""
     if is_terminal():
         out().print(cell(text), style="bold", soft_wrap=True)
     else:
@@ -148,7 +148,7 @@ def say_title(text: str) -> None:
 
 
 def note(text: str, style: str = "dim") -> None:
-    """A line beside the answer, for a person."""
+    """Print a line for the user to stderr."""
     if is_tty(sys.stderr):
         err().print(wrapped(plain(text), err().width), style=style)
     else:
@@ -156,7 +156,7 @@ def note(text: str, style: str = "dim") -> None:
 
 
 def complain(message: str, hint: str = "", quoted: str = "") -> None:
-    """What went wrong: one line, what to do next, and what the server wrote about it."""
+    """Print an error: one line, what the server wrote about it, and a hint what to do next."""
     lines = [("error: ", "bold red", cell(message))]
     lines += [("", "", f"  | {cell(line)}") for line in plain(quoted).splitlines() if line.strip()]
     lines += [("hint: ", "bold cyan", cell(hint))] if hint else []
@@ -198,7 +198,7 @@ def wrapped(text: str, width: int, given: str = "") -> str:
 
 
 def as_json(value: Any) -> str:
-    """JSON to be read, escaped wherever a terminal could take it for more than text: it means the same either way."""
+    """Return indented JSON; characters that are not printable are escaped."""
     text = json.dumps(value, indent=2, ensure_ascii=not _speaks_unicode(), default=str)
     return "".join(c if c.isprintable() or c == "\n" else json.dumps(c)[1:-1] for c in text)
 
@@ -209,7 +209,7 @@ def json_line(value: Any) -> str:
 
 
 def show_json(value: Any) -> None:
-    """The answer for a program; on a terminal with colours."""
+    """Print the answer as JSON; on a terminal with colours."""
     text = as_json(value)
     if not is_terminal():
         stdout().write(text + "\n")
@@ -224,7 +224,7 @@ def _speaks_unicode() -> bool:
 
 
 def show_table(columns: Sequence[Column | str], rows: Iterable[Sequence[Any]], *, brief: bool = False) -> None:
-    """Rows under headings on a terminal; tab-separated lines without headings where a program reads.
+    """Print rows under headings on a terminal, or tab-separated lines without headings for programs.
 
     On a terminal no name is ever broken: text is wrapped at words, columns that are optional are left out, and where
     even that is too wide each row is a list. `brief`: of text only the first sentence, as far as one line has room.
@@ -278,7 +278,7 @@ def _first_sentence(text: Text) -> str:
 def _fitted(
     layout: list[Column], rows: list[list[Text]], width: int, *, brief: bool
 ) -> tuple[list[int], dict[int, int] | None]:
-    """Which columns are shown, and how wide each is; None for the widths if no table has room for them."""
+    """Return the columns to show and their widths; None for the widths if there is no room for a table."""
     from rich.cells import cell_len  # noqa: PLC0415  # slow; only for a terminal
 
     natural = {at: max(cell_len(c.heading), *(row[at].cell_len for row in rows)) for at, c in enumerate(layout)}
@@ -304,9 +304,9 @@ def _longest_word(rows: list[list[Text]], at: int) -> int:
 
 
 def _shared(room: int, natural: dict[int, int], least: dict[int, int]) -> dict[int, int]:
-    """How wide columns of text are that share a room: none wider than it needs, none narrower than its least."""
+    """Return the widths of columns of text that share `room`, each between its least and its natural width."""
     widths: dict[int, int] = {}
-    # Those that need less than their share leave more to the others.
+    # Columns that need less than their share leave more to the others.
     for count, at in zip(range(len(natural), 0, -1), sorted(natural, key=lambda at: natural[at]), strict=True):
         others = sum(least[other] for other in natural if other not in widths and other != at)
         widths[at] = max(least[at], min(natural[at], room // count, room - others))
@@ -315,7 +315,7 @@ def _shared(room: int, natural: dict[int, int], least: dict[int, int]) -> dict[i
 
 
 def _show_list(layout: list[Column], rows: list[list[Text]], kept: list[int], *, brief: bool) -> None:
-    """A table that is too wide: each row a name, and below it what else there is."""
+    """Print a table that is too wide as a list: each row a name, with the other values below it."""
     from rich.text import Text  # noqa: PLC0415  # slow; only for a terminal
 
     width = out().width
@@ -335,7 +335,7 @@ def _show_list(layout: list[Column], rows: list[list[Text]], kept: list[int], *,
 
 @contextmanager
 def waiting(describe: Callable[[], str]) -> Iterator[None]:
-    """Show a person that something takes a moment: `describe` is asked again and again what."""
+    """Show on a terminal what the command waits for: `describe` is called for every frame."""
     if not is_tty(sys.stderr):
         yield
         return
@@ -360,7 +360,7 @@ _FRAMES: Final = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏"
 
 
 def narrowed(renderable: Any) -> Any:
-    """Return something live so that nothing of it is left when it goes, not even after Ctrl-C."""
+    """Return a live display narrow enough that the ^C of a terminal leaves nothing of it behind."""
     from rich.constrain import Constrain  # noqa: PLC0415  # slow; only for a terminal
 
     return Constrain(renderable, max(err().width - _ECHO, _SHORTEST))

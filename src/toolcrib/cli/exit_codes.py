@@ -24,7 +24,7 @@ from .console import complain, plain
 
 
 class Exit(IntEnum):
-    """What a script can decide by."""
+    """The exit codes of all commands."""
 
     OK = 0
     FAILED = 1
@@ -52,7 +52,7 @@ class Exit(IntEnum):
 
 
 class CliError(Exception):
-    """What a command has to say itself: one line, a hint what to do next, and the exit code."""
+    """An error of a command: one line, a hint what to do next, and the exit code."""
 
     def __init__(self, message: str, *, hint: str = "", code: Exit = Exit.USAGE) -> None:
         super().__init__(message)

@@ -1,4 +1,4 @@
-"""The person at the terminal: asked for approval of a call, and for what a server wants to know."""
+"""Prompts at the terminal: approval of a call, and input that a server requests."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ from .key_values import Misfit, described, typed
 
 
 class Cancelled(Exception):
-    """Ctrl-D: the person does not answer."""
+    """The user pressed Ctrl-D instead of answering."""
 
 
 class TerminalUser:
-    """Who sits there, and is asked one thing at a time.
+    """The user at the terminal, prompted for one thing at a time.
 
-    `aside` takes away what is in the way on the screen; `agrees`: they said yes to every call before.
+    `aside` clears the screen of live output during a prompt; `agrees`: every call is approved in advance.
     """
 
     def __init__(self, aside: Callable[[], AbstractContextManager[Any]] = nullcontext, *, agrees: bool = False) -> None:
@@ -33,11 +33,11 @@ class TerminalUser:
         self._turn = asyncio.Lock()
 
     async def approve(self, call: ToolCall) -> bool:
-        """Whether this call may be made."""
+        """Prompt for the approval of a call, and return whether it may be made."""
         if self._agrees:
             return True
         if not can_ask():
-            message = "it needs approval, and nobody is at a terminal; --yes approves"
+            message = "it needs approval, and there is no terminal to prompt at; --yes approves"
             raise AccessDenied(message, server=call.server, tool=call.tool)
         async with self._turn:
             with self._aside():
@@ -51,9 +51,9 @@ class TerminalUser:
                     return False
 
     async def elicit(self, request: ElicitRequest) -> ElicitResult:
-        """What a server asks: a form, or a visit to a page."""
+        """Answer a request of a server for input: a form, or a page to open."""
         if not can_ask():
-            note(f"the server asks, and nobody is at a terminal, so it is declined:\n{_quoted(request.message)}")
+            note(f"declined a request for input from the server (no terminal):\n{_quoted(request.message)}")
             return ElicitResult("decline")
         async with self._turn:
             with self._aside():
@@ -80,7 +80,7 @@ class TerminalUser:
         return ElicitResult("accept", content) if send else ElicitResult("decline")
 
     async def _field(self, key: str, schema: Wire, root: Wire, content: Wire) -> None:
-        """One field of a form, until it fits; left out, or its default, if nothing is typed."""
+        """Prompt for one field of a form until the input fits; an empty line takes the default, or leaves it out."""
         required = root.get("required")
         needed = isinstance(required, list) and key in required
         about = str(schema.get("title") or schema.get("description") or "")
@@ -106,7 +106,7 @@ class TerminalUser:
         return default if answer == "" else answer in ("y", "yes")
 
     async def _line(self, question: str) -> str:
-        """What they type. The terminal keeps the line until Return; no thread waits for it, so Ctrl-C is heard."""
+        """Return a typed line. It is read on the event loop, not in a thread, so that Ctrl-C works."""
         sys.stderr.write(cell(question) + " ")
         sys.stderr.flush()
         loop, typed_something = asyncio.get_running_loop(), asyncio.Event()
@@ -123,10 +123,10 @@ class TerminalUser:
 
 
 def _forget_typed() -> None:
-    """Discard what was typed before the question: it answers something else."""
+    """Discard input from before the prompt, which cannot be meant for it."""
     termios.tcflush(sys.stdin.fileno(), termios.TCIFLUSH)
 
 
 def _quoted(text: str) -> str:
-    """Somebody else's words, so that nobody takes them for ours."""
+    """Mark a server's text as quoted."""
     return "\n".join(f"  | {line}" for line in plain(text).splitlines())

@@ -1,86 +1,85 @@
-"""Which tool or prompt a person means: its qualified name, its alias, or its own name where only one server has it."""
+"""Find the tool or prompt that a command line names: by qualified name, alias, or own name."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
 from typing import TypeVar
 
 from .._util.suggest import did_you_mean
 from ..catalog.routing import nearest
 from ..types import Prompt, Tool
 from .exit_codes import CliError, Exit
-from .target import HubSession, is_file, is_url
+from .target import HubSession, Target, is_file, is_url, split_server
 
 T = TypeVar("T", Tool, Prompt)
 
 
 def is_name(word: str) -> bool:
-    """Whether a word can be the name of a tool or prompt: neither an argument nor standard input, nor a server."""
+    """Return whether a word can name a tool or prompt: not an argument, `-` or a server."""
     return word.startswith("mcp__") or ("=" not in word and word != "-" and not is_url(word) and not is_file(word))
 
 
-def wanted(
-    words: list[str], what: str, listed_by: str, *, is_name: Callable[[str], bool] = is_name
-) -> tuple[str, list[str]]:
-    """The name, which comes first, and the arguments behind it."""
-    if not words or not is_name(words[0]):
-        raise CliError(f"which {what}?", hint=f"`toolcrib {listed_by}` lists them")
-    return words[0], words[1:]
+def split_words(
+    kind: str,
+    words: Sequence[str],
+    config: Path | None,
+    command: Sequence[str],
+    *,
+    is_name: Callable[[str], bool] = is_name,
+) -> tuple[Target, str, list[str]]:
+    """Split `[SERVER] NAME ARGUMENTS...`: return the servers, the name of a `kind` of thing, and the arguments."""
+    if words:  # without a name no settings are needed
+        target, rest = split_server(words, config, command, is_name=is_name)
+        if rest and is_name(rest[0]):
+            return target, rest[0], rest[1:]
+    raise CliError(f"which {kind}?", hint=f"`toolcrib {kind}s` lists them")
 
 
-def check_words(words: list[str] | None, what: str, listed_by: str) -> list[str]:
-    """Return the words of a command line, of which there must be some: without a name no settings are needed."""
-    if not words:
-        raise CliError(f"which {what}?", hint=f"`toolcrib {listed_by}` lists them")
-    return words
-
-
-async def chosen_tool(session: HubSession, name: str) -> Tool:
-    """The tool of this name. Who means a hidden one learns from the call why it cannot be called."""
+async def find_tool(session: HubSession, name: str) -> Tool:
+    """Return the tool of this name; also a hidden one, as the call then explains why it is not allowed."""
     visible = await session.hub.list_tools(deferred=True)
     every = [tool for state in session.hub.list_servers() for tool in state.tools]
     for tools in (visible, every):
-        known = {session.hub.alias(tool.name): tool for tool in tools} | {tool.name: tool for tool in tools}
-        if name in known:
-            return known[name]
-        found = own_of(name, tools)
-        if found:
-            return _the_one("tool", name, found)
-    raise CliError(no_such("tool", name, visible), hint=_hint("tools", session), code=Exit.NOT_FOUND)
+        found = _find("tool", name, tools, {session.hub.alias(tool.name): tool for tool in tools})
+        if found is not None:
+            return found
+    raise _not_found("tool", name, visible, session)
 
 
-async def chosen_prompt(session: HubSession, name: str) -> Prompt:
-    """The prompt of this name."""
+async def find_prompt(session: HubSession, name: str) -> Prompt:
+    """Return the prompt of this name."""
     prompts = await session.hub.list_prompts()
-    known = {prompt.name: prompt for prompt in prompts}
-    if name in known:
-        return known[name]
-    found = own_of(name, prompts)
-    if found:
-        return _the_one("prompt", name, found)
-    raise CliError(no_such("prompt", name, prompts), hint=_hint("prompts", session), code=Exit.NOT_FOUND)
+    found = _find("prompt", name, prompts, {})
+    if found is None:
+        raise _not_found("prompt", name, prompts, session)
+    return found
 
 
-def own_of(name: str, items: Iterable[T]) -> list[T]:
-    """Those that their own server calls so."""
+def _find(kind: str, name: str, items: Sequence[T], by_alias: dict[str, T]) -> T | None:
+    """Return the item of this qualified name, alias or own name; raise `CliError` if several have it."""
+    known = by_alias | {item.name: item for item in items}
+    found = [known[name]] if name in known else with_own_name(name, items)
+    if len(found) > 1:
+        hint = f"use one of the qualified names: {' or '.join(item.name for item in found)}"
+        raise CliError(f"{len(found)} servers have a {kind} {name!r}", hint=hint)
+    return found[0] if found else None
+
+
+def with_own_name(name: str, items: Iterable[T]) -> list[T]:
+    """Return the items that have this name at their own server."""
     return [item for item in items if item.raw.get("name") == name]
 
 
-def _the_one(what: str, name: str, found: list[T]) -> T:
-    if len(found) > 1:
-        hint = f"say which: {' or '.join(item.name for item in found)}"
-        raise CliError(f"{len(found)} servers have a {what} {name!r}", hint=hint)
-    return found[0]
-
-
-def no_such(what: str, name: str, items: Iterable[T]) -> str:
-    """That there is none, and what may have been meant."""
+def describe_missing(kind: str, name: str, items: Iterable[T]) -> str:
+    """Return a message for a missing item, with the most similar names."""
     full = {item.name: str(item.raw.get("name", "")) for item in items}
     own = nearest(name, full.values())
     near = nearest(name, full) or tuple(each for each, short in full.items() if short in own)
-    return f"there is no {what} {name!r}{did_you_mean(near)}"
+    return f"there is no {kind} {name!r}{did_you_mean(near)}"
 
 
-def _hint(command: str, session: HubSession) -> str:
-    silent = ", ".join(state.name for state in session.failed)
-    return f"`toolcrib {command}` lists them" + (f"; {silent} could not be asked" if silent else "")
+def _not_found(kind: str, name: str, items: Iterable[T], session: HubSession) -> CliError:
+    failed = ", ".join(state.name for state in session.failed)
+    hint = f"`toolcrib {kind}s` lists them" + (f"; {failed} could not be asked" if failed else "")
+    return CliError(describe_missing(kind, name, items), hint=hint, code=Exit.NOT_FOUND)

@@ -1,4 +1,4 @@
-"""What servers send and what becomes of them, as one stream of values: what `toolcrib watch` shows."""
+"""The activity of servers as one stream of values: messages, calls, status. `toolcrib watch` shows it."""
 
 from __future__ import annotations
 
@@ -35,12 +35,12 @@ from ..settings import ServerEntry, Settings
 from ..types import LogMessage, ReconnectPolicy
 
 PROMPT: Final = ReconnectPolicy(base_delay=0.5, max_delay=3.0)
-"""Who watches wants to see a server as soon as it is back."""
+"""Reconnects faster than by default, so that `watch` shows a server soon after it is back."""
 
 
 @dataclass(frozen=True, slots=True)
 class Activity:
-    """One thing that was seen; `facts` are for programs."""
+    """One message, call or change of status; `facts` are for programs."""
 
     server: str
     kind: str
@@ -49,12 +49,12 @@ class Activity:
     at: float = field(default_factory=time.time)
 
     def to_dict(self) -> dict[str, Any]:
-        """The same for a program."""
+        """Return the activity as JSON types."""
         return {"time": self.at, "server": self.server, "kind": self.kind, "text": self.text, **self.facts}
 
 
 class Monitor:
-    """A hub of the servers of some settings, and a queue of all that is seen of them. Made on a running loop."""
+    """A hub of the servers of some settings, and a queue of their activities. Needs a running event loop."""
 
     def __init__(self, settings: Settings, *, level: LogLevel, approve: Approve) -> None:
         self._seen: asyncio.Queue[Activity] = asyncio.Queue()
@@ -71,7 +71,7 @@ class Monitor:
                 self.status(entry.name, "failed", _message(entry.error))
             else:
                 servers[entry.name] = (entry.config, self._options(entry, level))
-        # Who is there is told as it happens, so nobody is waited for.
+        # Every change of status is reported as it happens, so the start does not wait for servers.
         chosen: dict[str, Any] = {"approve": approve, "on_error": "skip", "start": "eager", "start_timeout": None}
         self.hub = Hub(servers, **{**settings.defaults, **chosen})
         self.hub.on(Event, self._on_event)
@@ -87,10 +87,10 @@ class Monitor:
         }
 
     async def next(self) -> Activity:
-        """What was seen next."""
+        """Wait for the next activity and return it."""
         return await self._seen.get()
 
-    # ---- telling ---------------------------------------------------------------------------------------------
+    # ---- activities ------------------------------------------------------------------------------------------
 
     def tell(self, server: str, kind: str, text: str, **facts: Any) -> None:
         """Report an activity of a server, without the secrets of its config."""
@@ -98,7 +98,7 @@ class Monitor:
         self._seen.put_nowait(Activity(server, kind, secrets.mask(text), secrets.mask_data(facts)))
 
     def status(self, server: str, state: str, text: str, **facts: Any) -> None:
-        """How a server stands now; the same is not told twice in a row."""
+        """Add a change of status; the same text twice in a row is added once."""
         if self._last_status.get(server) != text:
             self._last_status[server] = text
             self.tell(server, "status", text, state=state, **facts)
@@ -114,7 +114,7 @@ class Monitor:
             self.tell(server, "stderr", line)
 
     def on_progress(self, server: str, tool: str, done: float, total: float | None, message: str | None) -> None:
-        """A call of ours goes on."""
+        """Add the progress of a call."""
         far = f"{done:g}" if total is None else f"{done:g}/{total:g}"
         text = f"{tool} {far}{f' {message}' if message else ''}"
         self.tell(server, "progress", text, tool=tool, progress=done, total=total, message=message)
@@ -157,7 +157,7 @@ class Monitor:
         self.tell(event.server, "call", f"{event.tool} was not answered: {_message(event.error)}", **facts)
 
     def _listed(self, event: Event) -> None:
-        """Which entries of a list came, went, or are others now."""
+        """Add which entries of a list are new, gone or changed."""
         kind = _LISTS[type(event)]
         state = next((each for each in self.hub.list_servers() if each.name == event.server), None)
         items = getattr(state, kind, ())

@@ -1,4 +1,4 @@
-"""What happens while a tool works: a bar that moves, and what the server logs."""
+"""The progress bar of a call, and the log messages of its server."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ _COLOURS: Final = {"warning": "yellow", "error": "red", "critical": "bold red", 
 
 
 class Meter:
-    """The progress of one call, on a terminal; it is gone when the call has ended. Elsewhere nothing is shown."""
+    """The progress bar of one call, on a terminal only; it disappears when the call ends."""
 
     def __init__(self, what: str, secrets: SecretMask) -> None:
         self._what = cell(what)
         self._secrets = secrets
-        """What the servers were given and must not be shown."""
+        """Secrets of the servers' configs, which are masked."""
         self._state: dict[str, Any] = {"description": self._what, "total": None}
         self._bar: Progress | None = None
 
@@ -40,24 +40,24 @@ class Meter:
             self._bar = None
 
     def on_progress(self, progress: float, total: float | None, message: str | None) -> None:
-        """So far is it."""
+        """Update the bar."""
         said = f"{self._what}: {cell(self._secrets.mask(message))}" if message else self._what
         self._state = {"description": said, "total": total, "completed": progress}
         if self._bar is not None:
             self._bar.update(self._bar.task_ids[0], **self._state)
 
     def on_log(self, message: LogMessage) -> None:
-        """What the server logs, above the bar."""
+        """Print a log message of the server above the bar."""
         level, name, data = (self._secrets.mask_data(part) for part in (message.level, message.logger, message.data))
         said = data if isinstance(data, str) else as_json(data)
         logger = f" {cell(name)}" if name else ""
-        # Lines after the first are marked, so that none of them passes for one of ours.
+        # Lines after the first are marked, so that they cannot imitate output of toolcrib.
         lines = plain(said).replace("\n", "\n  | ")
         note(f"[{cell(level)}{logger}] {lines}", _COLOURS.get(message.level, "dim"))
 
     @contextmanager
     def aside(self) -> Iterator[None]:
-        """Out of the way, while a person is asked. Afterwards it is a new bar: an old one would rub out the answers."""
+        """Hide the bar during a prompt. A new bar follows, as the old one would erase the answers."""
         was_there = self._bar is not None
         self.__exit__()
         try:

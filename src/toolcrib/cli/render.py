@@ -1,4 +1,4 @@
-"""What servers answer, shown: text is printed, pictures and sounds are saved and named, data is made readable."""
+"""The output of results: text is printed, images and sounds are saved to files, data is printed as JSON."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from .console import cell, is_terminal, say, show_json, show_text, stdout
 from .exit_codes import CliError, Exit
 
 _LONGEST: Final = 60
-# What the machine's own table says differs from one to the next; these are the same everywhere.
+# Not from `mimetypes`, whose table differs from machine to machine.
 _EXTENSIONS: Final = {
     "image/png": ".png",
     "image/jpeg": ".jpg",
@@ -48,7 +48,7 @@ _EXTENSIONS: Final = {
 
 
 def show_result(result: ToolResult, folder: Path, name: str) -> None:
-    """Every block, and the data, unless one says the same as the other: servers send both, for those who read one."""
+    """Print every block and the structured data, without the one that only repeats the other."""
     data = _only_text(result.data)
     is_text = isinstance(data, str)
     repeats = [
@@ -62,7 +62,7 @@ def show_result(result: ToolResult, folder: Path, name: str) -> None:
 
 
 def _only_text(data: Any) -> Any:
-    """The text that is all there is in the data; else the data."""
+    """Return the text if the data consists of nothing else; else the data."""
     values = list(data.values()) if isinstance(data, dict) else []
     return values[0] if len(values) == 1 and isinstance(values[0], str) else data
 
@@ -77,7 +77,7 @@ def _says(text: str, result: ToolResult) -> bool:
 
 
 def show_block(block: Block, folder: Path, name: str) -> None:
-    """One block; `name` is what its file is called after, if it becomes one."""
+    """Print a block, or save it to a file named after `name`."""
     match block:
         case TextContent(text=text):
             show_text(text)
@@ -93,7 +93,7 @@ def show_block(block: Block, folder: Path, name: str) -> None:
 
 
 def show_piece(piece: ResourceContents, folder: Path) -> None:
-    """One piece of a resource."""
+    """Print a part of a resource, or save it to a file."""
     if piece.blob is not None:
         save(piece.blob, piece.mime_type, folder, _name_in(piece.uri))
     elif piece.text is not None:
@@ -103,7 +103,7 @@ def show_piece(piece: ResourceContents, folder: Path) -> None:
 
 
 def save(data: bytes, mime_type: str | None, folder: Path, name: str) -> Path:
-    """Bytes as a new file of the folder, and its name said. A file that is there is never touched."""
+    """Save bytes to a new file in the folder and print its name. Never overwrites a file."""
     base, extension = slug(name)[:_LONGEST].lstrip("-") or "file", extension_of(mime_type)
     try:
         folder.mkdir(parents=True, exist_ok=True)
@@ -125,7 +125,7 @@ def save(data: bytes, mime_type: str | None, folder: Path, name: str) -> Path:
 
 
 def write_bytes(data: bytes, path: Path) -> None:
-    """Bytes as they are: to the file that was named, or with `-` to standard output."""
+    """Write bytes unchanged to a file, or to standard output if `path` is `-`."""
     if str(path) == "-":
         if is_terminal():
             message = "these bytes would reach the terminal as they are, whatever they do to it"
@@ -141,13 +141,13 @@ def write_bytes(data: bytes, path: Path) -> None:
 
 
 def extension_of(mime_type: Any) -> str:
-    """The ending of files of this type, of those that nothing runs: a server must not leave code in the folder."""
+    """Return the extension of files of this type; only harmless ones, so that no server can leave code behind."""
     essence = str(mime_type or "").partition(";")[0].strip().lower()
     return _EXTENSIONS.get(essence, ".bin")
 
 
 def _name_in(uri: str) -> str:
-    """The last part of a URI's path that says something, without its ending."""
+    """Return the last meaningful part of a URI's path, without its extension."""
     try:
         parts = urlsplit(uri)
     except ValueError:

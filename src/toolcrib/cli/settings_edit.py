@@ -1,15 +1,13 @@
-"""What the commands that keep settings share: which file is written, and what is said about it."""
+"""What the commands that change settings share: which file they write, and what they report."""
 
 from __future__ import annotations
 
 import shlex
 import shutil
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Annotated, Any
-
-import typer
+from typing import Any
 
 from ..config import MASK, mask_urls
 from ..config.secrets_scan import placeholders, written_plainly
@@ -26,24 +24,16 @@ from .console import note, say
 from .exit_codes import CliError
 from .target import PROJECT_FILES, own_settings, settings_files
 
-Written = Annotated[
-    Path | None,
-    typer.Option(
-        "--config",
-        "-c",
-        metavar="FILE",
-        help="The file to write. Default: toolcrib.toml or .mcp.json of this folder, else a new .mcp.json.",
-    ),
-]
-User = Annotated[bool, typer.Option("--user", help="Your own settings, for all folders that have none.")]
-Replace = Annotated[bool, typer.Option("--replace", help="Take the place of a server that has the same name.")]
-DryRun = Annotated[bool, typer.Option("--dry-run", help="Show what would be done, and write nothing.")]
+
+def check_one_file(config: Path | None, user: bool) -> None:
+    """Raise `CliError` if --config and --user are both given."""
+    if config is not None and user:
+        raise CliError("--config and --user name two files", hint="give one of them")
 
 
 def file_to_write(config: Path | None, user: bool) -> Path:
-    """The settings that a command changes: it need not be there yet."""
-    if config is not None and user:
-        raise CliError("--config and --user name two files", hint="give one of them")
+    """Return the settings file that a command changes; it need not exist."""
+    check_one_file(config, user)
     if user:
         return own_settings()
     # The one that wins where several are read.
@@ -51,8 +41,8 @@ def file_to_write(config: Path | None, user: bool) -> Path:
     return config or (here[0] if here else Path(PROJECT_FILES[0]))
 
 
-def pairs(option: str, given: list[str]) -> dict[str, str]:
-    """The variables of --env, or the headers of --header."""
+def pairs(option: str, given: Iterable[str]) -> dict[str, str]:
+    """Return the variables of --env, or the headers of --header."""
     found = {}
     for text in given:
         name, sign, value = text.partition("=")
@@ -69,24 +59,24 @@ def pairs(option: str, given: list[str]) -> dict[str, str]:
 
 
 def standing(path: Path, format: str | None = None) -> dict[str, ServerEntry]:
-    """The servers of a file by the names that it has for them; none if it is not there, or empty."""
+    """Return the servers of a file by their names in it; none if the file is missing or empty."""
     found = read_file(path, format=format) if path.is_file() and read_content(path).strip() else [Settings()]
     return {entry.display_name: entry for part in found for entry in part.entries}
 
 
 def same(entry: ServerEntry | None, values: Mapping[str, Any]) -> bool:
-    """Whether an entry stands in its file with these very words."""
+    """Return whether an entry has exactly these values in its file."""
     return entry is not None and dict(entry.raw) == values
 
 
 def free(
     path: Path, servers: Mapping[str, Mapping[str, Any]], *, replace: bool, format: str | None = None
 ) -> dict[str, Mapping[str, Any]]:
-    """Those that can be written: not the ones that a file has already, nor, without `replace`, has differently."""
+    """Return the servers to write: not those that the file has already, nor, without `replace`, has differently."""
     there = standing(path, format)
     for name, values in servers.items():
         if same(there.get(name), values):
-            say(f"{name} is there already, the same  ({place(there[name])})")
+            say(f"{name} is already configured identically  ({place(there[name])})")
         elif name in there and not replace:
             note(f"{name} is skipped: {place(there[name])} has another one; --replace takes its place", "yellow")
     wanted = {name: values for name, values in servers.items() if not same(there.get(name), values)}
@@ -94,11 +84,11 @@ def free(
 
 
 def checked(name: str, entry: ServerEntry, format: str) -> Check:
-    """Whether an entry can be written, as far as can be told without starting it; else its `ConfigError`."""
+    """Check an entry without starting it; raise its `ConfigError` if it is invalid."""
     try:
         return check_values(name, dict(entry.raw), format, entry.source)
     except ConfigError as exc:
-        # The same fault as it was read has its line.
+        # The error from reading the file names the line.
         fault = entry.error if entry.error is not None and entry.error.expected == exc.expected else exc
     raise fault
 
@@ -106,7 +96,7 @@ def checked(name: str, entry: ServerEntry, format: str) -> Check:
 def keep(
     path: Path, servers: Mapping[str, Mapping[str, Any]], *, replace: bool = False, format: str | None = None
 ) -> None:
-    """Write servers into a file, and say where they stand now."""
+    """Write servers into a file, and report their lines."""
     if not servers:
         return
     is_own, own_were_used = path == own_settings(), settings_files(None) == [own_settings()]
@@ -120,7 +110,7 @@ def keep(
         for key in placeholders(values):
             note(f"warning: {name}: {key} in {path} is a placeholder: put the real value there", "yellow")
         for key, _, instead in written_plainly(values):
-            note(f"warning: {name}: {key} looks like a secret, and stands in {path} as it is", "yellow")
+            note(f"warning: {name}: {key} looks like a secret stored in plain text in {path}", "yellow")
             note(f"hint: keep it in the environment, and write {instead} there")
         if values.get("command") == "toolcrib" and shutil.which("toolcrib") is None:
             note(f"warning: {name}: there is no toolcrib on PATH, and the entry starts it by that name", "yellow")
@@ -130,7 +120,7 @@ def keep(
 
 
 def tell_unset(name: str, check: Check) -> None:
-    """What a right entry still lacks."""
+    """Warn about what a valid entry still lacks."""
     for variable in check.unset:
         note(f"warning: {name}: the variable {variable} is not set here; the server needs it", "yellow")
     for text in check.warnings:
@@ -138,7 +128,7 @@ def tell_unset(name: str, check: Check) -> None:
 
 
 def tell_overriding(path: Path, names: Mapping[str, Any]) -> None:
-    """Other files of this folder that have a word about the same servers, and the last one."""
+    """Warn about other files of this folder that define the same servers and take precedence."""
     if str(path) not in PROJECT_FILES:
         return
     for other in map(Path, PROJECT_FILES[PROJECT_FILES.index(str(path)) + 1 :]):
@@ -148,7 +138,7 @@ def tell_overriding(path: Path, names: Mapping[str, Any]) -> None:
 
 
 def described(values: Mapping[str, Any]) -> str:
-    """A server in a line, without secrets."""
+    """Return a server on one line, without secrets."""
     for key in URLS:
         if key in values:
             return mask_urls(str(values[key]))
@@ -165,5 +155,5 @@ def described(values: Mapping[str, Any]) -> str:
 
 
 def format_name(path: Path) -> str:
-    """Whose habits a file of this name follows."""
+    """Return the name of the format of a file, by its name."""
     return format_of(path).name

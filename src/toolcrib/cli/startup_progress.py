@@ -1,4 +1,4 @@
-"""What a person sees of servers that take long to start: for how long already, and what they wrote last."""
+"""The display of servers that take long to start: the elapsed time, and the last line that each wrote."""
 
 from __future__ import annotations
 

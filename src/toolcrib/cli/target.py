@@ -1,4 +1,4 @@
-"""Which servers a command works on: those of a settings file, or one that is named ad hoc."""
+"""The servers that a command works on: those of a settings file, or one that the command line names."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ import os
 import re
 import sys
 from collections.abc import AsyncIterator, Callable, Collection, Coroutine, Sequence
-from contextlib import asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Final, Unpack, cast
+from typing import Any, Final, TypedDict, Unpack, cast
 
 from .._util.suggest import did_you_mean
 from ..catalog.routing import nearest
@@ -26,17 +26,17 @@ from ..types import UNSET, ConnectionState
 from .console import note, waiting
 from .exit_codes import CliError, Exit, code_of, complain_of
 from .interactive import TerminalUser
-from .shared_options import TIMEOUT
+from .lazy_command import Invocation
 from .startup_progress import StartupProgress
 
 PROJECT_FILES: Final = (".mcp.json", "toolcrib.toml")
 """Settings of a folder; where both are there, the later one wins."""
 
 SILENCE: Final = 30.0
-"""Seconds without a sign of life after which a call is given up."""
+"""Seconds without progress after which a call times out."""
 
 A_MOMENT: Final = 0.3
-"""Seconds before somebody wonders whether anything is going on."""
+"""Seconds after which the terminal shows that servers are starting."""
 
 _URL: Final = re.compile(r"https?://", re.IGNORECASE)
 _FILE: Final = re.compile(r"\.py(:\w+)?$")
@@ -48,15 +48,15 @@ def own_settings() -> Path:
 
 
 def settings_files(config: Path | None) -> list[Path]:
-    """The files that are read: the one that was named, else this folder's, else the person's own; none if none is."""
+    """Return the files to read: `config`, else those of this folder, else the user's own; only files that exist."""
     if config is not None:
         return [config]
     here = [path for name in PROJECT_FILES if (path := Path(name)).is_file()]
     return here or [path for path in (own_settings(),) if path.is_file()]
 
 
-def found_settings(config: Path | None) -> Settings:
-    """What those files say."""
+def find_settings(config: Path | None) -> Settings:
+    """Load the settings of these files; raise `CliError` if there are none."""
     files = settings_files(config)
     if not files:
         message = f"there are no settings: neither {' nor '.join(PROJECT_FILES)} here, nor {own_settings()}"
@@ -66,17 +66,17 @@ def found_settings(config: Path | None) -> Settings:
 
 
 def is_url(text: str) -> bool:
-    """Whether a word of the command line is a server's address."""
+    """Return whether a word of the command line is the URL of a server."""
     return _URL.match(text) is not None
 
 
 def is_file(text: str) -> bool:
-    """Whether a word of the command line is a Python file, or `FILE.py:NAME`."""
+    """Return whether a word of the command line is a Python file, or `FILE.py:NAME`."""
     return _FILE.search(text) is not None
 
 
 def ad_hoc(word: str | None, command: Sequence[str]) -> tuple[str, ServerConfig] | None:
-    """A server that stands on the command line itself, with a name for it; None if there is none."""
+    """Return the name and the config of a server that the command line itself defines; None if it defines none."""
     if command:
         if word is not None and (is_url(word) or is_file(word)):
             raise CliError(f"which server: {word}, or the command after --?", hint="name one of the two")
@@ -87,7 +87,7 @@ def ad_hoc(word: str | None, command: Sequence[str]) -> tuple[str, ServerConfig]
     if word is not None and is_file(word):
         if not Path(_FILE.sub(".py", word)).is_file():
             raise CliError(f"there is no file {word}", code=Exit.NOT_FOUND)
-        # -P: a file of this folder that is called like one of Python's modules, or like us, must not take its place.
+        # -P: a file of this folder must not replace a module of Python, or of toolcrib, that has the same name.
         arguments = ["-P", "-m", "toolcrib", "run", word]
         return slug(Path(_FILE.sub("", word)).name), StdioServer(sys.executable, arguments)
     return None
@@ -95,61 +95,61 @@ def ad_hoc(word: str | None, command: Sequence[str]) -> tuple[str, ServerConfig]
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """The servers of one command."""
+    """The servers that one command works on."""
 
     settings: Settings
 
     def hub(self, **options: Unpack[HubConfigOptions]) -> Hub:
-        """A hub of them, not started."""
+        """Return a hub of the servers, not started."""
         return Hub.from_config(self.settings, **options)
 
     @property
     def names(self) -> list[str]:
-        """What a hub calls them."""
+        """The names of the servers in a hub."""
         return [entry.name for entry in self.settings.entries]
 
     def find(self, word: str) -> str | None:
-        """The server of this name, or of the name that the file has for it."""
+        """Return the hub's name of the server that has this name, there or in the settings file."""
         known = self.settings.entries
         return next((entry.name for entry in known if word in (entry.name, entry.display_name)), None)
 
     def only(self, names: Collection[str]) -> Target:
-        """Without the others."""
+        """Return a target without the other servers."""
         chosen = tuple(entry for entry in self.settings.entries if entry.name in names)
         return Target(replace(self.settings, entries=chosen))
 
-    def owning(self, name: str) -> Target:
-        """Those that a tool or prompt of this name can be of: its server alone, where the name says which."""
+    def owner_of(self, name: str) -> Target:
+        """Return the servers that can own a tool or prompt of this name: one if the name is qualified."""
         owner = next((each for each in self.names if name.startswith(f"mcp__{each}__")), None)
         return self if owner is None else self.only([owner])
 
-    def patience(self, server: str | None) -> dict[str, float | None]:
-        """How long a call may take where nobody said so: as long as the server tells of its progress."""
+    def call_timeouts(self, server: str | None) -> dict[str, float | None]:
+        """Return the time-outs of a call that neither the user nor the settings limit: none while progress arrives."""
         entry = self.settings.get(server or "")
         said = UNSET if entry is None or entry.config is None else entry.config.execution_timeout
         if said is not UNSET or "execution_timeout" in self.settings.defaults:
             return {}
         return {"timeout": None, "idle_timeout": SILENCE}
 
-    def hearing(self, startup: StartupProgress) -> Target:
-        """Return the servers so that `startup` receives what they write to stderr."""
+    def with_stderr_to(self, startup: StartupProgress) -> Target:
+        """Return a target whose servers' stderr goes to `startup`."""
         return Target(replace(self.settings, entries=tuple(map(startup.listening, self.settings.entries))))
 
-    def within(self, timeout: float) -> Target:
-        """With this time-out for whatever they do, whatever the settings say."""
+    def with_timeout(self, timeout: float) -> Target:
+        """Return a target with this time-out for connecting, lists and calls, whatever the settings say."""
         entries = tuple(
-            entry if entry.config is None else replace(entry, config=_hurried(entry.config, timeout))
+            entry if entry.config is None else replace(entry, config=_with_timeout(entry.config, timeout))
             for entry in self.settings.entries
         )
         return Target(replace(self.settings, entries=entries))
 
 
-def _hurried(config: ServerConfig, timeout: float) -> ServerConfig:
+def _with_timeout(config: ServerConfig, timeout: float) -> ServerConfig:
     return replace(config, connect_timeout=timeout, discovery_timeout=timeout, execution_timeout=timeout)
 
 
 def choose(words: Sequence[str], config: Path | None, command: Sequence[str]) -> Target:
-    """The servers that these words mean; all of the settings without any.
+    """Return the servers that these words name; without words all of the settings.
 
     `words` are names of the settings, or one URL or Python file.
     """
@@ -159,10 +159,10 @@ def choose(words: Sequence[str], config: Path | None, command: Sequence[str]) ->
             raise CliError(f"{words[-1]}: one server at a time, if it is not from the settings")
         name, server = named
         if isinstance(server, StdioServer):
-            # What somebody types is run as if they had run it themselves: with all of the environment.
+            # A command that is typed gets the whole environment, as if the user had run it in the shell.
             server = replace(server, env=dict(os.environ))
         return Target(Settings((ServerEntry(name, server, display_name=name),)))
-    target = Target(found_settings(config))
+    target = Target(find_settings(config))
     for warning in target.settings.warnings:
         note(f"warning: {warning}", "yellow")
     if not words:
@@ -170,17 +170,22 @@ def choose(words: Sequence[str], config: Path | None, command: Sequence[str]) ->
     found = {word: target.find(word) for word in words}
     unknown = next((word for word, name in found.items() if name is None), None)
     if unknown is not None:
-        message = f"there is no server {unknown!r} in the settings{did_you_mean(nearest(unknown, target.names))}"
-        raise CliError(message, hint=f"they have {', '.join(target.names) or 'none'}", code=Exit.NOT_FOUND)
+        raise unknown_server(unknown, target.names)
     return target.only([name for name in found.values() if name is not None])
 
 
-def addressed(
+def unknown_server(name: str, known: Collection[str], where: str = "the settings", hint: str = "") -> CliError:
+    """Return the error that there is no server of this name; without a hint it lists those that are there."""
+    message = f"there is no server {name!r} in {where}{did_you_mean(nearest(name, known))}"
+    return CliError(message, hint=hint or (f"there are {', '.join(known)}" if known else ""), code=Exit.NOT_FOUND)
+
+
+def split_server(
     words: Sequence[str], config: Path | None, command: Sequence[str], *, is_name: Callable[[str], bool]
 ) -> tuple[Target, list[str]]:
-    """The servers, and the words without the one in front that means a server: `call [SERVER] NAME ...`.
+    """Return the servers, and the words without the leading one that names a server, as in `call [SERVER] NAME ...`.
 
-    It does so only before another word that `is_name`, the name of what is wanted.
+    The first word names a server only if the next one `is_name`.
     """
     first, *rest = words or [""]
     followed = bool(rest) and is_name(rest[0])
@@ -193,41 +198,41 @@ def addressed(
 
 @dataclass(slots=True)
 class HubSession:
-    """A hub at work, and which of its servers could not be started."""
+    """A started hub, and those of its servers that could not be started."""
 
     hub: Hub
     failed: list[ServerState]
 
     @property
     def code(self) -> Exit:
-        """The exit code of a command that did what it could."""
+        """The exit code: that of the first server that could not be started, else 0."""
         return next((code_of(state.last_error) for state in self.failed if state.last_error), Exit.OK)
 
 
 @asynccontextmanager
-async def opened(
-    target: Target, *, timeout: float | None = TIMEOUT, told: bool = True, **options: Unpack[HubConfigOptions]
+async def open_servers(
+    target: Target, *, timeout: float | None = None, report_failures: bool = True, **options: Unpack[HubConfigOptions]
 ) -> AsyncIterator[HubSession]:
-    """The servers, started.
+    """Start the servers, and close them on exit.
 
-    If there is but one and it cannot be started, that is raised; of several it is told on stderr, and the others go on.
-    With `told` False neither is done: the caller looks at `failed`.
+    A single server that cannot be started raises; if there are several, failures are printed to stderr. With
+    `report_failures` False neither happens, and the caller looks at `failed`.
     """
     if not target.settings.entries:
         note("the settings have no servers; toolcrib add puts one in")
     if timeout is not None:
-        target = target.within(timeout)
-    # Every server has its own time to start, so the hub itself needs no patience.
+        target = target.with_timeout(timeout)
+    # Every server has its own time-out to start, so the hub needs none.
     chosen: HubConfigOptions = {"approve": TerminalUser().approve, "start": "eager", "start_timeout": None}
-    if not told or len(target.settings.entries) == 1:
-        chosen["on_error"] = "raise" if told else "skip"
+    if not report_failures or len(target.settings.entries) == 1:
+        chosen["on_error"] = "raise" if report_failures else "skip"
     startup = StartupProgress(target.settings.entries)
-    hub = target.hearing(startup).hub(**cast("HubConfigOptions", {**chosen, **options}))
+    hub = target.with_stderr_to(startup).hub(**cast("HubConfigOptions", {**chosen, **options}))
     try:
-        await _patiently(hub, hub.start(), startup)
+        await _start(hub, hub.start(), startup)
         states = hub.list_servers()
-        if told:
-            _tell(states)
+        if report_failures:
+            _report(states)
             if [state.status.state for state in states] == [ConnectionState.DISABLED]:
                 hint = "take `disabled` out of its entry to use it"
                 raise CliError(f"{states[0].name} is disabled in the settings", hint=hint, code=Exit.DENIED)
@@ -236,11 +241,27 @@ async def opened(
         await hub.close()
 
 
+class ServerParameters(TypedDict):
+    """The parameters `SERVERS`, `CONFIG` and `TIMEOUT` of a command, as click passes them."""
+
+    servers: Sequence[str]
+    config: Path | None
+    timeout: float | None
+
+
+def open_chosen(
+    invocation: Invocation, *, report_failures: bool = True, **chosen: Unpack[ServerParameters]
+) -> AbstractAsyncContextManager[HubSession]:
+    """Start the servers that a command line names, as `open_servers` does."""
+    target = choose(chosen["servers"], chosen["config"], invocation.command)
+    return open_servers(target, timeout=chosen["timeout"], report_failures=report_failures)
+
+
 def _has_failed(state: ServerState) -> bool:
     return state.last_error is not None and not state.connected
 
 
-def _tell(states: Sequence[ServerState]) -> None:
+def _report(states: Sequence[ServerState]) -> None:
     for state in states:
         if state.last_error is not None and _has_failed(state):
             complain_of(state.last_error)
@@ -251,15 +272,15 @@ def _tell(states: Sequence[ServerState]) -> None:
 
 
 def _starting(hub: Hub) -> list[str]:
-    """The servers that are still waited for."""
+    """Return the servers that have not started yet."""
     states = [state for state in hub.list_servers() if not state.connected]
     return [s.name for s in states if s.last_error is None and s.status.state is not ConnectionState.DISABLED] or [
         state.name for state in states
     ]
 
 
-async def _patiently(hub: Hub, work: Coroutine[Any, Any, Any], startup: StartupProgress) -> None:
-    """Wait, and if it takes longer than a moment, show for whom."""
+async def _start(hub: Hub, work: Coroutine[Any, Any, Any], startup: StartupProgress) -> None:
+    """Wait for the hub to start; after `A_MOMENT` show which servers it waits for."""
     task = asyncio.ensure_future(work)
     try:
         await asyncio.wait([task], timeout=A_MOMENT)

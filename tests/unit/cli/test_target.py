@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from toolcrib.cli.exit_codes import CliError
-from toolcrib.cli.target import Target, ad_hoc, addressed, choose, is_file, is_url
+from toolcrib.cli.target import Target, ad_hoc, choose, is_file, is_url, split_server
 from toolcrib.config import HttpServer, StdioServer
 from toolcrib.settings import ServerEntry, Settings
 
@@ -57,9 +57,9 @@ def settings(*names: str) -> Target:
 
 def test_a_qualified_name_says_whose_it_is() -> None:
     target = settings("a", "a_b", "b")
-    assert target.owning("mcp__a_b__x").names == ["a_b"]
-    assert target.owning("mcp__a__b__x").names == ["a"]
-    assert target.owning("mcp__c__x").names == target.owning("x").names == ["a", "a_b", "b"]
+    assert target.owner_of("mcp__a_b__x").names == ["a_b"]
+    assert target.owner_of("mcp__a__b__x").names == ["a"]
+    assert target.owner_of("mcp__c__x").names == target.owner_of("x").names == ["a", "a_b", "b"]
 
 
 def test_a_server_is_found_by_the_name_in_the_file_too() -> None:
@@ -67,7 +67,7 @@ def test_a_server_is_found_by_the_name_in_the_file_too() -> None:
 
 
 def test_one_time_out_holds_for_all_that_a_server_does() -> None:
-    (entry,) = settings("a").within(5).settings.entries
+    (entry,) = settings("a").with_timeout(5).settings.entries
     assert entry.config is not None
     config = entry.config
     assert (config.connect_timeout, config.discovery_timeout, config.execution_timeout) == (5, 5, 5)
@@ -96,7 +96,7 @@ def file(tmp_path: Path) -> Path:
 def test_the_first_word_is_a_server_only_before_a_name(
     words: list[str], names: list[str], rest: list[str], file: Path
 ) -> None:
-    target, left = addressed(words, file, (), is_name=lambda word: "=" not in word)
+    target, left = split_server(words, file, (), is_name=lambda word: "=" not in word)
     assert (target.names, left) == (names, rest)
 
 

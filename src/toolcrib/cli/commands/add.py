@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import dataclasses
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Annotated, Any, Final, Literal
-
-import typer
+from typing import Any, Final
 
 from ...config.servers import URLS
 from ...settings import ServerEntry, Settings, parse_settings
@@ -21,10 +19,8 @@ from ...settings.models import place
 from ...tool_names import is_server_name, slug
 from ..console import note, say
 from ..exit_codes import CliError
+from ..lazy_command import Invocation
 from ..settings_edit import (
-    Replace,
-    User,
-    Written,
     checked,
     file_to_write,
     format_name,
@@ -36,55 +32,28 @@ from ..settings_edit import (
     tell_overriding,
     tell_unset,
 )
-from ..shared_options import TIMEOUT, Timeout
-from ..target import Target, ad_hoc, is_file, is_url, opened
+from ..target import Target, ad_hoc, is_file, is_url, open_servers
 
 _EXAMPLES: Final = "toolcrib add NAME -- npx -y some-server; toolcrib add NAME https://...; toolcrib add < mcp.json"
 
 
-EXAMPLES: Final = """
-toolcrib add fs -- npx -y @modelcontextprotocol/server-filesystem .
-toolcrib add docs https://example.com/mcp --header 'Authorization=Bearer ${TOKEN}'
-toolcrib add mine tools.py
-toolcrib add < claude_desktop_config.json
-"""
-
-
 async def command(
-    ctx: typer.Context,
-    words: Annotated[
-        list[str] | None,
-        typer.Argument(
-            metavar="[NAME] [URL|FILE.py|JSON|-]",
-            help="Its name, and its address, a Python file, or JSON, which - reads from stdin; or a command after --.",
-            show_default=False,
-        ),
-    ] = None,
-    env: Annotated[
-        list[str] | None,
-        typer.Option("--env", "-e", metavar="K=V", help="A variable for the command; K alone passes yours on."),
-    ] = None,
-    header: Annotated[
-        list[str] | None, typer.Option("--header", "-H", metavar="K=V", help="A header for the URL.")
-    ] = None,
-    transport: Annotated[
-        Literal["http", "sse"] | None, typer.Option("--transport", help="How the URL is spoken to. Default: http.")
-    ] = None,
-    cwd: Annotated[str | None, typer.Option("--cwd", metavar="FOLDER", help="The command's folder.")] = None,
-    config: Written = None,
-    user: User = False,
-    replace: Replace = False,
-    check: Annotated[bool, typer.Option("--check", help="Start it first, and write nothing if it fails.")] = False,
-    timeout: Timeout = TIMEOUT,
+    invocation: Invocation,
+    words: Sequence[str],
+    env: Sequence[str],
+    header: Sequence[str],
+    transport: str | None,
+    cwd: str | None,
+    config: Path | None,
+    user: bool,
+    replace: bool,
+    check: bool,
+    timeout: float | None,
 ) -> None:
-    """Add a server to the settings: a command after --, a URL, a Python file, or mcpServers JSON on stdin.
-
-    Everything else in the file stays as it is. The name can be left out where it can be told from the rest. Secrets are
-    best kept in the environment: --env 'TOKEN=${TOKEN}' writes the reference, and so does --env TOKEN.
-    """
+    """Add servers to the settings."""
     path = file_to_write(config, user)
-    options = {"env": pairs("--env", env or []), "headers": pairs("--header", header or []), "cwd": cwd or ""}
-    given = _given(words or [], ctx.obj.command, {**options, "type": transport or ""})
+    options = {"env": pairs("--env", env), "headers": pairs("--header", header), "cwd": cwd or ""}
+    given = _given(words, invocation.command, {**options, "type": transport or ""})
     checks = {entry.display_name: checked(entry.display_name, entry, given.format) for entry in given.entries}
     servers: dict[str, Mapping[str, Any]] = {}
     for entry in given.entries:
@@ -107,13 +76,13 @@ async def command(
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class _GivenServers:
-    """The servers of the command line, and whose words they are in."""
+    """The servers of the command line, and the format of their entries."""
 
     entries: tuple[ServerEntry, ...]
     format: str
 
 
-def _given(words: list[str], command: tuple[str, ...], options: dict[str, Any]) -> _GivenServers:
+def _given(words: Sequence[str], command: tuple[str, ...], options: dict[str, Any]) -> _GivenServers:
     *names, last = words or [""]
     source = last if is_url(last) or is_file(last) or last == "-" or last.lstrip().startswith(("{", '"')) else ""
     if not source and last:
@@ -137,7 +106,7 @@ def _given(words: list[str], command: tuple[str, ...], options: dict[str, Any]) 
 
 
 def _values(source: str, command: tuple[str, ...], options: dict[str, Any]) -> dict[str, Any]:
-    """The entry in our own words; an option that does not fit is told."""
+    """Return the entry in our own format; raise `CliError` for an option that does not fit."""
     values: dict[str, Any] = {"python": str(Path(source).absolute())}
     fitting: tuple[str, ...] = ()
     if command:
@@ -152,7 +121,7 @@ def _values(source: str, command: tuple[str, ...], options: dict[str, Any]) -> d
 
 
 def _document(source: str) -> Document:
-    """The JSON of the command line, or of stdin."""
+    """Return the JSON of the command line, or of stdin."""
     if source not in ("", "-"):
         return Document(Path("JSON"), source)
     if not source and sys.stdin.isatty():
@@ -164,7 +133,7 @@ def _document(source: str) -> Document:
 
 
 def _of_json(name: str, document: Document) -> tuple[ServerEntry, ...]:
-    """Servers as other programs' instructions show them: a whole file, one server, or a piece of a file."""
+    """Return servers written as other programs document them: a whole file, one server, or a part of a file."""
     if document.text.lstrip().startswith('"'):
         document = Document(document.path, f"{{{document.text.rstrip().removesuffix(',')}}}")
     root = read_jsonc(document)
@@ -184,7 +153,7 @@ def _renamed(entry: ServerEntry, name: str) -> ServerEntry:
 
 
 def _name_of(values: Mapping[str, Any]) -> str:
-    """A name for a server that came without one."""
+    """Return a name for a server that has none."""
     command, args = values.get("command"), values.get("args")
     url = next((values[key] for key in URLS if isinstance(values.get(key), str)), None)
     if isinstance(command, str):
@@ -195,8 +164,8 @@ def _name_of(values: Mapping[str, Any]) -> str:
 
 
 async def _try(entries: tuple[ServerEntry, ...], timeout: float | None) -> None:
-    """Start them; what fails is raised."""
-    async with opened(Target(Settings(entries)), timeout=timeout, on_error="raise") as session:
+    """Start the servers; raise if one fails."""
+    async with open_servers(Target(Settings(entries)), timeout=timeout, on_error="raise") as session:
         for state in session.hub.list_servers():
             era = state.server_info.protocol_version if state.server_info else ""
             seconds = "" if state.startup_seconds is None else f"  {state.startup_seconds:.1f} s"

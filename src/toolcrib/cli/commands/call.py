@@ -5,12 +5,10 @@ from __future__ import annotations
 import functools
 import operator
 import sys
-from collections.abc import Coroutine
+from collections.abc import Coroutine, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, Final
-
-import typer
+from typing import Any
 
 from ...config import SecretMask, secrets_of
 from ...types import TextContent, Tool, ToolResult, Wire
@@ -18,63 +16,38 @@ from ..console import complain, note, show_json
 from ..exit_codes import CliError, Exit
 from ..interactive import TerminalUser
 from ..key_values import from_json, merged, missing, refused, unknown, usage
-from ..lookup import check_words, chosen_tool, is_name, wanted
+from ..lazy_command import Invocation
+from ..lookup import find_tool, split_words
 from ..progress import Meter
 from ..render import show_block, show_result
-from ..shared_options import TIMEOUT, Config, Timeout
-from ..shell_completion import server_names
-from ..target import Target, addressed, opened
-
-EXAMPLES: Final = """
-toolcrib call mcp__fs__read_file path=notes.txt
-toolcrib call search query="red shoes" limit=3 filters.colour=red tags=new tags=sale
-toolcrib call add --json '{"a": 2, "b": 3}' -- python3 server.py
-echo '{"a": 2, "b": 3}' | toolcrib call https://example.com/mcp add -
-"""
+from ..target import Target, open_servers
 
 
 def command(
-    ctx: typer.Context,
-    words: Annotated[
-        list[str] | None,
-        typer.Argument(
-            metavar="[SERVER] NAME [KEY=VALUE]... [-]",
-            help="The tool: its qualified name, or its own where one server has it. KEY=VALUE is typed by the tool's "
-            "schema; KEY:=JSON is JSON, KEY=@FILE what is in a file, A.B=1 goes inside; KEY twice is an array. "
-            "- takes all arguments as JSON from standard input.",
-            show_default=False,
-            autocompletion=server_names,
-        ),
-    ] = None,
-    given: Annotated[str, typer.Option("--json", metavar="JSON", help="The arguments as one JSON object.")] = "",
-    raw: Annotated[bool, typer.Option("--raw", help="Print the whole result as JSON, and save nothing.")] = False,
-    out: Annotated[
-        Path, typer.Option("--out", "-o", metavar="DIR", help="Where pictures, sounds and other files go.")
-    ] = Path(),
-    yes: Annotated[bool, typer.Option("--yes", "-y", help="Approve of the call, where it needs approval.")] = False,
-    check: Annotated[bool, typer.Option(help="Look at the arguments before they are sent.")] = True,
-    config: Config = None,
-    timeout: Timeout = TIMEOUT,
+    invocation: Invocation,
+    words: Sequence[str],
+    given: str,
+    raw: bool,
+    out: Path,
+    yes: bool,
+    check: bool,
+    config: Path | None,
+    timeout: float | None,
 ) -> Coroutine[Any, Any, Exit]:
-    """Call a tool with KEY=VALUE arguments, typed by its schema.
-
-    While it works, its progress and what its server logs are shown on stderr; if the server asks something, you are
-    asked at the terminal, and without one it is declined. Ctrl-C cancels the call at the server.
-    """
-    target, rest = addressed(check_words(words, "tool", "tools"), config, ctx.obj.command, is_name=is_name)
-    name, rest = wanted(rest, "tool", "tools")
+    """Call a tool."""
+    target, name, rest = split_words("tool", words, config, invocation.command)
     if given and "-" in rest:
         raise CliError("--json and - both give the arguments", hint="give one of them")
-    # Read before there is an event loop, which would keep Ctrl-C for itself.
+    # Read before the event loop runs, which would handle Ctrl-C instead.
     base = _object(sys.stdin.read() if "-" in rest else given)
     rest = [word for word in rest if word != "-"]
-    wish = _Wish(name, rest, base, check, yes, raw, out)
-    return _call(target.owning(name), wish, timeout)
+    wish = _CallRequest(name, rest, base, check, yes, raw, out)
+    return _call(target.owner_of(name), wish, timeout)
 
 
 @dataclass(frozen=True, slots=True)
-class _Wish:
-    """What is to be called, and how."""
+class _CallRequest:
+    """A call as the command line describes it."""
 
     name: str
     words: list[str]
@@ -85,23 +58,23 @@ class _Wish:
     folder: Path
 
 
-async def _call(target: Target, wish: _Wish, timeout: float | None) -> Exit:
+async def _call(target: Target, wish: _CallRequest, timeout: float | None) -> Exit:
     configs = [entry.config for entry in target.settings.entries if entry.config is not None]
     meter = Meter(wish.name, functools.reduce(operator.or_, map(secrets_of, configs), SecretMask()))
     user = TerminalUser(meter.aside, agrees=wish.yes)
-    heard: dict[str, Any] = {
+    handlers: dict[str, Any] = {
         "approve": user.approve,
         "elicitation_handler": user.elicit,
         "elicitation_modes": ("form", "url"),
         "log_handler": meter.on_log,
     }
-    # Of several servers only the one matters that has it.
-    async with opened(target, timeout=timeout, told=len(target.names) == 1, **heard) as session:
-        tool = await chosen_tool(session, wish.name)
+    # Failures of servers that do not have the tool do not matter.
+    async with open_servers(target, timeout=timeout, report_failures=len(target.names) == 1, **handlers) as session:
+        tool = await find_tool(session, wish.name)
         arguments = arguments_for(tool, wish.words, wish.base, check=wish.check)
-        patience: dict[str, Any] = target.patience(tool.server) if timeout is None else {}
+        timeouts: dict[str, Any] = target.call_timeouts(tool.server) if timeout is None else {}
         with meter:
-            result = await session.hub.call_tool(tool.name, arguments, on_progress=meter.on_progress, **patience)
+            result = await session.hub.call_tool(tool.name, arguments, on_progress=meter.on_progress, **timeouts)
         return _show(result, tool, wish.folder, raw=wish.raw)
 
 
@@ -120,7 +93,7 @@ def _object(text: str) -> Wire:
 
 
 def arguments_for(tool: Tool, words: list[str], base: Wire, *, check: bool = True) -> Wire:
-    """What a tool is called with: `CliError`, before anything is sent, where it cannot be."""
+    """Return the arguments of a tool; raise `CliError`, before anything is sent, if they do not fit its schema."""
     schema = tool.input_schema
     arguments, problems = merged(words, schema, base)
     if check:
@@ -140,7 +113,7 @@ def _show(result: ToolResult, tool: Tool, folder: Path, *, raw: bool) -> Exit:
     if raw:
         show_json(result.raw)
     elif result.is_error:
-        # What failed is no answer: a program that reads our output must not take it for one.
+        # On stderr: a program that reads standard output must not take an error for a result.
         said = result.text.strip()
         short = "\n" not in said
         complain(

@@ -8,9 +8,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Final
-
-import typer
+from typing import TYPE_CHECKING, Any, Final
 
 from ...diagnostics.report import Finding, ServerReport, Verdict, worst
 from ...diagnostics.runner import examine, time_to_connect
@@ -33,7 +31,7 @@ from ..console import (
     wrapped,
 )
 from ..exit_codes import Exit
-from ..shared_options import TIMEOUT, Config, Json, Servers, Timeout
+from ..lazy_command import Invocation
 from ..startup_progress import LONG_WAIT, StartupProgress
 from ..target import choose, settings_files
 
@@ -58,27 +56,16 @@ _GAPS: Final = 15
 """Columns of a terminal that the five columns of the table take for themselves."""
 
 
-EXAMPLES: Final = """
-toolcrib doctor
-toolcrib doctor fs --json
-toolcrib doctor -- npx -y some-server
-"""
-
-
 async def command(
-    ctx: typer.Context,
-    servers: Servers = None,
-    strict: Annotated[bool, typer.Option("--strict", help="Let warnings count: leave with 1 for them too.")] = False,
-    config: Config = None,
-    as_json: Json = False,
-    timeout: Timeout = TIMEOUT,
+    invocation: Invocation,
+    servers: Sequence[str],
+    strict: bool,
+    config: Path | None,
+    as_json: bool,
+    timeout: float | None,
 ) -> int:
-    """Go through every server's start step by step: what is well, how long it took, and a fix for what is not.
-
-    Every server is started side by side, and ended again. --timeout is for all steps of a server together. The exit
-    code is 1 if something is broken.
-    """
-    settings = choose(servers or [], config, ctx.obj.command).settings
+    """Diagnose every server step by step."""
+    settings = choose(servers, config, invocation.command).settings
     is_ad_hoc = bool(settings.entries) and all(entry.source is None for entry in settings.entries)
     files = _examined_files(settings, [] if is_ad_hoc else settings_files(config))
     reports = await _examined(settings, timeout, start_disabled=bool(servers))

@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Annotated, Any, Final, Literal
+from typing import Any
 
-import typer
-
-from ..._util.suggest import did_you_mean
-from ...catalog.routing import nearest
 from ...errors import ConfigError
 from ...settings import ServerEntry, Settings
 from ...settings.edit.convert import PROGRAMS, Program, worded
@@ -17,46 +13,25 @@ from ...settings.formats import FORMATS
 from ...settings.models import place
 from ..console import complain, note, show_json
 from ..exit_codes import CliError, Exit
-from ..settings_edit import Replace, checked, format_name, free, keep
-from ..shared_options import Config
-from ..shell_completion import server_names
-from ..target import found_settings
-
-EXAMPLES: Final = """
-toolcrib export --for vscode
-toolcrib export --for claude --write
-"""
+from ..lazy_command import Invocation
+from ..settings_edit import checked, format_name, free, keep
+from ..target import find_settings, unknown_server
 
 
 def command(
-    program: Annotated[
-        Literal["claude", "vscode", "cursor", "gemini"],
-        typer.Option("--for", metavar="PROGRAM", help="claude (Claude Code), vscode, cursor or gemini (Gemini CLI)."),
-    ],
-    names: Annotated[
-        list[str] | None,
-        typer.Argument(
-            metavar="[NAME]...", help="Which servers. Default: all.", show_default=False, autocompletion=server_names
-        ),
-    ] = None,
-    config: Config = None,
-    write: Annotated[
-        bool, typer.Option("--write", help="Put them into that program's file of this folder, and keep what is there.")
-    ] = False,
-    to: Annotated[
-        Path | None, typer.Option("--to", metavar="FILE", help="Put them into this file instead.", show_default=False)
-    ] = None,
-    replace: Replace = False,
+    _invocation: Invocation,
+    program: str,
+    names: Sequence[str],
+    config: Path | None,
+    write: bool,
+    to: Path | None,
+    replace: bool,
 ) -> int:
-    """Print the servers as another program wants them, or put them into its settings.
-
-    Variables are not replaced: ${TOKEN} is written as that program spells it, so no secret leaves the environment. What
-    the program cannot express is told on stderr.
-    """
+    """Print the servers in the format of another program, or write them to its settings."""
     known = PROGRAMS[program]
-    settings = found_settings(config)
+    settings = find_settings(config)
     path = to or (Path(known.place) if write else None)
-    chosen = _chosen(settings, names or [])
+    chosen = _chosen(settings, names)
     servers, failed = _worded(chosen if path is None else _from_elsewhere(chosen, path), known)
     if settings.defaults:
         note(f"{known.title} has no options for all servers: {', '.join(settings.defaults)} of [hub] stay here")
@@ -73,17 +48,16 @@ def command(
     return Exit.CONFIG if failed else Exit.OK
 
 
-def _chosen(settings: Settings, names: list[str]) -> list[ServerEntry]:
+def _chosen(settings: Settings, names: Sequence[str]) -> list[ServerEntry]:
     known = {name: entry for entry in settings.entries for name in (entry.name, entry.display_name)}
     for name in names:
         if name not in known:
-            message = f"there is no server {name!r} in the settings{did_you_mean(nearest(name, known))}"
-            raise CliError(message, hint=f"there are {', '.join(known)}" if known else "", code=Exit.NOT_FOUND)
+            raise unknown_server(name, known)
     return [known[name] for name in names] if names else list(settings.entries)
 
 
 def _from_elsewhere(entries: list[ServerEntry], path: Path) -> list[ServerEntry]:
-    """Without those that stand in the file that is written; if that is all of them, there is nothing to do."""
+    """Return the entries that are not from the file to be written; raise `CliError` if none is left."""
     others = [entry for entry in entries if entry.source is None or entry.source.resolve() != path.resolve()]
     if entries and not others:
         message = f"{path} is where these servers are: there is nothing to export"
@@ -92,7 +66,7 @@ def _from_elsewhere(entries: list[ServerEntry], path: Path) -> list[ServerEntry]
 
 
 def _worded(entries: list[ServerEntry], program: Program) -> tuple[dict[str, Mapping[str, Any]], bool]:
-    """The servers in that program's words, and whether one is broken. What is lost is told."""
+    """Return the servers in the format of that program, and whether one is invalid. Reports what is lost."""
     servers: dict[str, Mapping[str, Any]] = {}
     failed = False
     for entry in entries:

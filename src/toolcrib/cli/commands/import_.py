@@ -7,12 +7,8 @@ import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, Final
+from typing import Any, Final
 
-import typer
-
-from ..._util.suggest import did_you_mean
-from ...catalog.routing import nearest
 from ...errors import ConfigError
 from ...settings import ServerEntry, discover_settings
 from ...settings.edit.convert import Wording, program_for, worded
@@ -20,12 +16,9 @@ from ...settings.edit.validate import Check
 from ...settings.load import read_file
 from ...settings.models import place
 from ..console import Column, Styled, can_ask, complain, note, show_json, show_table
-from ..exit_codes import CliError, Exit
+from ..exit_codes import CliError
+from ..lazy_command import Invocation
 from ..settings_edit import (
-    DryRun,
-    Replace,
-    User,
-    Written,
     checked,
     described,
     file_to_write,
@@ -36,8 +29,7 @@ from ..settings_edit import (
     standing,
     tell_unset,
 )
-from ..shared_options import Json
-from ..target import PROJECT_FILES
+from ..target import PROJECT_FILES, unknown_server
 
 SOURCES: Final[dict[str, tuple[str, ...]]] = {
     "claude-code": ("claude-code", "claude-user", "claude-settings"),
@@ -46,7 +38,7 @@ SOURCES: Final[dict[str, tuple[str, ...]]] = {
     "cursor": ("cursor",),
     "gemini": ("gemini",),
 }
-"""Whose settings can be taken over, by the formats of their files."""
+"""Programs whose settings can be imported, with the formats of their files."""
 
 _COLOURS: Final = {"new": "green", "same": "dim", "other": "yellow", "disabled": "dim", "broken": "bold red"}
 
@@ -79,36 +71,19 @@ class _Found:
         }
 
 
-EXAMPLES: Final = """
-toolcrib import
-toolcrib import cursor --all
-toolcrib import claude-desktop github --dry-run
-"""
-
-
 def command(
-    words: Annotated[
-        list[str] | None,
-        typer.Argument(
-            metavar="[SOURCE] [NAME]...",
-            help=f"From where: {', '.join(SOURCES)}, or a file; and which servers.",
-            show_default=False,
-        ),
-    ] = None,
-    everything: Annotated[bool, typer.Option("--all", help="Take over all that is neither broken nor off.")] = False,
-    config: Written = None,
-    user: User = False,
-    replace: Replace = False,
-    dry_run: DryRun = False,
-    as_json: Json = False,
+    _invocation: Invocation,
+    words: Sequence[str],
+    everything: bool,
+    config: Path | None,
+    user: bool,
+    replace: bool,
+    dry_run: bool,
+    as_json: bool,
 ) -> None:
-    """Take over servers from the settings of Claude Code, Claude Desktop, VS Code, Cursor or Gemini CLI.
-
-    Shows what is found first. On a terminal it asks which; elsewhere --all or names say so, and nothing is taken
-    without. Variables stay variables. A name that the settings have already is skipped, unless --replace is given.
-    """
+    """Import servers from the settings of other programs."""
     path = file_to_write(config, user)
-    source, names = _split(words or [])
+    source, names = _split(words)
     if as_json and (everything or names):
         raise CliError(
             "--json lists what is found, and takes nothing over", hint="leave it out, or --all and the names"
@@ -151,11 +126,11 @@ def _show(found: list[_Found], source: str) -> None:
             note(f"broken: {each.fault}", "yellow")
 
 
-def _split(words: list[str]) -> tuple[str, list[str]]:
+def _split(words: Sequence[str]) -> tuple[str, list[str]]:
     """The source, if one is named, and the servers."""
     first = words[0] if words else ""
     is_path = "/" in first or first.endswith((".json", ".toml")) or Path(first).is_file()
-    return (first, words[1:]) if first in SOURCES or is_path else ("", words)
+    return (first, list(words[1:])) if first in SOURCES or is_path else ("", list(words))
 
 
 def _find(source: str, path: Path) -> list[_Found]:
@@ -204,7 +179,7 @@ def _shown(state: str) -> Styled:
 
 def _chosen(found: list[_Found], names: Sequence[str], everything: bool, *, may_ask: bool) -> list[_Found]:
     if everything and names:
-        raise CliError("--all, or names: both together say two things")
+        raise CliError("--all cannot be combined with server names")
     if everything:
         return _last_of_each([each for each in found if each.state not in ("broken", "disabled")])
     if names:
@@ -221,13 +196,12 @@ def _named(found: list[_Found], names: Sequence[str]) -> list[_Found]:
     known = [each.name for each in found]
     for name in names:
         if name not in known:
-            message = f"no server {name!r} is found{did_you_mean(nearest(name, known))}"
-            raise CliError(message, hint="toolcrib import shows what there is", code=Exit.NOT_FOUND)
+            raise unknown_server(name, known, "the settings of other programs", "`toolcrib import` lists them")
     return [each for each in found if each.name in names]
 
 
 def _asked(found: list[_Found]) -> list[_Found]:
-    """What the person at the terminal wants; Return or Ctrl-D is nothing."""
+    """Prompt for the servers to import; Return or Ctrl-D selects none."""
     while True:
         sys.stderr.write("Take over which? Numbers or names, or all: ")
         sys.stderr.flush()
@@ -243,7 +217,7 @@ def _asked(found: list[_Found]) -> list[_Found]:
 
 
 def _last_of_each(chosen: list[_Found]) -> list[_Found]:
-    """Of several of one name the most special: a project's own before a person's. Broken ones are told."""
+    """Return one server per name, the most specific: a project's before the user's. Raises if one is invalid."""
     broken = [each for each in chosen if each.fault is not None]
     if broken:
         raise broken[0].fault or ConfigError("is broken")

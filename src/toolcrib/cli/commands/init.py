@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Final
-
-import typer
+from typing import Final
 
 from ...settings.documents import Document
 from ...settings.edit import edit
 from ..console import note, say
 from ..exit_codes import CliError
-from ..settings_edit import User
+from ..lazy_command import Invocation
 from ..target import own_settings
 
 PLAIN: Final = """\
@@ -62,18 +60,8 @@ COMMENTED: Final = """\
 """
 
 
-def command(
-    config: Annotated[
-        Path | None,
-        typer.Option("--config", "-c", metavar="FILE", help="The file to write. Default: toolcrib.toml."),
-    ] = None,
-    as_json: Annotated[
-        bool, typer.Option("--json", help="Write a plain .mcp.json, which other programs read too.")
-    ] = False,
-    user: User = False,
-    force: Annotated[bool, typer.Option("--force", help="Write over a file that is there.")] = False,
-) -> None:
-    """Write a settings file with comments to start from: every usual key, and examples to uncomment."""
+def command(_invocation: Invocation, config: Path | None, as_json: bool, user: bool, force: bool) -> None:
+    """Write a settings file to start from."""
     path = _chosen(config, as_json, user)
     text = COMMENTED if path.suffix.lower() == ".toml" else PLAIN
 

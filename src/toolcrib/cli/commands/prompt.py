@@ -2,49 +2,29 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated, Final
-
-import typer
 
 from ...types import Prompt, Wire
 from ..console import cell, say, show_json
 from ..exit_codes import CliError, Exit
 from ..key_values import merged, unknown
-from ..lookup import check_words, chosen_prompt, is_name, wanted
+from ..lazy_command import Invocation
+from ..lookup import find_prompt, split_words
 from ..render import show_block
-from ..shared_options import TIMEOUT, Config, Json, Timeout
-from ..shell_completion import server_names
-from ..target import addressed, opened
+from ..target import open_servers
 from .prompts import taken
-
-EXAMPLES: Final = """
-toolcrib prompt mcp__demo__greet name=Ada
-"""
 
 
 async def command(
-    ctx: typer.Context,
-    words: Annotated[
-        list[str] | None,
-        typer.Argument(
-            metavar="[SERVER] NAME [KEY=VALUE]...",
-            help="The prompt: its qualified name, or its own where one server has it; KEY=@FILE is what is in a file.",
-            show_default=False,
-            autocompletion=server_names,
-        ),
-    ] = None,
-    config: Config = None,
-    as_json: Json = False,
-    timeout: Timeout = TIMEOUT,
+    invocation: Invocation, words: Sequence[str], config: Path | None, as_json: bool, timeout: float | None
 ) -> int:
-    """Fill in a prompt: its messages, each under the role of who says it."""
-    target, rest = addressed(check_words(words, "prompt", "prompts"), config, ctx.obj.command, is_name=is_name)
-    name, rest = wanted(rest, "prompt", "prompts")
-    target = target.owning(name)
-    # Of several servers only the one matters that has it.
-    async with opened(target, timeout=timeout, told=len(target.names) == 1) as session:
-        prompt = await chosen_prompt(session, name)
+    """Fill in a prompt."""
+    target, name, rest = split_words("prompt", words, config, invocation.command)
+    target = target.owner_of(name)
+    # Failures of servers that do not have the prompt do not matter.
+    async with open_servers(target, timeout=timeout, report_failures=len(target.names) == 1) as session:
+        prompt = await find_prompt(session, name)
         arguments = _arguments(prompt, rest)
         result = await session.hub.get_prompt(prompt.name, arguments)
         if as_json:
@@ -57,7 +37,7 @@ async def command(
 
 
 def _arguments(prompt: Prompt, words: list[str]) -> Wire:
-    """They are all texts."""
+    """Return the arguments of a prompt, which are all strings; raise `CliError` if they do not fit."""
     schema: Wire = {"type": "object", "properties": {each.name: {"type": "string"} for each in prompt.arguments}}
     arguments, problems = merged(words, schema, {})
     problems += [f"missing {each.name}" for each in prompt.arguments if each.required and each.name not in arguments]

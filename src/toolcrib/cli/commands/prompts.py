@@ -2,27 +2,17 @@
 
 from __future__ import annotations
 
-import typer  # noqa: TC002  # typer reads the annotations
+from typing import Unpack
 
 from ...types import Prompt
 from ..console import Column, is_terminal, say, show_json, show_table
-from ..shared_options import TIMEOUT, Config, Json, Long, Servers, Timeout
-from ..target import choose, opened
+from ..lazy_command import Invocation
+from ..target import ServerParameters, open_chosen
 
 
-async def command(
-    ctx: typer.Context,
-    servers: Servers = None,
-    config: Config = None,
-    long: Long = False,
-    as_json: Json = False,
-    timeout: Timeout = TIMEOUT,
-) -> int:
-    """List the prompts and what they take; arguments in brackets may be left out.
-
-    Piped, each is one line: name, arguments, description, separated by tabs.
-    """
-    async with opened(choose(servers or [], config, ctx.obj.command), timeout=timeout) as session:
+async def command(invocation: Invocation, long: bool, as_json: bool, **chosen: Unpack[ServerParameters]) -> int:
+    """List the prompts."""
+    async with open_chosen(invocation, **chosen) as session:
         prompts = await session.hub.list_prompts()
         if as_json:
             show_json([{**prompt.raw, "name": prompt.name, "server": prompt.server} for prompt in prompts])

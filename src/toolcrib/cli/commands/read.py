@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import Annotated, Final
-
-import typer
 
 from ...errors import ConfigError
 from ...hub.hub import Hub
@@ -15,43 +12,25 @@ from ...server.components.uri_template import UriTemplate
 from ...types import ResourceTemplate
 from ..console import show_json
 from ..exit_codes import CliError, Exit
-from ..lookup import check_words, wanted
+from ..lazy_command import Invocation
+from ..lookup import split_words
 from ..render import show_piece, write_bytes
-from ..shared_options import TIMEOUT, Config, Json, Timeout
-from ..shell_completion import server_names
-from ..target import HubSession, addressed, opened
-
-EXAMPLES: Final = """
-toolcrib read demo://readme
-toolcrib read fs file:///logo.png -o logo.png
-"""
+from ..target import HubSession, open_servers
 
 
 async def command(
-    ctx: typer.Context,
-    words: Annotated[
-        list[str] | None,
-        typer.Argument(
-            metavar="[SERVER] URI",
-            help="The resource; and its server, where its URI does not say whose it is.",
-            show_default=False,
-            autocompletion=server_names,
-        ),
-    ] = None,
-    output: Annotated[
-        Path | None,
-        typer.Option("--output", "-o", metavar="FILE", help="Write it there, byte by byte; - is standard output."),
-    ] = None,
-    config: Config = None,
-    as_json: Json = False,
-    timeout: Timeout = TIMEOUT,
+    invocation: Invocation,
+    words: Sequence[str],
+    output: Path | None,
+    config: Path | None,
+    as_json: bool,
+    timeout: float | None,
 ) -> int:
-    """Read a resource. Text is printed, without control characters; what is binary is saved in this folder."""
-    target, rest = addressed(check_words(words, "resource", "resources"), config, ctx.obj.command, is_name=bool)
-    uri, more = wanted(rest, "resource", "resources", is_name=bool)
+    """Read a resource."""
+    target, uri, more = split_words("resource", words, config, invocation.command, is_name=bool)
     if more:
         raise CliError(f"{uri!r} is no server of the settings", hint="toolcrib read [SERVER] URI")
-    async with opened(target, timeout=timeout, told=len(target.names) == 1) as session:
+    async with open_servers(target, timeout=timeout, report_failures=len(target.names) == 1) as session:
         contents = await session.hub.read_resource(await _owner(session, uri), uri)
         if as_json:
             show_json(contents.raw)

@@ -2,37 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated
 
-import typer
-
-from ..._util.suggest import did_you_mean
-from ...catalog.routing import nearest
 from ...settings.edit import remove_servers
 from ...settings.models import place
 from ..console import note, say
-from ..exit_codes import CliError, Exit
-from ..settings_edit import User, standing
-from ..shared_options import Config
-from ..shell_completion import server_names
-from ..target import own_settings, settings_files
+from ..exit_codes import CliError
+from ..lazy_command import Invocation
+from ..settings_edit import check_one_file, standing
+from ..target import own_settings, settings_files, unknown_server
 
 
-def command(
-    names: Annotated[
-        list[str],
-        typer.Argument(metavar="NAME...", help="The servers, as the file calls them.", autocompletion=server_names),
-    ],
-    config: Config = None,
-    user: User = False,
-) -> None:
-    """Take servers out of the settings file where they stand. Everything else in it stays as it is.
-
-    If one name is not there, none is removed. Where several files have a server, it is taken out of the one that wins.
-    """
-    if config is not None and user:
-        raise CliError("--config and --user name two files", hint="give one of them")
+def command(_invocation: Invocation, names: Sequence[str], config: Path | None, user: bool) -> None:
+    """Remove servers from the settings."""
+    check_one_file(config, user)
     files = [own_settings()] if user else settings_files(config)
     there = {path: standing(path) for path in files}
     places = {name: [entries[name] for entries in there.values() if name in entries] for name in names}
@@ -51,9 +35,7 @@ def command(
 
 
 def _unknown(name: str, files: list[Path], known: list[str]) -> CliError:
-    where = " and ".join(map(str, files)) or "the settings, as there are none here"
-    message = f"there is no server {name!r} in {where}{did_you_mean(nearest(name, known))}"
     own = own_settings()
-    if own not in files and name in standing(own):
-        return CliError(message, hint=f"{own} has it: toolcrib remove --user {name}", code=Exit.NOT_FOUND)
-    return CliError(message, hint=f"there are {', '.join(known)}" if known else "", code=Exit.NOT_FOUND)
+    hint = f"{own} has it: toolcrib remove --user {name}" if own not in files and name in standing(own) else ""
+    where = " and ".join(map(str, files)) or "the settings, as there are none here"
+    return unknown_server(name, known, where, hint)

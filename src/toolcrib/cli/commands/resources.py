@@ -2,26 +2,16 @@
 
 from __future__ import annotations
 
-import typer  # noqa: TC002  # typer reads the annotations
+from typing import Unpack
 
 from ..console import Column, is_terminal, say, show_json, show_table
-from ..shared_options import TIMEOUT, Config, Json, Long, Servers, Timeout
-from ..target import choose, opened
+from ..lazy_command import Invocation
+from ..target import ServerParameters, open_chosen
 
 
-async def command(
-    ctx: typer.Context,
-    servers: Servers = None,
-    config: Config = None,
-    long: Long = False,
-    as_json: Json = False,
-    timeout: Timeout = TIMEOUT,
-) -> int:
-    """List the resources and templates. A template is a URI with {variables}: fill them in and read it.
-
-    Piped, each is one line: URI, server, MIME type, name, description, separated by tabs.
-    """
-    async with opened(choose(servers or [], config, ctx.obj.command), timeout=timeout) as session:
+async def command(invocation: Invocation, long: bool, as_json: bool, **chosen: Unpack[ServerParameters]) -> int:
+    """List the resources and the templates."""
+    async with open_chosen(invocation, **chosen) as session:
         resources = await session.hub.list_resources()
         templates = await session.hub.list_resource_templates()
         if as_json:

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any, Final
-
-import typer  # noqa: TC002  # typer reads the annotations
+from typing import Any, Final, Unpack
 
 from ...hub.server_state import ServerState
 from ...types import ConnectionState
 from ..console import Column, Styled, is_terminal, show_json, show_table
 from ..exit_codes import complain_of
-from ..shared_options import TIMEOUT, Config, Json, Servers, Timeout
-from ..target import choose, opened
+from ..lazy_command import Invocation
+from ..target import ServerParameters, open_chosen
 
 _COLOURS: Final = {
     ConnectionState.CONNECTED: "green",
@@ -32,19 +30,9 @@ _COLUMNS: Final = (
 )
 
 
-async def command(
-    ctx: typer.Context,
-    servers: Servers = None,
-    config: Config = None,
-    as_json: Json = False,
-    timeout: Timeout = TIMEOUT,
-) -> int:
-    """Show the servers: status, era of the protocol, what they offer, how long they took to start, the last error.
-
-    Tokens are about what the tools of a server take of a model's context. Piped, each server is one line, with its
-    error at the end, separated by tabs. The exit code is that of the first server which could not be started, else 0.
-    """
-    async with opened(choose(servers or [], config, ctx.obj.command), timeout=timeout, told=False) as session:
+async def command(invocation: Invocation, as_json: bool, **chosen: Unpack[ServerParameters]) -> int:
+    """Show the status of the servers."""
+    async with open_chosen(invocation, report_failures=False, **chosen) as session:
         states = session.hub.list_servers()
         if as_json:
             show_json([_as_json(state) for state in states])

@@ -3,42 +3,27 @@
 from __future__ import annotations
 
 import json
-from typing import Annotated, Any, Final
-
-import typer
+from typing import Any, Unpack
 
 from ...catalog.tokens import estimate_tokens
 from ...types import Tool
 from ..console import Column, Styled, indented, is_terminal, say, say_title, show_json, show_table
 from ..key_values import parameters
-from ..shared_options import TIMEOUT, Config, Json, Long, Servers, Timeout
-from ..target import choose, opened
-
-EXAMPLES: Final = """
-toolcrib tools
-toolcrib tools fs --search "read a file"
-toolcrib tools https://example.com/mcp --schema
-toolcrib tools -- npx -y @modelcontextprotocol/server-everything
-"""
+from ..lazy_command import Invocation
+from ..target import ServerParameters, open_chosen
 
 
 async def command(
-    ctx: typer.Context,
-    servers: Servers = None,
-    search: Annotated[str, typer.Option("--search", "-s", metavar="WORDS", help="Only what fits, best first.")] = "",
-    limit: Annotated[int, typer.Option(metavar="N", help="How many a search may find.", min=1)] = 10,
-    schema: Annotated[bool, typer.Option("--schema", help="Show what they take, too.")] = False,
-    config: Config = None,
-    long: Long = False,
-    as_json: Json = False,
-    timeout: Timeout = TIMEOUT,
+    invocation: Invocation,
+    search: str,
+    limit: int,
+    schema: bool,
+    long: bool,
+    as_json: bool,
+    **chosen: Unpack[ServerParameters],
 ) -> int:
-    """List the tools, or search them; with --schema what they take.
-
-    Tokens are about what a tool takes of a model's context. Piped, each tool is one line: name, tokens, description,
-    and with --schema the schema of its arguments, separated by tabs.
-    """
-    async with opened(choose(servers or [], config, ctx.obj.command), timeout=timeout) as session:
+    """List the tools, or search them."""
+    async with open_chosen(invocation, **chosen) as session:
         if search:
             tools = await session.hub.search_tools(search, limit=limit)
         else:

@@ -6,9 +6,8 @@ import asyncio
 from collections.abc import Callable, Coroutine, Sequence
 from datetime import datetime
 from functools import partial
-from typing import Annotated, Any, Final, cast
-
-import typer
+from pathlib import Path
+from typing import Any, Final, cast
 
 from ...config import HttpServer, SseServer
 from ...errors import ToolcribError
@@ -17,9 +16,9 @@ from ..console import cell, is_terminal, json_line, out, stdout
 from ..exit_codes import CliError, Exit
 from ..interactive import TerminalUser
 from ..key_values import is_argument
-from ..lookup import chosen_tool
+from ..lazy_command import Invocation
+from ..lookup import find_tool
 from ..monitor import Activity, Monitor
-from ..shared_options import TIMEOUT, Config, Timeout
 from ..target import HubSession, Target, choose, is_url
 from .call import arguments_for
 
@@ -34,56 +33,30 @@ _COLOURS: Final = {
 _OF_LISTS: Final = "magenta"
 
 
-EXAMPLES: Final = """
-toolcrib watch
-toolcrib watch fs --resource file:///notes.txt --for 60
-toolcrib watch --call mcp__demo__slow_count steps=5
-"""
-
-
 async def command(
-    ctx: typer.Context,
-    words: Annotated[
-        list[str] | None,
-        typer.Argument(
-            metavar="[SERVER]... [KEY=VALUE]...",
-            help="Names from the settings, a URL, or FILE.py[:NAME]; or a command after --. Default: all of the "
-            "settings. KEY=VALUE are arguments for --call.",
-            show_default=False,
-        ),
-    ] = None,
-    uris: Annotated[
-        list[str] | None, typer.Option("--resource", "-r", metavar="URI", help="Be told of changes of this resource.")
-    ] = None,
-    call: Annotated[str, typer.Option("--call", metavar="NAME", help="Call this tool once, and watch it work.")] = "",
-    level: Annotated[str, typer.Option("--level", metavar="LEVEL", help="From which level on servers log.")] = "debug",
-    poll: Annotated[
-        float, typer.Option("--poll", metavar="SECONDS", min=0.1, help="How often servers behind a URL are looked at.")
-    ] = 10.0,
-    seconds: Annotated[
-        float | None, typer.Option("--for", metavar="SECONDS", min=0.001, help="Stop after so long.")
-    ] = None,
-    count: Annotated[int | None, typer.Option("--count", "-n", metavar="N", min=1, help="Stop after N lines.")] = None,
-    config: Config = None,
-    as_lines: Annotated[bool, typer.Option("--json", help="Print a line of JSON for each, for programs.")] = False,
-    timeout: Timeout = TIMEOUT,
+    invocation: Invocation,
+    words: Sequence[str],
+    uris: Sequence[str],
+    call: str,
+    level: str,
+    poll: float,
+    seconds: float | None,
+    count: int | None,
+    config: Path | None,
+    as_lines: bool,
+    timeout: float | None,
 ) -> int:
-    """Show live what servers send: progress, logs, changes of their lists and resources, their status.
-
-    It goes on until Ctrl-C (exit code 130), or until --for or --count have had enough (0). A server that goes away is
-    connected to again; only if none can be started at all it ends by itself.
-    """
+    """Show live what servers send."""
     if level not in LOG_LEVELS:
         raise CliError(f"{level!r} is no level", hint=f"levels are {', '.join(LOG_LEVELS)}")
-    given = list(words or [])
-    arguments = [word for word in given if not is_url(word) and is_argument(word)]
+    arguments = [word for word in words if not is_url(word) and is_argument(word)]
     if arguments and not call:
         raise CliError(f"{arguments[0]} is an argument, but of which tool?", hint="--call NAME says which")
-    target = choose([word for word in given if word not in arguments], config, ctx.obj.command)
+    target = choose([word for word in words if word not in arguments], config, invocation.command)
     if timeout is not None:
-        target = target.within(timeout)
+        target = target.with_timeout(timeout)
     monitor = Monitor(target.settings, level=cast("LogLevel", level), approve=TerminalUser().approve)
-    doing = [partial(_subscribe, monitor, uri) for uri in uris or ()]
+    doing = [partial(_subscribe, monitor, uri) for uri in uris]
     doing.append(partial(_poll, monitor, poll))
     if call:
         doing.append(partial(_call, monitor, call, arguments, target))
@@ -98,7 +71,7 @@ async def command(
 
 
 async def _do(monitor: Monitor, doing: Sequence[Callable[[], Coroutine[Any, Any, None]]]) -> None:
-    """Start the servers, then do all of this side by side; whatever goes wrong with it ends the watch."""
+    """Start the servers, then run all of this concurrently; the first error ends the watch."""
     await monitor.hub.start()
     states = monitor.hub.list_servers()
     # A server that was reached and is gone already was started: it is connected to again.
@@ -127,7 +100,7 @@ async def _hear(monitor: Monitor, server: str, uri: str) -> None:
 
 
 async def _poll(monitor: Monitor, every: float) -> None:
-    """Servers behind a URL do not tell when they go: they are asked."""
+    """Refresh servers behind a URL regularly, as they do not announce that they go away."""
     remote = [s.name for s in monitor.hub.list_servers() if isinstance(s.config, HttpServer | SseServer)]
     silent: set[str] = set()
     while remote:
@@ -146,13 +119,13 @@ async def _poll(monitor: Monitor, every: float) -> None:
 
 
 async def _call(monitor: Monitor, name: str, arguments: list[str], target: Target) -> None:
-    tool = await chosen_tool(HubSession(monitor.hub, []), name)
+    tool = await find_tool(HubSession(monitor.hub, []), name)
     values = arguments_for(tool, arguments, {}, check=True)
     server, own = tool.server or "", tool.original_name or tool.name
-    patience: dict[str, Any] = target.patience(server)
+    timeouts: dict[str, Any] = target.call_timeouts(server)
     try:
         on_progress = partial(monitor.on_progress, server, own)
-        result = await monitor.hub.call_tool(tool.name, values, on_progress=on_progress, **patience)
+        result = await monitor.hub.call_tool(tool.name, values, on_progress=on_progress, **timeouts)
     except ToolcribError as exc:
         monitor.tell(server, "result", f"{own}: {exc.message}", tool=own, is_error=True)
     else:
@@ -165,7 +138,7 @@ async def _call(monitor: Monitor, name: str, arguments: list[str], target: Targe
 async def _show(
     monitor: Monitor, work: Coroutine[Any, Any, None], seconds: float | None, count: int | None, *, as_lines: bool
 ) -> None:
-    """Print what is seen until there was enough of it, or the work failed."""
+    """Print activities until `seconds` or `count` is reached, or the work fails."""
     working = asyncio.create_task(work)
     try:
         async with asyncio.timeout(seconds):
@@ -182,7 +155,7 @@ async def _show(
 
 
 async def _next(monitor: Monitor, working: asyncio.Task[None]) -> Activity:
-    """What is seen next; if the work fails, first all that was seen before, then why it failed."""
+    """Return the next activity; if the work fails, raise its error after all activities before it."""
     seeing = asyncio.ensure_future(monitor.next())
     try:
         waiting: list[asyncio.Future[Any]] = [seeing]
@@ -190,7 +163,7 @@ async def _next(monitor: Monitor, working: asyncio.Task[None]) -> Activity:
             waiting.append(working)
         await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
         if not seeing.done():
-            # Once more around the loop: what was told last is on its way.
+            # One more turn of the loop delivers the last activity.
             await asyncio.sleep(0)
         if not seeing.done() and working.done():
             working.result()

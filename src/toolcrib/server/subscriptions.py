@@ -14,7 +14,8 @@ from ..protocol.metadata import SUBSCRIPTION_ID, with_meta
 from ..types import Wire
 from .changes import LISTS
 from .components.resources import not_found
-from .handler import Deliver, Peer, RequestHandler, Watch
+from .eras import AT_ONCE, answer_at_once, legacy_result
+from .handler import Deliver, Peer, RequestContext, RequestHandler, Watch
 from .quota import (
     MAX_SUBSCRIBED_URIS,
     MAX_SUBSCRIBER_BYTES,
@@ -27,6 +28,8 @@ from .requests import Request, Send
 
 log = logging.getLogger("toolcrib.server")
 
+ENDPOINT_METHODS: Final = frozenset({*AT_ONCE[False], "resources/subscribe", "resources/unsubscribe"})
+"""Requests of a legacy session that the endpoint answers itself."""
 ACKNOWLEDGED: Final = "notifications/subscriptions/acknowledged"
 EVERY_LIST: Final = dict.fromkeys(LISTS, True)
 """The changes that a session of the legacy era hears of without asking."""
@@ -92,12 +95,6 @@ class SessionSubscriptions:
                     self._watches[None] = await self._handler.watch(dict(EVERY_LIST), peer, self._deliver)
                 except Exception:
                     log.exception("changed lists cannot be told")
-
-    async def answer(self, method: str, params: Wire, peer: Peer) -> Wire | None:
-        """The answer to a request of the client about what it hears of; None: it is about something else."""
-        if method == "resources/subscribe":
-            return await self.subscribe(params, peer)
-        return await self.unsubscribe(params) if method == "resources/unsubscribe" else None
 
     async def subscribe(self, params: Wire, peer: Peer) -> Wire:
         """`resources/subscribe`."""
@@ -207,10 +204,23 @@ class Listening:
         await self._watch.close()
 
 
+async def answer_in_session(
+    handler: RequestHandler, subscriptions: SessionSubscriptions, method: str, params: Wire, context: RequestContext
+) -> Wire:
+    """Return the framed result of a request in a legacy session, by the endpoint itself or by the request handler."""
+    if method not in ENDPOINT_METHODS:  # first: these are nearly all requests
+        return legacy_result(await handler.answer(method, params, context))
+    if method == "resources/subscribe":
+        return await subscriptions.subscribe(params, context.peer)
+    if method == "resources/unsubscribe":
+        return await subscriptions.unsubscribe(params)
+    return answer_at_once(handler, context.peer, method, params) or {}
+
+
 async def listen(
     handler: RequestHandler, request: Request, notifications: Notifications, quota: SubscriptionQuota
 ) -> Wire:
-    """Listen until it is stopped or cancelled."""
+    """Answer `subscriptions/listen` on a stream: deliver changes until the request is stopped or cancelled."""
     request.stopped = asyncio.get_running_loop().create_future()
     listening = Listening(notifications, request.id, quota, lambda: request.over)
     acknowledgement = await listening.open(handler, request.params, request.peer)

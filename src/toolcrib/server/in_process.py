@@ -182,14 +182,12 @@ class InProcessChannel:
 
     async def _listen(self, params: Wire, peer: Peer, call: InProcessCall) -> Wire:
         """Answer the modern `subscriptions/listen`: deliver changes until the call ends."""
-        listening = Listening(Notifications(self._deliver_message), call.id, self._quota)
-        acknowledgement = await listening.open(self._handler, params, peer)
-        try:
-            self._inbound.on_notification(ACKNOWLEDGED, acknowledgement)
+        notifications = Notifications(self._deliver_message)
+        opened = Listening.open(self._handler, params, peer, call.id, notifications, self._quota)
+        async with opened as (listening, acknowledgement):
+            self._deliver(ACKNOWLEDGED, acknowledgement)
             listening.acknowledged()
             await self._loop.create_future()
-        finally:
-            await listening.close()
         raise AssertionError("the future is never resolved")
 
     def _deliver(self, method: str, params: Wire) -> None:

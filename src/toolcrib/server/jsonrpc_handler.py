@@ -15,7 +15,6 @@ from typing import Any, Final
 from ..errors import ProtocolError, UsageError
 from ..protocol import jsonrpc
 from ..protocol.jsonrpc import INVALID_PARAMS, INVALID_REQUEST, PARSE_ERROR
-from ..protocol.versions import LEGACY_VERSIONS
 from ..types import Wire
 from .eras import (
     ResultFramer,
@@ -29,10 +28,9 @@ from .eras import (
 )
 from .handler import NO_BACK_CHANNEL, NOTHING, Peer, RequestContext, RequestHandler
 from .json_copy import copied
+from .requests import UNKNOWN_CLIENT
 from .suspended_calls import SuspendedCalls, may_suspend
 
-UNKNOWN_CLIENT: Final = Peer(LEGACY_VERSIONS[0], modern=False)
-"""The client of every legacy request: it has not introduced itself, and cannot be asked anything."""
 OFFERED: Final = ("tools", "prompts", "resources", "completions")
 """Capabilities that need no stream to the client."""
 

@@ -1,4 +1,4 @@
-"""The requests of a legacy session: which of them the endpoint answers itself."""
+"""The requests of a legacy session that the endpoint answers itself; and a modern `subscriptions/listen`."""
 
 from __future__ import annotations
 
@@ -10,7 +10,13 @@ from tests.unit.server.serving.answering import Bench
 from toolcrib.errors import RemoteError
 from toolcrib.server.handler import NO_BACK_CHANNEL, Peer, RequestContext
 from toolcrib.server.quota import SubscriptionQuota
-from toolcrib.server.subscriptions import ENDPOINT_METHODS, SessionSubscriptions, answer_in_session
+from toolcrib.server.subscriptions import (
+    ENDPOINT_METHODS,
+    Listening,
+    Notifications,
+    SessionSubscriptions,
+    answer_in_session,
+)
 from toolcrib.types import Wire
 
 
@@ -51,3 +57,30 @@ async def test_every_other_request_reaches_the_handler_and_its_result_is_framed(
     assert [context.peer for context in session.bench.exchanges] == [session.peer]
     result = await session.answer("tools/list")
     assert "ttlMs" not in result
+
+
+async def test_a_listen_delivers_after_its_acknowledgement_and_frees_its_quota_at_the_end() -> None:
+    bench, sent, quota = Bench(), list[Any](), SubscriptionQuota(max_listens=1)
+    params, peer = {"notifications": {"toolsListChanged": True}}, Peer("2026-07-28", modern=True)
+    for id in range(2):  # the second one finds the quota free again
+        async with Listening.open(bench, params, peer, id, Notifications(sent.append), quota) as (listening, said):
+            assert said == {"_meta": listening.mark, "notifications": params["notifications"]}
+            bench.publish("notifications/tools/list_changed")
+            assert sent == []
+            with pytest.raises(RemoteError, match="too many subscriptions"):
+                await Listening.open(bench, params, peer, 9, Notifications(sent.append), quota).__aenter__()
+            listening.acknowledged()
+            assert [each["params"]["_meta"] for each in sent] == [listening.mark]
+        assert bench.watches == []
+        sent.clear()
+
+
+async def test_a_listen_that_cannot_watch_frees_its_quota() -> None:
+    class Broken(Bench):
+        async def watch(self, *_: Any) -> Any:
+            raise ValueError("broken")
+
+    quota, peer = SubscriptionQuota(max_listens=1), Peer("2026-07-28", modern=True)
+    for _ in range(2):
+        with pytest.raises(ValueError, match="broken"):
+            await Listening.open(Broken(), {"notifications": {}}, peer, 1, Notifications(print), quota).__aenter__()

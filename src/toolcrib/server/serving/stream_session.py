@@ -30,7 +30,7 @@ from ...types import Wire
 from .. import eras
 from ..handler import NOTHING, Peer, RequestHandler
 from ..quota import ByteBudget, SubscriptionQuota
-from ..requests import BATCHES, MAX_BATCH, Batch, Request, Send, is_message, spot_request
+from ..requests import BATCHES, MAX_BATCH, UNKNOWN_CLIENT, Batch, Request, Send, is_message, spot_request
 from ..subscriptions import Notifications, SessionSubscriptions, answer_in_session, listen
 from ..suspended_calls import SuspendedCalls, may_suspend
 from .server_requests import ServerRequests
@@ -148,6 +148,7 @@ class StreamSession:
                     id,
                     message["method"],
                     params,
+                    peer=self._peer or UNKNOWN_CLIENT,
                     say=self._say,
                     asker=self._questions,
                     batch=batch,
@@ -224,7 +225,6 @@ class StreamSession:
         """Return the framed result of a request that the endpoint answers without a task; None for any other."""
         method, params = request.method, request.params
         if self._peer is not None:
-            request.peer = self._peer
             return eras.answer_at_once(self._handler, self._peer, method, params)
         if not self._modern and method == "ping":
             return {}

@@ -231,22 +231,22 @@ class HttpApp(AsgiApp):
 
     async def _listen(self, id: RequestId, params: Wire, peer: Peer, receive: Receive, send: Send) -> None:
         stream = SseStream()
-        listening = Listening(Notifications(stream.offer), id, self._quota)
-        acknowledgement = await listening.open(self._handler, params, peer)
-        gone = asyncio.get_running_loop().create_task(until_gone(receive))
-        self._watchers.add(gone)
-        gone.add_done_callback(self._watchers.discard)
-        gone.add_done_callback(lambda _: stream.let_go())
-        ended = self._framer.frame(peer, "subscriptions/listen", {"_meta": listening.mark})
-        self._listening[stream] = jsonrpc.encode(jsonrpc.result(id, ended))
-        try:
-            stream.push(jsonrpc.notification(ACKNOWLEDGED, acknowledgement))
-            listening.acknowledged()
-            await stream.pump(send, stream.promise())
-        finally:
-            del self._listening[stream]
-            gone.cancel()
-            await listening.close()
+        notifications = Notifications(stream.offer)
+        opened = Listening.open(self._handler, params, peer, id, notifications, self._quota)
+        async with opened as (listening, acknowledgement):
+            gone = asyncio.get_running_loop().create_task(until_gone(receive))
+            self._watchers.add(gone)
+            gone.add_done_callback(self._watchers.discard)
+            gone.add_done_callback(lambda _: stream.let_go())
+            ended = self._framer.frame(peer, "subscriptions/listen", {"_meta": listening.mark})
+            self._listening[stream] = jsonrpc.encode(jsonrpc.result(id, ended))
+            try:
+                stream.push(jsonrpc.notification(ACKNOWLEDGED, acknowledgement))
+                listening.acknowledged()
+                await stream.pump(send, stream.promise())
+            finally:
+                del self._listening[stream]
+                gone.cancel()
 
 
 NO_HEADERS: Final[dict[str, str]] = {}

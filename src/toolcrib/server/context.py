@@ -38,7 +38,7 @@ class _Facts(CallContext):
 
     @property
     def server(self) -> ServerDefinition | None:
-        """The server that the function belongs to."""
+        """The `ToolServer` that the function belongs to: what it defines, without its endpoints."""
         return self._server
 
     @property

@@ -15,6 +15,7 @@ from typing import Any, Final
 from ..errors import ProtocolError, UsageError
 from ..protocol import jsonrpc
 from ..protocol.jsonrpc import INVALID_PARAMS, INVALID_REQUEST, PARSE_ERROR
+from ..protocol.metadata import SERVER_INFO
 from ..types import Wire
 from .eras import (
     ResultFramer,
@@ -84,11 +85,13 @@ class JsonRpcHandler:
         return jsonrpc.error(id, fault.code, fault.message)
 
     async def _answer_legacy(self, method: str, params: Wire, id: jsonrpc.RequestId) -> Wire:
+        own = None
         if method == "initialize":
-            return copied(begin_session(self, params)[1])
-        own = answer_at_once(self, UNKNOWN_CLIENT, method, params)
+            own = begin_session(self, params)[1]
+        elif method != "tools/call":
+            own = answer_at_once(self, UNKNOWN_CLIENT, method, params)
         if own is not None:
-            return own
+            return copied(own)
         context = RequestContext(UNKNOWN_CLIENT, NO_BACK_CHANNEL, id, params.get("_meta") or NOTHING)
         result = legacy_result(await self._handler.answer(method, params, context))
         return result if method == "tools/call" else copied(result)
@@ -105,7 +108,9 @@ class JsonRpcHandler:
         framed = self._framer.frame(peer, method, result)
         if method != "tools/call":
             return copied(framed)
-        framed["_meta"] = copied(framed["_meta"])  # it refers to the server's own info
+        meta = framed["_meta"]
+        if type(meta[SERVER_INFO]) is dict:
+            meta[SERVER_INFO] = meta[SERVER_INFO].copy()  # the caller may change what it gets, but not the server's own
         return framed
 
 

@@ -124,14 +124,14 @@ async def test_a_tool_that_tells_many_things_at_once_waits_with_each_of_them_ove
 async def test_changes_before_a_listen_is_acknowledged_are_kept_once_each() -> None:
     server = tc.ToolServer("s")
     told: list[Any] = []
-    listening = Listening(Notifications(lambda said: told.append(said)), 1, SubscriptionQuota())  # noqa: PLW0108
-    await listening.open(server.router, {"notifications": {"toolsListChanged": True}}, Peer(LEGACY, modern=True))
-    for _ in range(1_000):
-        server.notify_tools_changed()
-        await asyncio.sleep(0)
-    listening.acknowledged()
-    assert len(told) == 1
-    await listening.close()
+    notifications = Notifications(lambda said: told.append(said))  # noqa: PLW0108
+    params, peer = {"notifications": {"toolsListChanged": True}}, Peer(LEGACY, modern=True)
+    async with Listening.open(server.router, params, peer, 1, notifications, SubscriptionQuota()) as (listening, _):
+        for _ in range(1_000):
+            server.notify_tools_changed()
+            await asyncio.sleep(0)
+        listening.acknowledged()
+        assert len(told) == 1
 
 
 async def test_questions_that_wait_for_one_client_are_limited(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import graphlib
 import os
 import re
 import subprocess
@@ -9,6 +10,8 @@ import sys
 import tomllib
 from collections.abc import Iterator
 from pathlib import Path
+
+import grimp
 
 from scripts.reference import layers
 
@@ -39,6 +42,21 @@ def test_the_linter_would_notice_a_module_without_a_layer(tmp_path: Path) -> Non
     ran = subprocess.run(command, cwd=tmp_path, env=env, capture_output=True, text=True, timeout=100)
     assert ran.returncode != 0
     assert "stranger" in ran.stdout
+
+
+WITH_CYCLES = ("cli", "hub")
+"""Packages whose modules still import each other in circles."""
+
+
+def test_no_module_is_in_an_import_cycle() -> None:
+    """Imports inside functions and under TYPE_CHECKING count too."""
+    graph = grimp.build_graph("toolcrib", exclude_type_checking_imports=False)
+    imports = {module: set(graph.find_modules_directly_imported_by(module)) for module in graph.modules}
+    for package in (f"toolcrib.{name}." for name in WITH_CYCLES):
+        for module in (each for each in imports if each.startswith(package)):
+            imports[module] = {each for each in imports[module] if not each.startswith(package)}
+    assert len(imports) > 200
+    graphlib.TopologicalSorter(imports).prepare()  # raises CycleError, which names the modules
 
 
 def test_a_file_of_more_than_400_lines_says_why_it_is_whole() -> None:

@@ -18,8 +18,7 @@ SOURCE = Path(tc.__file__).parent
 UNTYPED = {
     "client/client.py:__new__",  # only checks that a server is given
     "sync/client.py:__new__",
-    "server/serving/run.py:run",  # behind the typed methods of ToolServer: names are checked at run time
-    "server/serving/run.py:serve",
+    "server/serving/run.py:serve",  # behind the typed methods of ToolServer: names are checked at run time
     "server/serving/run.py:make_app",
     "cli/reload.py:serve",
     "bridge/proxy.py:__init__",

@@ -13,14 +13,24 @@ from typing import Any, Final, NamedTuple
 from ..config import ServerConfig
 from ..errors import RemoteError, ToolcribError
 from ..policy.filters import allows
-from ..protocol.jsonrpc import INTERNAL_ERROR, INVALID_PARAMS
+from ..protocol.jsonrpc import INVALID_PARAMS
 from ..protocol.param_headers import Declaration, InvalidDeclaration, declarations, parameter_headers
 from ..protocol.sanitize import one_line
 from ..protocol.versions import HEADER_MISMATCH, MAY_ASK_FOR_INPUT
 from ..server.handler import Deliver, Peer, RequestContext
 from ..types import FilterContext, ServerInfo, Tool, Wire
-from ..upstreams.connection import Features, Following, Upstream
-from .translate import translate_description, translate_error, translate_params, translate_result
+from ..upstreams.connection import Following, Upstream
+from ..upstreams.features import Features
+from .translate import (
+    translate_capabilities,
+    translate_client_request,
+    translate_client_result,
+    translate_description,
+    translate_error,
+    translate_failure,
+    translate_params,
+    translate_result,
+)
 
 log = logging.getLogger("toolcrib.bridge")
 
@@ -61,7 +71,7 @@ class Proxy:
 
     async def start(self) -> None:
         """Reach the upstream once, to know what it offers; who comes first and fits takes the connection over."""
-        self._spare = Upstream(self._config, Features(), None, self._options)
+        self._spare = self._make_upstream(Features(), None)
         await self._spare.client.connect()
         self._note(self._spare)
         self.name, self.version = self._info.name, self._info.version
@@ -74,7 +84,7 @@ class Proxy:
 
     async def _reach(self, peer: Peer) -> Upstream:
         """The connection for whoever asks, made with the first request."""
-        features = Features.of(peer.capabilities)
+        features = translate_capabilities(peer.capabilities)
         owner = None if peer.modern or self._alone else peer
         key = _Key(features, None if owner is None else id(owner))
         found = self._upstreams.get(key)
@@ -91,10 +101,18 @@ class Proxy:
         if spare is not None and spare.features == features:
             spare.owner = owner
             return spare
-        found = Upstream(self._config, features, owner, self._options)
+        found = self._make_upstream(features, owner)
         if spare is not None:  # that one ends first, for a server may hold what it does not share
             found.held_up = self._close(spare)
         return found
+
+    def _make_upstream(self, features: Features, owner: Peer | None) -> Upstream:
+        return Upstream(self._config, features, owner, self._ask, self._options)
+
+    async def _ask(self, context: RequestContext, method: str, params: Wire) -> Wire:
+        """Return the client's answer to a request of the upstream."""
+        asked = translate_client_request(method, params, modern=context.peer.modern)
+        return translate_client_result(method, await context.back_channel.ask(method, asked, None))
 
     def _sweep(self) -> None:
         """Close the connections of sessions that ended without a word: some clients never begin to listen."""
@@ -137,7 +155,7 @@ class Proxy:
         except RemoteError as exc:
             raise translate_error(exc, method, modern=context.peer.modern) from exc
         except ToolcribError as exc:
-            raise self._unreachable(exc) from exc
+            raise self._log_failure(exc) from exc
         self._note(upstream)
         if method == "tools/list" and isinstance(result.get("tools"), list):
             tools = [tool for tool in result["tools"] if isinstance(tool, dict)]
@@ -161,7 +179,7 @@ class Proxy:
         except RemoteError:
             raise
         except ToolcribError as exc:
-            raise self._unreachable(exc) from exc
+            raise self._log_failure(exc) from exc
         return _ChangeWatch(self, upstream, following)
 
     async def leave(self, upstream: Upstream) -> None:
@@ -170,12 +188,10 @@ class Proxy:
             self._upstreams = {key: each for key, each in self._upstreams.items() if each is not upstream}
             await upstream.client.close()
 
-    def _unreachable(self, exc: ToolcribError) -> RemoteError:
-        """No answer came. Who reaches us over a network is not told what the upstream wrote about it."""
+    def _log_failure(self, exc: ToolcribError) -> RemoteError:
+        """Log a request that got no answer, and return the error for the client."""
         log.warning("%s", one_line(str(exc), MAX_LOGGED))
-        what = exc.message if self._alone else "the server behind this bridge gave no answer; its log says why"
-        # `sent`: the request can have been executed.
-        return RemoteError(INTERNAL_ERROR, what, {"reason": type(exc).__name__, "sent": getattr(exc, "sent", False)})
+        return translate_failure(exc, detailed=self._alone)
 
     # ---- arguments in headers --------------------------------------------------------------------------------
 

@@ -1,19 +1,28 @@
 """Translate messages between the client in front of us and the server behind us, which may differ in their revision.
 
-Pure functions: they take and return plain JSON values. `modern` says which revision the client in front speaks. Ids and
-progress tokens never cross, and neither does what belongs to one hop only.
+| direction | functions |
+| --- | --- |
+| client to server | `translate_capabilities`, `translate_params`, `translate_client_result` |
+| server to client | `translate_description`, `translate_result`, `translate_error`, `translate_client_request` |
+
+Pure functions over plain JSON values. `modern` says whether the client in front speaks a modern revision. Ids and
+progress tokens never cross, and neither does what belongs to one hop only. The frame of an answer (`resultType`, cache
+hints, codes that only one era defines) belongs to the endpoint in front: see `server/eras.py`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import json
+from collections.abc import Callable, Mapping
 from typing import Any, Final
+from uuid import uuid4
 
-from ..errors import RemoteError
+from ..errors import RemoteError, ToolcribError
 from ..protocol.jsonrpc import INTERNAL_ERROR, INVALID_PARAMS
 from ..protocol.metadata import PREFIX, PROGRESS_TOKEN
 from ..protocol.versions import HEADER_MISMATCH, OLD_NOT_FOUND, UNSUPPORTED_VERSION
 from ..types import ServerInfo, Wire
+from ..upstreams.features import Features
 
 FORWARDED_CAPABILITIES: Final = {
     "completions": (),
@@ -25,7 +34,38 @@ FORWARDED_CAPABILITIES: Final = {
 """The server capabilities that are announced to clients, with their parts."""
 HOP_ERRORS: Final = frozenset({HEADER_MISMATCH, UNSUPPORTED_VERSION})
 """Codes of errors that are about how we sent a request, not about what the client in front asked for."""
+ELICITATION_MODES: Final = ("form", "url")
 _HOP_PARAMS: Final = ("_meta", "inputResponses", "requestState")
+
+
+# ---- client to server ----------------------------------------------------------------------------------------
+
+
+def translate_capabilities(capabilities: Mapping[str, Any]) -> Features:
+    """Return what a client can be asked, from the capabilities that it declared."""
+    elicitation = capabilities.get("elicitation")
+    modes: tuple[str, ...] = ()
+    if isinstance(elicitation, dict):  # without a mode it is from before there were two, and means the form
+        modes = tuple(mode for mode in ELICITATION_MODES if mode in elicitation) or ("form",)
+    return Features(modes, isinstance(capabilities.get("sampling"), dict), isinstance(capabilities.get("roots"), dict))
+
+
+def translate_params(params: Wire) -> Wire:
+    """Return the params of a request without what belongs to the hop in front of us."""
+    kept = {key: value for key, value in params.items() if key not in _HOP_PARAMS}
+    meta = params.get("_meta")
+    own = _without_protocol_keys(meta) if isinstance(meta, dict) else {}
+    return {**kept, "_meta": own} if own else kept
+
+
+def translate_client_result(method: str, result: Wire) -> Wire:
+    """Return the client's answer to a request of the server."""
+    if method == "elicitation/create":
+        return {key: result[key] for key in ("action", "content") if key in result}
+    return result
+
+
+# ---- server to client ----------------------------------------------------------------------------------------
 
 
 def translate_description(info: ServerInfo) -> Wire:
@@ -50,14 +90,6 @@ def _declares(capabilities: Mapping[str, Any], name: str, part: str) -> bool:
     return isinstance(declared, dict) and declared.get(part) is True
 
 
-def translate_params(params: Wire) -> Wire:
-    """Return the params of a request without what belongs to the hop in front of us."""
-    kept = {key: value for key, value in params.items() if key not in _HOP_PARAMS}
-    meta = params.get("_meta")
-    own = _without_protocol_keys(meta) if isinstance(meta, dict) else {}
-    return {**kept, "_meta": own} if own else kept
-
-
 def translate_result(method: str, result: Wire, *, modern: bool) -> Wire:
     """Return a result without what belongs to the hop behind us, in the form that the client in front understands."""
     meta = result.get("_meta")
@@ -65,11 +97,34 @@ def translate_result(method: str, result: Wire, *, modern: bool) -> Wire:
         own = _without_protocol_keys(meta)
         result = {**result, "_meta": own} if own else {key: value for key, value in result.items() if key != "_meta"}
     if method == "tools/list" and isinstance(result.get("tools"), list):
-        tools = [_translate_tool(tool, modern=modern) for tool in result["tools"]]
+        tools = [_translate_tool(tool, modern=modern) for tool in result["tools"] if isinstance(tool, dict)]
         return {**result, "tools": [tool for tool in tools if tool is not None]}
     if not modern and method == "tools/call" and not isinstance(result.get("structuredContent", {}), dict):
-        return {key: value for key, value in result.items() if key != "structuredContent"}
+        return _without_structure(result)
     return result
+
+
+def _without_structure(result: Wire) -> Wire:
+    """Return a result of a tool for clients that accept only objects as structured content; it stays as text."""
+    kept = {key: value for key, value in result.items() if key != "structuredContent"}
+    if not kept.get("content"):
+        kept["content"] = [{"type": "text", "text": json.dumps(result["structuredContent"], ensure_ascii=False)}]
+    return kept
+
+
+def translate_client_request(
+    method: str, params: Wire, *, modern: bool, new_id: Callable[[], str] = lambda: str(uuid4())
+) -> Wire:
+    """Return the params of a request of the server to the client. `new_id` makes an `elicitationId` if it has none.
+
+    Only legacy revisions have that id, in an elicitation by URL.
+    """
+    kept = {key: value for key, value in params.items() if key != "_meta"}
+    if method == "elicitation/create" and kept.get("mode") == "url":
+        given = kept.pop("elicitationId", None)
+        if not modern:
+            kept["elicitationId"] = given or new_id()
+    return kept
 
 
 def _without_protocol_keys(meta: Wire) -> Wire:
@@ -98,3 +153,12 @@ def translate_error(error: RemoteError, method: str, *, modern: bool) -> RemoteE
     elif code == INVALID_PARAMS and method == "resources/read" and not modern:
         code = OLD_NOT_FOUND
     return RemoteError(code, error.message, data)
+
+
+def translate_failure(exc: ToolcribError, *, detailed: bool) -> RemoteError:
+    """Return the error for a request that got no answer. Its data says whether the request may have been executed.
+
+    `detailed=False` keeps what the server wrote from clients that reach us over a network.
+    """
+    text = exc.message if detailed else "the server behind this bridge gave no answer; its log says why"
+    return RemoteError(INTERNAL_ERROR, text, {"reason": type(exc).__name__, "sent": getattr(exc, "sent", False)})

@@ -10,7 +10,7 @@ import asyncio
 import concurrent.futures
 import math
 from collections.abc import Coroutine, Iterable, Mapping
-from typing import TYPE_CHECKING, Any, TypeVar, Unpack
+from typing import Any, TypeVar, Unpack
 
 from pydantic_core import to_jsonable_python
 
@@ -19,12 +19,10 @@ from ..protocol.jsonrpc import RequestId
 from ..protocol.metadata import LOG_LEVELS, PROGRESS_TOKEN
 from ..types import ElicitResult, Root, SamplingResult, Wire
 from . import client_requests
+from .definition import ServerDefinition
 from .functions import worker_threads
 from .functions.call_context import CallContext
 from .handler import RequestContext
-
-if TYPE_CHECKING:
-    from .server import ToolServer
 
 T = TypeVar("T")
 
@@ -34,13 +32,13 @@ class _Facts(CallContext):
 
     __slots__ = ("_request_context", "_server")
 
-    def __init__(self, request_context: RequestContext, server: ToolServer | None) -> None:
+    def __init__(self, request_context: RequestContext, server: ServerDefinition | None) -> None:
         self._request_context = request_context
         self._server = server
 
     @property
-    def server(self) -> ToolServer | None:
-        """The server that the function belongs to."""
+    def server(self) -> ServerDefinition | None:
+        """The `ToolServer` that the function belongs to: what it defines, without its endpoints."""
         return self._server
 
     @property
@@ -94,7 +92,7 @@ class Context(_Facts):
 
     __slots__ = ("_cancelled", "_cancelling", "_over", "_progress", "_task", "_waiting")
 
-    def __init__(self, request_context: RequestContext, server: ToolServer | None = None) -> None:
+    def __init__(self, request_context: RequestContext, server: ServerDefinition | None = None) -> None:
         super().__init__(request_context, server)
         self._progress = -math.inf
         self._over = False

@@ -1,19 +1,20 @@
-"""What differs between the eras around a request: who asks, how results and errors are framed, how a session begins."""
+"""What differs between the eras around a request: how the client is identified, how a session begins, which requests an
+endpoint answers itself, and how results and errors are framed."""
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
-from typing import Any, Final
+from collections.abc import Callable, Mapping
+from typing import Any, Final, Protocol
 
 from ..errors import RemoteError, UsageError
 from ..protocol import jsonrpc
-from ..protocol.jsonrpc import INTERNAL_ERROR, INVALID_PARAMS, INVALID_REQUEST, METHOD_NOT_FOUND, Message
+from ..protocol.jsonrpc import INTERNAL_ERROR, INVALID_PARAMS, INVALID_REQUEST, METHOD_NOT_FOUND, Message, RequestId
 from ..protocol.metadata import CLIENT_CAPABILITIES, CLIENT_INFO, LOG_LEVEL, LOG_LEVELS, PROTOCOL_VERSION, SERVER_INFO
 from ..protocol.sanitize import one_line
 from ..protocol.versions import LEGACY_VERSIONS, MISSING_CAPABILITY, MODERN_VERSIONS, OLD_NOT_FOUND, UNSUPPORTED_VERSION
 from ..types import Wire
-from .handler import Peer, RequestHandler
+from .handler import Peer
 from .json_copy import size_of
 
 log = logging.getLogger("toolcrib.server")
@@ -28,14 +29,14 @@ CACHEABLE: Final = frozenset(
         "resources/read",
     }
 )
-"""Results that owe a cache hint in the modern era."""
+"""Methods whose modern results carry a cache hint."""
 
 GONE: Final = frozenset(
     {"initialize", "ping", "logging/setLevel", "resources/subscribe", "resources/unsubscribe", "roots/list"}
 )
-"""What the modern era has no more."""
+"""Methods that the modern era has removed."""
 NEW: Final = frozenset({"server/discover", "subscriptions/listen"})
-"""What the legacy era has not yet."""
+"""Methods that only the modern era has."""
 
 MAX_CLIENT_INFO: Final = 64 * 1024
 """Bytes of `clientInfo` and `capabilities`, which are kept for as long as a legacy session lives."""
@@ -45,13 +46,13 @@ FIRST_RESERVED, LAST_RESERVED = -32099, -32000
 
 
 def is_modern(params: Any) -> bool:
-    """Whether the request says its own version, as every modern one must."""
+    """Return whether a request names its own protocol version, as every modern one must."""
     meta = params.get("_meta") if isinstance(params, dict) else None
     return isinstance(meta, dict) and PROTOCOL_VERSION in meta
 
 
 def peer_of_request(params: Wire, principal: Any = None) -> Peer:
-    """Who asks, as a modern request says it."""
+    """Return the client that a modern request describes in its `_meta`; raises `RemoteError` if that is incomplete."""
     meta = params.get("_meta")
     if not isinstance(meta, dict):
         raise RemoteError(INVALID_PARAMS, f"_meta: must be an object with {PROTOCOL_VERSION}")
@@ -76,27 +77,35 @@ def peer_of_request(params: Wire, principal: Any = None) -> Peer:
 
 
 def checked_level(level: Any) -> str:
-    """A level of logs that somebody asks for."""
+    """Return `level` if it is a log level of the protocol; raises -32602 otherwise."""
     if level not in LOG_LEVELS:
         raise RemoteError(INVALID_PARAMS, f"the level of logs must be one of {', '.join(LOG_LEVELS)}")
     return str(level)
 
 
 def unsupported_version(asked: str) -> RemoteError:
-    """The versions that are served; all of them, for an older one can be had by `initialize`."""
+    """Return the error that lists the served versions, the legacy ones too: `initialize` negotiates those."""
     served = [*MODERN_VERSIONS, *LEGACY_VERSIONS]
     return RemoteError(
         UNSUPPORTED_VERSION, f"protocol version {asked} is not served", {"supported": served, "requested": asked}
     )
 
 
-# ---- the beginning -------------------------------------------------------------------------------------------
+# ---- what an endpoint answers itself -------------------------------------------------------------------------
 
 
-def begin_session(handler: RequestHandler, params: Wire, principal: Any = None) -> tuple[Peer, Wire]:
-    """Who begins a session of the legacy era, and the answer to `initialize`.
+class Described(Protocol):
+    """The part of a `RequestHandler` that `initialize` and `server/discover` are made of."""
 
-    Never a modern version, whatever is asked for.
+    def describe(self, peer: Peer) -> Wire:
+        """Return `serverInfo`, `capabilities` and perhaps `instructions`."""
+        ...
+
+
+def begin_session(server: Described, params: Wire, principal: Any = None) -> tuple[Peer, Wire]:
+    """Return the client of a new legacy session, and the result of `initialize`.
+
+    The version is never a modern one, whichever the client asks for.
     """
     asked, info, capabilities = params.get("protocolVersion"), params.get("clientInfo"), params.get("capabilities")
     if size_of([info, capabilities]) > MAX_CLIENT_INFO:
@@ -109,36 +118,95 @@ def begin_session(handler: RequestHandler, params: Wire, principal: Any = None) 
         principal=principal,
         log_level=FIRST_LEVEL,
     )
-    return peer, {"protocolVersion": peer.version, **handler.describe(peer)}
+    return peer, {"protocolVersion": peer.version, **server.describe(peer)}
 
 
-def answer_at_once(handler: RequestHandler, peer: Peer, method: str, params: Wire) -> Wire | None:
-    """What an endpoint answers itself, without waiting, in a session of the legacy era; None: it does not."""
-    if method == "ping":
-        return {}
-    if method == "initialize":
-        raise RemoteError(INVALID_REQUEST, "this session is initialized already")
-    if method in NEW:
-        raise RemoteError(METHOD_NOT_FOUND, f"{method} is not part of {peer.version}")
-    if method == "logging/setLevel":
-        if "logging" not in handler.describe(peer).get("capabilities", {}):
-            raise RemoteError(METHOD_NOT_FOUND, f"Method not found: {method}")
-        peer.log_level = checked_level(params.get("level"))
-        return {}
-    return None
+def answer_at_once(server: Described, peer: Peer, method: str, params: Wire) -> Wire | None:
+    """Return the result of a request that an endpoint answers itself and without waiting; None for any other.
+
+    The result is not framed yet. Raises `RemoteError` for a method that the era of `peer` does not have.
+    """
+    answer = AT_ONCE[peer.modern].get(method)
+    return None if answer is None else answer(server, peer, method, params)
+
+
+def check_not_removed(method: str) -> None:
+    """Raise -32601 for a method that the modern era has removed."""
+    if method in GONE:
+        raise RemoteError(METHOD_NOT_FOUND, f"{method} is not part of protocol version {MODERN_VERSIONS[0]}")
 
 
 def discover_result(description: Wire) -> Wire:
-    """The answer to `server/discover`, not framed yet."""
+    """Return the result of `server/discover`, not framed yet."""
     result = {name: value for name, value in description.items() if name != "serverInfo"}
     return {"supportedVersions": [*MODERN_VERSIONS, *LEGACY_VERSIONS], **result}
+
+
+def _ping(server: Described, peer: Peer, method: str, params: Wire) -> Wire:  # noqa: ARG001  # the table's signature
+    return {}
+
+
+def _initialize_again(server: Described, peer: Peer, method: str, params: Wire) -> Wire:  # noqa: ARG001
+    raise RemoteError(INVALID_REQUEST, "this session is initialized already")
+
+
+def _set_level(server: Described, peer: Peer, method: str, params: Wire) -> Wire:
+    if "logging" not in server.describe(peer).get("capabilities", {}):
+        raise RemoteError(METHOD_NOT_FOUND, f"Method not found: {method}")
+    peer.log_level = checked_level(params.get("level"))
+    return {}
+
+
+def _refuse_new(server: Described, peer: Peer, method: str, params: Wire) -> Wire:  # noqa: ARG001
+    raise RemoteError(METHOD_NOT_FOUND, f"{method} is not part of {peer.version}")
+
+
+def _discover(server: Described, peer: Peer, method: str, params: Wire) -> Wire:  # noqa: ARG001
+    return discover_result(server.describe(peer))
+
+
+def _refuse_removed(server: Described, peer: Peer, method: str, params: Wire) -> Wire:  # noqa: ARG001
+    check_not_removed(method)
+    raise AssertionError("only removed methods are in the table")
+
+
+_LEGACY: Final[Mapping[str, Callable[[Described, Peer, str, Wire], Wire]]] = {
+    "ping": _ping,
+    "initialize": _initialize_again,
+    "logging/setLevel": _set_level,
+    **dict.fromkeys(NEW, _refuse_new),
+}
+_MODERN: Final[Mapping[str, Callable[[Described, Peer, str, Wire], Wire]]] = {
+    "server/discover": _discover,
+    **dict.fromkeys(GONE, _refuse_removed),
+}
+AT_ONCE: Final = {False: _LEGACY, True: _MODERN}
+"""The requests that an endpoint answers itself, by `Peer.modern` and method."""
 
 
 # ---- results -------------------------------------------------------------------------------------------------
 
 
+class ResultFramer:
+    """Frames the results of one endpoint. It keeps `serverInfo`, which never changes: describing the server costs."""
+
+    __slots__ = ("_info", "_server")
+
+    def __init__(self, server: Described) -> None:
+        self._server = server
+        self._info: Wire | None = None
+
+    def frame(self, peer: Peer, method: str, result: Wire) -> Wire:
+        """Return a bare result of the request handler as the era of `peer` spells it."""
+        if not peer.modern:
+            return legacy_result(result)
+        if self._info is None:
+            self._info = self._server.describe(peer)["serverInfo"]
+        return modern_result(method, result, self._info)
+
+
 def modern_result(method: str, result: Wire, info: Wire) -> Wire:
-    """A result with what the modern era owes: its type, the server's name, cache hints."""
+    """Return a result with what the modern era requires: its type, the server's name, cache hints."""
     meta = result.get("_meta")
     framed = {
         "resultType": "complete",
@@ -152,7 +220,7 @@ def modern_result(method: str, result: Wire, info: Wire) -> Wire:
 
 
 def legacy_result(result: Wire) -> Wire:
-    """A result without what only the modern era knows."""
+    """Return a result without the fields that only the modern era has."""
     if "ttlMs" in result or "cacheScope" in result or "resultType" in result:
         return {k: v for k, v in result.items() if k not in ("ttlMs", "cacheScope", "resultType")}
     return result
@@ -161,8 +229,26 @@ def legacy_result(result: Wire) -> Wire:
 # ---- errors --------------------------------------------------------------------------------------------------
 
 
+def frame_error(exc: Exception, method: str, *, modern: bool) -> RemoteError | Wire:
+    """Return what a failed request is answered with in the client's era: an error, or a result with `isError`.
+
+    Any exception but `RemoteError` is a bug of the server: it is logged, and the client gets no details.
+    """
+    if not isinstance(exc, RemoteError):
+        return internal_error(exc, method)
+    return modern_error(exc) if modern else legacy_error(exc, method)
+
+
+def error_answer(id: RequestId, method: str, exc: Exception, *, modern: bool) -> Message:
+    """Return the JSON-RPC answer to a request that failed with `exc`."""
+    framed = frame_error(exc, method, modern=modern)
+    if isinstance(framed, RemoteError):
+        return jsonrpc.error(id, framed.code, framed.message, framed.data)
+    return jsonrpc.result(id, framed)
+
+
 def modern_error(exc: RemoteError) -> RemoteError:
-    """An error with the modern era's code; one that is not defined there has no place on its wire."""
+    """Return an error with a code that the modern era defines; the data of -32603 keeps any other code."""
     if exc.code == OLD_NOT_FOUND:
         return RemoteError(INVALID_PARAMS, exc.message, exc.data)
     if FIRST_RESERVED <= exc.code <= LAST_RESERVED and exc.code not in MODERN_DEFINED:
@@ -174,7 +260,7 @@ MODERN_DEFINED: Final = frozenset({-32020, MISSING_CAPABILITY, UNSUPPORTED_VERSI
 
 
 def legacy_error(exc: RemoteError, method: str) -> RemoteError | Wire:
-    """An error with the legacy era's code. A tool that needs what the client has not is a result to read."""
+    """Return an error with a legacy code; for a tool that needs a missing client capability a result with `isError`."""
     if exc.code != MISSING_CAPABILITY:
         return exc
     if method == "tools/call":
@@ -183,15 +269,14 @@ def legacy_error(exc: RemoteError, method: str) -> RemoteError | Wire:
 
 
 def internal_error(exc: Exception, method: str) -> RemoteError:
-    """Our own fault: the log has the whole of it, the caller nothing but the fact."""
+    """Log `exc` with its traceback, and return the error for the client, which has no details."""
     log.error("%s failed", one_line(method), exc_info=exc)
     return RemoteError(INTERNAL_ERROR, "Internal error")
 
 
 def encoded(answer: Message, method: str) -> bytes:
-    """An answer as JSON; one that JSON cannot say is our own fault."""
+    """Return an answer as JSON, or an internal error if JSON cannot express it."""
     try:
         return jsonrpc.encode(answer)
     except UsageError as exc:
-        fault = internal_error(exc, method)
-        return jsonrpc.encode(jsonrpc.error(answer["id"], fault.code, fault.message))
+        return jsonrpc.encode(error_answer(answer["id"], method, exc, modern=True))

@@ -22,18 +22,16 @@ from ..types import Wire
 from .eras import (
     answer_at_once,
     begin_session,
-    discover_result,
+    frame_error,
     internal_error,
-    legacy_error,
     legacy_result,
-    modern_error,
     modern_result,
     peer_of_request,
 )
 from .handler import NOTHING, Peer, RequestContext, RequestHandler
 from .json_copy import copied, taken
 from .quota import SubscriptionQuota
-from .subscriptions import ACKNOWLEDGED, Listening, Notifications, SessionSubscriptions
+from .subscriptions import ACKNOWLEDGED, Listening, Notifications, SessionSubscriptions, answer_in_session
 
 
 class InProcessCall(Pending):
@@ -107,15 +105,14 @@ class InProcessChannel:
         self._ended: Exception | None = None
         self._peer = Peer(LEGACY_VERSIONS[0], modern=False)
         self._stamp: Any = None
-        self._stamped: Peer
-        self._subscriptions: SessionSubscriptions | None = None
+        self._stamped = self._peer
         self._quota = SubscriptionQuota(MAX_INBOUND)
+        self._subscriptions = SessionSubscriptions(handler, self._deliver, self._quota)
 
     async def open(self, inbound: Inbound) -> None:
-        """Nothing has to be connected."""
+        """Note where messages of the server go to. Nothing has to be connected."""
         self._inbound = inbound
         self._loop = asyncio.get_running_loop()
-        self._subscriptions = SessionSubscriptions(self._handler, inbound.on_notification, self._quota)
 
     # ---- requests --------------------------------------------------------------------------------------------
 
@@ -160,9 +157,9 @@ class InProcessChannel:
         peer = self._stamped
         if method == "tools/call":
             return await self._handler.answer(method, params, self._context(peer, call, meta))
-        if method == "server/discover":
-            description = self._handler.describe(peer)
-            return copied(modern_result(method, discover_result(description), description["serverInfo"]))
+        own = answer_at_once(self._handler, peer, method, params)
+        if own is not None:
+            return copied(modern_result(method, own, self._handler.describe(peer)["serverInfo"]))
         if method == "subscriptions/listen":
             return await self._listen(params, peer, call)
         return copied(await self._handler.answer(method, params, self._context(peer, call, meta)))
@@ -173,13 +170,8 @@ class InProcessChannel:
         if method == "initialize":
             self._peer, result = begin_session(self._handler, params)
             return copied(result)
-        own = answer_at_once(self._handler, self._peer, method, params)
-        if own is None and self._subscriptions is not None:
-            own = await self._subscriptions.answer(method, params, self._peer)
-        if own is not None:
-            return own
         context = self._context(self._peer, call, meta)
-        return copied(legacy_result(await self._handler.answer(method, params, context)))
+        return copied(await answer_in_session(self._handler, self._subscriptions, method, params, context))
 
     def _context(self, peer: Peer, call: InProcessCall, meta: Mapping[str, Any]) -> RequestContext:
         if call.progress is not None or call.idle_timeout is not None:
@@ -189,24 +181,25 @@ class InProcessChannel:
     # ---- what is the endpoint's own --------------------------------------------------------------------------
 
     async def _listen(self, params: Wire, peer: Peer, call: InProcessCall) -> Wire:
-        """Modern era: tell of changes until the call ends."""
-        listening = Listening(Notifications(self._told), call.id, self._quota)
-        acknowledgement = await listening.open(self._handler, params, peer)
-        try:
-            self._inbound.on_notification(ACKNOWLEDGED, acknowledgement)
+        """Answer the modern `subscriptions/listen`: deliver changes until the call ends."""
+        notifications = Notifications(self._deliver_message)
+        opened = Listening.open(self._handler, params, peer, call.id, notifications, self._quota)
+        async with opened as (listening, acknowledgement):
+            self._deliver(ACKNOWLEDGED, acknowledgement)
             listening.acknowledged()
             await self._loop.create_future()
-        finally:
-            await listening.close()
-        raise AssertionError("nobody sets it")
+        raise AssertionError("the future is never resolved")
 
-    def _told(self, message: Message | list[Message]) -> None:
+    def _deliver(self, method: str, params: Wire) -> None:
+        self._inbound.on_notification(method, params)
+
+    def _deliver_message(self, message: Message | list[Message]) -> None:
         if isinstance(message, dict):
-            self._inbound.on_notification(message["method"], message.get("params", {}))
+            self._deliver(message["method"], message.get("params", {}))
 
-    async def notify(self, method: str, params: Wire | None = None) -> None:  # noqa: ARG002  # none of them says more
-        """What a client tells. From `initialized` on, the legacy era hears of every list without asking."""
-        if method == "notifications/initialized" and self._ended is None and self._subscriptions is not None:
+    async def notify(self, method: str, params: Wire | None = None) -> None:  # noqa: ARG002  # no notification has params of use here
+        """Take a notification of the client. From `initialized` on, a legacy session gets changes of every list."""
+        if method == "notifications/initialized" and self._ended is None:
             await self._subscriptions.begin(self._peer)
 
     # ---- time and the end ------------------------------------------------------------------------------------
@@ -224,8 +217,7 @@ class InProcessChannel:
         self._calls.stop()
         for call in list(self._calls.values()):
             call.stop(OutcomeUnknown(f"{self._ended}; the call was stopped, and may have had its effects"))
-        if self._subscriptions is not None:
-            await self._subscriptions.close()
+        await self._subscriptions.close()
 
 
 def _own(params: Wire) -> tuple[Wire, Mapping[str, Any]]:
@@ -246,11 +238,11 @@ def _too_late(_: int, call: InProcessCall) -> None:
 
 
 def _refused(exc: RemoteError, method: str, modern: bool) -> Wire:
-    """The error as the era spells it, as an error of its own: who raised it keeps his."""
-    told = modern_error(exc) if modern else legacy_error(exc, method)
-    if not isinstance(told, RemoteError):
-        return told
+    """Return the result, or raise the error, that `exc` is in the client's era; always a new object."""
+    framed = frame_error(exc, method, modern=modern)
+    if not isinstance(framed, RemoteError):
+        return framed
     try:
-        raise RemoteError(told.code, told.message, taken(told.data)) from None
+        raise RemoteError(framed.code, framed.message, taken(framed.data)) from None
     except UsageError as unsayable:
         raise internal_error(unsayable, method) from None

@@ -10,6 +10,7 @@ from typing import Any, Final, Protocol
 from ..errors import RemoteError
 from ..protocol import jsonrpc
 from ..protocol.jsonrpc import INTERNAL_ERROR, Message, RequestId
+from ..protocol.versions import LEGACY_VERSIONS
 from ..types import Wire
 from .handler import NOTHING, Peer, RequestContext
 
@@ -31,6 +32,10 @@ async def say(send: Send, message: Message) -> None:
     room = send(message)
     if room is not None:
         await asyncio.shield(room)  # others wait for it too
+
+
+UNKNOWN_CLIENT: Final = Peer(LEGACY_VERSIONS[0], modern=False)
+"""The client of a request before it has introduced itself. It cannot be asked anything."""
 
 
 class Batch:
@@ -69,15 +74,13 @@ class Request:
         *("listens", "over", "size", "stopped", "task"),
     )
 
-    peer: Peer
-    """Set as soon as the era is known."""
-
     def __init__(
         self,
         id: RequestId,
         method: str,
         params: Wire,
         *,
+        peer: Peer,
         say: Say,
         asker: Asker,
         batch: Batch | None = None,
@@ -87,6 +90,8 @@ class Request:
         self.id = id
         self.method = method
         self.params = params
+        self.peer = peer
+        """The client of the session; a modern request has its own as soon as its `_meta` is read."""
         self.batch = batch
         self.headers = headers
         self.size = size

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Coroutine
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from .._util.suggest import did_you_mean
 from ..errors import RemoteError
@@ -15,10 +15,8 @@ from .changes import ChangeWatch
 from .components.collection import ComponentCollection, shown
 from .components.resources import ResourceFunction, TemplateFunction, find_template, not_found
 from .context import Context
+from .definition import ServerDefinition
 from .handler import Deliver, Peer, RequestContext
-
-if TYPE_CHECKING:
-    from .server import ToolServer
 
 Work = Callable[[Context | None], Coroutine[Any, Any, Wire]]
 
@@ -26,7 +24,7 @@ Work = Callable[[Context | None], Coroutine[Any, Any, Wire]]
 class Router:
     """Answers the requests of the protocol from what a `ToolServer` offers at that moment."""
 
-    def __init__(self, server: ToolServer) -> None:
+    def __init__(self, server: ServerDefinition) -> None:
         self._server = server
         self._answers: dict[str, Callable[[Wire, RequestContext], Coroutine[Any, Any, Wire]]] = {
             "tools/list": self._list_tools,

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
 from typing import Any, Final
 
 from ..errors import RemoteError
@@ -14,7 +15,8 @@ from ..protocol.metadata import SUBSCRIPTION_ID, with_meta
 from ..types import Wire
 from .changes import LISTS
 from .components.resources import not_found
-from .handler import Deliver, Peer, RequestHandler, Watch
+from .eras import AT_ONCE, answer_at_once, legacy_result
+from .handler import Deliver, Peer, RequestContext, RequestHandler, Watch
 from .quota import (
     MAX_SUBSCRIBED_URIS,
     MAX_SUBSCRIBER_BYTES,
@@ -27,6 +29,8 @@ from .requests import Request, Send
 
 log = logging.getLogger("toolcrib.server")
 
+ENDPOINT_METHODS: Final = frozenset({*AT_ONCE[False], "resources/subscribe", "resources/unsubscribe"})
+"""Requests of a legacy session that the endpoint answers itself."""
 ACKNOWLEDGED: Final = "notifications/subscriptions/acknowledged"
 EVERY_LIST: Final = dict.fromkeys(LISTS, True)
 """The changes that a session of the legacy era hears of without asking."""
@@ -93,12 +97,6 @@ class SessionSubscriptions:
                 except Exception:
                     log.exception("changed lists cannot be told")
 
-    async def answer(self, method: str, params: Wire, peer: Peer) -> Wire | None:
-        """The answer to a request of the client about what it hears of; None: it is about something else."""
-        if method == "resources/subscribe":
-            return await self.subscribe(params, peer)
-        return await self.unsubscribe(params) if method == "resources/unsubscribe" else None
-
     async def subscribe(self, params: Wire, peer: Peer) -> Wire:
         """`resources/subscribe`."""
         uri = check_uri(params.get("uri"))
@@ -157,39 +155,44 @@ class SessionSubscriptions:
 
 
 class Listening:
-    """One `subscriptions/listen`. What changes before it is acknowledged is told after that."""
+    """One open `subscriptions/listen`. A change before its acknowledgement is delivered after that."""
 
-    def __init__(
-        self,
-        notifications: Notifications,
-        id: RequestId,
-        quota: SubscriptionQuota,
-        is_over: Callable[[], bool] = lambda: False,
-    ) -> None:
+    def __init__(self, notifications: Notifications, id: RequestId, is_over: Callable[[], bool]) -> None:
         self.mark: Wire = {SUBSCRIPTION_ID: id}
+        """The `_meta` of everything that belongs to it."""
         self._is_over = is_over
         self._notifications = notifications
         self._id = id
-        self._quota = quota
-        self._principal: Any = None
-        self._size = 0
         self._early: dict[tuple[str, Any], Wire] | None = {}
-        self._watch: Watch
 
-    async def open(self, handler: RequestHandler, params: Wire, peer: Peer) -> Wire:
-        """Begin; gives the params of the acknowledgement (`ACKNOWLEDGED`)."""
+    @classmethod
+    @contextlib.asynccontextmanager
+    async def open(
+        cls,
+        handler: RequestHandler,
+        params: Wire,
+        peer: Peer,
+        id: RequestId,
+        notifications: Notifications,
+        quota: SubscriptionQuota,
+        is_over: Callable[[], bool] = lambda: False,
+    ) -> AsyncIterator[tuple[Listening, Wire]]:
+        """Watch for changes while the context lasts. It gives the params of the acknowledgement (`ACKNOWLEDGED`)."""
         size = check_listen(params)
-        self._quota.add(peer.principal, listens=1, size=size)
-        self._principal, self._size = peer.principal, size
+        quota.add(peer.principal, listens=1, size=size)
         try:
-            self._watch = await handler.watch(params["notifications"], peer, self._deliver)
-        except BaseException:
-            self._quota.remove(peer.principal, listens=1, size=size)
-            raise
-        return {"_meta": self.mark, "notifications": self._watch.accepted}
+            listening = cls(notifications, id, is_over)
+            watch = await handler.watch(params["notifications"], peer, listening._deliver)
+            try:
+                yield listening, {"_meta": listening.mark, "notifications": watch.accepted}
+            finally:
+                notifications.forget(id)
+                await watch.close()
+        finally:
+            quota.remove(peer.principal, listens=1, size=size)
 
     def acknowledged(self) -> None:
-        """The client knows: from now on changes are told."""
+        """Deliver changes from now on: the client has got the acknowledgement."""
         early, self._early = self._early, None
         for (method, _), params in (early or {}).items():
             self._deliver(method, params)
@@ -200,24 +203,30 @@ class Listening:
         elif not self._is_over():
             self._notifications.tell(method, params, self._id)
 
-    async def close(self) -> None:
-        """Hear no more."""
-        self._notifications.forget(self._id)
-        self._quota.remove(self._principal, listens=1, size=self._size)
-        await self._watch.close()
+
+async def answer_in_session(
+    handler: RequestHandler, subscriptions: SessionSubscriptions, method: str, params: Wire, context: RequestContext
+) -> Wire:
+    """Return the framed result of a request in a legacy session, by the endpoint itself or by the request handler."""
+    if method not in ENDPOINT_METHODS:  # first: these are nearly all requests
+        return legacy_result(await handler.answer(method, params, context))
+    if method == "resources/subscribe":
+        return await subscriptions.subscribe(params, context.peer)
+    if method == "resources/unsubscribe":
+        return await subscriptions.unsubscribe(params)
+    return answer_at_once(handler, context.peer, method, params) or {}
 
 
 async def listen(
     handler: RequestHandler, request: Request, notifications: Notifications, quota: SubscriptionQuota
 ) -> Wire:
-    """Listen until it is stopped or cancelled."""
-    request.stopped = asyncio.get_running_loop().create_future()
-    listening = Listening(notifications, request.id, quota, lambda: request.over)
-    acknowledgement = await listening.open(handler, request.params, request.peer)
-    try:
+    """Answer `subscriptions/listen` on a stream: deliver changes until the request is stopped or cancelled."""
+    stopped = request.stopped = asyncio.get_running_loop().create_future()
+    opened = Listening.open(
+        handler, request.params, request.peer, request.id, notifications, quota, lambda: request.over
+    )
+    async with opened as (listening, acknowledgement):
         await request.notify(ACKNOWLEDGED, acknowledgement)
         listening.acknowledged()
-        await request.stopped
-    finally:
-        await listening.close()
+        await stopped
     return {"_meta": listening.mark}

@@ -9,10 +9,9 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextvars import ContextVar
-from typing import Any, Final, NamedTuple
-from uuid import uuid4
+from typing import Any, Final
 
 from ..client.client import Client
 from ..client.subscriptions import Changes
@@ -25,40 +24,32 @@ from ..server.changes import LISTS, UPDATED, accepted
 from ..server.handler import Deliver, Peer, RequestContext
 from ..server.serving.sessions import IDLE_TTL
 from ..types import UNSET, Change, ElicitRequest, LogMessage, SamplingRequest, ServerInfo, Wire
+from .features import Features
 
 CONNECT_TIMEOUT: Final = 30.0
 """Seconds that a question waits for a request in whose name it can be asked."""
 _CURRENT: ContextVar[RequestContext] = ContextVar("exchange")
 
 
-class Features(NamedTuple):
-    """What a client can be asked; the upstream is told no more than that."""
-
-    elicitation: tuple[str, ...] = ()
-    sampling: bool = False
-    roots: bool = False
-
-    @classmethod
-    def of(cls, capabilities: Mapping[str, Any]) -> Features:
-        """What it declared."""
-        elicitation = capabilities.get("elicitation")
-        modes: tuple[str, ...] = ()
-        if isinstance(elicitation, dict):  # without a mode it is from before there were two, and means the form
-            modes = tuple(mode for mode in ("form", "url") if mode in elicitation) or ("form",)
-        return cls(modes, isinstance(capabilities.get("sampling"), dict), isinstance(capabilities.get("roots"), dict))
+Ask = Callable[[RequestContext, str, Wire], Awaitable[Wire]]
+"""Asks the client of a request something: takes the method and params of the server's request."""
 
 
 class Upstream:
-    """One connection, for those with the same features. `owner`: the session that it belongs to alone."""
+    """One connection, for clients with the same features.
+
+    `owner` is the only session that it belongs to. `ask` asks the client of a request what the upstream asks.
+    """
 
     def __init__(
-        self, config: ServerConfig, features: Features, owner: Peer | None, options: Mapping[str, Any]
+        self, config: ServerConfig, features: Features, owner: Peer | None, ask: Ask, options: Mapping[str, Any]
     ) -> None:
         self.features = features
         self.owner = owner
         self.held_up: asyncio.Task[None] | None = None
         """The end of another connection that has to be over before this one is made."""
         self.followed: dict[Following, None] = {}
+        self._ask_client = ask
         self._over_http = isinstance(config, HttpServer)
         self._live: dict[RequestContext, set[asyncio.Task[None]]] = {}
         self._is_live = asyncio.Event()
@@ -145,21 +136,17 @@ class Upstream:
     # ---- what the upstream asks ------------------------------------------------------------------------------
 
     async def _ask(self, method: str, params: Wire) -> Wire:
+        """Find the request that a question belongs to, and ask its client."""
         try:
             async with asyncio.timeout(CONNECT_TIMEOUT):
                 while (context := self._newest()) is None:
                     await self._is_live.wait()
         except TimeoutError:
-            raise RemoteError(INTERNAL_ERROR, f"{method}: nobody who could be asked is there") from None
-        asked = {key: value for key, value in params.items() if key != "_meta"}
-        if asked.get("mode") == "url":
-            asked.pop("elicitationId", None)
-            asked |= {} if context.peer.modern else {"elicitationId": params.get("elicitationId") or str(uuid4())}
-        return await context.back_channel.ask(method, asked, None)
+            raise RemoteError(INTERNAL_ERROR, f"{method}: no client is there that could be asked") from None
+        return await self._ask_client(context, method, params)
 
     async def _elicit(self, asked: ElicitRequest) -> Wire:
-        said = await self._ask("elicitation/create", asked.raw)
-        return {key: said[key] for key in ("action", "content") if key in said}
+        return await self._ask("elicitation/create", asked.raw)
 
     async def _sample(self, asked: SamplingRequest) -> Wire:
         return await self._ask("sampling/createMessage", asked.raw)

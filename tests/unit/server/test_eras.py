@@ -161,6 +161,20 @@ def test_a_session_refuses_what_is_over_not_there_yet_or_not_offered(method: str
     assert caught.value.code == code
 
 
+def test_a_modern_endpoint_answers_discovery_itself_and_refuses_what_was_removed() -> None:
+    peer = Peer("2026-07-28", modern=True)
+    assert eras.answer_at_once(Bench(), peer, "server/discover", {}) == eras.discover_result(Bench().describe(peer))
+    for method in ("tools/call", "tools/list", "subscriptions/listen", "nonsense"):
+        assert eras.answer_at_once(Bench(), peer, method, {}) is None
+        eras.check_not_removed(method)
+    for method in eras.GONE:
+        with pytest.raises(RemoteError, match=method) as caught:
+            eras.answer_at_once(Bench(), peer, method, {})
+        assert caught.value.code == -32601
+        with pytest.raises(RemoteError, match=method):
+            eras.check_not_removed(method)
+
+
 def test_discovery_says_every_version_and_the_server_s_name_only_in_its_frame() -> None:
     result = eras.discover_result(DESCRIPTION)
     assert result == {"supportedVersions": EVERY, "capabilities": {"tools": {}}, "instructions": "be kind"}
@@ -205,6 +219,23 @@ def test_the_legacy_era_sees_nothing_that_only_the_modern_one_knows() -> None:
         assert eras.legacy_result({**plain, **extra}) == plain
 
 
+def test_a_framer_frames_for_the_era_of_the_client_and_describes_the_server_once() -> None:
+    described: list[Peer] = []
+
+    class Server:
+        def describe(self, peer: Peer) -> Wire:
+            described.append(peer)
+            return DESCRIPTION
+
+    framer, hinted = eras.ResultFramer(Server()), {"tools": [], "ttlMs": 5, "cacheScope": "public"}
+    assert framer.frame(Peer("2025-11-25", modern=False), "tools/list", hinted) == {"tools": []}
+    assert described == []
+    for _ in range(2):
+        framed = framer.frame(Peer("2026-07-28", modern=True), "tools/list", hinted)
+        assert framed == eras.modern_result("tools/list", hinted, US)
+    assert len(described) == 1
+
+
 # ---- errors --------------------------------------------------------------------------------------------------
 
 
@@ -240,6 +271,29 @@ def test_a_missing_capability_is_a_result_to_read_in_the_legacy_era() -> None:
     other = eras.legacy_error(error, "prompts/get")
     assert isinstance(other, RemoteError)
     assert (other.code, other.message, other.data) == (-32602, "needs sampling", error.data)
+
+
+MISSING = RemoteError(-32021, "needs sampling", {"x": 1})
+TEXT = {"content": [{"type": "text", "text": "needs sampling"}], "isError": True}
+UNKNOWN = RemoteError(-32050, "odd", 5)
+
+
+@pytest.mark.parametrize(
+    "modern, method, exc, answer",
+    [
+        (True, "tools/call", RemoteError(-32002, "gone", 1), jsonrpc.error(7, -32602, "gone", 1)),
+        (False, "tools/call", RemoteError(-32002, "gone", 1), jsonrpc.error(7, -32002, "gone", 1)),
+        (True, "tools/call", UNKNOWN, jsonrpc.error(7, -32603, "odd", {"code": -32050, "data": 5})),
+        (False, "tools/call", UNKNOWN, jsonrpc.error(7, -32050, "odd", 5)),
+        (True, "tools/call", MISSING, jsonrpc.error(7, -32021, "needs sampling", {"x": 1})),
+        (False, "tools/call", MISSING, jsonrpc.result(7, TEXT)),
+        (False, "prompts/get", MISSING, jsonrpc.error(7, -32602, "needs sampling", {"x": 1})),
+        (True, "tools/call", ValueError("secret"), jsonrpc.error(7, -32603, "Internal error")),
+        (False, "tools/call", ValueError("secret"), jsonrpc.error(7, -32603, "Internal error")),
+    ],
+)
+def test_every_exception_has_one_answer_in_each_era(modern: bool, method: str, exc: Exception, answer: Wire) -> None:
+    assert eras.error_answer(7, method, exc, modern=modern) == answer
 
 
 def test_our_own_fault_is_logged_whole_and_told_as_nothing_but_a_fact(caplog: pytest.LogCaptureFixture) -> None:

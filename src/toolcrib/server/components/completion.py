@@ -13,7 +13,7 @@ from ...protocol import jsonrpc
 from ...protocol.sanitize import one_line
 from ...types import Completion, Wire
 from ...types.wire import object_of
-from ..context import Context
+from ..functions.call_context import CallContext
 from ..functions.signature import Signature
 from .prompts import PromptFunction
 from .resources import TemplateFunction, called, choices, entry, failed, spelled
@@ -39,7 +39,7 @@ class CompletionFunction:
         functools.update_wrapper(self, signature.function, updated=())
 
     async def complete(
-        self, value: str, given: Mapping[str, str], context: Context | None, *, mask_errors: bool = False
+        self, value: str, given: Mapping[str, str], context: CallContext | None, *, mask_errors: bool = False
     ) -> Wire:
         """The answer's `completion`, for what was typed so far and the arguments that are `given` already."""
         what = f"completion of {self.argument} for {self.ref}"
@@ -108,7 +108,7 @@ class Completions:
         params: Wire,
         prompts: Offered[PromptFunction],
         templates: Offered[TemplateFunction],
-        context: Context | None = None,
+        context: CallContext | None = None,
         *,
         mask_errors: bool = False,
     ) -> Wire:

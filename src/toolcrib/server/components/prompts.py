@@ -9,7 +9,7 @@ from typing import Any, TypedDict, get_args, overload
 from ...errors import ConfigError, RemoteError, ResourceNotFound
 from ...protocol import jsonrpc
 from ...types import Block, EmbeddedResource, GetPromptResult, PromptMessage, ResourceContents, Wire
-from ..context import Context
+from ..functions.call_context import CallContext
 from ..functions.signature import Signature
 from .resources import bound, called, entry, failed, listing, lists_values, wants_json
 
@@ -30,7 +30,9 @@ class PromptFunction:
         self.takes_context = signature.context_parameter is not None
         functools.update_wrapper(self, signature.function, updated=())
 
-    async def get(self, arguments: Mapping[str, Any], context: Context | None, *, mask_errors: bool = False) -> Wire:
+    async def get(
+        self, arguments: Mapping[str, Any], context: CallContext | None, *, mask_errors: bool = False
+    ) -> Wire:
         """The prompt filled in. Raises `RemoteError` -32602 for arguments that are missing, unknown or wrong."""
         if not isinstance(arguments, Mapping):
             raise RemoteError(jsonrpc.INVALID_PARAMS, f"Invalid arguments for {self.name}: expected an object")

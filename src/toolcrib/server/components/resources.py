@@ -24,7 +24,7 @@ from ...types import (
     TextContent,
     Wire,
 )
-from ..context import Context
+from ..functions.call_context import CallContext
 from ..functions.signature import BadArguments, Signature
 from .results import exception_text
 from .uri_template import UriTemplate, check_uri, is_template
@@ -53,7 +53,7 @@ class ResourceFunction:
         self.takes_context = signature.context_parameter is not None
         functools.update_wrapper(self, signature.function, updated=())
 
-    async def read(self, context: Context | None, *, mask_errors: bool = False) -> list[Wire]:
+    async def read(self, context: CallContext | None, *, mask_errors: bool = False) -> list[Wire]:
         """The entries of `contents`."""
         return await _read(self.signature, {}, context, self.wire, self.uri, mask_errors=mask_errors)
 
@@ -81,7 +81,7 @@ class TemplateFunction:
         return self.template.match(uri)
 
     async def read(
-        self, uri: str, variables: Mapping[str, str], context: Context | None, *, mask_errors: bool = False
+        self, uri: str, variables: Mapping[str, str], context: CallContext | None, *, mask_errors: bool = False
     ) -> list[Wire]:
         """The entries of `contents`, for what `match` gave. Raises `RemoteError` -32602 for a value of a wrong type."""
         arguments = bound(self.signature, variables)
@@ -197,7 +197,7 @@ def bound(signature: Signature, texts: Mapping[str, Any]) -> dict[str, Any]:
 
 
 async def called(
-    signature: Signature, arguments: dict[str, Any], context: Context | None, what: str, *, mask_errors: bool
+    signature: Signature, arguments: dict[str, Any], context: CallContext | None, what: str, *, mask_errors: bool
 ) -> Any:
     """What the function returned. What it raised becomes the caller's answer; the log has the traceback."""
     try:
@@ -299,7 +299,7 @@ def _check_variables(signature: Signature, template: UriTemplate) -> None:
 async def _read(
     signature: Signature,
     arguments: dict[str, Any],
-    context: Context | None,
+    context: CallContext | None,
     wire: Wire,
     uri: str,
     *,

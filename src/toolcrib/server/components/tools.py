@@ -17,7 +17,7 @@ from ...errors import ConfigError, RemoteError, ToolFailed, UsageError
 from ...protocol import jsonrpc
 from ...protocol.param_headers import Declaration, InvalidDeclaration, declarations
 from ...types import ToolResult, Wire
-from ..context import Context
+from ..functions.call_context import CallContext
 from ..functions.json_schema import Checker, object_schema
 from ..functions.signature import BadArguments, Signature, name_of
 from .results import Output, exception_text, failed, to_wire
@@ -108,7 +108,7 @@ class ToolFunction:
             raise ConfigError(f"{self.name}: {exc}") from None
         return wire
 
-    async def call(self, arguments: Wire, context: Context | None = None, mask_errors: bool = False) -> Wire:
+    async def call(self, arguments: Wire, context: CallContext | None = None, mask_errors: bool = False) -> Wire:
         """The result of a call. What goes wrong is a result too, which a model can read; its traceback is only logged.
 
         `RemoteError` passes: it is the answer that the function wants. `mask_errors` hides the messages of exceptions
@@ -185,7 +185,7 @@ class _Handler:
             raise BadArguments(f"Invalid arguments for {self._name}: {'; '.join(problems)}")
         return {self._parameter: dict(arguments)}
 
-    async def call(self, arguments: dict[str, Any], context: Context | None) -> Any:
+    async def call(self, arguments: dict[str, Any], context: CallContext | None) -> Any:
         return await self._signature.call(arguments, context)
 
 

@@ -1,8 +1,19 @@
-"""URI templates: which resources one function stands for.
+"""URI templates of RFC 6570, levels 1 to 3: expanding them, and finding the variables in a URI.
 
-Of RFC 6570: `{name}`, `{+name}` and `{name*}` for values with slashes in them, and `{?a,b}` for a query. One variable
-of a template takes what the others leave; everything else is found by looking for literals from both ends towards it,
-so that matching takes linear time whatever the URI is.
+| expression | expands to | in a URI that is matched |
+| --- | --- | --- |
+| `{x}`, `{x,y}` | `1,2`, all reserved characters encoded | not empty, without a slash |
+| `{+x}` | `1/2`, reserved characters as they are | not empty, takes slashes |
+| `{.x,y}` | `.1.2` | not empty |
+| `{/x,y}` | `/1/2` | not empty, without a slash |
+| `{;x,y}` | `;x=1;y=2` | may be empty |
+| `{?x,y}`, `{&x,y}` | `?x=1&y=2`, `&x=1&y=2` | in any order; each may be missing or empty |
+| `{#x}` | `#1`, reserved characters as they are | may be missing or empty |
+
+`{x*}`, which is no part of levels 1 to 3, takes slashes like `{+x}` and encodes everything else.
+
+The RFC does not define matching. One variable of a template takes what the others leave; everything else is found by
+searching for the text between two variables from both ends towards it, so matching takes linear time for any URI.
 """
 
 from __future__ import annotations
@@ -17,7 +28,7 @@ from ...errors import ConfigError, UsageError
 _EXPRESSION: Final = re.compile(r"\{([^{}]*)\}")
 _SCHEME: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:")
 _UPWARDS: Final = re.compile(r"(?:^|[/\\])\.\.(?:[/\\]|\Z)")
-_KINDS: Final = "{name}, {+name}, {name*} and, at the end, {?a,b}"
+_KINDS: Final = "{name}, {+name}, {name*}, {.name}, {/name}, {;name} and, at the end, {?a,b}, {&a,b}, {#name}"
 
 # What a value cannot hold as it is. It may hold it percent-encoded, as the RFC's expansion of {name} writes it.
 _IN_PATH: Final = "/?#"
@@ -27,18 +38,71 @@ _IN_QUERY: Final = "?#&"
 _RESERVED: Final = ":/?#[]@!$&'()*+,;="
 
 
+class _Operator(NamedTuple):
+    """How the variables of an expression are written (RFC 6570, appendix A)."""
+
+    first: str = ""
+    separator: str = ","
+    named: bool = False
+    if_empty: str = ""
+    safe: str = ""
+    """The characters that stay as they are, besides letters, digits and `_.-~`."""
+
+
+_OPERATORS: Final = {
+    "": _Operator(),
+    "+": _Operator(safe=_RESERVED),
+    "#": _Operator("#", safe=_RESERVED),
+    ".": _Operator(".", "."),
+    "/": _Operator("/", "/"),
+    ";": _Operator(";", ";", named=True),
+    "?": _Operator("?", "&", named=True, if_empty="="),
+    "&": _Operator("&", "&", named=True, if_empty="="),
+}
+
+
+_OPTIONAL: Final = frozenset("?&#")
+"""Operators of expressions at the end of a template, whose variables may be missing in a URI."""
+
+
+class _Expression(NamedTuple):
+    operator: str
+    names: tuple[str, ...]
+    exploded: bool
+    """Whether it is `{name*}`."""
+
+    def expand(self, variables: Mapping[str, str], safe: Mapping[str, str]) -> str:
+        """Return the text for the variables that are defined. `safe` replaces the operator's for some of them."""
+        rule = _OPERATORS[self.operator]
+        written = []
+        for name in self.names:
+            value = variables.get(name)
+            if value is None:
+                continue
+            text = quote(value, safe=safe.get(name, rule.safe))
+            written.append(f"{name}={text}" if rule.named and text else name + rule.if_empty if rule.named else text)
+        return rule.first + rule.separator.join(written) if written else ""
+
+
 class _Variable(NamedTuple):
+    """A variable of the path, as it is found in a URI."""
+
     name: str
     stops: str
-    safe: str
-    """What `expand` leaves as it is, besides letters, digits and `_.-~`."""
     in_path: bool
     absolute: bool
     """Whether a value may begin with a slash: in `file://{path}` only, where the path has no other."""
+    named: bool
+    """Whether the value is written as `=value`, or as nothing if it is empty."""
+
+    @property
+    def least(self) -> int:
+        """The number of characters that it has at least."""
+        return 0 if self.named else 1
 
 
 def check_uri(uri: str) -> str:
-    """The URI as it was given; raises `ConfigError` where it cannot be one."""
+    """Return `uri`; raises `ConfigError` if it cannot be the address of a resource."""
     if not _SCHEME.match(uri):
         raise _wrong(uri, "a URI with a scheme, such as config://app")
     if any(c.isspace() or not c.isprintable() for c in uri):
@@ -47,85 +111,109 @@ def check_uri(uri: str) -> str:
 
 
 def is_template(uri: str) -> bool:
-    """Whether a resource's address has variables."""
+    """Return whether the address of a resource has variables."""
     return "{" in uri or "}" in uri
 
 
-class UriTemplate:
-    """A URI with variables. Values are taken percent-decoded, and never empty but in a query.
+def expand(template: str, variables: Mapping[str, str]) -> str:
+    """Expand any template of levels 1 to 3, also one that cannot be matched; undefined variables are left out.
 
-    A `{name}` that ends the path also takes slashes, if nothing before it does: `file:///{path}`. A value that would
-    lead out of its place in a path (a `..` segment, a slash in front, a NUL) is no match.
+    A percent sign in a value is always encoded. Raises `ConfigError` for a malformed template.
+    """
+    literals, expressions = _parse(template)
+    return _join(literals, [each.expand(variables, {}) for each in expressions])
+
+
+class UriTemplate:
+    """The URIs of a family of resources. Values are taken percent-decoded.
+
+    A `{name}` that ends the path also takes slashes, if no variable before it does: `file:///{path}`. A value that
+    would leave its place in a path (a `..` segment, a slash in front, a NUL) does not match.
     """
 
-    __slots__ = ("_left", "_pivot", "_prefix", "_query", "_right", "_suffix", "text", "variables", "weight")
+    __slots__ = (
+        *("_ampersands", "_expressions", "_fragment", "_left", "_literals", "_path", "_pivot", "_prefix", "_query"),
+        *("_right", "_safe", "_suffix", "text", "variables", "weight"),
+    )
 
     def __init__(self, text: str) -> None:
-        """Raises `ConfigError` where the template is malformed or ambiguous."""
+        """Raises `ConfigError` if the template is malformed, or ambiguous to match."""
         self.text = check_uri(text)
-        literals, expressions = _parts(text)
-        self._query = _query_names(text, literals, expressions)
-        names = [_plain_name(text, expression) for expression in expressions]
-        self.variables: tuple[str, ...] = (*(name for name, _ in names), *(self._query or ()))
+        self._literals, self._expressions = _merge_queries(*_parse(text))
+        parts = _Parts(text, self._literals, self._expressions)
+        self.variables: tuple[str, ...] = parts.names
         """Their names, in order."""
-        self.weight = sum(map(len, literals))
+        self.weight = sum(map(len, parts.literals))
         """How many characters it says itself: of two templates that match, the one that says more is meant."""
-        _check_order(text, literals, self.variables)
-        wide = [index for index, (_, operator) in enumerate(names) if operator]
-        if len(wide) > 1:
-            raise _wrong(text, "one variable at most that takes slashes")
-        pivot = wide[0] if wide else len(names) - 1
-        variables = [
-            _variable(name, operator, "".join(literals[: index + 1]), has_query=self._query is not None)
-            for index, (name, operator) in enumerate(names)
-        ]
-        if not wide and variables and not literals[-1] and variables[-1].stops == _IN_PATH:
-            variables[-1] = variables[-1]._replace(stops=_AT_END, safe="/")
+        self._query = parts.query
+        self._ampersands = parts.ampersands
+        self._fragment = parts.fragment
+        self._safe = parts.safe
+        path, literals, pivot = parts.variables, parts.literals, parts.pivot
+        self._path = tuple(path)
         self._prefix = literals[0]
-        self._suffix = literals[-1] if variables else ""
-        self._pivot = variables[pivot] if variables else None
-        self._left = tuple(zip(variables[:pivot], literals[1:], strict=False)) if variables else ()
-        self._right = tuple(zip(variables[pivot + 1 :], literals[pivot + 1 :], strict=False))[::-1] if variables else ()
+        self._suffix = literals[-1] if path else ""
+        self._pivot = path[pivot] if path else None
+        self._left = tuple(zip(path[:pivot], literals[1:], strict=False)) if path else ()
+        self._right = tuple(zip(path[pivot + 1 :], literals[pivot + 1 :], strict=False))[::-1] if path else ()
 
     def __repr__(self) -> str:
         return f"UriTemplate({self.text!r})"
 
     def match(self, uri: str) -> dict[str, str] | None:
-        """The variables of a URI of this family, or None if it is not one."""
-        path, asked = uri, ""
-        if self._query is not None:
-            path, _, asked = uri.partition("?")
-        cuts = self._cuts(path)
+        """Return the variables of a URI of this family, or None if it is not one."""
+        base, pairs, fragment = self._split(uri)
+        cuts = self._cuts(base)
         if cuts is None:
             return None
         values: dict[str, str] = {}
         try:
             for variable, raw in cuts:
-                values[variable.name] = value = unquote(raw, errors="strict")
-                if any(stop in raw for stop in variable.stops) or not _harmless(variable, value):
+                if variable.named and raw[:1] not in ("", "="):
                     return None
-            found = _read_query(self._query or (), asked)
+                values[variable.name] = value = unquote(raw[variable.named :], errors="strict")
+                if any(stop in raw for stop in variable.stops) or not _is_harmless(variable, value):
+                    return None
+            found = _read_query(self._query or (), pairs)
+            if self._fragment is not None and fragment is not None:
+                values[self._fragment] = unquote(fragment, errors="strict")
         except UnicodeDecodeError:
             return None
         return None if found is None else values | found
 
     def expand(self, variables: Mapping[str, str]) -> str:
-        """The URI for these variables, such that `match` gives them back; those of a query may be left out."""
+        """Return the URI for these variables, such that `match` gives them back.
+
+        Those of a query and the fragment may be left out. Raises `UsageError` if there is no such URI.
+        """
         if unknown := [name for name in variables if name not in self.variables]:
             raise UsageError(f"{self.text} has no variable {unknown[0]!r}, but {', '.join(self.variables)}")
-        written = [self._prefix]
-        for variable, literal in self._left:
-            written += (_written(self.text, variable, variables), literal)
-        if self._pivot is not None:
-            written.append(_written(self.text, self._pivot, variables))
-        for variable, literal in reversed(self._right):
-            written += (literal, _written(self.text, variable, variables))
-        pairs = (f"{name}={quote(variables[name], safe='')}" for name in self._query or () if name in variables)
-        query = "&".join(pairs)
-        return "".join(written) + self._suffix + (f"?{query}" if query else "")
+        for variable in self._path:
+            value = variables.get(variable.name)
+            if value is None or (not value and variable.least) or not _is_harmless(variable, value):
+                raise UsageError(
+                    f"{self.text} needs a value for {variable.name!r} that stays in its place, not {value!r}"
+                )
+        uri = _join(self._literals, [each.expand(variables, self._safe) for each in self._expressions])
+        if self.match(uri) != dict(variables):
+            raise UsageError(f"{self.text} cannot hold these values: {uri!r} would be read as others")
+        return uri
+
+    def _split(self, uri: str) -> tuple[str, str, str | None]:
+        """Split a URI into what stands before the optional expressions, the pairs of the query, and the fragment."""
+        fragment: str | None = None
+        if self._fragment is not None:
+            uri, mark, rest = uri.partition("#")
+            fragment = rest if mark else None
+        if self._query is None:
+            return uri, "", fragment
+        at = uri.find("?")
+        for _ in range(self._ampersands):
+            at = uri.find("&", at + 1) if at >= 0 else at
+        return (uri, "", fragment) if at < 0 else (uri[:at], uri[at + 1 :], fragment)
 
     def _cuts(self, path: str) -> list[tuple[_Variable, str]] | None:
-        """Which piece of the path each variable takes, if all literals are where they belong.
+        """Return which piece of the path each variable takes; None if a literal is not where it belongs.
 
         Taking the first place of a literal from the left (the last from the right) loses no match: what is not taken
         goes to the next variable, up to the pivot, and a literal with a character that the variable beside it cannot
@@ -134,22 +222,22 @@ class UriTemplate:
         if self._pivot is None:
             return [] if path == self._prefix else None
         start, end = len(self._prefix), len(path) - len(self._suffix)
-        if start >= end or not path.startswith(self._prefix) or not path.endswith(self._suffix):
+        if start > end or not path.startswith(self._prefix) or not path.endswith(self._suffix):
             return None
         cuts = []
         for variable, literal in self._left:
-            place = path.find(literal, start + 1, end)
+            place = path.find(literal, start + variable.least, end)
             if place < 0:
                 return None
             cuts.append((variable, path[start:place]))
             start = place + len(literal)
         for variable, literal in self._right:
-            place = path.rfind(literal, start, end - 1)
+            place = path.rfind(literal, start, end - variable.least)
             if place < 0:
                 return None
             cuts.append((variable, path[place + len(literal) : end]))
             end = place
-        if start >= end:
+        if end - start < self._pivot.least:
             return None
         cuts.append((self._pivot, path[start:end]))
         return cuts
@@ -162,62 +250,132 @@ def _wrong(uri: object, expected: str) -> ConfigError:
     return ConfigError(f"{uri!r} cannot be a resource's address: expected {expected}", key="uri", expected=expected)
 
 
-def _parts(text: str) -> tuple[list[str], list[str]]:
-    """Literals and the expressions between them: always one literal more."""
+def _join(literals: list[str], written: list[str]) -> str:
+    return literals[0] + "".join(text + literal for text, literal in zip(written, literals[1:], strict=True))
+
+
+def _parse(text: str) -> tuple[list[str], list[_Expression]]:
+    """Return the literals and the expressions between them: always one literal more."""
     pieces = _EXPRESSION.split(text)
     literals = pieces[::2]
     if any("{" in literal or "}" in literal for literal in literals):
         raise _wrong(text, "every { to have its }")
-    return literals, pieces[1::2]
+    return literals, [_parse_expression(text, piece) for piece in pieces[1::2]]
 
 
-def _query_names(text: str, literals: list[str], expressions: list[str]) -> tuple[str, ...] | None:
-    """Take the query's expression from the end, if there is one; a `*` there changes nothing for a single value."""
-    if not expressions or not expressions[-1].startswith("?"):
-        return None
-    if literals[-1] or any("?" in literal for literal in literals):
-        raise _wrong(text, "{?...} to be the end, and the only query")
-    names = tuple(name.removesuffix("*") for name in expressions.pop()[1:].split(","))
-    literals.pop()
+def _merge_queries(literals: list[str], expressions: list[_Expression]) -> tuple[list[str], list[_Expression]]:
+    """Return the parts with `{?a}{&b}` as `{?a,b}`: else a missing `a` would leave a query without its `?`."""
+    merged_literals, merged = literals[:1], expressions[:0]
+    for expression, literal in zip(expressions, literals[1:], strict=True):
+        if expression.operator == "&" and merged and merged[-1].operator in ("?", "&") and not merged_literals[-1]:
+            merged[-1] = merged[-1]._replace(names=merged[-1].names + expression.names)
+            merged_literals[-1] = literal
+        else:
+            merged.append(expression)
+            merged_literals.append(literal)
+    return merged_literals, merged
+
+
+def _parse_expression(text: str, written: str) -> _Expression:
+    operator = written[:1] if written[:1] in _OPERATORS else ""
+    names = written.removeprefix(operator).split(",")
+    exploded = False
+    # A single value is written in the same way with and without `*` in these: so much of level 4 is accepted.
+    if operator == "?" or (operator in ("", "+") and len(names) == 1):
+        exploded = not operator and names[0].endswith("*")
+        names = [name.removesuffix("*") for name in names]
+    if any(name.endswith("*") or ":" in name for name in names):
+        raise _wrong(text, f"no modifiers of RFC 6570's level 4, such as {{a:3}} and {{/a*}}, but {_KINDS}")
     if not all(map(str.isidentifier, names)):
         raise _wrong(text, f"expressions such as {_KINDS}")
-    return names
+    return _Expression(operator, tuple(names), exploded)
 
 
-def _plain_name(text: str, expression: str) -> tuple[str, str]:
-    operator = "+" if expression.startswith("+") else "*" if expression.endswith("*") else ""
-    name = expression.removeprefix("+").removesuffix("*")
-    if not name.isidentifier():
-        raise _wrong(text, f"expressions such as {_KINDS}")
-    return name, operator
+class _Parts:
+    """A template taken apart for matching; raises `ConfigError` if a URI could be read in more than one way."""
 
+    def __init__(self, text: str, literals: list[str], expressions: list[_Expression]) -> None:
+        self._text = text
+        self._operators = {each.operator for each in expressions}
+        kinds = [each.operator in _OPTIONAL for each in expressions]
+        ends = kinds.index(True) if True in kinds else len(kinds)
+        if not all(kinds[ends:]) or (ends < len(kinds) and any(literals[ends + 1 :])):
+            raise _wrong(text, "{?...}, {&...} and {#...} to be the end")
+        self.literals = [literals[0]]
+        self._in_path = "?" not in literals[0]
+        self.variables: list[_Variable] = []
+        self.safe: dict[str, str] = {}
+        for expression, literal in zip(expressions[:ends], literals[1:], strict=False):
+            self._add(expression, literal)
+        found = {each.operator: each.names for each in expressions[ends:]}
+        self.query = found.get("?", found.get("&"))
+        # {?...} starts with the first question mark; {&...} behind the ampersands that the template itself has.
+        self.ampersands = 1 + "".join(self.literals).partition("?")[2].count("&") if "&" in found else 0
+        fragment = found.get("#", ())
+        self.fragment = fragment[0] if fragment else None
+        path = (variable.name for variable in self.variables)
+        self.names = (*path, *(self.query or ()), *fragment)
+        wide = [index for index, variable in enumerate(self.variables) if not variable.stops]
+        self._check("".join(each.operator for each in expressions[ends:]), fragment, wide)
+        self.pivot = wide[0] if wide else len(self.variables) - 1
+        if not wide and ends:
+            self._widen_last(expressions[ends - 1])
 
-def _check_order(text: str, literals: list[str], variables: tuple[str, ...]) -> None:
-    if not _SCHEME.match(literals[0]):
-        raise _wrong(text, "a scheme without variables")
-    if not all(literals[1:-1]):
-        raise _wrong(text, "something between two variables that tells where one ends")
-    if len(set(variables)) < len(variables):
-        raise _wrong(text, "each variable once")
+    def _add(self, expression: _Expression, literal: str) -> None:
+        """Add the variables of an expression in the path, each behind the text that introduces it."""
+        rule, is_plain = _OPERATORS[expression.operator], not expression.operator
+        for index, name in enumerate(expression.names):
+            self.literals[-1] += (rule.separator if index else rule.first) + (name if rule.named else "")
+            stops = _IN_PATH if self._in_path else _IN_QUERY
+            stops += ";" if ";" in self._operators else ""
+            stops += "," if is_plain and len(expression.names) > 1 else ""
+            if expression.operator == "+" or expression.exploded:
+                stops = ""
+                self.safe[name] = self._safe_in_wide() if expression.operator else "/"
+            absolute = not self.variables and self.literals[0].lower() == "file://"
+            self.variables.append(_Variable(name, stops, self._in_path, absolute, rule.named))
+            self.literals.append("")
+        self.literals[-1] += literal
+        self._in_path = self._in_path and "?" not in literal
 
+    def _safe_in_wide(self) -> str:
+        """Return what `{+name}` leaves as it is: nothing that an optional expression could start with."""
+        pairs = bool(self._operators & {"?", "&"})
+        encoded = _AT_END if pairs else "#" if "#" in self._operators else ""
+        encoded += "&" if pairs and not self._in_path else ""
+        return "".join(c for c in _RESERVED if c not in encoded)
 
-def _variable(name: str, operator: str, before: str, *, has_query: bool) -> _Variable:
-    in_path = "?" not in before
-    absolute = before.lower() == "file://"
-    match operator:
-        case "+":
-            safe = "".join(c for c in _RESERVED if not (has_query and c in _AT_END))
-            return _Variable(name, "", safe, in_path, absolute)
-        case "*":
-            return _Variable(name, "", "/", in_path, absolute)
-        case _:
-            return _Variable(name, _IN_PATH if in_path else _IN_QUERY, "", in_path, absolute)
+    def _check(self, ends: str, fragment: tuple[str, ...], wide: list[int]) -> None:
+        """Raise `ConfigError` for the first rule that is broken. `ends` are the operators of optional expressions."""
+        before = "".join(self.literals)
+        broken = {
+            "{#...} to be the end": "#" in ends[:-1],
+            "{?...} to be the only query; {&...} continues one": "?" in ends and "?" in before + ends[1:],
+            "a query before {&...}, such as ?a=b or {?a}": ends[:1] == "&" and "?" not in before,
+            "{#...} to be the only fragment": "#" in ends and "#" in before,
+            "one variable in {#...}: a comma between two could belong to a value": len(fragment) > 1,
+            "a scheme without variables": not _SCHEME.match(self.literals[0]),
+            "something between two variables that tells where one ends": not all(self.literals[1:-1]),
+            "each variable once": len(set(self.names)) < len(self.names),
+            "one variable at most that takes slashes": len(wide) > 1,
+        }
+        for expected, is_broken in broken.items():
+            if is_broken:
+                raise _wrong(self._text, expected)
+
+    def _widen_last(self, expression: _Expression) -> None:
+        """Let a `{name}` that ends the path take slashes, as no other variable does."""
+        last = self.variables[-1]
+        if expression.names == (last.name,) and not expression.operator and not self.literals[-1] and last.in_path:
+            self.variables[-1] = last._replace(stops=last.stops.replace("/", ""))
+            self.safe[last.name] = "/"
 
 
 # ---- values --------------------------------------------------------------------------------------------------
 
 
-def _harmless(variable: _Variable, value: str) -> bool:
+def _is_harmless(variable: _Variable, value: str) -> bool:
+    """Return whether a value stays in its place in the path."""
     if not variable.in_path:
         return True
     if "\0" in value or (not variable.absolute and value.startswith(("/", "\\"))):
@@ -225,15 +383,8 @@ def _harmless(variable: _Variable, value: str) -> bool:
     return not _UPWARDS.search(value)
 
 
-def _written(text: str, variable: _Variable, variables: Mapping[str, str]) -> str:
-    value = variables.get(variable.name, "")
-    if not value or not _harmless(variable, value):
-        raise UsageError(f"{text} needs a value for {variable.name!r} that stays in its place, not {value!r}")
-    return quote(value, safe=variable.safe)
-
-
 def _read_query(names: tuple[str, ...], query: str) -> dict[str, str] | None:
-    """The query's variables. One that the template does not know makes another URI: it is no slip to pass over."""
+    """Return the variables of a query; None if it has a name twice, or one that the template does not have."""
     found: dict[str, str] = {}
     if not query:
         return found

@@ -46,9 +46,9 @@ class Signature:
         """The return annotation, resolved; `inspect.Signature.empty` where it says nothing."""
         self.context_parameter = self._context_parameter(parameters)
         """The parameter that gets the `Context`; no part of the schema."""
+        doc = docstrings.parse(_doc_of(function), parameters)
         if self.context_parameter is not None:
             del parameters[self.context_parameter]
-        doc = docstrings.parse(_doc_of(function), parameters)
         self.description = doc.text
         """The docstring without what it says of parameters, returns and exceptions; empty if there is none."""
         self._arguments = Arguments(known_as or self.name, parameters, doc.parameters)

@@ -14,6 +14,7 @@ from .. import eras
 from ..handler import RequestContext, RequestHandler
 from ..quota import ByteBudget, SubscriptionQuota
 from ..requests import BATCHES, MAX_BATCH
+from ..subscriptions import answer_in_session
 from .asgi import Headers, Receive, Refused, Send, parts, reply, takes_events, text_headers, until_gone
 from .responses import DisconnectMonitor, Reply
 from .sessions import MAX_RUNNING, STANDALONE, LegacySession, LegacySessions
@@ -177,41 +178,22 @@ class LegacyHttp:
         answer: Message | None = None
         try:
             if out.begin():
-                answer = await self._outcome(session, id, method, params, headers, out)
+                context = RequestContext(session.peer, _Call(session, out), id, params.get("_meta", EMPTY), headers)
+                result = await answer_in_session(self._handler, session.subscriptions, method, params, context)
+                answer = jsonrpc.result(id, result)
         except asyncio.CancelledError as exc:
             if not out.take_cancellation(exc):
-                answer = _fault(id, method, RuntimeError(repr(exc)))
+                answer = eras.error_answer(id, method, RuntimeError(repr(exc)), modern=False)
             elif out.stream is not None:
-                # Nobody waits for it; but a stream that ends without an answer asks to be resumed, again and again.
+                # No client waits for it; but a stream that ends without an answer is resumed again and again.
                 answer = jsonrpc.error(id, CANCELLED, "cancelled")
+        except Exception as exc:  # noqa: BLE001  # whatever it is, the client gets an answer
+            answer = eras.error_answer(id, method, exc, modern=False)
         finally:
             del session.running[id]
         await out.finish(None if answer is None else eras.encoded(answer, method))
         if out.stream is not None:
             self._sessions.keep(session, out.stream)
-
-    async def _outcome(
-        self, session: LegacySession, id: RequestId, method: str, params: Wire, headers: Mapping[str, str], out: Reply
-    ) -> Message:
-        """The answer to a request in a session, whatever comes."""
-        try:
-            result = eras.answer_at_once(self._handler, session.peer, method, params)
-            if result is None:
-                result = await session.subscriptions.answer(method, params, session.peer)
-            if result is None:
-                back_channel = _Call(session, out)
-                context = RequestContext(session.peer, back_channel, id, params.get("_meta", EMPTY), headers)
-                result = eras.legacy_result(await self._handler.answer(method, params, context))
-            answer = jsonrpc.result(id, result)
-        except RemoteError as exc:
-            said = eras.legacy_error(exc, method)
-            if isinstance(said, dict):
-                answer = jsonrpc.result(id, said)
-            else:
-                answer = jsonrpc.error(id, said.code, said.message, said.data)
-        except Exception as exc:  # noqa: BLE001  # told as our own fault, and logged
-            answer = _fault(id, method, exc)
-        return answer
 
     async def notification(self, method: str, params: Wire, headers: Headers, principal: Any, send: Send) -> None:
         """A notification of a client."""
@@ -296,11 +278,6 @@ class LegacyHttp:
         self._sessions.drop(session)
         await session.close()
         await reply(send, 204)
-
-
-def _fault(id: RequestId, method: str, exc: Exception) -> Message:
-    fault = eras.internal_error(exc, method)
-    return jsonrpc.error(id, fault.code, fault.message)
 
 
 async def _nowhere(_: object) -> None:

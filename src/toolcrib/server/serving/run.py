@@ -88,11 +88,6 @@ class Served(Protocol):
         ...
 
 
-def run(server: Served, transport: str = "stdio", **options: Any) -> None:
-    """Serve until it is stopped by a signal, or by the end of stdin."""
-    run_to_end(serve(server, transport, **options))
-
-
 def run_to_end(work: Coroutine[Any, Any, None]) -> None:
     """Run what serves on a loop of its own, as a program that does nothing else."""
     _keep_standard_descriptors()
@@ -144,7 +139,7 @@ async def serve(
     allowed_hosts: Iterable[str] = (),
     **options: Any,
 ) -> None:
-    """`run` on a running loop."""
+    """Serve on the running event loop until the task is cancelled, a signal arrives or stdin ends."""
     transport = _transport(transport, ("stdio", "http", "sse"))
     _check_names(transport, options)
     if transport == "stdio":

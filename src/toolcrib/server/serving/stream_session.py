@@ -10,7 +10,7 @@ import asyncio
 import logging
 import reprlib
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Coroutine, Mapping
 from functools import partial
 from typing import Any, Final
 
@@ -20,7 +20,6 @@ from ...protocol.jsonrpc import (
     INTERNAL_ERROR,
     INVALID_PARAMS,
     INVALID_REQUEST,
-    METHOD_NOT_FOUND,
     PARSE_ERROR,
     Message,
     RequestId,
@@ -31,8 +30,8 @@ from ...types import Wire
 from .. import eras
 from ..handler import NOTHING, Peer, RequestHandler
 from ..quota import ByteBudget, SubscriptionQuota
-from ..requests import BATCHES, MAX_BATCH, Batch, Request, Send, is_message, spot_request
-from ..subscriptions import Notifications, SessionSubscriptions, listen
+from ..requests import BATCHES, MAX_BATCH, UNKNOWN_CLIENT, Batch, Request, Send, is_message, spot_request
+from ..subscriptions import Notifications, SessionSubscriptions, answer_in_session, listen
 from ..suspended_calls import SuspendedCalls, may_suspend
 from .server_requests import ServerRequests
 
@@ -72,6 +71,7 @@ class StreamSession:
         held: ByteBudget | None = None,
     ) -> None:
         self._handler = handler
+        self._framer = eras.ResultFramer(handler)
         self._send = send
         self._principal = principal
         self._suspended_calls = SuspendedCalls() if suspended_calls is None else suspended_calls
@@ -148,6 +148,7 @@ class StreamSession:
                     id,
                     message["method"],
                     params,
+                    peer=self._peer or UNKNOWN_CLIENT,
                     say=self._say,
                     asker=self._questions,
                     batch=batch,
@@ -192,10 +193,8 @@ class StreamSession:
         self._live[request.id] = request
         try:
             result = self._at_once(request)
-        except RemoteError as exc:
+        except Exception as exc:  # noqa: BLE001  # a bug of the request handler must not reach the reader
             self._reply(request, exc)
-        except Exception as exc:  # noqa: BLE001  # the request handler's own fault must not reach the reader
-            self._reply(request, eras.internal_error(exc, request.method))
         else:
             if result is not None:
                 self._reply(request, result)
@@ -223,21 +222,19 @@ class StreamSession:
                 held.remove(request.size)
 
     def _at_once(self, request: Request) -> Wire | None:
-        """What needs no work, in the era of the stream; None: it has to be worked for."""
+        """Return the framed result of a request that the endpoint answers without a task; None for any other."""
         method, params = request.method, request.params
         if self._peer is not None:
-            request.peer = self._peer
             return eras.answer_at_once(self._handler, self._peer, method, params)
         if not self._modern and method == "ping":
             return {}
         if not self._modern and method == "initialize" and not eras.is_modern(params):
             return self._initialize(params)
-        if method in eras.GONE:
-            raise RemoteError(METHOD_NOT_FOUND, f"{method} is not part of the revision that this stream speaks")
+        eras.check_not_removed(method)
         request.peer = peer = eras.peer_of_request(params, self._principal)
-        if method == "server/discover":
-            description = self._handler.describe(peer)
-            return eras.modern_result(method, eras.discover_result(description), description["serverInfo"])
+        result = eras.answer_at_once(self._handler, peer, method, params)
+        if result is not None:
+            return self._framer.frame(peer, method, result)
         self._modern = True
         if request.listens and sum(each.listens for each in self._live.values()) > MAX_INBOUND:
             raise RemoteError(INTERNAL_ERROR, "too many subscriptions at once")
@@ -266,44 +263,38 @@ class StreamSession:
             self._start(self._waiting.popleft())
 
     async def _work(self, request: Request) -> None:
-        outcome: Wire | RemoteError
+        outcome: Wire | Exception
         try:
             outcome = await (self._answer_modern(request) if request.peer.modern else self._answer_legacy(request))
-        except RemoteError as exc:
-            outcome = exc
         except Exception as exc:  # noqa: BLE001  # whatever it is, the client gets an answer
-            outcome = eras.internal_error(exc, request.method)
+            outcome = exc
         except BaseException as exc:
             task = asyncio.current_task()
             if task is None or task.cancelling() or isinstance(exc, KeyboardInterrupt | SystemExit):
                 raise
             # Nobody cancelled us, it happened inside of the request handler: the client still waits.
-            self._reply(request, eras.internal_error(RuntimeError(repr(exc)), request.method))
+            self._reply(request, RuntimeError(repr(exc)))
             return
         room = None if request.over else self._reply(request, outcome)
         if room is not None and not self._closing:
             await asyncio.shield(room)  # a client that does not read gets no more done
 
-    def _reply(self, request: Request, outcome: Wire | RemoteError) -> asyncio.Future[None] | None:
-        """The one answer of a request."""
+    def _reply(self, request: Request, outcome: Wire | Exception) -> asyncio.Future[None] | None:
+        """Send the one answer of a request: its framed result, or the error that `outcome` is in the client's era."""
         request.over = True
         self._live.pop(request.id, None)
-        framed: Wire | RemoteError = outcome
-        if isinstance(outcome, RemoteError):
-            modern = self._peer is None
-            framed = eras.modern_error(outcome) if modern else eras.legacy_error(outcome, request.method)
-        if isinstance(framed, RemoteError):
-            reply = jsonrpc.error(request.id, framed.code, framed.message, framed.data)
+        modern = self._peer is None
+        if isinstance(outcome, Exception):
+            reply = eras.error_answer(request.id, request.method, outcome, modern=modern)
         else:
-            reply = jsonrpc.result(request.id, framed)
+            reply = jsonrpc.result(request.id, outcome)
         send = self._send if request.batch is None else request.batch.add
         try:
             if request.batch is not None:
                 jsonrpc.encode(reply)
             return send(reply)
         except UsageError as exc:
-            unsayable = eras.internal_error(exc, request.method)
-            return send(jsonrpc.error(request.id, unsayable.code, unsayable.message))
+            return send(eras.error_answer(request.id, request.method, exc, modern=modern))
 
     # ---- legacy era ---------------------------------------------------------------------------------------
 
@@ -315,17 +306,14 @@ class StreamSession:
         if self._room is not None:
             await asyncio.shield(self._room)
 
-    async def _answer_legacy(self, request: Request) -> Wire:
-        own = await self._subscriptions.answer(request.method, request.params, request.peer)
-        if own is not None:
-            return own
-        answer = await self._handler.answer(request.method, request.params, request.context())
-        return eras.legacy_result(answer)
+    def _answer_legacy(self, request: Request) -> Coroutine[Any, Any, Wire]:
+        context = request.context()
+        return answer_in_session(self._handler, self._subscriptions, request.method, request.params, context)
 
     # ---- modern era ------------------------------------------------------------------------------------------
 
     async def _answer_modern(self, request: Request) -> Wire:
-        method, params, peer = request.method, request.params, request.peer
+        method, params = request.method, request.params
         if request.listens:
             result = await listen(self._handler, request, self._notifications, self._quota)
         elif may_suspend(self._handler, method, params):
@@ -334,7 +322,7 @@ class StreamSession:
             )
         else:
             result = await self._handler.answer(method, params, request.context())
-        return eras.modern_result(method, result, self._handler.describe(peer)["serverInfo"])
+        return self._framer.frame(request.peer, method, result)
 
     # ---- the end ---------------------------------------------------------------------------------------------
 

@@ -81,7 +81,7 @@ class HttpApp(AsgiApp):
         self._monitor = DisconnectMonitor()
         self._quota = SubscriptionQuota(max_listens)
         self._legacy = LegacyHttp(handler, self._monitor, session_ttl, max_sessions, self._quota)
-        self._info: Wire | None = None  # it never changes, and describing costs
+        self._framer = eras.ResultFramer(handler)
         self._listening: dict[SseStream, bytes] = {}
         self._watchers: set[asyncio.Task[None]] = set()
 
@@ -173,38 +173,32 @@ class HttpApp(AsgiApp):
         status = 200
         self._monitor.enter(out, receive, out.stop)
         try:
-            if method in eras.GONE:
-                raise RemoteError(METHOD_NOT_FOUND, f"{method} is not part of this era")
+            eras.check_not_removed(method)
             self._compare(method, params, headers)
             peer = eras.peer_of_request(params, principal)
-            if self._info is None:
-                self._info = self._handler.describe(peer)["serverInfo"]
             if method == "subscriptions/listen":
                 self._monitor.leave(out)
                 await self._listen(id, params, peer, receive, send)
                 return
             result = await self._result(id, method, params, peer, headers, out)
-            answer = jsonrpc.result(id, eras.modern_result(method, result, self._info))
-        except SubscriptionLimit as exc:
-            answer, status = jsonrpc.error(id, exc.code, exc.message), 503
-        except RemoteError as exc:
-            answer, status = _failed(id, eras.modern_error(exc))
+            answer = jsonrpc.result(id, self._framer.frame(peer, method, result))
         except asyncio.CancelledError as exc:
             if out.take_cancellation(exc):
                 await out.dismiss()
                 return
-            answer, status = _failed(id, eras.internal_error(RuntimeError(repr(exc)), method))
-        except Exception as exc:  # noqa: BLE001  # told as our own fault, and logged
-            answer, status = _failed(id, eras.internal_error(exc, method))
+            answer, status = _failed(id, method, RuntimeError(repr(exc)))
+        except Exception as exc:  # noqa: BLE001  # whatever it is, the client gets an answer
+            answer, status = _failed(id, method, exc)
         finally:
             self._monitor.leave(out)
         await out.finish(eras.encoded(answer, method), status)
 
     async def _result(self, id: RequestId, method: str, params: Wire, peer: Peer, headers: Headers, out: Reply) -> Wire:
-        if method == "server/discover":
-            return eras.discover_result(self._handler.describe(peer))
+        own = eras.answer_at_once(self._handler, peer, method, params)
+        if own is not None:
+            return own
         suspends = may_suspend(self._handler, method, params)
-        # What cannot ask has no use for them, and is what is hot.
+        # A function without a context cannot read them, and decoding them costs.
         texts = text_headers(headers) if suspends or method not in MAY_ASK_FOR_INPUT else NO_HEADERS
         context = RequestContext(peer, NO_BACK_CHANNEL, id, params["_meta"], texts)
         if suspends:
@@ -237,29 +231,31 @@ class HttpApp(AsgiApp):
 
     async def _listen(self, id: RequestId, params: Wire, peer: Peer, receive: Receive, send: Send) -> None:
         stream = SseStream()
-        listening = Listening(Notifications(stream.offer), id, self._quota)
-        acknowledgement = await listening.open(self._handler, params, peer)
-        gone = asyncio.get_running_loop().create_task(until_gone(receive))
-        self._watchers.add(gone)
-        gone.add_done_callback(self._watchers.discard)
-        gone.add_done_callback(lambda _: stream.let_go())
-        ended = eras.modern_result("subscriptions/listen", {"_meta": listening.mark}, self._info or {})
-        self._listening[stream] = jsonrpc.encode(jsonrpc.result(id, ended))
-        try:
-            stream.push(jsonrpc.notification(ACKNOWLEDGED, acknowledgement))
-            listening.acknowledged()
-            await stream.pump(send, stream.promise())
-        finally:
-            del self._listening[stream]
-            gone.cancel()
-            await listening.close()
+        notifications = Notifications(stream.offer)
+        opened = Listening.open(self._handler, params, peer, id, notifications, self._quota)
+        async with opened as (listening, acknowledgement):
+            gone = asyncio.get_running_loop().create_task(until_gone(receive))
+            self._watchers.add(gone)
+            gone.add_done_callback(self._watchers.discard)
+            gone.add_done_callback(lambda _: stream.let_go())
+            ended = self._framer.frame(peer, "subscriptions/listen", {"_meta": listening.mark})
+            self._listening[stream] = jsonrpc.encode(jsonrpc.result(id, ended))
+            try:
+                stream.push(jsonrpc.notification(ACKNOWLEDGED, acknowledgement))
+                listening.acknowledged()
+                await stream.pump(send, stream.promise())
+            finally:
+                del self._listening[stream]
+                gone.cancel()
 
 
 NO_HEADERS: Final[dict[str, str]] = {}
 
 
-def _failed(id: RequestId, exc: RemoteError) -> tuple[Message, int]:
-    return jsonrpc.error(id, exc.code, exc.message, exc.data), STATUSES.get(exc.code, 200)
+def _failed(id: RequestId, method: str, exc: Exception) -> tuple[Message, int]:
+    """Return the answer to a modern request that failed, and its HTTP status."""
+    answer = eras.error_answer(id, method, exc, modern=True)
+    return answer, 503 if isinstance(exc, SubscriptionLimit) else STATUSES.get(answer["error"]["code"], 200)
 
 
 def _same(name: bytes, headers: Headers, value: str) -> None:

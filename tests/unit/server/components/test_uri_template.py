@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from toolcrib.errors import ConfigError, UsageError
-from toolcrib.server.components.uri_template import UriTemplate, check_uri, is_template
+from toolcrib.server.components.uri_template import UriTemplate, check_uri, expand, is_template
 
 VALUES = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"), min_size=1, max_size=12)
 PATHS = VALUES.filter(lambda value: ".." not in value and value[0] not in "/\\")
@@ -50,6 +50,26 @@ def matched(template: str, uri: str) -> dict[str, str] | None:
         ("find://all{?q}", "find://all?q", {"q": ""}),
         ("find://all{?q*}", "find://all?q=x", {"q": "x"}),
         ("find://{kind}{?q}", "find://a/b?q=c?d=e", {"kind": "a/b", "q": "c?d=e"}),
+        ("map://{x,y}", "map://1024,768", {"x": "1024", "y": "768"}),
+        ("map://{x,y}", "map://a%2Cb,768", {"x": "a,b", "y": "768"}),
+        ("file:///{name}{.ext}", "file:///a.tar.gz", {"name": "a", "ext": "tar.gz"}),
+        ("file:///{+path}{.ext}", "file:///a.b/c.tar.gz", {"path": "a.b/c.tar", "ext": "gz"}),
+        ("repo://x{/owner,name}", "repo://x/me/it", {"owner": "me", "name": "it"}),
+        ("repo://x{/owner,name}", "repo://x/me/a%2Fb", {"owner": "me", "name": "a/b"}),
+        ("repo://x{/owner}/log", "repo://x/me/log", {"owner": "me"}),
+        ("repo://{+path}{/name}", "repo://a/b/c", {"path": "a/b", "name": "c"}),
+        ("car://x{;colour,size}", "car://x;colour=red;size=5", {"colour": "red", "size": "5"}),
+        ("car://x{;colour,size}", "car://x;colour;size=", {"colour": "", "size": ""}),
+        ("car://{kind}{;a,ab}/y", "car://z;a=1;ab=2/y", {"kind": "z", "a": "1", "ab": "2"}),
+        ("find://all?fixed=yes{&q}", "find://all?fixed=yes", {}),
+        ("find://all?fixed=yes{&q}", "find://all?fixed=yes&q=1", {"q": "1"}),
+        ("find://all?a={a}&b=1{&q,p}", "find://all?a=2&b=1&p=4&q=3", {"a": "2", "p": "4", "q": "3"}),
+        ("find://all{?q}{&p}", "find://all?p=1&q=2", {"p": "1", "q": "2"}),
+        ("doc://{page}{#part}", "doc://a/b", {"page": "a/b"}),
+        ("doc://{page}{#part}", "doc://a#", {"page": "a", "part": ""}),
+        ("doc://{page}{#part}", "doc://a#b/c?d#e%20f", {"page": "a", "part": "b/c?d#e f"}),
+        ("doc://{page}{?q}{#part}", "doc://a?q=1#b", {"page": "a", "q": "1", "part": "b"}),
+        ("doc://{page}{?q}{#part}", "doc://a#b?q=1", {"page": "a", "part": "b?q=1"}),
     ],
 )
 def test_a_uri_of_the_family_gives_its_variables(template: str, uri: str, variables: dict[str, str]) -> None:
@@ -82,6 +102,22 @@ def test_a_uri_of_the_family_gives_its_variables(template: str, uri: str, variab
         ("find://all{?q}", "find://all?q=1#top"),
         ("find://all{?q}", "find://all?q=%FF"),
         ("find://all{?q}", "find://all/more?q=1"),
+        ("map://{x,y}", "map://1024"),
+        ("map://{x,y}", "map://1,2,3"),
+        ("map://{x,y}", "map://1,2/3"),
+        ("repo://x{/owner,name}", "repo://x/me"),
+        ("repo://x{/owner,name}", "repo://x/me/it/more"),
+        ("repo://x{/owner}", "repo://x/"),
+        ("repo://x{/owner}", "repo://x"),
+        ("repo://x{/owner}", "repo://x/%2E%2E"),
+        ("car://x{;colour}", "car://x"),
+        ("car://x{;colour}", "car://x;colours=red"),
+        ("car://x{;colour}", "car://x;colour=red;size=5"),
+        ("car://x{;size,colour}", "car://x;colour=red;size=5"),
+        ("find://all?fixed=yes{&q}", "find://all?q=1"),
+        ("find://all?fixed=yes{&q}", "find://all?fixed=yes&other=1"),
+        ("doc://x{#part}", "doc://xy#part"),
+        ("doc://x{#part}", "doc://x#%FF"),
     ],
 )
 def test_another_uri_does_not_match(template: str, uri: str) -> None:
@@ -152,6 +188,43 @@ def test_a_match_expands_to_a_uri_that_matches_in_the_same_way(data: st.DataObje
         assert template.match(template.expand(variables)) == variables
 
 
+@given(
+    st.fixed_dictionaries(
+        {"a": PATHS, "b": PATHS, "c": PATHS}, optional={"d": VALUES | st.just(""), "e": VALUES, "f": VALUES}
+    )
+)
+@pytest.mark.parametrize(
+    "template",
+    [
+        "x://{a,b}/{c}{?d,e}{#f}",
+        "x://h{/a,b,c}{?d,e}{#f}",
+        "x://h{/a}/m{/b}/{c}{?d}{&e}{#f}",
+        "x://{a}{/b}{/c}?k=v{&d,e}{#f}",
+        "x://h{/a}{;b,c}{?d,e}{#f}",
+        "x://h{;a}/{b}{;c}{?d,e}{#f}",
+        "x://{a}{/b}/{+c}{?d,e}{#f}",
+        "x://{+a}{/b}{;c}{?d,e}{#f}",
+        "x://{a}?b={b}&c={c}{&d,e,f}",
+    ],
+)
+def test_what_an_operator_expands_gives_its_variables_back(template: str, variables: dict[str, str]) -> None:
+    made = UriTemplate(template)
+    variables = {name: value for name, value in variables.items() if name in made.variables}
+    assert made.match(made.expand(variables)) == variables
+
+
+@given(st.fixed_dictionaries({"a": PATHS, "b": PATHS, "c": PATHS}))
+@pytest.mark.parametrize("template", ["x://{a}-{b}-{c}", "x://h{.a,b,c}", "x://{a}{.b}{/c}", "x://{+a}{.b}{.c}"])
+def test_what_would_be_read_as_other_values_is_not_expanded(template: str, variables: dict[str, str]) -> None:
+    made = UriTemplate(template)
+    try:
+        uri = made.expand(variables)
+    except UsageError:
+        assert any("." in value or "-" in value for value in variables.values())
+    else:
+        assert made.match(uri) == variables
+
+
 def test_a_path_is_written_with_its_slashes_and_other_values_are_encoded() -> None:
     assert UriTemplate("file:///{path}").expand({"path": "a b/c.txt"}) == "file:///a%20b/c.txt"
     assert UriTemplate("x:/{a}/{b}{?c}").expand({"a": "1/2", "b": "é", "c": "&"}) == "x:/1%2F2/%C3%A9?c=%26"
@@ -163,6 +236,107 @@ def test_a_path_is_written_with_its_slashes_and_other_values_are_encoded() -> No
 def test_what_would_not_match_again_is_not_expanded(variables: dict[str, str]) -> None:
     with pytest.raises(UsageError, match=re.escape("file:///{path}")):
         UriTemplate("file:///{path}").expand(variables)
+
+
+# ---- the tables of RFC 6570, sections 1.2 and 3.2, levels 1 to 3 ----------------------------------------------
+
+RFC_VARIABLES = {
+    "base": "http://example.com/home/",
+    "dub": "me/too",
+    "empty": "",
+    "half": "50%",
+    "hello": "Hello World!",
+    "path": "/foo/bar",
+    "v": "6",
+    "var": "value",
+    "who": "fred",
+    "x": "1024",
+    "y": "768",
+}
+RFC_EXPANSIONS = """
+1.2 level 1
+    {var}                value
+    {hello}              Hello%20World%21
+1.2 level 2
+    {+var}               value
+    {+hello}             Hello%20World!
+    {+path}/here         /foo/bar/here
+    here?ref={+path}     here?ref=/foo/bar
+    X{#var}              X#value
+    X{#hello}            X#Hello%20World!
+1.2 level 3
+    map?{x,y}            map?1024,768
+    {x,hello,y}          1024,Hello%20World%21,768
+    {+x,hello,y}         1024,Hello%20World!,768
+    {+path,x}/here       /foo/bar,1024/here
+    {#x,hello,y}         #1024,Hello%20World!,768
+    {#path,x}/here       #/foo/bar,1024/here
+    X{.var}              X.value
+    X{.x,y}              X.1024.768
+    {/var}               /value
+    {/var,x}/here        /value/1024/here
+    {;x,y}               ;x=1024;y=768
+    {;x,y,empty}         ;x=1024;y=768;empty
+    {?x,y}               ?x=1024&y=768
+    {?x,y,empty}         ?x=1024&y=768&empty=
+    ?fixed=yes{&x}       ?fixed=yes&x=1024
+    {&x,y,empty}         &x=1024&y=768&empty=
+3.2.2
+    {half}               50%25
+    O{empty}X            OX
+    O{undef}X            OX
+    {x,y}                1024,768
+    ?{x,empty}           ?1024,
+    ?{x,undef}           ?1024
+    ?{undef,y}           ?768
+3.2.3
+    {+half}              50%25
+    {base}index          http%3A%2F%2Fexample.com%2Fhome%2Findex
+    {+base}index         http://example.com/home/index
+    O{+empty}X           OX
+    O{+undef}X           OX
+    up{+path}{var}/here  up/foo/barvalue/here
+3.2.4
+    {#var}               #value
+    {#hello}             #Hello%20World!
+    {#half}              #50%25
+    foo{#empty}          foo#
+    foo{#undef}          foo
+3.2.5
+    {.who}               .fred
+    {.who,who}           .fred.fred
+    {.half,who}          .50%25.fred
+    X{.empty}            X.
+    X{.undef}            X
+3.2.6
+    {/who}               /fred
+    {/who,who}           /fred/fred
+    {/half,who}          /50%25/fred
+    {/who,dub}           /fred/me%2Ftoo
+    {/var,empty}         /value/
+    {/var,undef}         /value
+3.2.7
+    {;who}               ;who=fred
+    {;half}              ;half=50%25
+    {;empty}             ;empty
+    {;v,empty,who}       ;v=6;empty;who=fred
+    {;v,bar,who}         ;v=6;who=fred
+    {;x,y,undef}         ;x=1024;y=768
+3.2.8
+    {?who}               ?who=fred
+    {?half}              ?half=50%25
+    {?x,y,undef}         ?x=1024&y=768
+3.2.9
+    {&who}               &who=fred
+    {&half}              &half=50%25
+    {&x,y,undef}         &x=1024&y=768
+"""
+
+
+@pytest.mark.parametrize("row", [line.strip() for line in RFC_EXPANSIONS.splitlines() if line.startswith(" ")])
+def test_expansion_follows_the_rfc(row: str) -> None:
+    template, expanded = row.split()
+    assert expand(template, RFC_VARIABLES) == expanded
 
 
 # ---- against a model -----------------------------------------------------------------------------------------
@@ -234,8 +408,15 @@ HOSTILE = {
     "query": ("x://a{?b,c}", lambda n: "x://a?" + "b&" * n),
     "query marks": ("x://a{?b,c}", lambda n: "x://a" + "?" * n),
     "query value": ("x://a{?b,c}", lambda n: "x://a?b=" + "+%20" * n),
+    "labels": ("x://a{.b,c,d}/e", lambda n: "x://a" + "." * n),
+    "segments": ("x://a{/b,c,d}/e", lambda n: "x://a" + "/" * n),
+    "segments from the right": ("x://{+a}{/b,c}{.d}", lambda n: "x://" + "/a." * n),
+    "parameters": ("x://a{;b,c}/d", lambda n: "x://a" + ";b;c" * n),
+    "commas": ("x://{a,b,c}", lambda n: "x://" + "," * n),
+    "ampersands": ("x://a?b=1&c=2{&d}", lambda n: "x://a?b=1" + "&" * n),
+    "fragment": ("x://{a}{#b}", lambda n: "x://a" + "#" * n),
 }
-REPRESENTATIVE = ("dashes", "slashes", "from the right", "percent", "dots that pass", "query")
+REPRESENTATIVE = ("dashes", "slashes", "from the right", "percent", "dots that pass", "query", "parameters", "segments")
 
 
 def seconds(template: UriTemplate, uri: str) -> float:
@@ -258,7 +439,28 @@ def test_no_uri_takes_more_than_linear_time(name: str) -> None:
     assert seconds(template, uri(320_000)) < 768 * max(seconds(template, uri(5_000)), 1e-5)
 
 
-@given(st.text("x:/a-{}?%.=&#+*", max_size=20), st.text("x:/a-?%.=&#\0é", max_size=30))
+EXPRESSIONS = [
+    "{a}",
+    "{b}",
+    "{a,b}",
+    "{+a}",
+    "{#c}",
+    "{.a}",
+    "{/a,b}",
+    "{;a}",
+    "{?c}",
+    "{&d}",
+    "{a*}",
+    "/",
+    ".",
+    "?k=v",
+]
+
+
+@given(
+    st.text("x:/a-{}?%.=&#+*,;", max_size=20) | st.lists(st.sampled_from(EXPRESSIONS), max_size=5).map("".join),
+    st.text("x:/a-?%.=&#;,\0é", max_size=30),
+)
 def test_nothing_but_a_config_error_comes_of_any_template_and_any_uri(text: str, uri: str) -> None:
     try:
         template = UriTemplate("x:" + text)
@@ -281,16 +483,38 @@ def test_nothing_but_a_config_error_comes_of_any_template_and_any_uri(text: str,
         ("x:/{}", "expressions such as"),
         ("x:/{a b}", "without spaces"),
         ("x:/{a-b}", "expressions such as"),
-        ("x:/{a,b}", "expressions such as"),
-        ("x:/{a:3}", "expressions such as"),
-        ("x:/{#a}", "expressions such as"),
-        ("x:{/a}", "expressions such as"),
+        ("x:/{=a}", "expressions such as"),
+        ("x:/{|a}", "expressions such as"),
+        ("x:/{a:3}", "level 4"),
+        ("x:/{a:3,b}", "level 4"),
+        ("x:/{a,b*}", "level 4"),
+        ("x:{/a*}", "level 4"),
+        ("x:/b{.a*}", "level 4"),
+        ("x:/b{;a*}", "level 4"),
+        ("x:/b{#a*}", "level 4"),
+        ("x:/b{?a:2}", "level 4"),
+        ("x:/b{?a}{&b*}", "level 4"),
         ("x:/{+}", "expressions such as"),
         ("x:/{?}", "expressions such as"),
         ("x:/{?a,}", "expressions such as"),
         ("x:/a{?b}/c", "to be the end"),
         ("x:/a?b=c{?d}", "the only query"),
-        ("x:/{?a}{?b}", "expressions such as"),
+        ("x:/{?a}{?b}", "the only query"),
+        ("x:/b{&a}", "a query before"),
+        ("x:/b{?a}{c}", "to be the end"),
+        ("x:/b{#a}{c}", "to be the end"),
+        ("x:/b{#a}/c", "to be the end"),
+        ("x:/b{#a}{?c}", "to be the end"),
+        ("x:/b{#a}{#c}", "to be the end"),
+        ("x:/b#c{#a}", "the only fragment"),
+        ("x:/b{#a,c}", "one variable in {#...}"),
+        ("x:/{+a,b}", "one variable at most"),
+        ("x:/{a*}{/b}/{+c}", "one variable at most"),
+        ("x:/{+a}{b}", "tells where one ends"),
+        ("x:/{/a}{b}", "tells where one ends"),
+        ("x:/{a}{/a}", "each variable once"),
+        ("x:/b{?a}{&a}", "each variable once"),
+        ("x:/b{?a}{#a}", "each variable once"),
         ("x:/{a}{b}", "tells where one ends"),
         ("x:/{a}/{a}", "each variable once"),
         ("x:/{a}{?a}", "each variable once"),

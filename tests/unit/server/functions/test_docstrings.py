@@ -1,4 +1,4 @@
-"""Docstrings in Google's style."""
+"""Docstrings in the styles of Google, NumPy and Sphinx."""
 
 from __future__ import annotations
 
@@ -6,7 +6,41 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.unit.server.functions.docstring_corpus import CASES
+from toolcrib.server.context import Context
 from toolcrib.server.functions.docstrings import parse
+from toolcrib.server.functions.signature import Signature
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_a_docstring_says_what_the_function_and_each_parameter_is_for(name: str) -> None:
+    case = CASES[name]
+    assert parse(case.doc, case.names) == (case.text, case.parameters)
+
+
+@pytest.mark.parametrize("style", ["google", "numpy", "sphinx"])
+def test_every_style_describes_the_parameters_of_a_tool(style: str) -> None:
+    def find(query: str, limit: int = 5) -> str:
+        return query * limit
+
+    find.__doc__ = CASES[style].doc
+    signature = Signature(find)
+    assert signature.description == "Find things."
+    described = {name: field["description"] for name, field in signature.schema["properties"].items()}
+    assert described == CASES[style].parameters
+
+
+def test_what_is_said_of_the_context_belongs_to_no_other_parameter() -> None:
+    def find(query: str, ctx: Context) -> str:
+        """Find.
+
+        Args:
+            query: What to find.
+            ctx: The context of the call.
+        """
+        return query
+
+    assert Signature(find).schema["properties"]["query"]["description"] == "What to find."
 
 
 def test_no_docstring_is_an_empty_text() -> None:
@@ -64,7 +98,11 @@ def test_text_after_a_section_stays() -> None:
     assert parse("Do.\nArgs:\n    a: x\n\n    b: y\nAnd more.", ["a", "b"]) == ("Do.\nAnd more.", {"a": "x", "b": "y"})
 
 
-@given(st.text(alphabet="ab :*()\n\tArgsReturn", max_size=200))
+PIECES = ["a", "b", " ", "    ", "\n", "\n\n", "\t", ":", "*", "(int)", "Args:\n", "Returns:\n", "Parameters\n---\n"]
+PIECES += ["Returns\n----\n", "a : int\n", ":param a: ", ":returns: ", ":type b: ", "```\n", "\\*"]
+
+
+@given(st.text(alphabet="ab :*()\n\tArgsReturn", max_size=200) | st.lists(st.sampled_from(PIECES)).map("".join))
 def test_any_text_is_read_and_only_known_parameters_come_out(doc: str) -> None:
     text, parameters = parse(doc, ["a", "b"])
     assert parameters.keys() <= {"a", "b"}
@@ -78,6 +116,12 @@ def test_any_text_is_read_and_only_known_parameters_come_out(doc: str) -> None:
 )
 def test_what_was_written_of_each_parameter_is_found_again(texts: dict[str, str]) -> None:
     texts = {name: " ".join(text.split()) for name, text in texts.items()}
-    lines = "".join(f"    {name}: {text}\n" for name, text in texts.items())
-    doc = f"Do it.\n\nArgs:\n{lines}\nReturns:\n    nothing" if texts else "Do it."
-    assert parse(doc, texts) == ("Do it.", texts)
+    google = "".join(f"    {name}: {text}\n" for name, text in texts.items())
+    numpy = "".join(f"{name} : int\n    {text}\n" for name, text in texts.items())
+    sphinx = "".join(f":param {name}: {text}\n" for name, text in texts.items())
+    for doc in (
+        f"Do it.\n\nArgs:\n{google}\nReturns:\n    nothing" if texts else "Do it.",
+        f"Do it.\n\nParameters\n----------\n{numpy}\nReturns\n-------\nnothing\n",
+        f"Do it.\n\n{sphinx}:returns: nothing",
+    ):
+        assert parse(doc, texts) == ("Do it.", texts)

@@ -11,6 +11,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, NoReturn
 
+from .._util.cancellation import OwnCancellation
 from ..errors import CallTimeout, ConnectionLost, OutcomeUnknown, RemoteError, UnansweredTimeout, UsageError
 from ..protocol.jsonrpc import INTERNAL_ERROR, Message
 from ..protocol.limits import MAX_INBOUND
@@ -37,44 +38,33 @@ from .subscriptions import ACKNOWLEDGED, Listening, Notifications, SessionSubscr
 
 
 class InProcessCall(Pending):
-    """A request while it is answered, in its caller's task; and the way back (`BackChannel`) to who asked."""
+    """A request while it is answered, in its caller's task; also the `BackChannel` to the client."""
 
-    __slots__ = ("_cancelling", "_inbound", "_task", "failure", "id", "stopped")
+    __slots__ = ("_inbound", "cancellation", "failure", "id")
 
-    def __init__(
-        self, id: int, method: str, options: RequestOptions, inbound: Inbound, loop: asyncio.AbstractEventLoop
-    ) -> None:
+    def __init__(self, id: int, method: str, options: RequestOptions, inbound: Inbound) -> None:
         super().__init__(method, options)
         self.id = id
         self.failure: Exception | None = None
-        self.stopped = False
         self._inbound = inbound
-        task = asyncio.current_task(loop)
-        assert task is not None
-        self._task = task
-        self._cancelling = task.cancelling()
+        self.cancellation = OwnCancellation()
 
     # ---- its end, from elsewhere -----------------------------------------------------------------------------
 
     def stop(self, failure: Exception) -> None:
-        """End it. As `asyncio.timeout` does it, but for that one timer serves all."""
-        if not self.stopped:
-            self.stopped, self.failure = True, failure
-            self._task.cancel()
+        """Cancel the tool; the caller gets `failure`."""
+        if not self.cancellation.requested:
+            self.failure = failure
+            self.cancellation.cancel()
 
     def judge(self, exc: asyncio.CancelledError) -> NoReturn:
-        """What a cancellation means: the end that we made, the caller's own, or one that nobody asked for."""
-        others = self._task.cancelling() - self._cancelling - self.stopped
-        if others > 0:
+        """Raise what a cancellation means: the caller's own, the failure given to `stop`, or an error of the tool."""
+        if self.cancellation.cancelled_by_others():
             raise exc
         if self.failure is not None:
             raise self.failure from None
-        # Something inside of the tool was cancelled, not the call: to the caller that is the tool's failure.
+        # The tool itself raised it: to the caller that is an error of the tool.
         raise RemoteError(INTERNAL_ERROR, "the call was cancelled from within") from None
-
-    def take_back(self) -> None:
-        """The cancellation was for the call, not for its task."""
-        self._task.uncancel()
 
     # ---- the way back ----------------------------------------------------------------------------------------
 
@@ -130,7 +120,7 @@ class InProcessChannel:
             raise CallTimeout("the deadline passed before the call could be sent")
         mine, meta = _own(params) if params else ({}, NOTHING)
         modern = PROTOCOL_VERSION in meta
-        call = self._calls[id] = InProcessCall(id, method, options, self._inbound, self._loop)
+        call = self._calls[id] = InProcessCall(id, method, options, self._inbound)
         try:
             if call.deadline is not None or call.idle_timeout is not None:
                 self._calls.watch(call)
@@ -145,10 +135,9 @@ class InProcessChannel:
         except Exception as exc:  # noqa: BLE001  # our own fault, which must not look like the caller's
             raise internal_error(exc, method) from None
         finally:
-            if call.stopped:
-                call.take_back()
+            call.cancellation.take_back()
             del self._calls[id]
-        if call.failure is not None:  # the tool made something else of its end; but it had ended
+        if call.failure is not None:  # the tool caught the cancellation; the call had ended all the same
             raise call.failure
         if call.progress is not None:
             await call.told()

@@ -12,6 +12,7 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Any, Final
 
+from .._util.cancellation import OwnCancellation
 from ..errors import ProtocolError, RemoteError, UsageError
 from ..protocol import jsonrpc
 from ..protocol.jsonrpc import INVALID_PARAMS, INVALID_REQUEST, PARSE_ERROR
@@ -67,16 +68,15 @@ class JsonRpcHandler:
         except UsageError as exc:
             return jsonrpc.error(id, INVALID_PARAMS, f"Invalid params: {exc}")
         answer = self._modern if is_modern(params) else self._legacy
-        task = asyncio.current_task()
-        cancelling = task.cancelling() if task is not None else 0
+        cancellation = OwnCancellation()
         try:
             return jsonrpc.result(id, await answer(method, params, id))
         except RemoteError as exc:
             return jsonrpc.error(id, exc.code, exc.message, exc.data)
         except asyncio.CancelledError as exc:
-            if cancelling < (task.cancelling() if task is not None else 0):
+            if cancellation.cancelled_by_others():
                 raise
-            fault = internal_error(RuntimeError(repr(exc)), method)  # the function's own doing: the caller was not
+            fault = internal_error(RuntimeError(repr(exc)), method)  # raised by the function of its own accord
         except Exception as exc:  # noqa: BLE001  # our own fault: logged, and answered as such
             fault = internal_error(exc, method)
         return jsonrpc.error(id, fault.code, fault.message)

@@ -185,6 +185,7 @@ class LegacyHttp:
                 # Nobody waits for it; but a stream that ends without an answer asks to be resumed, again and again.
                 answer = jsonrpc.error(id, CANCELLED, "cancelled")
         finally:
+            out.end()
             del session.running[id]
         await out.finish(None if answer is None else eras.encoded(answer, method))
         if out.stream is not None:

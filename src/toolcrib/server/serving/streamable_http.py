@@ -197,6 +197,7 @@ class HttpApp(AsgiApp):
         except Exception as exc:  # noqa: BLE001  # told as our own fault, and logged
             answer, status = _failed(id, eras.internal_error(exc, method))
         finally:
+            out.end()
             self._monitor.leave(out)
         await out.finish(eras.encoded(answer, method), status)
 

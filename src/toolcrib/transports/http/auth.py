@@ -17,6 +17,7 @@ from typing import Any, NamedTuple
 
 from multidict import CIMultiDict
 
+from ..._util.cancellation import OwnCancellation
 from ...config import SecretMask
 from ...errors import AuthError, ToolcribError
 from ...protocol.sanitize import one_line
@@ -88,11 +89,11 @@ class Authoriser:
         task = asyncio.create_task(work)
         self._under_way.add(task)
         task.add_done_callback(self._done)
+        cancellation = OwnCancellation()
         try:
             return await asyncio.shield(task)
         except asyncio.CancelledError:
-            me = asyncio.current_task()
-            if task.cancelled() and me is not None and not me.cancelling():
+            if task.cancelled() and not cancellation.cancelled_by_others():
                 raise AuthError("authorising was given up") from None
             raise
 

@@ -84,7 +84,7 @@ class HttpChannel:
         self.counters = counters or Counters()
         self._server = server
         self._auth = auth
-        self._pending: Waiting[PendingHttpRequest] = Waiting(lambda _, call: call.stop())
+        self._pending: Waiting[PendingHttpRequest] = Waiting(lambda _, call: call.cancellation.cancel())
         self._inbox = Inbox(self.counters, self._pending, self._reply)
         self.secrets = secrets_of_web(server.url, server.headers, server.proxy)
         self._events = SseReader(self.counters, self._inbox, self._deliver, self.secrets)
@@ -149,15 +149,15 @@ class HttpChannel:
             if call.outcome is None:  # else it came on another way while this one broke
                 call.outcome = exc
         except asyncio.CancelledError:
-            if not call.stopped_alone():
+            # If the exchange raised it of its own accord, the caller gets it too: there is no other outcome.
+            if call.cancellation.cancelled_by_others() or not call.cancellation.requested:
                 self._abandon(call, "the caller was cancelled")
                 raise
             if call.outcome is None:
                 self._abandon(call, "the deadline passed")
                 call.outcome = call.too_late()
         finally:
-            if call.stopped:
-                call.take_back()
+            call.cancellation.take_back()
             del self._pending[call.id]
             if not self._pending:
                 self._idle.set()

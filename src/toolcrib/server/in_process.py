@@ -12,13 +12,13 @@ from contextlib import contextmanager
 from typing import Any, NoReturn
 
 from .._util.cancellation import OwnCancellation
-from ..errors import CallTimeout, ConnectionLost, OutcomeUnknown, RemoteError, UnansweredTimeout, UsageError
+from ..errors import ConnectionLost, OutcomeUnknown, RemoteError, UnansweredTimeout, UsageError
 from ..protocol.jsonrpc import INTERNAL_ERROR, Message
 from ..protocol.limits import MAX_INBOUND
 from ..protocol.metadata import PROGRESS_TOKEN, PROTOCOL_VERSION
 from ..protocol.versions import LEGACY_VERSIONS
-from ..transports.channel import PLAIN, Inbound, RequestOptions
-from ..transports.pending import Pending, Waiting
+from ..transports.channel import PLAIN, UNOPENED, Inbound, RequestOptions
+from ..transports.pending import PendingRequest, PendingRequests
 from ..types import Wire
 from .eras import (
     answer_at_once,
@@ -37,7 +37,7 @@ from .quota import SubscriptionQuota
 from .subscriptions import ACKNOWLEDGED, Listening, Notifications, SessionSubscriptions
 
 
-class InProcessCall(Pending):
+class InProcessCall(PendingRequest):
     """A request while it is answered, in its caller's task; also the `BackChannel` to the client."""
 
     __slots__ = ("_inbound", "cancellation", "failure", "id")
@@ -90,40 +90,29 @@ class InProcessChannel:
 
     def __init__(self, handler: RequestHandler) -> None:
         self._handler = handler
-        self._inbound: Inbound
-        self._loop: asyncio.AbstractEventLoop
-        self._last_id = 0
-        self._calls: Waiting[InProcessCall] = Waiting(_too_late)
-        self._ended: Exception | None = None
+        self._inbound: Inbound = UNOPENED
+        self._calls: PendingRequests[InProcessCall] = PendingRequests(_too_late)
         self._peer = Peer(LEGACY_VERSIONS[0], modern=False)
         self._stamp: Any = None
-        self._stamped: Peer
+        self._stamped = self._peer
         self._subscriptions: SessionSubscriptions | None = None
         self._quota = SubscriptionQuota(MAX_INBOUND)
 
     async def open(self, inbound: Inbound) -> None:
         """Nothing has to be connected."""
         self._inbound = inbound
-        self._loop = asyncio.get_running_loop()
         self._subscriptions = SessionSubscriptions(self._handler, inbound.on_notification, self._quota)
 
     # ---- requests --------------------------------------------------------------------------------------------
 
     async def request(self, method: str, params: Wire | None, *, options: RequestOptions = PLAIN) -> Wire:
         """Answer it here and now."""
-        if self._ended is not None:
-            raise ConnectionLost(f"the connection is gone: {self._ended}") from self._ended
-        id = self._last_id = self._last_id + 1
-        if options.on_id is not None:
-            options.on_id(id)
-        if options.deadline is not None and options.deadline <= self._loop.time():
-            raise CallTimeout("the deadline passed before the call could be sent")
+        id = self._calls.begin(options)
         mine, meta = _own(params) if params else ({}, NOTHING)
         modern = PROTOCOL_VERSION in meta
-        call = self._calls[id] = InProcessCall(id, method, options, self._inbound)
+        call = InProcessCall(id, method, options, self._inbound)
+        self._calls.add(id, call)
         try:
-            if call.deadline is not None or call.idle_timeout is not None:
-                self._calls.watch(call)
             if modern:
                 result = await self._answer_modern(method, mine, meta, call)
             else:
@@ -140,7 +129,7 @@ class InProcessChannel:
         if call.failure is not None:  # the tool caught the cancellation; the call had ended all the same
             raise call.failure
         if call.progress is not None:
-            await call.told()
+            await call.deliver_progress()
         return result
 
     async def _answer_modern(self, method: str, params: Wire, meta: Mapping[str, Any], call: InProcessCall) -> Wire:
@@ -184,7 +173,7 @@ class InProcessChannel:
         try:
             self._inbound.on_notification(ACKNOWLEDGED, acknowledgement)
             listening.acknowledged()
-            await self._loop.create_future()
+            await asyncio.get_running_loop().create_future()
         finally:
             await listening.close()
         raise AssertionError("nobody sets it")
@@ -195,7 +184,7 @@ class InProcessChannel:
 
     async def notify(self, method: str, params: Wire | None = None) -> None:  # noqa: ARG002  # none of them says more
         """What a client tells. From `initialized` on, the legacy era hears of every list without asking."""
-        if method == "notifications/initialized" and self._ended is None and self._subscriptions is not None:
+        if method == "notifications/initialized" and self._calls.ended is None and self._subscriptions is not None:
             await self._subscriptions.begin(self._peer)
 
     # ---- time and the end ------------------------------------------------------------------------------------
@@ -208,11 +197,10 @@ class InProcessChannel:
 
     async def close(self, *, force: bool = False) -> None:  # noqa: ARG002  # there is nobody to wait for
         """End the calls that wait."""
-        if self._ended is None:
-            self._ended = ConnectionLost("the connection was closed")
+        self._calls.refuse(ConnectionLost("the connection was closed"))
         self._calls.stop()
         for call in list(self._calls.values()):
-            call.stop(OutcomeUnknown(f"{self._ended}; the call was stopped, and may have had its effects"))
+            call.stop(OutcomeUnknown("the connection was closed; the call was stopped, and may have had its effects"))
         if self._subscriptions is not None:
             await self._subscriptions.close()
 

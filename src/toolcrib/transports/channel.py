@@ -1,12 +1,15 @@
-"""The one seam between protocol and bytes."""
+"""The interface between the protocol and a transport."""
 
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
-from typing import NamedTuple, Protocol, runtime_checkable
+from typing import Final, NamedTuple, Protocol, runtime_checkable
 
+from ..errors import RemoteError
+from ..protocol.jsonrpc import METHOD_NOT_FOUND
+from ..protocol.metadata import PROGRESS_TOKEN, with_meta
 from ..protocol.sanitize import Mask
 from ..types import Wire
 
@@ -22,9 +25,15 @@ class RequestOptions(NamedTuple):
     """Seconds without an answer or progress; each progress notification starts them anew."""
     on_progress: ProgressHandler | None = None
     on_id: Callable[[int], None] | None = None
-    """Told the request's id before it is sent."""
+    """Called with the request's id before it is sent."""
     headers: Mapping[str, str] | None = None
-    """What of the request is repeated in HTTP headers; other ways have none."""
+    """What of the request is repeated in HTTP headers; other transports have none."""
+
+    def with_progress_token(self, params: Wire | None, id: int) -> Wire | None:
+        """Return `params` with `id` as the progress token, if this request needs progress notifications."""
+        if self.on_progress is None and self.idle_timeout is None:
+            return params
+        return with_meta(params, {PROGRESS_TOKEN: id})
 
 
 PLAIN = RequestOptions()
@@ -69,6 +78,29 @@ class Inbound(Protocol):
     def on_closed(self, error: Exception) -> None:
         """The channel has ended by itself, for this reason. Called at most once, never after `close`."""
         ...
+
+
+class _Unopened:
+    """The `Inbound` of a channel before it is opened: nothing can arrive yet."""
+
+    takes_requests = False
+
+    async def on_request(self, method: str, params: Wire) -> Wire:  # noqa: ARG002
+        """Reject a request."""
+        raise RemoteError(METHOD_NOT_FOUND, f"{method}: the channel is not open")
+
+    def on_notification(self, method: str, params: Wire) -> None:
+        """Ignore a notification."""
+
+    def held(self) -> AbstractContextManager[None]:
+        """Return a context manager that does nothing."""
+        return nullcontext()
+
+    def on_closed(self, error: Exception) -> None:
+        """Ignore the end."""
+
+
+UNOPENED: Final[Inbound] = _Unopened()
 
 
 class Channel(Protocol):

@@ -12,18 +12,22 @@ from ..protocol import jsonrpc, limits
 from ..protocol.jsonrpc import Message
 from ..protocol.metadata import PROGRESS_TOKEN
 from ..types import Wire
-from .channel import Counters, Inbound
-from .pending import Pending
+from .channel import UNOPENED, Counters, Inbound
+from .pending import PendingRequest
 
 log = logging.getLogger("toolcrib.transports")
 
 
 class Inbox:
-    """Sorts what is no answer. `reply` sends an answer to the peer's own request; `inbound` is set before any comes."""
+    """Dispatches what the peer sends of its own accord. `reply` sends the answer to a request of the peer.
 
-    inbound: Inbound
+    `inbound` is set when the channel is opened.
+    """
 
-    def __init__(self, counters: Counters, pending: Mapping[int, Pending], reply: Callable[[Message], object]) -> None:
+    def __init__(
+        self, counters: Counters, pending: Mapping[int, PendingRequest], reply: Callable[[Message], object]
+    ) -> None:
+        self.inbound: Inbound = UNOPENED
         self._counters = counters
         self._pending = pending
         self._reply = reply

@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Final
 from aiohttp import ClientError
 
 from ..._util.cancellation import OwnCancellation
-from ...errors import CallTimeout, ProtocolError, UnansweredTimeout
+from ...errors import ProtocolError
 from ...types import Wire
 from ..channel import RequestOptions
-from ..pending import Pending
+from ..pending import PendingRequest
 from .client import Body
 from .sse_reader import StreamPosition
 
@@ -28,7 +28,7 @@ VISIBLE: Final = re.compile(r"[\x21-\x7e]+")
 HEADER_NAME: Final = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 
 
-class PendingHttpRequest(Pending):
+class PendingHttpRequest(PendingRequest):
     """A request that waits for its response, in the task that made it.
 
     A deadline that passes, an outcome that arrives on another stream and the end of the channel cancel the exchange.
@@ -51,14 +51,6 @@ class PendingHttpRequest(Pending):
         if self.outcome is None and not self.cancellation.requested:
             self.outcome = outcome
             self.cancellation.cancel()
-
-    def too_late(self) -> CallTimeout:
-        """Return the error for a deadline that has passed."""
-        if self.body.sent:
-            return UnansweredTimeout(
-                "no answer within the deadline; the call was handed over and may have been executed"
-            )
-        return CallTimeout("the deadline passed before the call could be sent")
 
 
 async def read_on(response: ClientResponse) -> None:

@@ -21,12 +21,13 @@ class OwnCancellation:
             cancellation.take_back()
 
     If neither `requested` nor `cancelled_by_others()` is true, the work raised `CancelledError` of its own accord.
+    A caller that has the running loop at hand passes it: looking it up is slow before Python 3.12.
     """
 
     __slots__ = ("_before", "_counted", "_task", "requested")
 
-    def __init__(self) -> None:
-        task = asyncio.current_task()
+    def __init__(self, loop: asyncio.AbstractEventLoop | None = None) -> None:
+        task = asyncio.current_task(loop)
         assert task is not None, "only a task can be cancelled"
         self._task: asyncio.Task[Any] | None = task
         # Not always 0: a task that was cancelled may be doing its cleanup.

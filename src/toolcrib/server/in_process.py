@@ -42,12 +42,14 @@ class InProcessCall(PendingRequest):
 
     __slots__ = ("_inbound", "cancellation", "failure", "id")
 
-    def __init__(self, id: int, method: str, options: RequestOptions, inbound: Inbound) -> None:
-        super().__init__(method, options)
+    def __init__(
+        self, id: int, method: str, options: RequestOptions, inbound: Inbound, loop: asyncio.AbstractEventLoop
+    ) -> None:
+        PendingRequest.__init__(self, method, options)  # `super()` is slow before Python 3.12
         self.id = id
         self.failure: Exception | None = None
         self._inbound = inbound
-        self.cancellation = OwnCancellation()
+        self.cancellation = OwnCancellation(loop)
 
     # ---- its end, from elsewhere -----------------------------------------------------------------------------
 
@@ -107,11 +109,12 @@ class InProcessChannel:
 
     async def request(self, method: str, params: Wire | None, *, options: RequestOptions = PLAIN) -> Wire:
         """Answer it here and now."""
-        id = self._calls.begin(options)
+        calls = self._calls
+        id = calls.begin(options)
         mine, meta = _own(params) if params else ({}, NOTHING)
         modern = PROTOCOL_VERSION in meta
-        call = InProcessCall(id, method, options, self._inbound)
-        self._calls.add(id, call)
+        call = InProcessCall(id, method, options, self._inbound, calls.loop)
+        calls.add(id, call)
         try:
             if modern:
                 result = await self._answer_modern(method, mine, meta, call)
@@ -125,7 +128,7 @@ class InProcessChannel:
             raise internal_error(exc, method) from None
         finally:
             call.cancellation.take_back()
-            del self._calls[id]
+            del calls[id]
         if call.failure is not None:  # the tool caught the cancellation; the call had ended all the same
             raise call.failure
         if call.progress is not None:
@@ -173,7 +176,7 @@ class InProcessChannel:
         try:
             self._inbound.on_notification(ACKNOWLEDGED, acknowledgement)
             listening.acknowledged()
-            await asyncio.get_running_loop().create_future()
+            await self._calls.loop.create_future()
         finally:
             await listening.close()
         raise AssertionError("nobody sets it")

@@ -104,7 +104,7 @@ UNOPENED: Final[Inbound] = _Unopened()
 
 
 class Channel(Protocol):
-    """A way to one server, open until it is closed or its `Inbound` is told `on_closed`."""
+    """A connection to one server, made on its event loop; open until `close`, or until it calls `Inbound.on_closed`."""
 
     @property
     def over_http(self) -> bool:
@@ -132,7 +132,7 @@ class Channel(Protocol):
         ...
 
     async def close(self, *, force: bool = False) -> None:
-        """End it and everything that belongs to it; `hurry` gives the peer less time. Never raises."""
+        """End the connection and everything that belongs to it; `force` gives the peer less time. Never raises."""
         ...
 
 
@@ -161,5 +161,5 @@ class ChannelSource(Protocol):
     """Anything that makes channels to itself; a `Client` takes one in place of a config."""
 
     def make_channel(self) -> Channel:
-        """A new channel, not open yet."""
+        """Return a new channel that is not open yet. Called on the event loop on which it will be used."""
         ...

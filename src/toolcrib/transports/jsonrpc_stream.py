@@ -75,10 +75,10 @@ class _Sent(PendingRequest):
 
     __slots__ = ("future", "ticket")
 
-    def __init__(self, method: str, options: RequestOptions, ticket: Ticket) -> None:
+    def __init__(self, method: str, options: RequestOptions, ticket: Ticket, loop: asyncio.AbstractEventLoop) -> None:
         super().__init__(method, options)
         self.ticket = ticket
-        self.future: asyncio.Future[Wire] = asyncio.get_running_loop().create_future()
+        self.future: asyncio.Future[Wire] = loop.create_future()
 
 
 class StreamChannel:
@@ -105,7 +105,7 @@ class StreamChannel:
         pending = self._pending
         id = pending.begin(options)
         ticket = self._link.send(jsonrpc.request(id, method, options.with_progress_token(params, id)))
-        entry = _Sent(method, options, ticket)
+        entry = _Sent(method, options, ticket, pending.loop)
         pending.add(id, entry)
         try:
             answer = await entry.future
@@ -135,7 +135,7 @@ class StreamChannel:
                 jsonrpc.notification("notifications/cancelled", {"requestId": id, "reason": reason})
             )
             if not courtesy.sent:
-                asyncio.get_running_loop().call_later(COURTESY, self._link.withdraw, courtesy)
+                self._pending.loop.call_later(COURTESY, self._link.withdraw, courtesy)
         return False
 
     def _too_late(self, id: int, entry: _Sent) -> None:

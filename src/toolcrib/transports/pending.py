@@ -152,10 +152,12 @@ class PendingRequests(dict[int, P]):
     is over, also if it has its outcome meanwhile.
     """
 
-    __slots__ = ("_holds", "_last_id", "_on_due", "_timer", "_timer_at", "ended")
+    __slots__ = ("_holds", "_last_id", "_on_due", "_timer", "_timer_at", "ended", "loop")
 
     def __init__(self, on_due: Callable[[int, P], object]) -> None:
         super().__init__()
+        self.loop = asyncio.get_running_loop()
+        """The loop of the channel: looking it up for each request is slow before Python 3.12."""
         self.ended: Exception | None = None
         """Why the channel takes no more requests."""
         self._last_id = 0
@@ -179,7 +181,8 @@ class PendingRequests(dict[int, P]):
         id = self._last_id = self._last_id + 1
         if options.on_id is not None:
             options.on_id(id)
-        if options.deadline is not None and options.deadline <= asyncio.get_running_loop().time():
+        deadline = options.deadline
+        if deadline is not None and deadline <= self.loop.time():
             raise timeout_error(sent=False)
         return id
 
@@ -193,12 +196,12 @@ class PendingRequests(dict[int, P]):
     def add(self, id: int, entry: P) -> None:
         """Keep a request until its outcome is there, and watch its time."""
         self[id] = entry
-        if entry.deadline is None and entry.idle_timeout is None:
-            return
         if entry.idle_timeout is not None:
-            entry.idle_until = asyncio.get_running_loop().time() + entry.idle_timeout
+            entry.idle_until = self.loop.time() + entry.idle_timeout
+        elif entry.deadline is None:
+            return
         if self._holds:
-            now = asyncio.get_running_loop().time()
+            now = self.loop.time()
             for held in self._holds:
                 if entry.stop_clock(now, self._most_questions()):
                     held.append(entry)
@@ -214,11 +217,11 @@ class PendingRequests(dict[int, P]):
 
     def _set_timer(self, when: float) -> None:
         self.stop()
-        self._timer, self._timer_at = asyncio.get_running_loop().call_at(when, self._look), when
+        self._timer, self._timer_at = self.loop.call_at(when, self._look), when
 
     def _look(self) -> None:
         self._timer = None
-        now = asyncio.get_running_loop().time() + 0.001
+        now = self.loop.time() + 0.001
         earliest: float | None = None
         for id, entry in list(self.items()):
             due = entry.due()
@@ -241,7 +244,7 @@ class PendingRequests(dict[int, P]):
         The protocol does not say which request the question belongs to, so all of them wait, each for at most as many
         questions as all of them together may have: `MAX_ROUNDS` for each request, as in the modern protocol.
         """
-        clock = asyncio.get_running_loop().time
+        clock = self.loop.time
         now, most = clock(), self._most_questions()
         held = [entry for entry in self.values() if entry.stop_clock(now, most)]
         self._holds.append(held)

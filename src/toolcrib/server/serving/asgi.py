@@ -146,7 +146,7 @@ class BodyReader:
     async def read(self, receive: Receive, headers: Headers) -> bytes:
         """Return the whole body; raises `Refused` if it is too large or takes too long to arrive."""
         loop = asyncio.get_running_loop()
-        cancellation = OwnCancellation()
+        cancellation = OwnCancellation(loop)
         if self._loop is not loop:
             self._loop, self._timer = loop, None
         deadline = loop.time() + self._timeout

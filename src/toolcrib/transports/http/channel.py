@@ -122,7 +122,7 @@ class HttpChannel:
         meta = (params or {}).get("_meta")
         version = meta.get(PROTOCOL_VERSION) if type(meta) is dict else None
         body = Body(jsonrpc.encode(jsonrpc.request(id, method, params)))
-        call = PendingHttpRequest(id, method, options, body, version is not None)
+        call = PendingHttpRequest(id, method, options, body, version is not None, self._pending.loop)
         headers = self._modern_headers(version, method, params or {}, options) if version else self._headers(call)
         answer = await self._outcome(call, headers)
         if method == "initialize":
@@ -394,7 +394,7 @@ class HttpChannel:
                 self._standalone.stop()
             self._errands.cancel()
             # Not at once: this may run inside the task of one of the calls.
-            asyncio.get_running_loop().call_soon(self._end_calls, error)
+            self._pending.loop.call_soon(self._end_calls, error)
             self._inbox.inbound.on_closed(error)
 
     async def close(self, *, force: bool = False) -> None:

@@ -36,7 +36,15 @@ class PendingHttpRequest(PendingRequest):
 
     __slots__ = ("body", "cancellation", "id", "modern", "outcome", "place", "session")
 
-    def __init__(self, id: int, method: str, options: RequestOptions, body: Body, modern: bool) -> None:
+    def __init__(
+        self,
+        id: int,
+        method: str,
+        options: RequestOptions,
+        body: Body,
+        modern: bool,
+        loop: asyncio.AbstractEventLoop,
+    ) -> None:
         super().__init__(method, options)
         self.id = id
         self.body = body
@@ -44,7 +52,7 @@ class PendingHttpRequest(PendingRequest):
         self.session: str | None = None
         self.place = StreamPosition()
         self.outcome: Wire | Exception | None = None
-        self.cancellation = OwnCancellation()
+        self.cancellation = OwnCancellation(loop)
 
     def end(self, outcome: Wire | Exception) -> None:
         """Set the outcome and cancel the exchange: the outcome arrived on another stream, or never will."""

@@ -34,7 +34,7 @@ from ...protocol.param_headers import NAMED_BY, header_value
 from ...protocol.sanitize import one_line
 from ...protocol.versions import MODERN_VERSIONS, NEVER_CANCELLED
 from ...types import Wire
-from ..backlog import DELIVERY_SECONDS, Backlog, encode_to_keep, is_optional
+from ..backlog import DELIVERY_SECONDS, Backlog, encode_to_keep
 from ..channel import PLAIN, Counters, Inbound, RequestOptions
 from ..inbound import Inbox
 from ..pending import COURTESY, PendingRequests, Slots, lost_error, timeout_error
@@ -96,7 +96,7 @@ class HttpChannel:
         self._closed = False
         self._idle = asyncio.Event()
         self._errands = TaskSet()
-        self._backlog = Backlog()
+        self._backlog = Backlog(self._drop)
         self._turns = Slots(limits.MAX_POSTS)
         self._lingering = 0
         self._undelivered = False
@@ -331,11 +331,8 @@ class HttpChannel:
         if self._pending.ended is not None:
             return
         data = encode_to_keep(message)
-        if self._backlog.admits(len(data)):
-            self._backlog.add(len(data))
+        if self._backlog.add(message, len(data)):
             self._errands.create(self._post_in_turn(data)).add_done_callback(lambda _: self._backlog.remove(len(data)))
-        elif not is_optional(message):
-            self._drop(self._backlog.error())
 
     async def _post_in_turn(self, data: bytes) -> None:
         """Post a few at a time, so that a server cannot use up our sockets."""

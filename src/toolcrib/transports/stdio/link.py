@@ -18,7 +18,7 @@ from ...protocol.framing import LineFramer, Oversized
 from ...protocol.jsonrpc import Message
 from ...protocol.limits import MAX_MESSAGE
 from ...protocol.sanitize import one_line
-from ..backlog import Backlog, is_optional
+from ..backlog import Backlog
 from ..jsonrpc_stream import Receiver, Ticket
 from .process import CHUNK, NEEDS_POSIX, ServerProcess
 
@@ -96,7 +96,7 @@ class _Child:
         self._on_stderr = on_stderr
         self._receiver = receiver
         self._loop = asyncio.get_running_loop()
-        self._backlog = Backlog()
+        self._backlog = Backlog(receiver.on_lost)
         self._framer = LineFramer()
         self._stderr_rest = b""
         self._stderr_cut = False
@@ -119,21 +119,13 @@ class _Child:
     def send(self, message: Message) -> QueuedLine:
         """Queue a line."""
         line = QueuedLine(jsonrpc.encode(message) + b"\n")
-        if ("id" in message and "method" in message) or self._count(line, message):
-            self.writer.write(line)
-        return line
-
-    def _count(self, line: QueuedLine, message: Message) -> bool:
-        """Count a line that is not a request; False if it must not be queued."""
-        size = len(line.data)
-        if self._backlog.admits(size):
-            self._backlog.add(size)
+        if not ("id" in message and "method" in message):
+            size = len(line.data)
+            if not self._backlog.add(message, size):
+                return QueuedLine(b"")
             line.on_left = partial(self._backlog.remove, size)
-            return True
-        line.data = b""
-        if not is_optional(message):
-            self._receiver.on_lost(self._backlog.error())
-        return False
+        self.writer.write(line)
+        return line
 
     def _stdin_broke(self, exc: OSError) -> None:
         # Answers may still be on their way out of the child: the end of stdout decides, or LAST_WORDS.

@@ -174,7 +174,7 @@ class Listening:
         self._principal: Any = None
         self._size = 0
         self._early: dict[tuple[str, Any], Wire] | None = {}
-        self._watch: Watch
+        self._watch: Watch | None = None
 
     async def open(self, handler: RequestHandler, params: Wire, peer: Peer) -> Wire:
         """Begin; gives the params of the acknowledgement (`ACKNOWLEDGED`)."""
@@ -182,11 +182,11 @@ class Listening:
         self._quota.add(peer.principal, listens=1, size=size)
         self._principal, self._size = peer.principal, size
         try:
-            self._watch = await handler.watch(params["notifications"], peer, self._deliver)
+            self._watch = watch = await handler.watch(params["notifications"], peer, self._deliver)
         except BaseException:
             self._quota.remove(peer.principal, listens=1, size=size)
             raise
-        return {"_meta": self.mark, "notifications": self._watch.accepted}
+        return {"_meta": self.mark, "notifications": watch.accepted}
 
     def acknowledged(self) -> None:
         """The client knows: from now on changes are told."""
@@ -201,10 +201,11 @@ class Listening:
             self._notifications.tell(method, params, self._id)
 
     async def close(self) -> None:
-        """Hear no more."""
+        """End the subscription. Called once, after `open`."""
         self._notifications.forget(self._id)
         self._quota.remove(self._principal, listens=1, size=self._size)
-        await self._watch.close()
+        if self._watch is not None:
+            await self._watch.close()
 
 
 async def listen(

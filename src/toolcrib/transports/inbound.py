@@ -7,6 +7,7 @@ import logging
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from .._util.tasks import TaskSet
 from ..errors import ProtocolError, RemoteError, UsageError
 from ..protocol import jsonrpc, limits
 from ..protocol.jsonrpc import Message
@@ -32,7 +33,7 @@ class Inbox:
         self._pending = pending
         self._reply = reply
         self._asked: dict[jsonrpc.RequestId, asyncio.Task[None]] = {}
-        self._running = 0
+        self._running = TaskSet()
         self._running_bytes = 0
         self._closed = False
         self.malformed_in_a_row = 0
@@ -66,19 +67,17 @@ class Inbox:
             return
         size = _size(id, params)
         # Counted by tasks, not by ids: a handler may go on for a while after its request was cancelled.
-        if self._running >= limits.MAX_INBOUND or (
+        if len(self._running) >= limits.MAX_INBOUND or (
             self._running and self._running_bytes + size > limits.MAX_INBOUND_BYTES
         ):
             self._counters.dropped += 1
             self._reply(jsonrpc.error(id, jsonrpc.INTERNAL_ERROR, "too many requests at once"))
             return
-        self._running += 1
         self._running_bytes += size
-        task = self._asked[id] = asyncio.create_task(self._answer(id, method, params))
+        task = self._asked[id] = self._running.create(self._answer(id, method, params))
         task.add_done_callback(lambda _: self._release(size))
 
     def _release(self, size: int) -> None:
-        self._running -= 1
         self._running_bytes -= size
 
     async def _answer(self, id: jsonrpc.RequestId, method: str, params: Wire) -> None:
@@ -105,7 +104,7 @@ class Inbox:
         return self.malformed_in_a_row > limits.MAX_MALFORMED
 
     def close(self) -> None:
-        """Nobody waits for our answers any more."""
+        """Cancel the handlers: their answers cannot be sent any more."""
         self._closed = True
         for task in self._asked.values():
             task.cancel()

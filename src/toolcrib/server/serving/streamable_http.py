@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import Any, Final
 
+from ..._util.tasks import TaskSet
 from ...errors import ProtocolError, RemoteError
 from ...protocol import jsonrpc
 from ...protocol.jsonrpc import INVALID_PARAMS, INVALID_REQUEST, METHOD_NOT_FOUND, PARSE_ERROR, Message, RequestId
@@ -83,7 +84,7 @@ class HttpApp(AsgiApp):
         self._legacy = LegacyHttp(handler, self._monitor, session_ttl, max_sessions, self._quota)
         self._info: Wire | None = None  # it never changes, and describing costs
         self._listening: dict[SseStream, bytes] = {}
-        self._watchers: set[asyncio.Task[None]] = set()
+        self._watchers = TaskSet()
 
     async def drain(self, seconds: float) -> None:
         """End what only listens, and give what is at work so much time."""
@@ -240,9 +241,7 @@ class HttpApp(AsgiApp):
         stream = SseStream()
         listening = Listening(Notifications(stream.offer), id, self._quota)
         acknowledgement = await listening.open(self._handler, params, peer)
-        gone = asyncio.get_running_loop().create_task(until_gone(receive))
-        self._watchers.add(gone)
-        gone.add_done_callback(self._watchers.discard)
+        gone = self._watchers.create(until_gone(receive))
         gone.add_done_callback(lambda _: stream.let_go())
         ended = eras.modern_result("subscriptions/listen", {"_meta": listening.mark}, self._info or {})
         self._listening[stream] = jsonrpc.encode(jsonrpc.result(id, ended))

@@ -18,6 +18,8 @@ from typing import Any, NamedTuple
 from multidict import CIMultiDict
 
 from ..._util.cancellation import OwnCancellation
+from ..._util.futures import retrieve
+from ..._util.tasks import TaskSet
 from ...config import SecretMask
 from ...errors import AuthError, ToolcribError
 from ...protocol.sanitize import one_line
@@ -64,7 +66,7 @@ class Authoriser:
         self._hold = hold
         self._library = _library_of(provider)
         self._turn = asyncio.Lock()
-        self._under_way: set[asyncio.Task[dict[str, str]]] = set()
+        self._under_way = TaskSet()
         self._failed: tuple[dict[str, str], dict[str, str] | AuthError] | None = None
         self.rounds = 0
         """How often it was tried to get other credentials."""
@@ -85,10 +87,9 @@ class Authoriser:
         return await self._apart(self._renew(request, refusal, used, since))
 
     async def _apart(self, work: Coroutine[Any, Any, dict[str, str]]) -> dict[str, str]:
-        # A caller that gives up does not end what a person may be in the middle of.
-        task = asyncio.create_task(work)
-        self._under_way.add(task)
-        task.add_done_callback(self._done)
+        # In a task of its own: a caller that is cancelled does not end what a person may be in the middle of.
+        task = self._under_way.create(work)
+        task.add_done_callback(retrieve)
         cancellation = OwnCancellation()
         try:
             return await asyncio.shield(task)
@@ -96,11 +97,6 @@ class Authoriser:
             if task.cancelled() and not cancellation.cancelled_by_others():
                 raise AuthError("authorising was given up") from None
             raise
-
-    def _done(self, task: asyncio.Task[dict[str, str]]) -> None:
-        self._under_way.discard(task)
-        if not task.cancelled():
-            task.exception()
 
     async def _obtain(self, request: Outgoing) -> dict[str, str]:
         async with self._turn:
@@ -175,9 +171,8 @@ class Authoriser:
         return self._library.Response(status, headers=answered, content=content, request=request)
 
     async def close(self) -> None:
-        """Nobody needs it any more."""
-        for task in list(self._under_way):
-            task.cancel()
+        """End the flows that are under way."""
+        self._under_way.cancel()
         if self._under_way:
             await asyncio.wait(self._under_way, timeout=FAREWELL)
 

@@ -131,6 +131,13 @@ class Slots:
                 self.give()  # it was given in the same turn of the loop
             raise
 
+    async def __aenter__(self) -> None:
+        if (turn := self.take()) is not None:
+            await self.wait(turn)
+
+    async def __aexit__(self, *exc: object) -> None:
+        self.give()
+
     def give(self) -> None:
         """Pass the slot to the task that waits longest, or free it."""
         while self._queue:

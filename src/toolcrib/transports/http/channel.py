@@ -337,13 +337,8 @@ class HttpChannel:
     async def _post_in_turn(self, data: bytes) -> None:
         """Post a few at a time, so that a server cannot use up our sockets."""
         try:
-            async with asyncio.timeout(DELIVERY_SECONDS):
-                if (turn := self._turns.take()) is not None:
-                    await self._turns.wait(turn)
-                try:
-                    await self._post(data)
-                finally:
-                    self._turns.give()
+            async with asyncio.timeout(DELIVERY_SECONDS), self._turns:
+                await self._post(data)
             self._undelivered = False
         except (ToolcribError, TimeoutError) as exc:
             # One warning for a series of failures: the server decides how many there are.

@@ -180,13 +180,8 @@ class _Connection:
     async def _post_in_turn(self, post: _Post, message: Message, before: asyncio.Task[None] | None) -> None:
         """Post a reply or a notification: a few at a time, so that a server cannot use up our sockets."""
         try:
-            async with asyncio.timeout(DELIVERY_SECONDS):
-                if (turn := self._turns.take()) is not None:
-                    await self._turns.wait(turn)
-                try:
-                    await self._post(post, message, before)
-                finally:
-                    self._turns.give()
+            async with asyncio.timeout(DELIVERY_SECONDS), self._turns:
+                await self._post(post, message, before)
         except TimeoutError:
             log.debug("a message was not delivered to the server within %s s", DELIVERY_SECONDS)
 

@@ -1,4 +1,4 @@
-"""Which cancellation of a task is our own, and which is a caller's."""
+"""Distinguish a cancellation that this code requested from one that a caller requested."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class OwnCancellation:
         finally:
             cancellation.take_back()
 
-    If neither `requested` nor `cancelled_by_others()` is true, the work raised `CancelledError` of its own accord.
+    If neither `requested` nor `cancelled_by_others()` is true, the work itself raised `CancelledError`.
     A caller that has the running loop at hand passes it: looking it up is slow before Python 3.12.
     """
 
@@ -60,7 +60,7 @@ class OwnCancellation:
         return task is not None and task.cancelling() > self._before + self._counted
 
     def take_back(self) -> None:
-        """Remove our own cancellation from the task, if there was one: it has served its purpose."""
+        """Remove the cancellation that `cancel` requested from the count of the task, if there was one."""
         task, self._task = self._task, None
         if task is not None and self._counted:
             task.uncancel()

@@ -103,7 +103,7 @@ class PipeWriter:
         return True
 
     def drained(self) -> asyncio.Future[None] | None:
-        """Return a future that is resolved when nothing waits any more; None if nothing waits now."""
+        """Return a future that is resolved when everything is written or dropped; None if nothing waits."""
         if not self.size:
             return None
         if self._drained is None:
@@ -117,7 +117,7 @@ class PipeWriter:
             await asyncio.wait([drained], timeout=timeout)
 
     def close(self) -> None:
-        """Drop what waits, and write no more. The descriptor stays open."""
+        """Drop what waits and what is given from now on. The descriptor stays open."""
         self.closed = True
         queue, self._queue = self._queue, deque()
         self.size = self._withdrawn = 0

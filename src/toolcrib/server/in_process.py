@@ -71,18 +71,18 @@ class InProcessCall(PendingRequest):
     # ---- the way back ----------------------------------------------------------------------------------------
 
     async def notify(self, method: str, params: Wire) -> None:
-        """Tell the client something that belongs to this request."""
+        """Pass a notification that belongs to this request to the client."""
         params = copied(params)
         if method == "notifications/progress":
             self.on_progress(params, asyncio.get_running_loop().time())
         self._inbound.on_notification(method, params)
 
-    async def ask(self, method: str, params: Wire, key: str | None) -> Wire:  # noqa: ARG002  # nobody writes it down
+    async def ask(self, method: str, params: Wire, key: str | None) -> Wire:  # noqa: ARG002  # not needed here
         """The answer of the client's handlers. Both eras are one here: nothing has to be suspended."""
         return copied(await self._inbound.on_request(method, copied(params)))
 
     async def pause(self) -> None:
-        """There is no response that could end before its request."""
+        """Do nothing: no response can end before its request."""
 
 
 class InProcessChannel:
@@ -101,7 +101,7 @@ class InProcessChannel:
         self._quota = SubscriptionQuota(MAX_INBOUND)
 
     async def open(self, inbound: Inbound) -> None:
-        """Nothing has to be connected."""
+        """Note where notifications and requests go; nothing has to be connected."""
         self._inbound = inbound
         self._subscriptions = SessionSubscriptions(self._handler, inbound.on_notification, self._quota)
 
@@ -194,7 +194,7 @@ class InProcessChannel:
 
     @contextmanager
     def hold(self) -> Iterator[None]:
-        """Let no deadline pass."""
+        """Return a context in which no deadline passes."""
         with self._inbound.held(), self._calls.hold():
             yield
 

@@ -41,7 +41,7 @@ PLAIN = RequestOptions()
 
 @dataclass(slots=True)
 class Counters:
-    """What came from the server, over all its connections."""
+    """Counts of what the server sent, over all its connections."""
 
     received: int = 0
     """Messages."""
@@ -50,13 +50,13 @@ class Counters:
     last_malformed: str = ""
     """The beginning of the last one."""
     unmatched: int = 0
-    """Answers that nobody waits for: late, doubled or of an unknown id."""
+    """Answers without a request that waits: late, repeated or with an unknown id."""
     dropped: int = 0
     """Requests that the protocol's era or our limits do not allow."""
 
 
 class Inbound(Protocol):
-    """Who receives what the peer sends of its own accord, in the order in which it came."""
+    """Receives the requests and notifications of the peer, in the order in which they came."""
 
     @property
     def takes_requests(self) -> bool:
@@ -72,7 +72,7 @@ class Inbound(Protocol):
         ...
 
     def held(self) -> AbstractContextManager[None]:
-        """While entered, a person is being asked: whoever waits for the channel waits on."""
+        """Return a context in which no deadline of a caller passes: a person is being asked."""
         ...
 
     def on_closed(self, error: Exception) -> None:
@@ -108,7 +108,7 @@ class Channel(Protocol):
 
     @property
     def over_http(self) -> bool:
-        """Whether each request is an exchange of its own: with headers, and with a failure of its own."""
+        """Whether each request is a separate HTTP exchange, which has headers and can fail alone."""
         ...
 
     async def open(self, inbound: Inbound) -> None:
@@ -144,7 +144,7 @@ def mask_of(channel: Channel) -> Mask | None:
 
 @runtime_checkable
 class ProcessChannel(Protocol):
-    """What a channel to a process of this machine can say besides; other channels need not have it."""
+    """What a channel to a process of this machine offers in addition."""
 
     def stderr_tail(self) -> str:
         """Return the end of what the process wrote to stderr, without secrets; also after the channel was closed."""

@@ -1,4 +1,4 @@
-"""What a peer says of its own accord: its requests, its notifications, and what is no message at all."""
+"""Requests and notifications of the peer, and malformed messages."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ log = logging.getLogger("toolcrib.transports")
 
 
 class Inbox:
-    """Dispatches what the peer sends of its own accord. `reply` sends the answer to a request of the peer.
+    """Dispatches requests and notifications of the peer. `reply` sends the answer to a request.
 
     `inbound` is set when the channel is opened.
     """
@@ -95,7 +95,7 @@ class Inbox:
             self._reply(reply)
 
     def note_malformed(self, error: ProtocolError) -> bool:
-        """Count what is no message; True if there is no end to it."""
+        """Count a malformed message; returns True if too many came in a row."""
         self._counters.malformed += 1
         self._counters.last_malformed = error.sample
         self.malformed_in_a_row += 1
@@ -104,7 +104,7 @@ class Inbox:
         return self.malformed_in_a_row > limits.MAX_MALFORMED
 
     def close(self) -> None:
-        """Cancel the handlers: their answers cannot be sent any more."""
+        """Cancel the handlers: their answers cannot be sent."""
         self._closed = True
         for task in self._asked.values():
             task.cancel()
@@ -120,7 +120,7 @@ def _size(id: Any, params: Wire) -> int:
 
 
 def _sayable(data: Any) -> Any:
-    """What a handler put on its error, if JSON can say it."""
+    """Return the data of a handler's error, if it can be written as JSON."""
     try:
         jsonrpc.encode(data)
     except UsageError:

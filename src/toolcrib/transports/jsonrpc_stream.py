@@ -27,14 +27,14 @@ class Ticket(Protocol):
 
 
 class Receiver(Protocol):
-    """Who takes what comes in over a link."""
+    """Receives what arrives over a link."""
 
     def on_message(self, message: Any) -> None:
         """A JSON value arrived."""
         ...
 
     def on_malformed(self, error: ProtocolError, head: bytes) -> None:
-        """Something arrived that is no message."""
+        """Something arrived that is not a JSON-RPC message."""
         ...
 
     def on_refused(self, id: jsonrpc.RequestId, error: Exception) -> None:
@@ -51,7 +51,7 @@ class Receiver(Protocol):
 
 
 class Link(Protocol):
-    """What a `StreamChannel` stands on. It keeps its own queue, so that what was not handed over can be taken back."""
+    """The transport below a `StreamChannel`, with a queue from which an unsent message can be withdrawn."""
 
     async def open(self, receiver: Receiver) -> None:
         """Connect; raises `ConnectError`."""
@@ -145,14 +145,14 @@ class StreamChannel:
 
     @contextmanager
     def hold(self) -> Iterator[None]:
-        """Let no deadline pass."""
+        """Return a context in which no deadline passes."""
         with self._inbox.inbound.held(), self._pending.hold():
             yield
 
     # ---- in --------------------------------------------------------------------------------------------------
 
     def on_message(self, message: Any) -> None:
-        """Sort what came: plain answers first, for they are the many."""
+        """Dispatch a message; plain answers first, because most are."""
         if type(message) is dict:
             id, result = message.get("id"), message.get("result")
             if type(id) is int and type(result) is dict and "error" not in message and "method" not in message:
@@ -193,9 +193,9 @@ class StreamChannel:
             entry.future.set_exception(outcome)
 
     def on_malformed(self, error: ProtocolError, head: bytes) -> None:
-        """Count it.
+        """Count a malformed message.
 
-        If it was meant as an answer, its caller need not wait; if there is no end to it, end it ourselves.
+        If its id can be read, the request of that id fails with it. Too many in a row end the connection.
         """
         endless = self._inbox.note_malformed(error)
         id = jsonrpc.spot_id(head)
@@ -208,7 +208,7 @@ class StreamChannel:
             )
 
     def on_refused(self, id: jsonrpc.RequestId, error: Exception) -> None:
-        """The link could not hand this request over, or was told no; the others are not concerned."""
+        """Fail one request: the link could not deliver it, or the server refused it."""
         entry = self._pending.get(id) if type(id) is int else None
         if entry is not None and not entry.future.done():
             entry.future.set_exception(error)
@@ -216,7 +216,7 @@ class StreamChannel:
     # ---- the end ---------------------------------------------------------------------------------------------
 
     def on_lost(self, error: Exception) -> None:
-        """The link has ended by itself: every call that waits gets its outcome now."""
+        """Fail every request that waits: the link has ended by itself."""
         if self._end(error):
             self._inbox.inbound.on_closed(error)
 

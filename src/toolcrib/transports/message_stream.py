@@ -19,7 +19,7 @@ from .jsonrpc_stream import Receiver, Ticket
 log = logging.getLogger("toolcrib.transports")
 
 CLOSING = 5.0
-"""Seconds that somebody else's stream has to close."""
+"""Seconds that a stream has to close."""
 
 
 @runtime_checkable
@@ -31,7 +31,7 @@ class MessageStream(Protocol):
     """
 
     async def send(self, message: Message) -> None:
-        """Hand a message over; returns when it cannot be taken back any more."""
+        """Hand a message over; returns when it can no longer be taken back."""
         ...
 
     async def receive(self) -> Message:
@@ -109,8 +109,8 @@ class _Letter:
 
 
 class MessageLink:
-    """A link over a `MessageStream`. One task opens it, waits, and closes it: somebody else's context manager must
-    not be entered in one task and left in another."""
+    """A link over a `MessageStream`. One task opens and closes it: a context manager must not be entered in one task
+    and left in another."""
 
     def __init__(self, connect: Callable[[], AbstractAsyncContextManager[MessageStream]]) -> None:
         self._connect = connect
@@ -181,7 +181,7 @@ class MessageLink:
                     for part in parts:
                         part.cancel()
                     await asyncio.gather(*parts, return_exceptions=True)
-        except Exception as exc:  # noqa: BLE001  # somebody else's code: whatever it raises is the reason
+        except Exception as exc:  # noqa: BLE001  # foreign code: whatever it raises is the reason
             if not opened.done():
                 opened.set_exception(_connect_error(exc))
                 return

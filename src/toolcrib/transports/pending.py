@@ -18,7 +18,7 @@ COURTESY = 5.0
 
 
 class _Hold:
-    """How often and since when the clock of one request stands still because its server's questions are answered."""
+    """How often, and since when, the clock of one request is stopped while questions of its server are answered."""
 
     __slots__ = ("open", "questions", "since")
 
@@ -29,7 +29,7 @@ class _Hold:
 
 
 class PendingRequest:
-    """A request that waits for its answer. Times are the loop's."""
+    """A request that waits for its answer. Times are those of the event loop."""
 
     __slots__ = ("deadline", "hold", "idle_timeout", "idle_until", "method", "progress")
 
@@ -42,14 +42,14 @@ class PendingRequest:
         self.progress = Delivery(options.on_progress, "progress handler") if options.on_progress is not None else None
 
     def due(self) -> float | None:
-        """When it must be answered, as far as is known now."""
+        """Return the time at which it must be answered, as far as is known now."""
         if self.idle_until is None:
             return self.deadline
         return self.idle_until if self.deadline is None else min(self.deadline, self.idle_until)
 
     @property
     def held(self) -> bool:
-        """Whether its clock stands still."""
+        """Whether its clock is stopped."""
         return self.hold is not None and self.hold.open > 0
 
     def stop_clock(self, now: float, most: int) -> bool:
@@ -84,7 +84,7 @@ class PendingRequest:
         if progress is None:
             return
         if self.idle_timeout is not None:
-            # While the clock stands still, the time since it stopped is added when it resumes: do not count it twice.
+            # While the clock is stopped, the time since then is added when it resumes: do not count it twice.
             began = self.hold.since if self.hold is not None and self.hold.open else now
             self.idle_until = began + self.idle_timeout
         if self.progress is not None:
@@ -166,7 +166,7 @@ class PendingRequests(dict[int, P]):
         self.loop = asyncio.get_running_loop()
         """The loop of the channel: looking it up for each request is slow before Python 3.12."""
         self.ended: Exception | None = None
-        """Why the channel takes no more requests."""
+        """Why the channel takes no further requests; None while it does."""
         self._last_id = 0
         self._holds: list[list[P]] = []
         self._on_due = on_due
@@ -217,7 +217,7 @@ class PendingRequests(dict[int, P]):
             self._set_timer(due)
 
     def stop(self) -> None:
-        """Watch no time any more."""
+        """Stop watching deadlines."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None

@@ -116,13 +116,13 @@ class Reply:
         return not self._stopped
 
     def stop(self) -> None:
-        """Cancel the task that computes the answer: no client waits for it any more."""
+        """Cancel the task that computes the answer: no client waits for it."""
         self._stopped = True
         if self._cancellation is not None:
             self._cancellation.cancel()
 
     def take_cancellation(self, exc: asyncio.CancelledError) -> bool:
-        """Return whether a cancellation came from `stop`; False: the request handler raised it of its own accord.
+        """Return whether a cancellation came from `stop`; False: the request handler itself raised it.
 
         Raises `exc` if the task itself was cancelled.
         """
@@ -134,7 +134,7 @@ class Reply:
         return self._stopped
 
     def end(self) -> None:
-        """Undo `begin`: `stop` does not cancel the task any more."""
+        """Undo `begin`: from now on `stop` cancels nothing."""
         if self._cancellation is not None:
             self._cancellation.take_back()
 

@@ -1,4 +1,4 @@
-"""Serving one client over stdin and stdout: one JSON message a line, and nothing else on the wire, whoever prints."""
+"""Serve one client over stdin and stdout: one JSON message a line; output of `print` goes to stderr."""
 
 from __future__ import annotations
 
@@ -29,11 +29,11 @@ log = logging.getLogger("toolcrib.server.stdio")
 
 CHUNK: Final = 256 * 1024
 GRACE: Final = 2.0
-"""Seconds that requests at work have to finish when stdin has ended."""
+"""Seconds that running requests have to finish when stdin has ended."""
 FLUSH: Final = 0.5
 """Seconds that the last answers have to be written."""
 FULL: Final = 4 * 1024 * 1024
-"""Bytes that may wait for a client that does not read, before who sends waits too and nothing more is read."""
+"""Bytes that may wait for a client that does not read; above it, senders wait too and nothing is read."""
 STDIN, STDOUT, STDERR = 0, 1, 2
 
 
@@ -242,7 +242,7 @@ class _Reader:
             self.start()
 
     def stop(self) -> None:
-        """Read nothing any more."""
+        """Stop reading."""
         if not self._stopped:
             self._stopped = True
             self.pause()

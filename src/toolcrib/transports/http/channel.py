@@ -1,7 +1,7 @@
-"""Streamable HTTP in both eras: each request is an exchange of its own, made by the task that asks.
+"""Streamable HTTP, legacy and modern: each request is a separate exchange, made by the task of its caller.
 
-Legacy era: a session id, a standing GET stream for what the server says of its own accord, and streams that are
-resumed where they broke. Modern era: nothing but requests; closing the answer's stream is how one is cancelled.
+Legacy: a session id, a standalone GET stream for requests and notifications of the server, and streams that are resumed
+where they broke. Modern: nothing but requests; one is cancelled by closing the stream of its response.
 
 Longer than 400 lines: requests, answers to the server's own requests and the end of a session share one state.
 """
@@ -103,7 +103,7 @@ class HttpChannel:
         self._standalone: StandaloneStream | None = None
 
     async def open(self, inbound: Inbound) -> None:
-        """Get ready; the first request connects."""
+        """Make the HTTP client; the first request connects."""
         self._inbox.inbound = inbound
         self._client = HttpClient(self._server, self._auth, self.hold, self.secrets)
 
@@ -140,7 +140,7 @@ class HttpChannel:
             if call.outcome is None:  # else it came on another way while this one broke
                 call.outcome = exc
         except asyncio.CancelledError:
-            # If the exchange raised it of its own accord, the caller gets it too: there is no other outcome.
+            # If the exchange itself raised it, the caller gets it too: there is no other outcome.
             if call.cancellation.cancelled_by_others() or not call.cancellation.requested:
                 self._abandon(call, "the caller was cancelled")
                 raise
@@ -350,7 +350,7 @@ class HttpChannel:
             self._undelivered = True
 
     def _abandon(self, call: PendingHttpRequest, reason: str) -> None:
-        """Legacy era: tell the server; modern era: it sees the stream close."""
+        """Legacy: send a cancellation; modern: the server sees the stream close."""
         if not call.modern and call.body.sent and call.method not in NEVER_CANCELLED and self._pending.ended is None:
             self._reply(jsonrpc.notification("notifications/cancelled", {"requestId": call.id, "reason": reason}))
 
@@ -359,14 +359,14 @@ class HttpChannel:
 
     @contextmanager
     def hold(self) -> Iterator[None]:
-        """Let no deadline pass."""
+        """Return a context in which no deadline passes."""
         with self._inbox.inbound.held(), self._pending.hold():
             yield
 
     # ---- the end ---------------------------------------------------------------------------------------------
 
     async def _refused(self, response: ClientResponse, in_session: bool) -> ToolcribError:
-        """Why. A server that does not know our session any more ends it for all."""
+        """Return the error of a response; a session that the server has forgotten ends for all calls."""
         error = await self._http.refused(response, in_session=in_session)
         if isinstance(error, SessionExpired):
             self._lose(error)
@@ -403,7 +403,7 @@ class HttpChannel:
             return
         try:
             if self._lost and self._pending and not force:
-                # The session is over, not what was already asked: each of these hears its own end.
+                # The session is over, but the requests that were sent get their own outcomes.
                 self._idle.clear()
                 await self._idle.wait()
         finally:

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 log = logging.getLogger("toolcrib.transports")
 
 FLUSH: Final = 0.5
-"""Seconds that messages under way have when the link is closed."""
+"""Seconds that messages which are being posted have when the link is closed."""
 
 
 class _Post(Body):
@@ -69,7 +69,7 @@ class SseLink:
         unsent = not ticket.sent
         ticket.withdrawn = unsent
         if ticket.task is not None:
-            ticket.task.cancel()  # also if only the response is awaited, which nothing depends on any more
+            ticket.task.cancel()  # also if only the response is awaited, on which nothing depends
         return unsent
 
     async def close(self, *, force: bool) -> None:

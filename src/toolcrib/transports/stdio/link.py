@@ -229,7 +229,7 @@ class _Child:
         return self.process.tail.text(self._secrets)
 
     def _input_consumed(self) -> bool:
-        """Whether the child has read everything that was written. Where the system cannot tell, it may have."""
+        """Whether the child has read everything that was written. Assumed if the system does not report it."""
         if self.writer.closed or not self.writer.written:
             return False
         unread = array("i", [0])

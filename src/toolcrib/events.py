@@ -10,6 +10,8 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
+from ._util.cancellation import is_current_task_cancelled
+
 log = logging.getLogger("toolcrib.events")
 
 
@@ -148,9 +150,7 @@ class Delivery:
                     except Exception:
                         log.exception("a %s raised", self._what)
                     except asyncio.CancelledError:
-                        # Ours only if somebody cancels this very task; else the callback waited for what was cancelled.
-                        task = asyncio.current_task()
-                        if task is not None and task.cancelling():
+                        if is_current_task_cancelled():
                             raise
                         log.exception("a %s was cancelled", self._what)
                 if not self._backlog:

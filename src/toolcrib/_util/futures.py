@@ -28,6 +28,6 @@ def settle(waiting: Iterable[asyncio.Future[None] | None], error: ToolcribError 
 
 
 def retrieve(future: asyncio.Future[Any]) -> None:
-    """Mark the exception as retrieved, so that asyncio does not log it: the status of the server shows it."""
+    """Mark the exception as retrieved, so that asyncio does not log it: it is reported elsewhere, or not needed."""
     if not future.cancelled():
         future.exception()

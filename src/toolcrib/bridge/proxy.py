@@ -10,6 +10,7 @@ import asyncio
 import logging
 from typing import Any, Final, NamedTuple
 
+from .._util.tasks import TaskSet
 from ..config import ServerConfig
 from ..errors import RemoteError, ToolcribError
 from ..policy.filters import allows
@@ -61,7 +62,7 @@ class Proxy:
         self._info = ServerInfo()
         self._spare: Upstream | None = None
         self._upstreams: dict[_Key, Upstream] = {}
-        self._closing: set[asyncio.Task[None]] = set()
+        self._closing = TaskSet()
         self._mirrored: dict[str, tuple[Declaration, ...]] = {}
 
     @property
@@ -123,10 +124,7 @@ class Proxy:
 
     def _close(self, upstream: Upstream) -> asyncio.Task[None]:
         """Close a connection in the background: requests of other sessions do not wait for it."""
-        closing = asyncio.create_task(upstream.client.close())
-        self._closing.add(closing)
-        closing.add_done_callback(self._closing.discard)
-        return closing
+        return self._closing.create(upstream.client.close())
 
     def _note(self, upstream: Upstream) -> None:
         self._info = upstream.server_info or self._info

@@ -14,6 +14,7 @@ from typing import Any, TypeVar, Unpack
 
 from pydantic_core import to_jsonable_python
 
+from .._util.cancellation import OwnCancellation
 from ..errors import UsageError
 from ..protocol.jsonrpc import RequestId
 from ..protocol.metadata import LOG_LEVELS, PROGRESS_TOKEN
@@ -90,16 +91,14 @@ class _Facts(CallContext):
 class Context(_Facts):
     """The request that a function answers: who asks, and the way back to them. It lives as long as the call."""
 
-    __slots__ = ("_cancelled", "_cancelling", "_over", "_progress", "_task", "_waiting")
+    __slots__ = ("_cancellation", "_cancelled", "_over", "_progress", "_waiting")
 
     def __init__(self, request_context: RequestContext, server: ServerDefinition | None = None) -> None:
         super().__init__(request_context, server)
         self._progress = -math.inf
         self._over = False
         self._cancelled = False
-        self._task = task = asyncio.current_task()
-        # The caller's task may have been cancelled before, and be clearing up with our help.
-        self._cancelling = task.cancelling() if task is not None else 0
+        self._cancellation = OwnCancellation()
         self._waiting: set[concurrent.futures.Future[Any]] = set()
 
     def _for_thread(self) -> SyncContext:
@@ -213,10 +212,9 @@ class Context(_Facts):
 
     @property
     def cancelled(self) -> bool:
-        """Whether nobody waits for the answer any more. An async function is told by `CancelledError`; a sync one in
-        its thread looks here."""
-        task = self._task
-        return self._cancelled or (not self._over and task is not None and task.cancelling() > self._cancelling)
+        """Whether the call was cancelled. In an async function, `CancelledError` is raised as well; a sync function,
+        which runs in a thread, has to look here."""
+        return self._cancelled or self._cancellation.cancelled_by_others()
 
     def raise_if_cancelled(self) -> None:
         """Raise `asyncio.CancelledError` if nobody waits for the answer any more."""
@@ -224,10 +222,10 @@ class Context(_Facts):
             raise asyncio.CancelledError
 
     def finish(self, *, cancelled: bool = False) -> None:
-        """For the server: the call is over, and what a thread of it still says or asks goes nowhere."""
+        """End the context: what a thread of the call still sends or asks is dropped. Called by the server."""
         self._over = True
         self._cancelled = cancelled
-        self._task = None
+        self._cancellation.take_back()
         for waiting in tuple(self._waiting):
             waiting.cancel()
 

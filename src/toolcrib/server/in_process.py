@@ -11,13 +11,14 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, NoReturn
 
-from ..errors import CallTimeout, ConnectionLost, OutcomeUnknown, RemoteError, UnansweredTimeout, UsageError
+from .._util.cancellation import OwnCancellation
+from ..errors import ConnectionLost, OutcomeUnknown, RemoteError, UnansweredTimeout, UsageError
 from ..protocol.jsonrpc import INTERNAL_ERROR, Message
 from ..protocol.limits import MAX_INBOUND
 from ..protocol.metadata import PROGRESS_TOKEN, PROTOCOL_VERSION
 from ..protocol.versions import LEGACY_VERSIONS
-from ..transports.channel import PLAIN, Inbound, RequestOptions
-from ..transports.pending import Pending, Waiting
+from ..transports.channel import PLAIN, UNOPENED, Inbound, RequestOptions
+from ..transports.pending import PendingRequest, PendingRequests
 from ..types import Wire
 from .eras import (
     answer_at_once,
@@ -34,61 +35,52 @@ from .quota import SubscriptionQuota
 from .subscriptions import ACKNOWLEDGED, Listening, Notifications, SessionSubscriptions, answer_in_session
 
 
-class InProcessCall(Pending):
-    """A request while it is answered, in its caller's task; and the way back (`BackChannel`) to who asked."""
+class InProcessCall(PendingRequest):
+    """A request while it is answered, in its caller's task; also the `BackChannel` to the client."""
 
-    __slots__ = ("_cancelling", "_inbound", "_task", "failure", "id", "stopped")
+    __slots__ = ("_inbound", "cancellation", "failure", "id")
 
     def __init__(
         self, id: int, method: str, options: RequestOptions, inbound: Inbound, loop: asyncio.AbstractEventLoop
     ) -> None:
-        super().__init__(method, options)
+        PendingRequest.__init__(self, method, options)  # `super()` is slow before Python 3.12
         self.id = id
         self.failure: Exception | None = None
-        self.stopped = False
         self._inbound = inbound
-        task = asyncio.current_task(loop)
-        assert task is not None
-        self._task = task
-        self._cancelling = task.cancelling()
+        self.cancellation = OwnCancellation(loop)
 
     # ---- its end, from elsewhere -----------------------------------------------------------------------------
 
     def stop(self, failure: Exception) -> None:
-        """End it. As `asyncio.timeout` does it, but for that one timer serves all."""
-        if not self.stopped:
-            self.stopped, self.failure = True, failure
-            self._task.cancel()
+        """Cancel the tool; the caller gets `failure`."""
+        if not self.cancellation.requested:
+            self.failure = failure
+            self.cancellation.cancel()
 
     def judge(self, exc: asyncio.CancelledError) -> NoReturn:
-        """What a cancellation means: the end that we made, the caller's own, or one that nobody asked for."""
-        others = self._task.cancelling() - self._cancelling - self.stopped
-        if others > 0:
+        """Raise what a cancellation means: the caller's own, the failure given to `stop`, or an error of the tool."""
+        if self.cancellation.cancelled_by_others():
             raise exc
         if self.failure is not None:
             raise self.failure from None
-        # Something inside of the tool was cancelled, not the call: to the caller that is the tool's failure.
+        # The tool itself raised it: to the caller that is an error of the tool.
         raise RemoteError(INTERNAL_ERROR, "the call was cancelled from within") from None
-
-    def take_back(self) -> None:
-        """The cancellation was for the call, not for its task."""
-        self._task.uncancel()
 
     # ---- the way back ----------------------------------------------------------------------------------------
 
     async def notify(self, method: str, params: Wire) -> None:
-        """Tell the client something that belongs to this request."""
+        """Pass a notification that belongs to this request to the client."""
         params = copied(params)
         if method == "notifications/progress":
             self.on_progress(params, asyncio.get_running_loop().time())
         self._inbound.on_notification(method, params)
 
-    async def ask(self, method: str, params: Wire, key: str | None) -> Wire:  # noqa: ARG002  # nobody writes it down
+    async def ask(self, method: str, params: Wire, key: str | None) -> Wire:  # noqa: ARG002  # not needed here
         """The answer of the client's handlers. Both eras are one here: nothing has to be suspended."""
         return copied(await self._inbound.on_request(method, copied(params)))
 
     async def pause(self) -> None:
-        """There is no response that could end before its request."""
+        """Do nothing: no response can end before its request."""
 
 
 class InProcessChannel:
@@ -98,11 +90,8 @@ class InProcessChannel:
 
     def __init__(self, handler: RequestHandler) -> None:
         self._handler = handler
-        self._inbound: Inbound
-        self._loop: asyncio.AbstractEventLoop
-        self._last_id = 0
-        self._calls: Waiting[InProcessCall] = Waiting(_too_late)
-        self._ended: Exception | None = None
+        self._inbound: Inbound = UNOPENED
+        self._calls: PendingRequests[InProcessCall] = PendingRequests(_too_late)
         self._peer = Peer(LEGACY_VERSIONS[0], modern=False)
         self._stamp: Any = None
         self._stamped = self._peer
@@ -112,25 +101,18 @@ class InProcessChannel:
     async def open(self, inbound: Inbound) -> None:
         """Note where messages of the server go to. Nothing has to be connected."""
         self._inbound = inbound
-        self._loop = asyncio.get_running_loop()
 
     # ---- requests --------------------------------------------------------------------------------------------
 
     async def request(self, method: str, params: Wire | None, *, options: RequestOptions = PLAIN) -> Wire:
         """Answer it here and now."""
-        if self._ended is not None:
-            raise ConnectionLost(f"the connection is gone: {self._ended}") from self._ended
-        id = self._last_id = self._last_id + 1
-        if options.on_id is not None:
-            options.on_id(id)
-        if options.deadline is not None and options.deadline <= self._loop.time():
-            raise CallTimeout("the deadline passed before the call could be sent")
+        calls = self._calls
+        id = calls.begin(options)
         mine, meta = _own(params) if params else ({}, NOTHING)
         modern = PROTOCOL_VERSION in meta
-        call = self._calls[id] = InProcessCall(id, method, options, self._inbound, self._loop)
+        call = InProcessCall(id, method, options, self._inbound, calls.loop)
+        calls.add(id, call)
         try:
-            if call.deadline is not None or call.idle_timeout is not None:
-                self._calls.watch(call)
             if modern:
                 result = await self._answer_modern(method, mine, meta, call)
             else:
@@ -142,13 +124,12 @@ class InProcessChannel:
         except Exception as exc:  # noqa: BLE001  # our own fault, which must not look like the caller's
             raise internal_error(exc, method) from None
         finally:
-            if call.stopped:
-                call.take_back()
-            del self._calls[id]
-        if call.failure is not None:  # the tool made something else of its end; but it had ended
+            call.cancellation.take_back()
+            del calls[id]
+        if call.failure is not None:  # the tool caught the cancellation; the call had ended all the same
             raise call.failure
         if call.progress is not None:
-            await call.told()
+            await call.deliver_progress()
         return result
 
     async def _answer_modern(self, method: str, params: Wire, meta: Mapping[str, Any], call: InProcessCall) -> Wire:
@@ -187,7 +168,7 @@ class InProcessChannel:
         async with opened as (listening, acknowledgement):
             self._deliver(ACKNOWLEDGED, acknowledgement)
             listening.acknowledged()
-            await self._loop.create_future()
+            await self._calls.loop.create_future()
         raise AssertionError("the future is never resolved")
 
     def _deliver(self, method: str, params: Wire) -> None:
@@ -199,24 +180,23 @@ class InProcessChannel:
 
     async def notify(self, method: str, params: Wire | None = None) -> None:  # noqa: ARG002  # no notification has params of use here
         """Take a notification of the client. From `initialized` on, a legacy session gets changes of every list."""
-        if method == "notifications/initialized" and self._ended is None:
+        if method == "notifications/initialized" and self._calls.ended is None:
             await self._subscriptions.begin(self._peer)
 
     # ---- time and the end ------------------------------------------------------------------------------------
 
     @contextmanager
     def hold(self) -> Iterator[None]:
-        """Let no deadline pass."""
+        """Return a context in which no deadline passes."""
         with self._inbound.held(), self._calls.hold():
             yield
 
     async def close(self, *, force: bool = False) -> None:  # noqa: ARG002  # there is nobody to wait for
         """End the calls that wait."""
-        if self._ended is None:
-            self._ended = ConnectionLost("the connection was closed")
+        self._calls.refuse(ConnectionLost("the connection was closed"))
         self._calls.stop()
         for call in list(self._calls.values()):
-            call.stop(OutcomeUnknown(f"{self._ended}; the call was stopped, and may have had its effects"))
+            call.stop(OutcomeUnknown("the connection was closed; the call was stopped, and may have had its effects"))
         await self._subscriptions.close()
 
 

@@ -12,6 +12,7 @@ from __future__ import annotations
 import asyncio
 from typing import Any, Final
 
+from .._util.cancellation import OwnCancellation
 from ..errors import ProtocolError, UsageError
 from ..protocol import jsonrpc
 from ..protocol.jsonrpc import INVALID_PARAMS, INVALID_REQUEST, PARSE_ERROR
@@ -72,14 +73,13 @@ class JsonRpcHandler:
             return jsonrpc.error(id, INVALID_PARAMS, f"Invalid params: {exc}")
         modern = is_modern(params)
         answer = self._answer_modern if modern else self._answer_legacy
-        task = asyncio.current_task()
-        cancelling = task.cancelling() if task is not None else 0
+        cancellation = OwnCancellation()
         try:
             return jsonrpc.result(id, await answer(method, params, id))
         except asyncio.CancelledError as exc:
-            if cancelling < (task.cancelling() if task is not None else 0):
+            if cancellation.cancelled_by_others():
                 raise
-            fault = internal_error(RuntimeError(repr(exc)), method)  # the function's own doing: the caller was not
+            fault = internal_error(RuntimeError(repr(exc)), method)  # raised by the function of its own accord
         except Exception as exc:  # noqa: BLE001  # whatever it is, it is answered
             return error_answer(id, method, exc, modern=modern)
         return jsonrpc.error(id, fault.code, fault.message)

@@ -11,12 +11,14 @@ import asyncio
 import json
 import secrets
 from collections import Counter
-from collections.abc import Awaitable, Callable, Coroutine, Hashable
+from collections.abc import Awaitable, Callable, Hashable
 from hashlib import sha256
-from typing import Any, Final
+from typing import Final
 
 import orjson
 
+from .._util.futures import retrieve
+from .._util.tasks import TaskSet
 from ..errors import RemoteError
 from ..protocol.jsonrpc import INTERNAL_ERROR, INVALID_PARAMS
 from ..protocol.versions import MAY_ASK_FOR_INPUT
@@ -53,14 +55,16 @@ def salient(method: str, params: Wire) -> bytes:
 
 
 class SuspendedCall:
-    """A call that may ask; it is the way back (`BackChannel`) of its exchange."""
+    """A call that may ask, in a task of its own; also the `BackChannel` of its request. Wait for it with `outcome`."""
 
     def __init__(
         self,
         suspended_calls: SuspendedCalls,
+        handler: RequestHandler,
+        method: str,
+        params: Wire,
         context: RequestContext,
         digest: bytes,
-        params: Wire,
         brought: dict[str, Wire],
     ) -> None:
         self.principal = context.peer.principal
@@ -73,24 +77,18 @@ class SuspendedCall:
         self._suspended_calls = suspended_calls
         self._context = context
         self._brought = brought
-        self._task: asyncio.Task[Wire]
         self._questions: dict[str, tuple[Wire, asyncio.Future[Wire]]] = {}
         self._asked = 0
         self._over = False
         self._ended = False
         self._waiters: dict[asyncio.Future[None], Outlet | None] = {}
         self._timer: asyncio.TimerHandle | None = None
-
-    def start(self, work: Coroutine[Any, Any, Wire]) -> None:
-        """Begin; the caller waits with `outcome`."""
-        self._task = asyncio.get_running_loop().create_task(work)
+        context.back_channel = self
+        self._task = suspended_calls.tasks.create(handler.answer(method, params, context))
         self._task.add_done_callback(self._done)
-        self._suspended_calls.tasks.add(self._task)
-        self._task.add_done_callback(self._suspended_calls.tasks.discard)
 
     def _done(self, task: asyncio.Task[Wire]) -> None:
-        if not task.cancelled():
-            task.exception()  # seen, so that nobody reports it as lost: there may be nobody to give it to
+        retrieve(task)  # it may be that no request waits for it any more
         self._close_questions("the request that the question belongs to is over")
         self._wake()
 
@@ -237,8 +235,8 @@ class SuspendedCalls:
         self._handles: dict[str, tuple[SuspendedCall, dict[str, asyncio.Future[Wire]]]] = {}
         self._suspended: Counter[Hashable] = Counter()
         self._size = 0
-        self.tasks: set[asyncio.Task[Wire]] = set()
-        """The functions at work for calls that may park."""
+        self.tasks = TaskSet()
+        """The handlers that run for calls that may be suspended."""
 
     async def answer(
         self, handler: RequestHandler, method: str, params: Wire, context: RequestContext, outlet: Outlet | None
@@ -247,10 +245,7 @@ class SuspendedCalls:
         state, answers = params.get("requestState"), _answers(params)
         digest = salient(method, params)
         if state is None:
-            call = SuspendedCall(self, context, digest, params, answers)
-            context.back_channel = call
-            call.start(handler.answer(method, params, context))
-            return await call.outcome(outlet)
+            return await SuspendedCall(self, handler, method, params, context, digest, answers).outcome(outlet)
         found, questions = self._handles.get(state, (None, {})) if isinstance(state, str) else (None, {})
         if found is None or not found.is_here() or found.principal != context.peer.principal or found.digest != digest:
             raise RemoteError(INVALID_PARAMS, "requestState: not one of ours, not of this request, or too old")

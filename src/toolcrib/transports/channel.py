@@ -1,12 +1,15 @@
-"""The one seam between protocol and bytes."""
+"""The interface between the protocol and a transport."""
 
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
-from typing import NamedTuple, Protocol, runtime_checkable
+from typing import Final, NamedTuple, Protocol, runtime_checkable
 
+from ..errors import RemoteError
+from ..protocol.jsonrpc import METHOD_NOT_FOUND
+from ..protocol.metadata import PROGRESS_TOKEN, with_meta
 from ..protocol.sanitize import Mask
 from ..types import Wire
 
@@ -22,9 +25,15 @@ class RequestOptions(NamedTuple):
     """Seconds without an answer or progress; each progress notification starts them anew."""
     on_progress: ProgressHandler | None = None
     on_id: Callable[[int], None] | None = None
-    """Told the request's id before it is sent."""
+    """Called with the request's id before it is sent."""
     headers: Mapping[str, str] | None = None
-    """What of the request is repeated in HTTP headers; other ways have none."""
+    """What of the request is repeated in HTTP headers; other transports have none."""
+
+    def with_progress_token(self, params: Wire | None, id: int) -> Wire | None:
+        """Return `params` with `id` as the progress token, if this request needs progress notifications."""
+        if self.on_progress is None and self.idle_timeout is None:
+            return params
+        return with_meta(params, {PROGRESS_TOKEN: id})
 
 
 PLAIN = RequestOptions()
@@ -32,7 +41,7 @@ PLAIN = RequestOptions()
 
 @dataclass(slots=True)
 class Counters:
-    """What came from the server, over all its connections."""
+    """Counts of what the server sent, over all its connections."""
 
     received: int = 0
     """Messages."""
@@ -41,13 +50,13 @@ class Counters:
     last_malformed: str = ""
     """The beginning of the last one."""
     unmatched: int = 0
-    """Answers that nobody waits for: late, doubled or of an unknown id."""
+    """Answers without a request that waits: late, repeated or with an unknown id."""
     dropped: int = 0
     """Requests that the protocol's era or our limits do not allow."""
 
 
 class Inbound(Protocol):
-    """Who receives what the peer sends of its own accord, in the order in which it came."""
+    """Receives the requests and notifications of the peer, in the order in which they came."""
 
     @property
     def takes_requests(self) -> bool:
@@ -63,7 +72,7 @@ class Inbound(Protocol):
         ...
 
     def held(self) -> AbstractContextManager[None]:
-        """While entered, a person is being asked: whoever waits for the channel waits on."""
+        """Return a context in which no deadline of a caller passes: a person is being asked."""
         ...
 
     def on_closed(self, error: Exception) -> None:
@@ -71,12 +80,35 @@ class Inbound(Protocol):
         ...
 
 
+class _Unopened:
+    """The `Inbound` of a channel before it is opened: nothing can arrive yet."""
+
+    takes_requests = False
+
+    async def on_request(self, method: str, params: Wire) -> Wire:  # noqa: ARG002
+        """Reject a request."""
+        raise RemoteError(METHOD_NOT_FOUND, f"{method}: the channel is not open")
+
+    def on_notification(self, method: str, params: Wire) -> None:
+        """Ignore a notification."""
+
+    def held(self) -> AbstractContextManager[None]:
+        """Return a context manager that does nothing."""
+        return nullcontext()
+
+    def on_closed(self, error: Exception) -> None:
+        """Ignore the end."""
+
+
+UNOPENED: Final[Inbound] = _Unopened()
+
+
 class Channel(Protocol):
-    """A way to one server, open until it is closed or its `Inbound` is told `on_closed`."""
+    """A connection to one server, made on its event loop; open until `close`, or until it calls `Inbound.on_closed`."""
 
     @property
     def over_http(self) -> bool:
-        """Whether each request is an exchange of its own: with headers, and with a failure of its own."""
+        """Whether each request is a separate HTTP exchange, which has headers and can fail alone."""
         ...
 
     async def open(self, inbound: Inbound) -> None:
@@ -100,7 +132,7 @@ class Channel(Protocol):
         ...
 
     async def close(self, *, force: bool = False) -> None:
-        """End it and everything that belongs to it; `hurry` gives the peer less time. Never raises."""
+        """End the connection and everything that belongs to it; `force` gives the peer less time. Never raises."""
         ...
 
 
@@ -112,7 +144,7 @@ def mask_of(channel: Channel) -> Mask | None:
 
 @runtime_checkable
 class ProcessChannel(Protocol):
-    """What a channel to a process of this machine can say besides; other channels need not have it."""
+    """What a channel to a process of this machine offers in addition."""
 
     def stderr_tail(self) -> str:
         """Return the end of what the process wrote to stderr, without secrets; also after the channel was closed."""
@@ -129,5 +161,5 @@ class ChannelSource(Protocol):
     """Anything that makes channels to itself; a `Client` takes one in place of a config."""
 
     def make_channel(self) -> Channel:
-        """A new channel, not open yet."""
+        """Return a new channel that is not open yet. Called on the event loop on which it will be used."""
         ...

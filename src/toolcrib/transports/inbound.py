@@ -1,4 +1,4 @@
-"""What a peer says of its own accord: its requests, its notifications, and what is no message at all."""
+"""Requests and notifications of the peer, and malformed messages."""
 
 from __future__ import annotations
 
@@ -7,28 +7,33 @@ import logging
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from .._util.tasks import TaskSet
 from ..errors import ProtocolError, RemoteError, UsageError
 from ..protocol import jsonrpc, limits
 from ..protocol.jsonrpc import Message
 from ..protocol.metadata import PROGRESS_TOKEN
 from ..types import Wire
-from .channel import Counters, Inbound
-from .pending import Pending
+from .channel import UNOPENED, Counters, Inbound
+from .pending import PendingRequest
 
 log = logging.getLogger("toolcrib.transports")
 
 
 class Inbox:
-    """Sorts what is no answer. `reply` sends an answer to the peer's own request; `inbound` is set before any comes."""
+    """Dispatches requests and notifications of the peer. `reply` sends the answer to a request.
 
-    inbound: Inbound
+    `inbound` is set when the channel is opened.
+    """
 
-    def __init__(self, counters: Counters, pending: Mapping[int, Pending], reply: Callable[[Message], object]) -> None:
+    def __init__(
+        self, counters: Counters, pending: Mapping[int, PendingRequest], reply: Callable[[Message], object]
+    ) -> None:
+        self.inbound: Inbound = UNOPENED
         self._counters = counters
         self._pending = pending
         self._reply = reply
         self._asked: dict[jsonrpc.RequestId, asyncio.Task[None]] = {}
-        self._running = 0
+        self._running = TaskSet()
         self._running_bytes = 0
         self._closed = False
         self.malformed_in_a_row = 0
@@ -62,19 +67,17 @@ class Inbox:
             return
         size = _size(id, params)
         # Counted by tasks, not by ids: a handler may go on for a while after its request was cancelled.
-        if self._running >= limits.MAX_INBOUND or (
+        if len(self._running) >= limits.MAX_INBOUND or (
             self._running and self._running_bytes + size > limits.MAX_INBOUND_BYTES
         ):
             self._counters.dropped += 1
             self._reply(jsonrpc.error(id, jsonrpc.INTERNAL_ERROR, "too many requests at once"))
             return
-        self._running += 1
         self._running_bytes += size
-        task = self._asked[id] = asyncio.create_task(self._answer(id, method, params))
+        task = self._asked[id] = self._running.create(self._answer(id, method, params))
         task.add_done_callback(lambda _: self._release(size))
 
     def _release(self, size: int) -> None:
-        self._running -= 1
         self._running_bytes -= size
 
     async def _answer(self, id: jsonrpc.RequestId, method: str, params: Wire) -> None:
@@ -92,7 +95,7 @@ class Inbox:
             self._reply(reply)
 
     def note_malformed(self, error: ProtocolError) -> bool:
-        """Count what is no message; True if there is no end to it."""
+        """Count a malformed message; returns True if too many came in a row."""
         self._counters.malformed += 1
         self._counters.last_malformed = error.sample
         self.malformed_in_a_row += 1
@@ -101,7 +104,7 @@ class Inbox:
         return self.malformed_in_a_row > limits.MAX_MALFORMED
 
     def close(self) -> None:
-        """Nobody waits for our answers any more."""
+        """Cancel the handlers: their answers cannot be sent."""
         self._closed = True
         for task in self._asked.values():
             task.cancel()
@@ -117,7 +120,7 @@ def _size(id: Any, params: Wire) -> int:
 
 
 def _sayable(data: Any) -> Any:
-    """What a handler put on its error, if JSON can say it."""
+    """Return the data of a handler's error, if it can be written as JSON."""
     try:
         jsonrpc.encode(data)
     except UsageError:

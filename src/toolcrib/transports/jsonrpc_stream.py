@@ -7,17 +7,17 @@ from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
 from typing import Any, Protocol
 
+from .._util.futures import retrieve
 from ..config import SecretMask
-from ..errors import CallTimeout, ConnectionLost, OutcomeUnknown, ProtocolError, UnansweredTimeout
+from ..errors import ConnectionLost, ProtocolError
 from ..protocol import jsonrpc, limits
 from ..protocol.jsonrpc import Message
-from ..protocol.metadata import PROGRESS_TOKEN, with_meta
 from ..protocol.sanitize import one_line
 from ..protocol.versions import NEVER_CANCELLED
 from ..types import Wire
 from .channel import PLAIN, Counters, Inbound, RequestOptions
 from .inbound import Inbox
-from .pending import COURTESY, Pending, Waiting
+from .pending import COURTESY, PendingRequest, PendingRequests, lost_error, timeout_error
 
 
 class Ticket(Protocol):
@@ -27,14 +27,14 @@ class Ticket(Protocol):
 
 
 class Receiver(Protocol):
-    """Who takes what comes in over a link."""
+    """Receives what arrives over a link."""
 
     def on_message(self, message: Any) -> None:
         """A JSON value arrived."""
         ...
 
     def on_malformed(self, error: ProtocolError, head: bytes) -> None:
-        """Something arrived that is no message."""
+        """Something arrived that is not a JSON-RPC message."""
         ...
 
     def on_refused(self, id: jsonrpc.RequestId, error: Exception) -> None:
@@ -51,7 +51,7 @@ class Receiver(Protocol):
 
 
 class Link(Protocol):
-    """What a `StreamChannel` stands on. It keeps its own queue, so that what was not handed over can be taken back."""
+    """The transport below a `StreamChannel`, with a queue from which an unsent message can be withdrawn."""
 
     async def open(self, receiver: Receiver) -> None:
         """Connect; raises `ConnectError`."""
@@ -70,15 +70,15 @@ class Link(Protocol):
         ...
 
 
-class _Sent(Pending):
-    """A request on its way."""
+class _Sent(PendingRequest):
+    """A request that was given to the link."""
 
     __slots__ = ("future", "ticket")
 
-    def __init__(self, method: str, options: RequestOptions, future: asyncio.Future[Wire]) -> None:
+    def __init__(self, method: str, options: RequestOptions, ticket: Ticket, loop: asyncio.AbstractEventLoop) -> None:
         super().__init__(method, options)
-        self.future = future
-        self.ticket: Ticket
+        self.ticket = ticket
+        self.future: asyncio.Future[Wire] = loop.create_future()
 
 
 class StreamChannel:
@@ -90,87 +90,69 @@ class StreamChannel:
         self.counters = counters or Counters()
         self.secrets = secrets
         self._link = link
-        self._loop: asyncio.AbstractEventLoop
-        self._last_id = 0
-        self._pending: Waiting[_Sent] = Waiting(self._too_late)
+        self._pending: PendingRequests[_Sent] = PendingRequests(self._too_late)
         self._inbox = Inbox(self.counters, self._pending, link.send)
-        self._ended: Exception | None = None
 
     async def open(self, inbound: Inbound) -> None:
         """Open the link."""
         self._inbox.inbound = inbound
-        self._loop = asyncio.get_running_loop()
         await self._link.open(self)
 
     # ---- out -------------------------------------------------------------------------------------------------
 
     async def request(self, method: str, params: Wire | None, *, options: RequestOptions = PLAIN) -> Wire:
         """Send a request and wait for its one outcome."""
-        if self._ended is not None:
-            raise ConnectionLost(f"the connection is gone: {self._ended}") from self._ended
-        id = self._last_id = self._last_id + 1
-        if options.on_progress is not None or options.idle_timeout is not None:
-            params = with_meta(params, {PROGRESS_TOKEN: id})
-        if options.on_id is not None:
-            options.on_id(id)
-        if options.deadline is not None and options.deadline <= self._loop.time():
-            raise CallTimeout("the deadline passed before the call could be sent")
-        entry = _Sent(method, options, self._loop.create_future())
-        entry.ticket = self._link.send(jsonrpc.request(id, method, params))
-        self._pending[id] = entry
-        if entry.deadline is not None or entry.idle_timeout is not None:
-            self._pending.watch(entry)
+        pending = self._pending
+        id = pending.begin(options)
+        ticket = self._link.send(jsonrpc.request(id, method, options.with_progress_token(params, id)))
+        entry = _Sent(method, options, ticket, pending.loop)
+        pending.add(id, entry)
         try:
             answer = await entry.future
         except asyncio.CancelledError:
             if entry.future.cancelled():
                 self._abandon(id, entry, "the caller was cancelled")
             else:
-                entry.future.exception()  # the answer came in the same turn: seen, so that nobody reports it as lost
+                retrieve(entry.future)  # the answer came in the same turn of the loop
             raise
         finally:
-            self._pending.pop(id, None)
+            pending.pop(id, None)
         if entry.progress is not None:
-            await entry.told()
+            await entry.deliver_progress()
         return answer
 
     async def notify(self, method: str, params: Wire | None = None) -> None:
         """Send a notification."""
-        if self._ended is None:
+        if self._pending.ended is None:
             self._link.send(jsonrpc.notification(method, params))
 
     def _abandon(self, id: int, entry: _Sent, reason: str) -> bool:
-        """Give a request up; True if it was never sent. Else the peer is told, if it still reads."""
+        """Give a request up; True if it was never sent. Else the peer gets a notification, if the link is open."""
         if self._link.withdraw(entry.ticket):
             return True
-        if entry.method not in NEVER_CANCELLED and self._ended is None:
+        if entry.method not in NEVER_CANCELLED and self._pending.ended is None:
             courtesy = self._link.send(
                 jsonrpc.notification("notifications/cancelled", {"requestId": id, "reason": reason})
             )
             if not courtesy.sent:
-                self._loop.call_later(COURTESY, self._link.withdraw, courtesy)
+                self._pending.loop.call_later(COURTESY, self._link.withdraw, courtesy)
         return False
 
     def _too_late(self, id: int, entry: _Sent) -> None:
-        if entry.future.done():
-            return
-        if self._abandon(id, entry, "the deadline passed"):
-            entry.future.set_exception(CallTimeout("the deadline passed before the call could be sent"))
-        else:
-            entry.future.set_exception(
-                UnansweredTimeout("no answer within the deadline; the call was handed over and may have been executed")
-            )
+        if not entry.future.done():
+            unsent = self._abandon(id, entry, "the deadline passed")
+            entry.future.set_exception(timeout_error(sent=not unsent))
 
     @contextmanager
     def hold(self) -> Iterator[None]:
-        """Let no deadline pass."""
+        """Return a context in which no deadline passes."""
         with self._inbox.inbound.held(), self._pending.hold():
             yield
 
     # ---- in --------------------------------------------------------------------------------------------------
 
     def on_message(self, message: Any) -> None:
-        """Sort what came: plain answers first, for they are the many."""
+        """Dispatch a message; plain answers first, because most are."""
         if type(message) is dict:
             id, result = message.get("id"), message.get("result")
             if type(id) is int and type(result) is dict and "error" not in message and "method" not in message:
@@ -211,9 +193,9 @@ class StreamChannel:
             entry.future.set_exception(outcome)
 
     def on_malformed(self, error: ProtocolError, head: bytes) -> None:
-        """Count it.
+        """Count a malformed message.
 
-        If it was meant as an answer, its caller need not wait; if there is no end to it, end it ourselves.
+        If its id can be read, the request of that id fails with it. Too many in a row end the connection.
         """
         endless = self._inbox.note_malformed(error)
         id = jsonrpc.spot_id(head)
@@ -226,7 +208,7 @@ class StreamChannel:
             )
 
     def on_refused(self, id: jsonrpc.RequestId, error: Exception) -> None:
-        """The link could not hand this request over, or was told no; the others are not concerned."""
+        """Fail one request: the link could not deliver it, or the server refused it."""
         entry = self._pending.get(id) if type(id) is int else None
         if entry is not None and not entry.future.done():
             entry.future.set_exception(error)
@@ -234,25 +216,20 @@ class StreamChannel:
     # ---- the end ---------------------------------------------------------------------------------------------
 
     def on_lost(self, error: Exception) -> None:
-        """The link has ended by itself: every call that waits gets its outcome now."""
-        if self._ended is None:
-            self._end(error)
+        """Fail every request that waits: the link has ended by itself."""
+        if self._end(error):
             self._inbox.inbound.on_closed(error)
 
-    def _end(self, error: Exception) -> None:
-        self._ended = error
+    def _end(self, reason: Exception) -> bool:
+        """Fail every request that waits; False if the channel has ended before."""
+        if not self._pending.refuse(reason):
+            return False
         self._pending.stop()
         self._inbox.close()
         for entry in self._pending.values():
-            if entry.future.done():
-                continue
-            failure: ConnectionLost | OutcomeUnknown
-            if self._link.withdraw(entry.ticket):
-                failure = ConnectionLost(f"{error}; the call was never sent")
-            else:
-                failure = OutcomeUnknown(f"{error}; the call was handed over and may have been executed")
-            failure.__cause__ = error
-            entry.future.set_exception(failure)
+            if not entry.future.done():
+                entry.future.set_exception(lost_error(reason, sent=not self._link.withdraw(entry.ticket)))
+        return True
 
     def stderr_tail(self) -> str:
         """Return the end of what the server's process wrote to stderr; empty if the link has no process."""
@@ -266,6 +243,5 @@ class StreamChannel:
 
     async def close(self, *, force: bool = False) -> None:
         """End the calls that wait, then the link."""
-        if self._ended is None:
-            self._end(ConnectionLost("the connection was closed"))
+        self._end(ConnectionLost("the connection was closed"))
         await self._link.close(force=force)

@@ -13,13 +13,13 @@ from typing import Any, Protocol, runtime_checkable
 from ..errors import ConnectError, ConnectionLost, ToolcribError
 from ..protocol import jsonrpc
 from ..protocol.jsonrpc import Message
-from .backlog import Backlog, is_optional
+from .backlog import Backlog
 from .jsonrpc_stream import Receiver, Ticket
 
 log = logging.getLogger("toolcrib.transports")
 
 CLOSING = 5.0
-"""Seconds that somebody else's stream has to close."""
+"""Seconds that a stream has to close."""
 
 
 @runtime_checkable
@@ -31,7 +31,7 @@ class MessageStream(Protocol):
     """
 
     async def send(self, message: Message) -> None:
-        """Hand a message over; returns when it cannot be taken back any more."""
+        """Hand a message over; returns when it can no longer be taken back."""
         ...
 
     async def receive(self) -> Message:
@@ -43,42 +43,50 @@ class MessageStream(Protocol):
         ...
 
 
+class _Direction:
+    """The messages that go one way between two ends; None is the end of them."""
+
+    def __init__(self) -> None:
+        self.messages: deque[Message | None] = deque()
+        self.arrived = asyncio.Event()
+
+    def put(self, message: Message | None) -> None:
+        """Add a message."""
+        self.messages.append(message)
+        self.arrived.set()
+
+
 class MemoryStream:
     """One end of a stream in memory; `pair()` makes both."""
 
-    def __init__(self, inbox: deque[Message | None], outbox: deque[Message | None]) -> None:
-        self._inbox = inbox
-        self._outbox = outbox
-        self._arrived = asyncio.Event()
-        self._peer: MemoryStream
+    def __init__(self, incoming: _Direction, outgoing: _Direction) -> None:
+        self._incoming = incoming
+        self._outgoing = outgoing
         self._closed = False
 
     @classmethod
     def pair(cls) -> tuple[MemoryStream, MemoryStream]:
-        """Two ends: what one sends, the other receives."""
-        one: deque[Message | None] = deque()
-        two: deque[Message | None] = deque()
-        a, b = cls(one, two), cls(two, one)
-        a._peer, b._peer = b, a
-        return a, b
+        """Return two ends: what one sends, the other receives."""
+        one, other = _Direction(), _Direction()
+        return cls(one, other), cls(other, one)
 
     async def send(self, message: Message) -> None:
         """Hand a message to the other end."""
         if self._closed:
             raise ConnectionLost("this end of the stream is closed")
-        self._outbox.append(message)
-        self._peer._arrived.set()
+        self._outgoing.put(message)
 
     async def receive(self) -> Message:
-        """The next message of the other end."""
-        while not self._inbox:
+        """Return the next message of the other end."""
+        incoming = self._incoming
+        while not incoming.messages:
             if self._closed:
                 raise EOFError
-            self._arrived.clear()
-            await self._arrived.wait()
-        message = self._inbox.popleft()
+            incoming.arrived.clear()
+            await incoming.arrived.wait()
+        message = incoming.messages.popleft()
         if message is None:
-            self._inbox.append(None)
+            incoming.messages.append(None)
             raise EOFError
         return message
 
@@ -86,9 +94,8 @@ class MemoryStream:
         """End both directions."""
         if not self._closed:
             self._closed = True
-            self._outbox.append(None)
-            self._peer._arrived.set()
-            self._arrived.set()
+            self._outgoing.put(None)
+            self._incoming.arrived.set()
 
 
 class _Letter:
@@ -102,14 +109,14 @@ class _Letter:
 
 
 class MessageLink:
-    """A link over a `MessageStream`. One task opens it, waits, and closes it: somebody else's context manager must
-    not be entered in one task and left in another."""
+    """A link over a `MessageStream`. One task opens and closes it: a context manager must not be entered in one task
+    and left in another."""
 
     def __init__(self, connect: Callable[[], AbstractAsyncContextManager[MessageStream]]) -> None:
         self._connect = connect
         self._queue: deque[_Letter] = deque()
-        self._backlog = Backlog()
-        self._receiver: Receiver
+        self._backlog = Backlog(self._drop)
+        self._receiver: Receiver | None = None
         self._work = asyncio.Event()
         self._closing = asyncio.Event()
         self._owner: asyncio.Task[None] | None = None
@@ -130,20 +137,19 @@ class MessageLink:
         """Queue a message."""
         size = len(jsonrpc.encode(message))  # what JSON cannot say must fail its caller, not the stream that all share
         letter = _Letter(message)
-        if not self._lost and (("id" in message and "method" in message) or self._count(letter, message, size)):
-            self._queue.append(letter)
-            self._work.set()
+        if self._lost:
+            return letter
+        if not ("id" in message and "method" in message):
+            if not self._backlog.add(message, size):
+                return letter
+            letter.counted = size
+        self._queue.append(letter)
+        self._work.set()
         return letter
 
-    def _count(self, letter: _Letter, message: Message, size: int) -> bool:
-        """Count a message that is not a request; False if it must not be queued."""
-        if self._backlog.admits(size):
-            self._backlog.add(size)
-            letter.counted = size
-            return True
-        if not is_optional(message):
-            self._receiver.on_lost(self._backlog.error())
-        return False
+    def _drop(self, error: ConnectionLost) -> None:
+        if self._receiver is not None:
+            self._receiver.on_lost(error)
 
     def _uncount(self, letter: _Letter) -> None:
         if letter.counted:
@@ -175,7 +181,7 @@ class MessageLink:
                     for part in parts:
                         part.cancel()
                     await asyncio.gather(*parts, return_exceptions=True)
-        except Exception as exc:  # noqa: BLE001  # somebody else's code: whatever it raises is the reason
+        except Exception as exc:  # noqa: BLE001  # foreign code: whatever it raises is the reason
             if not opened.done():
                 opened.set_exception(_connect_error(exc))
                 return

@@ -1,4 +1,4 @@
-"""The requests that wait for their answers: deadlines, silences, progress."""
+"""Requests that wait for their answers: ids, deadlines, idle time-outs, progress."""
 
 from __future__ import annotations
 
@@ -7,17 +7,18 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, TypeVar
 
+from ..errors import CallTimeout, ConnectionLost, OutcomeUnknown, UnansweredTimeout
 from ..events import Delivery
 from ..protocol.limits import MAX_ROUNDS
 from ..types import Wire
 from .channel import RequestOptions
 
 COURTESY = 5.0
-"""Seconds that a peer, or a handler, may take for what is only a courtesy."""
+"""Seconds that a peer, or a handler, may take for what no outcome depends on."""
 
 
 class _Hold:
-    """How often and since when the clock of one request stands still because its server's questions are answered."""
+    """How often, and since when, the clock of one request is stopped while questions of its server are answered."""
 
     __slots__ = ("open", "questions", "since")
 
@@ -27,8 +28,8 @@ class _Hold:
         self.since = 0.0
 
 
-class Pending:
-    """A request that waits for its answer. Times are the loop's."""
+class PendingRequest:
+    """A request that waits for its answer. Times are those of the event loop."""
 
     __slots__ = ("deadline", "hold", "idle_timeout", "idle_until", "method", "progress")
 
@@ -41,14 +42,14 @@ class Pending:
         self.progress = Delivery(options.on_progress, "progress handler") if options.on_progress is not None else None
 
     def due(self) -> float | None:
-        """When it must be answered, as far as is known now."""
+        """Return the time at which it must be answered, as far as is known now."""
         if self.idle_until is None:
             return self.deadline
         return self.idle_until if self.deadline is None else min(self.deadline, self.idle_until)
 
     @property
     def held(self) -> bool:
-        """Whether its clock stands still."""
+        """Whether its clock is stopped."""
         return self.hold is not None and self.hold.open > 0
 
     def stop_clock(self, now: float, most: int) -> bool:
@@ -83,15 +84,15 @@ class Pending:
         if progress is None:
             return
         if self.idle_timeout is not None:
-            # While the clock stands still, the time since it stopped is added when it resumes: do not count it twice.
+            # While the clock is stopped, the time since then is added when it resumes: do not count it twice.
             began = self.hold.since if self.hold is not None and self.hold.open else now
             self.idle_until = began + self.idle_timeout
         if self.progress is not None:
             message = params.get("message")
             self.progress(progress, _number(params.get("total")), message if isinstance(message, str) else None)
 
-    async def told(self) -> None:
-        """Wait until the progress handler has had everything; one that hangs does not keep the answer."""
+    async def deliver_progress(self) -> None:
+        """Wait until the progress handler was called with everything; one that hangs does not delay the answer."""
         if self.progress is None:
             return
         until = asyncio.get_running_loop().time() + COURTESY
@@ -103,7 +104,7 @@ class Pending:
 
 
 class Slots:
-    """So many at the same time, first come, first served. Taking a free one costs no coroutine."""
+    """A limit of how many tasks do something at the same time, in order of arrival. A free slot costs no coroutine."""
 
     __slots__ = ("_free", "_queue")
 
@@ -112,7 +113,7 @@ class Slots:
         self._queue: dict[asyncio.Future[None], None] = {}
 
     def take(self) -> asyncio.Future[None] | None:
-        """None: it is taken. Else `wait` for what is given."""
+        """Take a slot and return None; if none is free, return what to pass to `wait`."""
         if self._free:
             self._free -= 1
             return None
@@ -121,17 +122,24 @@ class Slots:
         return turn
 
     async def wait(self, turn: asyncio.Future[None]) -> None:
-        """Until it is handed over to us."""
+        """Wait until a slot is free for the caller."""
         try:
             await turn
         except asyncio.CancelledError:
             self._queue.pop(turn, None)
             if not turn.cancelled():
-                self.give()  # it came in the moment in which we left
+                self.give()  # it was given in the same turn of the loop
             raise
 
+    async def __aenter__(self) -> None:
+        if (turn := self.take()) is not None:
+            await self.wait(turn)
+
+    async def __aexit__(self, *exc: object) -> None:
+        self.give()
+
     def give(self) -> None:
-        """To the next who waits, or back."""
+        """Pass the slot to the task that waits longest, or free it."""
         while self._queue:
             turn = next(iter(self._queue))
             del self._queue[turn]
@@ -141,19 +149,25 @@ class Slots:
         self._free += 1
 
 
-P = TypeVar("P", bound=Pending)
+P = TypeVar("P", bound=PendingRequest)
 
 
-class Waiting(dict[int, P]):
-    """The requests that wait, by id. One timer serves all of their deadlines, moved only when an earlier one comes.
+class PendingRequests(dict[int, P]):
+    """The requests of one channel that wait, by id.
 
-    `on_due` is called with those whose time is over, also with those that have got their outcome meanwhile.
+    One timer serves all deadlines; it is moved only for an earlier one. `on_due` is called with each request whose time
+    is over, also if it has its outcome meanwhile.
     """
 
-    __slots__ = ("_holds", "_on_due", "_timer", "_timer_at")
+    __slots__ = ("_holds", "_last_id", "_on_due", "_timer", "_timer_at", "ended", "loop")
 
     def __init__(self, on_due: Callable[[int, P], object]) -> None:
         super().__init__()
+        self.loop = asyncio.get_running_loop()
+        """The loop of the channel: looking it up for each request is slow before Python 3.12."""
+        self.ended: Exception | None = None
+        """Why the channel takes no further requests; None while it does."""
+        self._last_id = 0
         self._holds: list[list[P]] = []
         self._on_due = on_due
         self._timer: asyncio.TimerHandle | None = None
@@ -164,12 +178,37 @@ class Waiting(dict[int, P]):
         """Whether a question of the server is being answered."""
         return bool(self._holds)
 
-    def watch(self, entry: P) -> None:
-        """Its time begins."""
+    def begin(self, options: RequestOptions) -> int:
+        """Return the id of a new request, which `options.on_id` gets too.
+
+        Raises `ConnectionLost` if the channel has ended, `CallTimeout` if the deadline has passed.
+        """
+        if self.ended is not None:
+            raise ConnectionLost(f"the connection is gone: {self.ended}") from self.ended
+        id = self._last_id = self._last_id + 1
+        if options.on_id is not None:
+            options.on_id(id)
+        deadline = options.deadline
+        if deadline is not None and deadline <= self.loop.time():
+            raise timeout_error(sent=False)
+        return id
+
+    def refuse(self, reason: Exception) -> bool:
+        """Let no further request begin; returns False if that was so before, for another reason."""
+        if self.ended is not None:
+            return False
+        self.ended = reason
+        return True
+
+    def add(self, id: int, entry: P) -> None:
+        """Keep a request until its outcome is there, and watch its time."""
+        self[id] = entry
         if entry.idle_timeout is not None:
-            entry.idle_until = asyncio.get_running_loop().time() + entry.idle_timeout
+            entry.idle_until = self.loop.time() + entry.idle_timeout
+        elif entry.deadline is None:
+            return
         if self._holds:
-            now = asyncio.get_running_loop().time()
+            now = self.loop.time()
             for held in self._holds:
                 if entry.stop_clock(now, self._most_questions()):
                     held.append(entry)
@@ -178,18 +217,18 @@ class Waiting(dict[int, P]):
             self._set_timer(due)
 
     def stop(self) -> None:
-        """Call nobody any more."""
+        """Stop watching deadlines."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
 
     def _set_timer(self, when: float) -> None:
         self.stop()
-        self._timer, self._timer_at = asyncio.get_running_loop().call_at(when, self._look), when
+        self._timer, self._timer_at = self.loop.call_at(when, self._look), when
 
     def _look(self) -> None:
         self._timer = None
-        now = asyncio.get_running_loop().time() + 0.001
+        now = self.loop.time() + 0.001
         earliest: float | None = None
         for id, entry in list(self.items()):
             due = entry.due()
@@ -212,7 +251,7 @@ class Waiting(dict[int, P]):
         The protocol does not say which request the question belongs to, so all of them wait, each for at most as many
         questions as all of them together may have: `MAX_ROUNDS` for each request, as in the modern protocol.
         """
-        clock = asyncio.get_running_loop().time
+        clock = self.loop.time
         now, most = clock(), self._most_questions()
         held = [entry for entry in self.values() if entry.stop_clock(now, most)]
         self._holds.append(held)
@@ -225,6 +264,24 @@ class Waiting(dict[int, P]):
                 entry.resume_clock(now)
             self.stop()
             self._look()
+
+
+def timeout_error(*, sent: bool) -> CallTimeout:
+    """Return the error of a request whose deadline has passed."""
+    if sent:
+        return UnansweredTimeout("no answer within the deadline; the call was handed over and may have been executed")
+    return CallTimeout("the deadline passed before the call could be sent")
+
+
+def lost_error(reason: Exception, *, sent: bool) -> ConnectionLost | OutcomeUnknown:
+    """Return the error of a request that waited when its connection ended."""
+    error: ConnectionLost | OutcomeUnknown
+    if sent:
+        error = OutcomeUnknown(f"{reason}; the call was handed over and may have been executed")
+    else:
+        error = ConnectionLost(f"{reason}; the call was never sent")
+    error.__cause__ = reason
+    return error
 
 
 def _number(value: Any) -> float | None:

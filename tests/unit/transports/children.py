@@ -15,6 +15,7 @@ import psutil
 from toolcrib.config import StdioServer
 from toolcrib.errors import ProtocolError
 from toolcrib.transports.stdio.link import StdioLink
+from toolcrib.transports.stdio.process import ServerProcess
 
 ECHO = "import sys\nfor line in sys.stdin.buffer:\n    sys.stdout.buffer.write(line)\n    sys.stdout.buffer.flush()\n"
 
@@ -96,4 +97,8 @@ class Linked(Opened):
 
     @property
     def pid(self) -> int:
-        return int(self.link._process.pid)
+        return self.process.pid
+
+    @property
+    def process(self) -> ServerProcess:
+        return self.link._child.process

@@ -81,21 +81,21 @@ class Source:
         return self.made[-1]
 
 
-def test_a_source_of_channels_gives_its_own() -> None:
+async def test_a_source_of_channels_gives_its_own() -> None:
     source = Source()
     assert isinstance(source, ChannelSource)
     assert target_of(source) is source
     assert open_channel(source, Counters(), None) is source.made[0]
 
 
-def test_a_callable_is_a_transport() -> None:
+async def test_a_callable_is_a_transport() -> None:
     def transport() -> None: ...
 
     assert target_of(transport) is transport
     assert isinstance(open_channel(transport, Counters(), None), StreamChannel)
 
 
-def test_the_counters_of_a_channel_are_the_connections() -> None:
+async def test_the_counters_of_a_channel_are_the_connections() -> None:
     counters = Counters()
     channel = open_channel(StdioServer("cat"), counters, None)
     assert isinstance(channel, StreamChannel)
@@ -109,7 +109,7 @@ def test_a_client_says_the_same_when_it_is_made(client: Any) -> None:
 
 
 @pytest.mark.parametrize("config, kind", [(CONFIGS[1], HttpChannel), (CONFIGS[2], StreamChannel)])
-def test_a_server_behind_a_url_gets_a_channel_over_http(config: Any, kind: type) -> None:
+async def test_a_server_behind_a_url_gets_a_channel_over_http(config: Any, kind: type) -> None:
     assert isinstance(open_channel(config, Counters(), None), kind)
 
 

@@ -114,7 +114,6 @@ class Blocked(MemoryStream):
     def __init__(self) -> None:
         near, self.far = MemoryStream.pair()
         self.__dict__.update(near.__dict__)
-        self._peer._peer = self
         self.taken: list[Any] = []
         self.failure: Exception | None = None
         self.go_on = asyncio.Event()

@@ -9,6 +9,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Iterable, MutableMapping
 from typing import Any, Final
 
+from ..._util.cancellation import OwnCancellation
 from ...protocol import jsonrpc
 from ...protocol.jsonrpc import INVALID_PARAMS, INVALID_REQUEST, RequestId
 from ...protocol.versions import HEADER_MISMATCH
@@ -137,44 +138,42 @@ class BodyReader:
     def __init__(self, limit: int = MAX_BODY, timeout: float = BODY_TIMEOUT) -> None:
         self._limit = limit
         self._timeout = timeout
-        self._deadlines: dict[asyncio.Task[Any], float] = {}  # the earliest first: all have the same time
-        self._late: set[asyncio.Task[Any]] = set()
+        # The earliest deadline first: all have the same time. With their loops, because an app may outlive one.
+        self._deadlines: dict[OwnCancellation, tuple[float, asyncio.AbstractEventLoop]] = {}
         self._loop: asyncio.AbstractEventLoop | None = None
         self._timer: asyncio.TimerHandle | None = None
 
     async def read(self, receive: Receive, headers: Headers) -> bytes:
         """Return the whole body; raises `Refused` if it is too large or takes too long to arrive."""
-        task = asyncio.current_task()
-        assert task is not None
-        loop = task.get_loop()
-        cancelling = task.cancelling()
-        if self._loop is not loop:  # an app may outlive a loop
+        loop = asyncio.get_running_loop()
+        cancellation = OwnCancellation(loop)
+        if self._loop is not loop:
             self._loop, self._timer = loop, None
-        self._deadlines[task] = deadline = loop.time() + self._timeout
+        deadline = loop.time() + self._timeout
+        self._deadlines[cancellation] = (deadline, loop)
         if self._timer is None:
             self._timer = loop.call_at(deadline, self._expire)
         try:
             return await read_body(receive, headers, self._limit)
         except asyncio.CancelledError:
-            if task in self._late and task.uncancel() <= cancelling:
-                message = f"the body did not arrive within {self._timeout:g} seconds"
-                raise Refused(408, message, headers=((b"connection", b"close"),)) from None
-            raise
+            if cancellation.cancelled_by_others() or not cancellation.requested:
+                raise
+            message = f"the body did not arrive within {self._timeout:g} seconds"
+            raise Refused(408, message, headers=((b"connection", b"close"),)) from None
         finally:
-            del self._deadlines[task]
-            self._late.discard(task)
+            cancellation.take_back()
+            del self._deadlines[cancellation]
 
     def _expire(self) -> None:
         self._timer = None
         loop = asyncio.get_running_loop()
-        for task, deadline in self._deadlines.items():
-            if task in self._late or task.get_loop() is not loop:
+        for cancellation, (deadline, its_loop) in self._deadlines.items():
+            if cancellation.requested or its_loop is not loop:
                 continue
             if deadline > loop.time():
                 self._timer = loop.call_at(deadline, self._expire)
                 break
-            self._late.add(task)
-            task.cancel()
+            cancellation.cancel()
 
 
 async def read_body(receive: Receive, headers: Headers, limit: int) -> bytes:

@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Mapping
 from typing import Any, Final
 
+from ..._util.tasks import TaskSet
 from ...errors import RemoteError
 from ...protocol import jsonrpc
 from ...protocol.jsonrpc import INTERNAL_ERROR, INVALID_PARAMS, INVALID_REQUEST, Message, RequestId
@@ -83,8 +84,8 @@ class LegacyHttp:
         self._sessions = LegacySessions(session_ttl, max_sessions, quota)
         self._detached = ByteBudget(MAX_DETACHED_BYTES)
         self._sweeping: asyncio.Task[None] | None = None
-        self.tasks: set[asyncio.Task[None]] = set()
-        """Calls that go on without their connection, and the watchers of standing streams."""
+        self.tasks = TaskSet()
+        """Calls that go on without their connection, and the watchers of standalone streams."""
 
     async def close(self) -> None:
         """End every session."""
@@ -145,10 +146,8 @@ class LegacyHttp:
                 # It goes on when the connection has gone: its answer then waits for a client that comes again.
                 work = self._work(session, id, method, params, text_headers(headers), out)
                 self._detached.add(size)
-                task = session.spawn(work)
+                task = self.tasks.create(work)
                 task.add_done_callback(lambda _: self._detached.remove(size))
-                self.tasks.add(task)
-                task.add_done_callback(self.tasks.discard)
                 await out.until_out(task)
             else:
                 await self._work(session, id, method, params, EMPTY, out)
@@ -190,6 +189,7 @@ class LegacyHttp:
         except Exception as exc:  # noqa: BLE001  # whatever it is, the client gets an answer
             answer = eras.error_answer(id, method, exc, modern=False)
         finally:
+            out.end()
             del session.running[id]
         await out.finish(None if answer is None else eras.encoded(answer, method))
         if out.stream is not None:
@@ -262,9 +262,7 @@ class LegacyHttp:
             number, after = place
         stream = session.streams[number]
         reader = stream.promise()
-        gone = asyncio.get_running_loop().create_task(until_gone(receive))
-        self.tasks.add(gone)
-        gone.add_done_callback(self.tasks.discard)
+        gone = self.tasks.create(until_gone(receive))
         gone.add_done_callback(lambda _: stream.let_go(reader))
         try:
             await stream.pump(send, reader, after)

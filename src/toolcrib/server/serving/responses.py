@@ -7,6 +7,7 @@ import contextlib
 from collections.abc import Callable
 from typing import Any, Final
 
+from ..._util.cancellation import OwnCancellation
 from ...protocol import jsonrpc
 from ...types import Wire
 from .asgi import Headers, Receive, Send, reply, takes_events, until_gone
@@ -24,14 +25,13 @@ class Reply:
     """JSON when the answer is all there is to say; an event stream as soon as something comes before it."""
 
     __slots__ = (
-        "_cancelling",
+        "_cancellation",
         "_headers",
         "_make_stream",
         "_out",
         "_pumping",
         "_send",
         "_stopped",
-        "_task",
         "since",
         "stream",
     )
@@ -45,7 +45,7 @@ class Reply:
         self._pumping: asyncio.Task[None] | None = None
         self._stopped = False
         self._out: asyncio.Future[None] | None = None
-        self._task: asyncio.Task[Any] | None = None
+        self._cancellation: OwnCancellation | None = None
 
     # ---- what is said --------------------------------------------------------------------------------------------
 
@@ -108,32 +108,35 @@ class Reply:
     # ---- who works at it -----------------------------------------------------------------------------------------
 
     def begin(self) -> bool:
-        """The current task answers it; False if nobody wants the answer any more."""
-        task = asyncio.current_task()
-        assert task is not None
-        self._task = task
-        self._cancelling = task.cancelling()
+        """Note that the current task computes the answer; returns False if `stop` was called before.
+
+        The task calls `end` when it has the answer, or will not have one.
+        """
+        self._cancellation = OwnCancellation()
         return not self._stopped
 
     def stop(self) -> None:
-        """Nobody wants the answer any more."""
-        if not self._stopped:
-            self._stopped = True
-            if self._task is not None:
-                self._task.cancel()
+        """Cancel the task that computes the answer: no client waits for it."""
+        self._stopped = True
+        if self._cancellation is not None:
+            self._cancellation.cancel()
 
     def take_cancellation(self, exc: asyncio.CancelledError) -> bool:
-        """Whether a cancellation means that nobody wants the answer; False: it is a fault of the one who answers.
+        """Return whether a cancellation came from `stop`; False: the request handler itself raised it.
 
-        One that is meant for the task itself goes on.
+        Raises `exc` if the task itself was cancelled.
         """
-        assert self._task is not None
-        if self._stopped and self._task.uncancel() <= self._cancelling:
-            return True
-        if self._task.cancelling() > self._cancelling:
+        assert self._cancellation is not None
+        if self._cancellation.cancelled_by_others():
             self.abandon()
             raise exc
-        return False
+        self._cancellation.take_back()
+        return self._stopped
+
+    def end(self) -> None:
+        """Undo `begin`: from now on `stop` cancels nothing."""
+        if self._cancellation is not None:
+            self._cancellation.take_back()
 
     async def dismiss(self) -> None:
         """End the response to a client that has gone: what stands around us may wait for one."""

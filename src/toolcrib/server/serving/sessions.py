@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import secrets
 from collections import OrderedDict, deque
-from collections.abc import Coroutine
 from typing import Any, Final
 
 from ...protocol.jsonrpc import Message, RequestId
@@ -47,7 +46,6 @@ class LegacySession:
         self.subscriptions = SessionSubscriptions(handler, self._notifications.tell, quota)
         self.questions = ServerRequests(self._say, TTL)
         self._last_stream = STANDALONE
-        self._work: set[asyncio.Task[None]] = set()
 
     @property
     def busy(self) -> bool:
@@ -68,15 +66,6 @@ class LegacySession:
 
     def _say(self, message: Message | list[Message]) -> None:
         self.streams[STANDALONE].push(message)
-
-    # ---- work --------------------------------------------------------------------------------------------------
-
-    def spawn(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
-        """Work that goes on when the connection that began it has gone."""
-        task = asyncio.get_running_loop().create_task(work)
-        self._work.add(task)
-        task.add_done_callback(self._work.discard)
-        return task
 
     async def close(self) -> None:
         """End what runs for it and what it hears."""

@@ -1,4 +1,4 @@
-"""Serving one client over stdin and stdout: one JSON message a line, and nothing else on the wire, whoever prints."""
+"""Serve one client over stdin and stdout: one JSON message a line; output of `print` goes to stderr."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ import signal
 import stat
 import sys
 import threading
-from collections import deque
 from collections.abc import Callable, Iterator
 from typing import Final
 
+from ..._util.pipe_writer import PipeWriter, QueuedLine
 from ...errors import ProtocolError
 from ...protocol import jsonrpc
 from ...protocol.framing import LineFramer, Oversized
@@ -29,11 +29,11 @@ log = logging.getLogger("toolcrib.server.stdio")
 
 CHUNK: Final = 256 * 1024
 GRACE: Final = 2.0
-"""Seconds that requests at work have to finish when stdin has ended."""
+"""Seconds that running requests have to finish when stdin has ended."""
 FLUSH: Final = 0.5
 """Seconds that the last answers have to be written."""
 FULL: Final = 4 * 1024 * 1024
-"""Bytes that may wait for a client that does not read, before who sends waits too and nothing more is read."""
+"""Bytes that may wait for a client that does not read; above it, senders wait too and nothing is read."""
 STDIN, STDOUT, STDERR = 0, 1, 2
 
 
@@ -49,10 +49,10 @@ async def serve_stdio(handler: RequestHandler, *, stdin: int | None = None, stdo
         if not over.done():
             over.set_result(grace)
 
-    with _descriptors(stdin, stdout) as (source, sink), _signals(loop, end):
-        writer = _Writer(sink, lambda: end(0.0))
-        session = StreamSession(handler, writer.send)
-        reader = _reader(source, _Lines(session), writer, lambda: end(GRACE))
+    with _descriptors(stdin, stdout) as (source, sink), _non_blocking(sink), _signals(loop, end):
+        output = _Output(sink, lambda: end(0.0))
+        session = StreamSession(handler, output.send)
+        reader = _reader(source, _Lines(session), output, lambda: end(GRACE))
         try:
             grace = await over
             reader.stop()
@@ -60,7 +60,7 @@ async def serve_stdio(handler: RequestHandler, *, stdin: int | None = None, stdo
         finally:
             reader.stop()
             await session.close()
-            await writer.close(FLUSH)
+            await output.close(FLUSH)
 
 
 # ---- whose stdout it is --------------------------------------------------------------------------------------
@@ -127,114 +127,46 @@ def _signals(loop: asyncio.AbstractEventLoop, end: Callable[[float], None]) -> I
 # ---- out -----------------------------------------------------------------------------------------------------
 
 
-class _Writer:
-    """Whole lines, in order. The first of a turn of the loop is written at once, the others of that turn together."""
+@contextlib.contextmanager
+def _non_blocking(fd: int) -> Iterator[None]:
+    """Make a pipe or a socket non-blocking: a terminal shares its flags with the shell, and a file takes everything."""
+    kind = os.fstat(fd).st_mode
+    if not os.get_blocking(fd) or not (stat.S_ISFIFO(kind) or stat.S_ISSOCK(kind)):
+        yield
+        return
+    os.set_blocking(fd, False)
+    try:
+        yield
+    finally:
+        os.set_blocking(fd, True)
+
+
+class _Output:
+    """Messages to the client, one a line."""
 
     def __init__(self, fd: int, on_broken: Callable[[], None]) -> None:
-        self._fd = fd
         self._on_broken = on_broken
-        self._loop = asyncio.get_running_loop()
-        self._queue: deque[bytes] = deque()
-        self._size = 0
-        self._flush_due = False
-        self._blocked = False
-        self._broken = False
-        self._room: asyncio.Future[None] | None = None
-        # A terminal's flags are shared with the shell behind it, and a file takes everything.
-        kind = os.fstat(fd).st_mode
-        self._was_blocking = os.get_blocking(fd) and (stat.S_ISFIFO(kind) or stat.S_ISSOCK(kind))
-        if self._was_blocking:
-            os.set_blocking(fd, False)
+        self._writer = PipeWriter(fd, self._broke)
 
     def send(self, message: Message | list[Message]) -> asyncio.Future[None] | None:
-        """Take a message; gives what to wait for if too much is waiting already."""
-        line = jsonrpc.encode(message) + b"\n"
-        if self._broken:
-            return None
-        self._queue.append(line)
-        self._size += len(line)
-        if not self._blocked and not self._flush_due:
-            self._flush_due = True
-            self._loop.call_soon(self._flush)
-            self._write()
+        """Queue a message; returns a future to wait for if too many bytes wait already."""
+        self._writer.write(QueuedLine(jsonrpc.encode(message) + b"\n"))
         return self.room()
 
     def room(self) -> asyncio.Future[None] | None:
-        """None while there is room."""
-        if self._size <= FULL:
-            return None
-        if self._room is None:
-            self._room = self._loop.create_future()
-        return self._room
+        """Return None while more may be queued, else a future that is resolved when everything is written."""
+        return None if self._writer.size <= FULL else self._writer.drained()
 
-    def _flush(self) -> None:
-        self._flush_due = False
-        if not self._blocked:
-            self._write()
-
-    def _write(self) -> None:
-        while self._queue:
-            data = self._next()
-            try:
-                written = os.write(self._fd, data)
-            except BlockingIOError:
-                written = 0
-            except OSError as exc:
-                log.info("the client reads no more: %s", exc)
-                self._break()
-                return
-            self._size -= written
-            if written < len(data):
-                self._queue.appendleft(data[written:])
-                self._block()
-                return
-        self._unblock()
-
-    def _next(self) -> bytes:
-        """What is written together; the rest of a large message is cut into pieces once."""
-        parts, size = [], 0
-        while self._queue and size < CHUNK:
-            part = self._queue.popleft()
-            if len(part) > CHUNK:
-                pieces = [part[at : at + CHUNK] for at in range(0, len(part), CHUNK)]
-                self._queue.extendleft(reversed(pieces))
-                part = self._queue.popleft()
-            parts.append(part)
-            size += len(part)
-        return b"".join(parts)
-
-    def _block(self) -> None:
-        if not self._blocked:
-            self._blocked = True
-            self._loop.add_writer(self._fd, self._write)
-
-    def _unblock(self) -> None:
-        if self._blocked:
-            self._blocked = False
-            self._loop.remove_writer(self._fd)
-        room, self._room = self._room, None
-        if room is not None and not room.done():
-            room.set_result(None)
-
-    def _break(self) -> None:
-        self._broken = True
-        self._queue.clear()
-        self._size = 0
-        self._unblock()
+    def _broke(self, exc: OSError) -> None:
+        log.info("the client reads no more: %s", exc)
         self._on_broken()
 
     async def close(self, timeout: float) -> None:
-        """Write what is left, as long as somebody reads."""
+        """Write what waits, as far as the client takes it within `timeout` seconds."""
         try:
-            if self._queue and not self._broken:
-                self._room = self._room or self._loop.create_future()
-                await asyncio.wait([self._room], timeout=timeout)
+            await self._writer.flush(timeout)
         finally:
-            self._broken = True
-            self._queue.clear()
-            self._unblock()
-            if self._was_blocking:
-                os.set_blocking(self._fd, True)
+            self._writer.close()
 
 
 # ---- in ------------------------------------------------------------------------------------------------------
@@ -265,10 +197,10 @@ class _Lines:
 class _Reader:
     """Reads when the loop says that there is something; while the client does not read, nothing is read from it."""
 
-    def __init__(self, fd: int, lines: _Lines, writer: _Writer, on_end: Callable[[], None]) -> None:
+    def __init__(self, fd: int, lines: _Lines, output: _Output, on_end: Callable[[], None]) -> None:
         self._fd = fd
         self._lines = lines
-        self._writer = writer
+        self._output = output
         self._on_end = on_end
         self._loop = asyncio.get_running_loop()
         self._stopped = False
@@ -296,7 +228,7 @@ class _Reader:
             self.stop()
             self._on_end()
             return
-        room = self._writer.room()
+        room = self._output.room()
         if room is not None:
             self.pause()
             room.add_done_callback(self._go_on)
@@ -310,7 +242,7 @@ class _Reader:
             self.start()
 
     def stop(self) -> None:
-        """Read nothing any more."""
+        """Stop reading."""
         if not self._stopped:
             self._stopped = True
             self.pause()
@@ -320,8 +252,8 @@ class _ThreadReader(_Reader):
     """For what the loop cannot watch: files, and some terminals. The thread reads one chunk when it is told to, and can
     always be called back."""
 
-    def __init__(self, fd: int, lines: _Lines, writer: _Writer, on_end: Callable[[], None]) -> None:
-        super().__init__(fd, lines, writer, on_end)
+    def __init__(self, fd: int, lines: _Lines, output: _Output, on_end: Callable[[], None]) -> None:
+        super().__init__(fd, lines, output, on_end)
         self._calls, self._call = os.pipe()
         self._wanted = threading.Semaphore(0)
         self._paused = False
@@ -372,11 +304,11 @@ class _ThreadReader(_Reader):
         os.close(self._calls)
 
 
-def _reader(fd: int, lines: _Lines, writer: _Writer, on_end: Callable[[], None]) -> _Reader:
-    reader = _Reader(fd, lines, writer, on_end)
+def _reader(fd: int, lines: _Lines, output: _Output, on_end: Callable[[], None]) -> _Reader:
+    reader = _Reader(fd, lines, output, on_end)
     try:
         reader.start()
     except (OSError, NotImplementedError):
-        reader = _ThreadReader(fd, lines, writer, on_end)
+        reader = _ThreadReader(fd, lines, output, on_end)
         reader.start()
     return reader

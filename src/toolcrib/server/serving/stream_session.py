@@ -14,6 +14,7 @@ from collections.abc import Coroutine, Mapping
 from functools import partial
 from typing import Any, Final
 
+from ..._util.cancellation import is_current_task_cancelled
 from ...errors import ProtocolError, RemoteError, UsageError
 from ...protocol import jsonrpc
 from ...protocol.jsonrpc import (
@@ -269,10 +270,9 @@ class StreamSession:
         except Exception as exc:  # noqa: BLE001  # whatever it is, the client gets an answer
             outcome = exc
         except BaseException as exc:
-            task = asyncio.current_task()
-            if task is None or task.cancelling() or isinstance(exc, KeyboardInterrupt | SystemExit):
+            if is_current_task_cancelled() or isinstance(exc, KeyboardInterrupt | SystemExit):
                 raise
-            # Nobody cancelled us, it happened inside of the request handler: the client still waits.
+            # The request handler raised it of its own accord: the client still waits.
             self._reply(request, RuntimeError(repr(exc)))
             return
         room = None if request.over else self._reply(request, outcome)

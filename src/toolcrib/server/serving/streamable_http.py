@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import Any, Final
 
+from ..._util.tasks import TaskSet
 from ...errors import ProtocolError, RemoteError
 from ...protocol import jsonrpc
 from ...protocol.jsonrpc import INVALID_PARAMS, INVALID_REQUEST, METHOD_NOT_FOUND, PARSE_ERROR, Message, RequestId
@@ -83,7 +84,7 @@ class HttpApp(AsgiApp):
         self._legacy = LegacyHttp(handler, self._monitor, session_ttl, max_sessions, self._quota)
         self._framer = eras.ResultFramer(handler)
         self._listening: dict[SseStream, bytes] = {}
-        self._watchers: set[asyncio.Task[None]] = set()
+        self._watchers = TaskSet()
 
     async def drain(self, seconds: float) -> None:
         """End what only listens, and give what is at work so much time."""
@@ -190,6 +191,7 @@ class HttpApp(AsgiApp):
         except Exception as exc:  # noqa: BLE001  # whatever it is, the client gets an answer
             answer, status = _failed(id, method, exc)
         finally:
+            out.end()
             self._monitor.leave(out)
         await out.finish(eras.encoded(answer, method), status)
 
@@ -234,9 +236,7 @@ class HttpApp(AsgiApp):
         notifications = Notifications(stream.offer)
         opened = Listening.open(self._handler, params, peer, id, notifications, self._quota)
         async with opened as (listening, acknowledgement):
-            gone = asyncio.get_running_loop().create_task(until_gone(receive))
-            self._watchers.add(gone)
-            gone.add_done_callback(self._watchers.discard)
+            gone = self._watchers.create(until_gone(receive))
             gone.add_done_callback(lambda _: stream.let_go())
             ended = self._framer.frame(peer, "subscriptions/listen", {"_meta": listening.mark})
             self._listening[stream] = jsonrpc.encode(jsonrpc.result(id, ended))

@@ -1,8 +1,8 @@
 """Authorisation by other people's providers: anything shaped like `httpx.Auth`, without its HTTP engine and its lock.
 
 A provider is a generator over requests (`async_auth_flow`). It is given our request, yields it when it has set its
-headers, and yields requests of its own (discovery, registration, tokens) that somebody must send. We drive it in a task
-of its own, one at a time, and send the call itself outside of it: so many calls do not wait for each other.
+headers, and yields further requests (discovery, registration, tokens) for us to send. It is driven in a separate task,
+one flow at a time, and the call itself is sent after it: so calls do not wait for each other.
 """
 
 from __future__ import annotations
@@ -17,14 +17,17 @@ from typing import Any, NamedTuple
 
 from multidict import CIMultiDict
 
+from ..._util.cancellation import OwnCancellation
+from ..._util.futures import retrieve
+from ..._util.tasks import TaskSet
 from ...config import SecretMask
 from ...errors import AuthError, ToolcribError
 from ...protocol.sanitize import one_line
 
 FAREWELL = 2.0
-"""Seconds that a provider has to end when nobody needs it any more."""
+"""Seconds that a provider has to end when the connection is closed."""
 MOST_REQUESTS = 50
-"""Requests of its own that a provider may make before it has authorised one of ours."""
+"""Requests that a provider may make before it has authorised one request."""
 
 HttpParts = tuple[int, list[tuple[str, str]], bytes]
 Fetch = Callable[[str, str, list[tuple[str, str]], bytes], Awaitable[HttpParts]]
@@ -63,7 +66,7 @@ class Authoriser:
         self._hold = hold
         self._library = _library_of(provider)
         self._turn = asyncio.Lock()
-        self._under_way: set[asyncio.Task[dict[str, str]]] = set()
+        self._under_way = TaskSet()
         self._failed: tuple[dict[str, str], dict[str, str] | AuthError] | None = None
         self.rounds = 0
         """How often it was tried to get other credentials."""
@@ -84,22 +87,16 @@ class Authoriser:
         return await self._apart(self._renew(request, refusal, used, since))
 
     async def _apart(self, work: Coroutine[Any, Any, dict[str, str]]) -> dict[str, str]:
-        # A caller that gives up does not end what a person may be in the middle of.
-        task = asyncio.create_task(work)
-        self._under_way.add(task)
-        task.add_done_callback(self._done)
+        # In a separate task: a cancelled caller does not end a flow that a person may be in the middle of.
+        task = self._under_way.create(work)
+        task.add_done_callback(retrieve)
+        cancellation = OwnCancellation()
         try:
             return await asyncio.shield(task)
         except asyncio.CancelledError:
-            me = asyncio.current_task()
-            if task.cancelled() and me is not None and not me.cancelling():
+            if task.cancelled() and not cancellation.cancelled_by_others():
                 raise AuthError("authorising was given up") from None
             raise
-
-    def _done(self, task: asyncio.Task[dict[str, str]]) -> None:
-        self._under_way.discard(task)
-        if not task.cancelled():
-            task.exception()
 
     async def _obtain(self, request: Outgoing) -> dict[str, str]:
         async with self._turn:
@@ -109,9 +106,9 @@ class Authoriser:
         async with self._turn:
             known = self.current()
             if known is not None and not same_headers(known, used):
-                return known  # somebody was here before us
+                return known  # another call has renewed them
             if self._failed is not None and self._failed[0] == used and self.rounds > since:
-                # And failed, after we had asked: what helped nobody then does not help us now.
+                # It failed for another call, after this one was sent: the outcome is the same.
                 outcome = self._failed[1]
                 if isinstance(outcome, AuthError):
                     raise copy(outcome)
@@ -174,9 +171,8 @@ class Authoriser:
         return self._library.Response(status, headers=answered, content=content, request=request)
 
     async def close(self) -> None:
-        """Nobody needs it any more."""
-        for task in list(self._under_way):
-            task.cancel()
+        """Cancel the flows that run."""
+        self._under_way.cancel()
         if self._under_way:
             await asyncio.wait(self._under_way, timeout=FAREWELL)
 

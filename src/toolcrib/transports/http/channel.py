@@ -1,7 +1,7 @@
-"""Streamable HTTP in both eras: each request is an exchange of its own, made by the task that asks.
+"""Streamable HTTP, legacy and modern: each request is a separate exchange, made by the task of its caller.
 
-Legacy era: a session id, a standing GET stream for what the server says of its own accord, and streams that are
-resumed where they broke. Modern era: nothing but requests; closing the answer's stream is how one is cancelled.
+Legacy: a session id, a standalone GET stream for requests and notifications of the server, and streams that are resumed
+where they broke. Modern: nothing but requests; one is cancelled by closing the stream of its response.
 
 Longer than 400 lines: requests, answers to the server's own requests and the end of a session share one state.
 """
@@ -11,14 +11,14 @@ from __future__ import annotations
 import asyncio
 import logging
 import re
-from collections.abc import Coroutine, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Final
 
+from ..._util.tasks import TaskSet
 from ...config import HttpServer, secrets_of_web
 from ...errors import (
-    CallTimeout,
     ConnectionLost,
     OutcomeUnknown,
     ProtocolError,
@@ -29,15 +29,15 @@ from ...errors import (
 )
 from ...protocol import jsonrpc, limits
 from ...protocol.jsonrpc import Message
-from ...protocol.metadata import PROGRESS_TOKEN, PROTOCOL_VERSION, with_meta
+from ...protocol.metadata import PROTOCOL_VERSION
 from ...protocol.param_headers import NAMED_BY, header_value
 from ...protocol.sanitize import one_line
 from ...protocol.versions import MODERN_VERSIONS, NEVER_CANCELLED
 from ...types import Wire
-from ..backlog import DELIVERY_SECONDS, Backlog, encode_to_keep, is_optional
+from ..backlog import DELIVERY_SECONDS, Backlog, encode_to_keep
 from ..channel import PLAIN, Counters, Inbound, RequestOptions
 from ..inbound import Inbox
-from ..pending import COURTESY, Slots, Waiting
+from ..pending import COURTESY, PendingRequests, Slots, lost_error, timeout_error
 from .client import ACCEPT, EVENTS, Body, HttpClient
 from .errors import JSON
 from .pending_request import HEADER_NAME, VISIBLE, PendingHttpRequest, read_on, session_id
@@ -84,80 +84,71 @@ class HttpChannel:
         self.counters = counters or Counters()
         self._server = server
         self._auth = auth
-        self._pending: Waiting[PendingHttpRequest] = Waiting(lambda _, call: call.stop())
+        self._pending: PendingRequests[PendingHttpRequest] = PendingRequests(lambda _, call: call.cancellation.cancel())
         self._inbox = Inbox(self.counters, self._pending, self._reply)
         self.secrets = secrets_of_web(server.url, server.headers, server.proxy)
         self._events = SseReader(self.counters, self._inbox, self._deliver, self.secrets)
-        self._client: HttpClient
-        self._loop: asyncio.AbstractEventLoop
-        self._slots: Slots | None = None
-        self._last_id = 0
+        self._client: HttpClient | None = None
+        self._slots = Slots(server.max_connections) if server.max_connections is not None else None
         self._session: str | None = None
         self._version: str | None = None
-        self._ended: Exception | None = None
         self._lost = False
         self._closed = False
         self._idle = asyncio.Event()
-        self._errands: set[asyncio.Task[None]] = set()
-        self._backlog = Backlog()
+        self._errands = TaskSet()
+        self._backlog = Backlog(self._drop)
         self._turns = Slots(limits.MAX_POSTS)
         self._lingering = 0
         self._undelivered = False
         self._standalone: StandaloneStream | None = None
 
     async def open(self, inbound: Inbound) -> None:
-        """Get ready; the first request connects."""
+        """Make the HTTP client; the first request connects."""
         self._inbox.inbound = inbound
-        self._loop = asyncio.get_running_loop()
-        if self._server.max_connections is not None:
-            self._slots = Slots(self._server.max_connections)
         self._client = HttpClient(self._server, self._auth, self.hold, self.secrets)
+
+    @property
+    def _http(self) -> HttpClient:
+        if self._client is None:
+            raise RuntimeError("the channel is not open")
+        return self._client
 
     # ---- requests --------------------------------------------------------------------------------------------
 
     async def request(self, method: str, params: Wire | None, *, options: RequestOptions = PLAIN) -> Wire:
         """Post a request and read its one outcome."""
-        if self._ended is not None:
-            raise ConnectionLost(f"the connection is gone: {self._ended}") from self._ended
-        id = self._last_id = self._last_id + 1
-        if options.on_progress is not None or options.idle_timeout is not None:
-            params = with_meta(params, {PROGRESS_TOKEN: id})
-        if options.on_id is not None:
-            options.on_id(id)
-        if options.deadline is not None and options.deadline <= self._loop.time():
-            raise CallTimeout("the deadline passed before the call could be sent")
+        id = self._pending.begin(options)
+        params = options.with_progress_token(params, id)
         meta = (params or {}).get("_meta")
         version = meta.get(PROTOCOL_VERSION) if type(meta) is dict else None
         body = Body(jsonrpc.encode(jsonrpc.request(id, method, params)))
-        call = PendingHttpRequest(id, method, options, body, version is not None)
+        call = PendingHttpRequest(id, method, options, body, version is not None, self._pending.loop)
         headers = self._modern_headers(version, method, params or {}, options) if version else self._headers(call)
         answer = await self._outcome(call, headers)
         if method == "initialize":
             said = answer.get("protocolVersion")
             self._version = said if isinstance(said, str) and VISIBLE.fullmatch(said) else None
         if call.progress is not None:
-            await call.told()
+            await call.deliver_progress()
         return answer
 
     async def _outcome(self, call: PendingHttpRequest, headers: dict[str, str]) -> Wire:
-        self._pending[call.id] = call
+        self._pending.add(call.id, call)
         try:
-            if call.deadline is not None or call.idle_timeout is not None:
-                self._pending.watch(call)
             call.outcome = jsonrpc.outcome(await self._exchange(call, headers), self.secrets)
         except ToolcribError as exc:
             if call.outcome is None:  # else it came on another way while this one broke
                 call.outcome = exc
         except asyncio.CancelledError:
-            if not call.stopped_alone():
+            # If the exchange itself raised it, the caller gets it too: there is no other outcome.
+            if call.cancellation.cancelled_by_others() or not call.cancellation.requested:
                 self._abandon(call, "the caller was cancelled")
                 raise
             if call.outcome is None:
                 self._abandon(call, "the deadline passed")
-                call.outcome = call.too_late()
+                call.outcome = timeout_error(sent=call.body.sent)
         finally:
-            if call.stopped:
-                call.take_back()
+            call.cancellation.take_back()
             del self._pending[call.id]
             if not self._pending:
                 self._idle.set()
@@ -173,7 +164,7 @@ class HttpChannel:
         if slots is not None and (turn := slots.take()) is not None:
             await slots.wait(turn)
         try:
-            response = await self._client.send("POST", headers, call.body)
+            response = await self._http.send("POST", headers, call.body)
             try:
                 answer = await self._read(call, response)
             except BaseException:
@@ -184,7 +175,7 @@ class HttpChannel:
                     response.release()
                 elif self._lingering < limits.MAX_LINGERING:
                     self._lingering += 1
-                    self._errand(read_on(response)).add_done_callback(self._lingered)
+                    self._errands.create(read_on(response)).add_done_callback(self._lingered)
                 else:
                     response.close()
         finally:
@@ -202,11 +193,11 @@ class HttpChannel:
         if call.method == "initialize":
             self._session = session_id(response.headers.get(SESSION))
         if kind == JSON:
-            said = jsonrpc.decode(await self._client.read(response), self.secrets, repair=True)
+            said = jsonrpc.decode(await self._http.read(response), self.secrets, repair=True)
             return self._own_answer(call, said, response)
         if kind == EVENTS:
-            return await self._events.follow(self._client.chunks(response), call.place, call.id)
-        text = one_line(await self._client.read(response), mask=self.secrets)
+            return await self._events.follow(self._http.chunks(response), call.place, call.id)
+        text = one_line(await self._http.read(response), mask=self.secrets)
         kind = one_line(kind, mask=self.secrets)
         raise ProtocolError(
             f"a request was answered with {kind or 'no content type'} (HTTP {status}), "
@@ -245,7 +236,7 @@ class HttpChannel:
             await asyncio.sleep(call.place.wait)
             before = call.place.id
             try:
-                response = await self._client.send("GET", {**self._headers(call, EVENTS), "Last-Event-ID": before})
+                response = await self._http.send("GET", {**self._headers(call, EVENTS), "Last-Event-ID": before})
             except ToolcribError as exc:
                 log.debug("resuming a stream failed: %s", exc)
                 if isinstance(exc, ProtocolError) or not isinstance(exc, TransportError):
@@ -260,7 +251,7 @@ class HttpChannel:
                 if response.status != 200 or response.content_type != EVENTS:
                     failures += 1
                     continue
-                answer = await self._events.follow(self._client.chunks(response), call.place, call.id)
+                answer = await self._events.follow(self._http.chunks(response), call.place, call.id)
             finally:
                 response.close()
             if answer is not None:
@@ -306,12 +297,12 @@ class HttpChannel:
 
     async def notify(self, method: str, params: Wire | None = None) -> None:
         """Post a notification; only a failed `initialized` is an error, for nothing works without it."""
-        if self._ended is not None:
+        if self._pending.ended is not None:
             return
         first = method == "notifications/initialized"
         if first and self._server.streamable:
             self._standalone = StandaloneStream(
-                self._client,
+                self._http,
                 self._events,
                 headers=lambda: self._headers(accept=EVENTS),
                 refused=lambda response, stood: self._refused(response, stood and self._session is not None),
@@ -327,35 +318,27 @@ class HttpChannel:
             log.debug("%s was not delivered: %s", method, exc)
 
     async def _post(self, data: bytes) -> None:
-        response = await self._client.send("POST", self._headers(), Body(data))
+        response = await self._http.send("POST", self._headers(), Body(data))
         try:
             if response.status >= 400:
                 raise await self._refused(response, self._session is not None)
-            await self._client.read(response)
+            await self._http.read(response)
         finally:
             response.release()
 
     def _reply(self, message: Message) -> None:
         """Post a message that no caller waits for. The connection is dropped if too many of them are waiting."""
-        if self._ended is not None:
+        if self._pending.ended is not None:
             return
         data = encode_to_keep(message)
-        if self._backlog.admits(len(data)):
-            self._backlog.add(len(data))
-            self._errand(self._post_in_turn(data)).add_done_callback(lambda _: self._backlog.remove(len(data)))
-        elif not is_optional(message):
-            self._drop(self._backlog.error())
+        if self._backlog.add(message, len(data)):
+            self._errands.create(self._post_in_turn(data)).add_done_callback(lambda _: self._backlog.remove(len(data)))
 
     async def _post_in_turn(self, data: bytes) -> None:
         """Post a few at a time, so that a server cannot use up our sockets."""
         try:
-            async with asyncio.timeout(DELIVERY_SECONDS):
-                if (turn := self._turns.take()) is not None:
-                    await self._turns.wait(turn)
-                try:
-                    await self._post(data)
-                finally:
-                    self._turns.give()
+            async with asyncio.timeout(DELIVERY_SECONDS), self._turns:
+                await self._post(data)
             self._undelivered = False
         except (ToolcribError, TimeoutError) as exc:
             # One warning for a series of failures: the server decides how many there are.
@@ -367,52 +350,43 @@ class HttpChannel:
             self._undelivered = True
 
     def _abandon(self, call: PendingHttpRequest, reason: str) -> None:
-        """Legacy era: tell the server; modern era: it sees the stream close."""
-        if not call.modern and call.body.sent and call.method not in NEVER_CANCELLED and self._ended is None:
+        """Legacy: send a cancellation; modern: the server sees the stream close."""
+        if not call.modern and call.body.sent and call.method not in NEVER_CANCELLED and self._pending.ended is None:
             self._reply(jsonrpc.notification("notifications/cancelled", {"requestId": call.id, "reason": reason}))
-
-    def _errand(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
-        task = self._loop.create_task(work)
-        self._errands.add(task)
-        task.add_done_callback(self._errands.discard)
-        return task
 
     def _lingered(self, _: asyncio.Task[None]) -> None:
         self._lingering -= 1
 
     @contextmanager
     def hold(self) -> Iterator[None]:
-        """Let no deadline pass."""
+        """Return a context in which no deadline passes."""
         with self._inbox.inbound.held(), self._pending.hold():
             yield
 
     # ---- the end ---------------------------------------------------------------------------------------------
 
     async def _refused(self, response: ClientResponse, in_session: bool) -> ToolcribError:
-        """Why. A server that does not know our session any more ends it for all."""
-        error = await self._client.refused(response, in_session=in_session)
+        """Return the error of a response; a session that the server has forgotten ends for all calls."""
+        error = await self._http.refused(response, in_session=in_session)
         if isinstance(error, SessionExpired):
             self._lose(error)
         return error
 
     def _lose(self, error: Exception) -> None:
-        if self._ended is None:
-            self._ended = error
+        if self._pending.refuse(error):
             self._lost = True
             self._inbox.close()
             self._inbox.inbound.on_closed(error)
 
     def _drop(self, error: Exception) -> None:
         """End the connection ourselves: other than an expired session this ends the calls too."""
-        if self._ended is None:
-            self._ended = error
+        if self._pending.refuse(error):
             self._inbox.close()
             if self._standalone is not None:
                 self._standalone.stop()
-            for task in list(self._errands):
-                task.cancel()
+            self._errands.cancel()
             # Not at once: this may run inside the task of one of the calls.
-            self._loop.call_soon(self._end_calls)
+            self._pending.loop.call_soon(self._end_calls, error)
             self._inbox.inbound.on_closed(error)
 
     async def close(self, *, force: bool = False) -> None:
@@ -420,47 +394,44 @@ class HttpChannel:
         if self._closed:
             return
         self._closed = True
-        self._ended = self._ended or ConnectionLost("the connection was closed")
+        reason = ConnectionLost("the connection was closed")
+        self._pending.refuse(reason)
         self._inbox.close()
         if self._standalone is not None:
             self._standalone.stop()
-        if not hasattr(self, "_client"):
+        if self._client is None:
             return
         try:
             if self._lost and self._pending and not force:
-                # The session is over, not what was already asked: each of these hears its own end.
+                # The session is over, but the requests that were sent get their own outcomes.
                 self._idle.clear()
                 await self._idle.wait()
         finally:
-            await self._clear(force)
+            await self._clear(self._client, self._pending.ended or reason, force)
 
-    async def _clear(self, force: bool) -> None:
+    async def _clear(self, client: HttpClient, reason: Exception, force: bool) -> None:
         try:
-            self._end_calls()
+            self._end_calls(reason)
             if self._errands and not force:
                 await asyncio.wait(self._errands, timeout=FAREWELL / 4)
             await self._say_goodbye(FAREWELL / 4 if force else FAREWELL)
         finally:
             self._pending.stop()
-            for task in list(self._errands):
-                task.cancel()
-            await self._client.close()
+            self._errands.cancel()
+            await client.close()
 
-    def _end_calls(self) -> None:
+    def _end_calls(self, reason: Exception) -> None:
         for call in list(self._pending.values()):
-            if call.body.sent:
-                failure: ToolcribError = OutcomeUnknown(f"{self._ended}; the call may have been executed")
-            else:
-                call.body.withdrawn = True  # else it may be written in the turn before its task ends
-                failure = ConnectionLost(f"{self._ended}; the call was never sent")
-            call.end(failure)
+            sent = call.body.sent
+            call.body.withdrawn = not sent  # else it may be written in the turn before its task ends
+            call.end(lost_error(reason, sent=sent))
 
     async def _say_goodbye(self, seconds: float) -> None:
         if self._session is None or self._lost:
             return
         try:
             async with asyncio.timeout(seconds):
-                response = await self._client.send("DELETE", self._headers(), renew=False)
+                response = await self._http.send("DELETE", self._headers(), renew=False)
                 response.release()
         except (ToolcribError, TimeoutError) as exc:
             log.debug("the session could not be ended: %s", exc)

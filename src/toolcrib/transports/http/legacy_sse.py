@@ -6,7 +6,8 @@ import asyncio
 import logging
 from typing import TYPE_CHECKING, Any, Final
 
-from ...config import HttpServer, SseServer, mask_urls, secrets_of_web
+from ..._util.tasks import TaskSet
+from ...config import HttpServer, SecretMask, SseServer, mask_urls, secrets_of_web
 from ...errors import ConnectionLost, ProtocolError, ToolcribError
 from ...protocol import jsonrpc
 from ...protocol.framing import Oversized
@@ -14,7 +15,7 @@ from ...protocol.jsonrpc import Message
 from ...protocol.limits import MAX_MESSAGE, MAX_POSTS
 from ...protocol.sanitize import one_line
 from ...protocol.sse import SseEvent, SseParser
-from ..backlog import DELIVERY_SECONDS, Backlog, encode_to_keep, is_optional
+from ..backlog import DELIVERY_SECONDS, Backlog, encode_to_keep
 from ..jsonrpc_stream import Receiver, Ticket
 from ..pending import COURTESY, Slots
 from .client import EVENTS, Body, HttpClient
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
 log = logging.getLogger("toolcrib.transports")
 
 FLUSH: Final = 0.5
-"""Seconds that messages under way have when the link is closed."""
+"""Seconds that messages which are being posted have when the link is closed."""
 
 
 class _Post(Body):
@@ -41,33 +42,68 @@ class _Post(Body):
 
 
 class SseLink:
-    """Reads the stream in a task of its own; what is sent goes out side by side, but never past a notification."""
+    """A `Link` to a server of HTTP+SSE, which is connected by `open`."""
 
     def __init__(self, server: SseServer | HttpServer, auth: Any = None) -> None:
         self._server = server
-        self._at = server.url
         self.secrets = secrets_of_web(server.url, server.headers, server.proxy)
         """Hides the credentials that are sent to the server."""
         self._auth = auth
-        self._receiver: Receiver
-        self._client: HttpClient | None = None
-        self._endpoint: asyncio.Future[str]
-        self._reader: asyncio.Task[None] | None = None
-        self._posts: set[asyncio.Task[None]] = set()
-        self._barrier: asyncio.Task[None] | None = None
-        self._backlog = Backlog()
-        self._turns = Slots(MAX_POSTS)
+        self._connection: _Connection | None = None
 
     async def open(self, receiver: Receiver) -> None:
-        """Open the stream and wait until the server has said where messages go."""
+        """Open the stream and wait until the server has sent the URL for messages."""
+        client = HttpClient(self._server, self._auth, receiver.hold, self.secrets)
+        self._connection = _Connection(client, receiver, self.secrets)
+        await self._connection.open()
+
+    def send(self, message: Message) -> Ticket:
+        """Post a message."""
+        if self._connection is None:
+            raise RuntimeError("the link is not open")
+        return self._connection.send(message)
+
+    def withdraw(self, ticket: Ticket) -> bool:
+        """Take a message back; returns False if all of it was written."""
+        assert isinstance(ticket, _Post)
+        unsent = not ticket.sent
+        ticket.withdrawn = unsent
+        if ticket.task is not None:
+            ticket.task.cancel()  # also if only the response is awaited, on which nothing depends
+        return unsent
+
+    async def close(self, *, force: bool) -> None:
+        """Let what is being posted arrive, then close the stream."""
+        if self._connection is not None:
+            await self._connection.close(force=force)
+
+
+class _Connection:
+    """The stream of a server, read in a task, and the messages that are being posted.
+
+    Messages are posted side by side, but none overtakes a notification.
+    """
+
+    def __init__(self, client: HttpClient, receiver: Receiver, secrets: SecretMask) -> None:
+        self._client = client
         self._receiver = receiver
-        self._client = HttpClient(self._server, self._auth, receiver.hold, self.secrets)
-        self._endpoint = asyncio.get_running_loop().create_future()
+        self._secrets = secrets
+        self._at = client.url
+        self._endpoint: asyncio.Future[str] = asyncio.get_running_loop().create_future()
+        self._reader: asyncio.Task[None] | None = None
+        self._posts = TaskSet()
+        self._barrier: asyncio.Task[None] | None = None
+        self._backlog = Backlog(receiver.on_lost)
+        self._turns = Slots(MAX_POSTS)
+        self._closed = False
+
+    async def open(self) -> None:
+        """Open the stream and wait until the server has sent the URL for messages."""
         response = await self._client.send("GET", {"Accept": EVENTS})
         if response.status >= 400:
             raise await self._client.refused(response)
         if response.status != 200 or response.content_type != EVENTS:
-            kind = one_line(response.content_type, mask=self.secrets)
+            kind = one_line(response.content_type, mask=self._secrets)
             response.close()
             raise ProtocolError(
                 f"the stream was answered with HTTP {response.status} and {kind}, not with an event stream",
@@ -77,16 +113,16 @@ class SseLink:
             )
         if not same_origin(self._at, str(response.url)):
             self._at = str(response.url)  # a redirect has led from http to https
-        self._reader = asyncio.create_task(self._read(self._client, response))
+        self._reader = asyncio.create_task(self._read(response))
         await self._endpoint
 
     # ---- in --------------------------------------------------------------------------------------------------
 
-    async def _read(self, client: HttpClient, response: ClientResponse) -> None:
+    async def _read(self, response: ClientResponse) -> None:
         stream = SseParser()
         error: ToolcribError
         try:
-            async for chunk in client.chunks(response):
+            async for chunk in self._client.chunks(response):
                 for event in stream.feed(chunk):
                     self._take(event)
             error = ConnectionLost("the server ended its event stream")
@@ -101,7 +137,7 @@ class SseLink:
 
     def _take(self, event: SseEvent | Oversized) -> None:
         if isinstance(event, Oversized):
-            sample = one_line(event.head, mask=self.secrets, cut=True)
+            sample = one_line(event.head, mask=self._secrets, cut=True)
             error = ProtocolError(f"an event above the limit of {MAX_MESSAGE:,} bytes", sample=sample)
             self._receiver.on_malformed(error, event.head)
         elif event.event == "endpoint":
@@ -109,18 +145,18 @@ class SseLink:
                 self._endpoint.set_result(self._checked(event.data))
         elif event.event == "message" and event.data:
             try:
-                message = jsonrpc.decode(event.data, self.secrets, repair=True)
+                message = jsonrpc.decode(event.data, self._secrets, repair=True)
             except ProtocolError as exc:
                 self._receiver.on_malformed(exc, event.data[:1024].encode())
             else:
                 self._receiver.on_message(message)
 
     def _checked(self, said: str) -> str:
-        """Where messages go: never to another place than the stream's own, whatever the server says."""
+        """Return the URL for messages; raises `ProtocolError` if it has another origin than the stream."""
         target = target_of(self._at, said)
         if not same_origin(self._at, target):
             raise ProtocolError(
-                f"the server wants its messages at {one_line(mask_urls(target), mask=self.secrets)}, "
+                f"the server wants its messages at {one_line(mask_urls(target), mask=self._secrets)}, "
                 "which is not where it is itself",
                 sent=False,
             )
@@ -131,11 +167,9 @@ class SseLink:
     def send(self, message: Message) -> Ticket:
         """Post a message."""
         post = _Post(message)
-        if self._client is not None and (post.is_request or self._count(post, message)):
+        if not self._closed and (post.is_request or self._backlog.add(message, len(post.data))):
             send = self._post if post.is_request else self._post_in_turn
-            task = post.task = asyncio.create_task(send(self._client, post, message, self._barrier))
-            self._posts.add(task)
-            task.add_done_callback(self._posts.discard)
+            task = post.task = self._posts.create(send(post, message, self._barrier))
             if not post.is_request:
                 size = len(post.data)
                 task.add_done_callback(lambda _: self._backlog.remove(size))
@@ -143,31 +177,16 @@ class SseLink:
                 self._barrier = task
         return post
 
-    def _count(self, post: _Post, message: Message) -> bool:
-        """Count a message that is not a request; False if it must not be sent."""
-        if self._backlog.admits(len(post.data)):
-            self._backlog.add(len(post.data))
-            return True
-        if not is_optional(message):
-            self._receiver.on_lost(self._backlog.error())
-        return False
-
-    async def _post_in_turn(
-        self, client: HttpClient, post: _Post, message: Message, before: asyncio.Task[None] | None
-    ) -> None:
+    async def _post_in_turn(self, post: _Post, message: Message, before: asyncio.Task[None] | None) -> None:
         """Post a reply or a notification: a few at a time, so that a server cannot use up our sockets."""
         try:
-            async with asyncio.timeout(DELIVERY_SECONDS):
-                if (turn := self._turns.take()) is not None:
-                    await self._turns.wait(turn)
-                try:
-                    await self._post(client, post, message, before)
-                finally:
-                    self._turns.give()
+            async with asyncio.timeout(DELIVERY_SECONDS), self._turns:
+                await self._post(post, message, before)
         except TimeoutError:
             log.debug("a message was not delivered to the server within %s s", DELIVERY_SECONDS)
 
-    async def _post(self, client: HttpClient, post: _Post, message: Message, before: asyncio.Task[None] | None) -> None:
+    async def _post(self, post: _Post, message: Message, before: asyncio.Task[None] | None) -> None:
+        client = self._client
         if before is not None and not before.done():
             await asyncio.wait([before], timeout=COURTESY)  # `initialized` must not be overtaken
         try:
@@ -184,25 +203,16 @@ class SseLink:
             else:
                 log.warning("a message was not delivered to the server: %s", exc)
 
-    def withdraw(self, ticket: Ticket) -> bool:
-        """Take a message back."""
-        assert isinstance(ticket, _Post)
-        unsent = not ticket.sent
-        ticket.withdrawn = unsent
-        if ticket.task is not None:
-            ticket.task.cancel()  # also where only the word of thanks is still awaited: nobody waits for it any more
-        return unsent
-
     async def close(self, *, force: bool) -> None:
-        """Let what is under way arrive, then close the stream."""
-        client, self._client = self._client, None
-        if client is None:
+        """Let what is being posted arrive, then close the stream."""
+        if self._closed:
             return
+        self._closed = True
         try:
             if self._posts and not force:
                 await asyncio.wait(self._posts, timeout=FLUSH)
         finally:
-            for task in (*self._posts, self._reader):
-                if task is not None:
-                    task.cancel()
-            await client.close()
+            self._posts.cancel()
+            if self._reader is not None:
+                self._reader.cancel()
+            await self._client.close()

@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING, Final
 
 from aiohttp import ClientError
 
-from ...errors import CallTimeout, ProtocolError, UnansweredTimeout
+from ..._util.cancellation import OwnCancellation
+from ...errors import ProtocolError
 from ...types import Wire
 from ..channel import RequestOptions
-from ..pending import Pending
+from ..pending import PendingRequest
 from .client import Body
 from .sse_reader import StreamPosition
 
@@ -27,12 +28,23 @@ VISIBLE: Final = re.compile(r"[\x21-\x7e]+")
 HEADER_NAME: Final = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 
 
-class PendingHttpRequest(Pending):
-    """A request that waits. It is ended from elsewhere by an outcome and the end of its time."""
+class PendingHttpRequest(PendingRequest):
+    """A request that waits for its response, in the task that made it.
 
-    __slots__ = ("_cancelling", "_task", "body", "id", "modern", "outcome", "place", "session", "stopped")
+    A deadline that passes, an outcome that arrives on another stream and the end of the channel cancel the exchange.
+    """
 
-    def __init__(self, id: int, method: str, options: RequestOptions, body: Body, modern: bool) -> None:
+    __slots__ = ("body", "cancellation", "id", "modern", "outcome", "place", "session")
+
+    def __init__(
+        self,
+        id: int,
+        method: str,
+        options: RequestOptions,
+        body: Body,
+        modern: bool,
+        loop: asyncio.AbstractEventLoop,
+    ) -> None:
         super().__init__(method, options)
         self.id = id
         self.body = body
@@ -40,39 +52,13 @@ class PendingHttpRequest(Pending):
         self.session: str | None = None
         self.place = StreamPosition()
         self.outcome: Wire | Exception | None = None
-        self.stopped = False
-        task = asyncio.current_task()
-        assert task is not None
-        self._task = task
-        self._cancelling = task.cancelling()
-
-    def stop(self) -> None:
-        """Its time is over. As `asyncio.timeout` does it, but for that one timer serves all requests."""
-        if not self.stopped:
-            self.stopped = True
-            self._task.cancel()
+        self.cancellation = OwnCancellation(loop)
 
     def end(self, outcome: Wire | Exception) -> None:
-        """It came on another way, or never will."""
-        if self.outcome is None and not self.stopped:
+        """Set the outcome and cancel the exchange: the outcome arrived on another stream, or never will."""
+        if self.outcome is None and not self.cancellation.requested:
             self.outcome = outcome
-            self.stop()
-
-    def stopped_alone(self) -> bool:
-        """Whether the cancellation is our own, and nobody else's as well."""
-        return self.stopped and self._task.cancelling() - 1 <= self._cancelling
-
-    def take_back(self) -> None:
-        """The cancellation was for the request, not for its task."""
-        self._task.uncancel()
-
-    def too_late(self) -> CallTimeout:
-        """Its time is over."""
-        if self.body.sent:
-            return UnansweredTimeout(
-                "no answer within the deadline; the call was handed over and may have been executed"
-            )
-        return CallTimeout("the deadline passed before the call could be sent")
+            self.cancellation.cancel()
 
 
 async def read_on(response: ClientResponse) -> None:

@@ -35,7 +35,7 @@ class StreamPosition:
 
 
 class SseReader:
-    """Reads event streams. `deliver` takes an answer to another request than the stream's own; False: nobody's."""
+    """Reads event streams. `deliver` takes the answer to another request than the stream's; False: none waits."""
 
     def __init__(
         self, counters: Counters, inbox: Inbox, deliver: Callable[[int, Message], bool], secrets: SecretMask

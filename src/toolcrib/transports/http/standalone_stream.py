@@ -1,4 +1,4 @@
-"""The GET stream of the legacy era, on which a server says what nobody asked for."""
+"""The standalone GET stream of the legacy protocol, for requests and notifications of the server."""
 
 from __future__ import annotations
 
@@ -54,11 +54,11 @@ class StandaloneStream:
         self._task = asyncio.create_task(self._keep())
 
     async def opened(self, seconds: float) -> None:
-        """Wait until the server hears us, or will not, or for so long."""
+        """Wait until the stream is open or was refused, at most `seconds`."""
         await asyncio.wait([self._opened], timeout=seconds)
 
     def stop(self) -> None:
-        """Nobody listens any more."""
+        """Close the stream."""
         self._task.cancel()
 
     async def _keep(self) -> None:
@@ -76,7 +76,7 @@ class StandaloneStream:
             finally:
                 self._note_open()
             if failures > TRIES:
-                # Nobody there any more is another thing than a stream that is not kept.
+                # A server that cannot be reached is gone; a stream that it does not keep open is no loss.
                 if isinstance(reason, TransportError) and not reason.sent:
                     self._lose(ConnectionLost(f"the server is gone: {reason.message}"))
                     return

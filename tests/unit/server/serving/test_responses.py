@@ -252,6 +252,24 @@ async def test_stopping_cancels_the_work_once(times: int) -> None:
     assert task.cancelling() == 0
 
 
+async def test_work_that_catches_its_cancellation_leaves_no_count_behind_and_is_not_stopped_later() -> None:
+    reply = Reply(Out(), {})
+
+    async def catch() -> None:
+        reply.begin()
+        with pytest.raises(asyncio.CancelledError):
+            await for_ever()
+        reply.end()
+        reply.stop()
+        await turns()
+
+    task = asyncio.create_task(catch())
+    await turns()
+    reply.stop()
+    await asyncio.wait_for(task, 10)
+    assert task.cancelling() == 0
+
+
 async def test_what_was_stopped_before_it_began_does_not_begin() -> None:
     reply = Reply(Out(), {})
     reply.stop()

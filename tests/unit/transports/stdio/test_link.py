@@ -161,15 +161,15 @@ async def test_every_line_of_stderr_is_heard_and_the_last_of_it_kept() -> None:
     async with Linked(server(code), heard.append) as linked:
         await eventually(lambda: len(heard) == 20_000)
         assert heard == [f"line {n}" for n in range(20_000)]
-        assert len(linked.link._process.tail.text()) <= 64 * 1024
-        assert linked.link._process.tail.text().endswith("line 19999\n")
+        assert len(linked.process.tail.text()) <= 64 * 1024
+        assert linked.process.tail.text().endswith("line 19999\n")
 
 
 async def test_a_line_of_stderr_that_comes_in_pieces_is_heard_whole() -> None:
     heard: list[str] = []
     code = "import os, sys\nos.write(2, b'one\\r\\nha')\nsys.stdin.readline()\nos.write(2, b'lf\\n')\nsys.stdin.read()"
     async with Linked(server(code), heard.append) as linked:
-        await eventually(lambda: linked.link._process.tail.text().endswith("ha"))
+        await eventually(lambda: linked.process.tail.text().endswith("ha"))
         linked.link.send(message(1))
         await eventually(lambda: heard == ["one", "half"])
 
@@ -287,7 +287,7 @@ async def test_a_child_that_keeps_writing_while_it_is_closed_is_drained_and_ends
     linked = Linked(server(code))
     await linked.__aenter__()
     await linked.link.close(force=False)
-    assert linked.link._process.exit_code == 5
+    assert linked.process.exit_code == 5
     assert linked.taker.messages == linked.taker.garbage == linked.taker.lost == []
 
 
@@ -300,17 +300,17 @@ async def test_a_close_that_is_cancelled_leaves_nothing_behind(tmp_path: Path, a
         linked.link.send(message(1, big=BIG))
     closing = asyncio.create_task(linked.link.close(force=False))
     await turns()
-    assert linked.link._process.stdin.closed == (at == "the stop")
+    assert linked.process.stdin.closed == (at == "the stop")
     closing.cancel()
     with pytest.raises(asyncio.CancelledError):
         await closing
     try:
         await eventually(lambda: not alive(linked.pid), within=5)
-        assert linked.link._process.stdout.closed
-        await eventually(lambda: linked.link._process not in process._living, within=5)
+        assert linked.process.stdout.closed
+        await eventually(lambda: linked.process not in process._living, within=5)
         assert linked.pid not in guard._groups
     finally:
-        linked.link._process.kill()
+        linked.process.kill()
 
 
 async def test_closing_twice_or_what_was_never_opened_is_nothing() -> None:
@@ -320,7 +320,7 @@ async def test_closing_twice_or_what_was_never_opened_is_nothing() -> None:
     await asyncio.gather(linked.link.close(force=False), linked.link.close(force=True))
     await linked.link.close(force=False)
     assert not alive(linked.pid)
-    assert linked.link._process.stdin.closed
+    assert linked.process.stdin.closed
 
 
 async def test_a_byte_order_mark_before_the_first_answer_is_accepted() -> None:
@@ -374,7 +374,7 @@ async def filled_pipe(linked: Linked) -> None:
     await eventually(lambda: linked.taker.messages)
     for n in range(10):
         linked.link.send({"jsonrpc": "2.0", "id": n, "method": "m", "params": {"pad": BIG}})
-    assert linked.link._blocked
+    assert linked.link._child.writer.size > 0
 
 
 @pytest.mark.parametrize("size, most", [(0, limits.MAX_QUEUED), (50_000, 167), (100_000, 83)])
@@ -420,7 +420,7 @@ async def test_requests_that_were_withdrawn_do_not_stay_in_the_queue() -> None:
         for _ in range(10):
             tickets = [linked.link.send({"jsonrpc": "2.0", "id": n, "method": "m"}) for n in range(1_000)]
             assert all(linked.link.withdraw(ticket) for ticket in tickets)
-        assert len(linked.link._queue) < 3_000
+        assert len(linked.link._child.writer) < 3_000
         assert linked.taker.lost == []
 
 

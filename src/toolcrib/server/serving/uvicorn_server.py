@@ -33,7 +33,8 @@ def bound(host: str, port: int) -> socket.socket:
             # asyncio sets TCP_NODELAY only on what says that it is TCP; without it answers wait for acknowledgements.
             made = stack.enter_context(socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP))
             made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            made.bind(address)
+            # Not the port of `address`: getaddrinfo cuts off what exceeds 16 bits.
+            made.bind((address[0], port, *address[2:]))
             made.listen(BACKLOG)  # who reads where we are may connect at once
         except (OSError, OverflowError) as exc:
             what = getattr(exc, "strerror", None) or exc

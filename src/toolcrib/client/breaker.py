@@ -32,6 +32,13 @@ class Breaker:
             self.retry_at = None
             self.trial = False
 
+    def connected(self) -> None:
+        """A connection was made: requests may try it. The next failure opens the breaker again; only an answered
+        request resets the count, because a server may accept connections and answer nothing.
+        """
+        self.retry_at = None
+        self.trial = False
+
     def trial_ended(self) -> None:
         """The trial's attempt is over without a verdict: it connected and has yet to answer, or it was given up."""
         self.trial = False

@@ -40,7 +40,7 @@ from .options import ClientOptions, check_server_given, checked_timeout, resolve
 from .request_executor import RequestExecutor
 from .session import Session
 from .subscriptions import Changes, Subscriptions
-from .supervisor import Supervisor
+from .supervisor import StartGate, Supervisor
 from .telemetry import tracing
 from .tool_calls import ToolCaller
 
@@ -62,7 +62,9 @@ class Client:
         check_server_given(args, options)
         return super().__new__(cls)
 
-    def __init__(self, server: ServerLike, **options: Unpack[ClientOptions]) -> None:
+    def __init__(
+        self, server: ServerLike, *, _start_gate: StartGate | None = None, **options: Unpack[ClientOptions]
+    ) -> None:
         target = target_of(server)
         if getattr(target, "lifecycle", None) == "transient":
             raise ConfigError(
@@ -92,6 +94,7 @@ class Client:
             handlers=handlers,
             listeners=self._listeners,
             observer=notifications,
+            start_gate=_start_gate,
         )
         self._executor = RequestExecutor(self._supervisor, handlers)
         self._lister = Lister(self._executor, ListCache(identifier))
@@ -212,7 +215,7 @@ class Client:
             if settings.tool_filter is not None:
                 await calls.check_filter(name, options.deadline)
             params, repeatable = calls.prepare(name, arguments, meta, retry_safe)
-            run = calls.observed if self._listeners.entries or tracing() else calls.execute
+            run = calls.observed if self._listeners.observe_calls or tracing() else calls.execute
             return await run(name, params, options, repeatable)
         except ToolcribError as exc:
             exc.server, exc.tool = exc.server or settings.name, exc.tool or name

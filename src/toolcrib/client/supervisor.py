@@ -12,6 +12,8 @@ import copy
 import logging
 import random
 from collections.abc import Callable
+from contextlib import AbstractAsyncContextManager, nullcontext
+from typing import Final
 
 from .._util.futures import retrieve
 from .._util.locks import running_loop
@@ -35,7 +37,7 @@ from ..events import (
 from ..policy.retry import reconnect_delay
 from ..protocol.sanitize import one_line
 from ..transports.channel import Channel, Counters
-from ..types import ConnectionState
+from ..types import ConnectionState, ReconnectPolicy
 from .breaker import Breaker
 from .connector import Connector
 from .handlers import Handlers
@@ -45,6 +47,12 @@ from .session import Observer, Session
 from .status import MAX_REASON, StatusTracker
 
 log = logging.getLogger("toolcrib.client")
+
+StartGate = Callable[[], AbstractAsyncContextManager[None]]
+"""Entered around each attempt to connect. A hub limits by it how many servers start at the same time."""
+
+USUAL_RETRIES: Final = ReconnectPolicy().max_retries or 0
+"""Failed attempts in a row after which the status is `failed`, if the policy is to keep trying."""
 
 
 class Supervisor:
@@ -59,8 +67,14 @@ class Supervisor:
         handlers: Handlers,
         listeners: Listeners,
         observer: Observer,
+        start_gate: StartGate | None = None,
     ) -> None:
         self.settings = settings
+        retries = settings.reconnect.max_retries
+        self._max_retries = USUAL_RETRIES if retries is None else retries
+        self._keeps_trying = retries is None
+        self._start_gate: StartGate = nullcontext if start_gate is None else start_gate
+        self._dialing = False
         self.session: Session | None = None
         self.generation = 0
         self.last_agreement: Agreement | None = None
@@ -109,7 +123,8 @@ class Supervisor:
         if self.closed:
             raise UsageError(f"the client for {self.settings.name} is closed; make a new one")
         if self._attempt is None:
-            self.check_breaker()
+            if not self._dialing:
+                self.check_breaker()  # an attempt under way is shared, whatever the breaker says
             self._attempt = asyncio.get_running_loop().create_future()
             self._attempt.add_done_callback(retrieve)
         if self._owner is None:
@@ -161,21 +176,23 @@ class Supervisor:
                     session = await self._establish()
                 except ToolcribError as exc:
                     tries += 1
-                    if not self._goes_on(exc, tries):
-                        self.tracker.become(
-                            ConnectionState.NEEDS_AUTH if isinstance(exc, AuthError) else ConnectionState.FAILED,
-                            exc.message,
-                        )
+                    if isinstance(exc, AuthError):
+                        self.tracker.become(ConnectionState.NEEDS_AUTH, exc.message)
                         return
+                    if not self._is_expected_back(exc, tries):
+                        self.tracker.become(ConnectionState.FAILED, exc.message)
+                        if not self._keeps_trying:
+                            return
                 else:
                     reason = await self._live(session)
                     # A server that shakes hands and dies, again and again, is not there because it shook hands.
                     tries = self.breaker.failures - 1
-                    if tries >= self.settings.reconnect.max_retries and self._attempt is None:
+                    if tries >= self._max_retries and self._attempt is None:
                         self.tracker.become(
                             ConnectionState.DISCONNECTED if tries == 0 else ConnectionState.FAILED, str(reason)
                         )
-                        return
+                        if not self._keeps_trying:
+                            return
                 await self._pause(tries)
         finally:
             # A loop that was left without being closed ends us when nothing works any more; the rest is done at exit.
@@ -186,10 +203,10 @@ class Supervisor:
         if self._owner is owner:
             self._leave()
 
-    def _goes_on(self, exc: ToolcribError, tries: int) -> bool:
-        # A first connection that fails is its caller's business; only one that was there is made again unasked.
-        permanent = isinstance(exc, AuthError) or (isinstance(exc, ConnectError) and exc.permanent)
-        return self.generation > 0 and not permanent and tries < self.settings.reconnect.max_retries
+    def _is_expected_back(self, exc: ToolcribError, tries: int) -> bool:
+        """Return whether the server was connected before, and has retries left."""
+        permanent = isinstance(exc, ConnectError) and exc.permanent
+        return self.generation > 0 and not permanent and tries < self._max_retries
 
     async def _pause(self, tries: int) -> None:
         """Wait before the next attempt; a call that needs the connection ends the wait."""
@@ -238,17 +255,26 @@ class Supervisor:
 
     def _leave(self) -> None:
         """The owner goes: by itself, because it was told to, or because the loop ends."""
-        self._owner = None
-        self._stopping = False
+        stopped, self._owner, self._stopping, self._dialing = self._stopping, None, False, False
         self.breaker.trial_ended()
         if self._attempt is not None and not self._attempt.done():
             self._attempt.set_exception(ConnectionLost("the client was disconnected", server=self.settings.name))
         self._attempt = None
-        if self.tracker.status.state is ConnectionState.CONNECTING:
+        state = self.tracker.status.state
+        if state is ConnectionState.CONNECTING or (stopped and state is not ConnectionState.DISCONNECTED):
             self.tracker.become(ConnectionState.DISCONNECTED)
 
     async def _establish(self) -> Session:
-        """One attempt, and its outcome told to all who wait for it."""
+        """Make one attempt to connect, once the gate is open."""
+        async with self._start_gate():
+            self._dialing = True
+            try:
+                return await self._dial()
+            finally:
+                self._dialing = False
+
+    async def _dial(self) -> Session:
+        """Connect, and resolve the futures of the callers that wait for the outcome."""
         again, began = self.generation > 0, asyncio.get_running_loop().time()
         self.tracker.become(ConnectionState.CONNECTING)
         self._listeners.emit(ConnectionStarted(self.settings.name, again))
@@ -274,7 +300,7 @@ class Supervisor:
         self.generation = session.generation
         self.last_agreement = session.agreement
         self.session = session
-        self.breaker.trial_ended()
+        self.breaker.connected()
         self.tracker.become(ConnectionState.CONNECTED)
         if self._attempt is not None and not self._attempt.done():
             self._attempt.set_result(session)

@@ -2,6 +2,8 @@
 
 The owner task alone connects, waits for the end of the session, reconnects and closes. Callers wait for the outcome of
 its attempts and make their own requests over the session's channel; a cancelled caller affects no other caller.
+
+Longer than 400 lines: the phases of the owner task and the status, breaker and health that they change are one state.
 """
 
 from __future__ import annotations
@@ -256,8 +258,8 @@ class Supervisor:
     def record_failure(self, session: Session | None, exc: BaseException, failures: int) -> None:
         """Record how a request failed; `session` is None if it did not get one.
 
-        Only over HTTP can a session live and yet not be reached. Requests that fail together are one failure: only
-        the first one counts for which `failures` is still the number from before the request.
+        Only over HTTP can a session live and yet not be reached. Requests that fail together count once: `failures`
+        is the number from before the request, and a failure that was recorded since then includes this one.
         """
         if session is not None or not isinstance(exc, ToolcribError):
             self._breaker.trial_ended()

@@ -1,4 +1,4 @@
-"""What happened, as frozen values, and the listeners that hear of it. A listener's exception hurts nobody."""
+"""Events as frozen values, and their listeners. Exceptions in listeners are logged and ignored."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The typed face of one server."""
+"""The client of one server: its public methods."""
 
 from __future__ import annotations
 
@@ -170,7 +170,7 @@ class Client:
 
     @property
     def counters(self) -> Counters:
-        """What came from the server so far, the useless included."""
+        """Counts of the messages that the server has sent so far, also of malformed ones."""
         return self._supervisor.counters
 
     def on(self, event: type[E], listener: Callable[[E], Awaitable[None] | None]) -> Callable[[], None]:

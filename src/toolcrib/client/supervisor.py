@@ -70,7 +70,7 @@ class Phase(enum.Enum):
     """What the owner task does."""
 
     IDLE = "idle"
-    """There is none; the next request starts it."""
+    """No owner task; the next request starts one."""
     CONNECTING = "connecting"
     """Waits at the start gate, or makes an attempt to connect."""
     LIVE = "live"
@@ -84,7 +84,7 @@ class Phase(enum.Enum):
     CLOSING = "closing"
     """The same, for good."""
     CLOSED = "closed"
-    """There is none, and never will be."""
+    """No owner task, and none can be started."""
 
 
 _STOPS: Final = frozenset({Phase.STOPPING, Phase.CLOSING})
@@ -327,17 +327,17 @@ class Supervisor:
         failed = 0
         while True:
             session = await self._attempt(failed + 1)
-            if session is None:
+            reason = None if session is None else await self._wait_for_loss(session)
+            if self._phase in _STOPS:
+                return  # a transport or a handler of the user swallowed the cancellation
+            if reason is None:
                 failed += 1
             else:
-                reason = await self._wait_for_loss(session)
                 # A server that completes the handshake and ends, again and again, has not recovered by handshakes.
                 failed = self._breaker.failures - 1
                 if failed >= self._max_retries and self._outcome is None:
                     state = ConnectionState.DISCONNECTED if failed == 0 else ConnectionState.FAILED
                     self._tracker.become(state, str(reason))
-            if self._phase in _STOPS:
-                return  # code of the user swallowed the cancellation
             if not self._goes_on():
                 self._finish()
                 return
@@ -372,7 +372,7 @@ class Supervisor:
             except ToolcribError as exc:
                 self._fail(exc, number, clock() - began)
                 return None
-            if self._phase in _STOPS:  # code of the user swallowed the cancellation
+            if self._phase in _STOPS:  # as in `_own`
                 await session.channel.close(force=True)
                 return None
             self._begin(session, clock() - began)

@@ -25,6 +25,7 @@ class ScriptedServer:
         """What an attempt to connect raises."""
         self.answers_handshake = asyncio.Event()
         self.answers_handshake.set()
+        self.swallows_cancellation = False
         self.failure: Exception | None = None
         """What a request raises."""
         self.closes = asyncio.Event()
@@ -54,7 +55,11 @@ class ScriptedChannel:
 
     async def request(self, method: str, params: Wire | None, *, options: RequestOptions = PLAIN) -> Wire:
         if method == "initialize":
-            await self._server.answers_handshake.wait()
+            try:
+                await self._server.answers_handshake.wait()
+            except asyncio.CancelledError:
+                if not self._server.swallows_cancellation:
+                    raise
             if self._server.refusal is not None:
                 raise self._server.refusal
             return LEGACY

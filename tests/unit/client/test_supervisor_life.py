@@ -205,6 +205,22 @@ def left_with_the_loop(phase: Phase) -> Callable[[], Coroutine[Any, Any, None]]:
     return scenario
 
 
+def cancellation_is_swallowed(refusal: Exception | None, end: str) -> Callable[[], Coroutine[Any, Any, None]]:
+    """A transport of the user may catch `CancelledError`: the attempt then goes on, and ends all the same."""
+
+    async def scenario() -> None:
+        server = ScriptedServer()
+        client = client_of(server, NEVER)
+        server.swallows_cancellation, server.refusal = True, refusal
+        await until_connecting(client, server)
+        await getattr(client, end)()
+        assert client.status.state is ConnectionState.DISCONNECTED
+        assert [channel.closed for channel in server.channels] == [True]
+        await ended(client)
+
+    return scenario
+
+
 async def a_disconnect_becomes_a_close() -> None:
     server = ScriptedServer()
     client = await client_of(server).connect()
@@ -302,6 +318,11 @@ DIRECTED |= {
     f"{state} and {end}": session_in(failure, end)
     for state, failure in (("degraded", UNREACHABLE), ("needs-auth", REJECTED))
     for end in ("lost", "disconnected")
+}
+DIRECTED |= {
+    f"{end} while connecting, {outcome} all the same": cancellation_is_swallowed(refusal, end)
+    for outcome, refusal in (("connected", None), ("refused", UNREACHABLE), ("rejected", REJECTED))
+    for end in ("disconnect", "close")
 }
 DIRECTED |= {f"no answers, ping answered: {answered}": unanswered(answered) for answered in (True, False)}
 

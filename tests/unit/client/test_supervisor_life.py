@@ -345,7 +345,8 @@ STATES = {
     Phase.CLOSED: {ConnectionState.DISCONNECTED},
 }
 """The states that a connection can have in each phase; in the others it has that of the phase before until it ends."""
-TURNS = st.integers(0, 4)
+TURNS = st.integers(-1, 4)
+"""Turns of the loop before the next rule; -1 is none, so that the next rule acts in the same turn as this one."""
 
 
 class OneSupervisor(RuleBasedStateMachine):
@@ -364,7 +365,11 @@ class OneSupervisor(RuleBasedStateMachine):
 
     def start(self, work: Coroutine[Any, Any, Any], count: int) -> None:
         self.tasks.append(self.loop.create_task(work))
-        self.run(turns(count))
+        self.turn(count)
+
+    def turn(self, count: int) -> None:
+        if count >= 0:
+            self.run(turns(count))
 
     # --- callers
 
@@ -389,7 +394,7 @@ class OneSupervisor(RuleBasedStateMachine):
     @rule(which=st.integers(0, 99), count=TURNS)
     def cancel(self, which: int, count: int) -> None:
         self.tasks[which % len(self.tasks)].cancel()
-        self.run(turns(count))
+        self.turn(count)
 
     @rule(count=TURNS)
     def close_and_begin_anew(self, count: int) -> None:
@@ -415,7 +420,7 @@ class OneSupervisor(RuleBasedStateMachine):
             self.server.closes.clear()
         if self.server.channels:
             self.loop.call_soon(self.server.lose)
-            self.run(turns(count))
+            self.turn(count)
 
     @rule()
     def let_channels_close(self) -> None:
@@ -430,7 +435,7 @@ class OneSupervisor(RuleBasedStateMachine):
         for task in asyncio.all_tasks(self.loop):
             if task.get_name() == "toolcrib:scripted":
                 task.cancel()
-        self.run(turns(count))
+        self.turn(count)
 
     # --- what always holds
 

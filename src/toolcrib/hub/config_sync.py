@@ -140,7 +140,7 @@ class ConfigSync:
     async def _done(self, difference: SettingsDiff, ending: list[asyncio.Future[None]]) -> None:
         await asyncio.gather(*map(asyncio.shield, ending))
         begun = (self._managed.get(name) for name in (*difference.added, *difference.changed))
-        await self._servers.settled([managed for managed in begun if managed is not None])
+        await self._servers.wait_for_starts([managed for managed in begun if managed is not None])
 
     def _with_options(self, new: Settings, difference: SettingsDiff) -> SettingsDiff:
         """Options of the hub that the settings change: permissions hold at once, others mean new clients for all.
@@ -169,7 +169,7 @@ class ConfigSync:
             log.warning("%s", exc)  # somebody added a server of that name by hand
         else:
             if self._servers.begun and managed.spec.start == "eager":
-                managed.begin()
+                managed.start()
 
     def _spec(self, entry: ServerEntry) -> ServerSpec:
         display_name = entry.display_name or entry.name

@@ -77,10 +77,10 @@ class Dispatcher:
         if not isinstance(name, str):
             raise UsageError(f"a tool is called by its name, mcp__server__tool, not by {type(name).__name__}")
         self._servers.begin()
-        owner = None if name in self._routes else self._servers.owner_of(name)
+        owner = None if name in self._routes else self._servers.find_owner(name)
         if owner is not None and not owner.listed:
-            timeout, began = owner.timeout_of(options.get("timeout", UNSET)), monotonic()
-            await owner.known(timeout)
+            timeout, began = owner.resolve_timeout(options.get("timeout", UNSET)), monotonic()
+            await owner.wait_until_listed(timeout)
             options = {**options, "timeout": time_left(timeout, began)}
         route = self._routes.get(name)
         if route is None:
@@ -179,7 +179,8 @@ class Dispatcher:
                 return await managed.direct.call_tool(route.original, arguments, **options)
             if managed.pool is None:
                 raise ConnectionLost("the server was removed", server=managed.name, tool=route.original)
-            timeout, began = managed.timeout_of(options.get("timeout", UNSET)), monotonic()
+            managed.prioritize()
+            timeout, began = managed.resolve_timeout(options.get("timeout", UNSET)), monotonic()
             async with managed.pool.lease(timeout) as client:
                 options = {**options, "timeout": time_left(timeout, began)}
                 result = await client.call_tool(route.original, arguments, **options)
@@ -187,7 +188,7 @@ class Dispatcher:
             return ToolResult(result.raw, elapsed=result.elapsed, wrapped=route.tool.wraps_result)
         except ToolNotFound as exc:
             # It was in our list: so that is not the server's list any more.
-            managed.stale(["tools"])
+            managed.mark_stale(["tools"])
             near = self._visible_tools.nearest(route.tool.name, but=route)
             message = f"the server does not have this tool any more{did_you_mean(near)}"
             raise ToolNotFound(message, server=managed.name, tool=route.original, sent=True, nearest=near) from exc

@@ -33,7 +33,7 @@ def explain(
 
 
 def _not_there(name: str, servers: ServerSet, visible_tools: VisibleTools, context: FilterContext | None) -> str:
-    owner = servers.owner_of(name)
+    owner = servers.find_owner(name)
     if owner is None:
         return f"no server of this hub has a name that {name!r} could begin with; its servers: " + (
             ", ".join(servers.by_name) or "none"

@@ -54,7 +54,7 @@ from .server_options import (
     spec_for,
 )
 from .server_state import ServerState
-from .servers import ServerSet, named, new_name
+from .servers import ServerSet, choose_name, name_servers
 from .start_queue import DEFAULT_LIMIT
 from .toolsets import Toolsets
 from .view import HubView
@@ -71,13 +71,14 @@ class Hub:
     qualified names, `mcp__{server}__{tool}`, from the first server on; lists come from a snapshot that follows every
     server's changes.
 
-    `on_error`: with "skip" a server that cannot be started is left out and tried again every `max_delay` of its
-    reconnect policy; with "raise" the start fails. `start`: "lazy" servers are started by the first list, or by the
-    first call to them. Entering waits for servers up to `start_timeout` seconds; who is later appears when it is there.
-    "auto" gives them three times as long as the slowest that is well, at least 5 s and at most 10: one that hangs keeps
-    nobody waiting for long.
-    `max_parallel_starts` limits how many servers start a process at the same time (default: 3 per core, None: no
-    limit); the others wait for their turn, and the `connect_timeout` of each begins with its turn.
+    `on_error`: with "skip" a server that cannot be started is left out and tried again, at the delays of its reconnect
+    policy, until it can be reached; with "raise" the start fails. `start`: "lazy" servers are started by the first
+    list, or by the first call to them. Entering waits for servers up to `start_timeout` seconds; slower servers are
+    added when they are ready. "auto" waits three times as long as the slowest server that has started, at least 5 s and
+    at most 10: a server that hangs does not delay the others for long.
+    `max_parallel_starts` limits how many servers start a process at the same time, for the first time or to reconnect
+    (default: 3 per core, None: no limit); the others wait for their turn, and the `connect_timeout` of each begins with
+    its turn.
     `lifecycle="transient"` makes a connection (a process) for each call. `disconnect_idle_after` disconnects a server
     that was not used for so many seconds. `tool_filter` sees tools under their qualified names. `approve(call)` returns
     True, False or an edited call; if it is not async, it runs in a thread. All options of a client can be given for all
@@ -120,7 +121,7 @@ class Hub:
         self._visible_tools = VisibleTools(self._catalog, access, self.toolsets)
         self._calls = Dispatcher(self._servers, access, self._visible_tools, approve)
         self._config_sync: ConfigSync | None = None
-        for name, display_name, server in named(servers or {}):
+        for name, display_name, server in name_servers(servers or {}):
             self._servers.add(spec_for(name, display_name, server, self._of_all))
 
     @classmethod
@@ -178,14 +179,14 @@ class Hub:
         A free display name gets a unique slug, which the state tells.
         """
         self._servers.check()
-        chosen = new_name(name, self._servers.by_name)
+        chosen = choose_name(name, self._servers.by_name)
         managed = self._servers.add(spec_for(chosen, name, (server, options), self._of_all))
         self._servers.begin()
         if managed.spec.start == "eager":
             try:
-                first = managed.begin()
+                first_start = managed.start()
                 managed.prioritize()
-                await asyncio.shield(first)
+                await asyncio.shield(first_start.outcome)
             except BaseException as exc:
                 await asyncio.shield(self._servers.remove(managed))
                 if isinstance(exc, ToolcribError):
@@ -262,7 +263,7 @@ class Hub:
 
         `token_budget` bounds what they take of a model's context together.
         """
-        await self._servers.listing()
+        await self._servers.prepare_list()
         return await self._visible_tools.search(query, context, limit, token_budget)
 
     def alias(self, name: str) -> str:
@@ -327,7 +328,7 @@ class Hub:
     async def _listing(self, server: str | None) -> ManagedServer | None:
         """Before a list of one server, or of all; others than that one are not waited for."""
         of = None if server is None else self._servers.find(server)
-        await self._servers.listing(of)
+        await self._servers.prepare_list(of)
         return of
 
     async def read_resource(self, server: str, uri: str, *, timeout: Timeout = UNSET) -> ReadResourceResult:
@@ -347,8 +348,8 @@ class Hub:
         self._servers.begin()
         managed = self._servers.find(server)
         if managed.pool is None:
-            raise managed.unusable()
-        managed.begin()
+            raise managed.make_unusable_error()
+        managed.start()
         return managed.pool.client.listen(*uris, tools=tools, prompts=prompts, resources=resources)
 
     async def get_prompt(
@@ -361,8 +362,8 @@ class Hub:
 
     async def _prompt(self, name: str) -> PromptRoute[ManagedServer]:
         prompts = self._catalog.prompts
-        if name not in prompts and (owner := self._servers.owner_of(name)) is not None:
-            await self._servers.listing(owner)
+        if name not in prompts and (owner := self._servers.find_owner(name)) is not None:
+            await self._servers.prepare_list(owner)
         if name not in prompts:
             near = nearest(name, prompts)
             message = f"there is no prompt {name!r} in this hub{did_you_mean(near)}"

@@ -20,8 +20,8 @@ from ..config import as_singleton
 from ..errors import AccessDenied, CallTimeout, ConnectionLost, ToolcribError
 from ..events import ConnectionCompleted, ConnectionFailed, Disconnected, Event
 from ..types import UNSET, ConnectionState, ConnectionStatus, ServerInfo
+from .list_sync import Lists, ListSync, as_toolcrib_error, log_error
 from .pool import Pool
-from .server_lists import Lists, ServerLists, as_toolcrib_error, log_error
 from .server_options import ServerSpec
 from .server_status import TOOLS, WAITING, StartPhase, StatusFacts, derive_status, find_last_error, show_error
 from .start_queue import FirstStart, StartQueue
@@ -58,7 +58,7 @@ class ManagedServer:
         self._forward = forward
         self._stop_forwarding: Callable[[], None] | None = None
         self._connect_error = spec.error
-        self._lists = ServerLists(spec.name, self._publish_lists, spec.settings.reconnect.max_delay)
+        self._lists = ListSync(spec.name, self._publish_lists, spec.settings.reconnect.max_delay)
         self._task: asyncio.Task[None] | None = None
         self._created_at = time.time()
         self.pool: Pool | None = None
@@ -158,6 +158,7 @@ class ManagedServer:
         """
         if self._predecessor is not None:
             await asyncio.wait([self._predecessor])
+            self._predecessor = None
         starts_process = self.spec.starts_process
         async with self._starts.slot(self, urgent=self._urgent) if starts_process else contextlib.nullcontext():
             self._urgent = False

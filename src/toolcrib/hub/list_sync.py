@@ -32,7 +32,7 @@ KINDS: Final = frozenset(_FETCH)
 Lists = dict[str, list[Any]]
 
 
-class ServerLists:
+class ListSync:
     """Fetches the lists of one server: all at first, and again those that may have changed.
 
     `publish(kind, lists)` receives the lists of one kind together. Without its tools a server is of no use; any other

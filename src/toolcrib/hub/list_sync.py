@@ -179,12 +179,15 @@ class ListSync:
         settle((*self._refreshes, self._tools), error)
         self._tools, self._refreshes = None, []
 
-    async def close(self, error: ToolcribError) -> None:
-        """Stop, and raise `error` in all callers that wait for a list."""
+    def stop(self, error: ToolcribError) -> None:
+        """Listen for no more changes, and raise `error` in all callers that wait for a list."""
         if self._retry is not None:
             self._retry.cancel()
         self._tasks.cancel()
         self.end_waiting(error)
+
+    async def wait_until_stopped(self) -> None:
+        """Wait until nothing of it runs, after `stop`."""
         await self._tasks.wait()
 
 

@@ -287,10 +287,10 @@ class ManagedServer:
             self._task.cancel()
         if self.first_start is not None:
             self.first_start.end(error)
-        closing = [self._lists.close(error)]
+        self._lists.stop(error)
         if self.pool is not None:
-            closing.append(self.pool.close())
-        await asyncio.gather(*closing)
+            await self.pool.close()
+        await self._lists.wait_until_stopped()
         if self._task is not None:
             await asyncio.wait([self._task])
 

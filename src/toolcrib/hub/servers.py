@@ -85,7 +85,7 @@ class ServerSet:
             self._unsettled.discard(managed)
             for event in dict.fromkeys(_CHANGE_EVENTS[kind] for kind in self.catalog.drop(managed.name)):
                 self.listeners.emit(event(managed.name))
-        task = asyncio.create_task(_close_after(self._removals.get(managed.name), managed))
+        task = asyncio.create_task(_close(managed, self._removals.get(managed.name)))
         self._removals[managed.name] = task
         task.add_done_callback(lambda done: self._forget_removal(managed.name, done))
         return task
@@ -318,8 +318,8 @@ class ServerSet:
             await asyncio.wait(self._removals.values())
 
 
-async def _close_after(former: asyncio.Future[None] | None, managed: ManagedServer) -> None:
-    """Close a server; return when it has ended, and a former one of the same name, too."""
+async def _close(managed: ManagedServer, former: asyncio.Future[None] | None) -> None:
+    """Close a server. Returns when it has ended, and a former server of the same name, too."""
     await managed.close()
     if former is not None:
         await asyncio.wait([former])

@@ -52,7 +52,6 @@ class ListSync:
         self._refreshes: list[asyncio.Future[None]] = []
         self._fetched_at = 0.0
         self._tasks = TaskSet()
-        self._change_listener: asyncio.Task[None] | None = None
         self._is_listening = False
 
     # ---- reasons to fetch ------------------------------------------------------------------------------------
@@ -102,8 +101,8 @@ class ListSync:
 
     def listen_for_changes(self, client: Client) -> None:
         """Mark as stale what the server announces as changed, from now on."""
-        if self._change_listener is None or self._change_listener.done():
-            self._change_listener = self._tasks.create(self._receive_changes(client))
+        if not self._tasks:
+            self._tasks.create(self._receive_changes(client))
 
     async def _receive_changes(self, client: Client) -> None:
         try:

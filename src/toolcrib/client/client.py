@@ -64,7 +64,12 @@ class Client:
         return super().__new__(cls)
 
     def __init__(
-        self, server: ServerLike, *, _start_gate: StartGate | None = None, **options: Unpack[ClientOptions]
+        self,
+        server: ServerLike,
+        *,
+        _start_gate: StartGate | None = None,
+        _keep_trying: bool = False,
+        **options: Unpack[ClientOptions],
     ) -> None:
         target = target_of(server)
         if getattr(target, "lifecycle", None) == "transient":
@@ -94,6 +99,7 @@ class Client:
             handlers=handlers,
             listeners=self._listeners,
             start_gate=_start_gate,
+            keep_trying=_keep_trying,
         )
         self._executor = RequestExecutor(self._supervisor, handlers)
         self._lister = Lister(self._executor, ListCache(identifier))

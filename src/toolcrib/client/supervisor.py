@@ -114,6 +114,7 @@ class Supervisor:
         handlers: Handlers,
         listeners: Listeners,
         start_gate: StartGate | None = None,
+        keep_trying: bool = False,
     ) -> None:
         self.settings = settings
         self.session: Session | None = None
@@ -125,6 +126,7 @@ class Supervisor:
         self.counters = Counters()
         self._policy = settings.reconnect
         self._max_retries = USUAL_RETRIES if self._policy.max_retries is None else self._policy.max_retries
+        self._keeps_trying = keep_trying or self._policy.max_retries is None
         self._start_gate: StartGate = nullcontext if start_gate is None else start_gate
         self._listeners = listeners
         self._observers: list[Observer] = []
@@ -346,8 +348,8 @@ class Supervisor:
 
     def _goes_on(self) -> bool:
         """Return whether the next attempt is made without a request for it."""
-        if self.status.state is ConnectionState.FAILED:
-            return self._policy.max_retries is None
+        if self._keeps_trying:
+            return self.status.state is not ConnectionState.NEEDS_AUTH
         return self.status.state is ConnectionState.CONNECTING
 
     async def _pause(self, failed: int) -> None:

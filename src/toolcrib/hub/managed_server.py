@@ -12,10 +12,9 @@ import contextlib
 import copy
 import time
 from collections.abc import AsyncIterator, Callable, Iterable
-from dataclasses import replace
 
 from ..client.client import Client, Timeout
-from ..client.options import ClientOptions, checked_timeout
+from ..client.options import checked_timeout
 from ..config import as_singleton
 from ..errors import AccessDenied, CallTimeout, ConnectionLost, ToolcribError
 from ..events import ConnectionCompleted, ConnectionFailed, Disconnected, Event
@@ -68,9 +67,7 @@ class ManagedServer:
 
     def _make_pool(self) -> Pool:
         spec = self.spec
-        reconnect = replace(spec.settings.reconnect, max_retries=None)
-        options: ClientOptions = {**spec.options, "reconnect": reconnect}
-        client = Client(as_singleton(spec.server), _start_gate=self._wait_to_connect, **options)
+        client = Client(as_singleton(spec.server), _start_gate=self._wait_to_connect, _keep_trying=True, **spec.options)
         client.on(ConnectionCompleted, self._on_connected)
         client.on(ConnectionFailed, self._on_connection_failed)
         client.on(Disconnected, self._on_disconnected)

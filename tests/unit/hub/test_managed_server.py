@@ -99,12 +99,22 @@ async def test_a_server_that_is_connected_and_listed_has_no_timer(monkeypatch: p
         assert (scheduled, len(server.received)) == ([], received)
 
 
-async def test_the_delays_of_a_policy_are_kept_and_only_its_limit_is_not() -> None:
-    policy = tc.ReconnectPolicy(base_delay=7, max_delay=9, max_retries=1, jitter_factor=0.5)
-    async with managed(Server(), reconnect=policy) as subject:
+@pytest.mark.parametrize("limit", [0, 1, 2, 5, None])
+async def test_a_lost_server_fails_after_the_retries_of_its_policy_and_the_attempts_go_on(limit: int | None) -> None:
+    server = Server()
+    policy = tc.ReconnectPolicy(base_delay=0.001, max_delay=0.01, max_retries=limit, jitter_factor=0)
+    async with managed(server, reconnect=policy) as subject:
+        await subject.server.start().outcome
+        states: list[State] = []
         assert subject.server.pool is not None
-        kept = subject.server.pool.client._settings.reconnect
-        assert kept == tc.ReconnectPolicy(base_delay=7, max_delay=9, max_retries=None, jitter_factor=0.5)
+        subject.server.pool.client.on(events.ConnectionFailed, lambda event: states.append(subject.server.status.state))
+        server.error = OSError("refused")
+        await server.end.close()
+        await eventually(lambda: len(states) > 7)
+        usual = 3 if limit is None else max(limit, 1)
+        assert states[:8] == [State.CONNECTING] * (usual - 1) + [State.FAILED] * (9 - usual)
+        server.error = None
+        await eventually(lambda: subject.server.status.state is State.CONNECTED)
 
 
 async def test_a_caller_tries_at_once_whatever_the_delay_and_all_callers_share_the_attempt() -> None:

@@ -1,4 +1,4 @@
-"""What happened, as frozen values, and the listeners that hear of it. A listener's exception hurts nobody."""
+"""Events as frozen values, and their listeners. Exceptions in listeners are logged and ignored."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import logging
 from collections import deque
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
 
 from ._util.cancellation import is_current_task_cancelled
 
@@ -161,25 +161,35 @@ class Delivery:
 
 
 class Listeners:
-    """Who wants to hear of what."""
+    """The listeners of one client or hub, by the type of event that they take."""
 
     def __init__(self) -> None:
         self.entries: list[tuple[type[Event], Delivery]] = []
-        """Empty: nobody listens, so that on the path of a call an event nobody hears is never made."""
+        self.observe_calls = False
+        """Whether a listener takes events of tool calls. If not, the path of a call creates no events."""
 
     def on(self, kind: type[E], listener: Callable[[E], Awaitable[None] | None]) -> Callable[[], None]:
-        """Call `listener` with every event of this type or a subtype; the function given back ends it."""
+        """Call `listener` with every event of this type or a subtype. Returns a function that removes the listener."""
         entry = (kind, Delivery(listener, f"listener for {kind.__name__}"))
         self.entries.append(entry)
+        self.observe_calls = self.observe_calls or _takes_calls(kind)
 
         def stop() -> None:
             if entry in self.entries:
                 self.entries.remove(entry)
+                self.observe_calls = any(_takes_calls(each) for each, _ in self.entries)
 
         return stop
 
     def emit(self, event: Event) -> None:
-        """Tell everybody who wants to know."""
+        """Call every listener that takes events of this type."""
         for kind, deliver in tuple(self.entries):
             if isinstance(event, kind):
                 deliver(event)
+
+
+_CALLS: Final = (ToolExecutionStarted, ToolExecutionCompleted, ToolExecutionFailed)
+
+
+def _takes_calls(kind: type[Event]) -> bool:
+    return issubclass(kind, _CALLS) or any(issubclass(each, kind) for each in _CALLS)

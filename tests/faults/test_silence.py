@@ -21,7 +21,7 @@ from tests.faults.kit import (
     surely_unsent,
 )
 from tests.unit.kit import Clock, turns
-from toolcrib.client.request_executor import HEALTH_TIMEOUT
+from toolcrib.client.supervisor import HEALTH_TIMEOUT
 from toolcrib.errors import CallTimeout, UnansweredTimeout
 from toolcrib.types import ConnectionState
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import dataclasses
 import os
 import shutil
 import signal
@@ -47,15 +48,16 @@ TOGETHER = ["connect", "connect", "call", "call", "disconnect", "disconnect", "c
 class OneClient(RuleBasedStateMachine):
     """The model knows which calls are open, whether the server stalls, and whether the client was closed."""
 
-    @initialize(era=st.sampled_from(["legacy", "modern", "both"]))
-    def begin(self, era: str) -> None:
+    @initialize(era=st.sampled_from(["legacy", "modern", "both"]), max_retries=st.sampled_from([3, None]))
+    def begin(self, era: str, max_retries: int | None) -> None:
         self.directory = Path(tempfile.mkdtemp(prefix="toolcrib-stateful-"))
         self.faulty, self.ledger, self.era = FaultyServer(self.directory), Ledger(), era
+        self.options = {"reconnect": dataclasses.replace(FAST, max_retries=max_retries)}
         self.loop = asyncio.new_event_loop()
         self.open_calls: list[asyncio.Task[Any]] = []
         self.gates: list[Path] = []
         self.closed = False
-        self.client = self.faulty.client(era=self.era)
+        self.client = self.faulty.client(era=self.era, options=self.options)
 
     def run(self, coroutine: Coroutine[Any, Any, Any], bound: float = 30) -> Any:
         return self.loop.run_until_complete(asyncio.wait_for(coroutine, bound))
@@ -121,7 +123,7 @@ class OneClient(RuleBasedStateMachine):
             self.run(self.client.call_tool("echo", {"nonce": "after-close"}, timeout=5))
         self.finish_calls()
         self.run(eventually(lambda: not self.faulty.living(), what="no child after close"))
-        self.client = self.faulty.client(era=self.era)
+        self.client = self.faulty.client(era=self.era, options=self.options)
 
     @rule(steps=st.lists(st.tuples(st.sampled_from(TOGETHER), st.integers(0, 3)), min_size=2, max_size=8))
     def several_tasks_at_once(self, steps: list[tuple[str, int]]) -> None:

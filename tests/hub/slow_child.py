@@ -1,7 +1,8 @@
 """A server that takes its time to start: `slow_child.py LOG NAME UNTIL`; standard library only.
 
 UNTIL is a number of seconds, or a file: the server answers its first request after so long, or once the file exists.
-It appends `start NAME` to LOG when its process begins, and `ready NAME` when it begins to answer.
+It appends `start NAME` to LOG when its process begins, and `ready NAME` when it begins to answer. Reading the resource
+`x://die` ends it.
 """
 
 import json
@@ -39,6 +40,8 @@ RESULTS = {
 }
 for line in sys.stdin:
     message = json.loads(line)
+    if message.get("params", {}).get("uri") == "x://die":
+        sys.exit(1)
     if "id" in message:
         result = RESULTS.get(message.get("method"))
         answer = {"error": {"code": -32601, "message": "no"}} if result is None else {"result": result}

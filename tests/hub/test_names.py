@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 import toolcrib as tc
 from tests.hub.kit import Hub, echo_server, names, played, state
-from toolcrib.hub.servers import named
+from toolcrib.hub.servers import name_servers
 from toolcrib.tool_names import is_server_name
 
 
@@ -102,7 +102,7 @@ async def test_an_alias_never_takes_the_name_of_a_real_tool() -> None:
 
 @given(st.lists(st.text(min_size=1).filter(str.strip), unique=True, max_size=8))
 def test_all_display_names_get_different_legal_names_whatever_their_order(displays: list[str]) -> None:
-    found = named(dict.fromkeys(displays))
+    found = name_servers(dict.fromkeys(displays))
     assert [display for _, display, _ in found] == displays
     assert len({name for name, _, _ in found}) == len(displays)
     assert all(is_server_name(name) for name, _, _ in found)

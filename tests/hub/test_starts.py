@@ -38,6 +38,11 @@ class Starts:
         for name in names:
             (self._folder / f"go-{name}").touch()
 
+    def hold(self, *names: str) -> None:
+        """Undo `release` for the next process of each."""
+        for name in names:
+            (self._folder / f"go-{name}").unlink()
+
     def noted(self, what: str) -> list[str]:
         """The servers of which this was noted, in their order."""
         pairs = (line.split() for line in self._log.read_text().splitlines())
@@ -209,6 +214,26 @@ async def test_servers_that_fail_make_room_for_the_next_and_wait_for_a_turn_to_t
         assert state(hub, "good").connected
         results = await outcomes(*(hub.call_tool(f"mcp__bad{n}__x") for n in range(3)))
         assert [type(each) for each in results] == [tc.StartError] * 3
+
+
+async def test_servers_that_were_lost_reconnect_in_turns_and_one_that_a_call_needs_goes_first(starts: Starts) -> None:
+    names = ["a", "b", "c", "d"]
+    starts.release(*names)
+    servers = {name: starts.server(name) for name in names}
+    async with Hub(servers, max_parallel_starts=1, start_timeout=None, reconnect=FAST, max_attempts=1) as hub:
+        starts.hold(*names)
+        for name in names:
+            with pytest.raises(tc.ToolcribError):
+                await hub.read_resource(name, "x://die")
+            await eventually(lambda: starts.noted("start")[4:] == ["a"])
+        await eventually(lambda: [state(hub, name).status.reason for name in names[1:]] == [WAITING] * 3)
+        calling = asyncio.ensure_future(hub.call_tool("mcp__d__who", timeout=30))
+        await asyncio.sleep(0)
+        starts.release(*names)
+        assert (await calling).text == "d"
+        await eventually(lambda: all(each.connected for each in hub.list_servers()))
+        assert starts.noted("start")[4:] == ["a", "d", "b", "c"]
+        assert starts.most_at_a_time() == 1
 
 
 async def test_a_start_that_hangs_does_not_keep_the_others_waiting(

@@ -83,6 +83,18 @@ def test_a_listener_that_was_stopped_hears_nothing_more() -> None:
     assert not listeners.entries
 
 
+def test_only_listeners_that_take_events_of_calls_observe_calls() -> None:
+    listeners = Listeners()
+    listeners.on(Disconnected, print)
+    assert not listeners.observe_calls
+    for kind in (Event, ToolExecutionStarted, ToolExecutionCompleted, ToolExecutionFailed):
+        first, second = listeners.on(kind, print), listeners.on(kind, print)
+        first()
+        assert listeners.observe_calls
+        second()
+        assert not listeners.observe_calls
+
+
 def test_stopping_one_of_two_equal_listeners_leaves_the_other() -> None:
     listeners, heard = Listeners(), []
     stop = listeners.on(Event, heard.append)

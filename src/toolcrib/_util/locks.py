@@ -1,10 +1,14 @@
-"""The running event loop, and a lock for each one."""
+"""The running event loop, and locks that belong to it."""
 
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
+from typing import Generic, TypeVar
 
 from ..errors import UsageError
+
+T = TypeVar("T")
 
 
 def running_loop() -> asyncio.AbstractEventLoop:
@@ -18,18 +22,28 @@ def running_loop() -> asyncio.AbstractEventLoop:
         ) from None
 
 
-class PerLoopLock:
-    """A lock for each event loop: a disconnected client may go on in another one, an `asyncio.Lock` may not."""
+class PerLoop(Generic[T]):
+    """A lock or semaphore of the running event loop: a client may be used in another one later, an asyncio lock not."""
 
-    __slots__ = ("_lock", "_loop")
+    __slots__ = ("_loop", "_make", "_value")
 
-    def __init__(self) -> None:
+    def __init__(self, make: Callable[[], T]) -> None:
+        self._make = make
         self._loop: asyncio.AbstractEventLoop | None = None
-        self._lock = asyncio.Lock()
+        self._value = make()
 
-    def __call__(self) -> asyncio.Lock:
-        """`async with turns():`"""
+    def __call__(self) -> T:
+        """Return the one of the running loop; it replaces that of an earlier loop."""
         loop = running_loop()
         if self._loop is not loop:
-            self._loop, self._lock = loop, asyncio.Lock()
-        return self._lock
+            self._loop, self._value = loop, self._make()
+        return self._value
+
+
+class PerLoopLock(PerLoop[asyncio.Lock]):
+    """`async with lock():` with the lock of the running event loop."""
+
+    __slots__ = ()
+
+    def __init__(self) -> None:
+        super().__init__(asyncio.Lock)

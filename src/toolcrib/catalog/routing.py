@@ -31,7 +31,7 @@ WARNING_INTERVAL: Final = 60.0
 
 
 class Route(Generic[O]):
-    """A tool of the hub and who answers for it. What was decided of it is noted here, so that no call decides anew."""
+    """A tool of the hub and its server. Decisions about the tool are kept here, so that no call makes them again."""
 
     __slots__ = ("chain", "chosen", "decision", "live", "open", "original", "owner", "refusal", "source", "tool")
 
@@ -44,14 +44,23 @@ class Route(Generic[O]):
         self.original = source.name
         self.decision: Any = None
         self.refusal: str | None = None
-        """The rule that hides it from everybody."""
+        """The rule that hides the tool from every caller."""
         self.live: tuple[Any, ...] = ()
-        """Filters that must be asked each time."""
+        """Filters that must be called each time."""
         self.open = True
-        """Nothing has to be asked or looked at before a call."""
+        """Whether nothing has to be checked before a call."""
         self.chain: tuple[Any, ...] = ()
         self.chosen: object = None
-        """The interceptors that concern it, and from which list of all they were chosen."""
+        """The interceptors of the tool, and the list of all interceptors from which they were chosen."""
+
+    def set_access(self, decision: Any, refusal: str | None, live: tuple[Any, ...]) -> None:
+        """Keep what the permissions and the filters decided for every caller."""
+        self.decision, self.refusal, self.live = decision, refusal, live
+        self.open = refusal is None and not live and decision.kind == "allow"
+
+    def set_chain(self, chain: tuple[Any, ...], chosen: object) -> None:
+        """Keep the interceptors that were chosen from the list `chosen`."""
+        self.chain, self.chosen = chain, chosen
 
     def __repr__(self) -> str:
         return f"<Route {self.tool.name}>"

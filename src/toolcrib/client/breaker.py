@@ -1,4 +1,4 @@
-"""The circuit breaker: after so many failures in a row nobody tries for a while, then one does for all."""
+"""The circuit breaker: after several failures in a row no request is tried for a while, then one as a trial."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ THRESHOLD = 5
 
 @dataclass(slots=True)
 class Breaker:
-    """Closed, open until `retry_at`, or half-open with one trial under way. Knows no clock: the time is given."""
+    """Closed, open until `retry_at`, or half-open with one trial under way. The time is an argument."""
 
     pause: float
     failures: int = 0
@@ -17,7 +17,7 @@ class Breaker:
     trial: bool = False
 
     def admits(self, now: float) -> bool:
-        """Whether a call may try. The first one after the pause is the trial; others wait for its outcome."""
+        """Return whether a request may try. The first one after the pause is the trial; the others are refused."""
         if self.retry_at is None:
             return True
         if self.trial or now < self.retry_at:
@@ -26,23 +26,30 @@ class Breaker:
         return True
 
     def succeeded(self) -> None:
-        """A call was answered."""
+        """Close the breaker: a request was answered."""
         if self.failures:
             self.failures = 0
             self.retry_at = None
             self.trial = False
 
+    def connected(self) -> None:
+        """A connection was made: requests may try it. The next failure opens the breaker again; only an answered
+        request resets the count, because a server may accept connections and answer nothing.
+        """
+        self.retry_at = None
+        self.trial = False
+
     def trial_ended(self) -> None:
-        """The trial's attempt is over without a verdict: it connected and has yet to answer, or it was given up."""
+        """Let another trial through: the last one ended without an outcome."""
         self.trial = False
 
     def failed(self, now: float) -> None:
-        """A connection could not be made, or was lost."""
+        """Count a connection that could not be made or was lost, and open the breaker if there are too many."""
         self.failures += 1
         self.trial = False
         if self.failures >= THRESHOLD:
             self.retry_at = now + self.pause
 
     def remaining(self, now: float) -> float:
-        """Seconds until the next trial."""
+        """Return the seconds until the next trial."""
         return max(0.0, self.retry_at - now) if self.retry_at is not None else 0.0

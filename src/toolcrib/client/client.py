@@ -1,4 +1,4 @@
-"""The typed face of one server."""
+"""The client of one server: its public methods."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from ..policy.retry import is_repeatable
 from ..protocol import jsonrpc
 from ..protocol.sanitize import one_line
 from ..protocol.versions import RESOURCE_NOT_FOUND
-from ..transports.channel import Channel, Counters, ProgressHandler, RequestOptions
+from ..transports.channel import Counters, ProgressHandler, RequestOptions
 from ..transports.factory import ServerLike, mask_for, older_way, open_channel, target_of
 from ..types import (
     UNSET,
@@ -32,6 +32,7 @@ from ..types import (
     Unset,
     Wire,
 )
+from .connector import Way
 from .handlers import Handlers
 from .listing import PROMPTS, RESOURCES, TEMPLATES, TOOLS, ListCache, Lister, ListOf, Use
 from .negotiation import Identity
@@ -39,8 +40,8 @@ from .notifications import NotificationRouter
 from .options import ClientOptions, check_server_given, checked_timeout, resolve
 from .request_executor import RequestExecutor
 from .session import Session
-from .subscriptions import Changes, Subscriptions
-from .supervisor import Supervisor
+from .subscriptions import ChangeFeed, Changes, Subscriptions
+from .supervisor import StartGate, Supervisor
 from .telemetry import tracing
 from .tool_calls import ToolCaller
 
@@ -62,7 +63,14 @@ class Client:
         check_server_given(args, options)
         return super().__new__(cls)
 
-    def __init__(self, server: ServerLike, **options: Unpack[ClientOptions]) -> None:
+    def __init__(
+        self,
+        server: ServerLike,
+        *,
+        _start_gate: StartGate | None = None,
+        _keep_trying: bool = False,
+        **options: Unpack[ClientOptions],
+    ) -> None:
         target = target_of(server)
         if getattr(target, "lifecycle", None) == "transient":
             raise ConfigError(
@@ -77,9 +85,8 @@ class Client:
         handlers = Handlers(
             settings.sampling_handler, settings.elicitation_handler, settings.elicitation_modes, settings.roots
         )
-        notifications = NotificationRouter(settings, self._listeners, mask_for(target))
         older = older_way(target)
-        ways: list[Callable[[Counters], Channel]] = [
+        ways: list[Way] = [
             partial(open_channel, way, on_stderr=settings.stderr_handler, auth=settings.auth)
             for way in ([target] if older is None else [target, older])
         ]
@@ -91,41 +98,45 @@ class Client:
             ),
             handlers=handlers,
             listeners=self._listeners,
-            observer=notifications,
+            start_gate=_start_gate,
+            keep_trying=_keep_trying,
         )
         self._executor = RequestExecutor(self._supervisor, handlers)
         self._lister = Lister(self._executor, ListCache(identifier))
         self._caller = ToolCaller(
-            settings, self._executor, self._lister, self._listeners, isinstance(target, HttpServer)
+            settings, self._supervisor, self._executor, self._lister, self._listeners, isinstance(target, HttpServer)
         )
-        self._subscriptions = Subscriptions(self._executor, settings.discovery_timeout, notifications.on_change)
-        notifications.lister, notifications.subscriptions = self._lister, self._subscriptions
+        self._feed = ChangeFeed(self._lister, self._listeners, settings.name)
+        self._subscriptions = Subscriptions(self._supervisor, self._executor, self._feed, settings.discovery_timeout)
+        self._supervisor.add_observer(
+            NotificationRouter(settings, self._lister, self._subscriptions, self._feed, mask_for(target))
+        )
 
     # ---- the connection --------------------------------------------------------------------------------------
 
     async def connect(self) -> Client:
         """Connect now; nothing if it is connected."""
-        await self._supervisor.ready()
+        await self._supervisor.connect()
         return self
 
     async def disconnect(self) -> None:
-        """Let go of the connection; the next call connects again."""
-        await self._executor.disconnect()
+        """End the connection; the next call connects again."""
+        await self._supervisor.disconnect()
 
     async def close(self) -> None:
         """End the client. Its calls under way fail, its process is ended."""
         self._supervisor.check_loop()
         try:
-            await self._executor.close()
+            await self._supervisor.close()
         finally:
-            self._subscriptions.end()
+            self._feed.end()
 
     async def __aenter__(self) -> Client:
         try:
             return await self.connect()
         except BaseException:
-            # Nobody will leave a block that was never entered, and the attempt would go on behind our back.
-            await self._executor.disconnect()
+            # A block that was not entered is not left either: the attempt would go on in the background.
+            await self._supervisor.disconnect()
             raise
 
     async def __aexit__(self, *exc: object) -> None:
@@ -139,17 +150,17 @@ class Client:
     @property
     def connected(self) -> bool:
         """Whether there is a live connection right now."""
-        return self._executor.session is not None
+        return self._supervisor.session is not None
 
     @property
     def status(self) -> ConnectionStatus:
         """The state of the connection, why, and since when."""
-        return self._executor.status
+        return self._supervisor.status
 
     @property
     def server_info(self) -> ServerInfo | None:
         """Name, version, capabilities and instructions of the connected server; None while there is no connection."""
-        session = self._executor.session
+        session = self._supervisor.session
         return session.agreement.server if session is not None else None
 
     @property
@@ -158,18 +169,18 @@ class Client:
 
         It belongs to one connection: after a reconnect this property returns another object.
         """
-        session = self._executor.session
+        session = self._supervisor.session
         if session is None:
             raise ConnectionLost("not connected; call connect() first", server=self.name)
         return session
 
     @property
     def counters(self) -> Counters:
-        """What came from the server so far, the useless included."""
-        return self._executor.counters
+        """Counts of the messages that the server has sent so far, also of malformed ones."""
+        return self._supervisor.counters
 
     def on(self, event: type[E], listener: Callable[[E], Awaitable[None] | None]) -> Callable[[], None]:
-        """Call `listener`, sync or async, with every such event; the function given back ends it."""
+        """Call `listener`, sync or async, with every such event. Returns a function that removes the listener."""
         return self._listeners.on(event, listener)
 
     # ---- tools -----------------------------------------------------------------------------------------------
@@ -212,7 +223,7 @@ class Client:
             if settings.tool_filter is not None:
                 await calls.check_filter(name, options.deadline)
             params, repeatable = calls.prepare(name, arguments, meta, retry_safe)
-            run = calls.observed if self._listeners.entries or tracing() else calls.execute
+            run = calls.observed if self._listeners.observe_calls or tracing() else calls.execute
             return await run(name, params, options, repeatable)
         except ToolcribError as exc:
             exc.server, exc.tool = exc.server or settings.name, exc.tool or name
@@ -340,7 +351,7 @@ class Client:
         if seconds is None:
             return None
         # Asking for the running loop costs a system call on some Pythons; whether it is this one is seen later.
-        return (self._executor.loop or running_loop()).time() + seconds
+        return (self._supervisor.loop or running_loop()).time() + seconds
 
     def __repr__(self) -> str:
         return f"<Client {self.name} {self.status}>"

@@ -1,9 +1,9 @@
-"""One attempt to connect: a channel opened and a version agreed on in time, or a clear error and nothing left."""
+"""Attempts to connect: each opens a channel and agrees on a version in time, or raises and leaves nothing behind."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Final
 
@@ -23,10 +23,10 @@ from ..transports.channel import Channel, Counters, ProcessChannel
 from .handlers import Handlers
 from .negotiation import Identity, negotiate
 from .options import ResolvedOptions
-from .session import Observer, Session
+from .session import InboundHandler, Observer, Session
 
-OnLoss = Callable[[Session, Exception], None]
-
+Way = Callable[[Counters], Channel]
+"""Makes a channel to the server."""
 
 OLDER: Final = frozenset({400, 404, 405, 406, 415})
 """Statuses with which a server of HTTP+SSE refuses what is posted to its stream's URL."""
@@ -36,18 +36,19 @@ STDERR_SHOWN: Final = 300
 """Characters of the end of a server's stderr in the message of an error; `ConnectError.stderr` has more."""
 
 
-class _Limit:
-    """The time for connecting, which stands still while a person authorises."""
+class _Attempt:
+    """One call of `Connector.connect`: its time limit, which stops while a person authorises, and its last channel."""
 
     def __init__(self, scope: asyncio.Timeout) -> None:
         self._scope = scope
         self._holds = 0
         self._left: float | None = None
         self.over = False
+        self.channel: Channel | None = None
 
     @contextmanager
-    def held(self) -> Iterator[None]:
-        """While entered, it does not pass."""
+    def hold_limit(self) -> Iterator[None]:
+        """While entered, the time limit does not pass."""
         clock, until = asyncio.get_running_loop().time, self._scope.when()
         self._holds += 1
         if self._holds == 1 and until is not None and self._goes_on():
@@ -63,64 +64,72 @@ class _Limit:
     def _goes_on(self) -> bool:
         return not self.over and not self._scope.expired()
 
+    @property
+    def process(self) -> ProcessChannel | None:
+        """The channel, if it is one to a process."""
+        channel: object = self.channel
+        return channel if isinstance(channel, ProcessChannel) else None
+
+    def stderr_tail(self) -> str:
+        """Return the end of what the server's process wrote to stderr; empty without a process.
+
+        It has neither secrets nor control characters.
+        """
+        return "" if self.process is None else self.process.stderr_tail()
+
 
 class Connector:
-    """Makes sessions with one server. `ways` are how it may be reached: the second one if it refuses the first."""
+    """Makes sessions with one server.
+
+    `ways` are how it may be reached: the second one if it refuses the first. `on_lost` is called with a session whose
+    channel ends by itself.
+    """
 
     def __init__(
         self,
-        ways: list[Callable[[Counters], Channel]],
+        ways: list[Way],
         settings: ResolvedOptions,
         counters: Counters,
         identity: Identity,
         handlers: Handlers,
-        observer: Observer,
+        observers: Sequence[Observer],
+        on_lost: Callable[[Session, Exception], None],
     ) -> None:
         self._ways = ways
-        self._over_http = False
         self._settings = settings
         self._counters = counters
         self._identity = identity
         self._handlers = handlers
-        self._observer = observer
-        self._limit: _Limit
-        self._channel: object = None
+        self._observers = observers
+        self._on_lost = on_lost
 
-    async def dial(self, generation: int, remembered: str | None, on_loss: OnLoss) -> Session:
-        """A new session. `remembered` is the version of the last one."""
-        settings = self._settings
+    async def connect(self, generation: int, remembered: str | None) -> Session:
+        """Return a new session, ready for requests. `remembered` is the protocol version of the previous one."""
         try:
-            async with asyncio.timeout(settings.connect_timeout) as scope:
-                self._limit = limit = _Limit(scope)
+            async with asyncio.timeout(self._settings.connect_timeout) as scope:
+                attempt = _Attempt(scope)
                 try:
-                    return await self._dial(generation, remembered, on_loss)
+                    return await self._try_ways(attempt, generation, remembered)
                 finally:
-                    limit.over = True
+                    attempt.over = True
         except TimeoutError as exc:
             if isinstance(exc, ToolcribError):
                 raise
-            raise self._no_answer() from None
+            raise self._no_answer(attempt) from None
 
-    def stderr_tail(self) -> str:
-        """Return the end of what the server's process wrote to stderr in the latest attempt; empty without a process.
-
-        It has neither secrets nor control characters.
-        """
-        return self._channel.stderr_tail() if isinstance(self._channel, ProcessChannel) else ""
-
-    async def _dial(self, generation: int, remembered: str | None, on_loss: OnLoss) -> Session:
+    async def _try_ways(self, attempt: _Attempt, generation: int, remembered: str | None) -> Session:
         try:
-            return await self._open(self._ways[0], self._settings.mode, generation, remembered, on_loss)
+            return await self._open(attempt, self._ways[0], self._settings.mode, generation, remembered)
         except ConnectError as exc:
-            way = self._second_way(exc, remembered)
+            way = self._second_way(attempt, exc, remembered)
             if way is None:
                 raise
             first = exc
         # Out here, and the error below too: in the handler each would get the other as its context.
         try:
-            session = await self._open(way, "legacy", generation, None, on_loss)
+            session = await self._open(attempt, way, "legacy", generation, None)
         except AuthError:
-            raise  # it is such a server, and wants to know who we are
+            raise  # it is a server of that kind, and requires credentials
         except ToolcribError:
             session = None
         if session is None:
@@ -128,39 +137,28 @@ class Connector:
         self._ways.sort(key=lambda each: each is not way)  # the next time this one first
         return session
 
-    def _second_way(self, exc: ConnectError, remembered: str | None) -> Callable[[Counters], Channel] | None:
-        """How to try once more in the older mode, if what failed may only have been the wrong question."""
+    def _second_way(self, attempt: _Attempt, exc: ConnectError, remembered: str | None) -> Way | None:
+        """Return how to try once more in legacy mode; None if that could not help."""
         if exc.status in OLDER and len(self._ways) > 1 and self._settings.mode in ("auto", "legacy"):
             return self._ways[1]
-        # Some servers, and some transports, die of a first request that they do not know: no verdict yet. Over HTTP one
-        # request is the end of nobody: a failed one is only that.
+        # Some servers, and some transports, end because of a first request that they do not know. Over HTTP a failed
+        # request ends nothing else.
+        over_http = attempt.channel is not None and attempt.channel.over_http
         deaf = isinstance(exc, StartError) and not exc.input_consumed
-        sure = self._over_http or exc.permanent or deaf
+        sure = over_http or exc.permanent or deaf
         return None if self._settings.mode != "auto" or remembered or sure else self._ways[0]
 
-    async def _open(
-        self,
-        way: Callable[[Counters], Channel],
-        mode: str,
-        generation: int,
-        remembered: str | None,
-        on_loss: OnLoss,
-    ) -> Session:
+    async def _open(self, attempt: _Attempt, way: Way, mode: str, generation: int, remembered: str | None) -> Session:
         try:
             channel = way(self._counters)
         except Exception as exc:
             raise _connect_error(exc) from exc
-        self._channel, self._over_http = channel, channel.over_http
-        session = Session(
-            channel,
-            generation,
-            handlers=self._handlers,
-            observer=self._observer,
-            on_loss=on_loss,
-            held=self._limit.held,
+        attempt.channel = channel
+        inbound = InboundHandler(
+            channel, self._handlers, self._observers, hold_limit=attempt.hold_limit, on_lost=self._on_lost
         )
         try:
-            await channel.open(session)
+            await channel.open(inbound)
             limit = self._settings.connect_timeout
             agreement = await negotiate(
                 channel,
@@ -171,22 +169,21 @@ class Connector:
             )
             if agreement.handshake:
                 await channel.notify("notifications/initialized")
-        except GeneratorExit:  # the loop was left with us in it: nothing can be awaited, the exit ends the server
+        except GeneratorExit:  # the loop was abandoned: nothing can be awaited, the exit of Python ends the server
             raise
         except BaseException as exc:  # a cancelled attempt leaves nothing behind either
             await channel.close(force=True)
             error = _connect_error(exc)
             if isinstance(error, ConnectError) and not error.stderr:
-                error.stderr = self.stderr_tail()
+                error.stderr = attempt.stderr_tail()
             if error is exc:
                 raise
             cause = error.__cause__ if error is exc.__cause__ else exc
         else:
-            session.begin(agreement)
-            return session
+            return inbound.begin_session(generation, agreement)
         raise error from cause  # out here: its own consequence must not become its context
 
-    def _no_answer(self) -> ConnectError:
+    def _no_answer(self, attempt: _Attempt) -> ConnectError:
         counters = self._counters
         noise = (
             f"; it wrote {counters.malformed} lines that are no messages, such as {counters.last_malformed!r}: "
@@ -194,9 +191,9 @@ class Connector:
             if counters.malformed
             else ""
         )
-        stderr = self.stderr_tail()
+        stderr = attempt.stderr_tail()
         said = f"; its stderr ends with: {last}" if (last := one_line(stderr[-STDERR_SHOWN:], STDERR_SHOWN)) else ""
-        downloads = isinstance(self._channel, ProcessChannel) and self._channel.may_download
+        downloads = attempt.process is not None and attempt.process.may_download
         advice = (
             "the package may still be being downloaded: raise connect_timeout, or run the command once in a terminal"
             if downloads
@@ -210,7 +207,7 @@ class Connector:
 
 
 def _connect_error(exc: BaseException) -> BaseException:
-    """The error of an attempt, in the words of somebody who wanted to connect."""
+    """Return the error of an attempt to connect, made of what a request of the handshake raised."""
     if isinstance(exc, OutcomeUnknown | ConnectionLost):
         if isinstance(exc.__cause__, ConnectError):
             return exc.__cause__

@@ -1,4 +1,4 @@
-"""Multi-round requests of the modern era: the server asks for input, we answer and ask again."""
+"""Multi-round requests of the modern era: the server requires input, the client sends the request again with it."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ BACK_OFF = (0.05, 0.25)
 """Seconds to wait, between these, when the server only wants to be asked again."""
 
 
-async def in_rounds(
+async def resolve_input_required(
     exchange: Callable[[Wire], Awaitable[Wire]],
     answer: Callable[[str, Wire], Awaitable[Wire]],
     method: str,
@@ -27,7 +27,10 @@ async def in_rounds(
     on_asked: Callable[[float], None],
     mask: Mask | None = None,
 ) -> Wire:
-    """Go on from an `input_required` answer to the final one. `on_asked` hears how many seconds the answering took."""
+    """Return the final result of a request that was answered with `input_required`.
+
+    `on_asked` is called with the seconds that answering took.
+    """
     said = first
     for _ in range(MAX_ROUNDS):
         if method not in MAY_ASK_FOR_INPUT:

@@ -1,4 +1,4 @@
-"""What a server tells of its own accord, and where each piece of it goes: caches first, then those who listen."""
+"""Routes the notifications of a server: log messages, changes, and acknowledged subscriptions."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import logging
 from typing import Final
 
 from ..errors import ToolcribError
-from ..events import Delivery, Listeners, ToolsChanged
+from ..events import Delivery
 from ..protocol.metadata import LOG_LEVELS
 from ..protocol.sanitize import Mask, one_line
 from ..transports.channel import RequestOptions, mask_of
@@ -15,7 +15,7 @@ from ..types import Change, LogMessage, Wire
 from .listing import Lister
 from .options import ResolvedOptions
 from .session import Session
-from .subscriptions import Subscriptions
+from .subscriptions import ChangeFeed, ListKind, Subscriptions
 
 log = logging.getLogger("toolcrib.client")
 server_log = logging.getLogger("toolcrib.server")
@@ -28,43 +28,53 @@ LEVELS: Final = {
     "alert": logging.CRITICAL,
     "emergency": logging.CRITICAL,
 }
-"""The protocol's levels in Python's; the others are `INFO`."""
+"""The protocol's log levels as Python's; the others are `INFO`."""
+LISTS: Final[dict[str, ListKind]] = {
+    "notifications/tools/list_changed": "tools",
+    "notifications/prompts/list_changed": "prompts",
+    "notifications/resources/list_changed": "resources",
+}
 MAX_LOGGED: Final = 4_000
 """Characters of a server's log message that are passed to Python's logging."""
 
 
 class NotificationRouter:
-    """The observer of a client's connection."""
+    """The observer of a client's connection. It calls the parts of the client; none of them calls the router."""
 
-    lister: Lister
-    subscriptions: Subscriptions
-
-    def __init__(self, settings: ResolvedOptions, listeners: Listeners, mask: Mask | None = None) -> None:
+    def __init__(
+        self,
+        settings: ResolvedOptions,
+        lister: Lister,
+        subscriptions: Subscriptions,
+        feed: ChangeFeed,
+        mask: Mask | None = None,
+    ) -> None:
         self._settings = settings
-        self._listeners = listeners
+        self._lister = lister
+        self._subscriptions = subscriptions
+        self._feed = feed
         self._mask = mask
-        # Some servers do not care, and over HTTP what they said before they were told arrives beside it.
+        # Some servers ignore the level, and over HTTP messages from before it was set can arrive later.
         self._unwanted = LOG_LEVELS[: LOG_LEVELS.index(settings.wanted_log_level or "debug")]
         self._logs = Delivery(settings.log_handler or self._log_message, "log handler")
 
     def on_notification(self, method: str, params: Wire) -> None:
-        """Sort what came."""
+        """Pass a log message to the log handler, and a change to the feed."""
         if method == "notifications/message":
             level = str(params.get("level", "info"))
             if level not in self._unwanted:
                 self._logs(LogMessage(level, params.get("data"), params.get("logger")))
-        else:
-            self.subscriptions.on_notification(method, params)
-
-    def on_change(self, change: Change) -> None:
-        """Something changed, or may have changed: what was listed is stale."""
-        if change.kind != "resource":
-            self.lister.drop(change.kind)
-        if change.kind == "tools":
-            self._listeners.emit(ToolsChanged(self._settings.name))
+        elif not self._subscriptions.is_current(params):
+            return  # of a stream that was replaced: the new one has the same changes
+        elif method == "notifications/subscriptions/acknowledged":
+            self._subscriptions.acknowledge()
+        elif method in LISTS:
+            self._feed.publish(Change(LISTS[method]))
+        elif method == "notifications/resources/updated" and isinstance(params.get("uri"), str):
+            self._feed.publish(Change("resource", params["uri"]))
 
     async def on_connected(self, session: Session) -> None:
-        """Restore what the server does not remember."""
+        """Set the log level and the subscriptions again, which belong to the connection."""
         self._mask = mask_of(session.channel) or self._mask  # it knows tokens that no config has
         settings, method = self._settings, session.agreement.era.log_level_method
         level = settings.wanted_log_level
@@ -75,15 +85,15 @@ class NotificationRouter:
                 await session.channel.request(method, {"level": level}, options=RequestOptions(deadline))
             except ToolcribError as exc:
                 log.warning("%s: the log level could not be set: %s", settings.name, exc)
-        await self.subscriptions.restore(session)
+        await self._subscriptions.restore(session)
 
     def on_disconnected(self) -> None:
-        """What was listed may not be there any more."""
-        self.lister.drop()
-        self.subscriptions.forget()
+        """Discard the lists and the stream of the connection that ended."""
+        self._lister.drop()
+        self._subscriptions.forget()
 
     def _log_message(self, message: LogMessage) -> None:
-        """Write what the server logs into our own log, without secrets."""
+        """Write a log message of the server to Python's logging, without secrets."""
         level = LEVELS.get(message.level, logging.INFO)
         if not server_log.isEnabledFor(level):
             return

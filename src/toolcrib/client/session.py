@@ -1,12 +1,13 @@
-"""One generation of a connection: a channel, what was agreed on it, and where its news go."""
+"""One generation of a connection: a channel, what was agreed on it, and what the server sends on it."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any, Protocol
 
+from .._util.tasks import TaskSet
 from ..transports.channel import Channel
 from ..types import Wire
 from .handlers import ASKS_A_PERSON, Handlers
@@ -14,70 +15,78 @@ from .negotiation import Agreement
 
 
 class Observer(Protocol):
-    """Who is told what a server sends, and when there is a new connection to it."""
+    """Receives the notifications of a server, and learns when a connection to it begins and ends."""
 
     def on_notification(self, method: str, params: Wire) -> None:
-        """A notification, in the order in which it came. Must not raise."""
+        """Take a notification, in the order of arrival. Must not raise."""
         ...
 
     async def on_connected(self, session: Session) -> None:
-        """A connection was made: restore what the server does not remember. Runs beside the calls."""
+        """Restore what the server does not remember. Runs in a task of the session, beside the calls."""
         ...
 
     def on_disconnected(self) -> None:
-        """The connection is gone, and what it told us may be stale."""
+        """Discard what was learned over the connection that ended."""
         ...
 
 
 class Session:
-    """One generation of the connection: a channel and what was agreed on it."""
+    """A channel and what was agreed on it. `ended` gets the reason when the connection ends."""
+
+    def __init__(
+        self, channel: Channel, generation: int, agreement: Agreement, ended: asyncio.Future[Exception]
+    ) -> None:
+        self.channel = channel
+        self.generation = generation
+        self.agreement = agreement
+        self.ended = ended
+        self.mirrors = agreement.stamp is not None and channel.over_http
+        """Whether tools may require arguments in HTTP headers."""
+        self.began = asyncio.get_running_loop().time()
+        self._tasks = TaskSet()
+
+    def start_task(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+        """Run `work` in the background until it ends or the session does."""
+        return self._tasks.create(work)
+
+    def end(self, reason: Exception) -> None:
+        """Resolve `ended`, unless it is, and cancel the tasks of the session."""
+        if not self.ended.done():
+            self.ended.set_result(reason)
+        self._tasks.cancel()
+
+
+class InboundHandler:
+    """Handles what the server sends of its own accord on one channel, from the handshake on.
+
+    `hold_limit` stops the time limit for connecting while a person authorises. `on_lost` is called with the session
+    when its channel ends by itself.
+    """
 
     def __init__(
         self,
         channel: Channel,
-        generation: int,
-        *,
         handlers: Handlers,
-        observer: Observer,
-        on_loss: Callable[[Session, Exception], None],
-        held: Callable[[], AbstractContextManager[None]] = nullcontext,
+        observers: Sequence[Observer],
+        *,
+        hold_limit: Callable[[], AbstractContextManager[None]],
+        on_lost: Callable[[Session, Exception], None],
     ) -> None:
-        self.channel = channel
-        self.generation = generation
-        self.agreement: Agreement
-        self.ended: asyncio.Future[Exception] = asyncio.get_running_loop().create_future()
         self.takes_requests = True
-        self.connected = False
-        """Whether the handshake is complete."""
-        self.mirrors = False
-        self.began = asyncio.get_running_loop().time()
+        self._channel = channel
         self._handlers = handlers
-        self._observer = observer
-        self._on_loss = on_loss
-        self._held = held
-        self._beside: set[asyncio.Task[None]] = set()
+        self._observers = observers
+        self._hold_limit = hold_limit
+        self._on_lost = on_lost
+        self._ended: asyncio.Future[Exception] = asyncio.get_running_loop().create_future()
+        self._session: Session | None = None
 
-    def begin(self, agreement: Agreement) -> None:
-        """The server answered."""
-        self.agreement = agreement
-        self.connected = True
-        self._held = nullcontext
+    def begin_session(self, generation: int, agreement: Agreement) -> Session:
+        """Return the session on this channel, now that the handshake is complete."""
+        session = self._session = Session(self._channel, generation, agreement, self._ended)
+        self._hold_limit = nullcontext
         self.takes_requests = agreement.era.server_asks
-        self.mirrors = agreement.stamp is not None and self.channel.over_http
-        self.beside(self._observer.on_connected(self))
-
-    def beside(self, work: Coroutine[Any, Any, None]) -> None:
-        """Do something in the background, while this session lives."""
-        task = asyncio.create_task(work)
-        self._beside.add(task)
-        task.add_done_callback(self._beside.discard)
-
-    def end(self, reason: Exception) -> None:
-        """It is over."""
-        if not self.ended.done():
-            self.ended.set_result(reason)
-        for task in self._beside:
-            task.cancel()
+        return session
 
     async def on_request(self, method: str, params: Wire) -> Wire:
         """Answer the server; while a person or a model is asked, no deadline passes.
@@ -85,19 +94,23 @@ class Session:
         The time limit for connecting is not extended: a server that asks before it has answered the handshake cannot
         keep the attempt open.
         """
-        if method in ASKS_A_PERSON and self.connected:
-            with self.channel.hold():
+        if method in ASKS_A_PERSON and self._session is not None:
+            with self._channel.hold():
                 return await self._handlers.answer(method, params)
         return await self._handlers.answer(method, params)
 
     def on_notification(self, method: str, params: Wire) -> None:
-        """Pass it on."""
-        self._observer.on_notification(method, params)
+        """Pass the notification to the observers."""
+        for observer in self._observers:
+            observer.on_notification(method, params)
 
     def held(self) -> AbstractContextManager[None]:
-        """A person is being asked: the time for connecting stands still."""
-        return self._held()
+        """Stop the time limit for connecting, if the handshake is not complete, while a person is asked."""
+        return self._hold_limit()
 
     def on_closed(self, error: Exception) -> None:
-        """The channel ended by itself."""
-        self._on_loss(self, error)
+        """End the session, because the channel ended by itself. Without one, the handshake fails by itself."""
+        if self._session is not None:
+            self._on_lost(self._session, error)
+        elif not self._ended.done():
+            self._ended.set_result(error)

@@ -1,4 +1,4 @@
-"""How a connection stands: its states as a table, and when a silence means that the server does not live any more."""
+"""The status of a connection: its states as a table, and when a silence means that the server may be dead."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from ..protocol.sanitize import one_line
 from ..types import ConnectionState, ConnectionStatus
 
 TRANSITIONS: Final[dict[ConnectionState, frozenset[ConnectionState]]] = {
-    ConnectionState.DISCONNECTED: frozenset({ConnectionState.CONNECTING, ConnectionState.DISABLED}),
+    ConnectionState.DISCONNECTED: frozenset({ConnectionState.CONNECTING}),
     ConnectionState.CONNECTING: frozenset(
         {ConnectionState.CONNECTED, ConnectionState.FAILED, ConnectionState.NEEDS_AUTH, ConnectionState.DISCONNECTED}
     ),
@@ -29,15 +29,15 @@ TRANSITIONS: Final[dict[ConnectionState, frozenset[ConnectionState]]] = {
     ConnectionState.NEEDS_AUTH: frozenset(
         {ConnectionState.CONNECTED, ConnectionState.DEGRADED, ConnectionState.CONNECTING, ConnectionState.DISCONNECTED}
     ),
-    ConnectionState.DISABLED: frozenset({ConnectionState.DISCONNECTED}),
+    ConnectionState.DISABLED: frozenset(),
 }
-"""From each state, those that can follow."""
+"""The states that can follow each state. Disabled is a server of a hub, which has no connection at all."""
 
 MAX_REASON: Final = 2_000
 """Characters of a status's reason, which may quote the server."""
 
 STALLED_AFTER: Final = 3
-"""Unanswered calls in a row, with no message in between, after which the server is asked whether it lives."""
+"""Unanswered calls in a row, with no message in between, after which the server is pinged."""
 
 
 def _now(state: ConnectionState, reason: str = "") -> ConnectionStatus:
@@ -46,7 +46,7 @@ def _now(state: ConnectionState, reason: str = "") -> ConnectionStatus:
 
 @dataclass(slots=True)
 class StatusTracker:
-    """The status; it changes only as the table allows."""
+    """Holds the status, which changes only as the table allows."""
 
     status: ConnectionStatus = field(default_factory=lambda: _now(ConnectionState.DISCONNECTED))
 
@@ -60,13 +60,13 @@ class StatusTracker:
 
 @dataclass(slots=True)
 class Silence:
-    """Counts the deadlines that passed since the server last said anything."""
+    """Counts the deadlines that passed since the server last sent a message."""
 
     times: int = 0
     received: int = -1
 
     def note(self, received: int) -> int:
-        """Another one passed; `received` is how many messages there have been. How many in a row it is now."""
+        """Count another one and return how many there are in a row; `received` is the number of messages so far."""
         self.times = self.times + 1 if received == self.received else 1
         self.received = received
         return self.times

@@ -1,7 +1,7 @@
-"""Changes at the server: what was asked for, asked for again after each reconnect, and given to who waits for it.
+"""Changes at the server: subscriptions, made again after each reconnect, and the streams that deliver the changes.
 
 Legacy era: `resources/subscribe` per URI, list changes come by themselves. Modern era: one `subscriptions/listen`
-with the union of all wishes; when they change, a new one is opened and acknowledged before the old one is let go.
+for everything that is wanted; when that changes, a new one is acknowledged before the old one is cancelled.
 """
 
 from __future__ import annotations
@@ -10,26 +10,26 @@ import asyncio
 import contextlib
 import logging
 from collections import Counter, deque
-from collections.abc import Awaitable, Callable
-from typing import Any, Final, Literal
+from collections.abc import Awaitable
+from typing import Any, Final, Literal, get_args
 
+from .._util.futures import retrieve
 from .._util.locks import PerLoopLock, running_loop
 from ..errors import AuthError, ConnectionLost, RemoteError, ToolcribError, UsageError
+from ..events import Listeners, ToolsChanged
 from ..protocol import jsonrpc
 from ..protocol.metadata import subscription_of, with_meta
 from ..transports.channel import RequestOptions
 from ..types import Change, Wire
+from .listing import Lister
 from .request_executor import RequestExecutor
 from .session import Session
+from .supervisor import Supervisor
 
 log = logging.getLogger("toolcrib.client")
 
 ListKind = Literal["tools", "prompts", "resources"]
-LISTS: Final[dict[str, ListKind]] = {
-    "notifications/tools/list_changed": "tools",
-    "notifications/prompts/list_changed": "prompts",
-    "notifications/resources/list_changed": "resources",
-}
+KINDS: Final[tuple[ListKind, ...]] = get_args(ListKind)
 BACKLOG: Final = 10_000
 RELISTEN: Final = 1.0
 """Seconds before a stream that ended is opened again; doubled each time in vain."""
@@ -40,7 +40,7 @@ class Changes:
     """The changes of one `listen`, as they come: `async with client.listen(...) as changes: async for change in
     changes`.
 
-    It lives through reconnects: what may have been missed meanwhile is told as one change each.
+    It continues after a reconnect, with one change for everything that may have changed meanwhile.
     """
 
     def __init__(self, subscriptions: Subscriptions, kinds: frozenset[str], uris: tuple[str, ...]) -> None:
@@ -78,51 +78,89 @@ class Changes:
         return self._waiting.popleft()
 
     def end(self) -> None:
-        """Nothing more will come."""
+        """End the iteration after the changes that have arrived."""
         self._ended = True
         self._arrived.set()
 
     def offer(self, change: Change) -> None:
-        """Take a change if it is one that was asked for."""
+        """Keep a change if it is one of those that were asked for."""
         if change.kind in self._kinds or (change.kind == "resource" and change.uri in self._uris):
             self._waiting.append(change)
             self._arrived.set()
 
 
-class _Listening:
-    """One `subscriptions/listen` under way."""
+class ChangeFeed:
+    """Delivers each change: first to the cache of lists, then to the listeners, then to the open `listen` streams."""
 
-    def __init__(self, wishes: Wire) -> None:
-        self.wishes = wishes
+    def __init__(self, lister: Lister, listeners: Listeners, server: str) -> None:
+        self._lister = lister
+        self._listeners = listeners
+        self._server = server
+        self._streams: list[Changes] = []
+
+    def publish(self, change: Change) -> None:
+        """Deliver one change; cached lists of its kind are stale."""
+        if change.kind != "resource":
+            self._lister.drop(change.kind)
+        if change.kind == "tools":
+            self._listeners.emit(ToolsChanged(self._server))
+        for stream in self._streams:
+            stream.offer(change)
+
+    def add(self, stream: Changes) -> None:
+        """Deliver changes to `stream` from now on."""
+        self._streams.append(stream)
+
+    def discard(self, stream: Changes) -> None:
+        """Deliver nothing more to `stream`."""
+        if stream in self._streams:
+            self._streams.remove(stream)
+
+    def end(self) -> None:
+        """End all streams."""
+        for stream in self._streams:
+            stream.end()
+
+
+class _Listening:
+    """One `subscriptions/listen` request, which lasts as long as its stream of notifications."""
+
+    def __init__(self, session: Session, wanted: Wire) -> None:
+        self.wanted = wanted
         self.id: int | None = None
         self.acknowledged: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self.task: asyncio.Task[Wire]
         self.delay = RELISTEN
+        params = with_meta({"notifications": wanted}, session.agreement.stamp)
+        request = session.channel.request("subscriptions/listen", params, options=RequestOptions(on_id=self._set_id))
+        self.task = asyncio.create_task(request)
+        self.task.add_done_callback(retrieve)
 
-    def note_id(self, id: int) -> None:
-        """Notifications name the stream by the request's id."""
+    def _set_id(self, id: int) -> None:
+        """Keep the id of the request, by which notifications name the stream."""
         self.id = id
 
 
 class Subscriptions:
-    """All that one client wants to be told."""
+    """What one client subscribed to, on whichever connection there is."""
 
-    def __init__(self, executor: RequestExecutor, timeout: float | None, on_change: Callable[[Change], None]) -> None:
+    def __init__(
+        self, supervisor: Supervisor, executor: RequestExecutor, feed: ChangeFeed, timeout: float | None
+    ) -> None:
+        self._supervisor = supervisor
         self._executor = executor
+        self._feed = feed
         self._timeout = timeout
-        self._on_change = on_change
         self._uris: Counter[str] = Counter()
-        self._streams: list[Changes] = []
         self._current: _Listening | None = None
         self._opening: _Listening | None = None
-        self._lock = PerLoopLock()
-        self._wishing = PerLoopLock()
+        self._listen_lock = PerLoopLock()
+        self._subscribe_lock = PerLoopLock()
 
-    # ---- wishes ----------------------------------------------------------------------------------------------
+    # ---- subscribing -----------------------------------------------------------------------------------------
 
     async def enter(self, changes: Changes, uris: tuple[str, ...]) -> None:
-        """A new listener; it hears from now on."""
-        self._streams.append(changes)
+        """Deliver changes to a stream from now on, and subscribe to its resources."""
+        self._feed.add(changes)
         done: list[str] = []
         session = None
         try:
@@ -133,33 +171,32 @@ class Subscriptions:
                 await self.subscribe(uri)
                 done.append(uri)
         except BaseException:
-            self._streams.remove(changes)
+            self._feed.discard(changes)
             released = [uri for uri in done if self._release(uri)]
             if released and session is not None:
                 # In the background: this task may be cancelled.
-                session.beside(self._tell_unsubscribed(released))
+                session.start_task(self._send_unsubscribes(released))
             raise
 
     async def leave(self, changes: Changes, uris: tuple[str, ...]) -> None:
-        """A listener has gone."""
-        if changes in self._streams:
-            self._streams.remove(changes)
-        await self._tell_unsubscribed([uri for uri in uris if self._release(uri)])
+        """Remove a stream, and unsubscribe from its resources."""
+        self._feed.discard(changes)
+        await self._send_unsubscribes([uri for uri in uris if self._release(uri)])
 
-    async def _tell_unsubscribed(self, uris: list[str]) -> None:
+    async def _send_unsubscribes(self, uris: list[str]) -> None:
         for uri in uris:
             with contextlib.suppress(ToolcribError):  # the caller has left: a failure has no consequence for it
-                await self._tell_one_unsubscribed(uri)
+                await self._send_unsubscribe(uri)
 
     async def subscribe(self, uri: str) -> None:
-        """Be told when this resource changes; counted, so that two who want it are one to the server."""
+        """Subscribe to a resource. Subscriptions are counted: the server gets one request for each resource."""
         session = await self._executor.reach(self._deadline())
-        async with self._wishing():  # who comes second must know whether the first was refused
+        async with self._subscribe_lock():  # a second caller must know whether the first one was refused
             self._uris[uri] += 1
             if self._uris[uri] > 1:
                 return
             try:
-                await self._tell(session, uri, session.agreement.era.subscribe_method)
+                await self._send(session, uri, session.agreement.era.subscribe_method)
             except BaseException:
                 self._uris[uri] -= 1
                 raise
@@ -167,23 +204,23 @@ class Subscriptions:
     async def unsubscribe(self, uri: str) -> None:
         """Undo one `subscribe`."""
         if self._release(uri):
-            await self._tell_one_unsubscribed(uri)
+            await self._send_unsubscribe(uri)
 
     def _release(self, uri: str) -> bool:
-        """Undo one `subscribe` here; True if it was the last one, so that the server must hear of it."""
+        """Undo one `subscribe` here; return whether it was the last one, so that the server must be notified."""
         if self._uris[uri] <= 0:
             return False
         self._uris[uri] -= 1
         self._uris += Counter()  # drops the counts of 0
         return self._uris[uri] == 0
 
-    async def _tell_one_unsubscribed(self, uri: str) -> None:
-        session = self._executor.session
+    async def _send_unsubscribe(self, uri: str) -> None:
+        session = self._supervisor.session
         if session is not None and self._uris[uri] == 0:
             method = "resources/unsubscribe" if session.agreement.era.subscribe_method is not None else None
-            await self._tell(session, uri, method)
+            await self._send(session, uri, method)
 
-    async def _tell(self, session: Session, uri: str, method: str | None) -> None:
+    async def _send(self, session: Session, uri: str, method: str | None) -> None:
         if method is None:
             await self._listen(session)
         else:
@@ -192,54 +229,51 @@ class Subscriptions:
     def _deadline(self) -> float | None:
         return None if self._timeout is None else running_loop().time() + self._timeout
 
-    # ---- what the server must be told again ------------------------------------------------------------------
+    # ---- subscribing again -----------------------------------------------------------------------------------
 
     async def restore(self, session: Session) -> None:
-        """On a new connection.
-
-        Ask for everything again, then tell the listeners that they may have missed something.
-        """
+        """Subscribe on a new connection, then publish what may have changed since the previous one."""
         method = session.agreement.era.subscribe_method
         if method is None:
             await self._restore(self._listen(session))
         else:
-            for uri in self._wanted():
+            for uri in self._subscribed():
                 options = RequestOptions(self._deadline())
                 await self._restore(session.channel.request(method, {"uri": uri}, options=options))
         if session.generation > 1:
-            self._tell_all()
+            self._publish_all()
 
-    async def _restore(self, asking: Awaitable[object]) -> None:
-        """One that is refused does not take the others with it."""
+    async def _restore(self, request: Awaitable[object]) -> None:
+        """Await one request; if it is refused, the others are still sent."""
         try:
-            await asking
+            await request
         except ToolcribError as exc:
             log.warning("%s: a subscription could not be restored: %s", self._executor.name, exc)
 
-    def _tell_all(self) -> None:
-        """Nobody knows what was missed, so everything may have changed."""
-        for kind in LISTS.values():
-            self.tell(Change(kind))
-        for uri in self._wanted():
-            self.tell(Change("resource", uri))
+    def _publish_all(self) -> None:
+        """Publish a change of everything, because notifications may have been missed."""
+        for kind in KINDS:
+            self._feed.publish(Change(kind))
+        for uri in self._subscribed():
+            self._feed.publish(Change("resource", uri))
 
-    def _wanted(self) -> list[str]:
+    def _subscribed(self) -> list[str]:
         return sorted(uri for uri, count in self._uris.items() if count > 0)
 
     async def _listen(self, session: Session) -> None:
-        """Modern era: one stream for all wishes. When they change, the new one is there before the old one goes."""
-        async with self._lock():
-            before, wishes = self._current, self._wishes(session)
-            if before is not None and before.wishes == wishes and not before.task.done():
+        """Modern era: have one stream for all that is wanted. A new one is open before the old one is cancelled."""
+        async with self._listen_lock():
+            before, wanted = self._current, self._wanted(session)
+            if before is not None and before.wanted == wanted and not before.task.done():
                 return
-            self._current = await self._open(session, wishes) if wishes else None
+            self._current = await self._open(session, wanted) if wanted else None
             if before is not None:
                 before.task.cancel()
 
     async def _keep(self, session: Session, listening: _Listening) -> None:
-        """While the session lives, a stream that ended is opened again, and then it is told what may have been missed.
+        """Open a stream again that ended while the session lives, and publish what may have been missed.
 
-        A server may end one in good order; over HTTP it can break without the session.
+        A server may end a stream in good order; over HTTP it can break without the session.
         """
         clock = asyncio.get_running_loop().time
         began = clock()
@@ -254,7 +288,7 @@ class Subscriptions:
             try:
                 await self._listen(session)
             except (AuthError, RemoteError) as exc:
-                # Nor is a person asked again and again for what nobody waits for.
+                # It would be refused again; credentials are not requested from a person in the background.
                 log.warning("%s: the server refuses subscriptions/listen now: %s", self._executor.name, exc)
                 return
             except ToolcribError as exc:
@@ -263,26 +297,23 @@ class Subscriptions:
             else:
                 if self._current is not None:
                     self._current.delay = min(2 * delay, LONGEST_RELISTEN)
-                self._tell_all()
+                self._publish_all()
                 return
 
-    def _wishes(self, session: Session) -> Wire:
+    def _wanted(self, session: Session) -> Wire:
+        """Return what to listen to: the lists whose changes the server announces, and the subscribed resources."""
         declared = session.agreement.server.capabilities
-        wishes: Wire = {}
-        for kind in ("tools", "prompts", "resources"):
+        wanted: Wire = {}
+        for kind in KINDS:
             capability = declared.get(kind)
             if isinstance(capability, dict) and capability.get("listChanged") is True:
-                wishes[f"{kind}ListChanged"] = True
-        if uris := self._wanted():
-            wishes["resourceSubscriptions"] = uris
-        return wishes
+                wanted[f"{kind}ListChanged"] = True
+        if uris := self._subscribed():
+            wanted["resourceSubscriptions"] = uris
+        return wanted
 
-    async def _open(self, session: Session, wishes: Wire) -> _Listening:
-        listening = self._opening = _Listening(wishes)
-        params = with_meta({"notifications": wishes}, session.agreement.stamp)
-        options = RequestOptions(on_id=listening.note_id)
-        listening.task = asyncio.create_task(session.channel.request("subscriptions/listen", params, options=options))
-        listening.task.add_done_callback(_look_at)
+    async def _open(self, session: Session, wanted: Wire) -> _Listening:
+        listening = self._opening = _Listening(session, wanted)
         try:
             either: list[asyncio.Future[Any]] = [listening.task, listening.acknowledged]
             await asyncio.wait(either, timeout=self._timeout, return_when=asyncio.FIRST_COMPLETED)
@@ -295,44 +326,23 @@ class Subscriptions:
             raise
         finally:
             self._opening = None
-        session.beside(self._keep(session, listening))
+        session.start_task(self._keep(session, listening))
         return listening
 
-    # ---- what comes ------------------------------------------------------------------------------------------
+    # ---- notifications ---------------------------------------------------------------------------------------
 
-    def on_notification(self, method: str, params: Wire) -> None:
-        """Take a notification, if it is one of a change or of a listening."""
+    def is_current(self, params: Wire) -> bool:
+        """Return whether a notification belongs to an open stream, or to none."""
         stream = subscription_of(params)
-        if stream is not None and jsonrpc.correlate(stream) not in self._streams_open():
-            return  # of a stream that was replaced: its successor tells the same
-        if method == "notifications/subscriptions/acknowledged" and self._opening is not None:
-            if not self._opening.acknowledged.done():
-                self._opening.acknowledged.set_result(None)
-        elif method in LISTS:
-            self.tell(Change(LISTS[method]))
-        elif method == "notifications/resources/updated" and isinstance(params.get("uri"), str):
-            self.tell(Change("resource", params["uri"]))
+        return stream is None or jsonrpc.correlate(stream) in {
+            listening.id for listening in (self._current, self._opening) if listening is not None
+        }
 
-    def _streams_open(self) -> set[int | None]:
-        return {listening.id for listening in (self._current, self._opening) if listening is not None}
-
-    def tell(self, change: Change) -> None:
-        """Tell a change to all who wait for it, caches first."""
-        self._on_change(change)
-        for stream in self._streams:
-            stream.offer(change)
-
-    def end(self) -> None:
-        """The client is closed: who waits for changes waits in vain."""
-        for stream in self._streams:
-            stream.end()
+    def acknowledge(self) -> None:
+        """Note that the server acknowledged the stream that is being opened."""
+        if self._opening is not None and not self._opening.acknowledged.done():
+            self._opening.acknowledged.set_result(None)
 
     def forget(self) -> None:
-        """The connection is gone, and the listening with it."""
+        """Forget the stream, which ended with its connection."""
         self._current = None
-
-
-def _look_at(task: asyncio.Task[Wire]) -> None:
-    """How a listening ends is told by the connection; nobody need wait for it."""
-    if not task.cancelled():
-        task.exception()

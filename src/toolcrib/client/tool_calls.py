@@ -32,6 +32,7 @@ from ..types import FilterContext, Tool, ToolResult, Wire
 from .listing import TOOLS, Lister, Use
 from .options import ResolvedOptions
 from .request_executor import RequestExecutor
+from .supervisor import Supervisor
 from .telemetry import call_span
 
 log = logging.getLogger("toolcrib.client")
@@ -43,12 +44,14 @@ class ToolCaller:
     def __init__(
         self,
         settings: ResolvedOptions,
+        supervisor: Supervisor,
         executor: RequestExecutor,
         lister: Lister,
         listeners: Listeners,
         over_http: bool = False,
     ) -> None:
         self._settings = settings
+        self._supervisor = supervisor
         self._executor = executor
         self._lister = lister
         self._listeners = listeners
@@ -122,7 +125,7 @@ class ToolCaller:
         return ToolResult(raw, elapsed=monotonic() - began, wrapped=tool is not None and tool.wraps_result)
 
     def _may_want_headers(self, name: str) -> bool:
-        session = self._executor.session
+        session = self._supervisor.session
         unknown = session is None or (session.mirrors and name not in self._lister.tools)
         return unknown or bool(self._lister.mirrored.get(name))
 

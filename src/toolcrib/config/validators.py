@@ -168,8 +168,9 @@ def _reconnect(key: str, value: Any) -> ReconnectPolicy:
     values = asdict(value) if isinstance(value, ReconnectPolicy) else dict(value)
     check_known(values, [f.name for f in fields(ReconnectPolicy)], f"{key}.")
     policy = ReconnectPolicy(**values)
-    if not _is_whole(policy.max_retries) or policy.max_retries < 0:
-        raise wrong(f"{key}.max_retries", "a whole number, 0 or more", policy.max_retries)
+    if policy.max_retries is not None and (not _is_whole(policy.max_retries) or policy.max_retries < 0):
+        expected = "a whole number, 0 or more, or None to keep trying"
+        raise wrong(f"{key}.max_retries", expected, policy.max_retries)
     for name, most in (("base_delay", 1e9), ("max_delay", 1e9), ("jitter_factor", 1.0)):
         delay = getattr(policy, name)
         if not _is_number(delay) or not 0 <= delay <= most:

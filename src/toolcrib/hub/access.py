@@ -1,7 +1,7 @@
-"""Who may see and call a tool of a hub: its server's filter, the hub's filter, the hub's permissions. Pure.
+"""Which tools of a hub a caller may see and call: the server's filter, the hub's filter, the hub's permissions. Pure.
 
-What names alone decide is decided once for each tool and noted on its route. A filter that is a function is asked each
-time, in a list as before a call: hidden and not callable are one thing.
+Decisions that depend on names alone are made once for each tool and kept on its route. A filter that is a function is
+called each time, for a list as well as before a call, so that a hidden tool cannot be called.
 """
 
 from __future__ import annotations
@@ -17,55 +17,63 @@ from ..types import FilterContext, Tool
 
 
 class Live(NamedTuple):
-    """A filter that is asked each time, and the form of the tool that it sees."""
+    """A filter that is called each time, and the form of the tool that it receives."""
 
     tool_filter: AnyFilter
     tool: Tool
 
 
 class Access:
-    """The rules of a hub. `can_ask`: there is somebody who can approve of a call."""
+    """The rules of a hub. `can_ask`: there is a function that approves calls."""
 
     def __init__(self, permissions: Permissions, tool_filter: AnyFilter | None, *, can_ask: bool) -> None:
-        self.permissions = permissions
-        self.can_ask = can_ask
+        self._permissions = permissions
+        self._can_ask = can_ask
         self._tool_filter = tool_filter
 
-    def judge(self, route: Route[Any], server_filter: AnyFilter | None) -> None:
-        """Note on a route what holds for everybody.
+    @property
+    def permissions(self) -> Permissions:
+        """The permissions in force."""
+        return self._permissions
 
-        The server's filter sees the tool as its server names it, the hub's filter as the hub does.
+    def replace_permissions(self, permissions: Permissions) -> None:
+        """Put other permissions in force. Routes that were judged before have to be judged again."""
+        self._permissions = permissions
+
+    def judge(self, route: Route[Any], server_filter: AnyFilter | None) -> None:
+        """Decide what holds for every caller, and keep it on the route.
+
+        The server's filter receives the tool as its server names it, the hub's filter as the hub does.
         """
-        route.decision = decision = self.permissions.decide(route.tool.name, alias(route.tool.name))
-        route.refusal = None if decision.lets_through(can_ask=self.can_ask) else decision.rule
+        decision = self._permissions.decide(route.tool.name, alias(route.tool.name))
+        refusal = None if decision.lets_through(can_ask=self._can_ask) else decision.rule
         live = []
         for tool_filter, tool in ((server_filter, route.source), (self._tool_filter, route.tool)):
             if tool_filter is None:
                 continue
             if not isinstance(tool_filter, StaticFilter):
                 live.append(Live(tool_filter, tool))
-            elif route.refusal is None and not tool_filter(tool):
-                route.refusal = tool_filter.describe()
-        route.live = tuple(live)
-        route.open = route.refusal is None and not live and decision.kind == "allow"
+            elif refusal is None and not tool_filter(tool):
+                refusal = tool_filter.describe()
+        route.set_access(decision, refusal, tuple(live))
 
     def refusal(self, route: Route[Any], context: FilterContext | None) -> str | None:
-        """The rule that hides the tool from this one who asks; None if it may be seen and called."""
+        """Return the rule that hides the tool from this caller; None if the caller may see and call it."""
         if route.refusal is not None or not route.live:
             return route.refusal
-        return hidden_by(route, scoped(context, route.tool.server))
+        return find_hiding_filter(route, scope_context(context, route.tool.server))
 
 
-def hidden_by(route: Route[Any], asking: FilterContext) -> str | None:
-    """The first of the filters that are asked each time which does not let the tool through."""
+def find_hiding_filter(route: Route[Any], context: FilterContext) -> str | None:
+    """Return the first filter, of those that are called each time, that hides the tool in this context."""
     for tool_filter, tool in route.live:
-        if not allows(tool_filter, tool, asking):
+        if not allows(tool_filter, tool, context):
             return describe(tool_filter)
     return None
 
 
-def scoped(context: object, server: str | None) -> FilterContext:
-    """The context as the filters of one server see it."""
+def scope_context(context: object, server: str | None) -> FilterContext:
+    """Return the context that the filters of one server receive."""
     if context is None:
         return FilterContext(server_name=server)
     if not isinstance(context, FilterContext):

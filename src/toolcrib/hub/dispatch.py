@@ -1,4 +1,4 @@
-"""The walk of a call through a hub: the table, the rules, cleaning, interceptors, approval, the server's client."""
+"""The path of a call through a hub: the table, the rules, cleaning, interceptors, approval, the server's client."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from ..events import ToolExecutionFailed
 from ..policy.argument_cleaning import clean, clean_for_schema
 from ..transports.channel import ProgressHandler
 from ..types import UNSET, FilterContext, ToolResult
-from .access import Access, scoped
+from .access import Access, scope_context
 from .interceptors import Approval, Approve, CallNext, Interceptor, Interceptors, ToolCall, run
 from .managed_server import ManagedServer, time_left
 from .servers import ServerSet
@@ -32,7 +32,7 @@ class CallOptions(TypedDict, total=False):
 
 
 class Dispatcher:
-    """The way of a call from a qualified name to a result."""
+    """Takes calls from a qualified name to a result."""
 
     def __init__(
         self, servers: ServerSet, access: Access, visible_tools: VisibleTools, approve: Approve | None
@@ -51,7 +51,7 @@ class Dispatcher:
         context: FilterContext | None,
         options: CallOptions,
     ) -> ToolResult:
-        """One call, one outcome."""
+        """Make one call; see `Hub.call_tool`."""
         route = self._routes.get(name) if type(name) is str else None
         if route is None or not self._servers.running:
             route, options = await self._find(name, options)
@@ -69,34 +69,37 @@ class Dispatcher:
                 cleaned = clean(cleaned)
         chain = self.interceptors.of(route)
         if chain or route.decision.kind == "ask":
-            return await self._through(chain, route, cleaned, context, options)
+            return await self._run_interceptors(chain, route, cleaned, context, options)
         return await self._send(route, cleaned, options)
 
     async def _find(self, name: str, options: CallOptions) -> tuple[Route[ManagedServer], CallOptions]:
-        """The way to a tool that the table does not have: its server may be on its way. Waiting is part of the call."""
+        """Return the route of a tool that the table does not have: its server may be starting.
+
+        The wait counts against the time-out of the call.
+        """
         if not isinstance(name, str):
             raise UsageError(f"a tool is called by its name, mcp__server__tool, not by {type(name).__name__}")
         self._servers.begin()
-        owner = None if name in self._routes else self._servers.owner_of(name)
+        owner = None if name in self._routes else self._servers.find_owner(name)
         if owner is not None and not owner.listed:
-            timeout, began = owner.timeout_of(options.get("timeout", UNSET)), monotonic()
-            await owner.known(timeout)
+            timeout, began = owner.resolve_timeout(options.get("timeout", UNSET)), monotonic()
+            await owner.wait_until_listed(timeout)
             options = {**options, "timeout": time_left(timeout, began)}
         route = self._routes.get(name)
         if route is None:
-            raise self._visible_tools.unknown(name)
+            raise self._visible_tools.make_not_found(name)
         return route, options
 
     def _admit(self, route: Route[ManagedServer], context: FilterContext | None) -> None:
-        """Hidden is not callable. Who listens hears of the attempt."""
+        """Raise `AccessDenied` if the tool is hidden from the caller, and emit the event of a failed call."""
         rule = self._access.refusal(route, context)
         if rule is None:
             return
         server, tool = route.owner.name, route.original
         message = route.decision.explain() if rule == route.decision.rule else f"hidden by the {rule}"
-        raise self._told(AccessDenied(message, server=server, tool=tool, rule=rule))
+        raise self._emit_denied(AccessDenied(message, server=server, tool=tool, rule=rule))
 
-    async def _through(
+    async def _run_interceptors(
         self,
         chain: tuple[Interceptor, ...],
         route: Route[ManagedServer],
@@ -110,18 +113,20 @@ class Dispatcher:
         says `sent`, a refusal too.
         """
         server, possibly_sent = route.owner.name, 0
-        call = ToolCall(server, route.original, route.tool.name, arguments, scoped(context, server), dict(options))
+        call = ToolCall(
+            server, route.original, route.tool.name, arguments, scope_context(context, server), dict(options)
+        )
         approval = Approval(self._approve) if self._approve is not None else None
 
         def end(passed: tuple[Interceptor, ...]) -> CallNext:
             async def send(call: ToolCall) -> ToolResult:
-                chosen = self._chosen(call)
-                # Whoever sent it to another tool: that one's interceptors see it too.
+                chosen = self._find_allowed(call)
+                # If an interceptor chose another tool, the interceptors of that tool run, too.
                 if missed := tuple(f for f in self.interceptors.of(chosen) if f not in passed):
                     return await run(missed, call, end((*passed, *missed)))
                 if chosen.decision.kind == "ask":
                     assert approval is not None
-                    chosen, call = await self._agreed(approval, chosen, call)
+                    chosen, call = await self._ask_approval(approval, chosen, call)
                 nonlocal possibly_sent
                 possibly_sent += 1
                 try:
@@ -138,32 +143,35 @@ class Dispatcher:
             exc.sent = exc.sent or possibly_sent > 0
             raise
 
-    async def _agreed(
+    async def _ask_approval(
         self, approval: Approval, asked: Route[ManagedServer], call: ToolCall
     ) -> tuple[Route[ManagedServer], ToolCall]:
-        """What somebody lets through. It is good for the tool that they were asked about, not for one that took its
-        name while they thought.
+        """Return the call as it was approved. The approval is valid for the tool that was asked for, not for one that
+        took its name in the meantime.
         """
         try:
-            allowed = await approval.of(call, asked.decision.rule)
+            allowed = await approval.ask(call, asked.decision.rule)
         except AccessDenied as exc:
-            raise self._told(exc) from exc.__cause__
-        chosen = self._chosen(allowed)
+            raise self._emit_denied(exc) from exc.__cause__
+        chosen = self._find_allowed(allowed)
         if chosen is not asked and allowed.name == call.name:
             message = "the tool changed while the call was being approved; call it again"
-            raise self._told(AccessDenied(message, server=call.server, tool=call.tool, rule=asked.decision.rule))
+            raise self._emit_denied(AccessDenied(message, server=call.server, tool=call.tool, rule=asked.decision.rule))
         return chosen, allowed
 
-    def _told(self, error: AccessDenied) -> AccessDenied:
-        """A refusal, of which who listens hears."""
+    def _emit_denied(self, error: AccessDenied) -> AccessDenied:
+        """Emit the event of a call that was refused. Returns the error."""
         self._servers.listeners.emit(ToolExecutionFailed(error.server or "", error.tool or "", 0.0, error))
         return error
 
-    def _chosen(self, call: ToolCall) -> Route[ManagedServer]:
-        """The tool of a call that somebody may have changed: it must be there, be consistent, and be allowed."""
+    def _find_allowed(self, call: ToolCall) -> Route[ManagedServer]:
+        """Return the route of a call that an interceptor or an approval may have changed.
+
+        The tool must exist, be allowed, and its names must be consistent.
+        """
         route = self._routes.get(call.name)
         if route is None:
-            raise self._visible_tools.unknown(call.name)
+            raise self._visible_tools.make_not_found(call.name)
         if (call.server, call.tool) != (route.owner.name, route.original):
             raise UsageError(f"{call.name} is not {call.tool} of {call.server}: change them together")
         if not route.open:
@@ -179,15 +187,16 @@ class Dispatcher:
                 return await managed.direct.call_tool(route.original, arguments, **options)
             if managed.pool is None:
                 raise ConnectionLost("the server was removed", server=managed.name, tool=route.original)
-            timeout, began = managed.timeout_of(options.get("timeout", UNSET)), monotonic()
+            managed.prioritize()
+            timeout, began = managed.resolve_timeout(options.get("timeout", UNSET)), monotonic()
             async with managed.pool.lease(timeout) as client:
                 options = {**options, "timeout": time_left(timeout, began)}
                 result = await client.call_tool(route.original, arguments, **options)
             # A client that was made for this one call has not seen the list.
             return ToolResult(result.raw, elapsed=result.elapsed, wrapped=route.tool.wraps_result)
         except ToolNotFound as exc:
-            # It was in our list: so that is not the server's list any more.
-            managed.stale(["tools"])
+            # The tool was in the hub's list, which is therefore out of date.
+            managed.mark_stale(["tools"])
             near = self._visible_tools.nearest(route.tool.name, but=route)
             message = f"the server does not have this tool any more{did_you_mean(near)}"
             raise ToolNotFound(message, server=managed.name, tool=route.original, sent=True, nearest=near) from exc

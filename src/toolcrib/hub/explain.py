@@ -15,13 +15,13 @@ from .visible_tools import VisibleTools
 def explain(
     name: str, servers: ServerSet, access: Access, visible_tools: VisibleTools, context: FilterContext | None
 ) -> str:
-    """What decides of this tool, for who asks. A ban is a ban, whether or not there is such a tool."""
+    """Return what decides about a tool for this caller. A ban is reported whether or not the tool exists."""
     route = servers.catalog.routes.get(name)
     decision = access.permissions.decide(name) if route is None else route.decision
     if decision.kind == "deny":
         return str(decision)
     if route is None:
-        return _not_there(name, servers, visible_tools, context)
+        return _explain_missing(name, servers, visible_tools, context)
     if (rule := access.refusal(route, context)) is not None:
         if rule != route.decision.rule:
             return f"hidden by the {rule}"
@@ -29,11 +29,11 @@ def explain(
     said = str(decision)
     if visible_tools.is_deferred(route):
         said += f"; deferred by the toolset {route.owner.name}: search_tools finds it"
-    return said + _named(name, route, servers) + _standing(route.owner)
+    return said + _explain_alias(name, route, servers) + _explain_status(route.owner)
 
 
-def _not_there(name: str, servers: ServerSet, visible_tools: VisibleTools, context: FilterContext | None) -> str:
-    owner = servers.owner_of(name)
+def _explain_missing(name: str, servers: ServerSet, visible_tools: VisibleTools, context: FilterContext | None) -> str:
+    owner = servers.find_owner(name)
     if owner is None:
         return f"no server of this hub has a name that {name!r} could begin with; its servers: " + (
             ", ".join(servers.by_name) or "none"
@@ -44,7 +44,7 @@ def _not_there(name: str, servers: ServerSet, visible_tools: VisibleTools, conte
     return f"{owner.name} lists no such tool{did_you_mean(nearest(name, own))}"
 
 
-def _named(name: str, route: Route[ManagedServer], servers: ServerSet) -> str:
+def _explain_alias(name: str, route: Route[ManagedServer], servers: ServerSet) -> str:
     alias = servers.catalog.alias(route.tool.name)
     if alias == route.tool.name:
         return ""
@@ -52,6 +52,6 @@ def _named(name: str, route: Route[ManagedServer], servers: ServerSet) -> str:
     return f"; {alias} is an alias of {own}" if name == alias else f"; its alias is {alias}"
 
 
-def _standing(managed: ManagedServer) -> str:
+def _explain_status(managed: ManagedServer) -> str:
     status = managed.status
     return "" if status.state is ConnectionState.CONNECTED else f"; {managed.name} is {status}"

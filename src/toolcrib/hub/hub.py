@@ -43,6 +43,7 @@ from .interceptors import Approve, Interceptor
 from .managed_server import ManagedServer
 from .resources import Resources
 from .server_options import (
+    CommonOptions,
     HubConfigOptions,
     HubOptions,
     OnError,
@@ -54,7 +55,7 @@ from .server_options import (
     spec_for,
 )
 from .server_state import ServerState
-from .servers import ServerSet, named, new_name
+from .servers import ServerSet, choose_name, name_servers
 from .start_queue import DEFAULT_LIMIT
 from .toolsets import Toolsets
 from .view import HubView
@@ -67,21 +68,22 @@ F = TypeVar("F", bound=Interceptor)
 class Hub:
     """Many MCP servers as one: `async with Hub({"fs": StdioServer(...), "math": tool_server}) as hub:`.
 
-    A server is whatever a `Client` takes, or a pair of that and a dict of options for it alone. Tools are called by
-    qualified names, `mcp__{server}__{tool}`, from the first server on; lists come from a snapshot that follows every
-    server's changes.
+    A server is anything a `Client` accepts, or a pair of that and a dict of options for this server. Tools are called
+    by qualified names, `mcp__{server}__{tool}`, from the first server on; lists come from a snapshot that follows the
+    changes of every server.
 
-    `on_error`: with "skip" a server that cannot be started is left out and tried again every `max_delay` of its
-    reconnect policy; with "raise" the start fails. `start`: "lazy" servers are started by the first list, or by the
-    first call to them. Entering waits for servers up to `start_timeout` seconds; who is later appears when it is there.
-    "auto" gives them three times as long as the slowest that is well, at least 5 s and at most 10: one that hangs keeps
-    nobody waiting for long.
-    `max_parallel_starts` limits how many servers start a process at the same time (default: 3 per core, None: no
-    limit); the others wait for their turn, and the `connect_timeout` of each begins with its turn.
+    `on_error`: with "skip" a server that cannot be started is left out and tried again, at the delays of its reconnect
+    policy, until it can be reached; with "raise" the start fails. `start`: "lazy" servers are started by the first
+    list, or by the first call to them. Entering waits for servers up to `start_timeout` seconds; slower servers are
+    added when they are ready. "auto" waits three times as long as the slowest server that has started, at least 5 s and
+    at most 10: a server that hangs does not delay the others for long.
+    `max_parallel_starts` limits how many servers start a process at the same time, for the first time or to reconnect
+    (default: 3 per core, None: no limit); the others wait for their turn, and the `connect_timeout` of each begins with
+    its turn.
     `lifecycle="transient"` makes a connection (a process) for each call. `disconnect_idle_after` disconnects a server
-    that was not used for so many seconds. `tool_filter` sees tools under their qualified names. `approve(call)` returns
-    True, False or an edited call; if it is not async, it runs in a thread. All options of a client can be given for all
-    servers (`HubOptions`); what a server's config says goes before them.
+    that was not used for this number of seconds. `tool_filter` receives tools with their qualified names.
+    `approve(call)` returns True, False or an edited call; if it is not async, it runs in a thread. All options of a
+    client can be given for all servers (`HubOptions`); a server's config overrides them.
     """
 
     def __init__(
@@ -105,7 +107,7 @@ class Hub:
         if approve is not None and not callable(approve):
             raise wrong("approve", "a function of a call, or None", approve)
         self._on_error: OnError = on_error
-        self._of_all: dict[str, Any] = {"start": checked_start(start), **checked_options(options, "a Hub")}
+        self._common = CommonOptions({"start": checked_start(start), **checked_options(options, "a Hub")})
         permissions = Permissions(allowed_tools, disallowed_tools, require_approval)
         hub_filter = CHECKS["tool_filter"]("tool_filter", tool_filter)
         access = self._access = Access(permissions, hub_filter, can_ask=approve is not None)
@@ -115,13 +117,13 @@ class Hub:
 
         self.toolsets = Toolsets()
         """Which tools are deferred: `hub.toolsets.register(Toolset("db").defer_all())`."""
-        self._servers = ServerSet(judge, _patience(start_timeout), _start_limit(max_parallel_starts))
+        self._servers = ServerSet(judge, _checked_start_timeout(start_timeout), _start_limit(max_parallel_starts))
         self._catalog = self._servers.catalog
         self._visible_tools = VisibleTools(self._catalog, access, self.toolsets)
         self._calls = Dispatcher(self._servers, access, self._visible_tools, approve)
         self._config_sync: ConfigSync | None = None
-        for name, display_name, server in named(servers or {}):
-            self._servers.add(spec_for(name, display_name, server, self._of_all))
+        for name, display_name, server in name_servers(servers or {}):
+            self._servers.add(spec_for(name, display_name, server, self._common.values))
 
     @classmethod
     def from_config(
@@ -133,15 +135,15 @@ class Hub:
         environ: Mapping[str, str] | None = None,
         **options: Unpack[HubConfigOptions],
     ) -> Hub:
-        """A hub of the servers in a settings file (or several: a later one wins), or in such a file's mapping.
+        """Create a hub of the servers in a settings file, in several (a later one overrides), or in a mapping.
 
-        `watch` follows the file: only what changed in it is restarted. A server whose entry is wrong is `failed`, with
-        the error that names file, line and key; options of the hub go before those that the file has.
+        `watch` follows the files and restarts only servers whose settings changed. A server whose entry is wrong is
+        `failed`, with an error that names file, line and key. Options that are given here override those of the files.
         """
         source, keywords = Source(config, environ), repeatable(options)
         settings = source.read()
         hub = cls(**{**settings.defaults, **keywords})
-        hub._config_sync = ConfigSync(source, settings, keywords, hub._of_all, hub._servers, hub._access)
+        hub._config_sync = ConfigSync(source, settings, keywords, hub._common, hub._servers, hub._access)
         if watch:
             hub._config_sync.watch(watch_interval)
         return hub
@@ -149,12 +151,12 @@ class Hub:
     # ---- life ------------------------------------------------------------------------------------------------
 
     async def start(self) -> Hub:
-        """Start all servers side by side; nothing if they are."""
+        """Start all servers side by side, unless they are started."""
         await self._servers.start(self._on_error)
         return self
 
     async def close(self) -> None:
-        """End the hub: calls under way fail, every server is let go."""
+        """Close the hub: requests that are not answered yet fail, and all servers are disconnected."""
         await self._servers.close()
 
     async def __aenter__(self) -> Hub:
@@ -162,7 +164,7 @@ class Hub:
         try:
             return await self.start()
         except BaseException:
-            # Nobody will leave a block that was never entered.
+            # `__aexit__` is not called for a block that was not entered.
             if not self._servers.closed:
                 await self.close()
             raise
@@ -173,19 +175,19 @@ class Hub:
     # ---- servers ---------------------------------------------------------------------------------------------
 
     async def add_server(self, name: str, server: ServerLike, **options: Unpack[ServerOptions]) -> ServerState:
-        """One server more. Raises if it cannot be connected, and then it is not there; `start="lazy"` does not try.
+        """Add a server. If it cannot be connected, this raises and adds nothing; `start="lazy"` does not connect.
 
-        A free display name gets a unique slug, which the state tells.
+        A name that is not valid in qualified names gets a unique slug, the `name` of the state that is returned.
         """
         self._servers.check()
-        chosen = new_name(name, self._servers.by_name)
-        managed = self._servers.add(spec_for(chosen, name, (server, options), self._of_all))
+        chosen = choose_name(name, self._servers.by_name)
+        managed = self._servers.add(spec_for(chosen, name, (server, options), self._common.values))
         self._servers.begin()
         if managed.spec.start == "eager":
             try:
-                first = managed.begin()
+                first_start = managed.start()
                 managed.prioritize()
-                await asyncio.shield(first)
+                await asyncio.shield(first_start.outcome)
             except BaseException as exc:
                 await asyncio.shield(self._servers.remove(managed))
                 if isinstance(exc, ToolcribError):
@@ -194,19 +196,19 @@ class Hub:
         return self._servers.state_of(managed)
 
     async def remove_server(self, name: str) -> None:
-        """Let go of a server. Its calls under way fail, and nobody else's."""
+        """Remove a server. Only its own requests that are not answered yet fail."""
         self._servers.check()
         await asyncio.shield(self._servers.remove(self._servers.find(name)))
 
     async def reload(self) -> SettingsDiff:
-        """Read the settings again that `from_config` was given: servers come, go, or are restarted if they changed."""
+        """Read the settings of `from_config` again; add, remove and restart the servers whose settings changed."""
         self._servers.check()
         if self._config_sync is None:
             raise UsageError("the hub was not made from a settings file; use add_server and remove_server")
         return await self._config_sync.reload()
 
     async def refresh(self, server: str | None = None) -> None:
-        """Ask a server, or all, for their lists again; for servers that do not tell of changes."""
+        """Fetch the lists of a server, or of all, again; for servers that do not announce changes."""
         self._servers.check()
         self._servers.begin()
         if server is not None:
@@ -216,11 +218,11 @@ class Hub:
         await asyncio.gather(*(managed.refresh() for managed in managed_servers), return_exceptions=True)
 
     def list_servers(self) -> list[ServerState]:
-        """How every server stands right now."""
+        """Return the state of every server at this moment."""
         return [self._servers.state_of(managed) for managed in self._servers.by_name.values()]
 
     def on(self, event: type[E], listener: Callable[[E], Awaitable[None] | None]) -> Callable[[], None]:
-        """Call `listener`, sync or async, with every such event of any server; the function given back ends it."""
+        """Call `listener`, sync or async, with every such event of any server. Returns a function that removes it."""
         return self._servers.on(event, listener)
 
     # ---- tools -----------------------------------------------------------------------------------------------
@@ -228,16 +230,16 @@ class Hub:
     async def list_tools(
         self, *, deferred: bool = False, server: str | None = None, context: FilterContext | None = None
     ) -> list[Tool]:
-        """The tools that may be seen, by qualified name, of all servers or of one; the deferred too if they are wanted.
+        """Return the visible tools of all servers, or of one, by qualified name; `deferred` includes deferred tools.
 
-        `context` tells dynamic filters who asks; a `view` keeps one.
+        Dynamic filters receive `context`, which describes the caller; a `view` keeps one.
         """
         return await self._list_tools(context, deferred, server, ())
 
     async def _list_tools(
         self, context: FilterContext | None, deferred: bool, server: str | None, loaded: Iterable[str]
     ) -> list[Tool]:
-        of = await self._listing(server)
+        of = await self._prepare_list(server)
         return self._visible_tools.tools(context, deferred=deferred, of=of, loaded=loaded)
 
     async def call_tool(
@@ -248,35 +250,35 @@ class Hub:
         context: FilterContext | None = None,
         **options: Unpack[CallOptions],
     ) -> ToolResult:
-        """Call a tool by its qualified name or its alias: its answer, or one typed error.
+        """Call a tool by its qualified name or its alias. Returns its result, or raises one typed error.
 
-        The options are those of `Client.call_tool`. A tool that this caller cannot see cannot be called:
-        `AccessDenied`, with the rule.
+        The options are those of `Client.call_tool`. A tool that is hidden from the caller raises `AccessDenied` with
+        the rule that hides it.
         """
         return await self._calls.call(name, arguments, context, options)
 
     async def search_tools(
         self, query: str, *, limit: int = 10, token_budget: int | None = None, context: FilterContext | None = None
     ) -> list[Tool]:
-        """The tools that fit the words best, the deferred among them, best first.
+        """Return the tools, deferred ones included, that match the words best, best match first.
 
-        `token_budget` bounds what they take of a model's context together.
+        `token_budget` bounds how much of a model's context they take together.
         """
-        await self._servers.listing()
+        await self._servers.prepare_list()
         return await self._visible_tools.search(query, context, limit, token_budget)
 
     def alias(self, name: str) -> str:
-        """The tool's name where only 64 of `[A-Za-z0-9_-]` are allowed, mostly itself; it can be called by it too."""
+        """Return the tool's name for APIs that allow 64 characters of `[A-Za-z0-9_-]`. `call_tool` accepts it, too."""
         return self._catalog.alias(name)
 
     def explain(self, name: str, *, context: FilterContext | None = None) -> str:
-        """Why a tool can or cannot be seen and called: the rule, status or setting that decides."""
+        """Return why a tool can or cannot be seen and called: the rule, status or setting that decides."""
         return explain(name, self._servers, self._access, self._visible_tools, context)
 
     def view(self, *, agent: Any = None, run_context: Any = None, meta_tools: bool = False) -> HubView:
-        """The hub as one agent sees it: dynamic filters are told of agent and run, and deferred tools can be loaded.
+        """Return the hub as one agent sees it: dynamic filters receive agent and run, deferred tools can be loaded.
 
-        `meta_tools` lists `search_tools` and `call_tool` too, by which any model finds and calls the deferred ones.
+        `meta_tools` also lists `search_tools` and `call_tool`, by which any model finds and calls deferred tools.
         """
         return HubView(self, FilterContext(agent, None, run_context), meta_tools)
 
@@ -289,7 +291,7 @@ class Hub:
     def intercept(self, what: Any = None, /) -> Any:
         """`@hub.intercept` or `@hub.intercept("mcp__fs__*")`: an `async def f(call, proceed)` around all such calls.
 
-        `hub.remove_interceptor(function)` takes it away again.
+        `hub.remove_interceptor(function)` removes it.
         """
         if what is not None and not isinstance(what, str):
             self._calls.interceptors.add(None, what)
@@ -302,7 +304,7 @@ class Hub:
         return register
 
     def remove_interceptor(self, interceptor: Interceptor) -> None:
-        """Take an interceptor away again; calls under way still pass it."""
+        """Remove an interceptor; calls that have begun still pass it."""
         self._calls.interceptors.remove(interceptor)
 
     # ---- resources and prompts -------------------------------------------------------------------------------
@@ -313,25 +315,25 @@ class Hub:
         return Resources(self)
 
     async def list_resources(self, server: str | None = None) -> list[Resource]:
-        """The resources of all servers, or of one."""
-        return self._catalog.resources(_name(await self._listing(server)))
+        """Return the resources of all servers, or of one."""
+        return self._catalog.resources(_name(await self._prepare_list(server)))
 
     async def list_resource_templates(self, server: str | None = None) -> list[ResourceTemplate]:
-        """The families of resources of all servers, or of one."""
-        return self._catalog.resource_templates(_name(await self._listing(server)))
+        """Return the resource templates of all servers, or of one."""
+        return self._catalog.resource_templates(_name(await self._prepare_list(server)))
 
     async def list_prompts(self, server: str | None = None) -> list[Prompt]:
-        """The prompts of all servers, or of one, by qualified name."""
-        return self._catalog.prompts_of(_name(await self._listing(server)))
+        """Return the prompts of all servers, or of one, by qualified name."""
+        return self._catalog.prompts_of(_name(await self._prepare_list(server)))
 
-    async def _listing(self, server: str | None) -> ManagedServer | None:
-        """Before a list of one server, or of all; others than that one are not waited for."""
+    async def _prepare_list(self, server: str | None) -> ManagedServer | None:
+        """Start what a list needs, and return the server if it is a list of one."""
         of = None if server is None else self._servers.find(server)
-        await self._servers.listing(of)
+        await self._servers.prepare_list(of)
         return of
 
     async def read_resource(self, server: str, uri: str, *, timeout: Timeout = UNSET) -> ReadResourceResult:
-        """Read a resource of a server; `ResourceNotFound` if it has none there."""
+        """Read a resource of a server; raise `ResourceNotFound` if the server has none at this URI."""
         async with self._servers.lease(server, timeout) as (client, left):
             try:
                 return await client.read_resource(uri, timeout=left)
@@ -343,26 +345,26 @@ class Hub:
     def listen(
         self, server: str, *uris: str, tools: bool = True, prompts: bool = True, resources: bool = True
     ) -> Changes:
-        """The changes of a server's lists, and of its resources at `uris`, as `Client.listen` gives them."""
+        """Return the changes of a server's lists, and of its resources at `uris`, as `Client.listen` does."""
         self._servers.begin()
         managed = self._servers.find(server)
         if managed.pool is None:
-            raise managed.unusable()
-        managed.begin()
+            raise managed.make_unusable_error()
+        managed.start()
         return managed.pool.client.listen(*uris, tools=tools, prompts=prompts, resources=resources)
 
     async def get_prompt(
         self, name: str, arguments: Mapping[str, Any] | None = None, *, timeout: Timeout = UNSET
     ) -> GetPromptResult:
-        """A prompt, by its qualified name, filled in."""
-        route = await self._prompt(name)
+        """Return a prompt, by its qualified name, with its arguments filled in."""
+        route = await self._find_prompt(name)
         async with self._servers.lease(route.owner.name, timeout) as (client, left):
             return await client.get_prompt(route.original, arguments, timeout=left)
 
-    async def _prompt(self, name: str) -> PromptRoute[ManagedServer]:
+    async def _find_prompt(self, name: str) -> PromptRoute[ManagedServer]:
         prompts = self._catalog.prompts
-        if name not in prompts and (owner := self._servers.owner_of(name)) is not None:
-            await self._servers.listing(owner)
+        if name not in prompts and (owner := self._servers.find_owner(name)) is not None:
+            await self._servers.prepare_list(owner)
         if name not in prompts:
             near = nearest(name, prompts)
             message = f"there is no prompt {name!r} in this hub{did_you_mean(near)}"
@@ -379,8 +381,8 @@ class Hub:
         context: Mapping[str, str] | None = None,
         timeout: Timeout = UNSET,
     ) -> Completion:
-        """Suggestions for an argument of a prompt (its qualified name, or as listed) or of a template (as listed, or
-        its URI and `server`). `context` are the arguments that are already filled in.
+        """Return suggestions for an argument of a prompt (its qualified name, or as listed) or of a template (as
+        listed, or its URI and `server`). `context` are the arguments that are already filled in.
         """
         reference: ResourceTemplate | dict[str, str]
         if isinstance(ref, ResourceTemplate):
@@ -388,7 +390,7 @@ class Hub:
         elif isinstance(ref, str) and "://" in ref:
             reference = {"type": "ref/resource", "uri": ref}
         else:
-            route = await self._prompt(ref.name if isinstance(ref, Prompt) else ref)
+            route = await self._find_prompt(ref.name if isinstance(ref, Prompt) else ref)
             reference, server = {"type": "ref/prompt", "name": route.original}, route.owner.name
         if server is None:
             raise UsageError("whose template is it? Say server=, or give it as the hub lists it")
@@ -415,7 +417,7 @@ def _start_limit(given: int | Unset | None) -> int | None:
     return limit
 
 
-def _patience(start_timeout: StartTimeout) -> StartTimeout:
+def _checked_start_timeout(start_timeout: StartTimeout) -> StartTimeout:
     if start_timeout == "auto" or start_timeout == 0:
         return start_timeout
     return checked_timeout("start_timeout", start_timeout)

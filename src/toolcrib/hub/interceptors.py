@@ -1,9 +1,8 @@
-"""A call on its way through a hub: what may look at it, change it, answer in its place.
+"""Interceptors and approval: functions that observe, change, answer or reject the calls of a hub.
 
-An interceptor is `async def f(call, proceed)`: it gives the result of `await proceed(call)`, or of another call, or one
-of its own. The first registered is the outermost. Before the first of them it has been decided whether the caller may
-use the tool, and the arguments have been cleaned; after the last one somebody is asked for approval where the rules
-want it, so that what is approved is what is sent.
+An interceptor is `async def f(call, proceed)`: it returns the result of `await proceed(call)`, of another call, or one
+that it made itself. The first registered is the outermost. Permissions are checked and arguments are cleaned before the
+first one runs; approval is asked for after the last one, so that the approved call is the one that is sent.
 """
 
 from __future__ import annotations
@@ -27,8 +26,8 @@ from ..types import FilterContext, ToolResult
 class ToolCall:
     """One call: `server` and `tool` as the server knows it, `name` as the hub does; `dataclasses.replace` changes it.
 
-    Who sends it to another tool changes all three together. `context` tells who calls, `options` are the keywords of
-    the call: `timeout`, `idle_timeout`, `on_progress`, `meta`, `retry_safe`.
+    To send it to another tool, change all three together. `context` describes the caller, `options` are the keywords
+    of the call: `timeout`, `idle_timeout`, `on_progress`, `meta`, `retry_safe`.
     """
 
     server: str
@@ -51,30 +50,29 @@ class Interceptors:
         self._entries: tuple[tuple[Glob | None, Interceptor], ...] = ()
 
     def add(self, pattern: str | None, function: Interceptor) -> None:
-        """One more, the innermost; for all calls, or for tools whose qualified name has this form."""
+        """Add the innermost interceptor, for all calls or for tools whose qualified name matches the pattern."""
         if not is_async(function):
             raise UsageError("an interceptor is an async function of two arguments: async def f(call, proceed)")
         glob = None if pattern is None else Glob(checked_pattern("intercept", pattern))
         self._entries = (*self._entries, (glob, function))
 
     def remove(self, function: Interceptor) -> None:
-        """Without this one from now on."""
+        """Remove an interceptor."""
         kept = tuple(entry for entry in self._entries if entry[1] != function)
         if len(kept) == len(self._entries):
             raise UsageError("this function is no interceptor of the hub")
         self._entries = kept
 
     def of(self, route: Route[Any]) -> tuple[Interceptor, ...]:
-        """Those that concern a tool. Chosen once, then noted on its route."""
+        """Return the interceptors of a tool. They are chosen once and kept on its route."""
         if route.chosen is not self._entries:
             name = route.tool.name
-            route.chain = tuple(f for glob, f in self._entries if glob is None or glob.matches(name))
-            route.chosen = self._entries
+            route.set_chain(tuple(f for glob, f in self._entries if glob is None or glob.matches(name)), self._entries)
         return route.chain
 
 
 async def run(chain: tuple[Interceptor, ...], call: ToolCall, end: CallNext) -> ToolResult:
-    """Through all of them to the end."""
+    """Pass the call through all interceptors to `end`."""
     return await _from(chain, 0, end)(call)
 
 
@@ -101,10 +99,10 @@ def _checked(proceed: CallNext) -> CallNext:
 
 
 class Approval:
-    """What somebody said to one call of a caller, so that an interceptor that tries again does not ask again.
+    """The approvals within one call of a caller, so that an interceptor that retries does not cause a second question.
 
-    Only the very call that was let through is: with other arguments it is another one, and a no is never remembered as
-    a yes. Who is asked gets arguments of their own, which nobody else can change while they think.
+    An approval is valid for exactly the call that was approved, not for other arguments; denials are not kept. The
+    approver receives a copy of the arguments, which no interceptor can change while the approver decides.
     """
 
     def __init__(self, approve: Approve) -> None:
@@ -112,29 +110,29 @@ class Approval:
         self._given: list[tuple[ToolCall, ToolCall]] = []
         self._turn = asyncio.Lock()
 
-    async def of(self, call: ToolCall, rule: str) -> ToolCall:
-        """The call that may be sent in its place; `AccessDenied` if there is none."""
+    async def ask(self, call: ToolCall, rule: str) -> ToolCall:
+        """Return the call that may be sent in its place; raise `AccessDenied` if it is not approved."""
         async with self._turn:
             for asked, allowed in self._given:
                 if asked == call:
-                    return _apart(allowed)
-            asked = _apart(call)
-            allowed = await approved(self._approve, _apart(call), rule)
-            self._given.append((asked, _apart(allowed)))
+                    return _copy_call(allowed)
+            asked = _copy_call(call)
+            allowed = await ask_approver(self._approve, _copy_call(call), rule)
+            self._given.append((asked, _copy_call(allowed)))
             return allowed
 
 
-def _apart(call: ToolCall) -> ToolCall:
+def _copy_call(call: ToolCall) -> ToolCall:
     return replace(call, arguments=copy.deepcopy(dict(call.arguments)))
 
 
-async def approved(approve: Approve, call: ToolCall, rule: str) -> ToolCall:
-    """The call that may be sent: this one, or what the approver made of it. `AccessDenied` if there is none.
+async def ask_approver(approve: Approve, call: ToolCall, rule: str) -> ToolCall:
+    """Return the call that may be sent: this one, or as the approver edited it. Raise `AccessDenied` otherwise.
 
     An approver that is not async runs in a thread, because it may block until a person answers. If the caller is
     cancelled meanwhile, the call ends at once and the answer is ignored.
 
-    Nothing but True and a `ToolCall` opens the door: not a text that says "no", not an approver that broke.
+    Only True and a `ToolCall` approve; any other value, and an exception, denies.
     """
     try:
         verdict: object = approve(call) if is_async(approve) else await in_daemon_thread(lambda: approve(call))

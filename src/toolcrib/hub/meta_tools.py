@@ -1,6 +1,6 @@
-"""Two tools by which any model reaches the deferred ones: it searches, what it finds is loaded, it calls.
+"""Two tools by which any model uses deferred tools: one searches and loads what it finds, the other calls.
 
-Their names are no qualified names, so they stand in nobody's way.
+Their names are not qualified, so they never collide with those of a server's tools.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ if TYPE_CHECKING:
     from .dispatch import CallOptions
     from .view import HubView
 
-MOST: Final = 50
-"""Tools that one search gives a model."""
+MAX_FOUND: Final = 50
+"""Tools that one search returns to a model."""
 
 SEARCH: Final = Tool(
     "search_tools",
@@ -30,7 +30,7 @@ SEARCH: Final = Tool(
             "limit": {
                 "type": "integer",
                 "minimum": 1,
-                "maximum": MOST,
+                "maximum": MAX_FOUND,
                 "default": 5,
                 "description": "How many at most",
             },
@@ -55,7 +55,7 @@ META_TOOLS: Final = {tool.name: tool for tool in (SEARCH, CALL)}
 
 
 async def answer(view: HubView, name: str, arguments: Mapping[str, Any], options: CallOptions) -> ToolResult:
-    """The result of one of them. What the model said wrong is told to the model."""
+    """Return the result of a call of one of the two. Invalid arguments are reported to the model as an error result."""
     if name == SEARCH.name:
         return await _search(view, arguments.get("query"), arguments.get("limit", 5))
     wanted, given = arguments.get("name"), arguments.get("arguments")
@@ -74,7 +74,7 @@ async def _search(view: HubView, query: Any, limit: Any) -> ToolResult:
         return ToolResult.from_error("search_tools needs a query: words that say what the tool should do")
     if isinstance(limit, bool) or not isinstance(limit, int) or limit < 1:
         return ToolResult.from_error("the limit of search_tools must be a whole number from 1 on")
-    tools = await view.search_tools(query, limit=min(limit, MOST), load=True)
+    tools = await view.search_tools(query, limit=min(limit, MAX_FOUND), load=True)
     found = [{"name": t.name, "description": t.description, "input_schema": t.input_schema} for t in tools]
     text = jsonrpc.encode(found).decode() if found else "nothing fits these words; try others"
     return ToolResult.from_blocks([TextContent(text)], data={"tools": found})

@@ -1,102 +1,111 @@
-"""The clients of one server: one that stays, one that goes when nobody uses it, or one for each call."""
+"""The clients of one server of a hub: one that stays connected, one that disconnects if idle, or one for each call."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
-from typing import Any, Final
+from collections.abc import AsyncIterator, Callable, Iterator
+from typing import Final
 
+from .._util.tasks import TaskSet
 from ..client.client import Client
 from ..errors import CallTimeout, ConnectionLost
 
-MOST: Final = 32
-"""Processes of a transient server at a time, where `max_in_flight` says nothing."""
+MAX_TRANSIENT_CLIENTS: Final = 32
+"""Clients of a transient server at a time, unless `max_in_flight` is given."""
 
 
 class Pool:
-    """`client` is the standing one: lists come over it, and calls too, unless the server is transient.
+    """Hands out clients. `client` fetches the lists; calls use it too, unless the server is transient.
 
-    `direct` is set where a call needs nothing but this client; else it has a `lease` of one.
+    A server is transient if `make_transient` is given: it creates the client of one call.
     """
 
     def __init__(
         self,
-        make: Callable[[], Client],
+        client: Client,
         *,
-        transient: bool,
-        disconnect_idle_after: float | None,
-        most: int | None = None,
+        make_transient: Callable[[], Client] | None = None,
+        max_transient: int | None = None,
+        disconnect_idle_after: float | None = None,
     ) -> None:
-        self.client = make()
-        self.transient = transient
-        self.direct = None if transient or disconnect_idle_after is not None else self.client
-        self.resting = False
-        """Disconnected because nobody used it."""
-        self.closed = False
-        self._make = make
-        self._disconnect_idle_after = disconnect_idle_after
+        self.client = client
+        self.transient = make_transient is not None
+        self.needs_lease = self.transient or disconnect_idle_after is not None
+        """Whether a call has to `lease` its client; if not, it may use `client` at any time."""
+        self._make_transient = make_transient
+        self._disconnect_idle_after = None if self.transient else disconnect_idle_after
+        self._closed = False
+        self._idle = False
         self._uses = 0
-        self._most = most or MOST
-        self._places = asyncio.Semaphore(self._most)
+        self._max_transient = max_transient or MAX_TRANSIENT_CLIENTS
+        self._slots = asyncio.Semaphore(self._max_transient)
         self._timer: asyncio.TimerHandle | None = None
-        self._out: set[Client] = set()
-        self._leaving: set[asyncio.Task[None]] = set()
+        self._leased: set[Client] = set()
+        self._closing = TaskSet()
+
+    @property
+    def idle(self) -> bool:
+        """Whether `client` was disconnected because no call used it."""
+        return self._idle
 
     @contextlib.asynccontextmanager
     async def lease(self, timeout: float | None = None) -> AsyncIterator[Client]:
         """Yield a client for one call. The client of a transient server is closed in the background afterwards.
 
-        A transient server has a limited number of places. A call keeps its place until its process has ended, so that
-        servers that are slow to end do not pile up. `timeout` bounds the wait for a place.
+        A transient server has a limited number of slots. A call keeps its slot until its process has ended, so that
+        servers that are slow to end do not pile up. `timeout` bounds the wait for a slot.
         """
-        if not self.transient:
-            with self._in_use():
+        if self._make_transient is None:
+            with self._use():
                 yield self.client
             return
         try:
             async with asyncio.timeout(timeout):
-                await self._places.acquire()
+                await self._slots.acquire()
         except TimeoutError:
             message = (
-                f"the deadline passed while other calls, or processes that had not ended yet, had all {self._most} "
-                "places of this server; nothing was sent"
+                f"the deadline passed while other calls, or processes that had not ended yet, had all "
+                f"{self._max_transient} places of this server; nothing was sent"
             )
             raise CallTimeout(message, server=self.client.name) from None
         try:
-            self._check()
-            client = self._make()
+            self._check_open()
+            client = self._make_transient()
         except BaseException:
-            self._places.release()
+            self._slots.release()
             raise
-        self._out.add(client)
+        self._leased.add(client)
         try:
             yield client
         finally:
-            self._out.discard(client)
-            self._behind(self._end(client))
+            self._leased.discard(client)
+            self._closing.create(self._close_leased(client))
 
-    async def _end(self, client: Client) -> None:
+    async def _close_leased(self, client: Client) -> None:
         try:
             await client.close()
         finally:
-            self._places.release()
+            self._slots.release()
 
     @contextlib.asynccontextmanager
-    async def standing(self) -> AsyncIterator[Client]:
-        """The standing client, for lists; that of a transient server is let go when they are there."""
-        with self._in_use():
+    async def hold_client(self) -> AsyncIterator[Client]:
+        """Yield `client` to fetch lists. That of a transient server is disconnected afterwards.
+
+        If it is not connected then, it goes on trying: the lists are still to be fetched.
+        """
+        with self._use():
             try:
                 yield self.client
             finally:
-                if self.transient:
+                if self.transient and self.client.connected:
                     await self.client.disconnect()
 
     @contextlib.contextmanager
-    def _in_use(self) -> Iterator[None]:
-        self._check()
+    def _use(self) -> Iterator[None]:
+        self._check_open()
         self._uses += 1
-        self.resting = False
+        self._idle = False
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
@@ -104,33 +113,28 @@ class Pool:
             yield
         finally:
             self._uses -= 1
-            if not self._uses and self._disconnect_idle_after is not None and not self.transient and not self.closed:
-                self._timer = asyncio.get_running_loop().call_later(self._disconnect_idle_after, self._rest)
+            if not self._uses and self._disconnect_idle_after is not None and not self._closed:
+                self._timer = asyncio.get_running_loop().call_later(self._disconnect_idle_after, self._on_idle)
 
-    def _rest(self) -> None:
+    def _on_idle(self) -> None:
         self._timer = None
-        self._behind(self._let_go())
+        self._closing.create(self._disconnect_if_idle())
 
-    async def _let_go(self) -> None:
-        # Somebody may have come since the timer went off. Between this look and the parting nobody else can.
-        if not self._uses and not self.closed:
-            self.resting = True
+    async def _disconnect_if_idle(self) -> None:
+        # A call may have begun since the timer fired. None can between this check and the disconnect. A client that is
+        # not connected goes on trying: its server may never have been listed.
+        if not self._uses and not self._closed and self.client.connected:
+            self._idle = True
             await self.client.disconnect()
 
-    def _check(self) -> None:
-        if self.closed:
+    def _check_open(self) -> None:
+        if self._closed:
             raise ConnectionLost("the server was removed", server=self.client.name)
 
-    def _behind(self, work: Coroutine[Any, Any, None]) -> None:
-        task = asyncio.create_task(work)
-        self._leaving.add(task)
-        task.add_done_callback(self._leaving.discard)
-
     async def close(self) -> None:
-        """End all clients; their calls fail. When this returns, none of their processes is left."""
-        self.closed = True
+        """Close all clients; their calls fail. When this returns, none of their processes is left."""
+        self._closed = True
         if self._timer is not None:
             self._timer.cancel()
-        await asyncio.gather(self.client.close(), *(client.close() for client in self._out), return_exceptions=True)
-        if self._leaving:
-            await asyncio.wait(self._leaving)
+        await asyncio.gather(self.client.close(), *(client.close() for client in self._leased), return_exceptions=True)
+        await self._closing.wait()

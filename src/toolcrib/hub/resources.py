@@ -1,4 +1,4 @@
-"""The resources of all servers of a hub: listed, read, found by pattern, asked for by a query."""
+"""The resources of all servers of a hub: listed, read, found by a pattern or a query."""
 
 from __future__ import annotations
 
@@ -19,33 +19,33 @@ R_co = TypeVar("R_co", covariant=True)
 
 
 class Resources:
-    """`hub.resources`. Lists are the hub's snapshot; what is read comes from the server."""
+    """`hub.resources`. Lists come from the hub's snapshot; contents come from the server."""
 
     def __init__(self, hub: Hub) -> None:
         self._hub = hub
 
     async def list_all(self) -> list[Resource]:
-        """The resources of all servers."""
+        """Return the resources of all servers."""
         return await self._hub.list_resources()
 
     async def list_from_server(self, server: str) -> list[Resource]:
-        """The resources of one server; `ServerNotFound` if the hub has no such server."""
+        """Return the resources of one server; raise `ServerNotFound` if the hub has no such server."""
         return await self._hub.list_resources(server)
 
     async def find_by_pattern(self, pattern: str) -> list[Resource]:
-        """The resources whose URI has this form; `*` stands for anything, slashes included."""
+        """Return the resources whose URI matches; `*` stands for any characters, slashes included."""
         return await self.find(ResourceQuery().pattern(pattern))
 
     async def find(self, query: ResourceQuery) -> list[Resource]:
-        """The resources that the query asks for; `query.execute(hub.resources)` is the same."""
+        """Return the resources that match the query; `query.execute(hub.resources)` does the same."""
         return [resource for resource in await self._hub.list_resources(query.of_server) if query.matches(resource)]
 
     async def read(self, server: str, uri: str, *, timeout: Timeout = UNSET) -> ReadResourceResult:
-        """Read a resource: all of its pieces, text or bytes."""
+        """Read a resource. Returns all of its parts, text or bytes."""
         return await self._hub.read_resource(server, uri, timeout=timeout)
 
     async def read_text(self, server: str, uri: str, *, timeout: Timeout = UNSET) -> str:
-        """Read a resource that is text, its pieces joined by newlines; `BinaryResource` if any of it is binary."""
+        """Read a text resource, its parts joined by newlines; raise `BinaryResource` if a part is binary."""
         contents = await self.read(server, uri, timeout=timeout)
         for piece in contents:
             if piece.text is None:
@@ -57,7 +57,7 @@ class Resources:
         return contents.text
 
     async def read_bytes(self, server: str, uri: str, *, timeout: Timeout = UNSET) -> bytes:
-        """Read a resource as bytes, its pieces one after the other; text is given in UTF-8."""
+        """Read a resource as bytes, its parts one after the other; text is encoded in UTF-8."""
         contents = await self.read(server, uri, timeout=timeout)
         for piece in contents:
             if piece.blob is None and (piece.text is None or _sent_blob(piece)):
@@ -73,22 +73,22 @@ def _sent_blob(piece: ResourceContents) -> bool:
 
 
 def _empty(piece: ResourceContents, server: str, uri: str) -> ProtocolError:
-    """Nothing is not the same as an empty text: who reads must not take the one for the other."""
+    """Return the error for a part without content, which must not be taken for an empty text."""
     what = "a blob that is no base64" if _sent_blob(piece) else "a piece with neither text nor blob"
     return ProtocolError(f"{uri}: the server sent {what}", server=server)
 
 
 class Finder(Protocol[R_co]):
-    """Who can answer a query: `hub.resources`, of a hub or of its sync face."""
+    """Anything that finds resources: `hub.resources` of an async or a sync hub."""
 
     def find(self, query: ResourceQuery) -> R_co:
-        """What the query asks for."""
+        """Return the resources that match the query."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class ResourceQuery:
-    """A question for resources, put together step by step; every step gives a new value, and all must hold.
+    """A query for resources. Each method returns a new value with one condition more; all conditions must hold.
 
     `await ResourceQuery().server("fs").pattern("file://*").mime_type("text/plain").execute(hub.resources)`; without
     `await` where the hub is `toolcrib.sync.Hub`.
@@ -100,25 +100,23 @@ class ResourceQuery:
     of_name: Glob | None = None
 
     def server(self, name: str) -> ResourceQuery:
-        """Only resources of this server."""
+        """Match only resources of this server."""
         return replace(self, of_server=_text("server", name))
 
     def pattern(self, pattern: str) -> ResourceQuery:
-        """Only resources whose URI has this form; `*` crosses slashes."""
+        """Match only resources with such a URI; `*` crosses slashes."""
         return replace(self, of_uri=Glob(_text("pattern", pattern)))
 
     def mime_type(self, mime_type: str) -> ResourceQuery:
-        """Only resources of this type, `text/plain` or `text/*`. A resource's parameters (`; charset=...`) and the case
-        of letters make no difference.
-        """
+        """Match resources of this type, `text/plain` or `text/*`. Parameters (`; charset=...`) and case are ignored."""
         return replace(self, of_type=Glob(_essence(_text("mime_type", mime_type))))
 
     def name(self, pattern: str) -> ResourceQuery:
-        """Only resources whose name has this form."""
+        """Match only resources with such a name."""
         return replace(self, of_name=Glob(_text("name", pattern)))
 
     def matches(self, resource: Resource) -> bool:
-        """Whether URI, type and name are as asked for; whose it is, is not looked at."""
+        """Whether URI, type and name match; the server is not compared."""
         kind = resource.mime_type
         return (
             (self.of_uri is None or self.of_uri.matches(resource.uri))
@@ -127,7 +125,7 @@ class ResourceQuery:
         )
 
     def execute(self, resources: Finder[R_co]) -> R_co:
-        """Ask: gives what `resources.find(query)` gives, which of an async hub is to be awaited."""
+        """Return `resources.find(query)`, which must be awaited if the hub is async."""
         return resources.find(self)
 
 

@@ -1,4 +1,4 @@
-"""How a hub reaches and keeps one server: what was said of it, what is said of all, and the defaults, put together."""
+"""The options of one server of a hub: its own, those of its config, those for all servers, and the defaults."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _OF_ALL: Final = frozenset((*_CLIENT, *OWN)) - {"tool_filter"}
 
 
 class HubOptions(ConnectionOptions, total=False):
-    """Options of a `Hub` that hold for each of its servers, where the server's config does not say otherwise."""
+    """Options of a `Hub` that apply to each of its servers, unless the server's config has another value."""
 
     lifecycle: Literal["singleton", "transient"]
     """`transient` makes a connection (a process) for each call; default `singleton`."""
@@ -41,13 +41,13 @@ class ServerOptions(HubOptions, total=False):
     """Options of one server of a hub: `hub.add_server(name, server, **options)`, `{name: (server, options)}`."""
 
     start: Start
-    """`lazy` starts the server with the first list, or the first call to it; default: as the hub says."""
+    """`lazy` starts the server with the first list, or the first call to it; default: the hub's `start`."""
     tool_filter: AnyFilter | None
     """Which tools of this server are listed and may be called."""
 
 
 class HubConfigOptions(HubOptions, total=False):
-    """Options of `Hub.from_config`, each instead of what the settings say. See `Hub`."""
+    """Options of `Hub.from_config`, each of which overrides the settings. See `Hub`."""
 
     allowed_tools: Iterable[str] | None
     disallowed_tools: Iterable[str] | None
@@ -62,7 +62,7 @@ class HubConfigOptions(HubOptions, total=False):
 
 @dataclass(frozen=True, slots=True)
 class ServerSpec:
-    """One server of a hub, checked. With an `error` it cannot be tried at all; `disabled`: it shall not be."""
+    """One server of a hub, with checked options. It is never connected if it has an `error` or is `disabled`."""
 
     name: str
     display_name: str
@@ -80,7 +80,7 @@ class ServerSpec:
 
 
 def checked_options(given: Mapping[str, Any], what: str, more: tuple[str, ...] = ()) -> dict[str, Any]:
-    """Options of a hub's server or of all of them; a wrong name is told with the nearest one."""
+    """Return the options of one server, or of all; raise `ConfigError` with the nearest name for an unknown one."""
     known = (*_CLIENT, *OWN, *more)
     given = with_own_names(given)
     for key in given:
@@ -97,8 +97,24 @@ def checked_options(given: Mapping[str, Any], what: str, more: tuple[str, ...] =
 
 
 def for_all(options: Mapping[str, Any]) -> dict[str, Any]:
-    """Those of a hub's options that concern each of its servers."""
+    """Return those of a hub's options that apply to each of its servers."""
     return {key: value for key, value in options.items() if key in _OF_ALL}
+
+
+class CommonOptions:
+    """The options for all servers of a hub. A settings file that changes may replace them."""
+
+    def __init__(self, values: Mapping[str, Any]) -> None:
+        self._values = dict(values)
+
+    @property
+    def values(self) -> Mapping[str, Any]:
+        """The options in force."""
+        return self._values
+
+    def replace(self, values: Mapping[str, Any]) -> None:
+        """Put other options in force, for servers that are added from now on."""
+        self._values = dict(values)
 
 
 def checked_start(value: Any) -> Start:
@@ -107,20 +123,20 @@ def checked_start(value: Any) -> Start:
 
 
 def spec_for(name: str, display_name: str, given: Any, of_all: Mapping[str, Any]) -> ServerSpec:
-    """The plan for a server as a hub is given it: a config, URL, `ToolServer`, transport, or a pair of one and options.
+    """Return the spec of a server: a config, URL, `ToolServer`, transport, or a pair of one of these and options.
 
-    What was said for this server goes before its config, that before what was said for all, that before the defaults.
+    Options of this server override its config, that overrides the options for all, those override the defaults.
     """
-    server, own = _taken_apart(name, given)
+    server, own = _split_options(name, given)
     try:
         target = target_of(server)
-        options = {**_where_config_is_silent(target, of_all), **checked_options(own, "a server")}
+        options = {**_drop_overridden(target, of_all), **checked_options(own, "a server")}
         lifecycle = options.pop("lifecycle", getattr(target, "lifecycle", "singleton"))
         disconnect_idle_after = options.pop("disconnect_idle_after", None)
         start = options.pop("start", "eager")
         own_filter = options.pop("tool_filter", None)
         tool_filter = CHECKS["tool_filter"]("tool_filter", _filter_of(target) if own_filter is None else own_filter)
-        # The hub filters by who asks, and cleans before it asks for approval: the client must not do so once more.
+        # The hub filters per caller, and cleans before it asks for approval: the client must not do either again.
         settings = resolve(target, name, cast("ClientOptions", {**options, "name": name, "tool_filter": None}))
     except ConfigError as exc:
         exc.server = exc.server or name
@@ -141,11 +157,11 @@ def spec_for(name: str, display_name: str, given: Any, of_all: Mapping[str, Any]
 
 
 def spec_without(name: str, display_name: str, server: Any, error: ToolcribError | None) -> ServerSpec:
-    """A server that is not tried: its settings are wrong, or, without an error, they disable it."""
+    """Return the spec of a server that is never connected: its settings are wrong or, without an error, disable it."""
     return ServerSpec(name, display_name, server, {}, ResolvedOptions(name=name), disabled=error is None, error=error)
 
 
-def _taken_apart(name: str, given: Any) -> tuple[Any, Mapping[str, Any]]:
+def _split_options(name: str, given: Any) -> tuple[Any, Mapping[str, Any]]:
     if not isinstance(given, tuple):
         return given, {}
     if len(given) != 2 or not isinstance(given[1], Mapping):
@@ -154,16 +170,16 @@ def _taken_apart(name: str, given: Any) -> tuple[Any, Mapping[str, Any]]:
     return given[0], given[1]
 
 
-def _where_config_is_silent(target: Any, of_all: Mapping[str, Any]) -> dict[str, Any]:
-    """What is said for all servers, without what this one's config says otherwise, or what does not concern it."""
+def _drop_overridden(target: Any, of_all: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the options for all servers without those that this one's config overrides, or that do not apply to it."""
     is_config = isinstance(target, ServerConfig)
     defaults = {f.name: f.default for f in fields(target)} if is_config else {}
     kept = {}
     for key, value in of_all.items():
         if key == "auth" and not isinstance(target, HttpServer | SseServer):
             continue
-        said = getattr(target, key, UNSET) if key in defaults else UNSET
-        if said is UNSET or said == defaults[key]:
+        own = getattr(target, key, UNSET) if key in defaults else UNSET
+        if own is UNSET or own == defaults[key]:
             kept[key] = value
     return kept
 

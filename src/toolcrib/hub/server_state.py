@@ -1,4 +1,4 @@
-"""How one server of a hub stands, as a value."""
+"""The state of one server of a hub, as a value."""
 
 from __future__ import annotations
 
@@ -15,8 +15,9 @@ _CONNECTED = frozenset({ConnectionState.CONNECTED, ConnectionState.DEGRADED})
 class ServerState:
     """One server of a hub at one moment.
 
-    `tools` are all that the server lists, under their qualified names, those that nobody may see included: this is for
-    who runs the hub, `list_tools` for who uses it. `last_error` is why the server is not well, None if it is.
+    `tools` are all that the server lists, under their qualified names, hidden ones included: this is for the operator
+    of the hub, `list_tools` for its callers. `last_error` is why the server does not work as it should; None if it
+    does.
     """
 
     name: str
@@ -35,7 +36,7 @@ class ServerState:
 
     @property
     def since(self) -> float:
-        """Since when the status holds, in seconds of the epoch."""
+        """Since when the status is in force, in seconds of the epoch."""
         return self.status.since
 
     @property
@@ -45,5 +46,5 @@ class ServerState:
 
     @property
     def tokens(self) -> int:
-        """About how much of a model's context all of its tools take."""
+        """About how many tokens of a model's context all of its tools take."""
         return sum(map(estimate_tokens, self.tools))

@@ -1,4 +1,4 @@
-"""The servers of a hub: who they are, their start side by side, their coming and going, and what is told of it."""
+"""The servers of a hub: added and removed, started side by side, and the events of all of them."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from ..types import UNSET
 from .managed_server import ManagedServer, time_left
 from .server_options import OnError, ServerSpec, StartTimeout
 from .server_state import ServerState
-from .start_queue import DEFAULT_LIMIT, StartQueue
+from .start_queue import DEFAULT_LIMIT, FirstStart, StartQueue
 
 log = logging.getLogger("toolcrib.hub")
 
@@ -30,7 +30,7 @@ E = TypeVar("E", bound=Event)
 START_TIMEOUT: Final = 10.0
 START_GRACE: Final = 5.0
 
-_TOLD_AS: Final[dict[str, type[Event]]] = {
+_CHANGE_EVENTS: Final[dict[str, type[Event]]] = {
     "tools": ToolsChanged,
     "resources": ResourcesChanged,
     "resource_templates": ResourcesChanged,
@@ -54,48 +54,48 @@ class ServerSet:
         self.closed = False
         self._start_timeout = start_timeout
         self._starts = StartQueue(max_parallel_starts)
-        self._young: set[ManagedServer] = set()
+        self._unsettled: set[ManagedServer] = set()
         self._on_begin: list[Callable[[], object]] = []
         self._on_close: list[Callable[[], Awaitable[None]]] = []
         self._loop: asyncio.AbstractEventLoop | None = None
-        self._leaving: dict[str, asyncio.Task[None]] = {}
+        self._removals: dict[str, asyncio.Task[None]] = {}
         self._closing: asyncio.Task[None] | None = None
 
     # ---- coming and going ------------------------------------------------------------------------------------
 
     def add(self, spec: ServerSpec) -> ManagedServer:
-        """A new server, not started yet; it starts no sooner than one whose name it takes has ended."""
+        """Add a server without starting it. It connects only after a removed server of the same name has ended."""
         if spec.name in self.by_name:
-            raise _taken(spec.name)
+            raise _make_taken_error(spec.name)
         managed = self.by_name[spec.name] = ManagedServer(
-            spec, self._publish, self._pass_on, self._leaving.get(spec.name), self._starts
+            spec, self._publish, self._forward_event, self._removals.get(spec.name), self._starts
         )
-        managed.forward(bool(self.listeners.entries))
+        managed.set_forwarding(bool(self.listeners.entries))
         self.catalog.add(spec.name, managed)
-        self._young.add(managed)
+        self._unsettled.add(managed)
         return managed
 
     def remove(self, managed: ManagedServer) -> asyncio.Future[None]:
-        """A server goes. From this moment on nobody finds it; its calls under way fail, and nobody else's.
+        """Remove a server at once; only its own calls under way fail.
 
-        The future is its end, which comes also if nobody waits for it.
+        Returns a future of its end, which does not depend on being awaited.
         """
         if self.by_name.get(managed.name) is managed:
             del self.by_name[managed.name]
-            self._young.discard(managed)
-            for told_as in dict.fromkeys(_TOLD_AS[kind] for kind in self.catalog.drop(managed.name)):
-                self.listeners.emit(told_as(managed.name))
-        task = asyncio.create_task(_ended(managed, self._leaving.get(managed.name)))
-        self._leaving[managed.name] = task
-        task.add_done_callback(lambda done: self._left(managed.name, done))
+            self._unsettled.discard(managed)
+            for event in dict.fromkeys(_CHANGE_EVENTS[kind] for kind in self.catalog.drop(managed.name)):
+                self.listeners.emit(event(managed.name))
+        task = asyncio.create_task(_close(managed, self._removals.get(managed.name)))
+        self._removals[managed.name] = task
+        task.add_done_callback(lambda done: self._forget_removal(managed.name, done))
         return task
 
-    def _left(self, name: str, done: asyncio.Task[None]) -> None:
-        if self._leaving.get(name) is done:
-            del self._leaving[name]
+    def _forget_removal(self, name: str, done: asyncio.Task[None]) -> None:
+        if self._removals.get(name) is done:
+            del self._removals[name]
 
     def find(self, name: str) -> ManagedServer:
-        """The server of this name, or of this display name."""
+        """Return the server of this name, or of this display name."""
         if not isinstance(name, str):
             raise UsageError(f"a server is named by a text, not by {type(name).__name__}")
         managed = self.by_name.get(name)
@@ -114,8 +114,8 @@ class ServerSet:
         managed = self.find(name)
         pool = managed.pool
         if pool is None:
-            raise managed.unusable()
-        seconds, began = managed.timeout_of(timeout), monotonic()
+            raise managed.make_unusable_error()
+        seconds, began = managed.resolve_timeout(timeout), monotonic()
         try:
             await managed.wait_for_turn(seconds)
             async with pool.lease(time_left(seconds, began)) as client:
@@ -125,7 +125,7 @@ class ServerSet:
                 raise
             raise ConnectionLost("the server was removed", server=managed.name) from exc
 
-    def owner_of(self, qualified: str) -> ManagedServer | None:
+    def find_owner(self, qualified: str) -> ManagedServer | None:
         """Return the server whose tool or prompt this qualified name would be, whether or not it lists one."""
         server = self.catalog.server_of(qualified)
         return None if server is None else self.by_name.get(server)
@@ -133,7 +133,7 @@ class ServerSet:
     # ---- starting --------------------------------------------------------------------------------------------
 
     def check(self) -> None:
-        """A closed hub is of no use, nor is one on another loop."""
+        """Raise if the hub is closed, or belongs to another event loop."""
         if self.closed:
             raise UsageError("the hub is closed; make a new one")
         loop = running_loop()
@@ -144,15 +144,15 @@ class ServerSet:
 
     @property
     def running(self) -> bool:
-        """Begun and not closed."""
+        """Whether the hub has begun and is not closed."""
         return self.begun and not self.closed
 
     def on_begin(self, hook: Callable[[], object]) -> None:
-        """Done when the hub begins."""
+        """Call `hook` when the hub begins."""
         self._on_begin.append(hook)
 
     def on_close(self, hook: Callable[[], Awaitable[None]]) -> None:
-        """Done when it is closed, before its servers go."""
+        """Call `hook` when the hub is closed, before its servers are."""
         self._on_close.append(hook)
 
     def begin(self) -> None:
@@ -164,58 +164,60 @@ class ServerSet:
                 hook()
             for managed in self.by_name.values():
                 if managed.spec.start == "eager":
-                    managed.begin()
+                    managed.start()
 
     async def start(self, on_error: OnError) -> None:
-        """Start, and wait for the outcomes."""
+        """Start the servers that are not lazy, and wait for the outcomes."""
         self.begin()
-        eager = [managed for managed in self.by_name.values() if managed.first is not None]
+        eager = [managed for managed in self.by_name.values() if managed.first_start is not None]
         if on_error == "raise":
-            await self._all_or_none(eager)
+            await self._start_all_or_close(eager)
         else:
-            await self.settled(eager)
+            await self.wait_for_starts(eager)
         if self.closed:
             raise ConnectionLost("the hub was closed while it was starting")
 
-    async def _all_or_none(self, managed_servers: list[ManagedServer]) -> None:
-        first = [managed.begin() for managed in managed_servers if not managed.spec.disabled]
-        if first:
-            await asyncio.wait(first, return_when=asyncio.FIRST_EXCEPTION)
-        self._young.difference_update(managed_servers)
-        for outcome in first:
+    async def _start_all_or_close(self, managed_servers: list[ManagedServer]) -> None:
+        outcomes = [managed.start().outcome for managed in managed_servers if not managed.spec.disabled]
+        if outcomes:
+            await asyncio.wait(outcomes, return_when=asyncio.FIRST_EXCEPTION)
+        self._unsettled.difference_update(managed_servers)
+        for outcome in outcomes:
             error = outcome.exception() if outcome.done() else None
             if error is not None and not self.closed:
                 await self.close()
                 raise copy.copy(error) from error.__cause__
 
-    async def listing(self, of: ManagedServer | None = None) -> None:
-        """Before a list, of all or of one: who has never been started is, and who is still starting has its time."""
+    async def prepare_list(self, of: ManagedServer | None = None) -> None:
+        """Start the servers that a list needs, all or one, and give those that are starting their time."""
         self.begin()
-        concerned = [managed for managed in self._young if of is None or managed is of]
+        concerned = [managed for managed in self._unsettled if of is None or managed is of]
         for managed in concerned:
-            managed.begin()
+            managed.start()
             if managed is of:
                 managed.prioritize()
-        await self.settled(concerned)
+        await self.wait_for_starts(concerned)
         if self.closed:
             raise ConnectionLost("the hub was closed")
 
-    async def settled(self, managed_servers: Iterable[ManagedServer]) -> None:
-        """Wait for first outcomes. Who takes too long goes on starting and is waited for no more."""
-        waiting = {
-            managed: managed.first
+    async def wait_for_starts(self, managed_servers: Iterable[ManagedServer]) -> None:
+        """Wait for the outcomes of first starts. A server that takes too long goes on starting, and no later call of
+        this method waits for it.
+        """
+        starts = {
+            managed: managed.first_start
             for managed in managed_servers
-            if managed in self._young and managed.first is not None
+            if managed in self._unsettled and managed.first_start is not None
         }
-        late = {first for first in waiting.values() if not first.done()}
+        late = {start.outcome for start in starts.values() if not start.outcome.done()}
         while late:
-            left = self._patience(waiting)
+            left = self._remaining_start_time(starts)
             if left is not None and left <= 0:
                 break
             _, late = await asyncio.wait(late, timeout=left)
-        if self._start_timeout:  # who does not want to wait knows
-            self._warn_of([managed for managed in waiting if managed.first in late and managed in self._young])
-        self._young.difference_update(waiting)
+        if self._start_timeout:  # with 0 the caller does not want to wait
+            self._warn_of([each for each, start in starts.items() if start.outcome in late and each in self._unsettled])
+        self._unsettled.difference_update(starts)
 
     def _warn_of(self, late: list[ManagedServer]) -> None:
         delayed = [managed.name for managed in late if managed.waits_for_turn]
@@ -227,19 +229,20 @@ class ServerSet:
             shown = ", ".join(delayed[:5]) + (", ..." if len(delayed) > 5 else "")
             log.warning("%s for a turn to start (max_parallel_starts=%s): %s", what, self._starts.limit, shown)
 
-    def _patience(self, managed_servers: Iterable[ManagedServer]) -> float | None:
-        """Seconds more that they have for their start; None: as long as they want."""
+    def _remaining_start_time(self, starts: Mapping[ManagedServer, FirstStart]) -> float | None:
+        """Return how many seconds more to wait for these starts; None for no limit."""
         if self._start_timeout is None:
             return None
         now = asyncio.get_running_loop().time()
-        elapsed = now - max(managed.began for managed in managed_servers)
+        elapsed = now - max(start.requested_at for start in starts.values())
         if self._start_timeout != "auto":
             return self._start_timeout - elapsed
-        # While nobody is well, it is not known what a long time is: looked at again and again.
-        slowest = max((managed.took for managed in managed_servers if managed.took is not None), default=elapsed)
-        # A server that has not had its turn yet has all of its time before it.
+        # Until the first server has started, there is nothing to compare with: all of the time so far counts.
+        slowest = max((start.seconds for start in starts.values() if start.seconds is not None), default=elapsed)
+        # A server that waits for its turn has not used any of its time.
         starting = now - max(
-            now if managed.waits_for_turn else managed.turn_began or managed.began for managed in managed_servers
+            now if managed.waits_for_turn else start.turn_began_at or start.requested_at
+            for managed, start in starts.items()
         )
         return min(max(START_GRACE, 3 * slowest) - starting, START_TIMEOUT - elapsed)
 
@@ -250,35 +253,35 @@ class ServerSet:
             return
         changed = [self.catalog.put(managed.name, name, items) for name, items in lists.items()]
         if any(changed):
-            self.listeners.emit(_TOLD_AS[kind](managed.name))
+            self.listeners.emit(_CHANGE_EVENTS[kind](managed.name))
 
     def judge_all(self) -> None:
-        """The rules have changed, and with them what may be seen and called."""
+        """Apply rules that have changed to all tools."""
         for managed in dict.fromkeys(self.catalog.judge_all()):
             self.listeners.emit(ToolsChanged(managed.name))
 
-    def _pass_on(self, event: Event) -> None:
-        # That a list changed is told by the hub itself, when it has the new one.
+    def _forward_event(self, event: Event) -> None:
+        # The hub emits this one itself, when it has the new list.
         if not isinstance(event, ToolsChanged):
             self.listeners.emit(event)
 
     def on(self, event: type[E], listener: Callable[[E], Awaitable[None] | None]) -> Callable[[], None]:
-        """Call the listener with every such event of any server."""
-        stop = self.listeners.on(event, listener)
-        self._forward()
+        """Call the listener with every such event of any server. Returns a function that removes the listener."""
+        remove = self.listeners.on(event, listener)
+        self._set_forwarding()
 
-        def end() -> None:
-            stop()
-            self._forward()
+        def stop() -> None:
+            remove()
+            self._set_forwarding()
 
-        return end
+        return stop
 
-    def _forward(self) -> None:
+    def _set_forwarding(self) -> None:
         for managed in self.by_name.values():
-            managed.forward(bool(self.listeners.entries))
+            managed.set_forwarding(bool(self.listeners.entries))
 
     def state_of(self, managed: ManagedServer) -> ServerState:
-        """How a server stands."""
+        """Return the state of a server at this moment."""
         catalog, name = self.catalog, managed.name
         return ServerState(
             name,
@@ -291,13 +294,13 @@ class ServerSet:
             tuple(catalog.prompts_of(name)),
             managed.last_error,
             managed.spec.display_name,
-            managed.took,
+            None if managed.first_start is None else managed.first_start.seconds,
         )
 
     # ---- the end ---------------------------------------------------------------------------------------------
 
     async def close(self) -> None:
-        """End all. Whoever calls it waits for the one closing, which goes on if they are cancelled."""
+        """Close all servers. All callers wait for the same task, which goes on if they are cancelled."""
         loop = running_loop()
         if self._loop is not None and self._loop is not loop:
             raise UsageError("the hub belongs to another event loop; close it there")
@@ -311,33 +314,33 @@ class ServerSet:
             await hook()
         managed_servers = list(self.by_name.values())
         await asyncio.gather(*(managed.close() for managed in managed_servers))
-        if self._leaving:
-            await asyncio.wait(self._leaving.values())
+        if self._removals:
+            await asyncio.wait(self._removals.values())
 
 
-async def _ended(managed: ManagedServer, former: asyncio.Future[None] | None) -> None:
-    """The end of a server, and of one of its name that had not ended before."""
+async def _close(managed: ManagedServer, former: asyncio.Future[None] | None) -> None:
+    """Close a server. Returns when it has ended, and a former server of the same name, too."""
     await managed.close()
     if former is not None:
         await asyncio.wait([former])
 
 
-def named(servers: Mapping[Any, Any]) -> list[tuple[str, str, Any]]:
-    """Name, display name and server of each."""
+def name_servers(servers: Mapping[Any, Any]) -> list[tuple[str, str, Any]]:
+    """Return the name, display name and server of each."""
     for name in servers:
         if not isinstance(name, str) or not name.strip():
             raise ConfigError(f"{name!r} cannot be a server's name", key="servers", expected="names of servers")
     return [(name, display, servers[display]) for display, name in tool_names.unique(servers).items()]
 
 
-def new_name(display: str, managed_servers: Mapping[str, ManagedServer]) -> str:
-    """The name for one server more; a name, or display name, that is there already is refused."""
+def choose_name(display: str, managed_servers: Mapping[str, ManagedServer]) -> str:
+    """Return the name for a server to add; raise `ConfigError` if its name, or display name, is taken."""
     if display in managed_servers or any(managed.spec.display_name == display for managed in managed_servers.values()):
-        raise _taken(display)
-    ((name, _, _),) = named({display: None})
+        raise _make_taken_error(display)
+    ((name, _, _),) = name_servers({display: None})
     return tool_names.slug(name, managed_servers)
 
 
-def _taken(name: str) -> ConfigError:
+def _make_taken_error(name: str) -> ConfigError:
     message = f"there is a server {name!r} in this hub already; remove it first, or choose another name"
     return ConfigError(message, key="name", expected="a name that is not taken", server=name)

@@ -1,4 +1,4 @@
-"""How many server processes a hub starts at the same time.
+"""How the servers of a hub start: how many processes at the same time, and how far the first start of each server is.
 
 Processes that start together compete for the cores, while the `connect_timeout` of each of them runs. A server that
 starts a process therefore waits here for its turn, and its time-outs begin when its turn comes.
@@ -11,6 +11,9 @@ import contextlib
 import os
 from collections.abc import AsyncIterator
 from typing import Final
+
+from .._util.futures import outcome, settle
+from ..errors import ToolcribError
 
 DEFAULT_LIMIT: Final = 3 * (os.cpu_count() or 1)
 """Starts at the same time, unless `max_parallel_starts` is given."""
@@ -79,3 +82,35 @@ class StartQueue:
                     granted.set_result(None)  # hands this slot on, so the count stays the same
                     return
         self._starting -= 1
+
+
+class FirstStart:
+    """The first start of a server, from the request to its outcome. Times are those of the event loop."""
+
+    def __init__(self) -> None:
+        self.requested_at = asyncio.get_running_loop().time()
+        self.turn_began_at: float | None = None
+        """When the server began to connect; None while it waits for its turn."""
+        self.turn = outcome()
+        """Done when the server begins to connect, or will not."""
+        self.outcome = outcome()
+        """Whether the server could be connected and listed the first time that it was tried."""
+        self.seconds: float | None = None
+        """Seconds from `turn_began_at` until the tools were listed for the first time; None before."""
+
+    def begin_turn(self) -> None:
+        """Note that the server begins to connect."""
+        if self.turn_began_at is None:
+            self.turn_began_at = asyncio.get_running_loop().time()
+        settle([self.turn], None)
+
+    def note_listed(self) -> None:
+        """Note that the tools are listed."""
+        if self.seconds is None:
+            began = self.requested_at if self.turn_began_at is None else self.turn_began_at
+            self.seconds = asyncio.get_running_loop().time() - began
+
+    def end(self, error: ToolcribError | None) -> None:
+        """Resolve the outcome, if it is not resolved yet."""
+        settle([self.turn], None)
+        settle([self.outcome], error)

@@ -1,4 +1,4 @@
-"""Which tools a model is told of at once, and which only when it searches for them."""
+"""Which tools a model sees at once, and which only when it searches for them."""
 
 from __future__ import annotations
 
@@ -11,17 +11,18 @@ from ..tool_names import is_server_name
 
 @dataclass(frozen=True, slots=True)
 class ToolLoadConfig:
-    """How one tool is loaded. `defer`: it is left out of lists until somebody asks for it."""
+    """How one tool is loaded. `defer`: lists leave it out until it is loaded."""
 
     defer: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class Toolset:
-    """What is loaded of one server. Every step gives a new value: `Toolset("db").defer_all().keep_loaded("search")`.
+    """Which tools of one server are loaded. Each method returns a new value:
+    `Toolset("db").defer_all().keep_loaded("search")`.
 
-    What is said of a tool by its name goes before what is said of all, whichever was said first. Names are the server's
-    own, not qualified ones.
+    A rule for a tool's name overrides the rule for all, in whichever order they are given. Names are the server's own,
+    not qualified ones.
     """
 
     name: str
@@ -34,11 +35,11 @@ class Toolset:
             raise ConfigError(f"{self.name!r} cannot be a server's name", key="name", expected="the name of a server")
 
     def defer_all(self) -> Toolset:
-        """All tools of the server are deferred, but for those of which something else is said by name."""
+        """Defer all tools of the server, except those that have a rule of their own."""
         return replace(self, default=replace(self.default, defer=True))
 
     def keep_loaded(self, *names: str | Iterable[str]) -> Toolset:
-        """These tools are loaded, whatever holds for all; names one by one or in lists."""
+        """Load these tools, whatever the rule for all; names are given one by one or in lists."""
         kept: list[str] = []
         for given in names:
             _expect(Iterable, given, key="keep_loaded", expected="names of tools")
@@ -49,45 +50,45 @@ class Toolset:
         return replace(self, tools={**self.tools, **loaded})
 
     def configure(self, tool: str, config: ToolLoadConfig) -> Toolset:
-        """How this one tool is loaded."""
+        """Set how one tool is loaded."""
         _expect(str, tool, key="configure", expected="the name of a tool")
         _expect(ToolLoadConfig, config, key="configure", expected="a ToolLoadConfig")
         return replace(self, tools={**self.tools, tool: config})
 
     def load_config(self, tool: str) -> ToolLoadConfig:
-        """How the tool is loaded."""
+        """Return how the tool is loaded."""
         return self.tools.get(tool, self.default)
 
     def is_deferred(self, tool: str) -> bool:
-        """Whether the tool is left out of lists until somebody asks for it."""
+        """Whether lists leave the tool out until it is loaded."""
         return self.load_config(tool).defer
 
 
 class Toolsets:
-    """The toolsets of a hub, one a server. Servers without one are not deferred."""
+    """The toolsets of a hub, one for each server. All tools of a server without one are loaded."""
 
     def __init__(self, toolsets: Iterable[Toolset] = ()) -> None:
         self._toolsets: dict[str, Toolset] = {}
         self.version = 0
-        """Counts the changes: who keeps something made from them sees by it that it is out of date."""
+        """Counts the changes, so that results computed from the toolsets can be recognised as out of date."""
         for toolset in toolsets:
             self.register(toolset)
 
     def register(self, toolset: Toolset) -> None:
-        """Take the toolset in, in the place of an earlier one for the same server."""
+        """Add a toolset; it replaces an earlier one of the same server."""
         _expect(Toolset, toolset, key="toolset", expected="a Toolset, such as Toolset('db').defer_all()")
         self._toolsets[toolset.name] = toolset
         self.version += 1
 
     def remove(self, server: str) -> Toolset | None:
-        """Forget the server's toolset, so that all of its tools are loaded; what it was, if there was one."""
+        """Remove the toolset of a server, so that all of its tools are loaded. Returns it, if there was one."""
         removed = self._toolsets.pop(server, None)
         if removed is not None:
             self.version += 1
         return removed
 
     def get(self, server: str) -> Toolset | None:
-        """The server's toolset, if it has one."""
+        """Return the toolset of a server, if it has one."""
         return self._toolsets.get(server)
 
     def is_deferred(self, server: str, tool: str) -> bool:

@@ -44,36 +44,36 @@ class HubView:
 
     @property
     def context(self) -> FilterContext:
-        """Who asks."""
+        """What dynamic filters receive about the caller."""
         return self._context
 
     @property
     def loaded(self) -> tuple[str, ...]:
-        """The deferred tools that were loaded here, in the order in which they were."""
+        """The deferred tools that were loaded here, in the order of loading."""
         return tuple(self._loaded)
 
     async def list_tools(self, *, deferred: bool = False, server: str | None = None) -> list[Tool]:
-        """The tools that this one may see: those that are not deferred, then those that were loaded here; or all."""
+        """Return the visible tools: those that are not deferred, then those that were loaded here; or all."""
         tools = await self._hub._list_tools(self._context, deferred, server, self._loaded)
         return tools if server is not None else [*tools, *self._meta_tools.values()]
 
     async def load_tools(self, *names: str) -> list[Tool]:
-        """Take deferred tools into this view's list; `ToolNotFound` for one that this one cannot see."""
+        """Add deferred tools to the list of this view; raise `ToolNotFound` for one that is hidden from this agent."""
         visible = {tool.name: tool for tool in await self._hub._list_tools(self._context, True, None, ())}
         for name in names:
             if name not in visible:
-                raise self._hub._visible_tools.unknown(name)
+                raise self._hub._visible_tools.make_not_found(name)
         self._loaded |= dict.fromkeys(names)
         return [visible[name] for name in names]
 
     def unload_tools(self, *names: str) -> None:
-        """Leave loaded tools out of the list again: these, or all."""
+        """Remove loaded tools from the list: these, or all."""
         self._loaded = {name: None for name in self._loaded if names and name not in names}
 
     async def search_tools(
         self, query: str, *, limit: int = 10, token_budget: int | None = None, load: bool = False
     ) -> list[Tool]:
-        """The tools that fit the words best, the deferred among them; `load` takes them into the list."""
+        """Return the tools, deferred ones included, that match the words best; `load` adds them to the list."""
         found = await self._hub.search_tools(query, limit=limit, token_budget=token_budget, context=self._context)
         if load:
             self._loaded |= dict.fromkeys(tool.name for tool in found)
@@ -82,7 +82,7 @@ class HubView:
     async def call_tool(
         self, name: str, arguments: Mapping[str, Any] | None = None, **options: Unpack[CallOptions]
     ) -> ToolResult:
-        """Call a tool that this one may see; a deferred tool that was called is loaded afterwards."""
+        """Call a tool that this agent may see; a deferred tool that was called is loaded afterwards."""
         if name in self._meta_tools:
             return await answer(self, name, arguments or {}, options)
         result = await self._hub.call_tool(name, arguments, context=self._context, **options)
@@ -97,7 +97,7 @@ class HubView:
             self._loaded[route.tool.name] = None
 
     def explain(self, name: str) -> str:
-        """Why this one can or cannot see and call a tool."""
+        """Return why this agent can or cannot see and call a tool."""
         if name in self._meta_tools:
             return "allowed: a tool of this view, to find and call those that are deferred"
         return self._hub.explain(name, context=self._context)

@@ -1,4 +1,4 @@
-"""What a hub offers to who asks: its tools without those that are hidden from them, listed or searched."""
+"""The tools of a hub that a caller may see, listed or searched."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ from ..catalog.routing import Catalog, Route, nearest
 from ..catalog.search import SearchIndex
 from ..errors import ToolNotFound
 from ..types import FilterContext, Tool
-from .access import Access, hidden_by, scoped
+from .access import Access, find_hiding_filter, scope_context
 from .managed_server import ManagedServer
 from .toolsets import Toolsets
 
-MANY: Final = 500
-"""Tools that are indexed on the spot."""
+MAX_INDEXED_INLINE: Final = 500
+"""Tools that are indexed on the event loop; more are indexed in a thread."""
 
 
 class VisibleTools:
-    """Lists over the catalog. What is the same for everybody is put together once for each change."""
+    """Lists over the catalog. The part that is the same for all callers is computed once for each change."""
 
     def __init__(self, catalog: Catalog[ManagedServer], access: Access, toolsets: Toolsets) -> None:
         self._catalog = catalog
@@ -30,7 +30,7 @@ class VisibleTools:
         self._kept: dict[bool, list[Route[ManagedServer]]] = {}
         self._index = SearchIndex()
         self._indexed = -1
-        self._reading = asyncio.Lock()
+        self._updating = asyncio.Lock()
 
     def tools(
         self,
@@ -40,7 +40,7 @@ class VisibleTools:
         of: ManagedServer | None = None,
         loaded: Iterable[str] = (),
     ) -> list[Tool]:
-        """The tools that may be seen; of the deferred ones all, or, behind the others, those that were `loaded`."""
+        """Return the visible tools. Deferred ones are all included, or only, after the others, those in `loaded`."""
         routes = self._routes(deferred)
         if loaded and not deferred:
             more = (self._catalog.routes.get(name) for name in loaded)
@@ -55,15 +55,15 @@ class VisibleTools:
     ) -> bool:
         server = route.owner.name
         if server not in contexts:
-            contexts[server] = scoped(context, server)
-        return hidden_by(route, contexts[server]) is not None
+            contexts[server] = scope_context(context, server)
+        return find_hiding_filter(route, contexts[server]) is not None
 
     async def search(
         self, query: str, context: FilterContext | None, limit: int, token_budget: int | None
     ) -> list[Tool]:
-        """The tools that fit the words best, the deferred among them."""
+        """Return the tools, deferred ones included, that match the words best."""
         if self._indexed != self._catalog.version:
-            await self._read()
+            await self._update_index()
 
         def allowed(tool: Tool) -> bool:
             route = self._catalog.routes.get(tool.name)
@@ -72,24 +72,24 @@ class VisibleTools:
         hits = self._index.search(query, limit=limit, token_budget=token_budget, allowed=allowed)
         return [hit.tool for hit in hits]
 
-    async def _read(self) -> None:
+    async def _update_index(self) -> None:
         """Bring the index up to date. Servers whose tools did not change are not read again."""
-        async with self._reading:
+        async with self._updating:
             version, tools = self._catalog.version, [route.tool for route in self._routes(True)]
             if self._indexed == version:
                 return
-            if len(tools) <= MANY:
+            if len(tools) <= MAX_INDEXED_INLINE:
                 self._index = self._index.updated(tools)
-            else:  # which takes a second for ten thousand, and calls go on meanwhile
+            else:  # in a thread, so that calls go on: ten thousand tools take a second
                 self._index = await asyncio.to_thread(self._index.updated, tools)
             self._indexed = version
 
     def is_deferred(self, route: Route[ManagedServer]) -> bool:
-        """Whether the tool is left out of lists until somebody asks for it."""
+        """Whether lists leave the tool out until it is loaded."""
         return self._toolsets.is_deferred(route.owner.name, route.original)
 
-    def unknown(self, name: str) -> ToolNotFound:
-        """The error for a name that no table has."""
+    def make_not_found(self, name: str) -> ToolNotFound:
+        """Return the error for the name of a tool that does not exist."""
         same = tuple(r.tool.name for r in self._routes(True) if r.original == name and not r.live)[:3]
         near = same or self.nearest(name)
         hint = "; tools are called by their qualified names" if same else ""
@@ -97,7 +97,7 @@ class VisibleTools:
         return ToolNotFound(message, server=self._catalog.server_of(name), tool=name, nearest=near)
 
     def nearest(self, name: str, but: Route[ManagedServer] | None = None) -> tuple[str, ...]:
-        """Names like this one. What a filter may hide from who asks is not given away."""
+        """Return similar names, without tools that a filter may hide from the caller."""
         return nearest(name, (r.tool.name for r in self._routes(True) if not r.live and r is not but))
 
     def _routes(self, deferred: bool) -> list[Route[ManagedServer]]:

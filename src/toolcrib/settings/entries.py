@@ -39,6 +39,7 @@ from .keys import (
     WEB,
     WITHOUT_EFFECT,
     own_name,
+    read_none,
 )
 from .models import ServerEntry
 from .variables import Scope, braced
@@ -165,7 +166,7 @@ class _Draft:
         self._look_at_the_rest(known, kind)
         if self._reading.kind.milliseconds and "timeout" in self._values:
             given.setdefault("execution_timeout", self._seconds())
-        plain = {key: None if value == "none" and key in NULLABLE else value for key, value in given.items()}
+        plain = {key: read_none(key, value) for key, value in given.items()}
         present = {key: value for key, value in plain.items() if value is not None or key in NULLABLE}
         return server_from_dict({**self._placed(self._expanded(present)), "type": kind.value})
 

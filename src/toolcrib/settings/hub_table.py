@@ -12,7 +12,7 @@ from ..protocol.sanitize import one_line
 from ..tool_names import pattern
 from .documents import place_of
 from .entries import Reading
-from .keys import NULLABLE, own_name
+from .keys import own_name, read_none
 
 
 def _patterns(key: str, value: Any) -> tuple[str, ...]:
@@ -77,7 +77,7 @@ def _option(reading: Reading, root: Mapping[str, Any], key: str, value: Any) -> 
     try:
         if own_name(key) not in OPTIONS:
             raise _unknown(key)
-        return OPTIONS[own_name(key)](key, None if value == "none" and key in NULLABLE else value)
+        return OPTIONS[own_name(key)](key, read_none(key, value))
     except ConfigError as exc:
         fault = exc
     whole = one_line(f"hub.{fault.key}", 200)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import fields
+from typing import Any
 
 from ..config import ALIASES, HttpServer, PythonServer, SseServer, StdioServer, TransportType
 from ..config.servers import URLS
@@ -49,6 +51,16 @@ NULLABLE = frozenset(
     }
 )
 """Where nothing means something: no time-out, no limit."""
+NULLABLE_RETRIES = ("reconnect", "max_retries")
+"""The same inside of an option that is a table."""
+
+
+def read_none(key: str, value: Any) -> Any:
+    """Return the value of an option with the text `"none"` replaced by None, where None means no limit."""
+    table, inner = NULLABLE_RETRIES
+    if key == table and isinstance(value, Mapping) and value.get(inner) == "none":
+        return {**value, inner: None}
+    return None if value == "none" and key in NULLABLE else value
 
 
 def own_name(key: str) -> str:

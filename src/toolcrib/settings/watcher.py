@@ -76,6 +76,10 @@ class Watcher:
         if task is not asyncio.current_task():  # a callback may close its own watcher
             await asyncio.wait([task])
 
+    def set_baseline(self, settings: Settings) -> None:
+        """Compare the next look with these settings, which the caller has read itself."""
+        self.settings = settings
+
     async def check(self) -> bool:
         """Look now, for code that decides itself when to look; return whether a callback was called."""
         async with self.turn:

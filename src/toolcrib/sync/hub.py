@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping
 from functools import partial, wraps
 from typing import Any, NoReturn, TypeVar, Unpack, cast, overload
 
+from .._util.tasks import TaskSet
 from .._util.threads import in_daemon_thread, is_async
 from ..errors import UsageError
 from ..hub import hub as aio
@@ -40,7 +41,7 @@ class Hub(ContextWrapper[aio.Hub]):
         servers: Mapping[str, ServerLike | tuple[ServerLike, ServerOptions]] | None = None,
         **options: Unpack[HubConfigOptions],
     ) -> None:
-        self._stand_for(aio.Hub(servers, **options))
+        self._wrap(aio.Hub(servers, **options))
 
     @classmethod
     def from_config(
@@ -52,25 +53,23 @@ class Hub(ContextWrapper[aio.Hub]):
         environ: Mapping[str, str] | None = None,
         **options: Unpack[HubConfigOptions],
     ) -> Hub:
-        """A hub of the servers in a settings file; see `toolcrib.Hub.from_config`."""
+        """Create a hub of the servers in a settings file; see `toolcrib.Hub.from_config`."""
         hub = cls.__new__(cls)
-        hub._stand_for(
-            aio.Hub.from_config(config, watch=watch, watch_interval=watch_interval, environ=environ, **options)
-        )
+        hub._wrap(aio.Hub.from_config(config, watch=watch, watch_interval=watch_interval, environ=environ, **options))
         return hub
 
-    def _stand_for(self, twin: aio.Hub) -> None:
+    def _wrap(self, twin: aio.Hub) -> None:
         super().__init__(twin)
         self._interceptors: list[tuple[Callable[..., Any], Interceptor]] = []
 
     def start(self) -> Hub:
-        """Start all servers side by side; nothing if they are."""
+        """Start all servers side by side, unless they are started."""
         self._check_entered()
         portal.call(self._twin.start)
         return self
 
     def add_server(self, name: str, server: ServerLike, **options: Unpack[ServerOptions]) -> ServerState:
-        """One server more. Raises if it cannot be connected, and then it is not there; `start="lazy"` does not try."""
+        """Add a server. If it cannot be connected, this raises and adds nothing; `start="lazy"` does not connect."""
         self._check_entered()
         return portal.call(lambda: self._twin.add_server(name, server, **options))
 
@@ -101,7 +100,7 @@ class Hub(ContextWrapper[aio.Hub]):
         return Resources(self, self._twin.resources)
 
     def view(self, *, agent: Any = None, run_context: Any = None, meta_tools: bool = False) -> HubView:
-        """The hub as one agent sees it; see `toolcrib.Hub.view`."""
+        """Return the hub as one agent sees it; see `toolcrib.Hub.view`."""
         return HubView(self, self._twin.view(agent=agent, run_context=run_context, meta_tools=meta_tools))
 
     @overload
@@ -113,7 +112,7 @@ class Hub(ContextWrapper[aio.Hub]):
     def intercept(self, what: Any = None, /) -> Any:
         """`@hub.intercept` or `@hub.intercept("mcp__fs__*")`: a function `f(call, proceed)` around all such calls.
 
-        A plain function gets the result by `proceed(call)`, an async one by `await proceed(call)`.
+        A plain function calls `proceed(call)` for the result, an async one `await proceed(call)`.
         """
 
         def register(function: F) -> F:
@@ -126,8 +125,8 @@ class Hub(ContextWrapper[aio.Hub]):
         return register if what is pattern else register(what)
 
     def remove_interceptor(self, interceptor: Callable[..., Any]) -> None:
-        """Take an interceptor away again; calls under way still pass it."""
-        # A function may stand for several patterns; a plain one then has a twin for each, an async one is its own.
+        """Remove an interceptor; calls that have begun still pass it."""
+        # A function may be registered for several patterns: a plain one has a twin for each, an async one is its own.
         twins = {id(twin): twin for function, twin in self._interceptors if function == interceptor}
         for twin in twins.values() or (interceptor,):
             self._do(partial(self._twin.remove_interceptor, twin))
@@ -136,7 +135,7 @@ class Hub(ContextWrapper[aio.Hub]):
     def listen(
         self, server: str, *uris: str, tools: bool = True, prompts: bool = True, resources: bool = True
     ) -> Changes:
-        """The changes of a server's lists and of its resources at `uris`: `with hub.listen("fs") as changes`."""
+        """Return the changes of a server's lists and of its resources at `uris`: `with hub.listen("fs") as changes`."""
         self._check_entered()
         wanted = {"tools": tools, "prompts": prompts, "resources": resources}
         return Changes(portal.do(lambda: self._twin.listen(server, *uris, **wanted)))
@@ -154,7 +153,7 @@ class Hub(ContextWrapper[aio.Hub]):
 
 
 class _HubPart(SyncWrapper[A]):
-    """What belongs to a hub and lives as long as it does."""
+    """A part of a hub, which can be used while the hub can."""
 
     def __init__(self, hub: Hub, twin: A) -> None:
         super().__init__(twin)
@@ -197,7 +196,7 @@ class HubView(_HubPart[view.HubView]):
 
     @property
     def context(self) -> FilterContext:
-        """Who asks."""
+        """What dynamic filters receive about the caller."""
         return self._twin.context
 
     @property
@@ -219,41 +218,36 @@ class Resources(_HubPart[resources.Resources]):
 
 
 def _interceptor(function: Any) -> Interceptor:
-    """A plain function as an interceptor: in a thread of its own, from which it waits for the rest of the way.
+    """Return an interceptor that runs a plain function in a thread, in which `proceed` blocks.
 
-    When who called has gone, so is the call: what is under way is cancelled, and nothing new is begun.
+    If the caller is cancelled, the calls that the function has begun are cancelled, and it can begin no others.
     """
     if not callable(function) or is_async(function):
         return cast("Interceptor", function)
 
     @wraps(function)
     async def run(call: ToolCall, proceed: CallNext) -> ToolResult:
-        under_way: set[asyncio.Task[Any] | None] | None = set()
+        running, ended = TaskSet(), False
 
-        async def go_on(call: ToolCall) -> ToolResult:
-            if under_way is None:
+        async def send(call: ToolCall) -> ToolResult:
+            if ended:
                 raise asyncio.CancelledError
             task = asyncio.current_task()
-            under_way.add(task)
-            try:
-                return await proceed(call)
-            finally:
-                if under_way is not None:
-                    under_way.discard(task)
+            assert task is not None
+            running.add(task)
+            return await proceed(call)
 
         def from_thread(call: ToolCall) -> ToolResult:
             try:
-                return portal.call(lambda: go_on(call))
+                return portal.call(lambda: send(call))
             except concurrent.futures.CancelledError:
-                # No `except Exception` of a function that tries again may take this for a failure.
+                # Not an `Exception`: a function that retries must not take this for a failure.
                 raise asyncio.CancelledError from None
 
         try:
             return cast("ToolResult", await in_daemon_thread(lambda: function(call, from_thread)))
         finally:
-            left, under_way = under_way, None
-            for task in left or ():
-                assert task is not None
-                task.cancel()
+            ended = True
+            running.cancel()
 
     return run

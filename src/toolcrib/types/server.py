@@ -59,11 +59,16 @@ class ConnectionStatus:
 
 @dataclass(frozen=True, slots=True)
 class ReconnectPolicy:
-    """How a lost connection is made again: `base_delay`, doubled up to `max_delay`, give or take `jitter_factor`."""
+    """How a lost connection is made again: `base_delay`, doubled up to `max_delay`, give or take `jitter_factor`.
+
+    After `max_retries` failed attempts in a row the next request connects. None keeps trying until the client is
+    disconnected or closed, also if the first connection fails; only a server that rejects the credentials waits for
+    the next request.
+    """
 
     base_delay: float = 1.0
     max_delay: float = 30.0
-    max_retries: int = 3
+    max_retries: int | None = 3
     jitter_factor: float = 0.3
 
 

@@ -73,6 +73,14 @@ def test_a_trial_without_a_verdict_lets_another_one_try() -> None:
     assert not breaker.admits(59.0)
 
 
+def test_a_connection_lets_requests_through_until_the_next_failure() -> None:
+    breaker = opened()
+    breaker.connected()
+    assert all(breaker.admits(0.0) for _ in range(3))
+    breaker.failed(0.0)
+    assert not breaker.admits(0.0)
+
+
 @given(st.lists(st.sampled_from(["fail", "succeed", "ask", "wait"])))
 def test_it_never_locks_itself_for_ever(steps: list[str]) -> None:
     """Whatever happened: once the trial has ended and the pause has passed, somebody may try."""

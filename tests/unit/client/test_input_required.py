@@ -12,7 +12,7 @@ from tests.unit import spec
 from tests.unit.kit import Clock, eventually, turns
 from toolcrib.client import input_required
 from toolcrib.client.handlers import Handlers
-from toolcrib.client.input_required import in_rounds
+from toolcrib.client.input_required import resolve_input_required
 from toolcrib.errors import AccessDenied, ProtocolError, RemoteError
 from toolcrib.protocol.limits import MAX_ROUNDS
 from toolcrib.types import Wire
@@ -58,7 +58,7 @@ async def run(
     waited: list[float] | None = None,
 ) -> Wire:
     waited = [] if waited is None else waited
-    return await in_rounds(exchange, answer, method, PARAMS, first, waited.append)
+    return await resolve_input_required(exchange, answer, method, PARAMS, first, waited.append)
 
 
 async def test_the_input_is_sent_with_the_same_params_and_the_state_as_it_came() -> None:

@@ -33,10 +33,13 @@ def test_a_state_follows_another_only_as_the_table_says(before: ConnectionState,
 
 def test_every_state_has_its_row_and_from_each_one_can_be_let_go() -> None:
     assert set(TRANSITIONS) == set(ConnectionState)
+    # A disabled server of a hub has no connection, so no connection ever becomes one.
+    assert TRANSITIONS[ConnectionState.DISABLED] == frozenset()
+    assert not [state for state, follow in TRANSITIONS.items() if ConnectionState.DISABLED in follow]
     assert all(
         ConnectionState.DISCONNECTED in follow
         for state, follow in TRANSITIONS.items()
-        if state is not ConnectionState.DISCONNECTED
+        if state not in (ConnectionState.DISCONNECTED, ConnectionState.DISABLED)
     )
 
 

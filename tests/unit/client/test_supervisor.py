@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+from collections.abc import AsyncIterator
 
 import pytest
 
 import toolcrib as tc
-from tests.unit.kit import LEGACY, PlayedServer, eventually, turns
+from tests.unit.kit import LEGACY, Clock, PlayedServer, eventually, turns
+from toolcrib import events
+from toolcrib.client.breaker import THRESHOLD
+from toolcrib.client.supervisor import USUAL_RETRIES
 from toolcrib.protocol import jsonrpc
 
 FAST = tc.ReconnectPolicy(base_delay=0.001, max_delay=0.5, max_retries=3, jitter_factor=0.0)
@@ -154,7 +159,7 @@ async def test_a_client_that_is_ended_while_it_connects_is_never_stuck(end: str,
         else:
             assert (await client.call_tool("echo", timeout=1)).text == ""
         await client.close()
-    assert [task for task in asyncio.all_tasks() if task.get_name().startswith("toolcrib:")] == []
+    assert no_owner()
 
 
 async def test_connect_and_close_in_the_same_turn_end_both() -> None:
@@ -201,3 +206,210 @@ async def test_the_session_and_the_server_info_are_those_of_the_live_connection(
     with pytest.raises(tc.ConnectionLost):
         _ = client.session
     await client.close()
+
+
+# ---- a policy that keeps trying ------------------------------------------------------------------------------
+
+PERSISTENT = tc.ReconnectPolicy(base_delay=0.001, max_delay=0.01, max_retries=None, jitter_factor=0.0)
+
+
+class Unreachable(PlayedServer):
+    """A server that refuses connections while `error` is set."""
+
+    def __init__(self, error: Exception | None = None) -> None:
+        super().__init__(initialize=LEGACY, ping={}, tools__call={"content": []})
+        self.error = error
+        self.attempts = 0
+
+    def __call__(self) -> tc.MemoryStream:
+        self.attempts += 1
+        if self.error is not None:
+            raise self.error
+        return super().__call__()
+
+
+@pytest.mark.parametrize("permanent", [False, True], ids=["transient", "permanent"])
+async def test_without_a_limit_of_retries_a_first_attempt_that_failed_is_repeated(permanent: bool) -> None:
+    server = Unreachable(tc.ConnectError("refused", permanent=permanent))
+    client = tc.Client(server, mode="legacy", reconnect=PERSISTENT, max_attempts=1)
+    try:
+        with pytest.raises(tc.ConnectError, match="refused"):
+            await client.connect()
+        assert client.status.state is tc.ConnectionState.FAILED
+        assert "refused" in client.status.reason
+        # Many more than those that open the breaker: attempts in the background do not ask it.
+        await eventually(lambda: server.attempts > 3 * THRESHOLD)
+        server.error = None
+        await eventually(lambda: client.connected)
+        await asyncio.gather(*(client.ping() for _ in range(3)))
+        assert client.status.state is tc.ConnectionState.CONNECTED
+    finally:
+        await client.close()
+
+
+async def test_without_a_limit_a_lost_server_fails_after_the_usual_retries_and_is_there_again_later() -> None:
+    server = Unreachable()
+    states = []
+    client = tc.Client(server, mode="legacy", reconnect=PERSISTENT)
+    client.on(events.ConnectionStarted, lambda _: states.append(client.status.state))
+    try:
+        await client.connect()
+        server.error = OSError("away")
+        await server.end.close()
+        await eventually(lambda: client.status.state is tc.ConnectionState.FAILED)
+        assert "away" in client.status.reason
+        assert server.attempts > USUAL_RETRIES
+        server.error = None
+        await eventually(lambda: client.connected)
+        assert set(states) == {tc.ConnectionState.CONNECTING}
+    finally:
+        await client.close()
+
+
+async def test_a_server_that_dies_again_and_again_is_connected_again_and_again_without_a_limit() -> None:
+    mayfly = Mayfly(short_lives=2 * THRESHOLD)
+    client = tc.Client(mayfly, mode="legacy", reconnect=PERSISTENT)
+    try:
+        await client.connect()
+        await eventually(lambda: mayfly.lives == 2 * THRESHOLD + 1 and client.connected)
+        await client.ping()
+    finally:
+        await client.close()
+
+
+async def test_rejected_credentials_are_not_tried_again_before_the_next_request() -> None:
+    server = Unreachable(tc.AuthError("unauthorized"))
+    client = tc.Client(server, mode="legacy", reconnect=PERSISTENT)
+    try:
+        with pytest.raises(tc.AuthError):
+            await client.connect()
+        assert client.status.state is tc.ConnectionState.NEEDS_AUTH
+        await turns(20)
+        assert no_owner()
+        assert server.attempts == 1
+        server.error = None
+        await client.ping()
+        assert client.status.state is tc.ConnectionState.CONNECTED
+    finally:
+        await client.close()
+
+
+@pytest.mark.parametrize("end", ["disconnect", "close"])
+async def test_the_attempts_in_the_background_end_with_disconnect_and_close(end: str) -> None:
+    server = Unreachable(OSError("away"))
+    client = tc.Client(server, mode="legacy", reconnect=PERSISTENT, max_attempts=1)
+    with pytest.raises(tc.ConnectError):
+        await client.connect()
+    await eventually(lambda: server.attempts > 2)
+    await getattr(client, end)()
+    assert client.status.state is tc.ConnectionState.DISCONNECTED
+    assert no_owner()
+    await client.close()
+
+
+async def test_a_caller_during_the_pause_gets_the_outcome_of_an_attempt_of_its_own() -> None:
+    server = Unreachable(OSError("away"))
+    policy = tc.ReconnectPolicy(base_delay=60, max_delay=60, max_retries=None, jitter_factor=0)
+    client = tc.Client(server, mode="legacy", reconnect=policy, max_attempts=1)
+    try:
+        with pytest.raises(tc.ConnectError, match="away"):
+            await client.connect()
+        with pytest.raises(tc.ConnectError, match="away"):
+            await client.ping()
+        assert server.attempts == 2
+        server.error = None
+        await client.ping()
+    finally:
+        await client.close()
+
+
+async def test_a_caller_shares_an_attempt_of_the_background_although_the_breaker_is_open() -> None:
+    server = Unreachable(OSError("away"))
+    policy = tc.ReconnectPolicy(base_delay=0.001, max_delay=60, max_retries=None, jitter_factor=0)
+    client = tc.Client(server, mode="legacy", reconnect=policy, max_attempts=1)
+    answered = asyncio.Event()
+
+    async def initialize(_: object) -> object:
+        await answered.wait()
+        return LEGACY
+
+    server.answers["initialize"] = initialize
+    try:
+        with pytest.raises(tc.ConnectError, match="away"):
+            await client.connect()
+        await eventually(lambda: server.attempts == THRESHOLD)
+        server.error = None
+        with pytest.raises(tc.ConnectError, match="not tried: 5 failures in a row"):
+            await client.ping()
+        await eventually(lambda: server.named("initialize"))
+        call = asyncio.create_task(client.ping())
+        await turns()
+        answered.set()
+        await call
+    finally:
+        await client.close()
+
+
+# ---- the gate before each attempt ----------------------------------------------------------------------------
+
+
+class Gate:
+    """A gate that is closed until `open` is set."""
+
+    def __init__(self) -> None:
+        self.open = asyncio.Event()
+        self.waiting = 0
+        self.inside = 0
+        self.entered = 0
+
+    @contextlib.asynccontextmanager
+    async def __call__(self) -> AsyncIterator[None]:
+        self.waiting += 1
+        try:
+            await self.open.wait()
+        finally:
+            self.waiting -= 1
+        self.inside += 1
+        self.entered += 1
+        try:
+            yield
+        finally:
+            self.inside -= 1
+
+
+async def test_each_attempt_waits_at_the_gate_which_costs_no_connect_timeout() -> None:
+    clock, gate, server = Clock(), Gate(), Unreachable()
+    client = tc.Client(server, mode="legacy", reconnect=FAST, connect_timeout=5, _start_gate=gate)
+    try:
+        connecting = asyncio.create_task(client.connect())
+        await eventually(lambda: gate.waiting)
+        await clock.advance(60)
+        assert server.attempts == 0
+        gate.open.set()
+        await connecting
+        assert (gate.entered, gate.inside) == (1, 0), "it is left as soon as the attempt has ended"
+        await server.end.close()
+        await eventually(lambda: server.attempts == 2 and client.connected)
+        assert (gate.entered, gate.inside) == (2, 0)
+    finally:
+        await client.close()
+
+
+@pytest.mark.parametrize("end", ["disconnect", "close"])
+async def test_a_client_that_waits_at_the_gate_can_be_ended(end: str) -> None:
+    gate, server = Gate(), Unreachable()
+    client = tc.Client(server, mode="legacy", _start_gate=gate)
+    connecting = asyncio.create_task(client.connect())
+    await eventually(lambda: gate.waiting)
+    with pytest.raises(tc.CallTimeout, match="nothing was sent"):
+        await client.ping(timeout=0.01)
+    await getattr(client, end)()
+    with pytest.raises(tc.ConnectionLost):
+        await connecting
+    assert (gate.waiting, gate.inside, server.attempts) == (0, 0, 0)
+    assert no_owner()
+    await client.close()
+
+
+def no_owner() -> bool:
+    return not [task for task in asyncio.all_tasks() if task.get_name().startswith("toolcrib:")]

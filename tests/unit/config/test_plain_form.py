@@ -33,7 +33,9 @@ common: dict[str, st.SearchStrategy[Any]] = {
     "execution_timeout": timeouts,
     "idle_timeout": timeouts,
     "max_attempts": st.integers(1, 9),
-    "reconnect": st.builds(ReconnectPolicy, st.floats(0, 9), st.floats(0, 9), st.integers(0, 9), st.floats(0, 1)),
+    "reconnect": st.builds(
+        ReconnectPolicy, st.floats(0, 9), st.floats(0, 9), st.none() | st.integers(0, 9), st.floats(0, 1)
+    ),
     "max_in_flight": st.none() | st.integers(1, 99),
     "lifecycle": st.sampled_from(["singleton", "transient"]),
     "retry_safe": st.booleans() | st.frozensets(names),

@@ -49,6 +49,7 @@ WRONG: list[tuple[str, dict[str, Any]]] = [
     ("max_in_flight", {"max_in_flight": True}),
     ("reconnect", {"reconnect": 3}),
     ("reconnect.max_retries", {"reconnect": ReconnectPolicy(max_retries=-1)}),
+    ("reconnect.max_retries", {"reconnect": {"max_retries": "none"}}),
     ("reconnect.jitter_factor", {"reconnect": ReconnectPolicy(jitter_factor=2)}),
     ("reconnect.base_delay", {"reconnect": {"base_delay": "1"}}),
     ("reconnect.jitter", {"reconnect": {"jitter": 0.1}}),

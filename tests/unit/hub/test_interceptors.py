@@ -9,7 +9,7 @@ import pytest
 
 from toolcrib.catalog.routing import Route
 from toolcrib.errors import AccessDenied, RateLimited, UsageError
-from toolcrib.hub.interceptors import CallNext, Interceptors, ToolCall, approved, run
+from toolcrib.hub.interceptors import CallNext, Interceptors, ToolCall, ask_approver, run
 from toolcrib.types import Tool, ToolResult
 
 CALL = ToolCall("s", "t", "mcp__s__t", {"a": 1})
@@ -88,15 +88,15 @@ async def test_what_an_approver_gives_is_the_call_that_is_sent() -> None:
     async def later(call: ToolCall) -> ToolCall:
         return edited
 
-    assert await approved(lambda call: True, CALL, "rule") is CALL
-    assert await approved(lambda call: edited, CALL, "rule") is edited
-    assert await approved(later, CALL, "rule") is edited
+    assert await ask_approver(lambda call: True, CALL, "rule") is CALL
+    assert await ask_approver(lambda call: edited, CALL, "rule") is edited
+    assert await ask_approver(later, CALL, "rule") is edited
 
 
 @pytest.mark.parametrize("verdict", [False, None, 1, "yes", object()])
 async def test_everything_else_is_a_refusal_with_the_rule(verdict: Any) -> None:
     with pytest.raises(AccessDenied) as denied:
-        await approved(lambda call: verdict, CALL, "require_approval: x")
+        await ask_approver(lambda call: verdict, CALL, "require_approval: x")
     assert (denied.value.rule, denied.value.server, denied.value.tool) == ("require_approval: x", "s", "t")
 
 
@@ -105,4 +105,4 @@ async def test_an_error_of_ours_in_an_approver_is_passed_on() -> None:
         raise RateLimited("too many questions")
 
     with pytest.raises(RateLimited):
-        await approved(limited, CALL, "rule")
+        await ask_approver(limited, CALL, "rule")

@@ -66,7 +66,7 @@ async def test_a_tool_that_swallows_its_end_is_late_all_the_same() -> None:
 async def test_a_deadline_that_is_over_runs_nothing() -> None:
     sample = SampleServer()
     async with tc.Client(sample.server) as client:
-        session = client._executor.session
+        session = client._supervisor.session
         assert session is not None
         with pytest.raises(tc.CallTimeout) as caught:
             await session.channel.request(

@@ -19,6 +19,7 @@ from toolcrib.settings import edit as writing_module
 from toolcrib.settings import load_settings
 from toolcrib.settings.documents import Document
 from toolcrib.settings.edit import edit, put_servers, remove_servers
+from toolcrib.types import ReconnectPolicy
 
 from .files import write
 
@@ -254,8 +255,10 @@ def test_one_of_us_waits_for_the_other_and_does_not_wait_for_ever(
 
 def test_no_limit_is_said_in_the_words_of_the_format(tmp_path: Path) -> None:
     values = {"command": "x", "execution_timeout": None, "cwd": None, "env": {"A": None}}
+    values["reconnect"] = {"max_retries": None}
     for name in (".mcp.json", "toolcrib.toml"):
         put_servers(tmp_path / name, {"a": values})
         config = load_settings(tmp_path / name).servers["a"]
         assert config.execution_timeout is None and not getattr(config, "cwd", "")
+        assert config.reconnect == ReconnectPolicy(max_retries=None)
     assert 'execution_timeout = "none"\n' in (tmp_path / "toolcrib.toml").read_text()

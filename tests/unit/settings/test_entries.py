@@ -52,6 +52,10 @@ LINE_OF_THE_SERVER = 3
             StdioServer("x", reconnect=ReconnectPolicy(base_delay=2)),
         ),
         (
+            {"command": "x", "reconnect": {"max_retries": "none"}},
+            StdioServer("x", reconnect=ReconnectPolicy(max_retries=None)),
+        ),
+        (
             {"url": URL, "client_cert": ["/c", "/k"], "ca": "/ca", "verify": False, "proxy": "http://p:1"},
             HttpServer(URL, client_cert=("/c", "/k"), ca="/ca", verify=False, proxy="http://p:1"),
         ),

@@ -224,5 +224,8 @@ def test_none_means_nothing_only_where_nothing_means_something(tmp_path: Path) -
         error = refused(tmp_path, f'[hub]\n{option} = "none"')
         assert error.key == f"hub.{option}"
         assert "the given string is not that" in str(error)
+    assert "max_retries" in str(refused(tmp_path, '[hub]\nreconnect = { max_retries = "all" }'))
+    text = '[hub]\nreconnect = { max_retries = "none" }'
+    assert load(tmp_path / "toolcrib.toml", text).defaults == {"reconnect": ReconnectPolicy(max_retries=None)}
     text = '[hub]\nidle_timeout = "none"\nmax_in_flight = "none"'
     assert load(tmp_path / "toolcrib.toml", text).defaults == {"idle_timeout": None, "max_in_flight": None}

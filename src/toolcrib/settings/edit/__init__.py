@@ -23,7 +23,7 @@ from ...errors import ConfigError
 from ...protocol.sanitize import one_line
 from ..documents import UNEDITABLE, Document, Table, decoded, place_of, read_content
 from ..formats import find_sections, format_named, format_of, section_for_new
-from ..keys import NULLABLE
+from ..keys import NULLABLE, NULLABLE_RETRIES
 from ..load import read_root
 from . import jsonc as edit_jsonc
 
@@ -235,7 +235,8 @@ def _plain(values: Any, is_toml: bool) -> Any:
     if isinstance(values, Mapping):
         kept = {key: _plain(item, is_toml) for key, item in values.items()}
         if is_toml:
-            kept = {key: "none" if item is None and key in NULLABLE else item for key, item in kept.items()}
+            nullable = {*NULLABLE, NULLABLE_RETRIES[-1]}
+            kept = {key: "none" if item is None and key in nullable else item for key, item in kept.items()}
             kept = {key: item for key, item in kept.items() if item is not None}
         return kept
     if isinstance(values, list | tuple):

@@ -113,7 +113,7 @@ async def test_many_calls_at_once_and_large_ones_come_whole(client: Client) -> N
 async def test_nothing_that_is_printed_gets_between_the_messages(client: Client) -> None:
     assert (await client.call_tool("noise")).text == "''b''", "and there is nothing for a tool at stdin"
     assert (await client.call_tool("add", {"a": 1, "b": 1})).text == "2"
-    assert client._executor.session.channel.counters.malformed == 0  # type: ignore[union-attr]
+    assert client._supervisor.session.channel.counters.malformed == 0  # type: ignore[union-attr]
 
 
 def test_what_is_printed_goes_to_stderr(child: subprocess.Popen[bytes]) -> None:

@@ -49,12 +49,12 @@ class SseLink:
         self.secrets = secrets_of_web(server.url, server.headers, server.proxy)
         """Hides the credentials that are sent to the server."""
         self._auth = auth
-        self._connection: _Connection | None = None
+        self._connection: _SseConnection | None = None
 
     async def open(self, receiver: Receiver) -> None:
         """Open the stream and wait until the server has sent the URL for messages."""
         client = HttpClient(self._server, self._auth, receiver.hold, self.secrets)
-        self._connection = _Connection(client, receiver, self.secrets)
+        self._connection = _SseConnection(client, receiver, self.secrets)
         await self._connection.open()
 
     def send(self, message: Message) -> Ticket:
@@ -78,7 +78,7 @@ class SseLink:
             await self._connection.close(force=force)
 
 
-class _Connection:
+class _SseConnection:
     """The stream of a server, read in a task, and the messages that are being posted.
 
     Messages are posted side by side, but none overtakes a notification.

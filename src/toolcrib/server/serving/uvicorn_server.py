@@ -26,15 +26,14 @@ CLOSING: Final = 2
 
 
 def bound(host: str, port: int) -> socket.socket:
-    """A socket that listens there."""
+    """Return a socket that listens at the address of `host`; raises `ConfigError` if that is not possible."""
     with contextlib.ExitStack() as stack:
         try:
             family, *_, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
             # asyncio sets TCP_NODELAY only on what says that it is TCP; without it answers wait for acknowledgements.
             made = stack.enter_context(socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP))
             made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            # Not the port of `address`: getaddrinfo cuts off what exceeds 16 bits.
-            made.bind((address[0], port, *address[2:]))
+            made.bind((address[0], port, *address[2:]))  # getaddrinfo cuts a port above 65,535 to 16 bits
             made.listen(BACKLOG)  # who reads where we are may connect at once
         except (OSError, OverflowError) as exc:
             what = getattr(exc, "strerror", None) or exc

@@ -8,6 +8,7 @@ from dataclasses import replace
 from typing import Any, Final
 
 from .. import tool_names
+from .._util.schema_document import SchemaDocument
 from .._util.suggest import did_you_mean
 from ..catalog.routing import nearest
 from ..catalog.tokens import estimate_tokens
@@ -58,10 +59,8 @@ def idle_patterns(rules: Mapping[str, Any], tools: Collection[str]) -> Iterator[
 
 
 def untyped_parameters(schema: Mapping[str, Any]) -> list[str]:
-    """Parameters of which a model is not told what they take."""
-    properties = schema.get("properties")
-    if not isinstance(properties, Mapping):
-        return []
+    """Return the parameters whose schema names neither a type nor values."""
+    properties = SchemaDocument(schema).properties(schema)
     return [str(name) for name, each in properties.items() if not (isinstance(each, Mapping) and _TYPED & each.keys())]
 
 

@@ -1,40 +1,38 @@
-"""What is taken out of a call's arguments before they are sent: models like to write `null` and `[]` for "nothing".
+"""Removes what models write for "nothing", such as `null` and `[]`, from the arguments of a call.
 
-`clean` does it always. `clean_for_schema` does it only where the tool's schema would refuse the value; where the schema
-does not say so for sure, the value stays, because a null can mean something.
+`clean` removes it always. `clean_for_schema` removes it only where the tool's schema certainly refuses the value: a
+null can mean something. It reads the schema through `SchemaDocument` and not through a validator: servers write the
+schemas, and the work of a validator has no limit. jsonschema-rs needs more than a minute to list the errors of a null
+for ten levels of `anyOf` with four references each.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import Any, NamedTuple
-from urllib.parse import unquote
+from collections.abc import Collection, Mapping
+from typing import Any
+
+from .._util.schema_document import TYPES, Schema, SchemaDocument, types_of
 
 MAX_DEPTH = 128
-"""Arguments nested deeper are no message that we would send; their depths are left as they are."""
+"""Levels of nested arguments that are cleaned; messages nested deeper are rejected when they are sent."""
 
-_REF_DEPTH = 32
-_STEPS = 20_000
-# Keywords that leave no doubt, so that `not` of a schema made only of these can be answered.
+# A schema made only of these is read completely, so `not` of such a schema is certain.
 _PLAIN_KEYWORDS = frozenset({"type", "enum", "const", "title", "description", "default", "examples", "$comment"})
-_TYPES = frozenset({"null", "boolean", "integer", "number", "string", "array", "object"})
 
-# Written out: `dict | list` would build the union anew at every look.
+# Tuples, because `dict | list` would build a union at every check.
 _ARRAYS = (list, tuple)
 _CONTAINERS = (dict, list, tuple)
 _SCALARS = frozenset({str, int, float, bool})
-
-Schema = Mapping[str, Any] | bool
 
 
 # ---- always --------------------------------------------------------------------------------------------------
 
 
 def clean(arguments: Mapping[str, Any]) -> dict[str, Any]:
-    """Clean by four rules; the input stays as it is.
+    """Return the arguments cleaned by four rules; the input is not changed.
 
-    1. Nulls go. 2. Strings in a `sources` array become `{"type": ...}`. 3. Objects and arrays inside are cleaned the
-    same way. 4. Objects and arrays that are empty then go too.
+    1. Nulls are removed. 2. Strings in a `sources` array become `{"type": ...}`. 3. Objects and arrays inside are
+    cleaned the same way. 4. Objects and arrays that are empty then are removed too.
     """
     return _clean_object(arguments, 0)
 
@@ -82,38 +80,25 @@ def clean_tool_arguments(arguments: Mapping[str, Any], schema: Schema | None = N
 
 
 def clean_for_schema(arguments: dict[str, Any], schema: Schema | None) -> dict[str, Any]:
-    """Take out nulls, and objects and arrays that are or become empty, only where the schema refuses them.
+    """Remove nulls, and objects and arrays that are or become empty, only where the schema refuses them.
 
-    Strings in a `sources` array become `{"type": ...}` only where its items must be objects. The input is never
-    changed; if there is nothing to do, it is given back itself.
+    Strings in a `sources` array become `{"type": ...}` only where its items must be objects. The input is not changed;
+    if there is nothing to remove, the same object is returned.
     """
     if _SCALARS.issuperset(map(type, arguments.values())) or not _suspicious(arguments, 0):
         return arguments
     if not isinstance(schema, Mapping) or not schema:
         return arguments
-    return _Judge(schema).clean_object(arguments, schema, 0)
+    return _SchemaCleaner(schema).clean_object(arguments, schema, 0)
 
 
 def refuses(schema: Schema, value: Any, root: Schema | None = None) -> bool:
-    """Whether the schema surely refuses the value; in doubt it does not. Local references are looked up in `root`."""
-    return _Judge(schema if root is None else root).refuses(schema, value, 0)
-
-
-def resolved(reference: Any, root: Schema) -> Schema:
-    """The schema that a local reference points to; anything else is never fetched and says nothing."""
-    if not isinstance(reference, str) or not reference.startswith("#"):
-        return True
-    place: Any = root
-    for part in reference[1:].split("/")[1:]:
-        name = unquote(part).replace("~1", "/").replace("~0", "~")
-        if not isinstance(place, Mapping) or name not in place:
-            return True
-        place = place[name]
-    return place if isinstance(place, Mapping | bool) and reference[1:2] in ("", "/") else True
+    """Return whether the schema certainly refuses the value. Local references are looked up in `root`."""
+    return _SchemaCleaner(schema if root is None else root).refuses(schema, value)
 
 
 def _suspicious(value: Any, depth: int) -> bool:
-    """Whether there can be anything to do: a quick pass without the schema, which ends nearly every call's cleaning."""
+    """Return whether there can be anything to remove: a quick pass without the schema, enough for nearly every call."""
     if isinstance(value, dict):
         if not value:
             return depth > 0
@@ -131,228 +116,140 @@ def _suspicious(value: Any, depth: int) -> bool:
     )
 
 
-class _Judge:
-    """One schema document and the patience to read it: servers write them, and a branching one could cost for ever."""
+class _SchemaCleaner:
+    """Cleans the arguments of one call by a schema. Its methods return the same object if nothing changed."""
 
     def __init__(self, root: Schema) -> None:
-        self.root = root
-        self.steps = _STEPS
-        # Keyed by the identity of schemas; they live at least as long, in the document or in here.
-        self.known: dict[tuple[int, object], Any] = {}
-
-    # The value's side: what stays. Every method gives the same object back if nothing changed.
+        self._document = SchemaDocument(root)
+        # What schemas say of their properties and items, and which empty values they refuse: large arguments ask the
+        # same of the same schema again and again. By identity; the schemas live in the document or in here.
+        self._parts: dict[tuple[int, str | None], Schema] = {}
+        self._refused: dict[tuple[int, type], bool] = {}
 
     def clean_object(self, value: dict[str, Any], schema: Schema, depth: int) -> dict[str, Any]:
+        """Return an object without the properties that are nothing and refused."""
         kept: dict[str, Any] = {}
         changed = False
         for key, item in value.items():
             if item is not None and not isinstance(item, _CONTAINERS):
                 kept[key] = item
                 continue
-            below = self.property_schema(schema, key)
-            cleaned = self.clean_value(self.typed_sources(item, below) if key == "sources" else item, below, depth + 1)
-            if self.is_refused_nothing(cleaned, below):
+            below = self._part(schema, key)
+            cleaned = self._clean_value(
+                self._typed_sources(item, below) if key == "sources" else item, below, depth + 1
+            )
+            if self._is_refused_nothing(cleaned, below):
                 changed = True
                 continue
             kept[key] = cleaned
             changed = changed or cleaned is not item
         return kept if changed else value
 
-    def clean_value(self, value: Any, schema: Schema, depth: int) -> Any:
+    def refuses(self, schema: Schema, value: Any) -> bool:
+        """Return whether a schema certainly refuses a value; objects and arrays inside of it are not examined."""
+        return all(self._refuses_plain(each, value) for each in self._document.alternatives(schema))
+
+    def _refuses_plain(self, plain: Mapping[str, Any], value: Any) -> bool:
+        if _refuses_whole(plain, value) or ("not" in plain and self._accepts(plain["not"], value)):
+            return True
+        inside = value.items() if isinstance(value, dict) else ()
+        return any(self.refuses(_of_part(plain, key), it) for key, it in inside if not isinstance(it, _CONTAINERS))
+
+    def _accepts(self, schema: Any, value: Any) -> bool:
+        """Return whether a schema certainly accepts a value."""
+        if not isinstance(schema, Mapping):
+            return schema is True
+        certain = schema.keys() <= _PLAIN_KEYWORDS and isinstance(schema.get("enum", []), list)
+        return certain and bool("type" not in schema or types_of(schema)) and not self.refuses(schema, value)
+
+    def _clean_value(self, value: Any, schema: Schema, depth: int) -> Any:
         if depth > MAX_DEPTH:
             return value
         if isinstance(value, dict):
             return self.clean_object(value, schema, depth)
         if isinstance(value, _ARRAYS):
-            return self.clean_array(value, schema, depth)
+            below = self._part(schema, None)
+            cleaned = [self._clean_value(item, below, depth + 1) for item in value]
+            kept = [item for item in cleaned if not self._is_refused_nothing(item, below)]
+            return value if _same(kept, value) else kept
         return value
 
-    def clean_array(self, value: list[Any] | tuple[Any, ...], schema: Schema, depth: int) -> Any:
-        below = self.item_schema(schema)
-        cleaned = [self.clean_value(item, below, depth + 1) for item in value]
-        kept = [item for item in cleaned if not self.is_refused_nothing(item, below)]
-        return value if _same(kept, value) else kept
-
-    def typed_sources(self, value: Any, schema: Schema) -> Any:
+    def _typed_sources(self, value: Any, schema: Schema) -> Any:
         if not isinstance(value, _ARRAYS):
             return value
-        below = self.item_schema(schema)
+        below = self._part(schema, None)
 
         def typed(source: Any) -> Any:
             wrapped = {"type": source}
-            fits = isinstance(source, str) and self.refuses(below, source, 0) and not self.refuses(below, wrapped, 0)
+            fits = isinstance(source, str) and self.refuses(below, source) and not self.refuses(below, wrapped)
             return wrapped if fits else source
 
         converted = [typed(source) for source in value]
         return value if _same(converted, value) else converted
 
-    def is_refused_nothing(self, value: Any, schema: Schema) -> bool:
+    def _is_refused_nothing(self, value: Any, schema: Schema) -> bool:
         if not _is_nothing(value):
             return False
-        return bool(self.remembered(schema, type(value), lambda: self.refuses(schema, value, 0)))
+        key = (id(schema), type(value))
+        if key not in self._refused:
+            self._refused[key] = self.refuses(schema, value)
+        return self._refused[key]
 
-    def property_schema(self, schema: Schema, key: str) -> Schema:
-        """What the schema says of the property, put together from all the places that speak of it."""
-        return self.remembered(schema, key, lambda: self.gathered(schema, _property_of(key), 0))  # type: ignore[no-any-return]
+    def _part(self, schema: Schema, name: str | None) -> Schema:
+        """Return what a schema says of a property, or of every item of an array if `name` is None."""
+        key = (id(schema), name)
+        if key not in self._parts:
+            self._parts[key] = self._read_part(schema, name)
+        return self._parts[key]
 
-    def item_schema(self, schema: Schema) -> Schema:
-        """What the schema says of every item of an array."""
-        return self.remembered(schema, _ITEMS, lambda: self.gathered(schema, _ITEMS, 0))  # type: ignore[no-any-return]
-
-    def remembered(self, schema: Schema, question: object, answer: Callable[[], Any]) -> Any:
-        """Large arguments ask the same of the same schema again and again."""
-        key = (id(schema), question)
-        if key not in self.known:
-            self.known[key] = answer()
-        return self.known[key]
-
-    # The schema's side: what is surely refused. True as a schema means that nothing is known.
-
-    def refuses(self, schema: Any, value: Any, depth: int) -> bool:
-        if not isinstance(schema, Mapping) or not self.may_go_on(depth):
-            return schema is False
-        if value is None and schema.get("nullable") is True:
-            return False
-        if "$ref" in schema:
-            # Older drafts ignore what stands beside a reference: in doubt, so do we.
-            return self.refuses(resolved(schema["$ref"], self.root), value, depth + 1)
-        return (
-            _refuses_by_itself(schema, value)
-            or self.refuses_inside(schema, value, depth)
-            or self.refuses_by_branches(schema, value, depth)
-        )
-
-    def refuses_inside(self, schema: Mapping[str, Any], value: Any, depth: int) -> bool:
-        if not isinstance(value, dict):
-            return False
-        said = ((self.gathered(schema, _property_of(key), depth), item) for key, item in value.items())
-        return any(self.refuses(below, item, depth + 1) for below, item in said)
-
-    def refuses_by_branches(self, schema: Mapping[str, Any], value: Any, depth: int) -> bool:
-        for word in ("anyOf", "oneOf"):
-            branches = _branches(schema, word)
-            if branches and all(self.refuses(branch, value, depth + 1) for branch in branches):
-                return True
-        if any(self.refuses(branch, value, depth + 1) for branch in _branches(schema, "allOf")):
-            return True
-        return "not" in schema and _surely_accepts(schema["not"], value)
-
-    def gathered(self, schema: Any, part: _Part, depth: int) -> Schema:
-        """What a schema, and all that it is made of, says of a part of the value.
-
-        Alternatives that do not take such a value at all have no say: of "an object or null" only the first speaks of
-        properties.
-        """
-        if not isinstance(schema, Mapping) or not self.may_go_on(depth):
+    def _read_part(self, schema: Schema, name: str | None) -> Schema:
+        whole = "array" if name is None else "object"
+        # Alternatives of another type do not count: of "an object or null" only the first has properties.
+        plain = [each for each in self._document.alternatives(schema) if each.get("type", whole) == whole]
+        said = [_of_part(each, name) for each in plain]
+        if not said or any(each is True for each in said):
             return schema is not False
-        if "$ref" in schema:
-            return self.gathered(resolved(schema["$ref"], self.root), part, depth + 1)
-        said = [part.of(schema), *(self.gathered(branch, part, depth + 1) for branch in _branches(schema, "allOf"))]
-        for word in ("anyOf", "oneOf"):
-            speaking = [b for b in _branches(schema, word) if not self.refuses_kind(b, part.whole, depth + 1)]
-            if speaking:
-                said.append({"anyOf": [self.gathered(branch, part, depth + 1) for branch in speaking]})
-        said = [schema for schema in said if schema is not True]
-        if len(said) == 1:
-            return said[0]
-        return {"allOf": said} if said else True
-
-    def refuses_kind(self, schema: Any, kind: str, depth: int) -> bool:
-        """Whether values of this type are refused as such, whatever is in them."""
-        if not isinstance(schema, Mapping) or not self.may_go_on(depth):
-            return schema is False
-        if "$ref" in schema:
-            return self.refuses_kind(resolved(schema["$ref"], self.root), kind, depth + 1)
-        allowed = _allowed_types(schema)
-        return allowed is not None and kind not in allowed
-
-    def may_go_on(self, depth: int) -> bool:
-        self.steps -= 1
-        return self.steps > 0 and depth < _REF_DEPTH
+        return said[0] if len(said) == 1 else {"anyOf": said}
 
 
-class _Part(NamedTuple):
-    """A part of a value: the type of the whole, and what a schema by itself says of the part."""
-
-    whole: str
-    of: Callable[[Mapping[str, Any]], Schema]
-
-
-def _property_of(key: str) -> _Part:
-    def of(schema: Mapping[str, Any]) -> Schema:
-        properties = schema.get("properties")
-        if isinstance(properties, Mapping) and key in properties:
-            return _as_schema(properties[key])
-        if "patternProperties" in schema:  # a server's own pattern is not run here: it may take for ever
-            return True
-        return _as_schema(schema.get("additionalProperties", True))
-
-    return _Part("object", of)
-
-
-def _item_of(schema: Mapping[str, Any]) -> Schema:
-    # Items that mean something by their place must keep it.
-    return True if "prefixItems" in schema else _as_schema(schema.get("items", True))
-
-
-_ITEMS = _Part("array", _item_of)
-
-
-def _as_schema(found: Any) -> Schema:
+def _of_part(plain: Mapping[str, Any], name: str | None) -> Schema:
+    """Return what a plain schema says of a property, or of every item of an array if `name` is None."""
+    if name is None:
+        # Items that mean something by their position must keep it.
+        found = True if "prefixItems" in plain else plain.get("items", True)
+    else:
+        properties = plain.get("properties")
+        if isinstance(properties, Mapping) and name in properties:
+            found = properties[name]
+        else:  # a server's pattern is not run here: it may take minutes
+            found = True if "patternProperties" in plain else plain.get("additionalProperties", True)
     return found if isinstance(found, Mapping | bool) else True
 
 
-def _branches(schema: Mapping[str, Any], word: str) -> list[Any]:
-    branches = schema.get(word)
-    return branches if isinstance(branches, list) else []
-
-
-def _refuses_by_itself(schema: Mapping[str, Any], value: Any) -> bool:
-    allowed = _allowed_types(schema)
-    if allowed is not None and allowed.isdisjoint(_types_of(value)):
+def _refuses_whole(plain: Mapping[str, Any], value: Any) -> bool:
+    """Return whether a plain schema refuses a value without looking at what is inside of it."""
+    if "type" in plain and plain["type"] not in _types_of_value(value):
         return True
-    if "const" in schema and schema["const"] != value:
+    if "const" in plain and plain["const"] != value:
         return True
-    choices = schema.get("enum")
+    choices = plain.get("enum")
     if isinstance(choices, list) and value not in choices:
         return True
     if isinstance(value, dict):
-        required = schema.get("required")
+        required = plain.get("required")
         lacks = isinstance(required, list) and any(isinstance(name, str) and name not in value for name in required)
-        return lacks or _is_short(value, schema.get("minProperties"))
+        return lacks or _is_short(value, plain.get("minProperties"))
     if isinstance(value, _ARRAYS):
-        needs_one = isinstance(schema.get("contains"), Mapping) and schema.get("minContains", 1) != 0
-        return (needs_one and not value) or _is_short(value, schema.get("minItems"))
+        needs_one = isinstance(plain.get("contains"), Mapping) and plain.get("minContains", 1) != 0
+        return (needs_one and not value) or _is_short(value, plain.get("minItems"))
     return False
-
-
-def _surely_accepts(schema: Any, value: Any) -> bool:
-    if not isinstance(schema, Mapping) or not schema.keys() <= _PLAIN_KEYWORDS:
-        return schema is True
-    if "type" in schema:
-        allowed = _allowed_types(schema)
-        if allowed is None or allowed.isdisjoint(_types_of(value)):
-            return False
-    choices = schema.get("enum")
-    if "enum" in schema and not (isinstance(choices, list) and value in choices):
-        return False
-    return "const" not in schema or bool(schema["const"] == value)
 
 
 def _is_short(value: dict[str, Any] | list[Any] | tuple[Any, ...], least: Any) -> bool:
     return isinstance(least, int | float) and len(value) < least
 
 
-def _allowed_types(schema: Mapping[str, Any]) -> frozenset[str] | None:
-    """The types that the schema names; None where it names none, or one that is not JSON Schema's."""
-    named = schema.get("type")
-    names = named if isinstance(named, list) else [named]
-    if not all(isinstance(name, str) and name in _TYPES for name in names):
-        return None
-    return frozenset(names)
-
-
-def _types_of(value: Any) -> tuple[str, ...]:
+def _types_of_value(value: Any) -> Collection[str]:
     match value:
         case None:
             return ("null",)
@@ -369,7 +266,7 @@ def _types_of(value: Any) -> tuple[str, ...]:
         case dict():
             return ("object",)
         case _:
-            return tuple(_TYPES)
+            return TYPES
 
 
 def _same(new: list[Any], old: list[Any] | tuple[Any, ...]) -> bool:

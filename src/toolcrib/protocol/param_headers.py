@@ -10,6 +10,7 @@ from base64 import b64decode, b64encode
 from collections.abc import Iterator, Mapping
 from typing import Any, Final, NamedTuple
 
+from .._util.schema_document import subschemas
 from ..errors import ProtocolError, UsageError
 from . import jsonrpc
 from .limits import SAMPLE
@@ -26,19 +27,8 @@ _INTEGER: Final = re.compile(r"-?[0-9]{1,16}")
 _SENTINEL: Final = ("=?base64?", "?=")
 _JSON_TYPES: Final = frozenset({bool, dict, float, int, list, str, type(None)})
 
-# Where a schema may hold further schemas. Everything else is data, in which our annotation is a word like any other.
-_MAPS: Final = frozenset(
-    {"$defs", "definitions", "dependencies", "dependentSchemas", "patternProperties", "properties"}
-)
-_PLACES: Final = _MAPS | frozenset(
-    {
-        *("additionalItems", "additionalProperties", "allOf", "anyOf", "contains", "contentSchema", "else", "if"),
-        *("items", "not", "oneOf", "prefixItems", "propertyNames", "then", "unevaluatedItems", "unevaluatedProperties"),
-    }
-)
 
-
-# A way from the root: the way before and one name. A tuple for each of a million properties would be too much.
+# A path from the root: the path before and one name. A flat tuple for each of a million properties would be too much.
 _Way = tuple["_Way", str] | None
 
 
@@ -133,23 +123,19 @@ def _same(one: str, other: str) -> bool:
 
 
 def _schemas(root: Mapping[str, Any]) -> Iterator[tuple[_Way, bool, Mapping[str, Any]]]:
-    """Every schema in a schema: the way to it, and if that way goes through `properties` alone."""
+    """Yield every schema in a schema: the path to it, whether that path goes through `properties` alone, and itself."""
     waiting: list[tuple[_Way, bool, Any]] = [(None, True, root)]
     for way, direct, schema in waiting:
         if not isinstance(schema, Mapping):
             continue
         yield way, direct, schema
-        for keyword, inner in schema.items():
-            if keyword not in _PLACES:
-                continue
-            if keyword in _MAPS and isinstance(inner, Mapping):
-                # Only `properties` leads to arguments. Any other keyword is named on the way, to say where it was.
-                leads = keyword == "properties"
-                before = way if leads else (way, keyword)
-                waiting += (((before, name), direct and leads, part) for name, part in inner.items())
+        for keyword, name, part in subschemas(schema):
+            if name is None:
+                waiting.append(((way, keyword), False, part))
             else:
-                parts = inner if isinstance(inner, list) else [inner]
-                waiting += (((way, keyword), False, part) for part in parts)
+                # Only `properties` leads to arguments. Any other keyword is part of the path, to show where it is.
+                leads = keyword == "properties"
+                waiting.append((((way if leads else (way, keyword)), name), direct and leads, part))
 
 
 def _steps(way: _Way) -> tuple[str, ...]:

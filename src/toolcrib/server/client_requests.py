@@ -11,6 +11,7 @@ from uuid import uuid4
 from pydantic import TypeAdapter, ValidationError
 from pydantic.errors import PydanticUserError
 
+from .._util.schema_document import SchemaDocument
 from ..errors import ProtocolError, RemoteError, UsageError
 from ..protocol.versions import MISSING_CAPABILITY
 from ..types import ElicitResult, PromptMessage, Root, Wire
@@ -89,35 +90,23 @@ def _form_of_type(kind: Any) -> Form:
         described = adapter.json_schema()
     except PydanticUserError as exc:
         raise UsageError(f"{kind!r} cannot be asked for in a form: {exc.message}") from None
-    definitions = described.pop("$defs", {})
-    described = _resolved(described, definitions)
+    document = SchemaDocument(described)
+    described = document.dereference(described)
     if described.get("type") != "object":
         raise UsageError(f"{kind!r} cannot be asked for in a form: a form is an object with fields")
-    fields = {name: _field(name, field, definitions) for name, field in described.get("properties", {}).items()}
+    fields = {name: _field(name, field, document) for name, field in described.get("properties", {}).items()}
     schema: Wire = {"type": "object", "properties": fields}
     if "required" in described:
         schema["required"] = described["required"]
     return Form(schema, adapter)
 
 
-def _resolved(schema: Wire, definitions: Wire) -> Wire:
-    """Return the schema with its reference replaced by what it refers to; what stands beside the reference wins."""
-    whole = schema.get("allOf")
-    if isinstance(whole, list) and len(whole) == 1:  # pydantic before 2.9, for a reference with more beside it
-        schema = {**whole[0], **{key: value for key, value in schema.items() if key != "allOf"}}
-    reference = schema.get("$ref")
-    if not isinstance(reference, str):
-        return schema
-    beside = {key: value for key, value in schema.items() if key != "$ref"}
-    return {**definitions[reference.rsplit("/", 1)[-1]], **beside}
-
-
-def _field(name: str, schema: Wire, definitions: Wire) -> Wire:
-    """One field: forms know texts, numbers, yes or no, and choices. Optional is what is not required."""
-    schema = _resolved(schema, definitions)
+def _field(name: str, schema: Wire, document: SchemaDocument) -> Wire:
+    """Return the schema of one field of a form: a text, a number, yes or no, or a choice, without references."""
+    schema = document.dereference(schema)
     options = schema.get("anyOf")
     if isinstance(options, list):
-        real = [_resolved(option, definitions) for option in options if option != {"type": "null"}]
+        real = [document.dereference(option) for option in options if option != {"type": "null"}]
         if len(real) == 1:
             beside = {key: value for key, value in schema.items() if key != "anyOf"}
             schema = {**real[0], **beside}
@@ -127,7 +116,7 @@ def _field(name: str, schema: Wire, definitions: Wire) -> Wire:
         schema = {**schema, "enum": [schema["const"]]}
         del schema["const"]
     if schema.get("type") == "array" and isinstance(schema.get("items"), dict):
-        schema = {**schema, "items": _resolved(schema["items"], definitions)}
+        schema = {**schema, "items": document.dereference(schema["items"])}
         fits = "enum" in schema["items"]
     else:
         fits = schema.get("type") in ("string", "number", "integer", "boolean")

@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from toolcrib.catalog import search
 from toolcrib.catalog.search import SearchIndex, terms_of
 from toolcrib.catalog.tokens import estimate_tokens
 from toolcrib.errors import UsageError
@@ -254,6 +255,21 @@ STRANGE: list[Any] = [
 def test_a_schema_that_is_none_does_no_harm(schema: Any) -> None:
     index = SearchIndex([Tool("mcp__a__find", title=7, description="me", input_schema=schema, server="a")])  # type: ignore[arg-type]
     assert len(index.search("find me")) == 1
+
+
+def test_parameters_behind_references_are_found_once_each() -> None:
+    point = {"properties": {"latitude": {"type": "number"}, "next": {"$ref": "#/$defs/Point"}}}
+    schema = {
+        "properties": {
+            "origin": {"$ref": "#/$defs/Point"},
+            "others": {"type": "array", "items": {"anyOf": [{"$ref": "#/$defs/Point"}, {"type": "null"}]}},
+            "nested": {"$ref": "#/$defs/Nested"},
+        },
+        "$defs": {"Point": point, "Nested": {"type": "array", "items": {"$ref": "#/$defs/Nested"}}},
+    }
+    assert [name for name, _ in search._parameters(schema)] == ["origin", "others", "nested", "latitude", "next"]
+    index = SearchIndex([Tool("mcp__a__route", input_schema=schema, server="a"), tool("a", "other")])
+    assert [hit.tool.name for hit in index.search("latitude")] == ["mcp__a__route"]
 
 
 @pytest.mark.serial

@@ -35,9 +35,16 @@ SCHEMA: dict[str, Any] = {
         "any": {},
         "dotted.name": {"type": "integer"},
         "free": {"type": "object", "additionalProperties": {"type": "integer"}},
+        "code": {"anyOf": [{"type": "integer", "minimum": 100}, {"type": "string", "pattern": "^0?[0-9]{1,3}$"}]},
+        "filter": {"anyOf": [{"type": "object", "required": ["x"]}, {"type": "string"}]},
+        "inherited": {"$ref": "#inherited"},
+        "optional": {"type": "integer", "nullable": True},
     },
     "required": ["text"],
-    "$defs": {"Address": ADDRESS},
+    "$defs": {
+        "Address": ADDRESS,
+        "Inherited": {"$anchor": "inherited", "allOf": [{"properties": {"a": {"type": "integer"}}}, ADDRESS]},
+    },
 }
 
 
@@ -94,6 +101,14 @@ SCHEMA: dict[str, Any] = {
         (["text:=5"], {"text": 5}),
         (['address:={"street": null}'], {"address": {"street": None}}),
         (["strange=5"], {"strange": 5}),
+        (["code=500"], {"code": 500}),
+        (["code=50"], {"code": "50"}),
+        (["code=5000"], {"code": 5000}),
+        (["filter=abc"], {"filter": "abc"}),
+        (["filter={}"], {"filter": {}}),
+        (["inherited.a=1", "inherited.street=1"], {"inherited": {"a": 1, "street": "1"}}),
+        (["optional=null"], {"optional": None}),
+        (["any=1e999"], {"any": "1e999"}),
     ],
 )
 def test_a_value_becomes_what_the_schema_wants(words: list[str], expected: dict[str, Any]) -> None:
@@ -108,6 +123,7 @@ def test_a_value_becomes_what_the_schema_wants(words: list[str], expected: dict[
         (["share=NaN"], "share: expected number, got 'NaN'"),
         (["share=1e999"], "share: expected number, got '1e999'"),
         (["share:=NaN"], "share: expected JSON, got 'NaN'"),
+        (["share:=1e999"], "share: expected JSON, got '1e999'"),
         (["share=true"], "share: expected number, got 'true'"),
         (["deep=yes"], "deep: expected boolean, got 'yes'"),
         (["numbers=1,x"], "numbers: expected array of integer, got '1,x'"),

@@ -11,6 +11,7 @@ from typing import Any, TypedDict, cast
 
 from pydantic_core import to_json
 
+from ..._util.schema_document import SchemaDocument
 from ...errors import ConfigError, ProtocolError, RemoteError, ResourceNotFound, UsageError
 from ...protocol import jsonrpc
 from ...protocol.sanitize import one_line
@@ -252,11 +253,7 @@ def wants_json(signature: Signature, schema: Any) -> bool:
 
 
 def _resolved(signature: Signature, schema: Any) -> Wire:
-    if not isinstance(schema, dict):
-        return {}
-    if isinstance(ref := schema.get("$ref"), str):
-        return _resolved(signature, signature.schema.get("$defs", {}).get(ref.removeprefix("#/$defs/")))
-    return schema
+    return SchemaDocument(signature.schema).dereference(schema)
 
 
 def _valued(signature: Signature, schema: Any, text: Any) -> Any:

@@ -11,6 +11,7 @@ from typing import Any, Final, get_args
 from pydantic import ValidationError
 from pydantic_core import PydanticSerializationError, to_jsonable_python
 
+from ..._util.schema_document import SchemaDocument
 from ...errors import ConfigError, UsageError
 from ...protocol import jsonrpc
 from ...protocol.sanitize import one_line
@@ -229,12 +230,8 @@ def _is_shapeless(kind: Any) -> bool:
 
 
 def _is_object(schema: Wire) -> bool:
-    if "type" not in schema:
-        # Pydantic's form for a type that holds itself, older versions' too.
-        (part, *others) = schema.get("allOf") or [schema]
-        reference: Any = part.get("$ref", "") if not others else ""
-        schema = schema.get("$defs", {}).get(reference.removeprefix("#/$defs/"), {})
-    return schema.get("type") == "object"
+    # Pydantic writes a reference for a type that contains itself.
+    return SchemaDocument(schema).dereference(schema).get("type") == "object"
 
 
 def _wrapped(schema: Wire) -> Wire:

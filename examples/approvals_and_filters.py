@@ -1,4 +1,4 @@
-"""Who may call what: rules, a person who is asked, a filter that looks at who asks, and why a tool is not there."""
+"""Access rules, an approver, a filter that depends on the caller, and `explain`."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def format_disk() -> str:
 
 
 async def ask_a_person(call: tc.ToolCall) -> bool | tc.ToolCall:
-    """Yes to a new file, no to deleting, and never outside of a folder: True, False, or the call as it may be made."""
+    """Approve new files inside drafts/ and deny deletions. Returns True, False, or an edited call."""
     path = call.arguments["path"]
     if call.tool == "delete_file":
         print(f"  (person)  may {call.context.agent} delete {path}? No.")

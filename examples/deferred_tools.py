@@ -1,4 +1,4 @@
-"""Sixty tools, of which a model is told four: the others are found when it searches for them."""
+"""Sixty tools, of which a model sees four; it finds the others by searching."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ VERBS = {
     "close": "Close or archive a {}",
     "list": "List every {} that matches a filter",
     "rename": "Give a {} another name",
-    "watch": "Be told when a {} changes",
+    "watch": "Subscribe to changes of a {}",
     "export": "Write a {} to a CSV file",
 }
 
 
 def forge() -> tc.ToolServer:
-    """A server with as many tools as real ones have."""
+    """Return a server with sixty tools."""
     server = tc.ToolServer("forge")
     for verb, text in VERBS.items():
         for thing in THINGS:

@@ -1,4 +1,4 @@
-"""A short demonstration, started by `scripts/up`: a real server, used, timed out, killed, and used again."""
+"""A short demonstration of one client: calls, progress, a time-out, a killed server, and its recovery."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def row(what: object, happened: object) -> None:
 
 
 class LogRows(logging.Handler):
-    """Shows what Toolcrib logs (warnings, unless more is asked for) beside the rest."""
+    """Prints the log messages of Toolcrib (warnings and above by default)."""
 
     def emit(self, record: logging.LogRecord) -> None:
         row("(log)", record.getMessage())
@@ -52,7 +52,7 @@ async def show_errors(client: tc.Client) -> None:
     row("is_error", failed.is_error)
     row("text", failed.text)
 
-    title("What went wrong on the way is a type")
+    title("Other failures are typed exceptions")
     try:
         await client.call_tool("slow_count", {"steps": 100}, timeout=0.3)
     except tc.CallTimeout as error:
@@ -74,7 +74,7 @@ async def show_recovery(client: tc.Client) -> None:
     try:
         await client.call_tool("slow_count", {"steps": 100}, on_progress=lambda *_: os.kill(before, signal.SIGKILL))
     except tc.OutcomeUnknown as error:
-        row(type(error).__name__, f"sent={error.sent}: it may have run, so it is not sent again")
+        row(type(error).__name__, f"sent={error.sent}: it may have run, so it is not repeated")
     row("add", (await client.call_tool("add", {"a": 20, "b": 22})).data)
     row("process", "the same" if await process_id(client) == before else "a new one")
 

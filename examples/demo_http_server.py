@@ -1,6 +1,6 @@
-"""The demo server behind a URL: streamable HTTP of the modern era, on aiohttp. It prints its URL, then serves.
+"""The demo server over streamable HTTP (modern era), built on aiohttp. It prints its URL, then serves.
 
-Options: `--port 8000` (default: any free one), `--token SECRET` (callers need it: `Authorization: Bearer SECRET`).
+Options: `--port 8000` (default: any free port), `--token SECRET` (requires `Authorization: Bearer SECRET`).
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ EVENT_STREAM = {"Content-Type": "text/event-stream", "Cache-Control": "no-cache"
 
 
 class Exchange(Server):
-    """One request and what is said to it: modern servers remember nothing in between."""
+    """One request and its messages: a modern server keeps no state between requests."""
 
     def __init__(self) -> None:
         super().__init__()
-        self.said: asyncio.Queue[JSON] = asyncio.Queue()
+        self.messages: asyncio.Queue[JSON] = asyncio.Queue()
 
     def send(self, message: JSON) -> None:
-        self.said.put_nowait({"jsonrpc": "2.0", **message})
+        self.messages.put_nowait({"jsonrpc": "2.0", **message})
 
 
 async def answer(request: web.Request) -> web.StreamResponse:
@@ -33,8 +33,8 @@ async def answer(request: web.Request) -> web.StreamResponse:
         return web.Response(status=401, headers={"WWW-Authenticate": 'Bearer realm="demo"'})
     exchange = Exchange()
     exchange.receive(await request.read())
-    message = await exchange.said.get()
-    if "method" not in message:  # nothing was said before the answer
+    message = await exchange.messages.get()
+    if "method" not in message:  # the response is the first message
         status = STATUSES.get(message["error"]["code"], 400) if "error" in message else 200
         return web.json_response(message, status=status)
     stream = web.StreamResponse(headers=EVENT_STREAM)
@@ -43,7 +43,7 @@ async def answer(request: web.Request) -> web.StreamResponse:
         await stream.write(b"data: " + json.dumps(message).encode() + b"\n\n")
         if "method" not in message:
             return stream
-        message = await exchange.said.get()
+        message = await exchange.messages.get()
 
 
 TOKEN = web.AppKey("token", str)

@@ -1,6 +1,6 @@
 """A small MCP server over stdio in plain Python: five tools, one resource, one prompt, both eras of the protocol.
 
-It needs nothing but the standard library, so it also shows what goes over the wire. Start it through a client:
+It uses only the standard library, so it also shows the messages of the protocol. Start it through a client:
 `toolcrib.Client(toolcrib.StdioServer("python3", ["examples/demo_server.py"]))`.
 """
 
@@ -37,7 +37,7 @@ class Refused(Exception):
 
 
 class Server:
-    """What the process remembers: running requests, questions that wait for the client, subscriptions."""
+    """The state of the process: running requests, pending questions to the client, subscriptions."""
 
     def __init__(self) -> None:
         self.calls = 0
@@ -48,7 +48,7 @@ class Server:
         self.listening: dict[Any, JSON] = {}
 
     def send(self, message: JSON) -> None:
-        # The pipe is blocking on purpose: a client that does not read stops this server, nothing piles up.
+        # A blocking write: if the client does not read, this server stops instead of filling its memory.
         line = json.dumps({"jsonrpc": "2.0", **message}, separators=(",", ":")).encode() + b"\n"
         while line:
             line = line[os.write(1, line) :]
@@ -93,7 +93,7 @@ class Server:
 
 @dataclass
 class Request:
-    """One request of the client, and what its tool may say before the answer."""
+    """One request of the client, and the messages that its tool may send before the response."""
 
     server: Server
     id: Any
@@ -107,7 +107,7 @@ class Request:
 
     @property
     def modern(self) -> bool:
-        """A modern request says its version itself; a legacy one relies on `initialize`."""
+        """Whether the request is modern: it names its version, while legacy requests rely on `initialize`."""
         return META + "protocolVersion" in self.meta
 
     def progress(self, done: int, total: int, message: str) -> None:
@@ -124,7 +124,7 @@ class Request:
             )
 
     async def ask_client(self, method: str, params: JSON) -> JSON:
-        """Legacy era: the server sends a request of its own and waits."""
+        """Legacy era: send a request to the client and wait for its response."""
         key = f"question-{self.id}"
         self.server.questions[key] = asyncio.get_running_loop().create_future()
         self.server.send({"id": key, "method": method, "params": params})
@@ -166,20 +166,20 @@ async def fail(_: Request, arguments: JSON) -> JSON:
 
 
 async def greet(request: Request, _: JSON) -> JSON:
-    """Asks the person at the other end for a name: each era has its own way."""
+    """Ask the user for a name, as each era defines it."""
     schema = {"type": "object", "properties": {"name": {"type": "string"}}, "required": ["name"]}
     question = {"mode": "form", "message": "Who shall be greeted?", "requestedSchema": schema}
     if not request.modern:
         reply = await request.ask_client("elicitation/create", question)
     elif "inputResponses" not in request.params:
         if "elicitation" not in request.meta.get(META + "clientCapabilities", {}):
-            raise Refused(-32021, "greet must ask somebody", {"requiredCapabilities": {"elicitation": {}}})
+            raise Refused(-32021, "greet needs elicitation", {"requiredCapabilities": {"elicitation": {}}})
         asked = {"name": {"method": "elicitation/create", "params": question}}
         return {"resultType": "input_required", "inputRequests": asked, "requestState": "greet:1"}
     else:
         reply = request.params["inputResponses"]["name"]
     if reply["action"] != "accept":
-        return text("nobody wants to be greeted", is_error=True)
+        return text("no name was given", is_error=True)
     return text(f"Hello, {reply['content']['name']}!")
 
 
@@ -284,7 +284,7 @@ async def unsubscribe(request: Request) -> JSON:
 
 
 async def listen(request: Request) -> JSON:
-    """Lives until the client cancels it."""
+    """Run until the client cancels it."""
     wanted = request.params["notifications"]
     mark = {META + "subscriptionId": request.id}
     acknowledged = {"notifications": wanted, "_meta": mark}

@@ -1,7 +1,7 @@
-"""A tool server behind a URL with a key, and a client that calls it in both eras of the protocol.
+"""A tool server at a URL with an API key, and a client that calls it in both eras of the protocol.
 
-`python examples/http_client_and_server.py` starts itself once more as the server, on a free port; with `serve` it is
-the server.
+`python examples/http_client_and_server.py` starts itself a second time as the server, on a free port; with `serve` it
+is the server.
 """
 
 from __future__ import annotations
@@ -20,21 +20,21 @@ BOOKS = {"1984": "Orwell", "Emma": "Austen", "Walden": "Thoreau"}
 
 @server.tool
 async def find_author(title: str, *, ctx: tc.Context) -> str:
-    """Who wrote a book."""
+    """Find the author of a book."""
     await ctx.info(f"{ctx.principal} looks for {title}")
-    return BOOKS.get(title, "nobody knows")
+    return BOOKS.get(title, "unknown")
 
 
 @server.tool
 async def count_letters(*, ctx: tc.Context) -> dict[str, int]:
-    """How many letters the titles have; tells how far it is."""
+    """Count the letters of the titles, with progress."""
     for done, title in enumerate(BOOKS, start=1):
         await ctx.progress(done, len(BOOKS), title)
     return {title: len(title) for title in BOOKS}
 
 
-def who(headers: Mapping[str, str]) -> str | None:
-    """None refuses: 401."""
+def authenticate(headers: Mapping[str, str]) -> str | None:
+    """Return the caller, or None to reject the request with 401."""
     return KEYS.get(headers.get("authorization", ""))
 
 
@@ -66,6 +66,6 @@ def main() -> None:
 
 if __name__ == "__main__":
     if sys.argv[1:] == ["serve"]:
-        server.run("http", port=0, auth=who)
+        server.run("http", port=0, auth=authenticate)
     else:
         main()

@@ -1,4 +1,4 @@
-"""Many servers as one: a program and two servers of this process, with rules, an approval, an audit and a search."""
+"""A hub with a child process and two in-process servers, with rules, an approver, an audit log and a search."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ written = ["milk and bread", "call Ada"]
 
 @notes.tool
 def write_note(text: str) -> int:
-    """Write a note; gives the number of notes."""
+    """Write a note; returns the number of notes."""
     written.append(text)
     return len(written)
 
 
 @notes.tool(annotations={"readOnlyHint": True})
 def find_notes(words: str) -> list[str]:
-    """Find the notes in which these words stand."""
+    """Find the notes that contain these words."""
     return [note for note in written if words in note]
 
 
@@ -90,7 +90,7 @@ async def main() -> None:
         for server in hub.list_servers():
             row(server.name, f"{server.status}, {len(server.tools)} tools, about {server.tokens} tokens")
 
-        print("Tools, as anybody sees them")
+        print("Tools visible to everyone")
         for tool in await hub.list_tools():
             row(tool.name, tool.description)
 
@@ -104,7 +104,7 @@ async def main() -> None:
         row("fail", hub.explain("mcp__demo__fail"))
         row("write_note", hub.explain("mcp__notes__write_note"))
 
-        print("Only what a model asks for")
+        print("Deferred tools")
         hub.toolsets.register(tc.Toolset("demo").defer_all())
         hub.toolsets.register(tc.Toolset("notes").defer_all().keep_loaded("find_notes"))
         row("listed", ", ".join(tool.original_name or tool.name for tool in await admin.list_tools()))

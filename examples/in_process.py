@@ -1,4 +1,4 @@
-"""A client and a server in one process: a call is a call, without a process, a socket or JSON in between."""
+"""A client and a server in one process: a call needs no child process, no socket and no JSON."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ async def main() -> None:
         row("plot", picture)
         row("count", (await client.call_tool("count", {"by": 2})).text)
 
-        print("What is wrong is said so that a model can mend it")
+        print("Invalid arguments")
         row("add", (await client.call_tool("add", {"a": 2, "c": 3})).text)
 
         print("Resources and prompts")
@@ -42,7 +42,7 @@ async def main() -> None:
         row("explain", (await client.get_prompt("explain", {"topic": "MCP"})).text)
         row("complete", (await client.complete({"type": "ref/prompt", "name": "explain"}, "to", "a c")).values)
 
-        print("The JSON-RPC door")
+        print("JSON-RPC")
         request = {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": {"name": "now"}}
         row("keys", sorted(json.loads(json.dumps(await server.handle(request)))["result"]))
 

@@ -1,6 +1,6 @@
-"""What happens, as it happens: events of every server, and an interceptor that measures every call.
+"""Events of every server, and an interceptor that counts every call.
 
-One of the two servers is killed in the middle of a call, so that there is something to see.
+One of the two servers is killed in the middle of a call to show the events of its recovery.
 """
 
 from __future__ import annotations
@@ -22,17 +22,17 @@ calls: Counter[str] = Counter()
 
 @clock.tool
 def tick(count: int) -> int:
-    """One more."""
+    """Return count + 1."""
     return count + 1
 
 
-def tell(event: tc.events.Event) -> None:
+def show(event: tc.events.Event) -> None:
     name = type(event).__name__
     match event:
         case tc.events.ConnectionCompleted():
             print(f"  {name:<24}{event.server} speaks {event.protocol_version}")
         case tc.events.ToolExecutionCompleted():
-            print(f"  {name:<24}{event.server} {event.tool}{' (its own error)' if event.is_error else ''}")
+            print(f"  {name:<24}{event.server} {event.tool}{' (tool error)' if event.is_error else ''}")
         case tc.events.ToolExecutionFailed():
             print(f"  {name:<24}{event.server} {event.tool}: {type(event.error).__name__}")
         case tc.events.Disconnected() | tc.events.Reconnected():
@@ -40,7 +40,7 @@ def tell(event: tc.events.Event) -> None:
 
 
 async def measure(call: tc.ToolCall, proceed: tc.CallNext) -> tc.ToolResult:
-    """As every interceptor: it may look at the call, change it, or answer in its place."""
+    """Count the outcomes. An interceptor may also change the call, or answer in its place."""
     try:
         result = await proceed(call)
     except tc.ToolcribError as error:
@@ -52,7 +52,7 @@ async def measure(call: tc.ToolCall, proceed: tc.CallNext) -> tc.ToolResult:
 
 async def main() -> None:
     hub = tc.Hub({"demo": demo, "clock": clock}, reconnect=tc.ReconnectPolicy(base_delay=0.05))
-    stop = hub.on(tc.events.Event, tell)
+    stop = hub.on(tc.events.Event, show)
     hub.intercept(measure)
     back = asyncio.Event()
     hub.on(tc.events.Reconnected, lambda _: back.set())
@@ -71,9 +71,9 @@ async def main() -> None:
         except tc.OutcomeUnknown as error:
             print(f"  (caller)                {type(error).__name__}, sent={error.sent}")
         await asyncio.wait_for(back.wait(), 30)
-        print("And used again")
+        print("The demo server is used again")
         await hub.call_tool("mcp__demo__echo", {"text": "there"})
-        print("How they stand")
+        print("Status")
         for state in hub.list_servers():
             print(f"  {state.name:<8}{state.status.state:<12}tools: {len(state.tools)}, tokens: {state.tokens}")
         stop()

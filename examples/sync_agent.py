@@ -1,7 +1,7 @@
-"""An agent's loop in plain Python, without `async`: a model chooses tools, the hub runs them, the results go back.
+"""The loop of an agent without `async`: a model chooses tools, the hub calls them, and the model gets the results.
 
-The model here is a few lines that read the conversation, so that nothing has to be installed or paid for. A real one
-takes the same two things: the tools as dicts, and the messages.
+The model here is a function of a few lines, so the example needs no account and no package. A real model takes the same
+input: the tools and the messages.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ STOCK = {"apple": 3, "pear": 0}
 
 @SHOP.tool
 def stock(fruit: str) -> int:
-    """How many of a fruit are there."""
+    """Return how many pieces of a fruit are in stock."""
     if fruit not in STOCK:
-        raise tc.ToolFailed(f"there is no {fruit}; there are {', '.join(STOCK)}")
+        raise tc.ToolFailed(f"unknown fruit: {fruit}; known: {', '.join(STOCK)}")
     return STOCK[fruit]
 
 
 def model(messages: list[Message], tools: list[tc.Tool]) -> Message:
-    """Asks for a tool, mends a call that failed by what the tool said, and tells the sum in the end."""
+    """Choose a tool, correct a call that failed, and answer with the sum in the end."""
     names = {tool.original_name: tool.name for tool in tools}
     answers = [block for message in messages if message["role"] == "tool" for block in message["content"]]
     said = [answer["content"][0]["text"] for answer in answers]

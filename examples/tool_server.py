@@ -1,7 +1,7 @@
 """Functions as tools, resources and prompts: `python examples/tool_server.py [stdio|http|sse] [--port 8000]`.
 
-`stdio` is for a client that starts it: `Client(StdioServer("python", ["examples/tool_server.py"]))`. The others say on
-stderr where they serve.
+`stdio` is for a client that starts it: `Client(StdioServer("python", ["examples/tool_server.py"]))`. With the others,
+the server prints its URL to stderr.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ def plot(
 
 
 class Answer(BaseModel):
-    """What the person is asked for."""
+    """The answer that the user is asked for."""
 
     ok: bool
 
@@ -63,7 +63,7 @@ async def crawl(url: str, depth: int = 1, *, ctx: tc.Context) -> list[str]:  # c
     return pages
 
 
-@tc.tool  # stands alone: it can be added to several servers
+@tc.tool  # without a server: it can be added to several
 def now() -> str:
     """The time, in UTC."""
     return datetime.now(UTC).isoformat(timespec="seconds")
@@ -73,7 +73,7 @@ TALLY = {"type": "object", "properties": {"by": {"type": "integer", "minimum": 1
 
 
 class Tally:
-    """A tool by hand, with state: it gets its arguments as one dict, checked by the schema."""
+    """A tool with state and an explicit schema: it receives its arguments as one validated dict."""
 
     def __init__(self) -> None:
         self.count = 0
@@ -89,14 +89,14 @@ server.add_tool(Tally().count_on, name="count", description="Count on", input_sc
 
 @server.resource("config://app", mime_type="application/json")
 def config() -> dict[str, Any]:
-    """What is set up here."""
+    """The configuration of this server."""
     return {"site": "/", "pages": len(SITE)}
 
 
 @server.resource("file:///{path}")
 def read(path: str) -> bytes | None:
     """A file of this folder."""
-    file = HERE / path  # a path that leads upwards does not get here
+    file = HERE / path  # paths that lead upwards never reach this function
     return file.read_bytes() if file.is_file() else None
 
 

@@ -1,4 +1,4 @@
-"""Tools for text: plain functions, served in the process of whoever uses them."""
+"""Tools for text: plain functions, called in the process of the caller."""
 
 from __future__ import annotations
 
@@ -22,5 +22,5 @@ def count(text: str) -> dict[str, int]:
 
 @server.tool
 def most_common(text: str, limit: int = 3) -> list[str]:
-    """The words that a text has most often."""
+    """Return the most frequent words of a text."""
     return [word for word, _ in Counter(re.findall(r"\w+", text.lower())).most_common(limit)]

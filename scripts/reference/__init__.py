@@ -1,5 +1,5 @@
-"""Makes the pages of docs/reference from the code, each module the page of its name; `scripts/docs` writes them.
+"""Generates docs/reference and the diagrams of docs/pictures from the code; `scripts/docs` runs it.
 
-A page is not edited by hand: what it says is a docstring, a signature or a table of the code, and a test tells when it
-is out of date.
+Each module makes the page or the picture of its name. The generated files are not edited by hand: their text comes from
+docstrings, signatures and tables of the code, and a test fails when one of them is out of date.
 """

@@ -1,29 +1,30 @@
-"""Writes the pages: `python -m scripts.reference`; with `--check` it only tells which are out of date."""
+"""Writes the reference pages and the diagrams: `python -m scripts.reference`; `--check` only lists the stale ones."""
 
 from __future__ import annotations
 
 import sys
 from pathlib import Path
 
-from . import api, cli, errors, events, layers, settings
+from . import api, call_path, cli, errors, events, layers, settings, states
 
 FOLDER = Path(__file__).parents[2] / "docs/reference"
 PAGES = (api, cli, errors, events, settings)
+PICTURES = (layers, states, call_path)
 
 
 def pages() -> dict[Path, str]:
-    """Return every page, and the picture of the layers, with what each should contain."""
+    """Return the path and the expected content of every page and every generated diagram."""
     texts = {FOLDER / f"{module.__name__.rpartition('.')[2]}.md": module.page() for module in PAGES}
-    return {**texts, layers.PICTURE: layers.picture()}
+    return {**texts, **{module.PICTURE: module.picture() for module in PICTURES}}
 
 
 def stale() -> dict[Path, str]:
-    """Those that say something else, or are not there."""
+    """Return the pages and diagrams that are missing or differ from their expected content."""
     return {path: text for path, text in pages().items() if not path.exists() or path.read_text() != text}
 
 
 def main(arguments: list[str]) -> int:
-    """Write what is out of date, or tell it."""
+    """Write the stale files, or only list them with `--check`; return the exit code."""
     checking = arguments == ["--check"]
     found = stale()
     for path, text in found.items():

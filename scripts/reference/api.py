@@ -15,10 +15,10 @@ import toolcrib.sync
 from .markdown import attribute_docs, bare, code, codes, doc, document, signature, table
 
 HOW = """
-Every name of `import toolcrib as tc`. Errors have [a page of their own](errors.md), and so have [events](events.md).
-The guides tell how they are used: [client](../client.md), [HTTP](../http.md), [tool servers](../servers.md),
-[hub](../hub.md), [settings](../settings.md). A time-out is in seconds, `None` is none, and `UNSET` is
-what the client's options say.
+Every name of `import toolcrib as tc`, except [errors](errors.md) and [events](events.md), which have their own pages.
+The guides explain how they are used: [client](../client.md), [HTTP](../http.md), [tool servers](../servers.md),
+[hub](../hub.md), [settings](../settings.md). Time-outs are in seconds; `None` means no time-out, and `UNSET` means the
+client's option.
 """
 
 SECTIONS = {
@@ -35,7 +35,7 @@ SECTIONS = {
 
 def page() -> str:
     """Return all names, section by section."""
-    parts = [HOW, table(("", ""), [(title, _links(title)) for title in SECTIONS])]
+    parts = [HOW, table(("section", "names"), [(title, _links(title)) for title in SECTIONS])]
     for title in SECTIONS:
         parts += [f"## {title}", *(part for name in _names(title) for part in _entry(name, getattr(toolcrib, name)))]
         if title == "Settings files":
@@ -54,8 +54,8 @@ def _links(title: str) -> str:
 
 
 def _anchor(name: str) -> str:
-    """As GitHub makes them: headings that differ only in case are counted."""
-    before = [each for room in SECTIONS for each in _names(room)]
+    """Return the anchor that GitHub generates; headings that differ only in case are numbered."""
+    before = [each for section in SECTIONS for each in _names(section)]
     same = sum(each.lower() == name.lower() for each in before[: before.index(name)])
     return name.lower() + (f"-{same}" if same else "")
 
@@ -69,7 +69,7 @@ def _entry(name: str, thing: Any) -> Iterator[str]:
         texts = attribute_docs(thing)
         yield doc(thing)
         yield table(
-            ("key", "type", ""),
+            ("key", "type", "meaning"),
             [(code(key), code(bare(kind)), texts.get(key, "")) for key, kind in _annotations(thing).items()],
         )
         return
@@ -97,7 +97,7 @@ def _fields(kind: Any) -> str:
     shown = [field for field in fields(kind) if not field.name.startswith("_")]
     shown.sort(key=lambda field: field.kw_only)
     return table(
-        ("field", "type", "default", ""),
+        ("field", "type", "default", "meaning"),
         [(code(f.name), code(bare(f.type)), _default(f), texts.get(f.name, "")) for f in shown],
     )
 
@@ -113,7 +113,7 @@ def _default(field: Any) -> str:
 
 
 def _members(kind: type) -> Iterator[str]:
-    """Public methods and properties, its own first, then those of its bases here."""
+    """Yield public methods and properties, first those of the class, then those of its bases in this package."""
     seen: set[str] = set()
     for base in kind.__mro__:
         if not base.__module__.startswith("toolcrib"):
@@ -146,4 +146,4 @@ def _sync() -> Iterator[str]:
         kind = getattr(toolcrib.sync, name)
         methods = [each for each in dir(kind) if not each.startswith("_")]
         rows.append((code(f"sync.{name}"), doc(kind).splitlines()[0], codes(methods)))
-    yield table(("class", "", "has, as its async twin"), rows)
+    yield table(("class", "meaning", "members, as in the async class"), rows)

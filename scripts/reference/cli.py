@@ -1,4 +1,4 @@
-"""The page of the command line, made from its commands."""
+"""The page of the command line, generated from its commands."""
 
 from __future__ import annotations
 
@@ -15,24 +15,25 @@ from toolcrib.errors import ToolcribError
 from .markdown import attribute_docs, code, codes, document, table
 
 HOW = """
-The command needs the extra `cli`. Every command works on a settings file: `--config FILE`, else `toolcrib.toml` and
-`.mcp.json` of this folder, else your own. One server is also named ad hoc: a URL, a Python file, or a command after
-`--`.
-Tables and colours are for terminals; a pipe gets lines with tabs, and `--json` gives JSON.
-`toolcrib --install-completion` completes commands in your shell.
+The command line needs the extra `cli`. Every command uses a settings file: `--config FILE`, or `toolcrib.toml` and
+`.mcp.json` of the current folder, or your own in `~/.config/toolcrib`. Instead of a file you can name one server: a
+URL, a Python file, or a command after `--`.
+
+Tables and colours are for terminals; in a pipe the output is tab-separated, and `--json` prints JSON.
+`toolcrib --install-completion` installs completion for your shell.
 """
 
 
 def page() -> str:
-    """The table of commands, each of them, and the exit codes."""
+    """Return the page: the table of commands, a section for each, and the exit codes."""
     listed = [(f"[`{name}`](#toolcrib-{name})", command.short_help) for name, command in COMMANDS.items()]
     return document(
         "Command line",
         HOW,
-        table(("command", "what it does"), listed),
+        table(("command", "purpose"), listed),
         *(part for name, command in COMMANDS.items() for part in _command(name, command)),
         "## Exit codes",
-        table(("code", "when", "errors"), _exits()),
+        table(("code", "meaning", "errors"), _exits()),
     )
 
 
@@ -45,9 +46,9 @@ def _command(name: str, command: LazyCommand) -> list[str]:
         f"## toolcrib {name}",
         inspect.cleandoc(command.help or ""),
         f"```text\n{usage}\n```",
-        table(("argument", "what it is"), [(code(word), text) for word, text in arguments]),
-        table(("option", "what it does", "default"), options),
-        table(("step", "is fine if"), runner.STEPS.items()) if name == "doctor" else "",
+        table(("argument", "meaning"), [(code(word), text) for word, text in arguments]),
+        table(("option", "effect", "default"), options),
+        table(("step", "passes if"), runner.STEPS.items()) if name == "doctor" else "",
     ]
 
 
@@ -69,5 +70,5 @@ def _exits() -> list[tuple[str, str, str]]:
         kinds = [kind for kind, found in exit_codes._CODES if found is each]
         rest = "every other " if ToolcribError in kinds else ""
         errors = rest + codes(kind.__name__ for kind in kinds)
-        rows.append((code(each.value), texts.get(each.name, "All is well."), errors))
+        rows.append((code(each.value), texts.get(each.name, "Success."), errors))
     return rows

@@ -11,14 +11,14 @@ from .markdown import bare, code, doc, document, table
 
 HOW = """
 `client.on(Event, listener)` and `hub.on(Event, listener)` call `listener` with every event of that type or a subtype,
-and give back a function that ends it. A listener may be sync or async; what one raises is logged and hurts nobody.
-Events are frozen dataclasses of `toolcrib.events`. A program that shows them:
+and return a function that removes the listener. A listener may be sync or async; exceptions in listeners are logged and
+ignored. Events are frozen dataclasses of `toolcrib.events`. A program that prints them:
 [observability.py](../../examples/observability.py).
 """
 
 
 def page() -> str:
-    """Every event in the order of the code."""
+    """Return the page: every event, in the order of the code."""
     base = toolcrib.events.Event
     kinds = [kind for kind in vars(toolcrib.events).values() if isinstance(kind, type) and issubclass(kind, base)]
     rows = [(code(kind.__name__), doc(kind), ", ".join(_fields(kind))) for kind in kinds]

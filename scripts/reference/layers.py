@@ -5,7 +5,8 @@ from __future__ import annotations
 import tomllib
 from dataclasses import dataclass
 from pathlib import Path
-from xml.sax.saxutils import escape
+
+from . import svg
 
 ROOT = Path(__file__).parents[2]
 PICTURE = ROOT / "docs/pictures/layers.svg"
@@ -71,32 +72,14 @@ def picture() -> str:
     """Return the picture as SVG."""
     rows = layers()
     height = 2 * MARGIN + len(rows) * (ROW + GAP) - GAP
-    view = f'viewBox="0 0 {WIDTH} {height}" role="img" font-family="system-ui, sans-serif"'
-    parts = [
-        f'<svg xmlns="http://www.w3.org/2000/svg" {view}>',
-        "<title>The layers of the package: each imports only from the layers below it</title>",
-        f'<rect width="{WIDTH}" height="{height}" fill="#ffffff"/>',
-    ]
+    parts = []
     for index, row in enumerate(rows):
         top = MARGIN + index * (ROW + GAP)
         width = (WIDTH - 2 * MARGIN - GAP * (len(row) - 1)) / len(row)
         for place, package in enumerate(row):
-            parts += _box(package, MARGIN + place * (width + GAP), top, width)
-    return "\n".join([*parts, "</svg>", ""])
-
-
-def _box(package: Package, left: float, top: float, width: float) -> list[str]:
-    """Return a box with the name of the package and what it is for; dashed, if it is planned."""
-    fill, stroke, ink = ("#eaf2fb", "#2f6db3", "#12263a") if package.exists else ("#fafafa", "#9aa5b1", "#6b7683")
-    dashes = "" if package.exists else ' stroke-dasharray="5 4"'
-    place = f'x="{left:.1f}" y="{top}" width="{width:.1f}" height="{ROW}" rx="6"'
-    label = f'x="{left + width / 2:.1f}" text-anchor="middle" fill="{ink}"'
-    summary = SUMMARIES[package.name]
-    summary = summary if package.exists else f"planned: {summary}"
-    box = [
-        f'<rect {place} fill="{fill}" stroke="{stroke}"{dashes}/>',
-        f'<text {label} y="{top + (19 if summary else 27)}" font-size="15" font-weight="600">{package.name}</text>',
-    ]
-    if summary:
-        box.append(f'<text {label} y="{top + 36}" font-size="12">{escape(summary)}</text>')
-    return box
+            summary = SUMMARIES[package.name]
+            summary = summary if package.exists else f"planned: {summary}"
+            left = MARGIN + place * (width + GAP)
+            parts += svg.Box(package.name, left, top, width, ROW, summary, planned=not package.exists).draw()
+    title = "The layers of the package: each imports only from the layers below it"
+    return svg.document(title, WIDTH, height, parts)

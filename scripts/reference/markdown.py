@@ -1,4 +1,4 @@
-"""What the pages have in common: how code is looked at, and how it is written down."""
+"""Shared by the reference pages: inspects code and writes Markdown."""
 
 from __future__ import annotations
 
@@ -9,43 +9,43 @@ import textwrap
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
-MADE = "<!-- Made from the code by scripts/docs. Do not edit: change the code, and run it again. -->"
+GENERATED = "<!-- Generated from the code by scripts/docs. Do not edit: change the code and run scripts/docs. -->"
 WIDTH = 100
 
 
 def document(title: str, *parts: str) -> str:
-    """A page: its title, the note that it is made, and its parts."""
-    return "\n\n".join((f"# {title}", MADE, *(part.strip() for part in parts if part.strip()))) + "\n"
+    """Return a page with its title, the note that it is generated, and its parts."""
+    return "\n\n".join((f"# {title}", GENERATED, *(part.strip() for part in parts if part.strip()))) + "\n"
 
 
 def table(heads: Sequence[str], rows: Iterable[Sequence[Any]]) -> str:
-    """A table; empty if there are no rows."""
+    """Return a table, or an empty text if there are no rows."""
     lines = ["| " + " | ".join(cell(value) for value in row) + " |" for row in rows]
     return "\n".join(("| " + " | ".join(heads) + " |", "|" + " --- |" * len(heads), *lines)) if lines else ""
 
 
 def cell(value: Any) -> str:
-    """Anything as a cell: on one line, and no bar in it ends the cell."""
+    """Return a value as the text of a cell: on one line, with bars escaped."""
     return re.sub(r"\s+", " ", str(value)).strip().replace("|", r"\|")
 
 
 def code(text: Any) -> str:
-    """A piece of code in a line; nothing for nothing."""
+    """Return text as inline code; an empty text stays empty."""
     return f"`{text}`" if str(text) else ""
 
 
 def codes(names: Iterable[Any]) -> str:
-    """Several, with commas."""
+    """Return several names as inline code, separated by commas."""
     return ", ".join(code(name) for name in names)
 
 
 def doc(thing: Any) -> str:
-    """Its docstring."""
+    """Return the docstring of `thing`, or an empty text."""
     return inspect.getdoc(thing) or ""
 
 
 def signature(name: str, function: Any) -> str:
-    """A function's or class's signature, on one line where it fits, else one line a parameter."""
+    """Return the signature of a function or class, on one line if it fits, otherwise one line per parameter."""
     found = inspect.signature(function)
     given = [p.replace(annotation=_Bare.of(p.annotation)) for p in found.parameters.values() if p.name != "self"]
     gives = found.empty if inspect.isclass(function) else _Bare.of(found.return_annotation)
@@ -58,7 +58,7 @@ def signature(name: str, function: Any) -> str:
 
 
 def _taken_apart(line: str) -> tuple[str, list[str], str]:
-    """`f(a, b) -> c` as what is before the parameters, the parameters, and what is behind them."""
+    """Split `f(a, b) -> c` into the text before the parameters, the parameters, and the text after them."""
     parts, depth, start = [], 0, 0
     for at, char in enumerate(line):
         depth += (char in "([{") - (char in ")]}")
@@ -73,7 +73,7 @@ def _taken_apart(line: str) -> tuple[str, list[str], str]:
 
 
 class _Bare:
-    """An annotation that shows without quotes in a signature."""
+    """An annotation that is shown without quotes in a signature."""
 
     def __init__(self, text: str) -> None:
         self.text = text
@@ -87,13 +87,13 @@ class _Bare:
 
 
 def bare(annotation: Any) -> str:
-    """An annotation, as short as the code has it."""
+    """Return an annotation as the code writes it, without module names."""
     text = annotation if isinstance(annotation, str) else getattr(annotation, "__name__", str(annotation))
     return re.sub(r"\b(?:[a-z_]+\.)+(?=[A-Za-z])", "", text.strip("\"'"))
 
 
 def attribute_docs(kind: type) -> dict[str, str]:
-    """The texts that stand below the attributes of a class; Python itself forgets them."""
+    """Return the docstrings below the attributes of a class, which Python does not keep."""
     found: dict[str, str] = {}
     for each in reversed([base for base in kind.__mro__ if base.__module__.startswith("toolcrib")]):
         tree = ast.parse(textwrap.dedent(inspect.getsource(each))).body[0]

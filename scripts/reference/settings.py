@@ -1,4 +1,4 @@
-"""The page of settings files: the tables by which they are read."""
+"""The page of settings files: the tables that the reader of the files uses."""
 
 from __future__ import annotations
 
@@ -14,31 +14,33 @@ from toolcrib.settings import discover, documents, entries, formats, hub_table, 
 from .markdown import code, codes, document, table
 
 HOW = """
-How they are used, with examples and their errors: [Settings files](../settings.md); short answers:
-[how-to](../how-to/settings-files.md). Nothing is started by reading them.
+The guide, with examples and errors: [Settings files](../settings.md); short answers:
+[how-to](../how-to/settings-files.md). Reading settings starts nothing.
 """
 
 
 def page() -> str:
-    """Formats, places, keys, options, limits."""
+    """Return the page: formats, places, keys, options, limits."""
     return document(
         "Settings formats",
         HOW,
-        "## Formats\nThe file's name and folder say which one it is; `format=` says it for others.",
-        table(("format", "files", "servers under", "a `url` alone is", "also"), map(_format, formats.FORMATS.values())),
-        "## Where `discover_settings` looks\nThe later ones win in `merge(*discover_settings())`.",
-        table(("whose", "file"), _places()),
+        "## Formats\nThe name and the folder of a file determine its format; `format=` sets it for other files.",
+        table(
+            ("format", "files", "servers under", "a `url` alone means", "also"), map(_format, formats.FORMATS.values())
+        ),
+        "## Where `discover_settings` looks\nIn `merge(*discover_settings())`, later files take precedence.",
+        table(("scope", "file"), _places()),
         "## Keys of a server",
-        table(("key", "of", "expected"), _keys()),
-        "### Other spellings",
-        table(("spelling", "is"), _spellings()),
-        f"Without effect, because they are for people: {codes(sorted(keys.SILENT))}.",
+        table(("key", "server", "expected"), _keys()),
+        "### Other keys",
+        table(("key", "meaning"), _spellings()),
+        f"Informative keys without effect: {codes(sorted(keys.SILENT))}.",
         f"Variables are replaced in {codes(keys.EXPANDED)}.",
-        f'`"none"` is no time-out or no limit in {codes(sorted(keys.NULLABLE))}.',
+        f'`"none"` means no time-out or no limit in {codes(sorted(keys.NULLABLE))}.',
         "## Options of the hub\nUnder `[hub]` in TOML, `hub` in JSON.",
         table(("option", "expected"), [(code(key), _expected(key, check)) for key, check in hub_table.OPTIONS.items()]),
         "## Limits",
-        table(("", "at most"), _limits()),
+        table(("what", "limit"), _limits()),
     )
 
 
@@ -52,10 +54,10 @@ def _format(kind: formats.Format) -> tuple[str, ...]:
         "options under `hub`": kind.hub,
         "`${workspaceFolder}`, `${userHome}` ...": kind.folders,
         "`timeout` in milliseconds": kind.milliseconds,
-        "other settings beside them": kind.mixed,
+        "other settings in the same file": kind.mixed,
     }
-    said = ", ".join(words for words, holds in also.items() if holds)
-    return code(kind.name), files, under, "SSE" if kind.url_is_sse else "HTTP", said
+    notes = ", ".join(text for text, applies in also.items() if applies)
+    return code(kind.name), files, under, "SSE" if kind.url_is_sse else "HTTP", notes
 
 
 def _places() -> list[tuple[str, str]]:
@@ -63,9 +65,9 @@ def _places() -> list[tuple[str, str]]:
     machine = dict.fromkeys(
         path for platform in ("linux", "darwin") for path in discover._of_person(home, {}, platform)
     )
-    rows = [("the person's", code(path)) for path in machine]
-    rows += [("the project's", code(path)) for path in discover._of_project(Path())]
-    return [*rows, ("the project's", code("toolcrib.toml"))]
+    rows = [("user", code(path)) for path in machine]
+    rows += [("project", code(path)) for path in discover._of_project(Path())]
+    return [*rows, ("project", code("toolcrib.toml"))]
 
 
 def _keys() -> list[tuple[str, str, str]]:
@@ -74,27 +76,27 @@ def _keys() -> list[tuple[str, str, str]]:
     for kind in kinds:
         for field in fields(kind):
             owners.setdefault(field.name, []).append(kind.__name__.removesuffix("Server"))
-    del owners["tool_filter"]  # a function: no file can say it
+    del owners["tool_filter"]  # a function cannot be written in a file
     whose = {key: "all" if len(of) == len(kinds) else ", ".join(of) for key, of in owners.items()}
     return [(code(key), of, _expected(key, CHECKS[key])) for key, of in whose.items()]
 
 
 def _expected(key: str, check: Callable[[str, Any], Any]) -> str:
-    """What the check itself says, when it is given something impossible."""
+    """Return the text of the check's own error for an impossible value."""
     try:
         check(key, object())
     except ConfigError as error:
         return error.expected or ""
-    raise AssertionError(f"{key} takes anything")
+    raise AssertionError(f"{key} accepts any value")
 
 
 def _spellings() -> list[tuple[str, str]]:
     tables: Mapping[str, tuple[str, ...]] = {
         "`url`": keys.URLS[:1] + keys.URLS[2:],
         "the transport: `stdio`, `http`, `streamable-http`, `sse` ...": keys.KINDS,
-        "the only tools to let through": keys.ALLOWED,
-        "tools to hide; wins": keys.BLOCKED,
-        "whether it is turned off": keys.FLAGS,
+        "the only tools to allow": keys.ALLOWED,
+        "tools to hide; takes precedence": keys.BLOCKED,
+        "whether the server is turned off": keys.FLAGS,
     }
     rows = [(codes(names), meaning) for meaning, names in tables.items()]
     return [*rows, *((code(key), f"without effect: {why}") for key, why in keys.WITHOUT_EFFECT.items())]
@@ -106,6 +108,6 @@ def _limits() -> list[tuple[str, str]]:
         ("levels of a file", f"{documents.MAX_DEPTH:,}"),
         ("servers of a file", f"{formats.MAX_SERVERS:,}"),
         ("warnings about a file", f"{entries.MAX_WARNINGS:,}"),
-        ("variables inside of each other", f"{variables.MAX_NESTING:,}"),
-        ("characters of a text after its variables were replaced", f"{variables.MAX_TEXT:,}"),
+        ("nesting of variables", f"{variables.MAX_NESTING:,}"),
+        ("characters of a text after replacing its variables", f"{variables.MAX_TEXT:,}"),
     ]

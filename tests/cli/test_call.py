@@ -192,7 +192,7 @@ def test_a_question_can_be_declined_and_cancelled(folder: Path) -> None:
         screen.until("Send it?")
         screen.type("n")
         assert screen.exit_code() == 1
-    assert "nobody wants to be greeted" in screen.text
+    assert "no name was given" in screen.text
     with terminal("call", "mcp__goods__form", cwd=folder, echo=True) as screen:
         screen.until("name (string, required")
         screen.press("d")
@@ -215,7 +215,7 @@ def test_without_a_terminal_a_question_is_declined_and_said_so(folder: Path) -> 
     assert (ran.code, ran.out) == (1, "")
     assert ran.err == (
         "declined a request for input from the server (no terminal):\n  | Who shall be greeted?\n"
-        "error: mcp__demo__greet: nobody wants to be greeted\n"
+        "error: mcp__demo__greet: no name was given\n"
     )
 
 

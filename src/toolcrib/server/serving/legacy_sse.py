@@ -42,7 +42,7 @@ MAX_HELD_BYTES: Final = 256 * 1024 * 1024
 KEY: Final = "session_id"
 
 
-class _SseConnection:
+class _SseSession:
     """What goes out to one client, and the session behind it."""
 
     def __init__(self, handler: RequestHandler, principal: Any, quota: SubscriptionQuota, held: ByteBudget) -> None:
@@ -138,7 +138,7 @@ class SseApp(AsgiApp):
         self._keep_alive = keep_alive
         self._max_sessions = max_sessions
         self._bodies = BodyReader(timeout=body_timeout)
-        self._lines: dict[str, _SseConnection] = {}
+        self._lines: dict[str, _SseSession] = {}
         self._quota = SubscriptionQuota()
         self._held = ByteBudget(MAX_HELD_BYTES)
 
@@ -167,7 +167,7 @@ class SseApp(AsgiApp):
     async def _stream(self, receive: Receive, send: Send, principal: Any, root: str) -> None:
         if len(self._lines) >= self._max_sessions:
             raise Refused(503, "too many sessions are open", headers=((b"retry-after", b"30"),))
-        line = _SseConnection(self._handler, principal, self._quota, self._held)
+        line = _SseSession(self._handler, principal, self._quota, self._held)
         self._lines[line.key] = line
         endpoint = f"{root}{self._messages}?{KEY}={line.key}"
         pump = asyncio.ensure_future(line.pump(send, endpoint, self._keep_alive))
@@ -195,7 +195,7 @@ class SseApp(AsgiApp):
         except ProtocolError as exc:
             raise Refused(400, exc.message, code=jsonrpc.PARSE_ERROR) from None
 
-    def _find(self, scope: Scope, principal: Any) -> _SseConnection:
+    def _find(self, scope: Scope, principal: Any) -> _SseSession:
         keys = parse_qs(scope.get("query_string", b"").decode("latin-1")).get(KEY, [""])
         line = self._lines.get(keys[0])
         if line is None or line.principal != principal:

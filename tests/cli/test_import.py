@@ -144,7 +144,7 @@ def test_the_projects_own_wins_over_the_persons(folder: Path) -> None:
         (["no-such"], 4, "there is no server 'no-such' in the settings of other programs"),
         (["usr"], 4, "did you mean 'user'?"),
         (["asks"], 3, "${input:k} asks a person"),
-        (["--all", "fs"], 2, "--all, or names"),
+        (["--all", "fs"], 2, "--all cannot be combined with server names"),
         (["--all", "--json"], 2, "--json lists what is found"),
     ],
 )

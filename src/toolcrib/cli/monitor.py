@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any, Final
+from typing import Any, ClassVar, Final
 
 from ..config import SecretMask, ServerConfig, secrets_of
 from ..diagnostics.tools import few
@@ -51,6 +51,13 @@ class Activity:
     def to_dict(self) -> dict[str, Any]:
         """Return the activity as JSON types."""
         return {"time": self.at, "server": self.server, "kind": self.kind, "text": self.text, **self.facts}
+
+
+_LISTS: Final[dict[type[Event], str]] = {
+    ToolsChanged: "tools",
+    PromptsChanged: "prompts",
+    ResourcesChanged: "resources",
+}
 
 
 class Monitor:
@@ -122,7 +129,7 @@ class Monitor:
     # ---- events of the hub -----------------------------------------------------------------------------------
 
     def _on_event(self, event: Event) -> None:
-        tell = _TELLERS.get(type(event))
+        tell = self._REPORTERS.get(type(event))
         if tell is not None:
             tell(self, event)
 
@@ -176,22 +183,16 @@ class Monitor:
         if text:
             self.tell(event.server, kind, text, added=added, removed=removed, changed=changed)
 
-
-_LISTS: Final[dict[type[Event], str]] = {
-    ToolsChanged: "tools",
-    PromptsChanged: "prompts",
-    ResourcesChanged: "resources",
-}
-_TELLERS: Final[dict[type[Event], Callable[[Monitor, Any], None]]] = {
-    ConnectionStarted: Monitor._connecting,
-    ConnectionCompleted: Monitor._connected,
-    ConnectionFailed: Monitor._failed,
-    Disconnected: Monitor._gone,
-    ToolExecutionStarted: Monitor._called,
-    ToolExecutionCompleted: Monitor._answered,
-    ToolExecutionFailed: Monitor._not_answered,
-    **dict.fromkeys(_LISTS, Monitor._listed),
-}
+    _REPORTERS: ClassVar[dict[type[Event], Callable[[Monitor, Any], None]]] = {
+        ConnectionStarted: _connecting,
+        ConnectionCompleted: _connected,
+        ConnectionFailed: _failed,
+        Disconnected: _gone,
+        ToolExecutionStarted: _called,
+        ToolExecutionCompleted: _answered,
+        ToolExecutionFailed: _not_answered,
+        **dict.fromkeys(_LISTS, _listed),
+    }
 
 
 def _compact(value: Any) -> str:

@@ -51,7 +51,7 @@ class RequestExecutor:
     ) -> Wire:
         """Send a request and return its result. It is sent again only if that cannot run anything twice."""
         supervisor = self._supervisor
-        if supervisor.loop is not asyncio._get_running_loop():  # None outside of asyncio, which `bind` refuses
+        if supervisor.loop is not asyncio._get_running_loop():  # noqa: SLF001  # the public one raises
             supervisor.bind()
         attempt, before = 0, None
         # All in one coroutine: every further one costs each call.

@@ -280,7 +280,7 @@ class Hub:
 
         `meta_tools` also lists `search_tools` and `call_tool`, by which any model finds and calls deferred tools.
         """
-        return HubView(self, FilterContext(agent, None, run_context), meta_tools)
+        return HubView(self, self._visible_tools, self._list_tools, FilterContext(agent, None, run_context), meta_tools)
 
     @overload
     def intercept(self, function: F, /) -> F: ...

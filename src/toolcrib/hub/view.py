@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Unpack
 
 from ..client.client import Timeout
@@ -22,9 +22,12 @@ from ..types import (
 from .dispatch import CallOptions
 from .meta_tools import META_TOOLS, answer
 from .resources import Resources
+from .visible_tools import VisibleTools
 
 if TYPE_CHECKING:
     from .hub import Hub
+
+ListTools = Callable[[FilterContext, bool, str | None, Iterable[str]], Awaitable[list[Tool]]]
 
 
 class HubView:
@@ -36,8 +39,17 @@ class HubView:
     and connections.
     """
 
-    def __init__(self, hub: Hub, context: FilterContext, meta_tools: bool = False) -> None:
+    def __init__(
+        self,
+        hub: Hub,
+        visible_tools: VisibleTools,
+        list_tools: ListTools,
+        context: FilterContext,
+        meta_tools: bool = False,
+    ) -> None:
         self._hub = hub
+        self._visible_tools = visible_tools
+        self._list_tools = list_tools
         self._meta_tools = META_TOOLS if meta_tools else {}
         self._context = context
         self._loaded: dict[str, None] = {}
@@ -54,15 +66,15 @@ class HubView:
 
     async def list_tools(self, *, deferred: bool = False, server: str | None = None) -> list[Tool]:
         """Return the visible tools: those that are not deferred, then those that were loaded here; or all."""
-        tools = await self._hub._list_tools(self._context, deferred, server, self._loaded)
+        tools = await self._list_tools(self._context, deferred, server, self._loaded)
         return tools if server is not None else [*tools, *self._meta_tools.values()]
 
     async def load_tools(self, *names: str) -> list[Tool]:
         """Add deferred tools to the list of this view; raise `ToolNotFound` for one that is hidden from this agent."""
-        visible = {tool.name: tool for tool in await self._hub._list_tools(self._context, True, None, ())}
+        visible = {tool.name: tool for tool in await self._list_tools(self._context, True, None, ())}
         for name in names:
             if name not in visible:
-                raise self._hub._visible_tools.make_not_found(name)
+                raise self._visible_tools.make_not_found(name)
         self._loaded |= dict.fromkeys(names)
         return [visible[name] for name in names]
 
@@ -86,15 +98,9 @@ class HubView:
         if name in self._meta_tools:
             return await answer(self, name, arguments or {}, options)
         result = await self._hub.call_tool(name, arguments, context=self._context, **options)
-        if len(self._hub.toolsets):
-            self._note_use(name)
+        if len(self._hub.toolsets) and (deferred := self._visible_tools.find_deferred(name)) is not None:
+            self._loaded[deferred] = None
         return result
-
-    def _note_use(self, name: str) -> None:
-        """Load a deferred tool that was used."""
-        route = self._hub._catalog.routes.get(name)
-        if route is not None and self._hub._visible_tools.is_deferred(route):
-            self._loaded[route.tool.name] = None
 
     def explain(self, name: str) -> str:
         """Return why this agent can or cannot see and call a tool."""

@@ -88,6 +88,11 @@ class VisibleTools:
         """Whether lists leave the tool out until it is loaded."""
         return self._toolsets.is_deferred(route.owner.name, route.original)
 
+    def find_deferred(self, name: str) -> str | None:
+        """Return the qualified name of the deferred tool that `name`, which may be an alias, stands for, if any."""
+        route = self._catalog.routes.get(name)
+        return route.tool.name if route is not None and self.is_deferred(route) else None
+
     def make_not_found(self, name: str) -> ToolNotFound:
         """Return the error for the name of a tool that does not exist."""
         same = tuple(r.tool.name for r in self._routes(True) if r.original == name and not r.live)[:3]

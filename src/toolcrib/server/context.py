@@ -238,7 +238,7 @@ class SyncContext(_Facts):
     _blocking = True
 
     def __init__(self, context: Context) -> None:
-        super().__init__(context._request_context, context._server)
+        super().__init__(context._request_context, context._server)  # noqa: SLF001  # its twin for threads
         self._context = context
         self._loop = asyncio.get_running_loop()
 
@@ -315,7 +315,8 @@ class SyncContext(_Facts):
         except RuntimeError:  # the loop is closed: nobody is there to hear of it
             work.close()
             raise asyncio.CancelledError from None
-        self._context._waiting.add(future)
+        waiting = self._context._waiting  # noqa: SLF001  # its twin, which cancels them when the call ends
+        waiting.add(future)
         try:
             # The call may have ended between the look above and the entry in the book.
             if self.cancelled:
@@ -325,4 +326,4 @@ class SyncContext(_Facts):
         except concurrent.futures.CancelledError:
             raise asyncio.CancelledError from None
         finally:
-            self._context._waiting.discard(future)
+            waiting.discard(future)

@@ -55,7 +55,8 @@ class Hub(ContextWrapper[aio.Hub]):
     ) -> Hub:
         """Create a hub of the servers in a settings file; see `toolcrib.Hub.from_config`."""
         hub = cls.__new__(cls)
-        hub._wrap(aio.Hub.from_config(config, watch=watch, watch_interval=watch_interval, environ=environ, **options))
+        twin = aio.Hub.from_config(config, watch=watch, watch_interval=watch_interval, environ=environ, **options)
+        hub._wrap(twin)  # noqa: SLF001  # a second constructor
         return hub
 
     def _wrap(self, twin: aio.Hub) -> None:
@@ -160,10 +161,10 @@ class _HubPart(SyncWrapper[A]):
         self._hub = hub
 
     def _check_entered(self) -> None:
-        self._hub._check_entered()
+        self._hub._check_entered()  # noqa: SLF001  # the same base class
 
     def _check_process(self) -> None:
-        self._hub._check_process()
+        self._hub._check_process()  # noqa: SLF001  # the same base class
 
 
 class HubView(_HubPart[view.HubView]):

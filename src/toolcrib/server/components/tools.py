@@ -151,8 +151,9 @@ class ToolFunction:
         bound = copy.copy(self)
         bound.function = MethodType(self.function, instance)
         bound.unbound = False
-        bound._taker = self._taker.bound_to(bound.function)
-        bound.signature = bound._taker if isinstance(bound._taker, Signature) else None
+        taker = self._taker.bound_to(bound.function)
+        bound._taker = taker  # noqa: SLF001  # a copy of this object
+        bound.signature = taker if isinstance(taker, Signature) else None
         return bound
 
     def __repr__(self) -> str:
@@ -177,7 +178,7 @@ class _Handler:
 
     def bound_to(self, function: Callable[..., Any]) -> _Handler:
         bound = copy.copy(self)
-        bound._signature = self._signature.bound_to(function)
+        bound._signature = self._signature.bound_to(function)  # noqa: SLF001  # a copy of this object
         return bound
 
     def bind(self, arguments: Wire) -> dict[str, Any]:

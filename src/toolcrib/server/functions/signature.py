@@ -79,7 +79,9 @@ class Signature:
         return await result if inspect.isawaitable(result) else result
 
     def _given(self, context: CallContext | None) -> CallContext | None:
-        return context if context is None or self.is_async or self.inline else context._for_thread()
+        if context is None or self.is_async or self.inline:
+            return context
+        return context._for_thread()  # noqa: SLF001  # hidden from the authors of tools, who get the context
 
     def _context_parameter(self, parameters: Mapping[str, inspect.Parameter]) -> str | None:
         found = {
@@ -91,7 +93,8 @@ class Signature:
         if len(found) > 1:
             raise UsageError(f"{self.name}: {' and '.join(found)} are each a context; one is enough")
         for name, kind in found.items():
-            if kind._blocking and (self.is_async or self.inline):
+            blocking = kind._blocking  # noqa: SLF001  # as above
+            if blocking and (self.is_async or self.inline):
                 raise UsageError(f"{self.name}: {name} would block the event loop; annotate it with Context")
             return name
         return None

@@ -202,9 +202,9 @@ class ServerProcess:
         grace = FORCED_GRACE if force else GRACE
         self.stdin.close()
         if not await self._exits_within(grace):
-            self._signal(signal.SIGTERM)
+            self.send_signal(signal.SIGTERM)
             if not await self._exits_within(grace):
-                self._signal(signal.SIGKILL)
+                self.send_signal(signal.SIGKILL)
                 await self._exits_within(GRACE)
         await self._sweep()
 
@@ -218,16 +218,16 @@ class ServerProcess:
 
     async def _sweep(self) -> None:
         # The group's number cannot be given to others while one member lives, so it is ours as long as it answers.
-        if not self._signal(signal.SIGTERM):
+        if not self.send_signal(signal.SIGTERM):
             return
         end = self._loop.time() + SWEEP
         while self._loop.time() < end:
             await asyncio.sleep(0.01)
-            if not self._signal(0):
+            if not self.send_signal(0):
                 return
-        self._signal(signal.SIGKILL)
+        self.send_signal(signal.SIGKILL)
 
-    def _signal(self, number: int) -> bool:
+    def send_signal(self, number: int) -> bool:
         """Send a signal to the whole group; False if there is nobody left in it."""
         try:
             os.killpg(self.pid, number)
@@ -250,7 +250,7 @@ class ServerProcess:
 
     def kill(self) -> None:
         """End the group at once; blocks for the moment that it takes."""
-        self._signal(signal.SIGKILL)
+        self.send_signal(signal.SIGKILL)
         with contextlib.suppress(subprocess.TimeoutExpired):
             self.exit_code = self._popen.wait(timeout=1.0)
 
@@ -296,7 +296,7 @@ def _end_all() -> None:
     _ending.set()
     until = time.monotonic() + 1.0
     for process in list(_living):
-        process._signal(signal.SIGTERM)
+        process.send_signal(signal.SIGTERM)
     for process in list(_living):
         process.end_until(until)
     _living.clear()

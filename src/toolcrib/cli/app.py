@@ -11,7 +11,7 @@ from typing import Any, Final
 
 import click
 
-from .._util.suggest import did_you_mean, similar_names
+from .._util.suggest import did_you_mean, suggest
 from .._version import __version__
 from .command_table import COMMANDS, PANELS
 from .console import note
@@ -37,8 +37,7 @@ class _Toolcrib(click.Group):
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
         if args[0] not in self.commands and not ctx.resilient_parsing:
-            suggestion = did_you_mean(similar_names(args[0], self.commands))
-            raise click.UsageError(f"No such command {args[0]!r}{suggestion or '.'}", ctx)
+            raise click.UsageError(f"No such command {args[0]!r}{suggest(args[0], self.commands) or '.'}", ctx)
         return super().resolve_command(ctx, args)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002
@@ -110,7 +109,7 @@ def run(arguments: Sequence[str]) -> int:
 
 def _message_of(error: click.UsageError) -> str:
     if isinstance(error, click.NoSuchOption):  # releases of click word it differently
-        return f"No such option: {error.option_name}{did_you_mean(tuple(error.possibilities or ()))}"
+        return f"No such option: {error.option_name}{did_you_mean(error.possibilities or ())}"
     return error.format_message()
 
 

@@ -243,6 +243,10 @@ def _counted(tool: Tool) -> dict[str, int]:
     return counts
 
 
+_NESTING: Final = frozenset({"$ref", "allOf", "anyOf", "items", "oneOf", "properties"})
+"""Keywords of a schema under which there may be more parameters."""
+
+
 def _parameters(schema: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
     """Yield parameters and what is inside of them, level by level, `MAX_PARAMETERS` at most; each schema once."""
     document = SchemaDocument(schema)
@@ -262,7 +266,8 @@ def _parameters(schema: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
                 count += 1
                 below = below if isinstance(below, dict) else {}
                 yield name, below
-                waiting.append(below)
+                if not _NESTING.isdisjoint(below):
+                    waiting.append(below)
 
 
 def _check(query: object, limit: object, token_budget: object) -> None:

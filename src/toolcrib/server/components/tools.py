@@ -30,7 +30,7 @@ NameStyle = Literal["as_is", "dashed"]
 
 
 class ToolOptions(TypedDict, total=False):
-    """What can be said of a tool beside its function; what is left out comes from the function."""
+    """The options of a tool; those that are not set are derived from the function."""
 
     name: str | None
     title: str | None
@@ -39,33 +39,33 @@ class ToolOptions(TypedDict, total=False):
     icons: Sequence[Mapping[str, Any]] | None
     meta: Mapping[str, Any] | None
     input_schema: Wire | None
-    """Made by hand: the function gets all arguments as one dict, checked by this schema."""
+    """A schema to use instead of the signature: the function receives all arguments as one dict, validated by it."""
     output_schema: Wire | None
     structured: bool | None
-    """False: no output schema. True: one also for a text. None: one if the return annotation tells of a structure."""
+    """Output schema: False for none, True for one also for a string, None for one if the return type has structure."""
     mime_type: str | None
-    """What the bytes are that the function returns."""
+    """The MIME type of bytes that the function returns."""
     inline: bool
-    """A sync function runs on the event loop, not in a thread: only if it never waits."""
+    """Run a sync function on the event loop, not in a thread; only for functions that never block."""
     name_style: NameStyle
-    """`dashed`: a name that comes from the function has `-` for `_`."""
+    """`dashed` replaces `_` by `-` in a name derived from the function."""
 
 
 class ToolFunction:
-    """A function as a tool; still callable like the function."""
+    """A function as a tool. Calling it calls the function."""
 
     def __init__(self, function: Callable[..., Any], /, **options: Unpack[ToolOptions]) -> None:
-        """Raises `UsageError` if the function cannot be a tool, and `ConfigError` if an option is wrong."""
+        """Raise `UsageError` if the function cannot be a tool, and `ConfigError` if an option is invalid."""
         _check_options(options)
         if isinstance(function, staticmethod):
             function = function.__func__
         if isinstance(function, classmethod):
-            raise UsageError(f"{function.__name__}: put @classmethod above the tool's decorator, not below")
+            raise UsageError(f"{function.__name__}: put @classmethod above the tool decorator, not below")
         if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
-            raise UsageError(f"{function.__name__}: a tool gives one result, and this is a generator; return a list")
+            raise UsageError(f"{function.__name__}: expected a function, got a generator. Return a list instead")
         self.function = function
         self.unbound = _is_method(function)
-        """A method as its class has it: a tool only once it is bound to an instance."""
+        """Whether it is a method that is not bound yet; it can be called as a tool only when bound to an instance."""
         self._options = options
         schema = options.get("input_schema")
         self.name = _checked_name(function, options)
@@ -85,7 +85,7 @@ class ToolFunction:
         self.meta = _plain(options.get("meta"))
         self.mime_type = options.get("mime_type")
         self.headers = _declared(self.name, self.input_schema)
-        """The arguments that modern HTTP repeats in headers."""
+        """The arguments that modern HTTP requests repeat in headers."""
         self.wire = self._described(options.get("icons"))
         """Its entry in the list of tools."""
         functools.update_wrapper(self, function)
@@ -109,10 +109,10 @@ class ToolFunction:
         return wire
 
     async def call(self, arguments: Wire, context: CallContext | None = None, mask_errors: bool = False) -> Wire:
-        """The result of a call. What goes wrong is a result too, which a model can read; its traceback is only logged.
+        """Call the tool and return its result. Exceptions become error results for the model; tracebacks are logged.
 
-        `RemoteError` passes: it is the answer that the function wants. `mask_errors` hides the messages of exceptions
-        that nobody raised for the caller: all but `ToolFailed`.
+        `RemoteError` is raised: the function chose it as the answer. `mask_errors` hides the messages of all other
+        exceptions except `ToolFailed`.
         """
         try:
             value = await self._taker.call(self._taker.bind(arguments), context)
@@ -121,7 +121,7 @@ class ToolFunction:
             raise
         except BadArguments as exc:
             return failed(str(exc))
-        except BaseException as exc:  # noqa: BLE001  # the function's own code: whatever it raises is told
+        except BaseException as exc:  # noqa: BLE001  # the user's function may raise anything
             return self._failure(exc, mask_errors)
 
     def _failure(self, exc: BaseException, mask_errors: bool) -> Wire:
@@ -132,17 +132,17 @@ class ToolFunction:
             raise cause
         if isinstance(cause, ToolFailed):
             return to_wire(cause.result) if isinstance(cause.result, ToolResult) else failed(cause.message or "failed")
-        if not isinstance(cause, GeneratorExit):  # which also comes where nobody waits for the call any more
+        if not isinstance(cause, GeneratorExit):  # also raised when the call was abandoned
             logger.error("%s failed: %s", self.name, type(cause).__name__, exc_info=exc)
         return failed(f"{self.name} failed" if mask_errors else exception_text(cause))
 
     def replaced(self, **options: Unpack[ToolOptions]) -> ToolFunction:
-        """The same function with other options; itself if nothing changes."""
+        """Return a tool of the same function with changed options; itself if nothing changes."""
         merged: ToolOptions = {**self._options, **options}
         return self if merged == self._options else ToolFunction(self.function, **merged)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        """The function itself, called as ever."""
+        """Call the function directly."""
         return self.function(*args, **kwargs)
 
     def __get__(self, instance: Any, owner: type | None = None) -> ToolFunction:
@@ -161,7 +161,7 @@ class ToolFunction:
 
 
 class _Handler:
-    """A function that takes all arguments as one dict, checked by a schema that somebody wrote."""
+    """A function that takes all arguments as one dict, validated by the user's own schema."""
 
     def __init__(self, name: str, signature: Signature, schema: Wire) -> None:
         self._name = name
@@ -171,8 +171,8 @@ class _Handler:
         taken = signature.schema
         if len(taken["properties"]) != 1 or "additionalProperties" in taken:
             raise UsageError(
-                f"{name}: with input_schema= the function takes one dict of all arguments, and a Context if "
-                f"it likes; it takes {', '.join(taken['properties']) or 'nothing'}"
+                f"{name}: with input_schema= the function must take one dict of all arguments (and optionally a "
+                f"Context), but it takes {', '.join(taken['properties']) or 'nothing'}"
             )
         (self._parameter,) = taken["properties"]
 
@@ -197,9 +197,9 @@ def tool(function: None = None, /, **options: Unpack[ToolOptions]) -> Callable[[
 def tool(
     function: Callable[..., Any] | None = None, /, **options: Unpack[ToolOptions]
 ) -> ToolFunction | Callable[[Callable[..., Any]], ToolFunction]:
-    """Make a function a tool that stands alone: `@tool`, or `@tool(name=..., ...)`.
+    """Make a function a tool without a server: `@tool`, or `@tool(name=..., ...)`.
 
-    It can be added to several servers, and is still called like the function.
+    The tool can be added to several servers. Calling it calls the function.
     """
     _check_options(options)
     if function is not None:
@@ -208,13 +208,13 @@ def tool(
 
 
 def made(thing: Any, /, **options: Unpack[ToolOptions]) -> ToolFunction:
-    """The tool that a function, a method or a tool already made becomes with these options."""
+    """Return the tool for a function, a method or an existing tool, with these options."""
     if inspect.ismethod(thing) and isinstance(thing.__func__, ToolFunction):
         thing = thing.__func__.__get__(thing.__self__)
     if isinstance(thing, ToolFunction):
         return thing.replaced(**options)
     if not callable(thing) and not isinstance(thing, classmethod):
-        raise UsageError(f"a tool is made of a function, not of a {type(thing).__name__}")
+        raise UsageError(f"tool: expected a function, got {type(thing).__name__}")
     return ToolFunction(thing, **options)
 
 
@@ -224,7 +224,7 @@ def _check_options(options: Mapping[str, Any]) -> None:
 
 
 def _is_method(function: Callable[..., Any]) -> bool:
-    """Whether a function stands in the body of a class and wants its instance. Until it is bound, only names tell."""
+    """Return whether a function is a method in a class body. Until it is bound, only names show that."""
     if not inspect.isfunction(function):
         return False
     around = function.__qualname__.rpartition(".")[0]
@@ -237,14 +237,14 @@ def _checked_name(function: Callable[..., Any], options: ToolOptions) -> str:
     given: Any = options.get("name")
     style: Any = options.get("name_style", "as_is")
     if style not in ("as_is", "dashed"):
-        raise ConfigError(f"name_style is 'as_is' or 'dashed', not {style!r}", key="name_style")
+        raise ConfigError(f"name_style: expected 'as_is' or 'dashed', got {style!r}", key="name_style")
     name: Any = given if given is not None else name_of(function)
     if given is None and style == "dashed":
         name = name.replace("_", "-")
     if not isinstance(name, str) or not NAME.fullmatch(name):
         expected = "1 to 128 of the characters A-Z a-z 0-9 _ . -"
-        hint = "" if given is not None else "; give it a name="
-        raise ConfigError(f"{name!r} cannot be a tool's name: expected {expected}{hint}", key="name", expected=expected)
+        hint = "" if given is not None else ". Set name="
+        raise ConfigError(f"name of a tool: expected {expected}, got {name!r}{hint}", key="name", expected=expected)
     return name
 
 
@@ -256,5 +256,5 @@ def _declared(name: str, schema: Wire) -> tuple[Declaration, ...]:
 
 
 def _plain(given: Mapping[str, Any] | None) -> Wire:
-    """A copy of our own, without nulls."""
+    """Return a deep copy without nulls."""
     return {key: copy.deepcopy(value) for key, value in (given or {}).items() if value is not None}

@@ -42,7 +42,7 @@ MAX_HANDLER_THREADS: Final = 64
 
 
 class HandlerFailed(RemoteError):
-    """A handler of the client failed. A legacy server receives it as an answer; in the modern era the call raises it."""
+    """A handler of the client failed. A legacy server gets it as the answer; with a modern one the call raises it."""
 
 
 @dataclass(slots=True, eq=False)

@@ -155,7 +155,7 @@ def resolve(config: object, name: str, given: ClientOptions) -> ResolvedOptions:
     for key in own:
         if key not in known:
             hint = suggest(key, [*known, *ALIASES])
-            raise ConfigError(f"{key}: unknown option of Client{hint}", key=key, expected="one of " + ", ".join(known))
+            raise ConfigError(f"a Client has no option {key!r}{hint}", key=key, expected="one of " + ", ".join(known))
     asked = known if isinstance(config, ServerConfig) else []
     chosen = {key: getattr(config, key) for key in asked if getattr(config, key, UNSET) is not UNSET}
     options = {**chosen, **own}

@@ -132,7 +132,7 @@ def _arguments(signature: Signature) -> list[Wire]:
 
 
 def _described(signature: Signature, schema: Any) -> str:
-    """Return the parameter's description, with "(JSON)" if it takes JSON: prompt arguments have no types on the wire."""
+    """Return the parameter's description, with "(JSON)" if it takes JSON: prompt arguments have no types."""
     text: str = schema.get("description", "") if isinstance(schema, Mapping) else ""
     return f"{text} (JSON)".lstrip() if wants_json(signature, schema) else text
 

@@ -63,7 +63,7 @@ class ResourceFunction:
 
 
 class TemplateFunction:
-    """A function as a family of resources: the template's variables are its arguments. Calling it calls the function."""
+    """A function as a family of resources; its arguments are the URI's variables. Calling it calls the function."""
 
     def __init__(self, signature: Signature, wire: Wire) -> None:
         self.template = UriTemplate(wire["uriTemplate"])

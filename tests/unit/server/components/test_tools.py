@@ -169,7 +169,7 @@ def test_generators_are_refused() -> None:
         yield 1
 
     for function in (numbers, more):
-        with pytest.raises(UsageError, match=r"got a generator\\. Return a list instead"):
+        with pytest.raises(UsageError, match=r"got a generator\. Return a list instead"):
             tool(function)
 
 

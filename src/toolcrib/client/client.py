@@ -248,7 +248,7 @@ class Client:
         except RemoteError as exc:
             if exc.code in RESOURCE_NOT_FOUND:
                 raise ResourceNotFound(
-                    f"there is no resource {uri!r} ({one_line(exc.message)})", server=self.name, uri=uri, sent=True
+                    f"resource not found: {uri!r} ({one_line(exc.message)})", server=self.name, uri=uri, sent=True
                 ) from exc
             raise
         return ReadResourceResult.from_wire(raw)

@@ -73,7 +73,7 @@ class _Attempt:
     def stderr_tail(self) -> str:
         """Return the end of the stderr of the server's process, without secrets and control characters.
 
-        Empty if there is no process.
+        Empty without a process.
         """
         return "" if self.process is None else self.process.stderr_tail()
 
@@ -125,7 +125,7 @@ class Connector:
             if way is None:
                 raise
             first = exc
-        # Outside of the handler, like the error below: inside, each error would get the other as its context.
+        # Outside the handler, like the error below: inside, each error would get the other as its context.
         try:
             session = await self._open(attempt, way, "legacy", generation, None)
         except AuthError:
@@ -181,7 +181,7 @@ class Connector:
             cause = error.__cause__ if error is exc.__cause__ else exc
         else:
             return inbound.begin_session(generation, agreement)
-        raise error from cause  # outside of the handler, so that `exc` does not become its context
+        raise error from cause  # outside the handler, so that `exc` does not become its context
 
     def _no_answer(self, attempt: _Attempt) -> ConnectError:
         counters = self._counters

@@ -16,7 +16,7 @@ from ...types.wire import object_of
 from ..functions.call_context import CallContext
 from ..functions.signature import Signature
 from .prompts import PromptFunction
-from .resources import TemplateFunction, called, choices, entry, failed, spelled
+from .resources import TemplateFunction, call_function, choices, entry, log_failure, to_text
 
 log = logging.getLogger("toolcrib.server")
 
@@ -45,11 +45,11 @@ class CompletionFunction:
         what = f"completion of {self.argument} for {self.ref}"
         arguments = dict(zip(self._parameters, (value, dict(given)), strict=False))
         try:
-            found = await called(self.signature, arguments, context, what, mask_errors=mask_errors)
+            found = await call_function(self.signature, arguments, context, what, mask_errors=mask_errors)
             # A function without parameters returns all values: filter them by the typed text.
             return _completion(found, "" if self._parameters else value)
         except (ResourceNotFound, _BadCompletion) as exc:
-            raise failed(exc, what, mask_errors=mask_errors) from exc
+            raise log_failure(exc, what, mask_errors=mask_errors) from exc
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         return self.signature.function(*args, **kwargs)
@@ -173,7 +173,7 @@ def _completion(found: Any, typed: str) -> Wire:
         found, total, more = found.values, found.total, found.has_more
     if isinstance(found, str | bytes | Mapping) or not isinstance(found, Iterable | None):
         raise _BadCompletion(f"completion: expected strings or a Completion, got {type(found).__name__}")
-    values = [text for text in map(spelled, found or ()) if text.lower().startswith(typed.lower())]
+    values = [text for text in map(to_text, found or ()) if text.lower().startswith(typed.lower())]
     if total is None and not more:
         total = len(values)
     return entry({"values": values[:MAX_VALUES]}, total=total, hasMore=more or len(values) > MAX_VALUES)

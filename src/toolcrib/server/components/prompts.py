@@ -11,7 +11,7 @@ from ...protocol import jsonrpc
 from ...types import Block, EmbeddedResource, GetPromptResult, PromptMessage, ResourceContents, Wire
 from ..functions.call_context import CallContext
 from ..functions.signature import Signature
-from .resources import bound, called, entry, failed, listing, lists_values, wants_json
+from .resources import bind_strings, call_function, entry, listing, lists_values, log_failure, wants_json
 
 _BLOCKS = get_args(Block)
 _ROLES = ("user", "assistant")
@@ -37,12 +37,12 @@ class PromptFunction:
         if not isinstance(arguments, Mapping):
             raise RemoteError(jsonrpc.INVALID_PARAMS, f"Invalid arguments for {self.name}: expected an object")
         what = f"prompt {self.name}"
-        values = bound(self.signature, arguments)
+        values = bind_strings(self.signature, arguments)
         try:
-            value = await called(self.signature, values, context, what, mask_errors=mask_errors)
+            value = await call_function(self.signature, values, context, what, mask_errors=mask_errors)
             return self._result(value)
         except (ResourceNotFound, _BadPrompt) as exc:
-            raise failed(exc, what, mask_errors=mask_errors) from exc
+            raise log_failure(exc, what, mask_errors=mask_errors) from exc
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         return self.signature.function(*args, **kwargs)

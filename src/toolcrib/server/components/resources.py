@@ -88,7 +88,7 @@ class TemplateFunction:
 
         Raises `RemoteError` -32602 for a value of the wrong type.
         """
-        arguments = bound(self.signature, variables)
+        arguments = bind_strings(self.signature, variables)
         return await _read(self.signature, arguments, context, self.wire, uri, mask_errors=mask_errors)
 
     def expand(self, **variables: str) -> str:
@@ -191,7 +191,7 @@ def listing(wire: Wire, **fields: Any) -> Wire:
         raise ConfigError(f"{wire['name']}: {exc}") from None
 
 
-def bound(signature: Signature, texts: Mapping[str, Any]) -> dict[str, Any]:
+def bind_strings(signature: Signature, texts: Mapping[str, Any]) -> dict[str, Any]:
     """Convert strings to the function's arguments. Raises `RemoteError` -32602, which names the invalid ones."""
     properties = signature.schema.get("properties", {})
     try:
@@ -200,7 +200,7 @@ def bound(signature: Signature, texts: Mapping[str, Any]) -> dict[str, Any]:
         raise RemoteError(jsonrpc.INVALID_PARAMS, str(exc)) from None
 
 
-async def called(
+async def call_function(
     signature: Signature, arguments: dict[str, Any], context: CallContext | None, what: str, *, mask_errors: bool
 ) -> Any:
     """Call the function and return its result. Exceptions become errors for the caller; the traceback is logged."""
@@ -214,10 +214,10 @@ async def called(
             cause = cause.exceptions[0]
         if isinstance(cause, RemoteError | ResourceNotFound):
             raise cause from exc
-        raise failed(cause, what, mask_errors=mask_errors) from exc
+        raise log_failure(cause, what, mask_errors=mask_errors) from exc
 
 
-def failed(exc: BaseException, what: str, *, mask_errors: bool) -> RemoteError:
+def log_failure(exc: BaseException, what: str, *, mask_errors: bool) -> RemoteError:
     """Log the exception of a user's function with its traceback, and return the error for the caller."""
     log.error("%s failed: %s", one_line(what), type(exc).__name__, exc_info=exc)
     return RemoteError(jsonrpc.INTERNAL_ERROR, f"{what} failed" if mask_errors else exception_text(exc))
@@ -239,7 +239,7 @@ def lists_values(signature: Signature) -> bool:
     return any(choices(signature, schema) for schema in signature.schema.get("properties", {}).values())
 
 
-def spelled(value: Any) -> str:
+def to_text(value: Any) -> str:
     """Return a value as it is written on the wire: its JSON, but a string without quotes."""
     value = value.value if isinstance(value, enum.Enum) else value
     return value if isinstance(value, str) else to_json(value).decode()
@@ -269,7 +269,7 @@ def _valued(signature: Signature, schema: Any, text: Any) -> Any:
         except ProtocolError:
             return text  # the error of `bind` is more precise
     listed = choices(signature, schema) or ()
-    return text if text in listed else next((value for value in listed if spelled(value) == text), text)
+    return text if text in listed else next((value for value in listed if to_text(value) == text), text)
 
 
 # ---- contents ------------------------------------------------------------------------------------------------
@@ -306,7 +306,7 @@ async def _read(
 ) -> list[Wire]:
     what = f"resource {one_line(uri)}"
     try:
-        value = await called(signature, arguments, context, what, mask_errors=mask_errors)
+        value = await call_function(signature, arguments, context, what, mask_errors=mask_errors)
     except ResourceNotFound:
         raise not_found(uri) from None
     if value is None:
@@ -314,7 +314,7 @@ async def _read(
     try:
         return _contents(value, uri, wire.get("mimeType"))
     except ValueError as exc:  # the value has no JSON form
-        raise failed(exc, what, mask_errors=mask_errors) from exc
+        raise log_failure(exc, what, mask_errors=mask_errors) from exc
 
 
 def _contents(value: Any, uri: str, mime_type: str | None) -> list[Wire]:

@@ -73,7 +73,7 @@ class Output:
         if structured is False or not (structured or _has_structure(annotation)):
             return None
         try:
-            adapter, schema = type_hints.described(Any if annotation in _NOTHING else annotation, "serialization")
+            adapter, schema = type_hints.describe(Any if annotation in _NOTHING else annotation, "serialization")
         except Exception as exc:
             if structured is None and type_hints.is_beyond(exc):
                 return None
@@ -141,7 +141,7 @@ def to_wire(value: Any, *, output: Output | None = None, mime_type: str | None =
     return {"content": [_text_block(value if type(value) is str else _text(to_jsonable_python(value)))]}
 
 
-def failed(message: str) -> Wire:
+def error_result(message: str) -> Wire:
     """Return the result of a failed call, with a message for the model."""
     return {"content": [_text_block(message)], "isError": True}
 

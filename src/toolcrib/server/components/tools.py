@@ -20,7 +20,7 @@ from ...types import ToolResult, Wire
 from ..functions.call_context import CallContext
 from ..functions.json_schema import Checker, object_schema
 from ..functions.signature import BadArguments, Signature, name_of
-from .results import Output, exception_text, failed, to_wire
+from .results import Output, error_result, exception_text, to_wire
 
 logger = logging.getLogger("toolcrib.server.tools")
 
@@ -86,11 +86,11 @@ class ToolFunction:
         self.mime_type = options.get("mime_type")
         self.headers = _declared(self.name, self.input_schema)
         """The arguments that modern HTTP requests repeat in headers."""
-        self.wire = self._described(options.get("icons"))
+        self.wire = self._make_entry(options.get("icons"))
         """Its entry in the list of tools."""
         functools.update_wrapper(self, function)
 
-    def _described(self, icons: Sequence[Mapping[str, Any]] | None) -> Wire:
+    def _make_entry(self, icons: Sequence[Mapping[str, Any]] | None) -> Wire:
         wire: Wire = {
             "name": self.name,
             "title": self.title,
@@ -120,7 +120,7 @@ class ToolFunction:
         except (RemoteError, asyncio.CancelledError, KeyboardInterrupt):
             raise
         except BadArguments as exc:
-            return failed(str(exc))
+            return error_result(str(exc))
         except BaseException as exc:  # noqa: BLE001  # the user's function may raise anything
             return self._failure(exc, mask_errors)
 
@@ -131,10 +131,14 @@ class ToolFunction:
         if isinstance(cause, RemoteError):
             raise cause
         if isinstance(cause, ToolFailed):
-            return to_wire(cause.result) if isinstance(cause.result, ToolResult) else failed(cause.message or "failed")
+            return (
+                to_wire(cause.result)
+                if isinstance(cause.result, ToolResult)
+                else error_result(cause.message or "failed")
+            )
         if not isinstance(cause, GeneratorExit):  # also raised when the call was abandoned
             logger.error("%s failed: %s", self.name, type(cause).__name__, exc_info=exc)
-        return failed(f"{self.name} failed" if mask_errors else exception_text(cause))
+        return error_result(f"{self.name} failed" if mask_errors else exception_text(cause))
 
     def replaced(self, **options: Unpack[ToolOptions]) -> ToolFunction:
         """Return a tool of the same function with changed options; itself if nothing changes."""

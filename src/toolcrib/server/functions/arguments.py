@@ -51,19 +51,19 @@ class Arguments:
         named = {key: _Argument(name, p) for key, p in parameters.items() if p is not others}
         rest = Any if others is None else others.annotation
         try:
-            adapter, schema = _described(named, others is not None, rest)
+            adapter, schema = _describe(named, others is not None, rest)
         except Exception:  # noqa: BLE001  # the parameters are then tried one by one
             for key, argument in named.items():
-                argument.annotation = _describable(name, key, argument.annotation)
-            rest = _describable(name, _OTHERS, rest)
-            adapter, schema = _described(named, others is not None, rest)
+                argument.annotation = _make_describable(name, key, argument.annotation)
+            rest = _make_describable(name, _OTHERS, rest)
+            adapter, schema = _describe(named, others is not None, rest)
         self._name = name
         self._keys = frozenset(schema["properties"]).union(*(argument.aliases for argument in named.values()))
         self._validator = adapter.validator
         self._others: TypeAdapter[dict[str, Any]] | None = None
         if others is not None:
             self._others = TypeAdapter(dict[str, rest])  # type: ignore[valid-type]
-        self.schema = _dressed(schema, named, texts)
+        self.schema = _finish_schema(schema, named, texts)
 
     def bind(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
         """Return the keyword arguments of a call; raises `BadArguments`."""
@@ -162,27 +162,28 @@ def _aliases(alias: Any) -> list[str]:
     return []
 
 
-def _described(named: Mapping[str, _Argument], others: bool, rest: Any) -> tuple[TypeAdapter[Any], Wire]:
+def _describe(named: Mapping[str, _Argument], others: bool, rest: Any) -> tuple[TypeAdapter[Any], Wire]:
     fields = {
-        key: type_hints.qualified(argument.annotation, required=argument.required) for key, argument in named.items()
+        key: type_hints.mark_required(argument.annotation, required=argument.required)
+        for key, argument in named.items()
     }
-    adapter, schema = type_hints.described(type_hints.typed_dict("Arguments", fields), "validation")
+    adapter, schema = type_hints.describe(type_hints.typed_dict("Arguments", fields), "validation")
     if others:
         # Temporarily one of the properties, so that the definitions of its type go into the same `$defs`.
-        _, schema = type_hints.described(type_hints.typed_dict("Arguments", {**fields, _OTHERS: rest}), "validation")
+        _, schema = type_hints.describe(type_hints.typed_dict("Arguments", {**fields, _OTHERS: rest}), "validation")
         schema["additionalProperties"] = schema["properties"].pop(_OTHERS) or True
         schema["required"].remove(_OTHERS)
     return adapter, schema
 
 
-def _describable(function: str, name: str, annotation: Any) -> Any:
+def _make_describable(function: str, name: str, annotation: Any) -> Any:
     try:
-        return type_hints.describable(annotation)
+        return type_hints.make_describable(annotation)
     except Exception as exc:
         raise UsageError(f"{function}: cannot make a schema for {name}: {exc}") from exc
 
 
-def _dressed(schema: Wire, named: Mapping[str, _Argument], texts: Mapping[str, str]) -> Wire:
+def _finish_schema(schema: Wire, named: Mapping[str, _Argument], texts: Mapping[str, str]) -> Wire:
     """Return the schema as it is listed: with descriptions and defaults, and without redundant nulls."""
     properties = schema["properties"]
     # The properties are in the order of the parameters; their keys are the names on the wire.

@@ -194,7 +194,7 @@ def typed_dict(name: str, fields: dict[str, Any], config: ConfigDict | None = No
     return made
 
 
-def qualified(field: Any, *, required: bool) -> Any:
+def mark_required(field: Any, *, required: bool) -> Any:
     """Return a field of a TypedDict, marked as required or not."""
     return (typing_extensions.Required if required else typing_extensions.NotRequired)[field]
 
@@ -204,7 +204,7 @@ def _field(field: Any, required: bool) -> Any:
     while (qualifier := get_origin(field)) in (typing.Required, typing.NotRequired):
         required = qualifier is typing.Required
         field = get_args(field)[0]
-    return qualified(readable(field), required=required)
+    return mark_required(readable(field), required=required)
 
 
 # ---- describing ----------------------------------------------------------------------------------------------
@@ -243,7 +243,7 @@ def _class_name(schema: Any) -> str | None:
     return str(schema["ref"]).partition(":")[0].rpartition(".")[2] if "ref" in schema else None
 
 
-def described(annotation: Any, mode: Mode) -> tuple[TypeAdapter[Any], Wire]:
+def describe(annotation: Any, mode: Mode) -> tuple[TypeAdapter[Any], Wire]:
     """Return pydantic's adapter for an annotation, which validates and serializes values, and its JSON schema.
 
     Raises if pydantic cannot describe the type, or if the annotation is invalid; `is_beyond` distinguishes the two.
@@ -259,7 +259,7 @@ def is_beyond(exc: Exception) -> bool:
     return isinstance(exc, PydanticUserError) and exc.code == "typed-dict-version"
 
 
-def describable(annotation: Any) -> Any:
+def make_describable(annotation: Any) -> Any:
     """Return the annotation with `OPAQUE` in place of the types that pydantic cannot describe."""
     return _or_opaque(_with_leaves(annotation, _or_opaque))
 
@@ -267,7 +267,7 @@ def describable(annotation: Any) -> Any:
 def _or_opaque(annotation: Any) -> Any:
     try:
         # As a field: unlike a plain type, a field may have an alias.
-        described(typed_dict("One", {"one": annotation}), "validation")
+        describe(typed_dict("One", {"one": annotation}), "validation")
     except Exception as exc:
         if is_beyond(exc):
             return OPAQUE

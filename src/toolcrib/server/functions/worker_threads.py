@@ -40,7 +40,7 @@ class Workers:
             thread = threading.Thread(target=self._run, name=f"toolcrib-tool-{self._count + 1}", daemon=True)
             try:
                 thread.start()
-            except RuntimeError:  # the system allows no more threads: an existing one does the work later
+            except RuntimeError:  # the system's limit of threads is reached: an existing one does the work later
                 if self._count == 0:
                     self._queue.pop()
                     raise
@@ -110,7 +110,7 @@ async def in_thread(function: Callable[..., T], *args: Any) -> T:
         try:
             loop.call_soon_threadsafe(_settle, done, outcome)
         except RuntimeError:
-            return  # the event loop is closed, so there is no caller left
+            return  # the event loop is closed, and with it the caller has ended
 
     _workers.submit(work)
     value, failure = await done

@@ -139,7 +139,7 @@ class Authoriser:
             words = one_line(str(exc), mask=self._secrets)
             failure = AuthError(f"authorisation failed: {type(exc).__name__}: {words}", status=status)
             failure.__cause__ = None if self._secrets.is_in(str(exc)) else exc
-        raise failure  # outside of the handler, so that `exc`, which may contain secrets, is not its context
+        raise failure  # outside the handler, so that `exc`, which may contain secrets, is not its context
 
     async def _drive(self, outgoing: Outgoing, refusal: Refusal | None, used: Mapping[str, str]) -> dict[str, str]:
         request = self._library.Request(

@@ -59,7 +59,7 @@ async def ask_for(name: str, function: Callable[[], Any]) -> str | None:
         kind = type(exc).__name__
     else:
         return _checked(name, value)
-    # Outside of the handler and without the message: both the exception and its context may contain the secret.
+    # Outside the handler and without the message: both the exception and its context may contain the secret.
     raise ConnectError(f"the function for the header {name} raised {kind}; nothing was sent")
 
 

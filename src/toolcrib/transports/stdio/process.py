@@ -255,7 +255,7 @@ class ServerProcess:
             self.exit_code = self._popen.wait(timeout=1.0)
 
     def end_until(self, moment: float) -> None:
-        """Wait for the process until `moment`, then kill its group. For the exit, when there may be no event loop."""
+        """Wait for the process until `moment`, then kill its group. Used at exit, without an event loop."""
         while not self._reap() and time.monotonic() < moment:
             time.sleep(0.005)
         self.kill()

@@ -106,8 +106,9 @@ def server_in(module: ModuleType, variable: str | None = None) -> ChannelSource:
         value = vars(module).get(variable)
         if callable(getattr(type(value), "make_channel", None)):
             return cast("ChannelSource", value)
-        what = "no such variable" if variable not in vars(module) else type(value).__name__
-        raise _no_server(f"{file}: {variable}: expected a ToolServer, got {what}{_hint(servers, variable)}", file)
+        defined = variable in vars(module)
+        what = f"expected a ToolServer, got {type(value).__name__}" if defined else "variable not found"
+        raise _no_server(f"{file}: {variable}: {what}{_hint(servers, variable)}", file)
     if len(servers) == 1:
         return next(iter(servers.values()))
     if servers:

@@ -44,8 +44,8 @@ def test_one_of_several_must_be_named(tmp_path: Path) -> None:
     "rest, variable, words",
     [
         ("", None, "no ToolServer found; define one"),
-        ("server = Crib()", "serve", "serve: expected a ToolServer, got no such variable; did you mean 'server'"),
-        ("server = Crib()", "zzz", "there is none of that name; the file has server"),
+        ("server = Crib()", "serve", "serve: variable not found; did you mean 'server'"),
+        ("server = Crib()", "zzz", "zzz: variable not found; the file has server"),
         ("server = Crib()", "Crib", "Crib: expected a ToolServer, got type"),
         ("server = None", "server", "server: expected a ToolServer, got NoneType"),
     ],

@@ -148,7 +148,11 @@ async def test_what_the_file_says_of_logging_holds(file: Path) -> None:
         ("import toolcrib\n1 / 0\n", "{file}:2: ZeroDivisionError: division by zero", 'File "{file}", line 2'),
         ("x = (\n", "{file}:1: SyntaxError: '(' was never closed", 'File "{file}", line 1'),
         ("x = 1\n", "{file}: no ToolServer found; define one", None),
-        ("import toolcrib as tc\na, b = tc.ToolServer('a'), tc.ToolServer('b')\n", "{file}: expected one ToolServer, got several", None),
+        (
+            "import toolcrib as tc\na, b = tc.ToolServer('a'), tc.ToolServer('b')\n",
+            "{file}: expected one ToolServer, got several",
+            None,
+        ),
     ],
 )
 def test_a_file_that_is_wrong_is_told_with_its_own_lines_alone(

@@ -93,20 +93,20 @@ class ComponentCollection(Generic[T]):
         if size is None or len(entries) <= size:
             return [item.wire for _, item in entries], None
         entries = entries[:size]
-        return [item.wire for _, item in entries], _cursor(self.kind, entries[-1][0])
+        return [item.wire for _, item in entries], _encode_cursor(self.kind, entries[-1][0])
 
     def _serial_of(self, cursor: Any) -> int:
-        kind, _, serial = _opened(cursor).partition(":")
+        kind, _, serial = _decode_cursor(cursor).partition(":")
         if kind == self.kind and len(serial) < 19 and serial.isascii() and serial.isdigit():
             return int(serial)
         raise RemoteError(INVALID_PARAMS, "cursor: expected a cursor that this server returned")
 
 
-def _cursor(kind: str, serial: int) -> str:
+def _encode_cursor(kind: str, serial: int) -> str:
     return base64.urlsafe_b64encode(f"{kind}:{serial}".encode()).decode()
 
 
-def _opened(cursor: Any) -> str:
+def _decode_cursor(cursor: Any) -> str:
     try:
         return base64.b64decode(cursor, altchars=b"-_", validate=True).decode() if isinstance(cursor, str) else ""
     except ValueError:

@@ -195,7 +195,7 @@ def bind_strings(signature: Signature, texts: Mapping[str, Any]) -> dict[str, An
     """Convert strings to the function's arguments. Raises `RemoteError` -32602, which names the invalid ones."""
     properties = signature.schema.get("properties", {})
     try:
-        return signature.bind({name: _valued(signature, properties.get(name), text) for name, text in texts.items()})
+        return signature.bind({name: _convert(signature, properties.get(name), text) for name, text in texts.items()})
     except BadArguments as exc:
         raise RemoteError(jsonrpc.INVALID_PARAMS, str(exc)) from None
 
@@ -225,7 +225,7 @@ def log_failure(exc: BaseException, what: str, *, mask_errors: bool) -> RemoteEr
 
 def choices(signature: Signature, schema: Any) -> list[Any] | None:
     """Return the possible values of a parameter if its type (Literal, Enum) lists them, else None."""
-    schema = _resolved(signature, schema)
+    schema = _dereference(signature, schema)
     if "const" in schema:
         return [schema["const"]]
     if isinstance(values := schema.get("enum"), list):
@@ -247,19 +247,19 @@ def to_text(value: Any) -> str:
 
 def wants_json(signature: Signature, schema: Any) -> bool:
     """Return whether a parameter takes only arrays or objects, so that a string for it is parsed as JSON."""
-    schema = _resolved(signature, schema)
+    schema = _dereference(signature, schema)
     if options := schema.get("anyOf"):
-        kinds = [_resolved(signature, option) for option in options]
+        kinds = [_dereference(signature, option) for option in options]
         rest = [kind for kind in kinds if kind.get("type") != "null"]
         return bool(rest) and all(wants_json(signature, kind) for kind in rest)
     return schema.get("type") in ("array", "object")
 
 
-def _resolved(signature: Signature, schema: Any) -> Wire:
+def _dereference(signature: Signature, schema: Any) -> Wire:
     return SchemaDocument(signature.schema).dereference(schema)
 
 
-def _valued(signature: Signature, schema: Any, text: Any) -> Any:
+def _convert(signature: Signature, schema: Any, text: Any) -> Any:
     """Convert a string to a value of the parameter's type in the cases that validation does not handle."""
     if not isinstance(text, str):
         return text

@@ -155,7 +155,7 @@ class ToolFunction:
         bound = copy.copy(self)
         bound.function = MethodType(self.function, instance)
         bound.unbound = False
-        taker = self._taker.bound_to(bound.function)
+        taker = self._taker.bind_to(bound.function)
         bound._taker = taker  # noqa: SLF001  # a copy of this object
         bound.signature = taker if isinstance(taker, Signature) else None
         return bound
@@ -180,9 +180,9 @@ class _Handler:
             )
         (self._parameter,) = taken["properties"]
 
-    def bound_to(self, function: Callable[..., Any]) -> _Handler:
+    def bind_to(self, function: Callable[..., Any]) -> _Handler:
         bound = copy.copy(self)
-        bound._signature = self._signature.bound_to(function)  # noqa: SLF001  # a copy of this object
+        bound._signature = self._signature.bind_to(function)  # noqa: SLF001  # a copy of this object
         return bound
 
     def bind(self, arguments: Wire) -> dict[str, Any]:

@@ -34,7 +34,7 @@ class Signature:
     ) -> None:
         """Inspect a function.
 
-        `method`: its first parameter is the instance, which `bound_to` adds later. `known_as`: the name that callers
+        `method`: its first parameter is the instance, which `bind_to` adds later. `known_as`: the name that callers
         use, if it differs from the function's own. Raises `UsageError` if a parameter cannot be passed by name, or an
         annotation cannot be resolved.
         """
@@ -55,7 +55,7 @@ class Signature:
         self.schema: Wire = self._arguments.schema
         """The JSON schema of the arguments."""
 
-    def bound_to(self, function: Callable[..., Any]) -> Signature:
+    def bind_to(self, function: Callable[..., Any]) -> Signature:
         """Return a copy for another function with these parameters: a method bound to its instance."""
         bound = copy.copy(self)
         bound.function = function
@@ -142,8 +142,8 @@ def _parameters(function: Callable[..., Any], method: bool) -> tuple[dict[str, i
     found = list(signature.parameters.values())[1 if method else 0 :]
     for parameter in found:
         _check_kind(function, parameter)
-    resolved = {p.name: p.replace(annotation=_resolved(function, p)) for p in found}
-    return resolved, _returned(function, signature.return_annotation)
+    resolved = {p.name: p.replace(annotation=_resolve_annotation(function, p)) for p in found}
+    return resolved, _resolve_return(function, signature.return_annotation)
 
 
 def _check_kind(function: Callable[..., Any], parameter: inspect.Parameter) -> None:
@@ -157,13 +157,13 @@ def _check_kind(function: Callable[..., Any], parameter: inspect.Parameter) -> N
     raise UsageError(f"{name_of(function)}: arguments are passed by name, but {what} cannot be; {way}")
 
 
-def _resolved(function: Callable[..., Any], parameter: inspect.Parameter) -> Any:
+def _resolve_annotation(function: Callable[..., Any], parameter: inspect.Parameter) -> Any:
     if parameter.annotation is parameter.empty:
         return Any
     return type_hints.readable(type_hints.resolve(function, parameter.name, parameter.annotation))
 
 
-def _returned(function: Callable[..., Any], annotation: Any) -> Any:
+def _resolve_return(function: Callable[..., Any], annotation: Any) -> Any:
     if annotation is inspect.Signature.empty:
         return annotation
     try:

@@ -67,7 +67,7 @@ class Workers:
             return self._queue.popleft()
 
     @contextmanager
-    def lent(self) -> Iterator[None]:
+    def lend(self) -> Iterator[None]:
         """Allow one thread more while the context is entered, because the thread that entered it only waits."""
         with self._ready:
             self._limit += 1
@@ -93,7 +93,7 @@ os.register_at_fork(after_in_child=_renew)
 
 def waiting() -> AbstractContextManager[None]:
     """Return a context for a tool's thread that waits for an answer: it does not count against the limit meanwhile."""
-    return _workers.lent()
+    return _workers.lend()
 
 
 async def in_thread(function: Callable[..., T], *args: Any) -> T:

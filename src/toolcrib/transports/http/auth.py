@@ -80,16 +80,16 @@ class Authoriser:
 
     async def headers(self, request: Outgoing) -> dict[str, str]:
         """Return the headers to add to a request; empty if the provider adds none."""
-        return await self._apart(self._obtain(request))
+        return await self._run_in_task(self._obtain(request))
 
-    async def renewed(self, request: Outgoing, refusal: Refusal, used: dict[str, str], since: int) -> dict[str, str]:
+    async def renew(self, request: Outgoing, refusal: Refusal, used: dict[str, str], since: int) -> dict[str, str]:
         """Return other headers than `used`, which the server rejected.
 
         `since` is the value of `rounds` when the request was sent.
         """
-        return await self._apart(self._renew(request, refusal, used, since))
+        return await self._run_in_task(self._renew(request, refusal, used, since))
 
-    async def _apart(self, work: Coroutine[Any, Any, dict[str, str]]) -> dict[str, str]:
+    async def _run_in_task(self, work: Coroutine[Any, Any, dict[str, str]]) -> dict[str, str]:
         # In a separate task: a cancelled caller must not end a flow in which a person may be logging in.
         task = self._tasks.create(work)
         task.add_done_callback(retrieve)

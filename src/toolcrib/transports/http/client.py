@@ -131,7 +131,7 @@ class HttpClient:
         self.url = server.url
         self._secrets = secrets
         self._credentials: Mapping[str, str] = {}
-        self._last_asked: Mapping[str, str] = {}
+        self._last_computed: Mapping[str, str] = {}
         if "@" in urlsplit(server.url).netloc and (
             provider is not None or "authorization" in map(str.lower, server.headers or ())
         ):
@@ -140,7 +140,7 @@ class HttpClient:
                 key="url",
                 expected="one of them",
             )
-        self._fixed, self._asked = network.split_headers(server.headers or {})
+        self._fixed, self._header_functions = network.split_headers(server.headers or {})
         self._given_proxy = server.proxy
         self._proxy = server.proxy or network.proxy_of_environment(server.url)
         connector = aiohttp.TCPConnector(limit=0, keepalive_timeout=KEEP_ALIVE, ssl=network.tls(server))
@@ -184,12 +184,12 @@ class HttpClient:
         at = url or self.url
         if self._fixed:
             headers = {**self._fixed, **headers}
-        if self._asked:
-            asked = await network.ask_all(self._asked)
-            if asked != self._last_asked:
-                self._last_asked = asked
-                self._secrets.add_headers(asked)
-            headers = {**headers, **asked}
+        if self._header_functions:
+            computed = await network.call_header_functions(self._header_functions)
+            if computed != self._last_computed:
+                self._last_computed = computed
+                self._secrets.add_headers(computed)
+            headers = {**headers, **computed}
         auth = self._authoriser
         used: dict[str, str] = {}
         if auth is not None:
@@ -208,14 +208,14 @@ class HttpClient:
             if status < 300:
                 return response
             if status < 400:
-                at = await self._redirected(response, at, redirects)
+                at = await self._redirect_target(response, at, redirects)
                 redirects += 1
             elif auth is not None and renew and errors.is_refusal(response) and status not in refusals:
                 if body is not None:
                     body.sent = False  # the server rejected it
                 refusal = Refusal(status, list(response.headers.items()))
-                await self._let_go(response)
-                renewed = await auth.renewed(outgoing, refusal, used, since)
+                await self._drain(response)
+                renewed = await auth.renew(outgoing, refusal, used, since)
                 if not renewed or same_headers(renewed, used):
                     raise errors.auth_error(response, self._secrets)
                 used = renewed
@@ -255,10 +255,10 @@ class HttpClient:
             if body is None or not body.stale or body.withdrawn or self._http.closed:
                 raise failure
 
-    async def _redirected(self, response: ClientResponse, at: str, redirects: int) -> str:
+    async def _redirect_target(self, response: ClientResponse, at: str, redirects: int) -> str:
         location = response.headers.get(hdrs.LOCATION, "")
         target, status = network.target_of(at, location), response.status
-        await self._let_go(response)
+        await self._drain(response)
         shown = one_line(mask_urls(target), mask=self._secrets)
         if not target or status not in (307, 308) or not network.stays(at, target):
             raise ProtocolError(
@@ -272,7 +272,7 @@ class HttpClient:
             self.url = target  # a permanent redirect, or only a slash: use the target for further requests
         return target
 
-    async def _let_go(self, response: ClientResponse) -> None:
+    async def _drain(self, response: ClientResponse) -> None:
         """Read the rest of a small body, so that the connection can be used again."""
         with contextlib.suppress(ToolcribError):
             await self.read(response, ERROR_BODY)

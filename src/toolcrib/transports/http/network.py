@@ -31,25 +31,27 @@ OWN: Final = {"User-Agent": f"toolcrib/{__version__}", "Accept-Encoding": ACCEPT
 def split_headers(given: Mapping[str, Any]) -> tuple[dict[str, str], list[tuple[str, Callable[[], Any]]]]:
     """Split headers into constant ones and those whose function is called for each request."""
     fixed: dict[str, str] = {}
-    asked = []
+    computed = []
     for name, value in given.items():
         low = name.lower()
         if low in OURS or low.startswith("mcp-"):
             log.warning("ignoring the header %s of the config: the client sets it", name)
             continue
         if callable(value):
-            asked.append((name, value))
+            computed.append((name, value))
         else:
             fixed[name] = value
-    return fixed, asked
+    return fixed, computed
 
 
-async def ask_all(asked: list[tuple[str, Callable[[], Any]]]) -> dict[str, str]:
+async def call_header_functions(functions: list[tuple[str, Callable[[], Any]]]) -> dict[str, str]:
     """Call the functions and return their headers."""
-    return {name: value for name, ask in asked if (value := await ask_for(name, ask)) is not None}
+    return {
+        name: value for name, function in functions if (value := await call_header_function(name, function)) is not None
+    }
 
 
-async def ask_for(name: str, function: Callable[[], Any]) -> str | None:
+async def call_header_function(name: str, function: Callable[[], Any]) -> str | None:
     """Return the value of a header for this request; None to omit it."""
     try:
         value = function()

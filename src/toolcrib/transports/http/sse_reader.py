@@ -76,7 +76,7 @@ class SseReader:
         try:
             message = jsonrpc.decode(data, self._secrets, repair=True)
         except ProtocolError as exc:
-            self._garbled(exc, data[:1024].encode(), own)
+            self._note_malformed(exc, data[:1024].encode(), own)
             return None
         return self.sort(message, own)
 
@@ -87,7 +87,7 @@ class SseReader:
             return next((answer for answer in answers if answer is not None), None)
         if type(message) is not dict or not (isinstance(message.get("method"), str) or "id" in message):
             sample = one_line(repr(message), mask=self._secrets)
-            self._garbled(ProtocolError("JSON, but not a message", sample=sample), b"", own)
+            self._note_malformed(ProtocolError("JSON, but not a message", sample=sample), b"", own)
             return None
         self.received(message)
         if "method" in message:
@@ -111,9 +111,9 @@ class SseReader:
         error = ProtocolError(f"an event above the limit of {MAX_MESSAGE:,} bytes", sample=sample)
         if own is not None and jsonrpc.spot_id(event.head) in (None, own):
             raise error  # most likely the answer itself
-        self._garbled(error, event.head, own)
+        self._note_malformed(error, event.head, own)
 
-    def _garbled(self, error: ProtocolError, head: bytes, own: int | None) -> None:
+    def _note_malformed(self, error: ProtocolError, head: bytes, own: int | None) -> None:
         endless = self._inbox.note_malformed(error)
         if endless or (own is not None and jsonrpc.spot_id(head) == own):
             raise error

@@ -325,7 +325,7 @@ async def test_a_method_is_called_on_the_instance_that_it_is_bound_to() -> None:
 
     unbound = Signature(Counter.plus, method=True)
     assert list(unbound.schema["properties"]) == ["by"]
-    bound = unbound.bound_to(Counter(5).plus)
+    bound = unbound.bind_to(Counter(5).plus)
     assert await bound.call(bound.bind({"by": "2"}), None) == 7
 
 

@@ -156,7 +156,7 @@ def translate_error(error: RemoteError, method: str, *, modern: bool) -> RemoteE
 
 
 def translate_failure(exc: ToolcribError, *, detailed: bool) -> RemoteError:
-    """Return the error for a request that got no answer. Its data says whether the request may have been executed.
+    """Return the error for a request without an answer. Its data says whether the request may have been executed.
 
     `detailed=False` hides the server's output from clients that use the bridge over a network.
     """

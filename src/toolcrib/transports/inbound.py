@@ -95,7 +95,7 @@ class Inbox:
             self._reply(reply)
 
     def note_malformed(self, error: ProtocolError) -> bool:
-        """Count a malformed message; returns True if too many came in a row."""
+        """Count a malformed message; returns True if too many arrived in a row."""
         self._counters.malformed += 1
         self._counters.last_malformed = error.sample
         self.malformed_in_a_row += 1

@@ -147,8 +147,12 @@ async def test_what_the_file_says_of_logging_holds(file: Path) -> None:
     [
         ("import toolcrib\n1 / 0\n", "{file}:2: ZeroDivisionError: division by zero", 'File "{file}", line 2'),
         ("x = (\n", "{file}:1: SyntaxError: '(' was never closed", 'File "{file}", line 1'),
-        ("x = 1\n", "{file}: there is no ToolServer in it", None),
-        ("import toolcrib as tc\na, b = tc.ToolServer('a'), tc.ToolServer('b')\n", "{file}: it has several", None),
+        ("x = 1\n", "{file}: no ToolServer found; define one", None),
+        (
+            "import toolcrib as tc\na, b = tc.ToolServer('a'), tc.ToolServer('b')\n",
+            "{file}: expected one ToolServer, got several",
+            None,
+        ),
     ],
 )
 def test_a_file_that_is_wrong_is_told_with_its_own_lines_alone(
@@ -164,7 +168,7 @@ def test_a_file_that_is_wrong_is_told_with_its_own_lines_alone(
 
 def test_a_file_that_is_not_there_is_told(tmp_path: Path) -> None:
     ran = run_cli("run", "nowhere.py", cwd=tmp_path)
-    assert (ran.code, ran.err) == (3, f"error: {tmp_path / 'nowhere.py'}: there is no such file\n")
+    assert (ran.code, ran.err) == (3, f"error: {tmp_path / 'nowhere.py'}: file not found\n")
 
 
 def test_other_machines_are_let_in_only_on_purpose(file: Path) -> None:

@@ -127,7 +127,7 @@ def test_a_url_that_is_no_mcp_server_is_told_so(page: str, tmp_path: Path) -> No
 
 def test_a_url_where_nobody_listens_is_told_so(tmp_path: Path) -> None:
     ran = run_cli("tools", "http://127.0.0.1:9/mcp", cwd=tmp_path)
-    assert ran.code == 5 and "no connection could be made" in ran.err and "hint: " in ran.err
+    assert ran.code == 5 and "connecting failed" in ran.err and "hint: " in ran.err
 
 
 @pytest.mark.parametrize(

@@ -146,7 +146,7 @@ async def test_a_client_is_made_from_a_server_and_its_options(harness: Place, op
 def test_the_transport_is_required() -> None:
     """transport: required."""
     for kind in (tc.Client, tc.sync.Client):
-        with pytest.raises(TypeError, match="takes the server as its first argument"):
+        with pytest.raises(TypeError, match="expected the server as the first argument"):
             kind()  # type: ignore[call-arg]
 
 

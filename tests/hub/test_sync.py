@@ -208,7 +208,7 @@ def test_on_the_portals_own_thread_the_error_says_so_instead_of_waiting_for_ever
     with Hub({"s": played("one")}) as hub:
         hub.on(tc.events.ToolExecutionCompleted, listener)
         assert hub.call_tool("mcp__s__one").text == "one"
-    assert "own thread" in str(seen[0])
+    assert "portal's thread" in str(seen[0])
     assert [state.name for state in states] == ["s"]
 
 

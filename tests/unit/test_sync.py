@@ -118,7 +118,7 @@ def test_on_the_portals_own_thread_the_error_says_so_instead_of_waiting_for_ever
     with connected() as client:
         client.on(tc.events.ToolExecutionCompleted, listener)
         assert client.call_tool("echo", {"nonce": "a"}).text == "a"
-    assert "own thread" in str(seen[0])
+    assert "portal's thread" in str(seen[0])
 
 
 @pytest.mark.parametrize("travel", [pickle.dumps, copy.copy, copy.deepcopy])

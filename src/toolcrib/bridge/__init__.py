@@ -1,1 +1,1 @@
-"""One server offered to others as if it were here, whatever protocol revision either side speaks."""
+"""A bridge that offers one upstream server to clients of any protocol revision."""

@@ -1,7 +1,7 @@
-"""One upstream server, offered to others as if it stood here: requests pass to it, and what it asks passes back.
+"""A proxy for one upstream server: forwards requests to it, and its own requests back to the clients.
 
-Which era each side speaks is the endpoint's matter in front and the client's behind; between the two there are only
-`(method, params, context)`. Ids and progress tokens never cross: each side has its own.
+The endpoint in front handles the era of the clients, the `Client` behind that of the upstream; between the two there
+are only `(method, params, context)`. Ids and progress tokens are never forwarded: each side has its own.
 """
 
 from __future__ import annotations
@@ -40,17 +40,17 @@ MAX_LOGGED: Final = 2_000
 
 
 class _Key(NamedTuple):
-    """Who shares a connection to the upstream: those who can be asked the same, and within a session only itself."""
+    """The key of a connection to the upstream: clients with the same features share one; a session has its own."""
 
     features: Features
     session: int | None
 
 
 class Proxy:
-    """Answers for one upstream. `alone`: there is one client in front, as over stdio.
+    """Answers for one upstream. `alone` means that there is only one client in front, as over stdio.
 
-    Else each session of the legacy era has a connection (and so a process) of its own, as it would have without us;
-    the requests of the modern era, which have no sessions, share one.
+    Otherwise each legacy session has its own connection (and so its own process), as it would have without the bridge;
+    modern requests, which have no sessions, share one.
     """
 
     def __init__(self, config: ServerConfig, *, alone: bool, **options: Any) -> None:
@@ -67,43 +67,43 @@ class Proxy:
 
     @property
     def router(self) -> Proxy:
-        """Who answers."""
+        """The handler of requests: the proxy itself."""
         return self
 
     async def start(self) -> None:
-        """Reach the upstream once, to know what it offers; who comes first and fits takes the connection over."""
+        """Connect to the upstream to learn its capabilities. The first client with matching features reuses it."""
         self._spare = self._make_upstream(Features(), None)
         await self._spare.client.connect()
         self._note(self._spare)
         self.name, self.version = self._info.name, self._info.version
 
     async def close(self) -> None:
-        """Let go of the upstream."""
+        """Close all connections to the upstream."""
         every = [*self._upstreams.values(), *([self._spare] if self._spare is not None else [])]
         self._upstreams.clear()
         await asyncio.gather(*(each.client.close() for each in every), *self._closing)
 
     async def _reach(self, peer: Peer) -> Upstream:
-        """The connection for whoever asks, made with the first request."""
+        """Return the connection for a client; the first request makes it."""
         features = translate_capabilities(peer.capabilities)
         owner = None if peer.modern or self._alone else peer
         key = _Key(features, None if owner is None else id(owner))
         found = self._upstreams.get(key)
         if found is None:
             self._sweep()
-            found = self._upstreams[key] = self._opened(features, owner)
+            found = self._upstreams[key] = self._take_spare(features, owner)
         if found.held_up is not None:
             await asyncio.shield(found.held_up)
         return found
 
-    def _opened(self, features: Features, owner: Peer | None) -> Upstream:
-        """Return the connection that was made at the start, if it fits, else a new one."""
+    def _take_spare(self, features: Features, owner: Peer | None) -> Upstream:
+        """Return the connection that was made at the start if its features match, else a new one."""
         spare, self._spare = self._spare, None
         if spare is not None and spare.features == features:
             spare.owner = owner
             return spare
         found = self._make_upstream(features, owner)
-        if spare is not None:  # that one ends first, for a server may hold what it does not share
+        if spare is not None:  # it must end first: the server may hold an exclusive resource
             found.held_up = self._close(spare)
         return found
 
@@ -116,7 +116,7 @@ class Proxy:
         return translate_client_result(method, await context.back_channel.ask(method, asked, None))
 
     def _sweep(self) -> None:
-        """Close the connections of sessions that ended without a word: some clients never begin to listen."""
+        """Close the connections of sessions that ended silently: some clients never open a stream."""
         for key, upstream in [*self._upstreams.items()]:
             if upstream.abandoned:
                 del self._upstreams[key]
@@ -129,22 +129,22 @@ class Proxy:
     def _note(self, upstream: Upstream) -> None:
         self._info = upstream.server_info or self._info
 
-    # ---- the seam --------------------------------------------------------------------------------------------
+    # ---- the interface of the endpoint -----------------------------------------------------------------------
 
-    def describe(self, peer: Peer) -> Wire:  # noqa: ARG002  # the same for everybody
-        """What the upstream says of itself, as far as it passes."""
+    def describe(self, peer: Peer) -> Wire:  # noqa: ARG002  # the same for all clients
+        """Return the upstream's description, reduced to the forwarded capabilities."""
         return translate_description(self._info)
 
-    def may_ask(self, method: str, params: Wire) -> bool:  # noqa: ARG002  # the upstream does not say before
-        """Whatever can be asked during, may be."""
+    def may_ask(self, method: str, params: Wire) -> bool:  # noqa: ARG002  # not known in advance
+        """Return whether the method allows requests for input."""
         return method in MAY_ASK_FOR_INPUT
 
     def mirrored(self, tool: str) -> tuple[Declaration, ...]:
-        """As far as the tool was listed."""
+        """Return the header declarations of a tool; empty if it was not listed yet."""
         return self._mirrored.get(tool, ())
 
     async def answer(self, method: str, params: Wire, context: RequestContext) -> Wire:
-        """What the upstream answers."""
+        """Forward a request to the upstream and return its answer."""
         if method == "tools/call":
             self._check(params.get("name"))
         try:
@@ -165,12 +165,12 @@ class Proxy:
         return allows(self._config.tool_filter, tool, FilterContext(server_name=self._info.name))
 
     def _check(self, name: Any) -> None:
-        """What is hidden is not callable."""
+        """Raise `RemoteError` if the filter hides the tool."""
         if not self._allows(Tool(str(name), raw={"name": name})):
             raise RemoteError(INVALID_PARAMS, f"Unknown tool: {one_line(str(name))}")
 
     async def watch(self, wanted: Wire, peer: Peer, deliver: Deliver) -> _ChangeWatch:
-        """Hear of the upstream's changes."""
+        """Deliver the upstream's changes until the returned watch is closed."""
         try:
             upstream = await self._reach(peer)
             following = await upstream.follow(wanted, peer, deliver)
@@ -181,7 +181,7 @@ class Proxy:
         return _ChangeWatch(self, upstream, following)
 
     async def leave(self, upstream: Upstream) -> None:
-        """Somebody hears of it no more; with the last one of its session it ends."""
+        """Close the connection of a session if nothing follows its changes any longer."""
         if upstream.owner is not None and not upstream.followed:
             self._upstreams = {key: each for key, each in self._upstreams.items() if each is not upstream}
             await upstream.client.close()
@@ -194,7 +194,7 @@ class Proxy:
     # ---- arguments in headers --------------------------------------------------------------------------------
 
     async def _request(self, upstream: Upstream, method: str, params: Wire, context: RequestContext) -> Wire:
-        """A modern tool behind HTTP may want some of its arguments in headers, and only the list says so."""
+        """Send a request. A modern tool over HTTP requires the arguments that its schema declares in headers."""
         name = str(params.get("name"))
         if method != "tools/call" or not await upstream.mirrors():
             return await upstream.request(method, params, context)
@@ -205,7 +205,7 @@ class Proxy:
         except RemoteError as exc:
             if exc.code != HEADER_MISMATCH:
                 raise
-            await self._list(upstream)  # the tool is not what it was
+            await self._list(upstream)  # the tool has changed
             return await upstream.request(method, params, context, self._headers(name, params))
 
     def _headers(self, name: str, params: Wire) -> dict[str, str]:
@@ -221,11 +221,11 @@ class Proxy:
             try:
                 self._mirrored[str(tool.get("name"))] = declarations(schema) if isinstance(schema, dict) else ()
             except InvalidDeclaration:
-                continue  # such a tool is not offered over modern HTTP
+                continue  # modern HTTP does not list such a tool
 
 
 class _ChangeWatch:
-    """One who hears of the upstream's changes."""
+    """A subscription of one client to the upstream's changes."""
 
     def __init__(self, proxy: Proxy, upstream: Upstream, following: Following) -> None:
         self.accepted = following.accepted
@@ -234,6 +234,6 @@ class _ChangeWatch:
         self._following = following
 
     async def close(self) -> None:
-        """Hear no more."""
+        """End the subscription."""
         await self._following.close()
         await self._proxy.leave(self._upstream)

@@ -1,13 +1,13 @@
-"""Translate messages between the client in front of us and the server behind us, which may differ in their revision.
+"""Translates messages between the client in front of the bridge and the server behind it.
 
 | direction | functions |
 | --- | --- |
 | client to server | `translate_capabilities`, `translate_params`, `translate_client_result` |
 | server to client | `translate_description`, `translate_result`, `translate_error`, `translate_client_request` |
 
-Pure functions over plain JSON values. `modern` says whether the client in front speaks a modern revision. Ids and
-progress tokens never cross, and neither does what belongs to one hop only. The frame of an answer (`resultType`, cache
-hints, codes that only one era defines) belongs to the endpoint in front: see `server/eras.py`.
+The two may use different protocol revisions. Pure functions over plain JSON values. `modern` says whether the client in
+front uses a modern revision. Ids, progress tokens and other fields of one hop are never forwarded. The endpoint in
+front adds the frame of an answer (`resultType`, cache hints, codes that only one era defines): see `server/eras.py`.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ FORWARDED_CAPABILITIES: Final = {
 }
 """The server capabilities that are announced to clients, with their parts."""
 HOP_ERRORS: Final = frozenset({HEADER_MISMATCH, UNSUPPORTED_VERSION})
-"""Codes of errors that are about how we sent a request, not about what the client in front asked for."""
+"""Codes of errors about how the bridge sent a request, not about the client's request itself."""
 ELICITATION_MODES: Final = ("form", "url")
 _HOP_PARAMS: Final = ("_meta", "inputResponses", "requestState")
 
@@ -42,16 +42,16 @@ _HOP_PARAMS: Final = ("_meta", "inputResponses", "requestState")
 
 
 def translate_capabilities(capabilities: Mapping[str, Any]) -> Features:
-    """Return what a client can be asked, from the capabilities that it declared."""
+    """Return the features of a client from the capabilities that it declared."""
     elicitation = capabilities.get("elicitation")
     modes: tuple[str, ...] = ()
-    if isinstance(elicitation, dict):  # without a mode it is from before there were two, and means the form
+    if isinstance(elicitation, dict):  # older revisions have no modes, only the form
         modes = tuple(mode for mode in ELICITATION_MODES if mode in elicitation) or ("form",)
     return Features(modes, isinstance(capabilities.get("sampling"), dict), isinstance(capabilities.get("roots"), dict))
 
 
 def translate_params(params: Wire) -> Wire:
-    """Return the params of a request without what belongs to the hop in front of us."""
+    """Return the params of a request without the fields of the hop in front of the bridge."""
     kept = {key: value for key, value in params.items() if key not in _HOP_PARAMS}
     meta = params.get("_meta")
     own = _without_protocol_keys(meta) if isinstance(meta, dict) else {}
@@ -69,7 +69,7 @@ def translate_client_result(method: str, result: Wire) -> Wire:
 
 
 def translate_description(info: ServerInfo) -> Wire:
-    """Return what the server says of itself, reduced to what is forwarded."""
+    """Return the server's description, reduced to the forwarded capabilities."""
     capabilities = {
         name: {part: True for part in parts if _declares(info.capabilities, name, part)}
         for name, parts in FORWARDED_CAPABILITIES.items()
@@ -91,7 +91,7 @@ def _declares(capabilities: Mapping[str, Any], name: str, part: str) -> bool:
 
 
 def translate_result(method: str, result: Wire, *, modern: bool) -> Wire:
-    """Return a result without what belongs to the hop behind us, in the form that the client in front understands."""
+    """Return a result without the fields of the hop behind the bridge, in the form of the client's revision."""
     meta = result.get("_meta")
     if isinstance(meta, dict):
         own = _without_protocol_keys(meta)
@@ -132,9 +132,9 @@ def _without_protocol_keys(meta: Wire) -> Wire:
 
 
 def _translate_tool(tool: Wire, *, modern: bool) -> Wire | None:
-    """Return a tool as it can be called through us, or None for one that can only be called as a task.
+    """Return a tool as it can be called through the bridge, or None for one that can only be called as a task.
 
-    Legacy clients accept only objects as output, so another output schema is left out for them.
+    Legacy clients accept only objects as output, so other output schemas are removed for them.
     """
     execution, schema = tool.get("execution"), tool.get("outputSchema")
     if isinstance(execution, dict) and execution.get("taskSupport") == "required":
@@ -146,7 +146,7 @@ def _translate_tool(tool: Wire, *, modern: bool) -> Wire | None:
 
 
 def translate_error(error: RemoteError, method: str, *, modern: bool) -> RemoteError:
-    """Return an error of the server, with its code and data, as the revision in front of us spells it."""
+    """Return an error of the server with the code and data of the client's revision."""
     code, data = error.code, error.data
     if code in HOP_ERRORS:
         code, data = INTERNAL_ERROR, {"code": error.code, "data": error.data}
@@ -156,9 +156,9 @@ def translate_error(error: RemoteError, method: str, *, modern: bool) -> RemoteE
 
 
 def translate_failure(exc: ToolcribError, *, detailed: bool) -> RemoteError:
-    """Return the error for a request that got no answer. Its data says whether the request may have been executed.
+    """Return the error for a request without an answer. Its data says whether the request may have been executed.
 
-    `detailed=False` keeps what the server wrote from clients that reach us over a network.
+    `detailed=False` hides the server's output from clients that use the bridge over a network.
     """
-    text = exc.message if detailed else "the server behind this bridge gave no answer; its log says why"
+    text = exc.message if detailed else "the server behind this bridge did not answer; see the log of the bridge"
     return RemoteError(INTERNAL_ERROR, text, {"reason": type(exc).__name__, "sent": getattr(exc, "sent", False)})

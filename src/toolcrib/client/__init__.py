@@ -1,1 +1,1 @@
-"""One server: the connection that is kept alive, and the typed methods over it."""
+"""The client for one server: a supervised connection and typed methods."""

@@ -1,4 +1,4 @@
-"""The circuit breaker: after several failures in a row no request is tried for a while, then one as a trial."""
+"""The circuit breaker: after several failures in a row it rejects requests for a while, then allows one as a trial."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ THRESHOLD = 5
 
 @dataclass(slots=True)
 class Breaker:
-    """Closed, open until `retry_at`, or half-open with one trial under way. The time is an argument."""
+    """Closed, open until `retry_at`, or half-open during one trial. The caller passes the time."""
 
     pause: float
     failures: int = 0
@@ -17,7 +17,7 @@ class Breaker:
     trial: bool = False
 
     def admits(self, now: float) -> bool:
-        """Return whether a request may try. The first one after the pause is the trial; the others are refused."""
+        """Return whether a request may be sent. The first one after the pause is the trial; others are rejected."""
         if self.retry_at is None:
             return True
         if self.trial or now < self.retry_at:
@@ -33,18 +33,20 @@ class Breaker:
             self.trial = False
 
     def connected(self) -> None:
-        """A connection was made: requests may try it. The next failure opens the breaker again; only an answered
-        request resets the count, because a server may accept connections and answer nothing.
+        """Let requests through: a connection was made.
+
+        The next failure opens the breaker again. Only an answered request resets the count, because a server may
+        accept connections and answer nothing.
         """
         self.retry_at = None
         self.trial = False
 
     def trial_ended(self) -> None:
-        """Let another trial through: the last one ended without an outcome."""
+        """Allow another trial: the last one ended without an outcome."""
         self.trial = False
 
     def failed(self, now: float) -> None:
-        """Count a connection that could not be made or was lost, and open the breaker if there are too many."""
+        """Count a failed or lost connection, and open the breaker if there are too many."""
         self.failures += 1
         self.trial = False
         if self.failures >= THRESHOLD:

@@ -51,15 +51,15 @@ Timeout = float | None | Unset
 
 
 class Client:
-    """One MCP server, as an object with methods.
+    """A client for one MCP server.
 
     `server` is a `StdioServer`, `HttpServer` or `SseServer`, a URL, a `ToolServer`, or a callable that opens a
-    transport. Use it as `async with Client(server) as c:`; without `with` the first call connects, and `close()` is
-    yours to call. The options are those of `ClientOptions`.
+    transport. Use it as `async with Client(server) as c:`. Without `with`, the first call connects, and the caller must
+    call `close()`. The options are those of `ClientOptions`.
     """
 
     def __new__(cls, *args: Any, **options: Any) -> Self:
-        """Check that a server is given: Python's own message would not say how."""
+        """Check that a server is given, with a clearer message than Python's own."""
         check_server_given(args, options)
         return super().__new__(cls)
 
@@ -74,8 +74,8 @@ class Client:
         target = target_of(server)
         if getattr(target, "lifecycle", None) == "transient":
             raise ConfigError(
-                "lifecycle: a Client keeps one connection, so 'transient' has no effect; give the server to a Hub, or "
-                "leave lifecycle out",
+                "lifecycle: expected 'singleton', got 'transient': a Client keeps one connection. Use a Hub, or remove "
+                "lifecycle",
                 key="lifecycle",
                 expected="singleton",
             )
@@ -115,16 +115,16 @@ class Client:
     # ---- the connection --------------------------------------------------------------------------------------
 
     async def connect(self) -> Client:
-        """Connect now; nothing if it is connected."""
+        """Connect now, unless there is a connection already."""
         await self._supervisor.connect()
         return self
 
     async def disconnect(self) -> None:
-        """End the connection; the next call connects again."""
+        """Close the connection; the next call connects again."""
         await self._supervisor.disconnect()
 
     async def close(self) -> None:
-        """End the client. Its calls under way fail, its process is ended."""
+        """Close the client for good. Calls in progress fail, and the server's process is ended."""
         self._supervisor.check_loop()
         try:
             await self._supervisor.close()
@@ -135,7 +135,7 @@ class Client:
         try:
             return await self.connect()
         except BaseException:
-            # A block that was not entered is not left either: the attempt would go on in the background.
+            # `__aexit__` is not called if entering fails, and the attempt would continue in the background.
             await self._supervisor.disconnect()
             raise
 
@@ -144,7 +144,7 @@ class Client:
 
     @property
     def name(self) -> str:
-        """What errors, events and logs call the server."""
+        """The name of the server in errors, events and logs."""
         return self._settings.name
 
     @property
@@ -159,7 +159,7 @@ class Client:
 
     @property
     def server_info(self) -> ServerInfo | None:
-        """Name, version, capabilities and instructions of the connected server; None while there is no connection."""
+        """Name, version, capabilities and instructions of the connected server; None if not connected."""
         session = self._supervisor.session
         return session.agreement.server if session is not None else None
 
@@ -186,10 +186,10 @@ class Client:
     # ---- tools -----------------------------------------------------------------------------------------------
 
     async def list_tools(self, *, use_cache: bool | None = None, timeout: Timeout = UNSET) -> list[Tool]:
-        """Return the tools that the filter lets through.
+        """Return the tools that the filter allows.
 
-        `use_cache`: True takes the list from the cache if it is there, False asks the server, None follows
-        `cache_tools_list` and, without it, the server's own hints.
+        `use_cache`: True uses the cached list if there is one, False always requests it from the server, None follows
+        `cache_tools_list` and, without it, the server's own cache hints.
         """
         default = Use.ALWAYS if self._settings.cache_tools_list else Use.HINTED
         tools = await self._list(TOOLS, use_cache, timeout, default)
@@ -206,11 +206,11 @@ class Client:
         meta: Mapping[str, Any] | None = None,
         retry_safe: bool | None = None,
     ) -> ToolResult:
-        """Call a tool: its answer, or one typed error.
+        """Call a tool and return its result, or raise one typed error.
 
-        The tool's own failure is no exception but `result.is_error`. `timeout` covers waiting, connecting, retries
-        and the execution; `idle_timeout` is the longest silence. `retry_safe` says that this call may run twice
-        without harm.
+        A failure that the tool reports is a result with `is_error=True`, not an exception. `timeout` covers waiting,
+        connecting, retries and the execution; `idle_timeout` is the longest time without a message. `retry_safe=True`
+        says that this call may run twice without harm.
         """
         settings = self._settings
         options = RequestOptions(
@@ -223,7 +223,7 @@ class Client:
             if settings.tool_filter is not None:
                 await calls.check_filter(name, options.deadline)
             params, repeatable = calls.prepare(name, arguments, meta, retry_safe)
-            run = calls.observed if self._listeners.observe_calls or tracing() else calls.execute
+            run = calls.execute_observed if self._listeners.observe_calls or tracing() else calls.execute
             return await run(name, params, options, repeatable)
         except ToolcribError as exc:
             exc.server, exc.tool = exc.server or settings.name, exc.tool or name
@@ -232,35 +232,35 @@ class Client:
     # ---- resources and prompts -------------------------------------------------------------------------------
 
     async def list_resources(self, *, use_cache: bool | None = None, timeout: Timeout = UNSET) -> list[Resource]:
-        """The resources that the server lists."""
+        """Return the resources that the server lists."""
         return await self._list(RESOURCES, use_cache, timeout)
 
     async def list_resource_templates(
         self, *, use_cache: bool | None = None, timeout: Timeout = UNSET
     ) -> list[ResourceTemplate]:
-        """The families of resources that the server lists."""
+        """Return the resource templates that the server lists."""
         return await self._list(TEMPLATES, use_cache, timeout)
 
     async def read_resource(self, uri: str, *, timeout: Timeout = UNSET) -> ReadResourceResult:
-        """Read a resource; `ResourceNotFound` if the server has none there."""
+        """Read a resource; raises `ResourceNotFound` if the server does not have it."""
         try:
             raw = await self.request("resources/read", {"uri": uri}, timeout=timeout)
         except RemoteError as exc:
             if exc.code in RESOURCE_NOT_FOUND:
                 raise ResourceNotFound(
-                    f"there is no resource {uri!r} ({one_line(exc.message)})", server=self.name, uri=uri, sent=True
+                    f"resource not found: {uri!r} ({one_line(exc.message)})", server=self.name, uri=uri, sent=True
                 ) from exc
             raise
         return ReadResourceResult.from_wire(raw)
 
     async def list_prompts(self, *, use_cache: bool | None = None, timeout: Timeout = UNSET) -> list[Prompt]:
-        """The prompts that the server lists."""
+        """Return the prompts that the server lists."""
         return await self._list(PROMPTS, use_cache, timeout)
 
     async def get_prompt(
         self, name: str, arguments: Mapping[str, Any] | None = None, *, timeout: Timeout = UNSET
     ) -> GetPromptResult:
-        """A prompt, filled in. Arguments are texts on the wire; other values are written as JSON."""
+        """Return a prompt filled in with these arguments. They are sent as strings; other values are sent as JSON."""
         texts = {
             key: value if isinstance(value, str) else jsonrpc.encode(value).decode()
             for key, value in (arguments or {}).items()
@@ -277,10 +277,10 @@ class Client:
         context: Mapping[str, str] | None = None,
         timeout: Timeout = UNSET,
     ) -> Completion:
-        """Suggestions for an argument of a prompt (its name or `Prompt`) or of a template (its URI or
+        """Return suggestions for an argument of a prompt (name or `Prompt`) or of a template (URI or
         `ResourceTemplate`).
 
-        `context` are the arguments that are already filled in. A server that completes nothing gives an empty one.
+        `context` holds the arguments already filled in. For a server without completions the result is empty.
         """
         options = RequestOptions(self._deadline(timeout))
         session = await self._executor.reach(options.deadline)
@@ -295,7 +295,7 @@ class Client:
     # ---- changes ---------------------------------------------------------------------------------------------
 
     async def subscribe(self, uri: str) -> None:
-        """Be told when this resource changes: `listen` gives the changes."""
+        """Subscribe to changes of this resource; receive them with `listen`."""
         await self._subscriptions.subscribe(uri)
 
     async def unsubscribe(self, uri: str) -> None:
@@ -303,7 +303,7 @@ class Client:
         await self._subscriptions.unsubscribe(uri)
 
     def listen(self, *uris: str, tools: bool = True, prompts: bool = True, resources: bool = True) -> Changes:
-        """The changes of the server's lists, and of the resources at `uris`.
+        """Return a stream of the changes of the server's lists, and of the resources at `uris`.
 
         `async with client.listen("file:///a") as changes: async for change in changes: ...`
         """
@@ -313,7 +313,7 @@ class Client:
     # ---- raw -------------------------------------------------------------------------------------------------
 
     async def ping(self, *, timeout: Timeout = UNSET) -> float:
-        """Ask for a sign of life; the seconds that it took."""
+        """Ping the server and return the seconds until its answer."""
         clock = running_loop().time
         options = RequestOptions(self._deadline(timeout))
         session = await self._executor.reach(options.deadline)
@@ -331,13 +331,13 @@ class Client:
         on_progress: ProgressHandler | None = None,
         headers: Mapping[str, str] | None = None,
     ) -> Wire:
-        """The raw door: any request, its result as it came. `headers` go with it over HTTP."""
+        """Send any request and return its raw result. `headers` are added over HTTP."""
         idle = checked_timeout("idle_timeout", idle_timeout)
         options = RequestOptions(self._deadline(timeout), idle, on_progress, headers=headers)
         copy = dict(params) if params is not None else None
         return await self._executor.request(method, copy, options=options, repeatable=is_repeatable(method))
 
-    # ---- small things ----------------------------------------------------------------------------------------
+    # ---- helpers ---------------------------------------------------------------------------------------------
 
     async def _list(
         self, of: ListOf[T], use_cache: bool | None, timeout: Timeout, default: Use = Use.HINTED
@@ -350,7 +350,7 @@ class Client:
         seconds = self._settings.execution_timeout if timeout is UNSET else checked_timeout("timeout", timeout)
         if seconds is None:
             return None
-        # Asking for the running loop costs a system call on some Pythons; whether it is this one is seen later.
+        # Looking up the running loop costs a system call on some Python versions; the executor checks it later.
         return (self._supervisor.loop or running_loop()).time() + seconds
 
     def __repr__(self) -> str:

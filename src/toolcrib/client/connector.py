@@ -1,4 +1,4 @@
-"""Attempts to connect: each opens a channel and agrees on a version in time, or raises and leaves nothing behind."""
+"""Attempts to connect: each opens a channel and agrees on a version in time, or raises and cleans up."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ Way = Callable[[Counters], Channel]
 """Makes a channel to the server."""
 
 OLDER: Final = frozenset({400, 404, 405, 406, 415})
-"""Statuses with which a server of HTTP+SSE refuses what is posted to its stream's URL."""
+"""Statuses with which an HTTP+SSE server rejects a POST to the URL of its stream."""
 
 
 STDERR_SHOWN: Final = 300
@@ -37,7 +37,7 @@ STDERR_SHOWN: Final = 300
 
 
 class _Attempt:
-    """One call of `Connector.connect`: its time limit, which stops while a person authorises, and its last channel."""
+    """One call of `Connector.connect`: its last channel, and its time limit, which pauses while a person authorises."""
 
     def __init__(self, scope: asyncio.Timeout) -> None:
         self._scope = scope
@@ -48,7 +48,7 @@ class _Attempt:
 
     @contextmanager
     def hold_limit(self) -> Iterator[None]:
-        """While entered, the time limit does not pass."""
+        """Pause the time limit while the context is entered."""
         clock, until = asyncio.get_running_loop().time, self._scope.when()
         self._holds += 1
         if self._holds == 1 and until is not None and self._goes_on():
@@ -66,14 +66,14 @@ class _Attempt:
 
     @property
     def process(self) -> ProcessChannel | None:
-        """The channel, if it is one to a process."""
+        """The channel if it belongs to a process, else None."""
         channel: object = self.channel
         return channel if isinstance(channel, ProcessChannel) else None
 
     def stderr_tail(self) -> str:
-        """Return the end of what the server's process wrote to stderr; empty without a process.
+        """Return the end of the stderr of the server's process, without secrets and control characters.
 
-        It has neither secrets nor control characters.
+        Empty without a process.
         """
         return "" if self.process is None else self.process.stderr_tail()
 
@@ -81,8 +81,8 @@ class _Attempt:
 class Connector:
     """Makes sessions with one server.
 
-    `ways` are how it may be reached: the second one if it refuses the first. `on_lost` is called with a session whose
-    channel ends by itself.
+    `ways` are the possible transports: the second is tried if the server rejects the first. `on_lost` is called with a
+    session whose channel ends by itself.
     """
 
     def __init__(
@@ -125,24 +125,24 @@ class Connector:
             if way is None:
                 raise
             first = exc
-        # Out here, and the error below too: in the handler each would get the other as its context.
+        # Outside the handler, like the error below: inside, each error would get the other as its context.
         try:
             session = await self._open(attempt, way, "legacy", generation, None)
         except AuthError:
-            raise  # it is a server of that kind, and requires credentials
+            raise  # the server supports this transport, and requires credentials
         except ToolcribError:
             session = None
         if session is None:
             raise first
-        self._ways.sort(key=lambda each: each is not way)  # the next time this one first
+        self._ways.sort(key=lambda each: each is not way)  # try this one first next time
         return session
 
     def _second_way(self, attempt: _Attempt, exc: ConnectError, remembered: str | None) -> Way | None:
-        """Return how to try once more in legacy mode; None if that could not help."""
+        """Return the transport for a second attempt in legacy mode; None if that could not help."""
         if exc.status in OLDER and len(self._ways) > 1 and self._settings.mode in ("auto", "legacy"):
             return self._ways[1]
-        # Some servers, and some transports, end because of a first request that they do not know. Over HTTP a failed
-        # request ends nothing else.
+        # Some servers and transports end when their first request is unknown to them. Over HTTP a failed request does
+        # not end anything else.
         over_http = attempt.channel is not None and attempt.channel.over_http
         deaf = isinstance(exc, StartError) and not exc.input_consumed
         sure = over_http or exc.permanent or deaf
@@ -165,13 +165,13 @@ class Connector:
                 self._identity,
                 mode=mode,
                 remembered=remembered,
-                patience=None if limit is None else limit / 3,  # leaves time for the older question
+                patience=None if limit is None else limit / 3,  # leaves time for `initialize`
             )
             if agreement.handshake:
                 await channel.notify("notifications/initialized")
-        except GeneratorExit:  # the loop was abandoned: nothing can be awaited, the exit of Python ends the server
+        except GeneratorExit:  # the loop was abandoned: nothing can be awaited; Python's exit ends the server
             raise
-        except BaseException as exc:  # a cancelled attempt leaves nothing behind either
+        except BaseException as exc:  # also closes the channel of a cancelled attempt
             await channel.close(force=True)
             error = _connect_error(exc)
             if isinstance(error, ConnectError) and not error.stderr:
@@ -181,33 +181,33 @@ class Connector:
             cause = error.__cause__ if error is exc.__cause__ else exc
         else:
             return inbound.begin_session(generation, agreement)
-        raise error from cause  # out here: its own consequence must not become its context
+        raise error from cause  # outside the handler, so that `exc` does not become its context
 
     def _no_answer(self, attempt: _Attempt) -> ConnectError:
         counters = self._counters
         noise = (
-            f"; it wrote {counters.malformed} lines that are no messages, such as {counters.last_malformed!r}: "
-            "a server may write nothing but MCP to stdout, logs go to stderr"
+            f"; it wrote {counters.malformed} lines that are not MCP messages, such as {counters.last_malformed!r} "
+            "(stdout is only for messages; a server must log to stderr)"
             if counters.malformed
             else ""
         )
         stderr = attempt.stderr_tail()
-        said = f"; its stderr ends with: {last}" if (last := one_line(stderr[-STDERR_SHOWN:], STDERR_SHOWN)) else ""
+        tail = f"; its stderr ends with: {last}" if (last := one_line(stderr[-STDERR_SHOWN:], STDERR_SHOWN)) else ""
         downloads = attempt.process is not None and attempt.process.may_download
         advice = (
-            "the package may still be being downloaded: raise connect_timeout, or run the command once in a terminal"
+            "the package may still be downloading: increase connect_timeout, or run the command once in a terminal"
             if downloads
-            else "is it an MCP server, and is it only slow to start? then raise connect_timeout"
+            else "check that it is an MCP server, and increase connect_timeout if it is slow to start"
         )
         return ConnectError(
-            f"the server did not answer within connect_timeout={self._settings.connect_timeout} s{noise}{said}; "
+            f"the server did not answer within connect_timeout={self._settings.connect_timeout} s{noise}{tail}; "
             f"{advice}",
             stderr=stderr,
         )
 
 
 def _connect_error(exc: BaseException) -> BaseException:
-    """Return the error of an attempt to connect, made of what a request of the handshake raised."""
+    """Convert the exception of a handshake request to the error of the attempt to connect."""
     if isinstance(exc, OutcomeUnknown | ConnectionLost):
         if isinstance(exc.__cause__, ConnectError):
             return exc.__cause__
@@ -215,12 +215,14 @@ def _connect_error(exc: BaseException) -> BaseException:
             return ConnectError(exc.message, status=exc.status)
         return ConnectError(f"the connection ended before the server answered: {mask_urls(str(exc.__cause__ or exc))}")
     if isinstance(exc, RemoteError):
-        sick = exc.status is not None and exc.status >= 500
-        return ConnectError(f"the server refused to connect: {one_line(exc.message)} [{exc.code}]", permanent=not sick)
+        temporary = exc.status is not None and exc.status >= 500
+        return ConnectError(
+            f"the server refused to connect: {one_line(exc.message)} [{exc.code}]", permanent=not temporary
+        )
     if isinstance(exc, ProtocolError) and exc.status is not None:
         return ConnectError(exc.message, status=exc.status, permanent=True)
     if isinstance(exc, ProtocolError):
-        exc.sent = False  # what was answered wrongly was our own question, not the caller's
+        exc.sent = False  # the malformed answer belongs to the handshake, not to the caller's request
     if isinstance(exc, Exception) and not isinstance(exc, ToolcribError):
         return ConnectError(f"connecting failed: {type(exc).__name__}: {exc}")
     return exc

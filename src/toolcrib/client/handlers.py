@@ -1,4 +1,4 @@
-"""What a server may ask of us: sampling, elicitation, roots. The same answers serve both eras."""
+"""Handlers for the requests of a server: sampling, elicitation, roots. Both eras use the same answers."""
 
 from __future__ import annotations
 
@@ -21,33 +21,33 @@ from ..types import ElicitRequest, ElicitResult, SamplingRequest, Wire
 log = logging.getLogger("toolcrib.client")
 
 SamplingHandler = Callable[[SamplingRequest], Awaitable[str | Wire] | str | Wire]
-"""Gives the model's answer: a text, or the whole `CreateMessageResult` as a dict."""
+"""Returns the model's answer: a string, or the whole `CreateMessageResult` as a dict."""
 
 ElicitationHandler = Callable[
     [ElicitRequest], Awaitable[ElicitResult | Wire | bool | None] | ElicitResult | Wire | bool | None
 ]
-"""Gives the person's answer: an `ElicitResult`, a dict (accepted with this content), True or False (accepted or
+"""Returns the person's answer: an `ElicitResult`, a dict (accepted with this content), True or False (accepted or
 declined), None (cancelled)."""
 
 Root = str | os.PathLike[str] | Wire
 Roots = Iterable[Root] | Callable[[], Awaitable[Iterable[Root]] | Iterable[Root]]
-"""Paths or URIs, or a callable that gives them when the server asks."""
+"""Paths or URIs, or a callable that returns them when the server requests them."""
 
 ASKS_A_PERSON = frozenset({"sampling/createMessage", "elicitation/create"})
-"""Requests during which no deadline passes."""
+"""Requests that may wait for a person or a model; the deadlines of calls pause meanwhile."""
 
 
 MAX_HANDLER_THREADS: Final = 64
-"""Threads of handlers that are not async. A thread cannot be stopped, not even if the server cancels its request."""
+"""Maximum number of threads for sync handlers. A thread cannot be stopped, even if the server cancels its request."""
 
 
 class HandlerFailed(RemoteError):
-    """Our own handler failed: the error answer to a server that can be told so, else the error of the call."""
+    """A handler of the client failed. A legacy server gets it as the answer; with a modern one the call raises it."""
 
 
 @dataclass(slots=True, eq=False)
 class Handlers:
-    """What the client's user offers. Only what is given is declared."""
+    """The handlers that the client's user provides. The client declares only capabilities that have one."""
 
     sampling: SamplingHandler | None = None
     elicitation: ElicitationHandler | None = None
@@ -58,7 +58,7 @@ class Handlers:
     _threads: BoundedSemaphore = field(default_factory=lambda: BoundedSemaphore(MAX_HANDLER_THREADS))
 
     def capabilities(self) -> Wire:
-        """What we declare to the server."""
+        """Return the capabilities that the client declares to the server."""
         declared: Wire = {}
         if self.sampling is not None:
             declared["sampling"] = {}
@@ -69,7 +69,7 @@ class Handlers:
         return declared
 
     async def answer(self, method: str, params: Wire) -> Wire:
-        """Return the result for the server's request; raise `RemoteError` to refuse it."""
+        """Return the result for the server's request; raise `RemoteError` to reject it."""
         if method == "ping":
             return {}
         self.open_requests += 1
@@ -80,17 +80,17 @@ class Handlers:
 
     async def _answer(self, method: str, params: Wire) -> Wire:
         if method == "sampling/createMessage" and self.sampling is not None:
-            return _sampled(await self._called(self.sampling, SamplingRequest.from_wire(params)))
+            return _sampling_result(await self._call(self.sampling, SamplingRequest.from_wire(params)))
         if method == "elicitation/create" and self.elicitation is not None:
             request = ElicitRequest.from_wire(params)
             if request.mode not in self.elicitation_modes:
                 raise RemoteError(INVALID_PARAMS, f"elicitation mode {one_line(str(request.mode))!r} was not declared")
-            return _elicited(await self._called(self.elicitation, request))
+            return _elicitation_result(await self._call(self.elicitation, request))
         if method == "roots/list" and self.roots is not None:
-            return {"roots": await self._called(self._listed_roots, self.roots)}
+            return {"roots": await self._call(self._list_roots, self.roots)}
         raise RemoteError(METHOD_NOT_FOUND, f"{one_line(method)} is not offered by this client")
 
-    async def _called(self, handler: Callable[..., Any], *args: Any) -> Any:
+    async def _call(self, handler: Callable[..., Any], *args: Any) -> Any:
         """Call a handler. One that is not async runs in a thread, because it may block until a person answers."""
         try:
             outcome = handler(*args) if is_async(handler) else await self._in_thread(lambda: handler(*args))
@@ -114,36 +114,38 @@ class Handlers:
 
         return in_daemon_thread(run)
 
-    async def _listed_roots(self, roots: Roots) -> list[Wire]:
-        given = await self._called(roots) if callable(roots) else roots
+    async def _list_roots(self, roots: Roots) -> list[Wire]:
+        given = await self._call(roots) if callable(roots) else roots
         return [_root(root) for root in given]
 
 
-def _sampled(said: Any) -> Wire:
-    if isinstance(said, str):
+def _sampling_result(answer: Any) -> Wire:
+    if isinstance(answer, str):
         return {
             "role": "assistant",
-            "content": {"type": "text", "text": said},
+            "content": {"type": "text", "text": answer},
             "model": "unknown",
             "stopReason": "endTurn",
         }
-    if isinstance(said, Mapping):
-        return dict(said)
-    raise HandlerFailed(INTERNAL_ERROR, f"the sampling handler gave {type(said).__name__}, not a text or a result")
+    if isinstance(answer, Mapping):
+        return dict(answer)
+    kind = type(answer).__name__
+    raise HandlerFailed(INTERNAL_ERROR, f"sampling handler: expected a string or a result, got {kind}")
 
 
-def _elicited(said: Any) -> Wire:
-    if isinstance(said, ElicitResult):
-        return said.to_wire()
-    if said is None:
+def _elicitation_result(answer: Any) -> Wire:
+    if isinstance(answer, ElicitResult):
+        return answer.to_wire()
+    if answer is None:
         return {"action": "cancel"}
-    if isinstance(said, bool):
-        return {"action": "accept" if said else "decline"}
-    if isinstance(said, Mapping):
-        if said.get("action") in ("accept", "decline", "cancel") and said.keys() <= {"action", "content", "_meta"}:
-            return dict(said)  # the wire's own form
-        return {"action": "accept", "content": dict(said)}
-    raise HandlerFailed(INTERNAL_ERROR, f"the elicitation handler gave {type(said).__name__}")
+    if isinstance(answer, bool):
+        return {"action": "accept" if answer else "decline"}
+    if isinstance(answer, Mapping):
+        if answer.get("action") in ("accept", "decline", "cancel") and answer.keys() <= {"action", "content", "_meta"}:
+            return dict(answer)  # a result as it is sent
+        return {"action": "accept", "content": dict(answer)}
+    kind = type(answer).__name__
+    raise HandlerFailed(INTERNAL_ERROR, f"elicitation handler: expected ElicitResult, dict, bool or None, got {kind}")
 
 
 def _root(root: Root) -> Wire:

@@ -15,7 +15,7 @@ from ..types import Wire
 from .handlers import HandlerFailed
 
 BACK_OFF = (0.05, 0.25)
-"""Seconds to wait, between these, when the server only wants to be asked again."""
+"""Range of seconds to wait if the server only wants the request to be sent again."""
 
 
 async def resolve_input_required(
@@ -31,14 +31,14 @@ async def resolve_input_required(
 
     `on_asked` is called with the seconds that answering took.
     """
-    said = first
+    result = first
     for _ in range(MAX_ROUNDS):
         if method not in MAY_ASK_FOR_INPUT:
-            raise ProtocolError(f"the server asked for input on {method}, where it must not")
+            raise ProtocolError(f"the server requested input for {method}, which the protocol does not allow")
         again = dict(params)
-        requests, state = said.get("inputRequests"), said.get("requestState")
+        requests, state = result.get("inputRequests"), result.get("requestState")
         if requests is None and state is None:
-            raise ProtocolError("the server asked for input without saying which")
+            raise ProtocolError("input_required: expected inputRequests or requestState, got neither")
         if requests:
             began = asyncio.get_running_loop().time()
             again["inputResponses"] = await _answer_all(answer, requests, mask)
@@ -47,15 +47,15 @@ async def resolve_input_required(
             await asyncio.sleep(random.uniform(*BACK_OFF))  # noqa: S311  # jitter, no secret
         if state is not None:
             again["requestState"] = state
-        said = await exchange(again)
-        if said.get("resultType") != "input_required":
-            return said
-    raise ProtocolError(f"the server asked for input more than {MAX_ROUNDS} times")
+        result = await exchange(again)
+        if result.get("resultType") != "input_required":
+            return result
+    raise ProtocolError(f"the server requested input more than {MAX_ROUNDS} times")
 
 
 async def _answer_all(answer: Callable[[str, Wire], Awaitable[Wire]], requests: Any, mask: Mask | None) -> Wire:
     if not isinstance(requests, dict) or not all(isinstance(r, dict) for r in requests.values()):
-        raise ProtocolError("inputRequests is not an object of requests")
+        raise ProtocolError("inputRequests: expected an object of requests")
 
     tasks = [asyncio.ensure_future(_answer_one(answer, request, mask)) for request in requests.values()]
     try:
@@ -70,11 +70,11 @@ async def _answer_one(answer: Callable[[str, Wire], Awaitable[Wire]], request: W
     try:
         return await answer(method, params if isinstance(params, dict) else {})
     except HandlerFailed:
-        raise  # nobody said no: the call cannot go on
+        raise  # the person or model gave no answer, so the call cannot continue
     except RemoteError as exc:
         if method == "elicitation/create":
             return {"action": "cancel"}
-        # There is no shape for a refusal here: the call fails. The method may hold a secret, and the error quotes it.
+        # The protocol cannot express this refusal, so the call fails. The method is masked: the error quotes it.
         rule = one_line(method, mask=mask)
         refusal = exc if rule == method else RemoteError(exc.code, "an unknown method")
     raise AccessDenied(f"the server needs {rule} for this call: {one_line(refusal.message)}", rule=rule) from refusal

@@ -1,4 +1,4 @@
-"""What a server lists: all pages of it, cached while fresh, and the tools among it by name."""
+"""The lists of a server: fetches all pages, caches them while fresh, and keeps the tools by name."""
 
 from __future__ import annotations
 
@@ -28,18 +28,18 @@ log = logging.getLogger("toolcrib.client")
 T = TypeVar("T")
 
 TTL: Final = CACHE_TTL_SECONDS
-"""Seconds that a list is kept if the client decides; a positive hint of the server beats it."""
+"""Seconds that a list is cached if the client decides; a positive hint of the server takes precedence."""
 
 
 class Use(enum.Enum):
-    """Whose word on freshness counts."""
+    """How a cached list is used."""
 
     NEVER = "never"
-    """Do not use the cache: ask the server."""
+    """Do not use the cache; request the list from the server."""
     HINTED = "hinted"
-    """Only the server's hint."""
+    """Use the cache as long as the server's hint allows."""
     ALWAYS = "always"
-    """The server's hint if it is above 0, else `TTL`: the user asked for caching."""
+    """Use the cache as long as the server's hint allows if it is above 0, else for `TTL` seconds."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,22 +50,22 @@ class _Entry:
 
 
 class ListCache:
-    """Lists by key `mcp:{server_identifier}:{resource_type}`. Knows no clock: the time is given, and is monotonic."""
+    """Lists by key `mcp:{server_identifier}:{resource_type}`. The caller passes the time of a monotonic clock."""
 
     def __init__(self, server_identifier: str) -> None:
         self._server_identifier = server_identifier
         self._entries: dict[str, _Entry] = {}
 
     def key(self, resource_type: str) -> str:
-        """The key of a list."""
+        """Return the key of a list."""
         return f"mcp:{self._server_identifier}:{resource_type}"
 
     def put(self, resource_type: str, items: tuple[Any, ...], hint: CacheHint, now: float) -> None:
-        """Keep a list."""
+        """Store a list."""
         self._entries[self.key(resource_type)] = _Entry(items, now, hint)
 
     def get(self, resource_type: str, now: float, use: Use) -> tuple[Any, ...] | None:
-        """The list while it is fresh."""
+        """Return the list if it is fresh, else None."""
         entry = self._entries.get(self.key(resource_type))
         if entry is None or use is Use.NEVER:
             return None
@@ -75,7 +75,7 @@ class ListCache:
         return entry.items if ttl is not None and now < entry.stored + ttl else None
 
     def drop(self, *resource_types: str) -> None:
-        """Forget these lists, or all."""
+        """Discard these lists, or all if none is named."""
         if not resource_types:
             self._entries.clear()
         for resource_type in resource_types:
@@ -117,7 +117,7 @@ class Lister:
         self._changes: Counter[str] = Counter()
 
     async def fetch(self, of: ListOf[T], use: Use, deadline: float | None) -> list[T]:
-        """The whole list; empty if the server does not have such things at all."""
+        """Return the whole list; empty if the server does not have the capability."""
         clock = asyncio.get_running_loop().time
         kept = self._cache.get(of.key, clock(), use)
         if kept is not None:
@@ -129,7 +129,7 @@ class Lister:
         if of.capability in session.agreement.server.capabilities:
             raw, hint = await self._pages(of, deadline)
             items = tuple(of.parse(item) for item in raw)
-        # A list that changed while it was fetched is the best that is known, and is fetched again for its next use.
+        # A list that changed while it was fetched is returned, but not cached: the next use fetches it again.
         unchanged = self._changes[of.capability] == changes
         if of.key == TOOLS.key:
             if session.mirrors:
@@ -142,7 +142,7 @@ class Lister:
         return list(items)
 
     def _declared_headers(self, session: Session, tools: Iterable[Tool]) -> dict[str, tuple[Declaration, ...]]:
-        """Return the header declarations of each tool. Tools with invalid ones are left out: no call could be valid."""
+        """Return the header declarations of each tool. Tools with invalid ones are omitted: no call could be valid."""
         declared: dict[str, tuple[Declaration, ...]] = {}
         for tool in tools:
             try:
@@ -150,11 +150,11 @@ class Lister:
             except InvalidDeclaration as exc:
                 mask = mask_of(session.channel)
                 name, reason = one_line(tool.name, mask=mask), one_line(str(exc), mask=mask)
-                log.warning("%s: the tool %s is left out: %s", self._executor.name, name, reason)
+                log.warning("%s: ignoring the tool %s: %s", self._executor.name, name, reason)
         return declared
 
-    async def known(self, deadline: float | None) -> None:
-        """Make sure that there is a list of tools; all who need one share the asking."""
+    async def ensure_tools(self, deadline: float | None) -> None:
+        """Fetch the list of tools unless it is complete; concurrent callers share one request."""
         turn = self._lock()
         try:
             async with asyncio.timeout_at(deadline):
@@ -168,11 +168,11 @@ class Lister:
             turn.release()
 
     def drop(self, kind: str | None = None) -> None:
-        """Lists of this kind, or all, are stale."""
+        """Mark the lists of this kind, or all, as stale."""
         self._changes.update([kind] if kind is not None else ["tools", "prompts", "resources"])
         self._cache.drop(*(() if kind is None else _STALE_WITH.get(kind, (kind,))))
         if kind in (None, "tools"):
-            self.complete = False  # and yet the best that is known, until a new list replaces it
+            self.complete = False  # `tools` stays in use until a new list replaces it
 
     async def _pages(self, of: ListOf[T], deadline: float | None) -> tuple[list[Wire], CacheHint]:
         items: list[Wire] = []
@@ -185,7 +185,7 @@ class Lister:
                 )
             except RemoteError as exc:
                 if exc.code == METHOD_NOT_FOUND and not items:
-                    return [], CacheHint()  # declared, and yet not there
+                    return [], CacheHint()  # the server declares the capability but does not implement it
                 raise
             items += _entries(page, of)
             hint = cache_hint(page) if hint is None else hint.joined(cache_hint(page))
@@ -197,7 +197,7 @@ class Lister:
             cursor = ""
         if cursor is not None or len(items) > MAX_ITEMS:
             log.warning(
-                "%s: %s is cut at %d entries and %d pages; the server has more",
+                "%s: %s was cut at %d entries or %d pages; the server has more",
                 self._executor.name,
                 of.method,
                 MAX_ITEMS,
@@ -209,5 +209,5 @@ class Lister:
 def _entries(page: Wire, of: ListOf[Any]) -> list[Wire]:
     found = page.get(of.key)
     if not isinstance(found, list):
-        raise ProtocolError(f"{of.method} was answered without a list of {of.key}")
+        raise ProtocolError(f"{of.method}: expected a list of {of.key} in the answer")
     return [item for item in found if isinstance(item, dict)]

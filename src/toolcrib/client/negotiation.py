@@ -1,4 +1,4 @@
-"""Which era a server speaks: asked once for a connection, remembered for the next one."""
+"""Finds out which era a server supports, once per connection; the version is remembered for the next one."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from ..transports.channel import Channel, RequestOptions, mask_of
 from ..types import ServerInfo, Wire
 
 PROBE = 10.0
-"""Seconds after which a silent server is also asked in the older way; the first answer of either kind counts."""
+"""Seconds without an answer to `server/discover` after which `initialize` is sent too."""
 
 MODES = ("auto", "legacy", *versions.MODERN_VERSIONS)
 
 
 @dataclass(frozen=True, slots=True)
 class Identity:
-    """Who we are to a server."""
+    """The client's name, version, capabilities and log level, as sent to the server."""
 
     info: Wire
     capabilities: Wire
@@ -30,7 +30,7 @@ class Identity:
 
 @dataclass(frozen=True, slots=True)
 class Agreement:
-    """What was found out: the version, its era, who answers, and what every request carries."""
+    """The result of the negotiation: version, era, server information, and the `_meta` stamp of every request."""
 
     version: str
     era: Era
@@ -43,13 +43,13 @@ class Agreement:
 async def negotiate(
     channel: Channel, identity: Identity, *, mode: str, remembered: str | None, patience: float | None = None
 ) -> Agreement:
-    """Agree with the server on a version. `remembered` is what the last connection to it used."""
+    """Agree with the server on a version. `remembered` is the version of the previous connection."""
     if mode == "legacy":
         return await _initialize(channel, identity)
     if mode == "auto" and remembered is not None and remembered not in versions.MODERN_VERSIONS:
         try:
             return await _initialize(channel, identity)
-        except RemoteError:  # it is not what it was
+        except RemoteError:  # the server has changed
             return await _probe(channel, identity, patience)
     if mode == "auto":
         return await _probe(channel, identity, patience)
@@ -62,25 +62,23 @@ async def _probe(channel: Channel, identity: Identity, patience: float | None) -
         limit = PROBE if patience is None else min(PROBE, patience)
         done, _ = await asyncio.wait([discovery], timeout=limit)
         if not done:  # slow, or a legacy server that ignores unknown requests: send both
-            return await _first_verdict(discovery, asyncio.create_task(_initialize(channel, identity)), limit)
+            return await _decide(discovery, asyncio.create_task(_initialize(channel, identity)), limit)
         try:
             return discovery.result()
         except (RemoteError, ProtocolError) as exc:
-            if exc.status is not None and exc.status >= 500:  # not well: no verdict
+            if exc.status is not None and exc.status >= 500:  # a temporary failure says nothing about the era
                 raise
-            return await _initialize(channel, identity)  # not the words of a modern server
+            return await _initialize(channel, identity)  # a modern server would not answer like this
     finally:
         await _dismiss(discovery)
 
 
-async def _first_verdict(
-    discovery: asyncio.Task[Agreement], handshake: asyncio.Task[Agreement], patience: float
-) -> Agreement:
-    """Decide after both `server/discover` and `initialize` were sent to a slow server.
+async def _decide(discovery: asyncio.Task[Agreement], handshake: asyncio.Task[Agreement], patience: float) -> Agreement:
+    """Decide which era to use after both `server/discover` and `initialize` were sent to a slow server.
 
-    A modern server refuses `initialize`, a legacy one `server/discover`: a refusal decides nothing while the other
-    request waits. A server of both kinds answers `server/discover` and then turns legacy for good when it reads
-    `initialize`, so an answered `initialize` wins.
+    A modern server rejects `initialize`, a legacy one `server/discover`, so a rejection decides nothing while the other
+    request is pending. A server that supports both eras answers `server/discover` and switches to legacy when it reads
+    `initialize`, so an answered `initialize` takes precedence.
     """
     try:
         await asyncio.wait({discovery, handshake}, return_when=asyncio.FIRST_COMPLETED)
@@ -105,7 +103,7 @@ def _is_refused(request: asyncio.Task[Agreement]) -> bool:
 async def _dismiss(task: asyncio.Task[Agreement]) -> None:
     try:
         asyncio.get_running_loop()
-    except RuntimeError:  # the loop was left with us in it: nothing can be awaited any more
+    except RuntimeError:  # the event loop has ended before this coroutine: nothing can be awaited
         return
     task.cancel()
     await asyncio.gather(task, return_exceptions=True)
@@ -117,7 +115,7 @@ async def _discover(channel: Channel, identity: Identity, version: str, *, again
         answer = await channel.request("server/discover", with_meta(None, mark), options=RequestOptions())
         offered = answer.get("supportedVersions")
         if not isinstance(offered, list):
-            raise ProtocolError("server/discover was answered without supportedVersions")
+            raise ProtocolError("server/discover: expected supportedVersions in the answer")
         chosen = versions.choose(offered)
     except RemoteError as exc:
         if exc.code not in versions.MODERN_ERRORS:
@@ -125,7 +123,7 @@ async def _discover(channel: Channel, identity: Identity, version: str, *, again
         supported = exc.data.get("supported") if isinstance(exc.data, dict) else None
         offered = supported if isinstance(supported, list) else []
         chosen = versions.choose(offered)
-        # Asked for with the very version that it offers, a server in the middle of an update may know better now.
+        # Ask again, once, with a version that the server offers, even the same one: it may have just been updated.
         if chosen is None or again:
             raise _no_common_version(channel, offered, exc) from exc
         if chosen in versions.MODERN_VERSIONS:
@@ -160,8 +158,8 @@ async def _initialize(channel: Channel, identity: Identity) -> Agreement:
 def _no_common_version(channel: Channel, offered: object, cause: RemoteError | None = None) -> ConnectError:
     ours = ", ".join((*versions.MODERN_VERSIONS, *versions.LEGACY_VERSIONS))
     theirs = one_line(str(offered), mask=mask_of(channel))
-    said = f"; it said: {one_line(cause.message)}" if cause is not None else ""
+    reason = f" ({one_line(cause.message)})" if cause is not None else ""
     return ConnectError(
-        f"the server speaks protocol revision {theirs}, this client {ours}{said}; update one of the two",
+        f"no common protocol revision: the server supports {theirs}{reason}, this client {ours}; update one of them",
         permanent=True,
     )

@@ -28,7 +28,7 @@ LEVELS: Final = {
     "alert": logging.CRITICAL,
     "emergency": logging.CRITICAL,
 }
-"""The protocol's log levels as Python's; the others are `INFO`."""
+"""Python's log levels for those of the protocol; the others are `INFO`."""
 LISTS: Final[dict[str, ListKind]] = {
     "notifications/tools/list_changed": "tools",
     "notifications/prompts/list_changed": "prompts",
@@ -65,7 +65,7 @@ class NotificationRouter:
             if level not in self._unwanted:
                 self._logs(LogMessage(level, params.get("data"), params.get("logger")))
         elif not self._subscriptions.is_current(params):
-            return  # of a stream that was replaced: the new one has the same changes
+            return  # from a stream that was replaced: the new one reports the same changes
         elif method == "notifications/subscriptions/acknowledged":
             self._subscriptions.acknowledge()
         elif method in LISTS:
@@ -74,8 +74,8 @@ class NotificationRouter:
             self._feed.publish(Change("resource", params["uri"]))
 
     async def on_connected(self, session: Session) -> None:
-        """Set the log level and the subscriptions again, which belong to the connection."""
-        self._mask = mask_of(session.channel) or self._mask  # it knows tokens that no config has
+        """Set the log level and renew the subscriptions, which belong to the connection."""
+        self._mask = mask_of(session.channel) or self._mask  # also masks tokens that are not in the config
         settings, method = self._settings, session.agreement.era.log_level_method
         level = settings.wanted_log_level
         if level and method and "logging" in session.agreement.server.capabilities:

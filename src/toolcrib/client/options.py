@@ -1,4 +1,4 @@
-"""The options of a client: what was given as a keyword, else by the server's config, else the default."""
+"""The options of a client: keyword arguments take precedence over the server's config, then defaults."""
 
 from __future__ import annotations
 
@@ -35,53 +35,54 @@ class ConnectionOptions(TypedDict, total=False):
     """Options of a client that can also be set for all servers of a hub. Times are seconds; `None` means no limit."""
 
     mode: str
-    """`auto` finds the protocol's era out, `legacy` is the legacy one, `2026-07-28` the modern one."""
+    """`auto` detects the protocol's era, `legacy` selects the legacy one, `2026-07-28` the modern one."""
     connect_timeout: float | None
-    """From the start of the process to the answered handshake; default 30, and 120 for commands that may download the
-    server first, such as npx, uvx and docker.
+    """Limit from the start of the process to the answered handshake; default 30, and 120 for commands that may download
+    the server first, such as npx, uvx and docker.
     """
     discovery_timeout: float | None
-    """A whole list, all its pages; default 30."""
+    """Limit for fetching a whole list with all its pages; default 30."""
     execution_timeout: float | None
-    """Any other request, with waiting, connecting and retries; default 30."""
+    """Limit for any other request, including waiting, connecting and retries; default 30."""
     idle_timeout: float | None
-    """The longest silence within a call; each progress notification ends one; default none."""
+    """The longest time without a progress notification within a call; default none."""
     max_attempts: int
-    """Attempts in all at a request that may be sent again; default 3, and 1 never sends a request twice."""
+    """Maximum number of attempts of a request that may be sent again; default 3. With 1, no request is sent twice."""
     max_retries: int
-    """Another name of `max_attempts`, for code that comes from crewAI."""
+    """Alias of `max_attempts`, for compatibility with crewAI."""
     reconnect: ReconnectPolicy
-    """How a lost connection is made again."""
+    """How to restore a lost connection."""
     max_in_flight: int | None
-    """Requests under way at the same time; default unlimited."""
+    """Maximum number of concurrent requests; default unlimited."""
     cache_tools_list: bool
-    """Keep the list of tools as long as the server says, or 300 s if it gives no time above 0; default False.
+    """Cache the list of tools as long as the server's hint allows, or 300 s if there is none above 0; default False.
 
-    A `list_changed` notification or a reconnect still discards it. If False, only a server's own hint keeps a list."""
+    A `list_changed` notification or a reconnect still discards it. If False, a list is cached only if the server sends
+    a hint."""
     clean_arguments: CleanArguments
-    """`schema` (default) removes only what the tool's schema refuses, `always` all nulls and empties, `never` nothing.
-
+    """Which null and empty arguments to remove: `schema` (default) those that the tool's schema does not allow,
+    `always` all of them, `never` none.
     """
     retry_safe: bool | Collection[str]
-    """Tools, or all of them, that may run twice without harm."""
+    """The tools that may run twice without harm; True for all."""
     trusted: bool
-    """Believe the server's readOnlyHint and idempotentHint; default False."""
+    """Trust the server's readOnlyHint and idempotentHint; default False."""
     sampling_handler: SamplingHandler | None
-    """Answers a server that asks for our model; declared only if given."""
+    """Answers the server's requests to a model; the capability is declared only if it is set."""
     elicitation_handler: ElicitationHandler | None
-    """Answers a server that asks the person; declared only if given."""
+    """Answers the server's requests to the user; the capability is declared only if it is set."""
     elicitation_modes: tuple[str, ...]
-    """What the handler can do: `form`, `url`; default only forms."""
+    """The modes that the handler supports: `form`, `url`; default only `form`."""
     roots: Roots | None
-    """Folders that the server may know of; declared only if given."""
+    """Directories to report to the server; the capability is declared only if it is set."""
     log_handler: Callable[[LogMessage], Any] | None
-    """Hears what the server logs."""
+    """Called with each log message of the server."""
     log_level: LogLevel | None
-    """From which level on it shall log; default `info` if there is a handler."""
+    """The minimum level of log messages to request; default `info` if there is a handler."""
     progress_handler: ProgressHandler | None
-    """Hears the progress of every call that has no `on_progress` of its own."""
+    """Called with the progress of every call that has no `on_progress` of its own."""
     stderr_handler: Callable[[str], Any] | None
-    """Hears every line that a local server writes to stderr."""
+    """Called with every line that a local server writes to stderr."""
     auth: Any
     """Authorises requests over HTTP: anything shaped like `httpx.Auth`, such as the OAuth providers of the mcp SDK."""
 
@@ -90,14 +91,14 @@ class ClientOptions(ConnectionOptions, total=False):
     """Keyword options of a `Client`. Times are in seconds; `None` means no limit."""
 
     name: str | None
-    """What errors, events and logs call the server; default: its identifier."""
+    """The name of the server in errors, events and logs; default: its identifier."""
     tool_filter: AnyFilter | None
-    """Which tools are listed and may be called."""
+    """Decides which tools are listed and may be called."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ResolvedOptions:
-    """The options as they are in force."""
+    """The effective options, validated."""
 
     name: str
     mode: str = "auto"
@@ -125,7 +126,7 @@ class ResolvedOptions:
 
     @property
     def wanted_log_level(self) -> LogLevel | None:
-        """From which level on the server shall log for us."""
+        """The minimum level of log messages to request from the server; None for no request."""
         return self.log_level or ("info" if self.log_handler is not None else None)
 
     def __post_init__(self) -> None:
@@ -138,14 +139,17 @@ def check_server_given(args: tuple[Any, ...], options: Mapping[str, Any]) -> Non
     """Raise a `TypeError` that shows how to give the server, if it is not among the arguments of a client."""
     if args or "server" in options:
         return
-    message = "a Client takes the server as its first argument, such as Client(lambda: stdio_client(parameters))"
+    message = "Client: expected the server as the first argument, such as Client(lambda: stdio_client(parameters))"
     if "transport_callable" in options:
         message += ", not as transport_callable="
     raise TypeError(message)
 
 
 def resolve(config: object, name: str, given: ClientOptions) -> ResolvedOptions:
-    """Keyword over config over default. Only a server config is asked: a transport's attributes are its own."""
+    """Return the options: keywords take precedence over the server's config, then defaults.
+
+    The attributes of a custom transport are not options.
+    """
     known = [each.name for each in fields(ResolvedOptions)]
     own = with_own_names(given)
     for key in own:
@@ -156,7 +160,7 @@ def resolve(config: object, name: str, given: ClientOptions) -> ResolvedOptions:
     chosen = {key: getattr(config, key) for key in asked if getattr(config, key, UNSET) is not UNSET}
     options = {**chosen, **own}
     if options.get("auth") is not None and not isinstance(config, HttpServer | SseServer):
-        raise ConfigError("auth: only a server behind a URL is authorised with", key="auth", expected="an HttpServer")
+        raise ConfigError("auth: only allowed for servers with a URL", key="auth", expected="an HttpServer")
     if options.get("name") is None:
         options["name"] = name
     if isinstance(config, StdioServer) and may_download(config.command, config.args):
@@ -165,7 +169,7 @@ def resolve(config: object, name: str, given: ClientOptions) -> ResolvedOptions:
 
 
 def checked_timeout(key: str, timeout: float | None) -> float | None:
-    """The time-out, if it can be one."""
+    """Return the timeout; raises `ConfigError` if it is invalid."""
     _CHECKS["execution_timeout"](key, timeout)
     return timeout
 
@@ -183,9 +187,9 @@ def _auth(key: str, value: Any) -> Any:
 
 
 def _roots(key: str, value: Any) -> Any:
-    single = isinstance(value, str | Mapping)  # iterable, and yet one root: a `Root` is a mapping
+    single = isinstance(value, str | Mapping)  # iterable, but a single root
     if value is not None and (single or not (callable(value) or isinstance(value, Iterable))):
-        raise wrong(key, "a list of paths or URIs, a function that gives one, or None", value)
+        raise wrong(key, "a list of paths or URIs, a function that returns one, or None", value)
     return value if value is None or callable(value) else tuple(value)
 
 
@@ -219,4 +223,4 @@ _CHECKS: Final[dict[str, Callable[[str, Any], Any]]] = {
     "stderr_handler": _handler,
     "auth": _auth,
 }
-"""What a config may say is checked here as it is there."""
+"""The check of each option; options of a server config have the same check here."""

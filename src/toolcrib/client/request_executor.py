@@ -54,11 +54,11 @@ class RequestExecutor:
         if supervisor.loop is not asyncio._get_running_loop():  # noqa: SLF001  # the public one raises
             supervisor.bind()
         attempt, before = 0, None
-        # All in one coroutine: every further one costs each call.
+        # All in one coroutine: each further one would slow down every call.
         while True:
             session: Session | None = None
             failures = supervisor.failures
-            # A handler that answers the server may call it in turn, while the call that it belongs to holds a slot.
+            # A handler that answers the server may itself call it, while its own call holds a slot.
             slots = None if self._slots is None or self._handlers.open_requests else self._slots()
             try:
                 if failures and supervisor.session is not None:
@@ -75,7 +75,7 @@ class RequestExecutor:
                 finally:
                     if slots is not None:
                         slots.release()
-            except BaseException as exc:  # noqa: BLE001  # a trial must end, whatever ends it; raised again below
+            except BaseException as exc:  # noqa: BLE001  # a trial must end in any case; raised again below
                 supervisor.record_failure(session, exc, failures)
                 attempt += await self._before_retry(exc, before, attempt, repeatable, options.deadline)
                 before = exc
@@ -87,7 +87,7 @@ class RequestExecutor:
                 return answer
 
     async def reach(self, deadline: float | None = None) -> Session:
-        """Return the live session; connecting is tried as often as it is for a request."""
+        """Return the live session; connects with the same retries as a request."""
         attempt = 0
         while True:
             try:
@@ -98,9 +98,9 @@ class RequestExecutor:
     async def _continue(
         self, session: Session, method: str, params: Wire, options: RequestOptions, first: Wire
     ) -> Wire:
-        """Give the server the input that it requires before its result, and return the result.
+        """Send the server the input that it requires, and return the final result.
 
-        The time in which a person answers does not count for the deadline.
+        The time that a person needs to answer does not count towards the deadline.
         """
 
         def put_off(seconds: float) -> None:
@@ -113,7 +113,7 @@ class RequestExecutor:
             try:
                 return await session.channel.request(method, stamped, options=options)
             except (TransportError, RateLimited) as exc:
-                # This round was not sent, but earlier ones were, and what they have done is unknown.
+                # This round was not sent, but earlier ones were, and their effect is unknown.
                 if exc.sent:
                     raise
                 kind = UnansweredTimeout if isinstance(exc, CallTimeout) else OutcomeUnknown
@@ -132,7 +132,7 @@ class RequestExecutor:
         kind = answer.get("resultType", "complete")
         if kind != "complete":
             shown = one_line(str(kind), mask=mask_of(session.channel))
-            raise ProtocolError(f"the server answered with a result of the unknown type {shown!r}")
+            raise ProtocolError(f"resultType: expected 'complete' or 'input_required', got {shown!r}")
         return answer
 
     async def _take_slot(self, slots: asyncio.Semaphore, deadline: float | None) -> None:
@@ -158,12 +158,12 @@ class RequestExecutor:
             raise exc
         exc.server = exc.server or self.name
         # An expired session is not a failure of the server: a new one is made at once, shared by all callers, and the
-        # attempt that found out does not count.
+        # attempt that detected it does not count.
         expired = isinstance(exc, SessionExpired) and not isinstance(before, SessionExpired)
         last = (attempt + 1 >= self._max_attempts and not expired) or self._supervisor.closed
         retry = not last and may_retry(exc, repeatable=repeatable)
         if isinstance(before, ToolcribError) and before.sent:
-            exc.sent = True  # an earlier attempt was handed over, whatever became of this one
+            exc.sent = True  # an earlier attempt was handed over, even if this one was not
         if not retry:
             raise exc
         delay = 0.0 if expired else call_delay(attempt, random)

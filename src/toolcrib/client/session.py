@@ -1,4 +1,4 @@
-"""One generation of a connection: a channel, what was agreed on it, and what the server sends on it."""
+"""One generation of a connection: its channel, the negotiated agreement, and the messages of the server."""
 
 from __future__ import annotations
 
@@ -18,20 +18,20 @@ class Observer(Protocol):
     """Receives the notifications of a server, and learns when a connection to it begins and ends."""
 
     def on_notification(self, method: str, params: Wire) -> None:
-        """Take a notification, in the order of arrival. Must not raise."""
+        """Handle a notification, in the order of arrival. Must not raise."""
         ...
 
     async def on_connected(self, session: Session) -> None:
-        """Restore what the server does not remember. Runs in a task of the session, beside the calls."""
+        """Restore the server's state after a reconnect. Runs in a task of the session, concurrently with calls."""
         ...
 
     def on_disconnected(self) -> None:
-        """Discard what was learned over the connection that ended."""
+        """Discard the state that belonged to the connection."""
         ...
 
 
 class Session:
-    """A channel and what was agreed on it. `ended` gets the reason when the connection ends."""
+    """A channel and the negotiated agreement. `ended` is resolved with the reason when the connection ends."""
 
     def __init__(
         self, channel: Channel, generation: int, agreement: Agreement, ended: asyncio.Future[Exception]
@@ -50,16 +50,16 @@ class Session:
         return self._tasks.create(work)
 
     def end(self, reason: Exception) -> None:
-        """Resolve `ended`, unless it is, and cancel the tasks of the session."""
+        """Resolve `ended`, unless it is resolved already, and cancel the tasks of the session."""
         if not self.ended.done():
             self.ended.set_result(reason)
         self._tasks.cancel()
 
 
 class InboundHandler:
-    """Handles what the server sends of its own accord on one channel, from the handshake on.
+    """Handles the requests and notifications that the server sends on one channel, from the handshake on.
 
-    `hold_limit` stops the time limit for connecting while a person authorises. `on_lost` is called with the session
+    `hold_limit` pauses the time limit for connecting while a person authorises. `on_lost` is called with the session
     when its channel ends by itself.
     """
 
@@ -89,10 +89,10 @@ class InboundHandler:
         return session
 
     async def on_request(self, method: str, params: Wire) -> Wire:
-        """Answer the server; while a person or a model is asked, no deadline passes.
+        """Answer a request of the server. Deadlines of calls pause while a person or a model is asked.
 
-        The time limit for connecting is not extended: a server that asks before it has answered the handshake cannot
-        keep the attempt open.
+        The time limit for connecting is not extended: a server that sends requests before it has answered the handshake
+        cannot keep the attempt open.
         """
         if method in ASKS_A_PERSON and self._session is not None:
             with self._channel.hold():
@@ -105,11 +105,11 @@ class InboundHandler:
             observer.on_notification(method, params)
 
     def held(self) -> AbstractContextManager[None]:
-        """Stop the time limit for connecting, if the handshake is not complete, while a person is asked."""
+        """Return a context that pauses the time limit for connecting; no effect after the handshake."""
         return self._hold_limit()
 
     def on_closed(self, error: Exception) -> None:
-        """End the session, because the channel ended by itself. Without one, the handshake fails by itself."""
+        """End the session, because the channel ended by itself. Before there is one, the handshake's request fails."""
         if self._session is not None:
             self._on_lost(self._session, error)
         elif not self._ended.done():

@@ -1,4 +1,4 @@
-"""The status of a connection: its states as a table, and when a silence means that the server may be dead."""
+"""The status of a connection: the table of its states, and the count of requests without an answer."""
 
 from __future__ import annotations
 
@@ -31,10 +31,10 @@ TRANSITIONS: Final[dict[ConnectionState, frozenset[ConnectionState]]] = {
     ),
     ConnectionState.DISABLED: frozenset(),
 }
-"""The states that can follow each state. Disabled is a server of a hub, which has no connection at all."""
+"""The states that can follow each state. `DISABLED` is only for servers of a hub, without a connection."""
 
 MAX_REASON: Final = 2_000
-"""Characters of a status's reason, which may quote the server."""
+"""Maximum length of a status's reason, which may quote the server."""
 
 STALLED_AFTER: Final = 3
 """Unanswered calls in a row, with no message in between, after which the server is pinged."""

@@ -1,7 +1,8 @@
-"""Changes at the server: subscriptions, made again after each reconnect, and the streams that deliver the changes.
+"""Changes at the server: subscriptions, renewed after each reconnect, and the streams that deliver the changes.
 
-Legacy era: `resources/subscribe` per URI, list changes come by themselves. Modern era: one `subscriptions/listen`
-for everything that is wanted; when that changes, a new one is acknowledged before the old one is cancelled.
+Legacy era: `resources/subscribe` per URI; servers send list changes without a subscription. Modern era: one
+`subscriptions/listen` for all subscriptions; when they change, a new one is acknowledged before the old one is
+cancelled.
 """
 
 from __future__ import annotations
@@ -32,15 +33,15 @@ ListKind = Literal["tools", "prompts", "resources"]
 KINDS: Final[tuple[ListKind, ...]] = get_args(ListKind)
 BACKLOG: Final = 10_000
 RELISTEN: Final = 1.0
-"""Seconds before a stream that ended is opened again; doubled each time in vain."""
+"""Seconds before a stream that ended is opened again; doubled after each failure."""
 LONGEST_RELISTEN: Final = 30.0
 
 
 class Changes:
-    """The changes of one `listen`, as they come: `async with client.listen(...) as changes: async for change in
-    changes`.
+    """A stream of the changes of one `listen`.
 
-    It continues after a reconnect, with one change for everything that may have changed meanwhile.
+    `async with client.listen(...) as changes: async for change in changes: ...`. It continues after a reconnect, with
+    one change for each list and resource that may have changed meanwhile.
     """
 
     def __init__(self, subscriptions: Subscriptions, kinds: frozenset[str], uris: tuple[str, ...]) -> None:
@@ -67,9 +68,9 @@ class Changes:
         return self
 
     async def __anext__(self) -> Change:
-        """The next change."""
+        """Wait for the next change and return it."""
         if not self._open:
-            raise UsageError("enter it first: async with client.listen(...) as changes")
+            raise UsageError("changes: not entered; use async with client.listen(...) as changes")
         while not self._waiting:
             if self._ended:
                 raise StopAsyncIteration
@@ -83,7 +84,7 @@ class Changes:
         self._arrived.set()
 
     def offer(self, change: Change) -> None:
-        """Keep a change if it is one of those that were asked for."""
+        """Queue a change if this stream includes it."""
         if change.kind in self._kinds or (change.kind == "resource" and change.uri in self._uris):
             self._waiting.append(change)
             self._arrived.set()
@@ -112,7 +113,7 @@ class ChangeFeed:
         self._streams.append(stream)
 
     def discard(self, stream: Changes) -> None:
-        """Deliver nothing more to `stream`."""
+        """Stop delivering changes to `stream`."""
         if stream in self._streams:
             self._streams.remove(stream)
 
@@ -123,7 +124,7 @@ class ChangeFeed:
 
 
 class _Listening:
-    """One `subscriptions/listen` request, which lasts as long as its stream of notifications."""
+    """One `subscriptions/listen` request, which is pending as long as its stream of notifications is open."""
 
     def __init__(self, session: Session, wanted: Wire) -> None:
         self.wanted = wanted
@@ -141,7 +142,7 @@ class _Listening:
 
 
 class Subscriptions:
-    """What one client subscribed to, on whichever connection there is."""
+    """The subscriptions of one client, kept across connections."""
 
     def __init__(
         self, supervisor: Supervisor, executor: RequestExecutor, feed: ChangeFeed, timeout: float | None
@@ -185,13 +186,13 @@ class Subscriptions:
 
     async def _send_unsubscribes(self, uris: list[str]) -> None:
         for uri in uris:
-            with contextlib.suppress(ToolcribError):  # the caller has left: a failure has no consequence for it
+            with contextlib.suppress(ToolcribError):  # a failure does not affect the caller
                 await self._send_unsubscribe(uri)
 
     async def subscribe(self, uri: str) -> None:
         """Subscribe to a resource. Subscriptions are counted: the server gets one request for each resource."""
         session = await self._executor.reach(self._deadline())
-        async with self._subscribe_lock():  # a second caller must know whether the first one was refused
+        async with self._subscribe_lock():  # a second caller must know whether the first request was rejected
             self._uris[uri] += 1
             if self._uris[uri] > 1:
                 return
@@ -207,7 +208,7 @@ class Subscriptions:
             await self._send_unsubscribe(uri)
 
     def _release(self, uri: str) -> bool:
-        """Undo one `subscribe` here; return whether it was the last one, so that the server must be notified."""
+        """Undo one `subscribe` locally; returns whether it was the last one, so that the server must be notified."""
         if self._uris[uri] <= 0:
             return False
         self._uris[uri] -= 1
@@ -244,7 +245,7 @@ class Subscriptions:
             self._publish_all()
 
     async def _restore(self, request: Awaitable[object]) -> None:
-        """Await one request; if it is refused, the others are still sent."""
+        """Await one request; if it fails, the others are still sent."""
         try:
             await request
         except ToolcribError as exc:
@@ -261,7 +262,7 @@ class Subscriptions:
         return sorted(uri for uri, count in self._uris.items() if count > 0)
 
     async def _listen(self, session: Session) -> None:
-        """Modern era: have one stream for all that is wanted. A new one is open before the old one is cancelled."""
+        """Open one stream for all subscriptions (modern era). A new one is open before the old one is cancelled."""
         async with self._listen_lock():
             before, wanted = self._current, self._wanted(session)
             if before is not None and before.wanted == wanted and not before.task.done():
@@ -279,7 +280,7 @@ class Subscriptions:
         began = clock()
         with contextlib.suppress(ToolcribError):
             await listening.task
-        # One that ends as soon as it was opened is not opened each second.
+        # A stream that ends soon after it was opened is opened again with growing delays.
         delay = RELISTEN if clock() - began > LONGEST_RELISTEN else listening.delay
         while True:
             await asyncio.sleep(delay)
@@ -288,8 +289,8 @@ class Subscriptions:
             try:
                 await self._listen(session)
             except (AuthError, RemoteError) as exc:
-                # It would be refused again; credentials are not requested from a person in the background.
-                log.warning("%s: the server refuses subscriptions/listen now: %s", self._executor.name, exc)
+                # It would be rejected again, and a background task must not prompt a person for credentials.
+                log.warning("%s: the server now rejects subscriptions/listen: %s", self._executor.name, exc)
                 return
             except ToolcribError as exc:
                 log.debug("%s: subscriptions/listen: %s", self._executor.name, exc)

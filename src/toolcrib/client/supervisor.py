@@ -57,7 +57,7 @@ from .status import MAX_REASON, STALLED_AFTER, Silence, StatusTracker
 log = logging.getLogger("toolcrib.client")
 
 StartGate = Callable[[], AbstractAsyncContextManager[None]]
-"""Entered around each attempt to connect; its exit must not wait. A hub limits by it how many servers start at once."""
+"""Entered around each attempt to connect; its exit must not wait. A hub uses it to limit concurrent starts."""
 
 USUAL_RETRIES: Final = ReconnectPolicy().max_retries or 0
 """Failed attempts in a row after which the status is `failed`, if the policy is to keep trying."""
@@ -67,7 +67,7 @@ UNAUTHORISED: Final = 401
 
 
 class Phase(enum.Enum):
-    """What the owner task does."""
+    """The phases of the owner task."""
 
     IDLE = "idle"
     """No owner task; the next request starts one."""
@@ -82,7 +82,7 @@ class Phase(enum.Enum):
     STOPPING = "stopping"
     """Was cancelled, and closes what is open."""
     CLOSING = "closing"
-    """The same, for good."""
+    """Was cancelled by `close`, and closes what is open."""
     CLOSED = "closed"
     """No owner task, and none can be started."""
 
@@ -144,7 +144,7 @@ class Supervisor:
         self._phase = Phase.IDLE
         self._owner: asyncio.Task[None] | None = None
         self._outcome: asyncio.Future[Session] | None = None
-        """The outcome of the attempt that is under way or comes next; None while no caller waits for it."""
+        """The outcome of the current or the next attempt; None while no caller waits for it."""
         self._requested = asyncio.Event()
         self._closing = asyncio.Event()
         self._closings = TaskSet()
@@ -192,7 +192,7 @@ class Supervisor:
             raise UsageError(f"the client for {self.settings.name} is closed; make a new one")
         if self._outcome is None:
             if self._phase is not Phase.CONNECTING:
-                self.check_breaker()  # an attempt under way is shared, whatever the breaker says
+                self.check_breaker()  # a running attempt is shared, even if the breaker is open
             self._outcome = asyncio.get_running_loop().create_future()
             self._outcome.add_done_callback(retrieve)
         if self._phase is Phase.IDLE:
@@ -213,7 +213,7 @@ class Supervisor:
             raise CallTimeout("the deadline passed while connecting; nothing was sent") from None
 
     async def _wait_for_end(self, owner: asyncio.Task[None], deadline: float | None) -> None:
-        """Wait until a disconnect that is under way has ended."""
+        """Wait until a running disconnect has ended."""
         timeout = None if deadline is None else max(0.0, deadline - asyncio.get_running_loop().time())
         await asyncio.wait([owner], timeout=timeout)
         if not owner.done():
@@ -310,7 +310,7 @@ class Supervisor:
             params = with_meta(None, agreement.stamp)
             await session.channel.request(agreement.era.health_method, params, options=RequestOptions(deadline))
         except (ConnectError, ConnectionLost, OutcomeUnknown, CallTimeout) as exc:
-            self._lose(session, TransportError(f"the server does not answer any more ({exc.message})"))
+            self._lose(session, TransportError(f"the server stopped answering ({exc.message})"))
         except ToolcribError as exc:
             log.debug("%s: answered a ping with an error: %s", self.settings.name, exc)
             self._recover(session)
@@ -335,7 +335,7 @@ class Supervisor:
             if reason is None:
                 failed += 1
             else:
-                # A server that completes the handshake and ends, again and again, has not recovered by handshakes.
+                # A completed handshake does not reset the count: a server may end after every handshake.
                 failed = self._breaker.failures - 1
                 if failed >= self._max_retries and self._outcome is None:
                     state = ConnectionState.DISCONNECTED if failed == 0 else ConnectionState.FAILED
@@ -421,8 +421,8 @@ class Supervisor:
     async def _wait_for_loss(self, session: Session) -> Exception:
         """Wait until the session ends by itself, close what is left of it, and return the reason.
 
-        Only a server that is disconnected on request gets time to end: one that failed is in the way of its successor,
-        and when the event loop ends there is no time.
+        Only a server that is disconnected on request gets time to end: one that failed blocks its successor, and a
+        closing event loop cannot wait.
         """
         try:
             await asyncio.wait([session.ended])
@@ -439,7 +439,7 @@ class Supervisor:
         if self.session is session:  # it ended during the handshake
             self._lose(session, reason)
         if session.channel.over_http:
-            # It is not in the way of its successor, and its other requests may still get their own outcome.
+            # It does not block its successor, and its other requests may still get their own outcome.
             self._closings.create(session.channel.close())
         else:
             await session.channel.close(force=True)

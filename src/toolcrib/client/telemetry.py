@@ -1,6 +1,6 @@
 """A span for each call and the trace context in its `_meta`, if the program uses OpenTelemetry.
 
-A program that has not loaded the api package has nobody to send spans to, so it is looked up and never imported here.
+The api package is only used if the program has imported it: otherwise no exporter can be configured.
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ from ..types import ToolResult
 
 
 class Span:
-    """One call, as its observers see it; without OpenTelemetry, nobody."""
+    """The span of one call; does nothing without OpenTelemetry."""
 
     def __init__(self, api: Any = None, span: Any = None) -> None:
         self._api = api
         self._span = span
 
     def meta(self) -> dict[str, str]:
-        """What rides on the request, so that the server can go on with the trace."""
+        """Return the trace context for the request's `_meta`, so that the server can continue the trace."""
         carrier: dict[str, str] = {}
         if self._span is not None:
             import_module("opentelemetry.propagate").inject(
@@ -31,19 +31,19 @@ class Span:
         return carrier
 
     def result(self, result: ToolResult) -> None:
-        """The tool answered."""
+        """Record the result; an error result sets the status of the span."""
         if self._span is not None and result.is_error:
             self._span.set_status(self._api.StatusCode.ERROR, "the tool reported an error")
 
 
 def tracing() -> bool:
-    """Whether anybody could want spans."""
+    """Return whether the program uses OpenTelemetry."""
     return "opentelemetry.trace" in sys.modules
 
 
 @contextmanager
 def call_span(server: str, tool: str) -> Iterator[Span]:
-    """The span of one tool call; errors are recorded on it by the api itself."""
+    """Open a span for one tool call; the api package records exceptions on it."""
     api: Any = sys.modules.get("opentelemetry.trace")
     if api is None:
         yield Span()

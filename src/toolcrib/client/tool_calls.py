@@ -1,4 +1,4 @@
-"""Calling a tool: what is checked before, what is told around it, and what its failure means."""
+"""Calls of tools: checks before the call, events and tracing around it, and the meaning of failures."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ log = logging.getLogger("toolcrib.client")
 
 
 class ToolCaller:
-    """The way of a call from arguments to a `ToolResult`."""
+    """Calls tools: from arguments to a `ToolResult`."""
 
     def __init__(
         self,
@@ -62,7 +62,7 @@ class ToolCaller:
         """Raise `AccessDenied` if the filter hides the tool.
 
         A static filter decides by the name alone. Any other filter must see the whole tool as the server lists it now:
-        a tool that is not in the list is refused, because nothing is known of it to decide by.
+        a tool that is not in the list is rejected, because the filter has nothing to decide by.
         """
         tool_filter = self._settings.tool_filter
         if isinstance(tool_filter, StaticFilter):
@@ -84,7 +84,7 @@ class ToolCaller:
         meta: Mapping[str, Any] | None,
         retry_safe: bool | None,
     ) -> tuple[Wire, bool]:
-        """The params of the request, and whether it may be sent twice."""
+        """Return the params of the request, and whether it may be sent twice."""
         settings, tool = self._settings, self._lister.tools.get(name)
         if tool is not None and "execution" in tool.raw:
             _check_callable(tool)
@@ -97,8 +97,8 @@ class ToolCaller:
         )
         return params, repeatable
 
-    async def observed(self, name: str, params: Wire, options: RequestOptions, repeatable: bool) -> ToolResult:
-        """`execute`, with listeners and tracing told."""
+    async def execute_observed(self, name: str, params: Wire, options: RequestOptions, repeatable: bool) -> ToolResult:
+        """Run `execute`, with events for the listeners and a span for tracing."""
         began, server = monotonic(), self._settings.name
         self._listeners.emit(ToolExecutionStarted(server, name, params["arguments"]))
         try:
@@ -112,15 +112,15 @@ class ToolCaller:
         return result
 
     async def execute(self, name: str, params: Wire, options: RequestOptions, repeatable: bool) -> ToolResult:
-        """One call, one outcome."""
+        """Send the call and return its result, or raise exactly one error."""
         began = monotonic()
         if self._over_http and self._may_want_headers(name):
             options = await self._with_headers(name, params, options)
         try:
             raw = await self._executor.request("tools/call", params, options=options, repeatable=repeatable)
         except RemoteError as exc:
-            raw = await self._second_chance(name, params, options, repeatable, exc)
-        # An error result stays a result, whatever the list says: the tool may have run and said what it did.
+            raw = await self._handle_rejection(name, params, options, repeatable, exc)
+        # An error result stays a result, even if the tool is not listed: the tool may have run.
         tool = self._lister.tools.get(name)
         return ToolResult(raw, elapsed=monotonic() - began, wrapped=tool is not None and tool.wraps_result)
 
@@ -130,7 +130,7 @@ class ToolCaller:
         return unknown or bool(self._lister.mirrored.get(name))
 
     async def _with_headers(self, name: str, params: Wire, options: RequestOptions) -> RequestOptions:
-        """Over HTTP a modern tool may want some of its arguments in headers, and only the list says so."""
+        """Add the arguments that a modern tool requires in HTTP headers; the list of tools declares them."""
         session = await self._executor.reach(options.deadline)
         if session.mirrors and name not in self._lister.tools:
             try:
@@ -145,13 +145,13 @@ class ToolCaller:
     async def _list_before_call(self, deadline: float | None, *, fresh: bool = False) -> None:
         """Fetch the list of tools if it is stale, or in any case if `fresh`.
 
-        Whatever happens to the listing, the call itself was not sent.
+        If that fails, the error says that the call itself was not sent.
         """
         try:
             if fresh:
                 await self._lister.fetch(TOOLS, Use.NEVER, deadline)
             else:
-                await self._lister.known(deadline)
+                await self._lister.ensure_tools(deadline)
         except OutcomeUnknown as exc:
             kind = CallTimeout if isinstance(exc, CallTimeout) else ConnectionLost
             raise kind("the tools could not be listed before the call, which was not sent") from exc
@@ -159,10 +159,13 @@ class ToolCaller:
             exc.sent = False
             raise
 
-    async def _second_chance(
+    async def _handle_rejection(
         self, name: str, params: Wire, options: RequestOptions, repeatable: bool, exc: RemoteError
     ) -> Wire:
-        """The server refused the call. It may do so because our list of its tools is not its own any more."""
+        """Handle an error answer to a call, which may mean that the client's list of tools is outdated.
+
+        Sends the call again with new headers, or raises `ToolNotFound` or the error itself.
+        """
         if exc.code == INVALID_PARAMS:
             await self._check_listed(name, options.deadline, exc)
         if exc.code != HEADER_MISMATCH:
@@ -174,8 +177,8 @@ class ToolCaller:
     def _cleaned(self, arguments: Mapping[str, Any] | None, tool: Tool | None) -> Wire:
         if arguments is not None and not isinstance(arguments, Mapping):
             raise UsageError(
-                f"a tool's arguments are a mapping of names to values, not {type(arguments).__name__}; "
-                "decode JSON text with json.loads first"
+                f"arguments: expected a mapping of names to values, got {type(arguments).__name__}. "
+                "Decode JSON text with json.loads first"
             )
         given: Wire = dict(arguments) if arguments else {}
         mode = self._settings.clean_arguments
@@ -186,17 +189,17 @@ class ToolCaller:
         return given
 
     def allowed(self, tool: Tool) -> bool:
-        """Whether the filter lets the tool through."""
+        """Return whether the filter allows the tool."""
         return allows(self._settings.tool_filter, tool, self._context)
 
     async def _check_listed(self, name: str, deadline: float | None, refusal: RemoteError) -> None:
-        """Raise `ToolNotFound` if the server refused the call and a fresh list does not have the tool."""
+        """Raise `ToolNotFound` if the server rejected the call and a fresh list does not have the tool."""
         if self._lister.complete and name in self._lister.tools:
             return
         try:
             await self._lister.fetch(TOOLS, Use.NEVER, deadline)
         except ToolcribError:
-            return  # the refusal is the outcome of the call, not the failed listing
+            return  # the outcome of the call is its error answer, not the failed listing
         if name not in self._lister.tools:
             raise self._not_found(name, one_line(refusal.message), sent=True) from refusal
 
@@ -205,12 +208,12 @@ class ToolCaller:
         nearest = similar_names(name, visible)
         # A server may have suggested a name already.
         hint = "" if "did you mean" in reason else did_you_mean(nearest)
-        return ToolNotFound(f"there is no such tool ({reason}){hint}", tool=name, nearest=nearest, sent=sent)
+        return ToolNotFound(f"tool not found ({reason}){hint}", tool=name, nearest=nearest, sent=sent)
 
 
 def _check_callable(tool: Tool) -> None:
     execution = tool.raw.get("execution")
     if isinstance(execution, dict) and execution.get("taskSupport") == "required":
         raise AccessDenied(
-            "this tool runs only as a task, which this client does not offer", rule="taskSupport: required"
+            "this tool runs only as a task, which this client does not support", rule="taskSupport: required"
         )

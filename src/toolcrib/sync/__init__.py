@@ -1,8 +1,7 @@
-"""The same client and hub for code without an event loop, through one portal: a daemon thread with a loop, one for a
-process.
+"""The client and the hub for code without an event loop. They use one portal per process: a daemon thread with a loop.
 
-Any number of threads may use them at once. Plain functions that a server, an approval or a call on its way needs run in
-threads of their own, so they may block and may use the client or the hub; async ones run on the portal's loop.
+Any number of threads may use them concurrently. Plain functions (handlers, approvals, interceptors) run in separate
+threads, so they may block and may use the client or the hub; async ones run on the portal's loop.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ __all__ = ["Changes", "Client", "Hub", "HubView", "Portal", "Resources", "portal
 
 
 def __getattr__(name: str) -> Any:
-    # Who has one server does not pay for loading the hub.
+    # Programs that use only a client do not import the hub.
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     return getattr(import_module(".hub", __name__), name)

@@ -1,4 +1,4 @@
-"""One server without an event loop."""
+"""The sync client for one server."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from .wrapper import ContextWrapper, through_portal
 
 
 class Client(ContextWrapper[aio.Client]):
-    """One MCP server without an event loop: `with Client(server) as c:`. Same options as `toolcrib.Client`."""
+    """A sync client for one MCP server: `with Client(server) as c:`. Same options as `toolcrib.Client`."""
 
     _noun, _usage = "client", "with Client(server) as c"
 
     def __new__(cls, *args: Any, **options: Any) -> Self:
-        """Check that a server is given: Python's own message would not say how."""
+        """Check that a server is given, with a clearer message than Python's own."""
         check_server_given(args, options)
         return super().__new__(cls)
 
@@ -30,7 +30,7 @@ class Client(ContextWrapper[aio.Client]):
         super().__init__(aio.Client(server, **options))
 
     def connect(self) -> Client:
-        """Connect now; nothing if it is connected."""
+        """Connect now, unless there is a connection already."""
         self._check_entered()
         portal.call(self._twin.connect)
         return self
@@ -50,7 +50,7 @@ class Client(ContextWrapper[aio.Client]):
     request = through_portal(aio.Client.request)
 
     def listen(self, *uris: str, tools: bool = True, prompts: bool = True, resources: bool = True) -> Changes:
-        """The changes of the server's lists and of the resources at `uris`.
+        """Return a stream of the changes of the server's lists and of the resources at `uris`.
 
         `with c.listen() as changes: for change in changes`.
         """
@@ -67,7 +67,7 @@ class Client(ContextWrapper[aio.Client]):
 
     @property
     def name(self) -> str:
-        """What errors, events and logs call the server."""
+        """The name of the server in errors, events and logs."""
         return self._twin.name
 
     @property
@@ -82,12 +82,12 @@ class Client(ContextWrapper[aio.Client]):
 
     @property
     def server_info(self) -> ServerInfo | None:
-        """Name, version, capabilities and instructions of the connected server; None while there is no connection."""
+        """Name, version, capabilities and instructions of the connected server; None if not connected."""
         return self._twin.server_info
 
     @property
     def counters(self) -> Counters:
-        """What came from the server so far, the useless included."""
+        """Counts of the messages that the server has sent so far, also of malformed ones."""
         return self._twin.counters
 
     def __repr__(self) -> str:
@@ -98,7 +98,7 @@ class Client(ContextWrapper[aio.Client]):
 
 
 class Changes:
-    """The changes of one `listen`, as they come."""
+    """A stream of the changes of one `listen`."""
 
     def __init__(self, changes: AsyncChanges) -> None:
         self._changes = changes
@@ -120,5 +120,5 @@ class Changes:
         return change
 
     async def _next(self) -> Change | None:
-        # A future cannot carry StopAsyncIteration out of the loop.
+        # A coroutine cannot raise StopAsyncIteration through a future.
         return await anext(self._changes, None)

@@ -1,4 +1,4 @@
-"""Many servers without an event loop."""
+"""The sync hub for many servers."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 
 class Hub(ContextWrapper[aio.Hub]):
-    """Many servers without an event loop: `with Hub({"fs": StdioServer(...)}) as hub:`. Same options as `toolcrib.Hub`.
+    """A sync hub for many servers: `with Hub({"fs": StdioServer(...)}) as hub:`. Same options as `toolcrib.Hub`.
 
     `approve`, interceptors and handlers may be plain functions, which may block, or async ones.
     """
@@ -64,7 +64,7 @@ class Hub(ContextWrapper[aio.Hub]):
         self._interceptors: list[tuple[Callable[..., Any], Interceptor]] = []
 
     def start(self) -> Hub:
-        """Start all servers side by side, unless they are started."""
+        """Start all servers concurrently, unless they are started."""
         self._check_entered()
         portal.call(self._twin.start)
         return self
@@ -111,7 +111,9 @@ class Hub(ContextWrapper[aio.Hub]):
     def intercept(self, pattern: str | None = None, /) -> Callable[[F], F]: ...
 
     def intercept(self, what: Any = None, /) -> Any:
-        """`@hub.intercept` or `@hub.intercept("mcp__fs__*")`: a function `f(call, proceed)` around all such calls.
+        """Register a function `f(call, proceed)` around all matching calls.
+
+        Use it as `@hub.intercept` or `@hub.intercept("mcp__fs__*")`.
 
         A plain function calls `proceed(call)` for the result, an async one `await proceed(call)`.
         """
@@ -242,7 +244,7 @@ def _interceptor(function: Any) -> Interceptor:
             try:
                 return portal.call(lambda: send(call))
             except concurrent.futures.CancelledError:
-                # Not an `Exception`: a function that retries must not take this for a failure.
+                # Not an `Exception`: a function that retries must not handle this as a failure.
                 raise asyncio.CancelledError from None
 
         try:

@@ -1,4 +1,4 @@
-"""The loop thread, the way into it, and the way out of it for functions that may block."""
+"""The thread with the event loop, and calls into it from other threads."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ R = TypeVar("R")
 
 
 class Portal:
-    """The loop thread and the way into it."""
+    """A thread with an event loop, started with the first call."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -27,7 +27,9 @@ class Portal:
     def call(self, make: Callable[[], Coroutine[Any, Any, R]]) -> R:
         """Run a coroutine on the loop and wait for its outcome; an interrupted wait cancels it."""
         if threading.current_thread() is self._thread:
-            raise UsageError("a callback on the portal's own thread cannot wait for it; use the async twin there")
+            raise UsageError(
+                "a callback on the portal's thread cannot wait for the portal; use the async client or hub there"
+            )
         future = asyncio.run_coroutine_threadsafe(make(), self._running())
         try:
             return future.result()
@@ -36,7 +38,7 @@ class Portal:
             raise
 
     def do(self, work: Callable[[], R]) -> R:
-        """Something quick on the loop's thread, for what only that one changes; from that thread it is done at once."""
+        """Run a quick function on the loop's thread; at once if this is that thread."""
         if threading.current_thread() is self._thread:
             return work()
 
@@ -59,7 +61,7 @@ class Portal:
     def _run(loop: asyncio.AbstractEventLoop) -> None:
         asyncio.set_event_loop(loop)
         while True:
-            # A listener or filter that calls sys.exit() ends the call that it belongs to, not everybody's loop.
+            # A listener or filter that calls sys.exit() ends only its own call, not the shared loop.
             try:
                 return loop.run_forever()
             except (SystemExit, KeyboardInterrupt) as exc:
@@ -67,6 +69,6 @@ class Portal:
 
 
 portal: Final = Portal()
-# A forked child has the object but not the thread.
+# A forked child inherits the object but not the thread.
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=portal.__init__)  # type: ignore[misc]

@@ -1,4 +1,4 @@
-"""How an async object gets a sync face: every method through the portal, inside of the with block."""
+"""Sync wrappers for async objects: each method runs through the portal, inside the `with` block."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ R = TypeVar("R")
 
 
 class AsyncContext(Protocol):
-    """What has a life: it is entered and closed."""
+    """An async object that is entered and closed."""
 
     async def __aenter__(self) -> Any: ...
 
@@ -26,7 +26,7 @@ L = TypeVar("L", bound=AsyncContext)
 
 
 class SyncWrapper(Generic[A]):
-    """The sync face of an async object, its twin."""
+    """A sync wrapper of an async object, its twin."""
 
     def __init__(self, twin: A) -> None:
         self._twin = twin
@@ -38,7 +38,7 @@ class SyncWrapper(Generic[A]):
         raise NotImplementedError
 
     def _do(self, work: Callable[[], R]) -> R:
-        """Something quick on the loop's thread. Good at any time, but not in a forked child: nothing there is alive."""
+        """Run a quick function on the loop's thread, entered or not; raises `UsageError` in a forked child."""
         self._check_process()
         return portal.do(work)
 
@@ -49,7 +49,7 @@ class SyncWrapper(Generic[A]):
 def through_portal(
     method: Callable[Concatenate[A, P], Coroutine[Any, Any, R]],
 ) -> Callable[Concatenate[SyncWrapper[A], P], R]:
-    """The sync twin of a method: same name, same parameters, same errors."""
+    """Return the sync version of an async method, with the same name, parameters and errors."""
 
     def call(self: SyncWrapper[A], /, *args: P.args, **kwargs: P.kwargs) -> R:
         self._check_entered()
@@ -60,7 +60,7 @@ def through_portal(
 
 
 def on_loop(method: Callable[Concatenate[A, P], R]) -> Callable[Concatenate[SyncWrapper[A], P], R]:
-    """The twin of a method that waits for nothing, and looks at what the loop's thread changes."""
+    """Return a version of a sync method that runs on the loop's thread, because it reads the state of that thread."""
 
     def call(self: SyncWrapper[A], /, *args: P.args, **kwargs: P.kwargs) -> R:
         return self._do(lambda: method(self._twin, *args, **kwargs))
@@ -70,7 +70,7 @@ def on_loop(method: Callable[Concatenate[A, P], R]) -> Callable[Concatenate[Sync
 
 
 class ContextWrapper(SyncWrapper[L]):
-    """A face that is used inside of its with block."""
+    """A wrapper that is used inside its `with` block."""
 
     _noun: ClassVar[str]
     _usage: ClassVar[str]
@@ -78,7 +78,7 @@ class ContextWrapper(SyncWrapper[L]):
     def __init__(self, twin: L) -> None:
         super().__init__(twin)
         self._process: int | None = None
-        """The one that it was entered in."""
+        """The id of the process in which it was entered."""
         self._is_entered = False
 
     def __enter__(self) -> Self:
@@ -107,10 +107,10 @@ class ContextWrapper(SyncWrapper[L]):
     def _check_entered(self) -> None:
         self._check_process()
         if not self._is_entered:
-            raise UsageError(f"use a {self._noun} inside of its with block: {self._usage}: ...")
+            raise UsageError(f"use a {self._noun} inside its with block: {self._usage}: ...")
 
     def close(self) -> None:
-        """End it; leaving the with block does so."""
+        """Close it, as leaving the `with` block does."""
         self._is_entered = False
-        if not self._is_inherited():  # a forked child has nothing to close: what it inherited is closed already
+        if not self._is_inherited():  # in a forked child, everything inherited is closed already
             portal.call(self._twin.close)

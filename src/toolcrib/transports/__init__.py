@@ -1,1 +1,1 @@
-"""Ways to a server: each is a `Channel`, and a `Channel` is all that the rooms above see."""
+"""Transports to a server. Each implements `Channel`, the only interface that the layers above use."""

@@ -1,7 +1,7 @@
-"""A bound on the replies and notifications that wait to be sent to a server.
+"""Limits the replies and notifications that wait to be sent to a server.
 
-A caller's own requests are bounded by the callers. A reply is caused by the server itself: a server that sends requests
-and reads nothing could fill our memory, or use up our sockets.
+The number of requests is limited by the callers. Replies are caused by the server: one that sends requests and reads
+nothing could use up the client's memory or sockets.
 """
 
 from __future__ import annotations
@@ -14,13 +14,13 @@ from ..protocol import jsonrpc, limits
 from ..protocol.jsonrpc import Message
 
 DELIVERY_SECONDS: Final = 30.0
-"""Time in which a reply or a notification that is posted over HTTP must have been taken, waiting included."""
+"""Limit for posting a reply or a notification over HTTP, including the wait for a turn."""
 
 
 class Backlog:
     """Counts waiting replies and notifications, and their bytes.
 
-    `on_full` is called when a message would exceed the limits and cannot be left out.
+    `on_full` is called when a message would exceed the limits and cannot be dropped.
     """
 
     __slots__ = ("_count", "_large", "_on_full", "_small")
@@ -32,12 +32,12 @@ class Backlog:
         self._large = 0
 
     def add(self, message: Message, size: int) -> bool:
-        """Count a message of `size` bytes; returns False if it must not wait, and is not sent."""
+        """Count a message of `size` bytes; returns False if the limits are exceeded and it must not be sent."""
         if self._admits(size):
             self._count += 1
             self._add_bytes(size, size)
             return True
-        # A server that misses a cancellation only does needless work.
+        # Cancellations can be dropped: without one, the server only does unnecessary work.
         if message.get("method") != "notifications/cancelled":
             self._on_full(self._error())
         return False
@@ -48,7 +48,7 @@ class Backlog:
         self._add_bytes(size, -size)
 
     def _admits(self, size: int) -> bool:
-        # Large replies have a limit of their own: a few pictures for a slow server are no reason to drop it.
+        # Large replies have a separate limit: a slow server that receives a few images must not be dropped.
         if self._count >= limits.MAX_QUEUED:
             return False
         if size <= limits.SMALL_REPLY:
@@ -64,11 +64,11 @@ class Backlog:
     def _error(self) -> ConnectionLost:
         size = self._small + self._large
         return ConnectionLost(
-            f"the connection was dropped: the server sends requests but does not take our replies "
+            f"the connection was dropped: the server sends requests but does not read the replies "
             f"({self._count:,} replies and notifications of {size:,} bytes in total are waiting to be sent)"
         )
 
 
 def encode_to_keep(message: Message) -> bytes:
-    """Encode a message that may have to wait: a copy, because the encoder's buffer is up to eight times larger."""
+    """Encode a message that may be queued: as a copy, because the encoder's buffer is up to eight times larger."""
     return bytes(memoryview(jsonrpc.encode(message)))

@@ -18,16 +18,16 @@ ProgressHandler = Callable[[float, float | None, str | None], Awaitable[None] | 
 
 
 class RequestOptions(NamedTuple):
-    """How one request is made. Times are the event loop's, which is monotonic."""
+    """Options of one request. Times are those of the event loop's monotonic clock."""
 
     deadline: float | None = None
     idle_timeout: float | None = None
-    """Seconds without an answer or progress; each progress notification starts them anew."""
+    """Maximum number of seconds without an answer; each progress notification restarts it."""
     on_progress: ProgressHandler | None = None
     on_id: Callable[[int], None] | None = None
     """Called with the request's id before it is sent."""
     headers: Mapping[str, str] | None = None
-    """What of the request is repeated in HTTP headers; other transports have none."""
+    """HTTP headers to add to the request; other transports ignore them."""
 
     def with_progress_token(self, params: Wire | None, id: int) -> Wire | None:
         """Return `params` with `id` as the progress token, if this request needs progress notifications."""
@@ -41,26 +41,26 @@ PLAIN = RequestOptions()
 
 @dataclass(slots=True)
 class Counters:
-    """Counts of what the server sent, over all its connections."""
+    """Counts of the messages of a server, over all its connections."""
 
     received: int = 0
-    """Messages."""
+    """Valid messages."""
     malformed: int = 0
-    """Lines that were no messages."""
+    """Malformed messages."""
     last_malformed: str = ""
-    """The beginning of the last one."""
+    """The beginning of the last malformed message."""
     unmatched: int = 0
-    """Answers without a request that waits: late, repeated or with an unknown id."""
+    """Answers without a pending request: late, repeated, or with an unknown id."""
     dropped: int = 0
-    """Requests that the protocol's era or our limits do not allow."""
+    """Requests that the protocol's era or the client's limits do not allow."""
 
 
 class Inbound(Protocol):
-    """Receives the requests and notifications of the peer, in the order in which they came."""
+    """Receives the requests and notifications of the peer, in order."""
 
     @property
     def takes_requests(self) -> bool:
-        """Whether the peer may ask at all; if not, its requests are counted and dropped."""
+        """Whether the peer may send requests; if not, they are counted and dropped."""
         ...
 
     async def on_request(self, method: str, params: Wire) -> Wire:
@@ -68,15 +68,15 @@ class Inbound(Protocol):
         ...
 
     def on_notification(self, method: str, params: Wire) -> None:
-        """Take note. Must not raise and must not block."""
+        """Handle a notification. Must not raise and must not block."""
         ...
 
     def held(self) -> AbstractContextManager[None]:
-        """Return a context in which no deadline of a caller passes: a person is being asked."""
+        """Return a context that pauses the callers' deadlines while a person is asked."""
         ...
 
     def on_closed(self, error: Exception) -> None:
-        """The channel has ended by itself, for this reason. Called at most once, never after `close`."""
+        """Handle the end of the channel for the reason `error`. Called at most once, never after `close`."""
         ...
 
 
@@ -104,7 +104,7 @@ UNOPENED: Final[Inbound] = _Unopened()
 
 
 class Channel(Protocol):
-    """A connection to one server, made on its event loop; open until `close`, or until it calls `Inbound.on_closed`."""
+    """A connection to one server, bound to one event loop. It ends by `close`, or by itself (`Inbound.on_closed`)."""
 
     @property
     def over_http(self) -> bool:
@@ -116,23 +116,22 @@ class Channel(Protocol):
         ...
 
     async def request(self, method: str, params: Wire | None, *, options: RequestOptions = PLAIN) -> Wire:
-        """One request, one outcome: the result, `RemoteError`, `ProtocolError`, or a `TransportError` with a true
-        `sent`.
+        """Send a request and return its result; raises `RemoteError`, `ProtocolError` or `TransportError`.
 
-        `params` belong to the channel from here on.
+        `sent` of a `TransportError` is exact. The caller must not use `params` afterwards.
         """
         ...
 
     async def notify(self, method: str, params: Wire | None = None) -> None:
-        """Tell the peer something; silently nothing if the channel has ended."""
+        """Send a notification; does nothing if the channel has ended."""
         ...
 
     def hold(self) -> AbstractContextManager[None]:
-        """While entered, no deadline passes: a person is being asked."""
+        """Return a context that pauses deadlines while a person is asked."""
         ...
 
     async def close(self, *, force: bool = False) -> None:
-        """End the connection and everything that belongs to it; `force` gives the peer less time. Never raises."""
+        """Close the connection and everything that belongs to it; `force` gives the peer less time. Never raises."""
         ...
 
 
@@ -144,10 +143,10 @@ def mask_of(channel: Channel) -> Mask | None:
 
 @runtime_checkable
 class ProcessChannel(Protocol):
-    """What a channel to a process of this machine offers in addition."""
+    """Additional members of a channel to a local process."""
 
     def stderr_tail(self) -> str:
-        """Return the end of what the process wrote to stderr, without secrets; also after the channel was closed."""
+        """Return the end of the process's stderr, without secrets; also after the channel was closed."""
         ...
 
     @property
@@ -158,7 +157,7 @@ class ProcessChannel(Protocol):
 
 @runtime_checkable
 class ChannelSource(Protocol):
-    """Anything that makes channels to itself; a `Client` takes one in place of a config."""
+    """An object that makes channels to itself; a `Client` accepts one in place of a config."""
 
     def make_channel(self) -> Channel:
         """Return a new channel that is not open yet. Called on the event loop on which it will be used."""

@@ -1,4 +1,4 @@
-"""From what a user names as a server to a channel."""
+"""Makes the channel to a server from the argument of a `Client`."""
 
 from __future__ import annotations
 
@@ -26,25 +26,26 @@ from .stdio.link import StdioLink
 
 Target = ServerConfig | ChannelSource | Callable[[], Any]
 ServerLike = Target | str
-"""What a `Client` takes as its server: a config, a URL, a `ToolServer`, or a callable that opens a transport."""
+"""The server argument of a `Client`: a config, a URL, a `ToolServer`, or a callable that opens a transport."""
 
 
 def target_of(server: Any) -> Target:
-    """What a `Client` was given, checked. A string is a URL, never a command."""
+    """Check the server argument of a `Client` and return the target. A string is a URL, never a command."""
     if isinstance(server, ServerConfig):
         return server
     if isinstance(server, str):
         if server.startswith(("http://", "https://")):
             return HttpServer(server)
         raise ConfigError(
-            "a string names a server by its URL; for a local process give StdioServer(command, args), "
-            "for a settings file use Hub.from_config(path)",
+            "server: expected an http:// or https:// URL, got another string. Use StdioServer(command, args) for a "
+            "local process, Hub.from_config(path) for a settings file",
             key="server",
             expected="http:// or https:// URL",
         )
     if isinstance(server, Mapping | os.PathLike):
         raise ConfigError(
-            f"a {type(server).__name__} is not one server; for a settings file or its dict use Hub.from_config(...)",
+            f"server: expected one server, got {type(server).__name__}. Use Hub.from_config(...) for a settings file "
+            "or its dict",
             key="server",
             expected="a server config, URL, ToolServer or transport callable",
         )
@@ -53,7 +54,7 @@ def target_of(server: Any) -> Target:
     if callable(server):
         return cast("Callable[[], Any]", server)
     raise ConfigError(
-        f"cannot connect to a {type(server).__name__}",
+        f"server: cannot connect to an object of type {type(server).__name__}",
         key="server",
         expected="StdioServer, HttpServer, SseServer, PythonServer, a URL, a ToolServer or a transport callable",
     )
@@ -62,12 +63,12 @@ def target_of(server: Any) -> Target:
 def open_channel(
     target: Target, counters: Counters, on_stderr: Callable[[str], object] | None, auth: Any = None
 ) -> Channel:
-    """A new channel to the target, not open yet."""
+    """Return a new channel to the target, which is not open yet."""
     if isinstance(target, StdioServer):
         process = StdioLink(target, on_stderr=on_stderr)
         return StreamChannel(process, counters, process.secrets)
     if isinstance(target, HttpServer):
-        from .http.channel import HttpChannel  # noqa: PLC0415  # its engine takes long to load: only those who need it wait
+        from .http.channel import HttpChannel  # noqa: PLC0415  # aiohttp is slow to import
 
         return HttpChannel(target, counters, auth)
     if isinstance(target, SseServer):
@@ -88,7 +89,7 @@ def mask_for(target: Target) -> SecretMask | None:
 
 
 def older_way(target: Target) -> SseServer | None:
-    """The same server, if it should turn out to speak only HTTP+SSE."""
+    """Return the config to use if the server supports only HTTP+SSE; None if that does not apply."""
     if not isinstance(target, HttpServer) or not target.streamable:
         return None
     return SseServer(**{f.name: getattr(target, f.name) for f in fields(SseServer)})

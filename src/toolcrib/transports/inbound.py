@@ -39,7 +39,7 @@ class Inbox:
         self.malformed_in_a_row = 0
 
     def take(self, message: Message) -> None:
-        """A request or a notification."""
+        """Handle a request or a notification."""
         method, params = message["method"], message.get("params")
         params = params if type(params) is dict else {}
         if "id" in message:
@@ -59,14 +59,14 @@ class Inbox:
             task.cancel()
 
     def _on_request(self, id: Any, method: str, params: Wire) -> None:
-        # A second request with the id of one that is being handled cannot be answered apart from it.
-        # A reply repeats the id: a huge one would be a way to make us send a lot.
+        # The replies to two concurrent requests with the same id could not be distinguished.
+        # A reply repeats the id, so a huge id would make the client send a lot.
         usable = jsonrpc.is_id(id) and not (isinstance(id, str) and len(id) > limits.MAX_ID)
         if self._closed or not self.inbound.takes_requests or not usable or id in self._asked:
             self._counters.dropped += 1
             return
         size = _size(id, params)
-        # Counted by tasks, not by ids: a handler may go on for a while after its request was cancelled.
+        # Tasks are counted, not ids: a handler may continue for a while after its request was cancelled.
         if len(self._running) >= limits.MAX_INBOUND or (
             self._running and self._running_bytes + size > limits.MAX_INBOUND_BYTES
         ):
@@ -83,9 +83,9 @@ class Inbox:
     async def _answer(self, id: jsonrpc.RequestId, method: str, params: Wire) -> None:
         try:
             reply = jsonrpc.result(id, await self.inbound.on_request(method, params))
-            jsonrpc.encode(reply)  # what JSON cannot say is the handler's fault, and the peer must not wait for it
+            jsonrpc.encode(reply)  # raises `UsageError` here, so that the peer gets an error reply
         except RemoteError as exc:
-            reply = jsonrpc.error(id, exc.code, exc.message, _sayable(exc.data))
+            reply = jsonrpc.error(id, exc.code, exc.message, _json_or_none(exc.data))
         except (Exception, asyncio.CancelledError) as exc:
             if id not in self._asked:
                 return  # the peer cancelled it, or the channel ended: no reply
@@ -95,12 +95,12 @@ class Inbox:
             self._reply(reply)
 
     def note_malformed(self, error: ProtocolError) -> bool:
-        """Count a malformed message; returns True if too many came in a row."""
+        """Count a malformed message; returns True if too many arrived in a row."""
         self._counters.malformed += 1
         self._counters.last_malformed = error.sample
         self.malformed_in_a_row += 1
         if self.malformed_in_a_row == 1:
-            log.warning("the server sent what is no message (%s): %r", error.message, error.sample)
+            log.warning("ignoring malformed message from the server (%s): %r", error.message, error.sample)
         return self.malformed_in_a_row > limits.MAX_MALFORMED
 
     def close(self) -> None:
@@ -112,15 +112,15 @@ class Inbox:
 
 
 def _size(id: Any, params: Wire) -> int:
-    """Return about how many bytes a request holds; those of an own transport need not be JSON."""
+    """Return the approximate size of a request in bytes; one from a custom transport need not be JSON."""
     try:
         return len(jsonrpc.encode([id, params]))
     except UsageError:
         return 0
 
 
-def _sayable(data: Any) -> Any:
-    """Return the data of a handler's error, if it can be written as JSON."""
+def _json_or_none(data: Any) -> Any:
+    """Return the data of a handler's error if it has a JSON form, else None."""
     try:
         jsonrpc.encode(data)
     except UsageError:

@@ -1,4 +1,4 @@
-"""JSON-RPC over a duplex stream of whole messages: ids, answers, deadlines, progress, the peer's own requests."""
+"""JSON-RPC over a duplex stream of whole messages: ids, answers, deadlines, progress, requests of the peer."""
 
 from __future__ import annotations
 
@@ -21,32 +21,32 @@ from .pending import COURTESY, PendingRequest, PendingRequests, lost_error, time
 
 
 class Ticket(Protocol):
-    """A message on its way out. `sent` is True from the moment when its first byte was handed over."""
+    """A queued message. `sent` is True from the moment when its first byte was handed over."""
 
     sent: bool
 
 
 class Receiver(Protocol):
-    """Receives what arrives over a link."""
+    """Receives the messages and the end of a link."""
 
     def on_message(self, message: Any) -> None:
-        """A JSON value arrived."""
+        """Handle a JSON value."""
         ...
 
     def on_malformed(self, error: ProtocolError, head: bytes) -> None:
-        """Something arrived that is not a JSON-RPC message."""
+        """Handle data that is not a JSON-RPC message; `head` is its beginning."""
         ...
 
     def on_refused(self, id: jsonrpc.RequestId, error: Exception) -> None:
-        """The request of this id was not delivered, or the server said no to it."""
+        """Fail the request with this id: it was not delivered, or the server rejected it."""
         ...
 
     def on_lost(self, error: Exception) -> None:
-        """The link has ended by itself."""
+        """Handle the end of the link, if it ended by itself."""
         ...
 
     def hold(self) -> AbstractContextManager[None]:
-        """While entered, no deadline passes."""
+        """Return a context in which no deadline passes."""
         ...
 
 
@@ -62,11 +62,11 @@ class Link(Protocol):
         ...
 
     def withdraw(self, ticket: Ticket) -> bool:
-        """Take a message back: True if not one byte of it was, or ever will be, handed over."""
+        """Withdraw a message; returns True if no byte of it was handed over, or ever will be."""
         ...
 
     async def close(self, *, force: bool) -> None:
-        """End it. Never raises."""
+        """Close the link. Never raises."""
         ...
 
 
@@ -82,7 +82,7 @@ class _Sent(PendingRequest):
 
 
 class StreamChannel:
-    """A `Channel` over a `Link`. Everything happens on the event loop, and on its read callback where possible."""
+    """A `Channel` over a `Link`. Everything runs on the event loop, if possible in its read callback."""
 
     over_http = False
 
@@ -101,7 +101,7 @@ class StreamChannel:
     # ---- out -------------------------------------------------------------------------------------------------
 
     async def request(self, method: str, params: Wire | None, *, options: RequestOptions = PLAIN) -> Wire:
-        """Send a request and wait for its one outcome."""
+        """Send a request and wait for its outcome."""
         pending = self._pending
         id = pending.begin(options)
         ticket = self._link.send(jsonrpc.request(id, method, options.with_progress_token(params, id)))
@@ -113,7 +113,7 @@ class StreamChannel:
             if entry.future.cancelled():
                 self._abandon(id, entry, "the caller was cancelled")
             else:
-                retrieve(entry.future)  # the answer came in the same turn of the loop
+                retrieve(entry.future)  # the answer arrived in the same iteration of the loop
             raise
         finally:
             pending.pop(id, None)
@@ -127,7 +127,7 @@ class StreamChannel:
             self._link.send(jsonrpc.notification(method, params))
 
     def _abandon(self, id: int, entry: _Sent, reason: str) -> bool:
-        """Give a request up; True if it was never sent. Else the peer gets a notification, if the link is open."""
+        """Give up a request; returns True if it was never sent. Otherwise the peer gets a cancellation."""
         if self._link.withdraw(entry.ticket):
             return True
         if entry.method not in NEVER_CANCELLED and self._pending.ended is None:
@@ -152,7 +152,7 @@ class StreamChannel:
     # ---- in --------------------------------------------------------------------------------------------------
 
     def on_message(self, message: Any) -> None:
-        """Dispatch a message; plain answers first, because most are."""
+        """Dispatch a message; plain answers first, because they are the most frequent."""
         if type(message) is dict:
             id, result = message.get("id"), message.get("result")
             if type(id) is int and type(result) is dict and "error" not in message and "method" not in message:
@@ -175,7 +175,7 @@ class StreamChannel:
             for part in message:
                 self.on_message(part if type(part) is dict else None)
         else:
-            self.on_malformed(ProtocolError("JSON, but no message", sample=self._sample(message)), b"")
+            self.on_malformed(ProtocolError("JSON, but not a message", sample=self._sample(message)), b"")
 
     def _sample(self, message: Any) -> str:
         return one_line(repr(message), mask=self.secrets)
@@ -204,11 +204,11 @@ class StreamChannel:
             entry.future.set_exception(error)
         if endless:
             self.on_lost(
-                ProtocolError(f"more than {limits.MAX_MALFORMED} lines in a row were no messages", sample=error.sample)
+                ProtocolError(f"more than {limits.MAX_MALFORMED} malformed messages in a row", sample=error.sample)
             )
 
     def on_refused(self, id: jsonrpc.RequestId, error: Exception) -> None:
-        """Fail one request: the link could not deliver it, or the server refused it."""
+        """Fail one request: the link could not deliver it, or the server rejected it."""
         entry = self._pending.get(id) if type(id) is int else None
         if entry is not None and not entry.future.done():
             entry.future.set_exception(error)
@@ -216,12 +216,12 @@ class StreamChannel:
     # ---- the end ---------------------------------------------------------------------------------------------
 
     def on_lost(self, error: Exception) -> None:
-        """Fail every request that waits: the link has ended by itself."""
+        """Fail every pending request: the link has ended by itself."""
         if self._end(error):
             self._inbox.inbound.on_closed(error)
 
     def _end(self, reason: Exception) -> bool:
-        """Fail every request that waits; False if the channel has ended before."""
+        """Fail every pending request; returns False if the channel has ended before."""
         if not self._pending.refuse(reason):
             return False
         self._pending.stop()
@@ -232,7 +232,7 @@ class StreamChannel:
         return True
 
     def stderr_tail(self) -> str:
-        """Return the end of what the server's process wrote to stderr; empty if the link has no process."""
+        """Return the end of the stderr of the server's process; empty if the link has no process."""
         tail = getattr(self._link, "stderr_tail", None)
         return tail() if tail is not None else ""
 
@@ -242,6 +242,6 @@ class StreamChannel:
         return bool(getattr(self._link, "may_download", False))
 
     async def close(self, *, force: bool = False) -> None:
-        """End the calls that wait, then the link."""
+        """Fail the pending requests, then close the link."""
         self._end(ConnectionLost("the connection was closed"))
         await self._link.close(force=force)

@@ -1,4 +1,4 @@
-"""Own transports: the small protocol for them, two ends of one in memory, and the link over any of them."""
+"""Custom transports: the `MessageStream` protocol, an implementation in memory, and the link over any of them."""
 
 from __future__ import annotations
 
@@ -19,23 +19,27 @@ from .jsonrpc_stream import Receiver, Ticket
 log = logging.getLogger("toolcrib.transports")
 
 CLOSING = 5.0
-"""Seconds that a stream has to close."""
+"""Maximum number of seconds for closing a stream."""
 
 
 @runtime_checkable
 class MessageStream(Protocol):
-    """A transport of your own: whole JSON-RPC messages as dicts, in order, both ways.
+    """A custom transport: whole JSON-RPC messages as dicts, in order, in both directions.
 
-    Give a `Client` a callable that makes one; it is called again for every new connection:
-    `Client(lambda: MyStream(...))`. An async context manager that yields one will do as well.
+    Pass a `Client` a callable that makes one; it is called again for every new connection:
+    `Client(lambda: MyStream(...))`. The callable may also return an async context manager that yields one.
     """
 
     async def send(self, message: Message) -> None:
-        """Hand a message over; returns when it can no longer be taken back."""
+        """Hand a message over; returns when it can no longer be withdrawn.
+
+        An exception ends the connection. The message counts as handed over: a request raises `OutcomeUnknown` with
+        `sent=True`.
+        """
         ...
 
     async def receive(self) -> Message:
-        """The next message; raises `EOFError` at the end."""
+        """Return the next message; raises `EOFError` at the end."""
         ...
 
     async def close(self) -> None:
@@ -44,7 +48,7 @@ class MessageStream(Protocol):
 
 
 class _Direction:
-    """The messages that go one way between two ends; None is the end of them."""
+    """The messages in one direction between two ends; None marks the end."""
 
     def __init__(self) -> None:
         self.messages: deque[Message | None] = deque()
@@ -66,7 +70,7 @@ class MemoryStream:
 
     @classmethod
     def pair(cls) -> tuple[MemoryStream, MemoryStream]:
-        """Return two ends: what one sends, the other receives."""
+        """Return two connected ends: each receives the messages that the other sends."""
         one, other = _Direction(), _Direction()
         return cls(one, other), cls(other, one)
 
@@ -109,8 +113,10 @@ class _Letter:
 
 
 class MessageLink:
-    """A link over a `MessageStream`. One task opens and closes it: a context manager must not be entered in one task
-    and left in another."""
+    """A link over a `MessageStream`.
+
+    One task opens and closes the stream: a context manager must not be entered in one task and exited in another.
+    """
 
     def __init__(self, connect: Callable[[], AbstractAsyncContextManager[MessageStream]]) -> None:
         self._connect = connect
@@ -135,7 +141,7 @@ class MessageLink:
 
     def send(self, message: Message) -> Ticket:
         """Queue a message."""
-        size = len(jsonrpc.encode(message))  # what JSON cannot say must fail its caller, not the stream that all share
+        size = len(jsonrpc.encode(message))  # a message without a JSON form must fail its caller, not the shared stream
         letter = _Letter(message)
         if self._lost:
             return letter
@@ -157,7 +163,7 @@ class MessageLink:
             letter.counted = 0
 
     def withdraw(self, ticket: Ticket) -> bool:
-        """Take a message back."""
+        """Withdraw a message; returns False if it was handed over."""
         if ticket.sent:
             return False
         assert isinstance(ticket, _Letter)
@@ -181,7 +187,7 @@ class MessageLink:
                     for part in parts:
                         part.cancel()
                     await asyncio.gather(*parts, return_exceptions=True)
-        except Exception as exc:  # noqa: BLE001  # foreign code: whatever it raises is the reason
+        except Exception as exc:  # noqa: BLE001  # a custom transport may raise anything
             if not opened.done():
                 opened.set_exception(_connect_error(exc))
                 return
@@ -211,19 +217,19 @@ class MessageLink:
             await self._work.wait()
 
     async def close(self, *, force: bool) -> None:
-        """Leave the stream; one that does not close in time is abandoned, and said so."""
+        """Close the stream. If that takes too long, log a warning and abandon it."""
         self._closing.set()
         if self._owner is None or self._owner.done():
             return
         await asyncio.wait([self._owner], timeout=CLOSING / 10 if force else CLOSING)
         if not self._owner.done():
-            log.warning("a transport did not close within %s s and is abandoned", CLOSING)
+            log.warning("a transport did not close within %s s and was abandoned", CLOSING)
             self._owner.cancel()
 
 
 @asynccontextmanager
 async def closing_stream(stream: MessageStream) -> AsyncIterator[MessageStream]:
-    """A stream that is closed when it is left."""
+    """Close the stream on exit."""
     try:
         yield stream
     finally:

@@ -14,11 +14,11 @@ from ..types import Wire
 from .channel import RequestOptions
 
 COURTESY = 5.0
-"""Seconds that a peer, or a handler, may take for what no outcome depends on."""
+"""Limit in seconds for work that does not affect the outcome of a request, such as sending a cancellation."""
 
 
 class _Hold:
-    """How often, and since when, the clock of one request is stopped while questions of its server are answered."""
+    """How often, and since when, the clock of a request is stopped while requests of its server are answered."""
 
     __slots__ = ("open", "questions", "since")
 
@@ -42,7 +42,7 @@ class PendingRequest:
         self.progress = Delivery(options.on_progress, "progress handler") if options.on_progress is not None else None
 
     def due(self) -> float | None:
-        """Return the time at which it must be answered, as far as is known now."""
+        """Return the time until which it must be answered; progress and holds may extend it."""
         if self.idle_until is None:
             return self.deadline
         return self.idle_until if self.deadline is None else min(self.deadline, self.idle_until)
@@ -53,9 +53,9 @@ class PendingRequest:
         return self.hold is not None and self.hold.open > 0
 
     def stop_clock(self, now: float, most: int) -> bool:
-        """Stop the clock for one question of the server; False if it has been stopped `most` times already.
+        """Stop the clock for one request of the server; returns False if it was stopped `most` times already.
 
-        Without a limit, a server that keeps asking would keep every deadline from passing.
+        Without this limit, a server that keeps sending requests would keep every deadline from passing.
         """
         hold = self.hold = self.hold or _Hold()
         if hold.questions >= most:
@@ -67,7 +67,7 @@ class PendingRequest:
         return True
 
     def resume_clock(self, now: float) -> None:
-        """Undo one `stop_clock`; after the last one, the time in between does not count."""
+        """Undo one `stop_clock`. After the last one, the deadlines are moved by the time in between."""
         hold = self.hold
         if hold is None:
             return
@@ -79,7 +79,7 @@ class PendingRequest:
                 self.idle_until += now - hold.since
 
     def on_progress(self, params: Wire, now: float) -> None:
-        """A `notifications/progress` of this request."""
+        """Handle a `notifications/progress` of this request."""
         progress = _number(params.get("progress"))
         if progress is None:
             return
@@ -92,7 +92,7 @@ class PendingRequest:
             self.progress(progress, _number(params.get("total")), message if isinstance(message, str) else None)
 
     async def deliver_progress(self) -> None:
-        """Wait until the progress handler was called with everything; one that hangs does not delay the answer."""
+        """Wait until the progress handler has received everything, at most a few seconds."""
         if self.progress is None:
             return
         until = asyncio.get_running_loop().time() + COURTESY
@@ -104,7 +104,7 @@ class PendingRequest:
 
 
 class Slots:
-    """A limit of how many tasks do something at the same time, in order of arrival. A free slot costs no coroutine."""
+    """A semaphore in order of arrival. Taking a free slot needs no coroutine."""
 
     __slots__ = ("_free", "_queue")
 
@@ -113,7 +113,7 @@ class Slots:
         self._queue: dict[asyncio.Future[None], None] = {}
 
     def take(self) -> asyncio.Future[None] | None:
-        """Take a slot and return None; if none is free, return what to pass to `wait`."""
+        """Take a slot and return None; if none is free, return a future to pass to `wait`."""
         if self._free:
             self._free -= 1
             return None
@@ -128,7 +128,7 @@ class Slots:
         except asyncio.CancelledError:
             self._queue.pop(turn, None)
             if not turn.cancelled():
-                self.give()  # it was given in the same turn of the loop
+                self.give()  # the slot was passed on in the same iteration of the loop
             raise
 
     async def __aenter__(self) -> None:
@@ -139,7 +139,7 @@ class Slots:
         self.give()
 
     def give(self) -> None:
-        """Pass the slot to the task that waits longest, or free it."""
+        """Pass the slot to the task that has waited longest, or free it."""
         while self._queue:
             turn = next(iter(self._queue))
             del self._queue[turn]
@@ -153,10 +153,10 @@ P = TypeVar("P", bound=PendingRequest)
 
 
 class PendingRequests(dict[int, P]):
-    """The requests of one channel that wait, by id.
+    """The pending requests of one channel, by id.
 
-    One timer serves all deadlines; it is moved only for an earlier one. `on_due` is called with each request whose time
-    is over, also if it has its outcome meanwhile.
+    One timer serves all deadlines; it is rescheduled only for an earlier one. `on_due` is called with each request
+    whose time is over, also if it already has its outcome.
     """
 
     __slots__ = ("_holds", "_last_id", "_on_due", "_timer", "_timer_at", "ended", "loop")
@@ -166,7 +166,7 @@ class PendingRequests(dict[int, P]):
         self.loop = asyncio.get_running_loop()
         """The loop of the channel: looking it up for each request is slow before Python 3.12."""
         self.ended: Exception | None = None
-        """Why the channel takes no further requests; None while it does."""
+        """Why the channel accepts no further requests; None while it does."""
         self._last_id = 0
         self._holds: list[list[P]] = []
         self._on_due = on_due
@@ -175,16 +175,16 @@ class PendingRequests(dict[int, P]):
 
     @property
     def holding(self) -> bool:
-        """Whether a question of the server is being answered."""
+        """Whether a request of the server is being answered."""
         return bool(self._holds)
 
     def begin(self, options: RequestOptions) -> int:
-        """Return the id of a new request, which `options.on_id` gets too.
+        """Return the id of a new request, and pass it to `options.on_id`.
 
         Raises `ConnectionLost` if the channel has ended, `CallTimeout` if the deadline has passed.
         """
         if self.ended is not None:
-            raise ConnectionLost(f"the connection is gone: {self.ended}") from self.ended
+            raise ConnectionLost(f"the connection has ended: {self.ended}") from self.ended
         id = self._last_id = self._last_id + 1
         if options.on_id is not None:
             options.on_id(id)
@@ -194,14 +194,14 @@ class PendingRequests(dict[int, P]):
         return id
 
     def refuse(self, reason: Exception) -> bool:
-        """Let no further request begin; returns False if that was so before, for another reason."""
+        """Reject further requests; returns False if they are rejected already."""
         if self.ended is not None:
             return False
         self.ended = reason
         return True
 
     def add(self, id: int, entry: P) -> None:
-        """Keep a request until its outcome is there, and watch its time."""
+        """Add a request and watch its deadlines. The caller removes it when it has its outcome."""
         self[id] = entry
         if entry.idle_timeout is not None:
             entry.idle_until = self.loop.time() + entry.idle_timeout
@@ -246,10 +246,10 @@ class PendingRequests(dict[int, P]):
 
     @contextmanager
     def hold(self) -> Iterator[None]:
-        """While entered, let no deadline pass: a question of the server is being answered.
+        """Pause all deadlines while the context is entered, because a request of the server is being answered.
 
-        The protocol does not say which request the question belongs to, so all of them wait, each for at most as many
-        questions as all of them together may have: `MAX_ROUNDS` for each request, as in the modern protocol.
+        The legacy protocol does not say which pending request the server's request belongs to, so all of them pause,
+        each for at most `MAX_ROUNDS` server requests per pending request, as in the modern protocol.
         """
         clock = self.loop.time
         now, most = clock(), self._most_questions()
@@ -274,7 +274,7 @@ def timeout_error(*, sent: bool) -> CallTimeout:
 
 
 def lost_error(reason: Exception, *, sent: bool) -> ConnectionLost | OutcomeUnknown:
-    """Return the error of a request that waited when its connection ended."""
+    """Return the error of a request that was pending when its connection ended."""
     error: ConnectionLost | OutcomeUnknown
     if sent:
         error = OutcomeUnknown(f"{reason}; the call was handed over and may have been executed")

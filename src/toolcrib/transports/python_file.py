@@ -1,6 +1,6 @@
-"""A Python file with a tool server in it: running the file, and finding the server.
+"""Python files that define a tool server: runs the file and finds the server.
 
-The server is known by what it can do (`make_channel`), not by its class: transports know nothing of servers.
+A server is recognised by its method `make_channel`, not by its class: this package must not import servers.
 """
 
 from __future__ import annotations
@@ -19,21 +19,21 @@ from .channel import ChannelSource
 
 _OWN: Final = str(Path(__file__).parents[1])
 _loaded: dict[Path, tuple[bytes, ModuleType]] = {}
-_turn = threading.RLock()  # a file may connect to another one while it is run
+_lock = threading.RLock()  # reentrant: a file may connect to another one while it runs
 
 
 def load_file(file: str | Path) -> ModuleType:
-    """The file as a module; it is run once in this process, and again when its text has changed.
+    """Return the file as a module. It is run once per process, and again when its text has changed.
 
-    As with `python FILE`, its own folder is where its imports are looked for. `ConfigError` if it cannot be run.
+    As with `python FILE`, its directory is searched for imports. Raises `ConfigError` if it cannot be run.
     """
     path = Path(file).absolute()
     try:
         source = path.read_bytes()
     except OSError as exc:
-        what = "there is no such file" if isinstance(exc, FileNotFoundError) else f"cannot be read: {exc.strerror}"
+        what = "file not found" if isinstance(exc, FileNotFoundError) else f"cannot be read: {exc.strerror}"
         raise ConfigError(f"{path}: {what}", file=str(path), key="python", expected="a Python file") from exc
-    with _turn:
+    with _lock:
         known, module = _loaded.get(path, (None, None))
         if module is None or known != source:
             module = run_file(path, source)
@@ -42,15 +42,15 @@ def load_file(file: str | Path) -> ModuleType:
 
 
 def run_file(path: Path, source: bytes) -> ModuleType:
-    """Run the text of a file as a new module. The module of the same file before it is left as it is."""
-    name = f"{path.stem}_{sha256(str(path).encode()).hexdigest()[:8]}"  # a name that nobody imports by accident
+    """Run the text of a file as a new module. An earlier module of the same file is not changed."""
+    name = f"{path.stem}_{sha256(str(path).encode()).hexdigest()[:8]}"  # cannot be imported by accident
     module = ModuleType(name)
     module.__file__ = str(path)
     folder = str(path.resolve().parent)
     if folder not in sys.path:
         sys.path.append(folder)
     before = sys.modules.get(name)
-    sys.modules[name] = module  # dataclasses and others look their module up while it is run
+    sys.modules[name] = module  # dataclasses, among others, look up their module while it runs
     try:
         exec(compile(source, str(path), "exec"), module.__dict__)  # noqa: S102  # the user's own file
     except (Exception, SystemExit) as exc:
@@ -58,23 +58,24 @@ def run_file(path: Path, source: bytes) -> ModuleType:
             del sys.modules[name]
         else:
             sys.modules[name] = before
-        raise _told(path, exc) from exc
+        raise _run_error(path, exc) from exc
     return module
 
 
 def own_frames(exc: BaseException) -> str:
-    """The traceback as the author of the file wants it: without the frames of ours and of the import machinery."""
-    told = traceback.TracebackException.from_exception(exc)
-    told.stack = traceback.StackSummary.from_list([frame for frame in told.stack if not _is_machinery(frame.filename)])
-    return "".join(told.format(chain=False)).rstrip()
+    """Return the traceback without the frames of this library and of the import machinery."""
+    summary = traceback.TracebackException.from_exception(exc)
+    frames = [frame for frame in summary.stack if not _is_machinery(frame.filename)]
+    summary.stack = traceback.StackSummary.from_list(frames)
+    return "".join(summary.format(chain=False)).rstrip()
 
 
 def _is_machinery(filename: str) -> bool:
     return filename.startswith((_OWN, "<frozen importlib"))
 
 
-def _told(path: Path, exc: BaseException) -> ConfigError:
-    """What went wrong in one line, with the place in the user's own files that is nearest to it."""
+def _run_error(path: Path, exc: BaseException) -> ConfigError:
+    """Return the error in one line, with the nearest place in the user's own files."""
     file, line = str(path), None
     if isinstance(exc, SyntaxError) and exc.filename is not None:
         file, line, what = exc.filename, exc.lineno, f"SyntaxError: {exc.msg}"
@@ -89,36 +90,38 @@ def _told(path: Path, exc: BaseException) -> ConfigError:
 
 
 def servers_in(module: ModuleType) -> dict[str, ChannelSource]:
-    """The tool servers of a module, each by the first name that it has there."""
+    """Return the tool servers of a module, each by the first variable that holds it."""
     found: dict[int, tuple[str, Any]] = {}
     for name, value in vars(module).items():
-        # By its class: some objects answer to every name, and some raise.
+        # Look at the class: some objects have every attribute, and some raise.
         if callable(getattr(type(value), "make_channel", None)):
             found.setdefault(id(value), (name, value))
     return dict(found.values())
 
 
 def server_in(module: ModuleType, variable: str | None = None) -> ChannelSource:
-    """The one tool server of a module, or the one of that name; `ConfigError` if it cannot be told which."""
+    """Return the only tool server of a module, or the one in `variable`; raises `ConfigError` if there is none."""
     file, servers = str(module.__file__), servers_in(module)
     if variable is not None:
         value = vars(module).get(variable)
         if callable(getattr(type(value), "make_channel", None)):
             return cast("ChannelSource", value)
-        what = "there is none of that name" if variable not in vars(module) else f"it is a {type(value).__name__}"
-        raise _unclear(f"{file}: {variable} is no ToolServer: {what}{_known(servers, variable)}", file)
+        defined = variable in vars(module)
+        what = f"expected a ToolServer, got {type(value).__name__}" if defined else "variable not found"
+        raise _no_server(f"{file}: {variable}: {what}{_hint(servers, variable)}", file)
     if len(servers) == 1:
         return next(iter(servers.values()))
     if servers:
-        raise _unclear(
-            f"{file}: it has several ToolServers: name one, {file}:{next(iter(servers))}{_known(servers)}", file
+        raise _no_server(
+            f"{file}: expected one ToolServer, got several. Name one: {file}:{next(iter(servers))}{_hint(servers)}",
+            file,
         )
-    raise _unclear(f"{file}: there is no ToolServer in it, such as `server = toolcrib.ToolServer('name')`", file)
+    raise _no_server(f"{file}: no ToolServer found; define one: `server = toolcrib.ToolServer('name')`", file)
 
 
-def _known(servers: dict[str, ChannelSource], near: str = "") -> str:
+def _hint(servers: dict[str, ChannelSource], near: str = "") -> str:
     return suggest(near, servers) or (f"; the file has {', '.join(servers)}" if servers else "")
 
 
-def _unclear(message: str, file: str) -> ConfigError:
+def _no_server(message: str, file: str) -> ConfigError:
     return ConfigError(message, file=file, key="python", expected="FILE, or FILE:NAME of a ToolServer in it")

@@ -1,6 +1,6 @@
-"""Other people's streams: the transports of the `mcp` SDK, 1.x and 2.x, by duck type. `mcp` is never imported here.
+"""Adapters for the transports of the `mcp` SDK, 1.x and 2.x, by duck typing. `mcp` is never imported here.
 
-What a callable may give: an async context manager, an awaitable, or at once one of
+A transport callable may return one of the following, or an async context manager or an awaitable of it:
 - a `MessageStream`;
 - a pair `(read, write)` of streams, or 1.x's triple with a function for the session id, whose items are the SDK's
   `SessionMessage`s.
@@ -20,7 +20,7 @@ from .message_stream import MessageStream, closing_stream
 
 
 def connector(factory: Callable[[], Any]) -> Callable[[], AbstractAsyncContextManager[MessageStream]]:
-    """From somebody's callable to a way to open a `MessageStream`, again and again."""
+    """Return a function that opens a `MessageStream` with the user's transport callable, once per connection."""
 
     @asynccontextmanager
     async def connect() -> AsyncIterator[MessageStream]:
@@ -43,14 +43,14 @@ def _stream(made: Any) -> MessageStream:
     if isinstance(made, tuple) and len(made) in (2, 3) and hasattr(made[1], "send"):
         return StreamPair(made[0], made[1])
     raise ConfigError(
-        f"a transport callable gave {type(made).__name__}",
+        f"server: the transport callable returned {type(made).__name__}",
         key="server",
         expected="a MessageStream, a pair (read, write) of streams, or an async context manager of one of these",
     )
 
 
 class StreamPair:
-    """A `MessageStream` over a pair of the SDK's streams, or of streams of plain dicts where no SDK is loaded."""
+    """A `MessageStream` over a pair of the SDK's streams, or of streams of plain dicts if the SDK is not loaded."""
 
     def __init__(self, read: Any, write: Any) -> None:
         self._read = read
@@ -63,7 +63,7 @@ class StreamPair:
         await self._write.send(self._wrap(message))
 
     async def receive(self) -> Message:
-        """The next message; exceptions travel the SDK's streams as items, and one bad line is no end."""
+        """Return the next message. The SDK's streams pass exceptions as items; one of them does not end the stream."""
         while True:
             try:
                 item = await (anext(self._items) if self._items is not None else self._read.receive())
@@ -71,7 +71,7 @@ class StreamPair:
                 raise EOFError from None
             except Exception as exc:
                 if type(exc).__name__ in ("EndOfStream", "ClosedResourceError", "BrokenResourceError"):
-                    raise ConnectionLost(f"the foreign stream ended: {type(exc).__name__}") from exc
+                    raise ConnectionLost(f"the transport's stream ended: {type(exc).__name__}") from exc
                 raise
             if isinstance(item, Exception):
                 return {"garbage": str(item)}
@@ -86,9 +86,9 @@ class StreamPair:
 
 
 def _wrapper() -> Callable[[Message], Any]:
-    """How a dict becomes what the SDK's streams carry.
+    """Return the function that wraps a dict for the SDK's streams.
 
-    Whoever made such a stream has loaded the SDK, so its classes are there.
+    A program that uses such a stream has loaded the SDK, so its classes can be looked up.
     """
     module = sys.modules.get("mcp.shared.message")
     if module is None:
@@ -103,4 +103,4 @@ def _unwrap(item: Any) -> Message:
     message = getattr(item, "message", item)
     if hasattr(message, "model_dump"):
         message = message.model_dump(by_alias=True, mode="json", exclude_unset=True)
-    return message  # type: ignore[no-any-return]  # what is no message is judged by the channel
+    return message  # type: ignore[no-any-return]  # the channel validates it

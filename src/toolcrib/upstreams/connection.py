@@ -1,8 +1,8 @@
-"""A connection to the upstream of a bridge, and the way back from it: what it asks, logs and tells of its progress.
+"""A connection to the upstream of a bridge, which also passes its requests, log messages and progress to the client.
 
-A question does not always say which request it belongs to. Over HTTP, and in the modern era, it comes in the request's
-own task; over a stream it may belong to any that is under way. All of those are of the same client, but a modern one
-answers each in the request's own name: there, requests take turns.
+A request of the upstream does not always say which client request it belongs to. Over HTTP, and in the modern era, it
+arrives in the task of that request; over a stream it may belong to any running request. All of those come from the same
+client, but a modern client answers as part of one request: so its requests take turns.
 """
 
 from __future__ import annotations
@@ -27,18 +27,18 @@ from ..types import UNSET, Change, ElicitRequest, LogMessage, SamplingRequest, S
 from .features import Features
 
 CONNECT_TIMEOUT: Final = 30.0
-"""Seconds that a question waits for a request in whose name it can be asked."""
+"""Seconds that a request of the upstream waits for a client request to which it can belong."""
 _CURRENT: ContextVar[RequestContext] = ContextVar("exchange")
 
 
 Ask = Callable[[RequestContext, str, Wire], Awaitable[Wire]]
-"""Asks the client of a request something: takes the method and params of the server's request."""
+"""Sends a request of the server (method, params) to the client of a running request, and returns the answer."""
 
 
 class Upstream:
     """One connection, for clients with the same features.
 
-    `owner` is the only session that it belongs to. `ask` asks the client of a request what the upstream asks.
+    `owner` is the session that it belongs to, if it is not shared. `ask` forwards the upstream's requests to a client.
     """
 
     def __init__(
@@ -47,7 +47,7 @@ class Upstream:
         self.features = features
         self.owner = owner
         self.held_up: asyncio.Task[None] | None = None
-        """The end of another connection that has to be over before this one is made."""
+        """The closing of another connection, which must end before this one is made."""
         self.followed: dict[Following, None] = {}
         self._ask_client = ask
         self._over_http = isinstance(config, HttpServer)
@@ -64,12 +64,12 @@ class Upstream:
         if features.roots:
             handlers["roots"] = self._roots
         if config.execution_timeout is UNSET:
-            handlers["execution_timeout"] = None  # how long a call may take is for those in front to say
+            handlers["execution_timeout"] = None  # the clients in front limit their own calls
         self.client = Client(as_singleton(config), log_handler=self._log, log_level="debug", **{**handlers, **options})
 
     @property
     def server_info(self) -> ServerInfo | None:
-        """What the server said of itself when it last connected."""
+        """The server's information from the last connection; None before the first one."""
         self._info = self.client.server_info or self._info
         return self._info
 
@@ -80,12 +80,12 @@ class Upstream:
 
     @property
     def abandoned(self) -> bool:
-        """Whether its session has not been heard of for so long that it has surely ended."""
+        """Whether its session has been silent for so long that it must have ended."""
         silent = asyncio.get_running_loop().time() - self._used > IDLE_TTL
         return self.owner is not None and silent and not self._live and not self.followed
 
     async def mirrors(self) -> bool:
-        """Whether calls repeat arguments in headers."""
+        """Connect, and return whether calls repeat arguments in headers."""
         await self.client.connect()
         return self._over_http and self._modern
 
@@ -94,24 +94,24 @@ class Upstream:
     async def request(
         self, method: str, params: Wire, context: RequestContext, headers: Mapping[str, str] | None = None
     ) -> Wire:
-        """Pass a request on, and what is said about it meanwhile back."""
-        if context.peer.modern and method not in MAY_ASK_FOR_INPUT:  # nothing is said about it, nor asked
+        """Forward a request, and pass its progress and log messages back."""
+        if context.peer.modern and method not in MAY_ASK_FOR_INPUT:  # it has no progress, log messages or requests
             return await self.client.request(method, params)
-        async with self._under_way(context):
+        async with self._running(context):
             on_progress = self._progress_of(context) if PROGRESS_TOKEN in context.meta else None
             return await self.client.request(method, params, on_progress=on_progress, headers=headers)
 
     @contextlib.asynccontextmanager
-    async def _under_way(self, context: RequestContext) -> AsyncIterator[None]:
+    async def _running(self, context: RequestContext) -> AsyncIterator[None]:
         await self.client.connect()
         in_turn = context.peer.modern and any(self.features) and not self._modern and not self._over_http
         async with self._turn if in_turn else contextlib.nullcontext():
-            told = self._live[context] = set()
+            sending = self._live[context] = set()
             self._is_live.set()
             mark = _CURRENT.set(context)
             try:
                 yield
-                await asyncio.gather(*told, return_exceptions=True)  # once it is answered, nobody takes them any more
+                await asyncio.gather(*sending, return_exceptions=True)  # they cannot be sent after the answer
             finally:
                 _CURRENT.reset(mark)
                 del self._live[context]
@@ -120,29 +120,29 @@ class Upstream:
                 self._used = asyncio.get_running_loop().time()
 
     def _progress_of(self, context: RequestContext) -> Any:
-        async def tell(progress: float, total: float | None, message: str | None) -> None:
-            token = context.meta.get(PROGRESS_TOKEN)  # a suspended request comes again with another one
-            said = {PROGRESS_TOKEN: token, "progress": progress, "total": total, "message": message}
+        async def notify(progress: float, total: float | None, message: str | None) -> None:
+            token = context.meta.get(PROGRESS_TOKEN)  # a suspended request is sent again with another token
+            fields = {PROGRESS_TOKEN: token, "progress": progress, "total": total, "message": message}
             if token is not None:
-                params = {key: value for key, value in said.items() if value is not None}
+                params = {key: value for key, value in fields.items() if value is not None}
                 await context.back_channel.notify("notifications/progress", params)
 
-        return tell
+        return notify
 
     def _newest(self) -> RequestContext | None:
         mine = _CURRENT.get(None)
         return mine if mine in self._live else next(reversed(self._live), None)
 
-    # ---- what the upstream asks ------------------------------------------------------------------------------
+    # ---- requests of the upstream ----------------------------------------------------------------------------
 
     async def _ask(self, method: str, params: Wire) -> Wire:
-        """Find the request that a question belongs to, and ask its client."""
+        """Find the running request that a request of the upstream belongs to, and forward it to that client."""
         try:
             async with asyncio.timeout(CONNECT_TIMEOUT):
                 while (context := self._newest()) is None:
                     await self._is_live.wait()
         except TimeoutError:
-            raise RemoteError(INTERNAL_ERROR, f"{method}: no client is there that could be asked") from None
+            raise RemoteError(INTERNAL_ERROR, f"{method}: no client is connected that could answer") from None
         return await self._ask_client(context, method, params)
 
     async def _elicit(self, asked: ElicitRequest) -> Wire:
@@ -155,21 +155,21 @@ class Upstream:
         roots = (await self._ask("roots/list", {})).get("roots")
         return roots if isinstance(roots, list) else []
 
-    # ---- what it tells ---------------------------------------------------------------------------------------
+    # ---- notifications of the upstream -----------------------------------------------------------------------
 
     def _log(self, message: LogMessage) -> None:
-        said = {"level": message.level, "logger": message.logger, "data": message.data}
-        params = {key: value for key, value in said.items() if key == "data" or value is not None}
+        fields = {"level": message.level, "logger": message.logger, "data": message.data}
+        params = {key: value for key, value in fields.items() if key == "data" or value is not None}
         context = self._newest()
         if context is None:
             for following in self.followed:
                 following.log(message.level, params)
         elif _wants(context.peer, message.level):
-            telling = asyncio.create_task(context.back_channel.notify("notifications/message", params))
-            self._live[context].add(telling)
+            task = asyncio.create_task(context.back_channel.notify("notifications/message", params))
+            self._live[context].add(task)
 
     async def follow(self, wanted: Wire, peer: Peer, deliver: Deliver) -> Following:
-        """Hear of its changes."""
+        """Subscribe to the upstream's changes, and pass them to `deliver`."""
         await self.client.connect()
         following = Following(self, peer, deliver)
         try:
@@ -187,7 +187,7 @@ def _wants(peer: Peer, level: str) -> bool:
 
 
 class Following:
-    """One who hears of the upstream's changes; it lives through its reconnects."""
+    """A subscription to the upstream's changes; it survives reconnects."""
 
     def __init__(self, upstream: Upstream, peer: Peer, deliver: Deliver) -> None:
         self.accepted: Wire = {}
@@ -197,43 +197,43 @@ class Following:
         self._stack = contextlib.AsyncExitStack()
 
     async def open(self, wanted: Wire) -> None:
-        """Ask for what is wanted; what the upstream does not offer, or refuses, is not accepted."""
+        """Subscribe to the wanted changes; `accepted` has those that the upstream offers and does not reject."""
         client, info = self._upstream.client, self._upstream.server_info
         declared = info.capabilities if info is not None else {}
         kinds = [flag.removesuffix("ListChanged") for flag in LISTS if flag in wanted]
-        told = [kind for kind in kinds if (declared.get(kind) or {}).get("listChanged") is True]
-        if told:
-            await self._hear(client.listen(**{kind: kind in told for kind in ("tools", "prompts", "resources")}))
-        self.accepted = {f"{kind}ListChanged": True for kind in told}
+        offered = [kind for kind in kinds if (declared.get(kind) or {}).get("listChanged") is True]
+        if offered:
+            await self._start(client.listen(**{kind: kind in offered for kind in ("tools", "prompts", "resources")}))
+        self.accepted = {f"{kind}ListChanged": True for kind in offered}
         if "resourceSubscriptions" in wanted:
-            heard = self.accepted["resourceSubscriptions"] = []
+            uris = self.accepted["resourceSubscriptions"] = []
             for uri in wanted["resourceSubscriptions"]:
                 with contextlib.suppress(RemoteError):
-                    await self._hear(client.listen(uri, tools=False, prompts=False, resources=False))
-                    heard.append(uri)
+                    await self._start(client.listen(uri, tools=False, prompts=False, resources=False))
+                    uris.append(uri)
         self._upstream.followed[self] = None
 
-    async def _hear(self, changes: Changes) -> None:
+    async def _start(self, changes: Changes) -> None:
         await self._stack.enter_async_context(changes)
-        pump = asyncio.create_task(self._pass(changes))
+        pump = asyncio.create_task(self._forward(changes))
         self._stack.callback(pump.cancel)
 
-    async def _pass(self, changes: Changes) -> None:
+    async def _forward(self, changes: Changes) -> None:
         async for change in changes:
-            self._tell(change)
+            self._notify(change)
 
-    def _tell(self, change: Change) -> None:
+    def _notify(self, change: Change) -> None:
         if change.kind == "resource":
             self._deliver(UPDATED, {"uri": change.uri})
         else:
             self._deliver(LISTS[f"{change.kind}ListChanged"], {})
 
     def log(self, level: str, params: Wire) -> None:
-        """What is logged in no request's name; only sessions of the legacy era have a place for it."""
+        """Pass on a log message that belongs to no request; only legacy sessions can receive one."""
         if not self._peer.modern and "resourceSubscriptions" not in self.accepted and _wants(self._peer, level):
             self._deliver("notifications/message", params)
 
     async def close(self) -> None:
-        """Hear no more."""
+        """Unsubscribe."""
         self._upstream.followed.pop(self, None)
         await self._stack.aclose()

@@ -1,4 +1,4 @@
-"""What the clients of one connection to an upstream can be asked."""
+"""The requests that the clients of one connection to an upstream can answer."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ from typing import NamedTuple
 
 
 class Features(NamedTuple):
-    """What a client can be asked; no more than that is declared to the upstream."""
+    """The requests that a client can answer; exactly these are declared to the upstream."""
 
     elicitation: tuple[str, ...] = ()
-    """The modes of elicitation; none: it cannot be asked."""
+    """The supported modes of elicitation; empty if it is not supported."""
     sampling: bool = False
     roots: bool = False

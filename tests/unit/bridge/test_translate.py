@@ -227,7 +227,10 @@ def test_every_elicitation_by_url_has_an_id_of_its_own() -> None:
 
 @pytest.mark.parametrize("exc", [ConnectionLost("gone"), OutcomeUnknown("gone"), ToolcribError("gone")])
 def test_a_request_without_an_answer_says_whether_it_may_have_run(exc: ToolcribError) -> None:
-    for detailed, text in ((True, "gone"), (False, "the server behind this bridge gave no answer; its log says why")):
+    for detailed, text in (
+        (True, "gone"),
+        (False, "the server behind this bridge did not answer; see the log of the bridge"),
+    ):
         error = translate.translate_failure(exc, detailed=detailed)
         assert (error.code, error.message) == (-32603, text)
         assert error.data == {"reason": type(exc).__name__, "sent": exc.sent}

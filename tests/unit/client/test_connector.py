@@ -45,7 +45,7 @@ async def test_a_server_that_talks_other_things_is_told_with_a_sample_of_them() 
             return stream
 
     error = await refused(Banner(initialize=SILENCE), connect_timeout=0.05, mode="legacy")
-    assert "1 lines that are no messages" in str(error)
+    assert "1 lines that are not MCP messages" in str(error)
     assert "Welcome to MyServer" in str(error)
 
 

@@ -93,7 +93,7 @@ async def test_changes_are_for_who_asked_for_them() -> None:
 
 async def test_changes_must_be_entered_first() -> None:
     changes = tc.Client(legacy_server()).listen()
-    with pytest.raises(UsageError, match="enter it first"):
+    with pytest.raises(UsageError, match="changes: not entered"):
         await anext(changes)
 
 

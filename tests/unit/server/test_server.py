@@ -123,7 +123,7 @@ def test_a_duplicate_name_overwrites_with_a_warning(caplog: pytest.LogCaptureFix
     server.add_tool(lambda: 2, name="t", description="second")
     assert [tool.description for tool in server.list_tools()] == ["second"]
     assert [(r.levelno, r.getMessage()) for r in caplog.records] == [
-        (logging.WARNING, "the tool 't' was there already and is replaced")
+        (logging.WARNING, "the tool 't' already existed and was replaced")
     ]
 
 

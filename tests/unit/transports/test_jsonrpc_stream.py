@@ -135,7 +135,7 @@ async def test_garbage_is_counted_and_only_an_endless_row_of_it_ends_the_channel
     assert not task.done()
     for _ in range(limits.MAX_MALFORMED - 7):
         bench.link.receiver.on_malformed(ProtocolError("not JSON"), b"INFO hello")
-    with pytest.raises(OutcomeUnknown, match="more than 1000 lines in a row"):
+    with pytest.raises(OutcomeUnknown, match="more than 1000 malformed messages in a row"):
         await task
     assert isinstance(bench.inbound.ended[0], ProtocolError)
 

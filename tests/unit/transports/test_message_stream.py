@@ -290,5 +290,5 @@ async def test_too_many_replies_that_wait_end_the_link() -> None:
     link.send({"jsonrpc": "2.0", "method": "notifications/cancelled"})
     assert taker.lost == []
     link.send({"jsonrpc": "2.0", "id": 0, "result": {}})
-    assert "does not take our replies" in str(taker.lost[0])
+    assert "does not read the replies" in str(taker.lost[0])
     await link.close(force=True)

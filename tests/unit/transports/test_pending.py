@@ -27,7 +27,7 @@ async def test_a_channel_that_has_ended_begins_no_request_and_gives_the_first_re
     assert requests.refuse(reason)
     assert not requests.refuse(ValueError("later"))
     assert requests.ended is reason
-    with pytest.raises(ConnectionLost, match="the connection is gone: gone") as raised:
+    with pytest.raises(ConnectionLost, match="the connection has ended: gone") as raised:
         requests.begin(RequestOptions(on_id=learned.append))
     assert raised.value.__cause__ is reason
     assert not raised.value.sent

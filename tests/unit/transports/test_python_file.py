@@ -34,18 +34,20 @@ def test_the_one_server_of_a_file_is_found_whatever_its_name(tmp_path: Path) -> 
 def test_one_of_several_must_be_named(tmp_path: Path) -> None:
     module = load_file(written(tmp_path, SOURCE + "one, two = Crib(), Crib()\n"))
     assert server_in(module, "two") is module.two
-    with pytest.raises(ConfigError, match=r"several ToolServers: name one, .*tools\.py:one; the file has one, two$"):
+    with pytest.raises(
+        ConfigError, match=r"expected one ToolServer, got several\. Name one: .*tools\.py:one; the file has one, two$"
+    ):
         server_in(module)
 
 
 @pytest.mark.parametrize(
     "rest, variable, words",
     [
-        ("", None, "there is no ToolServer in it"),
-        ("server = Crib()", "serve", "serve is no ToolServer: there is none of that name; did you mean 'server'"),
-        ("server = Crib()", "zzz", "there is none of that name; the file has server"),
-        ("server = Crib()", "Crib", "Crib is no ToolServer: it is a type"),
-        ("server = None", "server", "server is no ToolServer: it is a NoneType"),
+        ("", None, "no ToolServer found; define one"),
+        ("server = Crib()", "serve", "serve: variable not found; did you mean 'server'"),
+        ("server = Crib()", "zzz", "zzz: variable not found; the file has server"),
+        ("server = Crib()", "Crib", "Crib: expected a ToolServer, got type"),
+        ("server = None", "server", "server: expected a ToolServer, got NoneType"),
     ],
 )
 def test_a_server_that_is_not_there_is_told(tmp_path: Path, rest: str, variable: str | None, words: str) -> None:
@@ -128,9 +130,7 @@ def test_the_code_before_stays_known_where_the_new_one_fails(tmp_path: Path) -> 
     assert sys.modules[module.__name__] is module
 
 
-@pytest.mark.parametrize(
-    "name, words", [("nowhere.py", "there is no such file"), ("", "cannot be read: Is a directory")]
-)
+@pytest.mark.parametrize("name, words", [("nowhere.py", "file not found"), ("", "cannot be read: Is a directory")])
 def test_a_file_that_cannot_be_read_is_told(tmp_path: Path, name: str, words: str) -> None:
     with pytest.raises(ConfigError, match=words):
         load_file(tmp_path / name)

@@ -1,1 +1,1 @@
-"""What a tool server offers: tools, resources and templates, prompts, completion."""
+"""The components of a tool server: tools, resources and templates, prompts, completion."""

@@ -1,4 +1,4 @@
-"""One kind of what a server offers (tools, resources, templates, prompts): by name, in order, in pages."""
+"""The tools, resources, templates or prompts of a server: by name, in order, in pages."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ log = logging.getLogger("toolcrib.server")
 
 
 class Component(Protocol):
-    """What has an entry in a list."""
+    """A component of a server that has an entry in a list."""
 
     @property
     def wire(self) -> Wire:
-        """The entry."""
+        """The entry in the list, as it is sent."""
         ...
 
 
@@ -35,7 +35,7 @@ MAX_SHOWN: Final = 128
 
 
 class ComponentCollection(Generic[T]):
-    """Things of one kind in the order in which they came. Safe from any thread; `on_change` is told of each change."""
+    """Components of one kind in the order of their addition. Thread-safe; calls `on_change` after each change."""
 
     __slots__ = ("_changed", "_items", "_last", "_serials", "kind")
 
@@ -53,13 +53,13 @@ class ComponentCollection(Generic[T]):
         return iter(tuple(self._items.values()))
 
     def get(self, name: Any) -> T | None:
-        """What has this name."""
+        """Return the component with this name, or None."""
         return self._items.get(name) if type(name) is str else None
 
     def put(self, name: str, item: T) -> None:
-        """Add it; what had the name before loses it, and keeps its place in the order."""
+        """Add a component. One that already has the name is replaced; its place in the order stays."""
         if name in self._items:
-            log.warning("the %s %r was there already and is replaced", self.kind, name)
+            log.warning("the %s %r already existed and was replaced", self.kind, name)
         else:
             self._last += 1
             self._serials[name] = self._last
@@ -67,7 +67,7 @@ class ComponentCollection(Generic[T]):
         self._changed()
 
     def remove(self, name: str) -> None:
-        """Take it away."""
+        """Remove the component with this name; raises `NotFound` if there is none."""
         if self._items.pop(name, None) is None:
             nearest = self.nearest(name)
             error = _ERRORS.get(self.kind, NotFound)
@@ -80,9 +80,10 @@ class ComponentCollection(Generic[T]):
         return similar_names(name, tuple(self._items)) if isinstance(name, str) else ()
 
     def page(self, cursor: Any, size: int | None) -> tuple[list[Wire], str | None]:
-        """The entries after a cursor, and the cursor of the next page if there is one.
+        """Return the entries after a cursor, and the cursor of the next page if there is one.
 
-        A cursor is the serial number of the last entry, so that nothing is skipped when things come and go meanwhile.
+        A cursor is the serial number of the last entry, so no entry is skipped if components are added or removed
+        between two pages.
         """
         after = 0 if cursor is None else self._serial_of(cursor)
         serials = self._serials
@@ -92,20 +93,20 @@ class ComponentCollection(Generic[T]):
         if size is None or len(entries) <= size:
             return [item.wire for _, item in entries], None
         entries = entries[:size]
-        return [item.wire for _, item in entries], _cursor(self.kind, entries[-1][0])
+        return [item.wire for _, item in entries], _encode_cursor(self.kind, entries[-1][0])
 
     def _serial_of(self, cursor: Any) -> int:
-        kind, _, serial = _opened(cursor).partition(":")
+        kind, _, serial = _decode_cursor(cursor).partition(":")
         if kind == self.kind and len(serial) < 19 and serial.isascii() and serial.isdigit():
             return int(serial)
-        raise RemoteError(INVALID_PARAMS, "cursor: not one of ours")
+        raise RemoteError(INVALID_PARAMS, "cursor: expected a cursor that this server returned")
 
 
-def _cursor(kind: str, serial: int) -> str:
+def _encode_cursor(kind: str, serial: int) -> str:
     return base64.urlsafe_b64encode(f"{kind}:{serial}".encode()).decode()
 
 
-def _opened(cursor: Any) -> str:
+def _decode_cursor(cursor: Any) -> str:
     try:
         return base64.b64decode(cursor, altchars=b"-_", validate=True).decode() if isinstance(cursor, str) else ""
     except ValueError:

@@ -16,18 +16,18 @@ from ...types.wire import object_of
 from ..functions.call_context import CallContext
 from ..functions.signature import Signature
 from .prompts import PromptFunction
-from .resources import TemplateFunction, called, choices, entry, failed, spelled
+from .resources import TemplateFunction, call_function, choices, entry, log_failure, to_text
 
 log = logging.getLogger("toolcrib.server")
 
 T_co = TypeVar("T_co", covariant=True)
 
 MAX_VALUES: Final = 100
-"""Suggestions in one answer; the protocol allows no more."""
+"""Maximum number of suggestions in one answer, set by the protocol."""
 
 
 class CompletionFunction:
-    """A function that suggests values for one argument; still callable like the function."""
+    """A function that suggests values for one argument. Calling it calls the function."""
 
     def __init__(self, ref: str, argument: str, signature: Signature) -> None:
         self.ref = ref
@@ -41,15 +41,15 @@ class CompletionFunction:
     async def complete(
         self, value: str, given: Mapping[str, str], context: CallContext | None, *, mask_errors: bool = False
     ) -> Wire:
-        """The answer's `completion`, for what was typed so far and the arguments that are `given` already."""
+        """Return the `completion` of the answer for the typed `value` and the arguments already `given`."""
         what = f"completion of {self.argument} for {self.ref}"
         arguments = dict(zip(self._parameters, (value, dict(given)), strict=False))
         try:
-            found = await called(self.signature, arguments, context, what, mask_errors=mask_errors)
-            # Who does not look at what was typed gives all there is.
+            found = await call_function(self.signature, arguments, context, what, mask_errors=mask_errors)
+            # A function without parameters returns all values: filter them by the typed text.
             return _completion(found, "" if self._parameters else value)
         except (ResourceNotFound, _BadCompletion) as exc:
-            raise failed(exc, what, mask_errors=mask_errors) from exc
+            raise log_failure(exc, what, mask_errors=mask_errors) from exc
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         return self.signature.function(*args, **kwargs)
@@ -58,9 +58,9 @@ class CompletionFunction:
 def completion(ref: str, argument: str) -> Callable[[Callable[..., Any]], CompletionFunction]:
     """Make a function suggest values for an argument of a prompt (by name) or a variable of a template (by its URI).
 
-    It is called with what was typed so far, and if it takes a second parameter with a dict of the arguments that are
-    already known; it returns strings or a `Completion`, the best first. One that takes nothing gives all values, which
-    are narrowed down by what was typed.
+    The function is called with the text typed so far and, if it has a second parameter, with a dict of the arguments
+    already given. It returns strings or a `Completion`, best first. A function without parameters returns all values;
+    the server filters them by the typed text.
     """
 
     def decorate(function: Callable[..., Any]) -> CompletionFunction:
@@ -70,15 +70,15 @@ def completion(ref: str, argument: str) -> Callable[[Callable[..., Any]], Comple
 
 
 class Offered(Protocol[T_co]):
-    """Where prompts, or templates, are found by name."""
+    """A collection of prompts or templates, by name."""
 
     def get(self, name: str, /) -> T_co | None:
-        """What has this name."""
+        """Return the prompt or template with this name, or None."""
         ...
 
 
 class Completions:
-    """All that a server can complete."""
+    """The completion functions of a server."""
 
     def __init__(self) -> None:
         self._functions: dict[tuple[str, str], CompletionFunction] = {}
@@ -87,19 +87,19 @@ class Completions:
         return len(self._functions)
 
     def add(self, ref: str, argument: str, function: Callable[..., Any]) -> CompletionFunction:
-        """Let a function complete this argument; what did it before does it no more."""
+        """Add the function that completes this argument; it replaces an earlier one."""
         made = function if isinstance(function, CompletionFunction) else completion(ref, argument)(function)
         if (ref, argument) in self._functions:
-            log.warning("the completion of %r for %r was there already and is replaced", argument, ref)
+            log.warning("the completion of %r for %r already existed and was replaced", argument, ref)
         self._functions[ref, argument] = made
         return made
 
     def offers(self, *listed: Iterable[PromptFunction | TemplateFunction]) -> bool:
-        """Whether anything completes: by a function, or by what the listed prompts and templates say themselves."""
+        """Return whether any argument can be completed: by a function, or by the type of a parameter."""
         return bool(self._functions) or any(offered.completes for part in listed for offered in part)
 
     def takes_context(self, params: Wire) -> bool:
-        """Whether this request's function wants a context."""
+        """Return whether the function for this request takes a context."""
         function = self._functions.get(_read(params)[:2])
         return function is not None and function.takes_context
 
@@ -112,10 +112,10 @@ class Completions:
         *,
         mask_errors: bool = False,
     ) -> Wire:
-        """The result of `completion/complete`.
+        """Return the result of `completion/complete`.
 
-        Where no function was added, a parameter that lists its values (Literal, Enum) completes by prefix, and any
-        other has no suggestions. Raises `RemoteError` -32602 for what is not there.
+        Without a completion function, a parameter that lists its values (Literal, Enum) is completed by prefix; any
+        other has no suggestions. Raises `RemoteError` -32602 for an unknown prompt, template or argument.
         """
         ref, argument, value = _read(params)
         function = self._functions.get((ref, argument))
@@ -142,8 +142,8 @@ def _parameters(signature: Signature) -> tuple[str, ...]:
     required = signature.schema.get("required", ())
     if any(name in required for name in names[2:]):
         raise ConfigError(
-            f"{signature.name}: a completion is called with what was typed, and with the arguments that are known; "
-            f"nobody gives {names[2]!r}",
+            f"{signature.name}: expected at most two parameters (the typed text, and a dict of the other arguments), "
+            f"got {names[2]!r} as the third",
             key=names[2],
             expected="at most two parameters",
         )
@@ -151,7 +151,7 @@ def _parameters(signature: Signature) -> tuple[str, ...]:
 
 
 def _read(params: Wire) -> tuple[str, str, str]:
-    """What is completed, which argument of it, and the value so far."""
+    """Return the prompt's name or the template's URI, the name of the argument, and the text typed so far."""
     match params:
         case {
             "ref": {"type": "ref/prompt", "name": str(ref)} | {"type": "ref/resource", "uri": str(ref)},
@@ -163,17 +163,17 @@ def _read(params: Wire) -> tuple[str, str, str]:
 
 
 class _BadCompletion(Exception):
-    """The function returned what are no suggestions."""
+    """The function did not return suggestions."""
 
 
 def _completion(found: Any, typed: str) -> Wire:
-    """What a function found, narrowed down by what was typed: at most `MAX_VALUES`, and how many there are."""
+    """Return the suggestions that start with the typed text: at most `MAX_VALUES`, and their total number."""
     total, more = None, False
     if isinstance(found, Completion):
         found, total, more = found.values, found.total, found.has_more
     if isinstance(found, str | bytes | Mapping) or not isinstance(found, Iterable | None):
-        raise _BadCompletion(f"a {type(found).__name__} is no list of suggestions: expected strings or a Completion")
-    values = [text for text in map(spelled, found or ()) if text.lower().startswith(typed.lower())]
+        raise _BadCompletion(f"completion: expected strings or a Completion, got {type(found).__name__}")
+    values = [text for text in map(to_text, found or ()) if text.lower().startswith(typed.lower())]
     if total is None and not more:
         total = len(values)
     return entry({"values": values[:MAX_VALUES]}, total=total, hasMore=more or len(values) > MAX_VALUES)

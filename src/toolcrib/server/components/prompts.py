@@ -1,4 +1,4 @@
-"""Functions as prompts: their parameters are the prompt's arguments, what they return its messages."""
+"""Functions as prompts: the parameters are the prompt's arguments, the return value its messages."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from ...protocol import jsonrpc
 from ...types import Block, EmbeddedResource, GetPromptResult, PromptMessage, ResourceContents, Wire
 from ..functions.call_context import CallContext
 from ..functions.signature import Signature
-from .resources import bound, called, entry, failed, listing, lists_values, wants_json
+from .resources import bind_strings, call_function, entry, listing, lists_values, log_failure, wants_json
 
 _BLOCKS = get_args(Block)
 _ROLES = ("user", "assistant")
 
 
 class PromptFunction:
-    """A function as a prompt; still callable like the function."""
+    """A function as a prompt. Calling it calls the function."""
 
     def __init__(self, signature: Signature, wire: Wire) -> None:
         self.name: str = wire["name"]
@@ -26,23 +26,23 @@ class PromptFunction:
         self.wire = wire
         """Its entry of `prompts/list`."""
         self.completes = lists_values(signature)
-        """Whether an argument has suggestions without any code."""
+        """Whether the type of an argument lists its values, so that they can be suggested."""
         self.takes_context = signature.context_parameter is not None
         functools.update_wrapper(self, signature.function, updated=())
 
     async def get(
         self, arguments: Mapping[str, Any], context: CallContext | None, *, mask_errors: bool = False
     ) -> Wire:
-        """The prompt filled in. Raises `RemoteError` -32602 for arguments that are missing, unknown or wrong."""
+        """Return the prompt's messages. Raises `RemoteError` -32602 if arguments are missing, unknown or invalid."""
         if not isinstance(arguments, Mapping):
             raise RemoteError(jsonrpc.INVALID_PARAMS, f"Invalid arguments for {self.name}: expected an object")
         what = f"prompt {self.name}"
-        values = bound(self.signature, arguments)
+        values = bind_strings(self.signature, arguments)
         try:
-            value = await called(self.signature, values, context, what, mask_errors=mask_errors)
+            value = await call_function(self.signature, values, context, what, mask_errors=mask_errors)
             return self._result(value)
         except (ResourceNotFound, _BadPrompt) as exc:
-            raise failed(exc, what, mask_errors=mask_errors) from exc
+            raise log_failure(exc, what, mask_errors=mask_errors) from exc
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         return self.signature.function(*args, **kwargs)
@@ -58,7 +58,7 @@ class PromptFunction:
 
 
 class PromptOptions(TypedDict, total=False):
-    """What can be said of a prompt beside its function."""
+    """The options of a prompt."""
 
     name: str | None
     """Default: the name of the function."""
@@ -98,8 +98,8 @@ def prompt(
 ) -> PromptFunction | Callable[[Callable[..., Any]], PromptFunction]:
     """Make a function a prompt.
 
-    It returns a str (one message of the user), a content block, a `PromptMessage`, a dict with role and content, or a
-    list of those. On the wire its arguments are strings: they are made what the parameters are annotated with.
+    The function returns a str (one message of the user), a content block, a `PromptMessage`, a dict with role and
+    content, or a list of those. Clients send the arguments as strings; they are converted to the annotated types.
     """
 
     def decorate(function: Callable[..., Any]) -> PromptFunction:
@@ -119,7 +119,7 @@ def prompt(
 
 def _checked_name(name: Any) -> str:
     if not isinstance(name, str) or not name.strip():
-        raise ConfigError(f"{name!r} cannot be a prompt's name", key="name", expected="a text that is not empty")
+        raise ConfigError(f"name: expected a non-empty string, got {name!r}", key="name", expected="a non-empty string")
     return name
 
 
@@ -132,7 +132,7 @@ def _arguments(signature: Signature) -> list[Wire]:
 
 
 def _described(signature: Signature, schema: Any) -> str:
-    """The parameter's text. The wire has no types, so what is not meant as text says so."""
+    """Return the parameter's description, with "(JSON)" if it takes JSON: prompt arguments have no types."""
     text: str = schema.get("description", "") if isinstance(schema, Mapping) else ""
     return f"{text} (JSON)".lstrip() if wants_json(signature, schema) else text
 
@@ -141,22 +141,22 @@ def _described(signature: Signature, schema: Any) -> str:
 
 
 class _BadPrompt(Exception):
-    """The function returned what no message can be made of."""
+    """The function returned a value that cannot be converted to a message."""
 
 
 def _message(value: Any) -> Wire:
     match value:
         case PromptMessage():
-            return _said(value.role, value.content)
+            return _role_message(value.role, value.content)
         case {"role": role, "content": content}:
-            return _said(role, content)
+            return _role_message(role, content)
         case _:
-            return _said("user", value)
+            return _role_message("user", value)
 
 
-def _said(role: Any, content: Any) -> Wire:
+def _role_message(role: Any, content: Any) -> Wire:
     if role not in _ROLES:
-        raise _BadPrompt(f"a message has the role {role!r}: expected user or assistant")
+        raise _BadPrompt(f"role of a message: expected user or assistant, got {role!r}")
     return {"role": role, "content": _block(content)}
 
 
@@ -173,4 +173,4 @@ def _block(content: Any) -> Wire:
             return block.to_wire()
         case _:
             kind = type(content).__name__
-            raise _BadPrompt(f"a {kind} is no message: expected a str, a block, or a dict with role and content")
+            raise _BadPrompt(f"message: expected a str, a content block, or a dict with role and content, got {kind}")

@@ -1,4 +1,4 @@
-"""Functions as resources: one that is read at its URI, or a family of them behind a template."""
+"""Functions as resources: a single resource with a URI, or a family of resources with a URI template."""
 
 from __future__ import annotations
 
@@ -37,13 +37,13 @@ _PIECES = (ResourceContents, EmbeddedResource, TextContent, ImageContent, AudioC
 
 
 class ResourceFunction:
-    """A function as a resource; still callable like the function."""
+    """A function as a resource. Calling it calls the function."""
 
     def __init__(self, signature: Signature, wire: Wire) -> None:
         if required := signature.schema.get("required"):
             raise ConfigError(
-                f"{signature.name}: the resource {wire['uri']} has no variables, so nobody gives its parameter "
-                f"{required[0]!r}; give it a default, or write {{{required[0]}}} into the URI",
+                f"{signature.name}: the resource {wire['uri']} has no variable for the required parameter "
+                f"{required[0]!r}; give it a default, or add {{{required[0]}}} to the URI",
                 key=required[0],
                 expected="a function without parameters",
             )
@@ -55,7 +55,7 @@ class ResourceFunction:
         functools.update_wrapper(self, signature.function, updated=())
 
     async def read(self, context: CallContext | None, *, mask_errors: bool = False) -> list[Wire]:
-        """The entries of `contents`."""
+        """Call the function and return the entries of `contents`."""
         return await _read(self.signature, {}, context, self.wire, self.uri, mask_errors=mask_errors)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
@@ -63,7 +63,7 @@ class ResourceFunction:
 
 
 class TemplateFunction:
-    """A function as a family of resources: the template's variables are its arguments. Still callable like it."""
+    """A function as a family of resources; its arguments are the URI's variables. Calling it calls the function."""
 
     def __init__(self, signature: Signature, wire: Wire) -> None:
         self.template = UriTemplate(wire["uriTemplate"])
@@ -73,23 +73,26 @@ class TemplateFunction:
         self.wire = wire
         """Its entry of `resources/templates/list`."""
         self.completes = lists_values(signature)
-        """Whether a variable has suggestions without any code."""
+        """Whether the type of a variable lists its values, so that they can be suggested."""
         self.takes_context = signature.context_parameter is not None
         functools.update_wrapper(self, signature.function, updated=())
 
     def match(self, uri: str) -> dict[str, str] | None:
-        """The variables, if the URI is one of this family."""
+        """Return the variables of a URI of this family, or None if it is not one."""
         return self.template.match(uri)
 
     async def read(
         self, uri: str, variables: Mapping[str, str], context: CallContext | None, *, mask_errors: bool = False
     ) -> list[Wire]:
-        """The entries of `contents`, for what `match` gave. Raises `RemoteError` -32602 for a value of a wrong type."""
-        arguments = bound(self.signature, variables)
+        """Call the function with the result of `match` and return the entries of `contents`.
+
+        Raises `RemoteError` -32602 for a value of the wrong type.
+        """
+        arguments = bind_strings(self.signature, variables)
         return await _read(self.signature, arguments, context, self.wire, uri, mask_errors=mask_errors)
 
     def expand(self, **variables: str) -> str:
-        """The URI of one resource of this family."""
+        """Return the URI of one resource of this family."""
         return self.template.expand(variables)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
@@ -97,7 +100,7 @@ class TemplateFunction:
 
 
 class ResourceOptions(TypedDict, total=False):
-    """What can be said of a resource, or of a template of resources, beside its URI and its function."""
+    """The options of a resource or a resource template."""
 
     name: str | None
     """Default: the name of the function."""
@@ -107,7 +110,7 @@ class ResourceOptions(TypedDict, total=False):
     mime_type: str | None
     annotations: Mapping[str, Any] | None
     size: int | None
-    """Bytes; only for a resource, not for a template."""
+    """Size in bytes; only for a resource, not for a template."""
     icons: Iterable[Mapping[str, Any]] | None
     meta: Mapping[str, Any] | None
 
@@ -124,17 +127,17 @@ def resource(
     icons: Iterable[Mapping[str, Any]] | None = None,
     meta: Mapping[str, Any] | None = None,
 ) -> Callable[[Callable[..., Any]], ResourceFunction | TemplateFunction]:
-    """Make a function a resource, or with `{variables}` in the URI a template of resources.
+    """Make a function a resource, or a resource template if the URI has `{variables}`.
 
-    It returns str, bytes, a JSON value or model, `ResourceContents`, or a list of those pieces; None, like raising
-    `ResourceNotFound`, means that there is no such resource. Variables are strings, made what the parameters are
-    annotated with. A path that leads upwards (`..`) never reaches the function.
+    The function returns str, bytes, a JSON value or model, `ResourceContents`, or a list of those; returning None, like
+    raising `ResourceNotFound`, reports that the resource does not exist. Variables are strings, converted to the types
+    of the parameters. Values with a `..` path segment are rejected before the function is called.
     """
     if callable(uri):
-        raise UsageError('a resource needs its URI: @resource("config://app")')
+        raise UsageError('uri: expected a URI, got a function. Use @resource("config://app")')
     templated = is_template(uri)
     if templated and size is not None:
-        raise ConfigError(f"{uri} stands for many resources, which have no size in common", key="size")
+        raise ConfigError(f"size: not allowed for the template {uri}, which has many resources", key="size")
 
     def decorate(function: Callable[..., Any]) -> ResourceFunction | TemplateFunction:
         signature = Signature(function)
@@ -155,7 +158,7 @@ def resource(
 
 
 def find_template(templates: Iterable[TemplateFunction], uri: str) -> tuple[TemplateFunction, dict[str, str]] | None:
-    """The template that a URI belongs to, and its variables; of several the one that spells out most of the URI."""
+    """Return the template that matches a URI, and its variables; of several, the one with the most literal text."""
     best: tuple[TemplateFunction, dict[str, str]] | None = None
     for template in templates:
         if best is not None and template.template.weight <= best[0].template.weight:
@@ -167,7 +170,7 @@ def find_template(templates: Iterable[TemplateFunction], uri: str) -> tuple[Temp
 
 
 def not_found(uri: str) -> RemoteError:
-    """The answer where there is no such resource."""
+    """Return the error for a resource that does not exist."""
     return RemoteError(OLD_NOT_FOUND, f"Resource not found: {one_line(uri)}", {"uri": uri})
 
 
@@ -175,12 +178,12 @@ def not_found(uri: str) -> RemoteError:
 
 
 def entry(wire: Wire, **fields: Any) -> Wire:
-    """An entry of a list: with what was given, and without what was not."""
+    """Return `wire` with the fields that are neither None nor empty strings."""
     return wire | {key: value for key, value in fields.items() if value is not None and value != ""}
 
 
 def listing(wire: Wire, **fields: Any) -> Wire:
-    """An entry of our own: nobody changes it later. Raises `ConfigError` for what could not be sent."""
+    """Return an entry of a list as an independent copy. Raises `ConfigError` if it cannot be sent as JSON."""
     wire = entry(wire, **fields)
     try:
         return cast(Wire, jsonrpc.decode(jsonrpc.encode(wire)))
@@ -188,19 +191,19 @@ def listing(wire: Wire, **fields: Any) -> Wire:
         raise ConfigError(f"{wire['name']}: {exc}") from None
 
 
-def bound(signature: Signature, texts: Mapping[str, Any]) -> dict[str, Any]:
-    """The function's arguments from strings. Raises `RemoteError` -32602 that names what does not fit."""
+def bind_strings(signature: Signature, texts: Mapping[str, Any]) -> dict[str, Any]:
+    """Convert strings to the function's arguments. Raises `RemoteError` -32602, which names the invalid ones."""
     properties = signature.schema.get("properties", {})
     try:
-        return signature.bind({name: _valued(signature, properties.get(name), text) for name, text in texts.items()})
+        return signature.bind({name: _convert(signature, properties.get(name), text) for name, text in texts.items()})
     except BadArguments as exc:
         raise RemoteError(jsonrpc.INVALID_PARAMS, str(exc)) from None
 
 
-async def called(
+async def call_function(
     signature: Signature, arguments: dict[str, Any], context: CallContext | None, what: str, *, mask_errors: bool
 ) -> Any:
-    """What the function returned. What it raised becomes the caller's answer; the log has the traceback."""
+    """Call the function and return its result. Exceptions become errors for the caller; the traceback is logged."""
     try:
         return await signature.call(arguments, context)
     except (RemoteError, ResourceNotFound):
@@ -211,18 +214,18 @@ async def called(
             cause = cause.exceptions[0]
         if isinstance(cause, RemoteError | ResourceNotFound):
             raise cause from exc
-        raise failed(cause, what, mask_errors=mask_errors) from exc
+        raise log_failure(cause, what, mask_errors=mask_errors) from exc
 
 
-def failed(exc: BaseException, what: str, *, mask_errors: bool) -> RemoteError:
-    """The answer for an exception in somebody's function; the traceback is only logged."""
+def log_failure(exc: BaseException, what: str, *, mask_errors: bool) -> RemoteError:
+    """Log the exception of a user's function with its traceback, and return the error for the caller."""
     log.error("%s failed: %s", one_line(what), type(exc).__name__, exc_info=exc)
     return RemoteError(jsonrpc.INTERNAL_ERROR, f"{what} failed" if mask_errors else exception_text(exc))
 
 
 def choices(signature: Signature, schema: Any) -> list[Any] | None:
-    """The values that a parameter may have, where its type (Literal, Enum) lists them."""
-    schema = _resolved(signature, schema)
+    """Return the possible values of a parameter if its type (Literal, Enum) lists them, else None."""
+    schema = _dereference(signature, schema)
     if "const" in schema:
         return [schema["const"]]
     if isinstance(values := schema.get("enum"), list):
@@ -232,41 +235,41 @@ def choices(signature: Signature, schema: Any) -> list[Any] | None:
 
 
 def lists_values(signature: Signature) -> bool:
-    """Whether a parameter of the function lists its values."""
+    """Return whether the type of a parameter of the function lists its values."""
     return any(choices(signature, schema) for schema in signature.schema.get("properties", {}).values())
 
 
-def spelled(value: Any) -> str:
-    """A value as a string of the wire: what JSON writes for it, without a string's quotes."""
+def to_text(value: Any) -> str:
+    """Return a value as it is written on the wire: its JSON, but a string without quotes."""
     value = value.value if isinstance(value, enum.Enum) else value
     return value if isinstance(value, str) else to_json(value).decode()
 
 
 def wants_json(signature: Signature, schema: Any) -> bool:
-    """Whether a parameter takes arrays or objects, and no text: a string for it is JSON."""
-    schema = _resolved(signature, schema)
+    """Return whether a parameter takes only arrays or objects, so that a string for it is parsed as JSON."""
+    schema = _dereference(signature, schema)
     if options := schema.get("anyOf"):
-        kinds = [_resolved(signature, option) for option in options]
+        kinds = [_dereference(signature, option) for option in options]
         rest = [kind for kind in kinds if kind.get("type") != "null"]
         return bool(rest) and all(wants_json(signature, kind) for kind in rest)
     return schema.get("type") in ("array", "object")
 
 
-def _resolved(signature: Signature, schema: Any) -> Wire:
+def _dereference(signature: Signature, schema: Any) -> Wire:
     return SchemaDocument(signature.schema).dereference(schema)
 
 
-def _valued(signature: Signature, schema: Any, text: Any) -> Any:
-    """A string as the value that the parameter wants, where validation would not find it by itself."""
+def _convert(signature: Signature, schema: Any, text: Any) -> Any:
+    """Convert a string to a value of the parameter's type in the cases that validation does not handle."""
     if not isinstance(text, str):
         return text
     if wants_json(signature, schema):
         try:
             return jsonrpc.decode(text)
         except ProtocolError:
-            return text  # binding says better what was expected
+            return text  # the error of `bind` is more precise
     listed = choices(signature, schema) or ()
-    return text if text in listed else next((value for value in listed if spelled(value) == text), text)
+    return text if text in listed else next((value for value in listed if to_text(value) == text), text)
 
 
 # ---- contents ------------------------------------------------------------------------------------------------
@@ -278,16 +281,15 @@ def _check_variables(signature: Signature, template: UriTemplate) -> None:
     for name in template.variables:
         if name not in properties and not takes_any:
             raise ConfigError(
-                f"{signature.name}: {template.text} has the variable {name!r}, but the function has no parameter of "
-                f"that name",
+                f"{signature.name}: the function has no parameter for the variable {name!r} of {template.text}",
                 key=name,
                 expected=f"a parameter {name!r}",
             )
     for name in signature.schema.get("required", ()):
         if name not in template.variables:
             raise ConfigError(
-                f"{signature.name}: the parameter {name!r} is no variable of {template.text}; give it a default, or "
-                f"write {{{name}}} into the URI",
+                f"{signature.name}: {template.text} has no variable for the required parameter {name!r}; give it a "
+                f"default, or add {{{name}}} to the URI",
                 key=name,
                 expected=f"one of {', '.join(template.variables)}",
             )
@@ -304,21 +306,21 @@ async def _read(
 ) -> list[Wire]:
     what = f"resource {one_line(uri)}"
     try:
-        value = await called(signature, arguments, context, what, mask_errors=mask_errors)
+        value = await call_function(signature, arguments, context, what, mask_errors=mask_errors)
     except ResourceNotFound:
         raise not_found(uri) from None
     if value is None:
         raise not_found(uri)
     try:
         return _contents(value, uri, wire.get("mimeType"))
-    except ValueError as exc:  # what JSON cannot say
-        raise failed(exc, what, mask_errors=mask_errors) from exc
+    except ValueError as exc:  # the value has no JSON form
+        raise log_failure(exc, what, mask_errors=mask_errors) from exc
 
 
 def _contents(value: Any, uri: str, mime_type: str | None) -> list[Wire]:
     if isinstance(value, ReadResourceResult):
         value = value.contents
-    # A list of plain values is data, and so is an empty one: only what cannot be data makes it a list of pieces.
+    # A list of plain values is data, and so is an empty list: it is a list of pieces only if an item cannot be data.
     if isinstance(value, list | tuple) and any(isinstance(item, _PIECES) for item in value):
         return [_piece(item, uri, mime_type) for item in value]
     return [_piece(value, uri, mime_type)]

@@ -1,4 +1,4 @@
-"""What a function returned, as the result of a tool."""
+"""Converts the return values of functions to results of tools."""
 
 from __future__ import annotations
 
@@ -34,61 +34,61 @@ from ..json_copy import copied
 logger = logging.getLogger("toolcrib.server.tools")
 
 WRAP_MARK: Final = "x-toolcrib-wrap-result"
-"""In an output schema: the value travels as `{"result": value}`, because older revisions know objects only."""
+"""Mark of an output schema whose value is sent as `{"result": value}`, because older revisions allow only objects."""
 
 BLOB_URI: Final = "urn:toolcrib:result"
-"""The name of bytes that are neither picture nor sound: an embedded resource must have one."""
+"""The URI of an embedded resource for bytes that are neither image nor audio: it must have one."""
 
 _BLOCKS: Final = (TextContent, ImageContent, AudioContent, ResourceLink, EmbeddedResource, UnknownContent)
 _BYTES: Final = (bytes, bytearray, memoryview)
 _PIECES: Final = (*_BLOCKS, ResourceContents, *_BYTES)
 _AS_IT_IS: Final = (*_BLOCKS, ResourceContents, ToolResult)
 _WIDE: Final = 1 << 63
-# Types that tell of no structure, alone or as alternatives of each other.
+# Types without structure, alone or as members of a union.
 _SHAPELESS: Final = frozenset({str, None, type(None), Any, object, inspect.Signature.empty})
 
 
 class BadReturn(Exception):
-    """A function returned what it did not promise, or what JSON cannot say."""
+    """A function returned a value that its annotation does not allow, or that has no JSON form."""
 
 
 class Output:
-    """The structured output of a tool: its schema, and how a value becomes what the schema says."""
+    """The structured output of a tool: its schema, and the conversion of values to it."""
 
     __slots__ = ("_structure", "exact", "schema", "wraps")
 
     def __init__(self, schema: Wire, structure: Callable[[Any], Any], exact: type | None = None) -> None:
         self.exact = exact
-        """A type whose values are on the wire what they are here, so that nothing has to be looked at."""
+        """A type whose values need no validation or conversion, if there is one."""
         self.wraps = not _is_object(schema)
         self.schema = _wrapped(schema) if self.wraps else {"type": "object", **schema}
         self._structure = structure
 
     @classmethod
     def of(cls, annotation: Any, structured: bool | None = None) -> Output | None:
-        """By a return annotation; None if it tells of no structure, or if `structured` is False.
+        """Return the output for a return annotation; None if it has no structure, or if `structured` is False.
 
-        `structured=True` makes one also of a text; raises `ConfigError` where none can be made.
+        `structured=True` makes a schema also for a string; raises `ConfigError` if that is not possible.
         """
-        if structured is False or not (structured or _tells(annotation)):
+        if structured is False or not (structured or _has_structure(annotation)):
             return None
         try:
-            adapter, schema = type_hints.described(Any if annotation in _NOTHING else annotation, "serialization")
+            adapter, schema = type_hints.describe(Any if annotation in _NOTHING else annotation, "serialization")
         except Exception as exc:
             if structured is None and type_hints.is_beyond(exc):
                 return None
-            raise ConfigError(f"no output schema can be made of {annotation!r}: {exc}", key="structured") from exc
+            raise ConfigError(f"cannot make an output schema for {annotation!r}: {exc}", key="structured") from exc
         check, write = adapter.validator.validate_python, adapter.serializer.to_python
 
         def structure(value: Any) -> Any:
-            # An instance is not looked into when it is checked; what was put into it since shows when it is written.
+            # Validation accepts an instance without looking at its fields; serialization reports invalid ones.
             return write(check(value), mode="json", by_alias=True, warnings="error")
 
         return cls(schema, structure, annotation if annotation is int or annotation is bool else None)
 
     @classmethod
     def given(cls, schema: Wire) -> Output:
-        """By a schema that somebody wrote; raises `ConfigError` if it is none."""
+        """Return the output for the user's own schema; raises `ConfigError` if it is invalid."""
         checker = Checker(schema, "output_schema")
 
         def structure(value: Any) -> Any:
@@ -100,26 +100,26 @@ class Output:
         return cls(copy.deepcopy(schema), structure)
 
     def structure(self, value: Any) -> Any:
-        """The value as the JSON that the schema promises; raises `BadReturn`."""
+        """Return the value as JSON that the schema allows; raises `BadReturn`."""
         try:
             return self._structure(value)
         except ValidationError as exc:
             first = exc.errors(include_url=False, include_context=False, include_input=False)[0]
             place = "".join(f"{part}: " for part in first["loc"])
-            message = f"the returned {type(value).__name__} is not what the annotation says: {place}{first['msg']}"
+            message = f"the returned {type(value).__name__} does not match the annotation: {place}{first['msg']}"
             raise BadReturn(one_line(message)) from None
         except PydanticSerializationError as exc:
-            said = one_line(str(exc))
-            raise BadReturn(f"the returned {type(value).__name__} is not what the annotation says: {said}") from None
+            reason = one_line(str(exc))
+            raise BadReturn(f"the returned {type(value).__name__} does not match the annotation: {reason}") from None
 
 
 _NOTHING: Final = (inspect.Signature.empty, Any)
 
 
 def to_wire(value: Any, *, output: Output | None = None, mime_type: str | None = None) -> Wire:
-    """The result of a call whose function returned `value`; raises where it has no form on the wire.
+    """Return the result of a call whose function returned `value`; raises if it has no JSON form.
 
-    `mime_type` tells what bytes are.
+    `mime_type` is the type of bytes.
     """
     if output is not None and output.exact is type(value) and (text := _exact_text(value)) is not None:
         return _wrapping(text, value)
@@ -141,28 +141,28 @@ def to_wire(value: Any, *, output: Output | None = None, mime_type: str | None =
     return {"content": [_text_block(value if type(value) is str else _text(to_jsonable_python(value)))]}
 
 
-def failed(message: str) -> Wire:
-    """A tool's own error, which a model can read and mend."""
+def error_result(message: str) -> Wire:
+    """Return the result of a failed call, with a message for the model."""
     return {"content": [_text_block(message)], "isError": True}
 
 
 def _exact_text(value: Any) -> str | None:
-    """A boolean or an integer as JSON; None for one that needs a longer look."""
+    """Return a boolean or an integer of 64 bits as JSON; None for a larger integer."""
     if value is True or value is False:
         return "true" if value else "false"
     return str(value) if -_WIDE <= value < _WIDE else None
 
 
 def _wrapping(text: str, data: Any) -> Wire:
-    # The schema marks it too, but not every client that calls has listed.
+    # The schema has a mark too, but not every client lists the tools before it calls one.
     return {"content": [_text_block(text)], "structuredContent": {"result": data}, "_meta": {WRAPPED: True}}
 
 
 def _as_it_is(value: Any) -> Wire:
     if not isinstance(value, ToolResult):
         return {"content": [_piece(value, None)]}
-    # A copy: the endpoint adds to it what its era wants, a caller in this process may change it, and the function may
-    # return the same one again.
+    # A copy: the endpoint adds fields of its era, a caller in this process may change it, and the function may return
+    # the same object again.
     wire = {"content": [], **copied(value.raw)}
     if wire.get("isError") is not True:
         wire.pop("isError", None)
@@ -170,7 +170,7 @@ def _as_it_is(value: Any) -> Wire:
 
 
 def _holds_pieces(values: list[Any] | tuple[Any, ...]) -> bool:
-    """Blocks, also with texts in between. Texts alone are a value like any other list."""
+    """Return whether it is a list of blocks, possibly mixed with strings. A list of only strings is data."""
     return any(isinstance(value, _PIECES) for value in values) and all(
         isinstance(value, (*_PIECES, str)) for value in values
     )
@@ -196,12 +196,12 @@ def _text_block(text: str) -> Wire:
 
 
 def _writable(text: str) -> str:
-    """Half a surrogate pair, as in the name of a file that is no UTF-8, would make the whole answer unwritable."""
+    """Replace lone surrogates, as in file names that are not UTF-8: they could not be encoded in the answer."""
     return text if text.isascii() else text.encode("utf-8", "replace").decode()
 
 
 def _text(data: Any) -> str:
-    """JSON as a text for models: a string is itself."""
+    """Return JSON as text for models; a string stays as it is."""
     if isinstance(data, str):
         return data
     try:
@@ -213,8 +213,8 @@ def _text(data: Any) -> str:
 # ---- the schema ----------------------------------------------------------------------------------------------
 
 
-def _tells(annotation: Any) -> bool:
-    """Whether a return annotation tells of a structure: texts and content blocks have none."""
+def _has_structure(annotation: Any) -> bool:
+    """Return whether a return annotation has a structure: strings and content blocks have none."""
     if all(_is_shapeless(kind) for kind in type_hints.alternatives(annotation)):
         return False
     parts = type_hints.leaves(annotation)
@@ -222,7 +222,7 @@ def _tells(annotation: Any) -> bool:
 
 
 def _is_shapeless(kind: Any) -> bool:
-    # Of a list of anything only its value tells whether it is content or data.
+    # Whether a list of anything is content or data depends on its value.
     if type_hints.is_list(kind):
         elements = [element for part in get_args(kind) for element in type_hints.alternatives(part)]
         return not elements or Any in elements or object in elements
@@ -243,13 +243,13 @@ def _wrapped(schema: Wire) -> Wire:
 
 
 def exception_text(exc: BaseException) -> str:
-    """Return the message of an exception, with its type where the message alone says nothing."""
+    """Return the message of an exception, with its type if the message alone is not clear."""
     try:
         text = str(exc)
     except Exception as bad:  # an exception whose __str__ raises
         logger.debug("%s has no message", type(exc).__name__, exc_info=bad)
         text = ""
-    # What these two hold is a key or an exit code.
+    # The message of these two is only a key or an exit code.
     if text and not isinstance(exc, KeyError | SystemExit):
         return text
     return f"{type(exc).__name__}: {text}" if text else type(exc).__name__

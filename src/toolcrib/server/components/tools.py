@@ -20,7 +20,7 @@ from ...types import ToolResult, Wire
 from ..functions.call_context import CallContext
 from ..functions.json_schema import Checker, object_schema
 from ..functions.signature import BadArguments, Signature, name_of
-from .results import Output, exception_text, failed, to_wire
+from .results import Output, error_result, exception_text, to_wire
 
 logger = logging.getLogger("toolcrib.server.tools")
 
@@ -30,7 +30,7 @@ NameStyle = Literal["as_is", "dashed"]
 
 
 class ToolOptions(TypedDict, total=False):
-    """What can be said of a tool beside its function; what is left out comes from the function."""
+    """The options of a tool; those that are not set are derived from the function."""
 
     name: str | None
     title: str | None
@@ -39,33 +39,33 @@ class ToolOptions(TypedDict, total=False):
     icons: Sequence[Mapping[str, Any]] | None
     meta: Mapping[str, Any] | None
     input_schema: Wire | None
-    """Made by hand: the function gets all arguments as one dict, checked by this schema."""
+    """A schema to use instead of the signature: the function receives all arguments as one dict, validated by it."""
     output_schema: Wire | None
     structured: bool | None
-    """False: no output schema. True: one also for a text. None: one if the return annotation tells of a structure."""
+    """Output schema: False for none, True for one also for a string, None for one if the return type has structure."""
     mime_type: str | None
-    """What the bytes are that the function returns."""
+    """The MIME type of bytes that the function returns."""
     inline: bool
-    """A sync function runs on the event loop, not in a thread: only if it never waits."""
+    """Run a sync function on the event loop, not in a thread; only for functions that never block."""
     name_style: NameStyle
-    """`dashed`: a name that comes from the function has `-` for `_`."""
+    """`dashed` replaces `_` by `-` in a name derived from the function."""
 
 
 class ToolFunction:
-    """A function as a tool; still callable like the function."""
+    """A function as a tool. Calling it calls the function."""
 
     def __init__(self, function: Callable[..., Any], /, **options: Unpack[ToolOptions]) -> None:
-        """Raises `UsageError` if the function cannot be a tool, and `ConfigError` if an option is wrong."""
+        """Raise `UsageError` if the function cannot be a tool, and `ConfigError` if an option is invalid."""
         _check_options(options)
         if isinstance(function, staticmethod):
             function = function.__func__
         if isinstance(function, classmethod):
-            raise UsageError(f"{function.__name__}: put @classmethod above the tool's decorator, not below")
+            raise UsageError(f"{function.__name__}: put @classmethod above the tool decorator, not below")
         if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
-            raise UsageError(f"{function.__name__}: a tool gives one result, and this is a generator; return a list")
+            raise UsageError(f"{function.__name__}: expected a function, got a generator. Return a list instead")
         self.function = function
         self.unbound = _is_method(function)
-        """A method as its class has it: a tool only once it is bound to an instance."""
+        """Whether it is a method that is not bound yet; it can be called as a tool only when bound to an instance."""
         self._options = options
         schema = options.get("input_schema")
         self.name = _checked_name(function, options)
@@ -85,12 +85,12 @@ class ToolFunction:
         self.meta = _plain(options.get("meta"))
         self.mime_type = options.get("mime_type")
         self.headers = _declared(self.name, self.input_schema)
-        """The arguments that modern HTTP repeats in headers."""
-        self.wire = self._described(options.get("icons"))
+        """The arguments that modern HTTP requests repeat in headers."""
+        self.wire = self._make_entry(options.get("icons"))
         """Its entry in the list of tools."""
         functools.update_wrapper(self, function)
 
-    def _described(self, icons: Sequence[Mapping[str, Any]] | None) -> Wire:
+    def _make_entry(self, icons: Sequence[Mapping[str, Any]] | None) -> Wire:
         wire: Wire = {
             "name": self.name,
             "title": self.title,
@@ -109,10 +109,10 @@ class ToolFunction:
         return wire
 
     async def call(self, arguments: Wire, context: CallContext | None = None, mask_errors: bool = False) -> Wire:
-        """The result of a call. What goes wrong is a result too, which a model can read; its traceback is only logged.
+        """Call the tool and return its result. Exceptions become error results for the model; tracebacks are logged.
 
-        `RemoteError` passes: it is the answer that the function wants. `mask_errors` hides the messages of exceptions
-        that nobody raised for the caller: all but `ToolFailed`.
+        `RemoteError` is raised: the function chose it as the answer. `mask_errors` hides the messages of all other
+        exceptions except `ToolFailed`.
         """
         try:
             value = await self._taker.call(self._taker.bind(arguments), context)
@@ -120,8 +120,8 @@ class ToolFunction:
         except (RemoteError, asyncio.CancelledError, KeyboardInterrupt):
             raise
         except BadArguments as exc:
-            return failed(str(exc))
-        except BaseException as exc:  # noqa: BLE001  # the function's own code: whatever it raises is told
+            return error_result(str(exc))
+        except BaseException as exc:  # noqa: BLE001  # the user's function may raise anything
             return self._failure(exc, mask_errors)
 
     def _failure(self, exc: BaseException, mask_errors: bool) -> Wire:
@@ -131,18 +131,22 @@ class ToolFunction:
         if isinstance(cause, RemoteError):
             raise cause
         if isinstance(cause, ToolFailed):
-            return to_wire(cause.result) if isinstance(cause.result, ToolResult) else failed(cause.message or "failed")
-        if not isinstance(cause, GeneratorExit):  # which also comes where nobody waits for the call any more
+            return (
+                to_wire(cause.result)
+                if isinstance(cause.result, ToolResult)
+                else error_result(cause.message or "failed")
+            )
+        if not isinstance(cause, GeneratorExit):  # also raised when the call was abandoned
             logger.error("%s failed: %s", self.name, type(cause).__name__, exc_info=exc)
-        return failed(f"{self.name} failed" if mask_errors else exception_text(cause))
+        return error_result(f"{self.name} failed" if mask_errors else exception_text(cause))
 
     def replaced(self, **options: Unpack[ToolOptions]) -> ToolFunction:
-        """The same function with other options; itself if nothing changes."""
+        """Return a tool of the same function with changed options; itself if nothing changes."""
         merged: ToolOptions = {**self._options, **options}
         return self if merged == self._options else ToolFunction(self.function, **merged)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        """The function itself, called as ever."""
+        """Call the function directly."""
         return self.function(*args, **kwargs)
 
     def __get__(self, instance: Any, owner: type | None = None) -> ToolFunction:
@@ -151,7 +155,7 @@ class ToolFunction:
         bound = copy.copy(self)
         bound.function = MethodType(self.function, instance)
         bound.unbound = False
-        taker = self._taker.bound_to(bound.function)
+        taker = self._taker.bind_to(bound.function)
         bound._taker = taker  # noqa: SLF001  # a copy of this object
         bound.signature = taker if isinstance(taker, Signature) else None
         return bound
@@ -161,7 +165,7 @@ class ToolFunction:
 
 
 class _Handler:
-    """A function that takes all arguments as one dict, checked by a schema that somebody wrote."""
+    """A function that takes all arguments as one dict, validated by the user's own schema."""
 
     def __init__(self, name: str, signature: Signature, schema: Wire) -> None:
         self._name = name
@@ -171,14 +175,14 @@ class _Handler:
         taken = signature.schema
         if len(taken["properties"]) != 1 or "additionalProperties" in taken:
             raise UsageError(
-                f"{name}: with input_schema= the function takes one dict of all arguments, and a Context if "
-                f"it likes; it takes {', '.join(taken['properties']) or 'nothing'}"
+                f"{name}: with input_schema= the function must take one dict of all arguments (and optionally a "
+                f"Context), but it takes {', '.join(taken['properties']) or 'nothing'}"
             )
         (self._parameter,) = taken["properties"]
 
-    def bound_to(self, function: Callable[..., Any]) -> _Handler:
+    def bind_to(self, function: Callable[..., Any]) -> _Handler:
         bound = copy.copy(self)
-        bound._signature = self._signature.bound_to(function)  # noqa: SLF001  # a copy of this object
+        bound._signature = self._signature.bind_to(function)  # noqa: SLF001  # a copy of this object
         return bound
 
     def bind(self, arguments: Wire) -> dict[str, Any]:
@@ -197,9 +201,9 @@ def tool(function: None = None, /, **options: Unpack[ToolOptions]) -> Callable[[
 def tool(
     function: Callable[..., Any] | None = None, /, **options: Unpack[ToolOptions]
 ) -> ToolFunction | Callable[[Callable[..., Any]], ToolFunction]:
-    """Make a function a tool that stands alone: `@tool`, or `@tool(name=..., ...)`.
+    """Make a function a tool without a server: `@tool`, or `@tool(name=..., ...)`.
 
-    It can be added to several servers, and is still called like the function.
+    The tool can be added to several servers. Calling it calls the function.
     """
     _check_options(options)
     if function is not None:
@@ -208,13 +212,13 @@ def tool(
 
 
 def made(thing: Any, /, **options: Unpack[ToolOptions]) -> ToolFunction:
-    """The tool that a function, a method or a tool already made becomes with these options."""
+    """Return the tool for a function, a method or an existing tool, with these options."""
     if inspect.ismethod(thing) and isinstance(thing.__func__, ToolFunction):
         thing = thing.__func__.__get__(thing.__self__)
     if isinstance(thing, ToolFunction):
         return thing.replaced(**options)
     if not callable(thing) and not isinstance(thing, classmethod):
-        raise UsageError(f"a tool is made of a function, not of a {type(thing).__name__}")
+        raise UsageError(f"tool: expected a function, got {type(thing).__name__}")
     return ToolFunction(thing, **options)
 
 
@@ -224,7 +228,7 @@ def _check_options(options: Mapping[str, Any]) -> None:
 
 
 def _is_method(function: Callable[..., Any]) -> bool:
-    """Whether a function stands in the body of a class and wants its instance. Until it is bound, only names tell."""
+    """Return whether a function is a method in a class body. Until it is bound, only names show that."""
     if not inspect.isfunction(function):
         return False
     around = function.__qualname__.rpartition(".")[0]
@@ -237,14 +241,14 @@ def _checked_name(function: Callable[..., Any], options: ToolOptions) -> str:
     given: Any = options.get("name")
     style: Any = options.get("name_style", "as_is")
     if style not in ("as_is", "dashed"):
-        raise ConfigError(f"name_style is 'as_is' or 'dashed', not {style!r}", key="name_style")
+        raise ConfigError(f"name_style: expected 'as_is' or 'dashed', got {style!r}", key="name_style")
     name: Any = given if given is not None else name_of(function)
     if given is None and style == "dashed":
         name = name.replace("_", "-")
     if not isinstance(name, str) or not NAME.fullmatch(name):
         expected = "1 to 128 of the characters A-Z a-z 0-9 _ . -"
-        hint = "" if given is not None else "; give it a name="
-        raise ConfigError(f"{name!r} cannot be a tool's name: expected {expected}{hint}", key="name", expected=expected)
+        hint = "" if given is not None else ". Set name="
+        raise ConfigError(f"name of a tool: expected {expected}, got {name!r}{hint}", key="name", expected=expected)
     return name
 
 
@@ -256,5 +260,5 @@ def _declared(name: str, schema: Wire) -> tuple[Declaration, ...]:
 
 
 def _plain(given: Mapping[str, Any] | None) -> Wire:
-    """A copy of our own, without nulls."""
+    """Return a deep copy without nulls."""
     return {key: copy.deepcopy(value) for key, value in (given or {}).items() if value is not None}

@@ -10,10 +10,11 @@
 | `{?x,y}`, `{&x,y}` | `?x=1&y=2`, `&x=1&y=2` | in any order; each may be missing or empty |
 | `{#x}` | `#1`, reserved characters as they are | may be missing or empty |
 
-`{x*}`, which is no part of levels 1 to 3, takes slashes like `{+x}` and encodes everything else.
+`{x*}`, which does not belong to levels 1 to 3, takes slashes like `{+x}` and encodes everything else.
 
-The RFC does not define matching. One variable of a template takes what the others leave; everything else is found by
-searching for the text between two variables from both ends towards it, so matching takes linear time for any URI.
+The RFC does not define matching. One variable of a template, the pivot, takes the rest of the URI. The values of the
+others are found by searching for the literal text between two variables, from both ends towards the pivot, so matching
+takes linear time for any URI.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ _SCHEME: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:")
 _UPWARDS: Final = re.compile(r"(?:^|[/\\])\.\.(?:[/\\]|\Z)")
 _KINDS: Final = "{name}, {+name}, {name*}, {.name}, {/name}, {;name} and, at the end, {?a,b}, {&a,b}, {#name}"
 
-# What a value cannot hold as it is. It may hold it percent-encoded, as the RFC's expansion of {name} writes it.
+# Characters that a value can contain only percent-encoded, as the RFC's expansion of {name} writes them.
 _IN_PATH: Final = "/?#"
 _AT_END: Final = "?#"
 _IN_QUERY: Final = "?#&"
@@ -46,7 +47,7 @@ class _Operator(NamedTuple):
     named: bool = False
     if_empty: str = ""
     safe: str = ""
-    """The characters that stay as they are, besides letters, digits and `_.-~`."""
+    """The characters that are not encoded, besides letters, digits and `_.-~`."""
 
 
 _OPERATORS: Final = {
@@ -97,7 +98,7 @@ class _Variable(NamedTuple):
 
     @property
     def least(self) -> int:
-        """The number of characters that it has at least."""
+        """The minimum number of characters of its value."""
         return 0 if self.named else 1
 
 
@@ -116,7 +117,7 @@ def is_template(uri: str) -> bool:
 
 
 def expand(template: str, variables: Mapping[str, str]) -> str:
-    """Expand any template of levels 1 to 3, also one that cannot be matched; undefined variables are left out.
+    """Expand any template of levels 1 to 3, also one that cannot be matched; undefined variables are omitted.
 
     A percent sign in a value is always encoded. Raises `ConfigError` for a malformed template.
     """
@@ -125,10 +126,10 @@ def expand(template: str, variables: Mapping[str, str]) -> str:
 
 
 class UriTemplate:
-    """The URIs of a family of resources. Values are taken percent-decoded.
+    """A template for the URIs of a family of resources. `match` returns percent-decoded values.
 
     A `{name}` that ends the path also takes slashes, if no variable before it does: `file:///{path}`. A value that
-    would leave its place in a path (a `..` segment, a slash in front, a NUL) does not match.
+    could escape from its place in a path (a `..` segment, a leading slash, a NUL) does not match.
     """
 
     __slots__ = (
@@ -137,14 +138,14 @@ class UriTemplate:
     )
 
     def __init__(self, text: str) -> None:
-        """Raises `ConfigError` if the template is malformed, or ambiguous to match."""
+        """Raise `ConfigError` if the template is malformed, or ambiguous to match."""
         self.text = check_uri(text)
         self._literals, self._expressions = _merge_queries(*_parse(text))
         parts = _Parts(text, self._literals, self._expressions)
         self.variables: tuple[str, ...] = parts.names
-        """Their names, in order."""
+        """The names of the variables, in order."""
         self.weight = sum(map(len, parts.literals))
-        """How many characters it says itself: of two templates that match, the one that says more is meant."""
+        """The number of literal characters: of several templates that match a URI, the one with the most is used."""
         self._query = parts.query
         self._ampersands = parts.ampersands
         self._fragment = parts.fragment
@@ -182,25 +183,23 @@ class UriTemplate:
         return None if found is None else values | found
 
     def expand(self, variables: Mapping[str, str]) -> str:
-        """Return the URI for these variables, such that `match` gives them back.
+        """Return the URI for these variables, from which `match` returns the same values.
 
-        Those of a query and the fragment may be left out. Raises `UsageError` if there is no such URI.
+        Variables of a query and of the fragment may be omitted. Raises `UsageError` if no such URI exists.
         """
         if unknown := [name for name in variables if name not in self.variables]:
-            raise UsageError(f"{self.text} has no variable {unknown[0]!r}, but {', '.join(self.variables)}")
+            raise UsageError(f"{self.text}: unknown variable {unknown[0]!r}, expected {', '.join(self.variables)}")
         for variable in self._path:
             value = variables.get(variable.name)
             if value is None or (not value and variable.least) or not _is_harmless(variable, value):
-                raise UsageError(
-                    f"{self.text} needs a value for {variable.name!r} that stays in its place, not {value!r}"
-                )
+                raise UsageError(f"{self.text}: invalid value for {variable.name!r}: {value!r}")
         uri = _join(self._literals, [each.expand(variables, self._safe) for each in self._expressions])
         if self.match(uri) != dict(variables):
-            raise UsageError(f"{self.text} cannot hold these values: {uri!r} would be read as others")
+            raise UsageError(f"{self.text}: ambiguous values: {uri!r} would be matched with other values")
         return uri
 
     def _split(self, uri: str) -> tuple[str, str, str | None]:
-        """Split a URI into what stands before the optional expressions, the pairs of the query, and the fragment."""
+        """Split a URI into the part before the optional expressions, the pairs of the query, and the fragment."""
         fragment: str | None = None
         if self._fragment is not None:
             uri, mark, rest = uri.partition("#")
@@ -213,11 +212,11 @@ class UriTemplate:
         return (uri, "", fragment) if at < 0 else (uri[:at], uri[at + 1 :], fragment)
 
     def _cuts(self, path: str) -> list[tuple[_Variable, str]] | None:
-        """Return which piece of the path each variable takes; None if a literal is not where it belongs.
+        """Return the piece of the path that each variable takes; None if a literal is not in its place.
 
-        Taking the first place of a literal from the left (the last from the right) loses no match: what is not taken
-        goes to the next variable, up to the pivot, and a literal with a character that the variable beside it cannot
-        hold has one place only.
+        Taking the first occurrence of a literal from the left (the last from the right) loses no match: the rest goes
+        to the next variable, up to the pivot, and a literal with a character that the variable next to it cannot
+        contain has only one possible place.
         """
         if self._pivot is None:
             return [] if path == self._prefix else None
@@ -247,7 +246,7 @@ class UriTemplate:
 
 
 def _wrong(uri: object, expected: str) -> ConfigError:
-    return ConfigError(f"{uri!r} cannot be a resource's address: expected {expected}", key="uri", expected=expected)
+    return ConfigError(f"uri: expected {expected}, got {uri!r}", key="uri", expected=expected)
 
 
 def _join(literals: list[str], written: list[str]) -> str:
@@ -255,16 +254,16 @@ def _join(literals: list[str], written: list[str]) -> str:
 
 
 def _parse(text: str) -> tuple[list[str], list[_Expression]]:
-    """Return the literals and the expressions between them: always one literal more."""
+    """Return the literals and the expressions between them; there is always one literal more."""
     pieces = _EXPRESSION.split(text)
     literals = pieces[::2]
     if any("{" in literal or "}" in literal for literal in literals):
-        raise _wrong(text, "every { to have its }")
+        raise _wrong(text, "a } for every {")
     return literals, [_parse_expression(text, piece) for piece in pieces[1::2]]
 
 
 def _merge_queries(literals: list[str], expressions: list[_Expression]) -> tuple[list[str], list[_Expression]]:
-    """Return the parts with `{?a}{&b}` as `{?a,b}`: else a missing `a` would leave a query without its `?`."""
+    """Merge `{?a}{&b}` to `{?a,b}`: otherwise a missing `a` would leave a query without its `?`."""
     merged_literals, merged = literals[:1], expressions[:0]
     for expression, literal in zip(expressions, literals[1:], strict=True):
         if expression.operator == "&" and merged and merged[-1].operator in ("?", "&") and not merged_literals[-1]:
@@ -280,7 +279,7 @@ def _parse_expression(text: str, written: str) -> _Expression:
     operator = written[:1] if written[:1] in _OPERATORS else ""
     names = written.removeprefix(operator).split(",")
     exploded = False
-    # A single value is written in the same way with and without `*` in these: so much of level 4 is accepted.
+    # In these expressions a single value is written in the same way with and without `*`, so `*` is accepted.
     if operator == "?" or (operator in ("", "+") and len(names) == 1):
         exploded = not operator and names[0].endswith("*")
         names = [name.removesuffix("*") for name in names]
@@ -292,7 +291,7 @@ def _parse_expression(text: str, written: str) -> _Expression:
 
 
 class _Parts:
-    """A template taken apart for matching; raises `ConfigError` if a URI could be read in more than one way."""
+    """The parts of a template, for matching; raises `ConfigError` if a URI could match in more than one way."""
 
     def __init__(self, text: str, literals: list[str], expressions: list[_Expression]) -> None:
         self._text = text
@@ -300,7 +299,7 @@ class _Parts:
         kinds = [each.operator in _OPTIONAL for each in expressions]
         ends = kinds.index(True) if True in kinds else len(kinds)
         if not all(kinds[ends:]) or (ends < len(kinds) and any(literals[ends + 1 :])):
-            raise _wrong(text, "{?...}, {&...} and {#...} to be the end")
+            raise _wrong(text, "{?...}, {&...} and {#...} only at the end")
         self.literals = [literals[0]]
         self._in_path = "?" not in literals[0]
         self.variables: list[_Variable] = []
@@ -309,7 +308,7 @@ class _Parts:
             self._add(expression, literal)
         found = {each.operator: each.names for each in expressions[ends:]}
         self.query = found.get("?", found.get("&"))
-        # {?...} starts with the first question mark; {&...} behind the ampersands that the template itself has.
+        # {?...} starts at the first question mark; {&...} after the ampersands of the template itself.
         self.ampersands = 1 + "".join(self.literals).partition("?")[2].count("&") if "&" in found else 0
         fragment = found.get("#", ())
         self.fragment = fragment[0] if fragment else None
@@ -322,7 +321,7 @@ class _Parts:
             self._widen_last(expressions[ends - 1])
 
     def _add(self, expression: _Expression, literal: str) -> None:
-        """Add the variables of an expression in the path, each behind the text that introduces it."""
+        """Add the variables of an expression in the path, each after the text that introduces it."""
         rule, is_plain = _OPERATORS[expression.operator], not expression.operator
         for index, name in enumerate(expression.names):
             self.literals[-1] += (rule.separator if index else rule.first) + (name if rule.named else "")
@@ -339,7 +338,7 @@ class _Parts:
         self._in_path = self._in_path and "?" not in literal
 
     def _safe_in_wide(self) -> str:
-        """Return what `{+name}` leaves as it is: nothing that an optional expression could start with."""
+        """Return the characters that `{+name}` does not encode: none that can start an optional expression."""
         pairs = bool(self._operators & {"?", "&"})
         encoded = _AT_END if pairs else "#" if "#" in self._operators else ""
         encoded += "&" if pairs and not self._in_path else ""
@@ -349,15 +348,15 @@ class _Parts:
         """Raise `ConfigError` for the first rule that is broken. `ends` are the operators of optional expressions."""
         before = "".join(self.literals)
         broken = {
-            "{#...} to be the end": "#" in ends[:-1],
-            "{?...} to be the only query; {&...} continues one": "?" in ends and "?" in before + ends[1:],
+            "{#...} only at the end": "#" in ends[:-1],
+            "{?...} as the only query ({&...} continues one)": "?" in ends and "?" in before + ends[1:],
             "a query before {&...}, such as ?a=b or {?a}": ends[:1] == "&" and "?" not in before,
-            "{#...} to be the only fragment": "#" in ends and "#" in before,
-            "one variable in {#...}: a comma between two could belong to a value": len(fragment) > 1,
+            "{#...} as the only fragment": "#" in ends and "#" in before,
+            "one variable in {#...} (a comma between two could belong to a value)": len(fragment) > 1,
             "a scheme without variables": not _SCHEME.match(self.literals[0]),
-            "something between two variables that tells where one ends": not all(self.literals[1:-1]),
+            "literal text between two variables": not all(self.literals[1:-1]),
             "each variable once": len(set(self.names)) < len(self.names),
-            "one variable at most that takes slashes": len(wide) > 1,
+            "at most one variable that takes slashes": len(wide) > 1,
         }
         for expected, is_broken in broken.items():
             if is_broken:
@@ -375,7 +374,7 @@ class _Parts:
 
 
 def _is_harmless(variable: _Variable, value: str) -> bool:
-    """Return whether a value stays in its place in the path."""
+    """Return whether a value cannot escape from its place in the path."""
     if not variable.in_path:
         return True
     if "\0" in value or (not variable.absolute and value.startswith(("/", "\\"))):
@@ -384,7 +383,7 @@ def _is_harmless(variable: _Variable, value: str) -> bool:
 
 
 def _read_query(names: tuple[str, ...], query: str) -> dict[str, str] | None:
-    """Return the variables of a query; None if it has a name twice, or one that the template does not have."""
+    """Return the variables of a query; None if it has a duplicate name, or one that the template does not have."""
     found: dict[str, str] = {}
     if not query:
         return found

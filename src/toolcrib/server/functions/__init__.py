@@ -1,1 +1,1 @@
-"""A Python function as something that takes JSON arguments."""
+"""Python functions that are called with JSON arguments."""

@@ -1,4 +1,4 @@
-"""The parameter that the server fills in itself: the context of the call. It is no part of the schema."""
+"""The context of a call: a parameter that the server fills in. The schema does not include it."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ from typing import ClassVar
 
 
 class CallContext:
-    """Base of the classes with which a function annotates the parameter that gets the context of the call."""
+    """Base class of the contexts. A parameter annotated with a subclass receives the context of the call."""
 
     __slots__ = ()
 
     _blocking: ClassVar[bool] = False
-    """Whether its methods wait for their answer in the function's own thread, which must not be the event loop's."""
+    """Whether its methods block the function's thread until they are answered; not allowed on the event loop."""
 
     def _for_thread(self) -> CallContext:
         """Return the form for a function that runs in a thread."""

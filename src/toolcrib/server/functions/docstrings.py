@@ -1,4 +1,4 @@
-"""What a docstring says of a function and of each of its parameters, in the styles of Google, NumPy and Sphinx.
+"""Parser for docstrings in the styles of Google, NumPy and Sphinx: the text, and the text on each parameter.
 
 | style | a parameter | other sections |
 | --- | --- | --- |
@@ -6,8 +6,8 @@
 | NumPy | `name : type` with an indented text below `Parameters` and a line of dashes | `Returns` and a line of dashes |
 | Sphinx | `:param type name: text` | `:returns: text` |
 
-One docstring may mix them. A section starts at the margin of the docstring, so that examples, which are indented or
-fenced, are never taken for one.
+One docstring may mix them. A section starts at the margin of the docstring, so examples, which are indented or fenced,
+are never read as sections.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from typing import Final, NamedTuple
 _PARAMETERS: Final = frozenset(
     {"args", "arguments", "parameters", "params", "keyword args", "keyword arguments", "other parameters"}
 )
-# What a caller over the wire gets elsewhere, in the output schema, or not at all.
+# Sections that are left out: the output schema describes the result, and callers do not see exceptions.
 _LEFT_OUT: Final = frozenset({"returns", "return", "yields", "yield", "receives", "raises", "warns"})
 
 _NAME: Final = r"(?:\\?\*){0,2}(\w+)"
@@ -69,7 +69,8 @@ def parse(doc: str | None, names: Collection[str]) -> Docstring:
     return Docstring(text, {name: " ".join(found) for name, found in texts.items() if name in names and found})
 
 
-# Each reader takes what starts at a line, if it is of its style, and returns the line after it; 0 if it is not.
+# Each reader parses the section or field that starts at a line, if it is of its style, and returns the number of the
+# line after it; otherwise 0.
 
 
 def _read_google(lines: list[str], at: int, names: Collection[str], texts: Texts) -> int:
@@ -139,7 +140,7 @@ def _is_underlined(lines: list[str], at: int) -> bool:
 
 
 def _end_of_indented(lines: list[str], start: int) -> int:
-    """Return the line after the indented lines from `start` on, with blank ones between them; `start` if none are."""
+    """Return the end of the block of indented and blank lines at `start`; `start` if no line is indented."""
     end = start
     for at in range(start, len(lines)):
         if not lines[at]:

@@ -1,4 +1,4 @@
-"""Values against JSON schemas that somebody wrote by hand."""
+"""Validation against JSON schemas that the user of the library provides."""
 
 from __future__ import annotations
 
@@ -12,38 +12,38 @@ from ...errors import ConfigError
 from ...protocol.sanitize import one_line
 from ...types import Wire
 
-_TOLD: Final = 10
+_MAX_PROBLEMS: Final = 10
 
 
 class Checker:
-    """One schema, compiled. It fetches nothing, and its patterns take linear time."""
+    """A compiled schema. It never fetches references, and its patterns match in linear time."""
 
     __slots__ = ("_validator",)
 
     def __init__(self, schema: Any, key: str) -> None:
-        """`key` is the option that the schema came by; raises `ConfigError` if it is no schema."""
+        """Compile the schema given as the option `key`; raises `ConfigError` if it is invalid."""
         if not isinstance(schema, dict):
-            raise ConfigError(f"{key} must be a JSON schema: expected an object, not {type(schema).__name__}", key=key)
+            raise ConfigError(f"{key}: expected a JSON schema (an object), got {type(schema).__name__}", key=key)
         try:
             self._validator = jsonschema_rs.validator_for(
                 schema, retriever=_refuse, pattern_options=jsonschema_rs.RegexOptions()
             )
         except (jsonschema_rs.ValidationError, jsonschema_rs.ReferencingError, ValueError, TypeError) as exc:
             reason = getattr(exc, "message", None) or str(exc)
-            raise ConfigError(f"{key} is no JSON schema that can be used: {one_line(reason)}", key=key) from None
+            raise ConfigError(f"{key}: invalid JSON schema: {one_line(reason)}", key=key) from None
 
     def problems(self, value: Any) -> list[str]:
-        """What is wrong with a value, the first ten of it; empty if nothing is."""
+        """Return the first ten problems of a value; empty if it is valid."""
         try:
             if self._validator.is_valid(value):
                 return []
-            return [_problem(error) for error in islice(self._validator.iter_errors(value), _TOLD)]
-        except ValueError as exc:  # what JSON cannot say, or nested beyond measure
+            return [_problem(error) for error in islice(self._validator.iter_errors(value), _MAX_PROBLEMS)]
+        except ValueError as exc:  # a value without a JSON form, or nested too deeply
             return [one_line(str(exc))]
 
 
 def _refuse(uri: str) -> NoReturn:  # noqa: ARG001  # as the validator calls it
-    raise ValueError("nothing is fetched")
+    raise ValueError("references to other documents are not fetched")
 
 
 def _problem(error: jsonschema_rs.ValidationError) -> str:
@@ -53,7 +53,7 @@ def _problem(error: jsonschema_rs.ValidationError) -> str:
 
 
 def object_schema(schema: Any, key: str) -> Wire:
-    """A copy of a schema for an object; raises `ConfigError` if it is for something else."""
+    """Return a copy of a schema of `"type": "object"`; raises `ConfigError` for any other schema."""
     if not isinstance(schema, dict) or schema.get("type", "object") != "object":
-        raise ConfigError(f'{key} must be a JSON schema of "type": "object"', key=key, expected='"type": "object"')
+        raise ConfigError(f'{key}: expected a JSON schema of "type": "object"', key=key, expected='"type": "object"')
     return {"type": "object", **copy.deepcopy(schema)}

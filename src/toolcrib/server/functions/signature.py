@@ -1,4 +1,4 @@
-"""A function as something that takes JSON arguments, and how it is called."""
+"""The signature of a function that is called with JSON arguments, and the call itself."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ logger = logging.getLogger("toolcrib.server.tools")
 
 
 class Signature:
-    """A function as something that takes JSON arguments."""
+    """A function, the schema of its JSON arguments, and how to call it."""
 
     __slots__ = (
         *("_arguments", "context_parameter", "description", "function", "inline", "is_async", "name", "returns"),
@@ -32,41 +32,41 @@ class Signature:
     def __init__(
         self, function: Callable[..., Any], *, inline: bool = False, method: bool = False, known_as: str | None = None
     ) -> None:
-        """Read a function.
+        """Inspect a function.
 
-        `method`: its first parameter is the instance, which is given later with `bound_to`. `known_as`: the name that
-        callers use, if it is not the function's own. Raises `UsageError` if the function has a parameter that cannot be
-        passed by name, or an annotation that cannot be resolved.
+        `method`: its first parameter is the instance, which `bind_to` adds later. `known_as`: the name that callers
+        use, if it differs from the function's own. Raises `UsageError` if a parameter cannot be passed by name, or an
+        annotation cannot be resolved.
         """
         self.function = function
         self.name = name_of(function)
         self.inline = inline
         self.is_async = _is_async(function)
         parameters, self.returns = _parameters(function, method)
-        """The return annotation, resolved; `inspect.Signature.empty` where it says nothing."""
+        """The resolved return annotation; `inspect.Signature.empty` if there is none."""
         self.context_parameter = self._context_parameter(parameters)
-        """The parameter that gets the `Context`; no part of the schema."""
+        """The parameter that receives the `Context`; not part of the schema."""
         doc = docstrings.parse(_doc_of(function), parameters)
         if self.context_parameter is not None:
             del parameters[self.context_parameter]
         self.description = doc.text
-        """The docstring without what it says of parameters, returns and exceptions; empty if there is none."""
+        """The docstring without its sections on parameters, returns and exceptions; empty if there is none."""
         self._arguments = Arguments(known_as or self.name, parameters, doc.parameters)
         self.schema: Wire = self._arguments.schema
         """The JSON schema of the arguments."""
 
-    def bound_to(self, function: Callable[..., Any]) -> Signature:
-        """The same for another function of these parameters: a method, bound to its instance."""
+    def bind_to(self, function: Callable[..., Any]) -> Signature:
+        """Return a copy for another function with these parameters: a method bound to its instance."""
         bound = copy.copy(self)
         bound.function = function
         return bound
 
     def bind(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
-        """The function's keyword arguments, by JSON arguments; raises `BadArguments`."""
+        """Return the function's keyword arguments for JSON arguments; raises `BadArguments`."""
         return self._arguments.bind(arguments)
 
     async def call(self, arguments: dict[str, Any], context: CallContext | None) -> Any:
-        """Call with what `bind` gave. An async function is awaited, another runs in a thread unless `inline`."""
+        """Call the function with the result of `bind`. Sync functions run in a thread, unless `inline` is set."""
         if self.context_parameter is not None:
             arguments = {**arguments, self.context_parameter: self._given(context)}
         if self.is_async:
@@ -81,7 +81,7 @@ class Signature:
     def _given(self, context: CallContext | None) -> CallContext | None:
         if context is None or self.is_async or self.inline:
             return context
-        return context._for_thread()  # noqa: SLF001  # hidden from the authors of tools, who get the context
+        return context._for_thread()  # noqa: SLF001  # not for tools, which receive the context
 
     def _context_parameter(self, parameters: Mapping[str, inspect.Parameter]) -> str | None:
         found = {
@@ -91,7 +91,7 @@ class Signature:
             if inspect.isclass(kind) and issubclass(kind, CallContext)
         }
         if len(found) > 1:
-            raise UsageError(f"{self.name}: {' and '.join(found)} are each a context; one is enough")
+            raise UsageError(f"{self.name}: expected one context parameter, got {' and '.join(found)}")
         for name, kind in found.items():
             blocking = kind._blocking  # noqa: SLF001  # as above
             if blocking and (self.is_async or self.inline):
@@ -104,7 +104,7 @@ class Signature:
 
 
 def name_of(function: Callable[..., Any]) -> str:
-    """What a function is called: of a partial its function's name, of an object its class's."""
+    """Return the name of a function; for a partial that of its function, for a callable object that of its class."""
     inner = _without_partials(function)
     return str(getattr(inner, "__name__", None) or type(inner).__name__)
 
@@ -117,7 +117,7 @@ def _without_partials(function: Callable[..., Any]) -> Any:
 
 
 def _is_plain(function: Any) -> bool:
-    """Whether it is a function, method or class itself, not an object that can be called."""
+    """Return whether it is a function, method or class itself, not a callable object."""
     return inspect.isroutine(function) or inspect.isclass(function) or hasattr(function, "__wrapped__")
 
 
@@ -134,41 +134,41 @@ def _is_async(function: Callable[..., Any]) -> bool:
 
 
 def _parameters(function: Callable[..., Any], method: bool) -> tuple[dict[str, inspect.Parameter], Any]:
-    """The parameters by name and the return annotation, all annotations resolved."""
+    """Return the parameters by name and the return annotation, with all annotations resolved."""
     try:
         signature = inspect.signature(function)
     except (TypeError, ValueError) as exc:
-        raise UsageError(f"{name_of(function)} does not tell its parameters ({exc}); wrap it in a def") from None
+        raise UsageError(f"{name_of(function)}: cannot inspect the signature ({exc}); wrap it in a function") from None
     found = list(signature.parameters.values())[1 if method else 0 :]
     for parameter in found:
         _check_kind(function, parameter)
-    resolved = {p.name: p.replace(annotation=_resolved(function, p)) for p in found}
-    return resolved, _returned(function, signature.return_annotation)
+    resolved = {p.name: p.replace(annotation=_resolve_annotation(function, p)) for p in found}
+    return resolved, _resolve_return(function, signature.return_annotation)
 
 
 def _check_kind(function: Callable[..., Any], parameter: inspect.Parameter) -> None:
     name = parameter.name
     if parameter.kind is parameter.VAR_POSITIONAL:
-        what, way = f"*{name}", f"take {name}: list[...] instead"
+        what, way = f"*{name}", f"use {name}: list[...] instead"
     elif parameter.kind is parameter.POSITIONAL_ONLY:
-        what, way = f"the positional-only {name}", "let it be given by name too: remove the `/`, or wrap the function"
+        what, way = f"the positional-only {name}", "remove the `/`, or wrap the function"
     else:
         return
-    raise UsageError(f"{name_of(function)}: arguments come by name, and {what} cannot; {way}")
+    raise UsageError(f"{name_of(function)}: arguments are passed by name, but {what} cannot be; {way}")
 
 
-def _resolved(function: Callable[..., Any], parameter: inspect.Parameter) -> Any:
+def _resolve_annotation(function: Callable[..., Any], parameter: inspect.Parameter) -> Any:
     if parameter.annotation is parameter.empty:
         return Any
     return type_hints.readable(type_hints.resolve(function, parameter.name, parameter.annotation))
 
 
-def _returned(function: Callable[..., Any], annotation: Any) -> Any:
+def _resolve_return(function: Callable[..., Any], annotation: Any) -> Any:
     if annotation is inspect.Signature.empty:
         return annotation
     try:
         return type_hints.readable(type_hints.resolve(function, "return", annotation))
     except UsageError as exc:
-        # The function works all the same, only its output has no schema.
+        # The function can still be called; only its output has no schema.
         logger.warning("no output schema: %s", exc)
         return inspect.Signature.empty

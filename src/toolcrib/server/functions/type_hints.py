@@ -1,4 +1,4 @@
-"""Annotations: how those of a function are resolved, and what pydantic makes of them."""
+"""Resolves the annotations of functions, and makes pydantic validators and JSON schemas of them."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from ...types import Wire
 Mode = Literal["validation", "serialization"]
 
 OPAQUE: Final = Annotated[Any, WithJsonSchema({"type": "object"})]
-"""What stands for a type that pydantic cannot describe: an object, passed on as it came."""
+"""Replaces a type that pydantic cannot describe: any object, passed on unchanged."""
 
 _CONTAINERS: Final = frozenset(
     {
@@ -40,7 +40,7 @@ _OLD_TYPED_DICTS: Final = sys.version_info < (3, 12)
 
 
 def underlying(function: Callable[..., Any]) -> Any:
-    """The function under partials, methods, callable objects and wrappers: whose names and namespace count."""
+    """Return the function inside partials, methods, callable objects and wrappers: its namespace resolves names."""
     inner: Any = function
     while True:
         if isinstance(inner, functools.partial):
@@ -58,10 +58,11 @@ def underlying(function: Callable[..., Any]) -> Any:
 
 
 def resolve(function: Callable[..., Any], name: str, annotation: Any) -> Any:
-    """One annotation of a function as a type, also if it is a text or holds one.
+    """Return one annotation of a function as a type, also if it is a string or contains one.
 
-    Names are those of its module, of its closure, and of the functions around it that are running now: a class may be
-    local to whoever decorates. Where all that knows a name not, the bodies of the classes around it are asked.
+    Names are looked up in the function's module, its closure, and the enclosing functions that are running now: a class
+    may be local to the function that decorates. If none of them defines the name, the bodies of the enclosing classes
+    are searched.
     """
     holder = types.SimpleNamespace(__annotations__={name: annotation})
     plain = underlying(function)
@@ -76,7 +77,7 @@ def resolve(function: Callable[..., Any], name: str, annotation: Any) -> Any:
         where = getattr(plain, "__qualname__", repr(function))
         raise UsageError(
             f"{where}: the annotation {annotation!r} of {name} cannot be resolved: {exc}; "
-            "import what it names where it is found at run time, not for type checkers only"
+            "import its names at run time, not only under TYPE_CHECKING"
         ) from None
 
 
@@ -84,20 +85,20 @@ def _closure(plain: Any) -> dict[str, Any]:
     code, cells = getattr(plain, "__code__", None), getattr(plain, "__closure__", None)
     if code is None or cells is None:
         return {}
-    # A cell is empty as long as its name has no value yet.
+    # A cell is empty until its name is assigned.
     return {name: cell.cell_contents for name, cell in zip(code.co_freevars, cells, strict=True) if _is_filled(cell)}
 
 
 def _is_filled(cell: types.CellType) -> bool:
     try:
-        cell.cell_contents  # noqa: B018  # looking is how one asks
+        cell.cell_contents  # noqa: B018  # raises if the cell is empty
     except ValueError:
         return False
     return True
 
 
 def _running(plain: Any, joint: str) -> dict[str, Any]:
-    """The names in the scopes that stand around a function and are running now; the nearest counts."""
+    """Return the names in the enclosing scopes of a function that are running now; inner scopes take precedence."""
     found: dict[str, Any] = {}
     frame = inspect.currentframe() if inspect.isfunction(plain) else None
     while frame is not None:
@@ -111,17 +112,17 @@ def _running(plain: Any, joint: str) -> dict[str, Any]:
 
 
 def is_union(annotation: Any) -> bool:
-    """Whether it is `A | B`, however written."""
+    """Return whether it is a union, in any notation."""
     return get_origin(annotation) in (Union, types.UnionType)
 
 
 def is_list(annotation: Any) -> bool:
-    """Whether it is a list or tuple, of whatever, or something as general."""
+    """Return whether it is a list, a tuple, or a more general collection, of any element type."""
     return annotation in _LISTS or get_origin(annotation) in _LISTS
 
 
 def bare(annotation: Any) -> Any:
-    """The annotation without `Annotated` and `NewType` around it."""
+    """Return the annotation without enclosing `Annotated` and `NewType`."""
     while True:
         if get_origin(annotation) is Annotated:
             annotation = get_args(annotation)[0]
@@ -132,7 +133,7 @@ def bare(annotation: Any) -> Any:
 
 
 def alternatives(annotation: Any) -> list[Any]:
-    """The members of a union, flat and bare; of anything else itself."""
+    """Return the members of a union, flattened and bare; for any other annotation, the bare annotation alone."""
     annotation = bare(annotation)
     if not is_union(annotation):
         return [annotation]
@@ -140,7 +141,7 @@ def alternatives(annotation: Any) -> list[Any]:
 
 
 def leaves(annotation: Any) -> list[Any]:
-    """All types that it is made of."""
+    """Return all types that the annotation contains."""
     annotation = bare(annotation)
     if is_union(annotation) or get_origin(annotation) in _CONTAINERS:
         return [leaf for member in get_args(annotation) for leaf in leaves(member)]
@@ -148,7 +149,7 @@ def leaves(annotation: Any) -> list[Any]:
 
 
 def _with_leaves(annotation: Any, change: Callable[[Any], Any]) -> Any:
-    """The same annotation of changed leaves."""
+    """Return the annotation with each leaf replaced by `change(leaf)`."""
     origin, args = get_origin(annotation), get_args(annotation)
     if annotation is ...:
         return annotation
@@ -162,7 +163,7 @@ def _with_leaves(annotation: Any, change: Callable[[Any], Any]) -> Any:
 
 
 def readable(annotation: Any) -> Any:
-    """The same annotation in terms that pydantic takes: before Python 3.12 it refuses the `TypedDict` of `typing`."""
+    """Return the annotation in a form that pydantic accepts: before Python 3.12 it rejects `typing.TypedDict`."""
     return _with_leaves(annotation, _typed_dict) if _OLD_TYPED_DICTS else annotation
 
 
@@ -174,7 +175,7 @@ def _typed_dict(leaf: Any) -> Any:
     except NameError:
         return leaf
     if any(leaf in leaves(field) for field in fields.values()):
-        return leaf  # it holds itself, and cannot be made anew
+        return leaf  # it is recursive and cannot be rebuilt
     made = typed_dict(
         leaf.__name__,
         {key: _field(field, key in leaf.__required_keys__) for key, field in fields.items()},
@@ -185,7 +186,7 @@ def _typed_dict(leaf: Any) -> Any:
 
 
 def typed_dict(name: str, fields: dict[str, Any], config: ConfigDict | None = None) -> Any:
-    """A TypedDict that pydantic takes."""
+    """Return a TypedDict that pydantic accepts."""
     make: Any = typing_extensions.TypedDict
     made = make(name, fields)
     if config is not None:
@@ -193,33 +194,33 @@ def typed_dict(name: str, fields: dict[str, Any], config: ConfigDict | None = No
     return made
 
 
-def qualified(field: Any, *, required: bool) -> Any:
-    """A field of a TypedDict."""
+def mark_required(field: Any, *, required: bool) -> Any:
+    """Return a field of a TypedDict, marked as required or not."""
     return (typing_extensions.Required if required else typing_extensions.NotRequired)[field]
 
 
 def _field(field: Any, required: bool) -> Any:
-    # The class itself overlooks a qualifier that was a text, so the field's own counts first.
+    # The class ignores a qualifier inside a string annotation, so the qualifier of the field takes precedence.
     while (qualifier := get_origin(field)) in (typing.Required, typing.NotRequired):
         required = qualifier is typing.Required
         field = get_args(field)[0]
-    return qualified(readable(field), required=required)
+    return mark_required(readable(field), required=required)
 
 
 # ---- describing ----------------------------------------------------------------------------------------------
 
 
 class PlainJsonSchema(GenerateJsonSchema):
-    """JSON schemas without the titles that pydantic makes up of names; those that somebody wrote stay."""
+    """JSON schemas without the titles that pydantic derives from names; explicit titles stay."""
 
     ignored_warning_kinds = {"skipped-choice", "non-serializable-default"}  # noqa: RUF012  # as the base has it
 
     def field_title_should_be_set(self, schema: Any) -> bool:  # noqa: ARG002  # the base's signature
-        """No field gets a title of its name."""
+        """Return False: no field gets a title derived from its name."""
         return False
 
     def p_arguments_schema(self, arguments: Any, var_args_schema: Any) -> JsonSchemaValue:
-        """Return a named tuple's schema without the titles that pydantic before 2.12 makes of the field names."""
+        """Return a named tuple's schema without the titles that pydantic before 2.12 derives from field names."""
         made = super().p_arguments_schema(arguments, var_args_schema)
         for argument, item in zip(arguments, made.get("prefixItems", ()), strict=True):
             if item.get("title") == self.get_title_from_name(self.get_argument_name(argument)):
@@ -227,7 +228,7 @@ class PlainJsonSchema(GenerateJsonSchema):
         return made
 
     def generate_inner(self, schema: Any) -> JsonSchemaValue:
-        """A class without the title of its own name."""
+        """Return the schema of a class without a title that repeats its name."""
         made = super().generate_inner(schema)
         target = self.get_schema_from_definitions(made["$ref"]) if "$ref" in made else made
         if target is not None and "title" in target and target["title"] == _class_name(schema):
@@ -238,35 +239,35 @@ class PlainJsonSchema(GenerateJsonSchema):
 def _class_name(schema: Any) -> str | None:
     if (cls := schema.get("cls")) is not None:
         return str(cls.__name__)
-    # Older pydantic does not keep every class; the reference is made of its name: `module.Class:id`.
+    # Older versions of pydantic do not keep every class; the reference contains its name: `module.Class:id`.
     return str(schema["ref"]).partition(":")[0].rpartition(".")[2] if "ref" in schema else None
 
 
-def described(annotation: Any, mode: Mode) -> tuple[TypeAdapter[Any], Wire]:
-    """What pydantic makes of an annotation: how to check and write a value, and its JSON schema.
+def describe(annotation: Any, mode: Mode) -> tuple[TypeAdapter[Any], Wire]:
+    """Return pydantic's adapter for an annotation, which validates and serializes values, and its JSON schema.
 
-    Raises what `is_beyond` tells apart: a type that pydantic cannot describe, or a fault in the annotation.
+    Raises if pydantic cannot describe the type, or if the annotation is invalid; `is_beyond` distinguishes the two.
     """
     adapter: TypeAdapter[Any] = TypeAdapter(annotation)
     return adapter, adapter.json_schema(schema_generator=PlainJsonSchema, mode=mode)
 
 
 def is_beyond(exc: Exception) -> bool:
-    """Whether the type is one that pydantic cannot describe; else somebody made a mistake."""
+    """Return whether pydantic cannot describe the type; otherwise the annotation is invalid."""
     if isinstance(exc, PydanticSchemaGenerationError | PydanticInvalidForJsonSchema):
         return True
     return isinstance(exc, PydanticUserError) and exc.code == "typed-dict-version"
 
 
-def describable(annotation: Any) -> Any:
-    """The same annotation, `OPAQUE` in the place of what pydantic cannot describe."""
+def make_describable(annotation: Any) -> Any:
+    """Return the annotation with `OPAQUE` in place of the types that pydantic cannot describe."""
     return _or_opaque(_with_leaves(annotation, _or_opaque))
 
 
 def _or_opaque(annotation: Any) -> Any:
     try:
-        # As a field, which may have what a type alone may not: an alias.
-        described(typed_dict("One", {"one": annotation}), "validation")
+        # As a field: unlike a plain type, a field may have an alias.
+        describe(typed_dict("One", {"one": annotation}), "validation")
     except Exception as exc:
         if is_beyond(exc):
             return OPAQUE

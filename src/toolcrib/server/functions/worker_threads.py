@@ -1,4 +1,4 @@
-"""Threads for functions that block. They are daemons: one that hangs must not keep the program from ending."""
+"""Threads for blocking functions. They are daemon threads: a hanging function must not keep the program alive."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from contextlib import AbstractContextManager, contextmanager
 from typing import Any, Final, TypeVar
 
 LIMIT: Final = 64
-"""Threads at most; what comes while all are at work waits."""
+"""Maximum number of threads; further work waits until one is free."""
 
 T = TypeVar("T")
 
 
 class Workers:
-    """Threads that are made when none is free, and kept."""
+    """A pool of threads. A thread is started when none is free, and kept."""
 
     def __init__(self, limit: int = LIMIT) -> None:
         self._limit = limit
@@ -28,19 +28,19 @@ class Workers:
         self._count = 0
 
     def submit(self, work: Callable[[], None]) -> None:
-        """Do it on one of the threads; it must not raise."""
+        """Run `work` on one of the threads; it must not raise."""
         with self._ready:
             self._queue.append(work)
-            self._find_hands()
+            self._wake_or_start()
 
-    def _find_hands(self) -> None:
+    def _wake_or_start(self) -> None:
         if self._waiting >= len(self._queue):
             self._ready.notify()
         elif self._count < self._limit:
             thread = threading.Thread(target=self._run, name=f"toolcrib-tool-{self._count + 1}", daemon=True)
             try:
                 thread.start()
-            except RuntimeError:  # the system gives no more; those that are there take it in turn
+            except RuntimeError:  # the system's limit of threads is reached: an existing one does the work later
                 if self._count == 0:
                     self._queue.pop()
                     raise
@@ -50,10 +50,10 @@ class Workers:
     def _run(self) -> None:
         while (work := self._next()) is not None:
             work()
-            del work  # or it would live until the next one comes
+            del work  # otherwise it would stay referenced until the next work arrives
 
     def _next(self) -> Callable[[], None] | None:
-        """The next piece of work; None for a thread too many."""
+        """Wait for the next work and return it; None if there are too many threads and this one must end."""
         with self._ready:
             if self._count > self._limit:
                 self._count -= 1
@@ -67,12 +67,12 @@ class Workers:
             return self._queue.popleft()
 
     @contextmanager
-    def lent(self) -> Iterator[None]:
-        """While entered, the thread that entered it only waits for somebody: another may work in its place."""
+    def lend(self) -> Iterator[None]:
+        """Allow one thread more while the context is entered, because the thread that entered it only waits."""
         with self._ready:
             self._limit += 1
             if self._queue:
-                self._find_hands()
+                self._wake_or_start()
         try:
             yield
         finally:
@@ -92,25 +92,25 @@ os.register_at_fork(after_in_child=_renew)
 
 
 def waiting() -> AbstractContextManager[None]:
-    """While entered, the thread of a tool waits for somebody's answer, and keeps nobody else from a thread."""
-    return _workers.lent()
+    """Return a context for a tool's thread that waits for an answer: it does not count against the limit meanwhile."""
+    return _workers.lend()
 
 
 async def in_thread(function: Callable[..., T], *args: Any) -> T:
-    """What the function gives, called on a thread with the caller's context variables."""
+    """Call the function on a thread, with the caller's context variables, and return its result."""
     loop = asyncio.get_running_loop()
-    # As a pair: a future takes no StopIteration for an exception, and who waits for it would wait for ever.
+    # A pair of value and exception: a future rejects StopIteration as an exception, so the caller would wait forever.
     done: asyncio.Future[tuple[T | None, BaseException | None]] = loop.create_future()
     context = contextvars.copy_context()
 
     def work() -> None:
         if done.cancelled():
-            return  # its time passed while it waited for a thread: it must not run any more
+            return  # cancelled while it waited for a thread: it must not run
         outcome = _outcome(lambda: context.run(function, *args))
         try:
             loop.call_soon_threadsafe(_settle, done, outcome)
         except RuntimeError:
-            return  # the loop has ended, and nobody waits any more
+            return  # the event loop is closed, and with it the caller has ended
 
     _workers.submit(work)
     value, failure = await done

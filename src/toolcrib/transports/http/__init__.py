@@ -1,1 +1,1 @@
-"""Streamable HTTP, and the HTTP+SSE of 2024-11-05."""
+"""The HTTP transports: Streamable HTTP, and HTTP+SSE of revision 2024-11-05."""

@@ -1,8 +1,8 @@
-"""Authorisation by other people's providers: anything shaped like `httpx.Auth`, without its HTTP engine and its lock.
+"""Authorisation by providers with the interface of `httpx.Auth`, without httpx as the HTTP client.
 
-A provider is a generator over requests (`async_auth_flow`). It is given our request, yields it when it has set its
-headers, and yields further requests (discovery, registration, tokens) for us to send. It is driven in a separate task,
-one flow at a time, and the call itself is sent after it: so calls do not wait for each other.
+A provider is a generator over requests (`async_auth_flow`). It receives the client's request, yields it when it has set
+its headers, and yields further requests (discovery, registration, tokens) for the client to send. It runs in a separate
+task, one flow at a time, and the call itself is sent afterwards, so calls do not wait for each other.
 """
 
 from __future__ import annotations
@@ -24,18 +24,18 @@ from ...config import SecretMask
 from ...errors import AuthError, ToolcribError
 from ...protocol.sanitize import one_line
 
-FAREWELL = 2.0
-"""Seconds that a provider has to end when the connection is closed."""
-MOST_REQUESTS = 50
-"""Requests that a provider may make before it has authorised one request."""
+CLOSE_SECONDS = 2.0
+"""Seconds for the flows of a provider to end when the connection is closed."""
+MAX_REQUESTS = 50
+"""Maximum number of requests that a provider may make to authorise one request."""
 
 HttpParts = tuple[int, list[tuple[str, str]], bytes]
 Fetch = Callable[[str, str, list[tuple[str, str]], bytes], Awaitable[HttpParts]]
-"""Sends one plain request (method, URL, headers, body): its status, headers and body."""
+"""Sends one plain request (method, URL, headers, body) and returns the response's status, headers and body."""
 
 
 class Outgoing(NamedTuple):
-    """Our request as a provider sees it: some sign all of it."""
+    """The client's request, for the provider: some providers sign all of it."""
 
     method: str
     url: str
@@ -44,14 +44,14 @@ class Outgoing(NamedTuple):
 
 
 class Refusal(NamedTuple):
-    """How the server said no: 401, or 403 with a challenge."""
+    """The server's rejection of a request: 401, or 403 with a challenge."""
 
     status: int
     headers: list[tuple[str, str]]
 
 
 class Authoriser:
-    """The headers that a provider puts on our requests."""
+    """Gets the headers that a provider adds to requests."""
 
     def __init__(
         self,
@@ -66,36 +66,39 @@ class Authoriser:
         self._hold = hold
         self._library = _library_of(provider)
         self._turn = asyncio.Lock()
-        self._under_way = TaskSet()
+        self._tasks = TaskSet()
         self._failed: tuple[dict[str, str], dict[str, str] | AuthError] | None = None
         self.rounds = 0
-        """How often it was tried to get other credentials."""
+        """Number of attempts to renew the credentials."""
 
     def current(self) -> dict[str, str] | None:
-        """The headers of a token that is still valid, if the provider shows it: the fast path, without any lock."""
+        """Return the headers for a token that is still valid, without a lock; None if the provider shows none."""
         context = getattr(self._provider, "context", None)
         if context is None or not callable(getattr(context, "is_token_valid", None)) or not context.is_token_valid():
             return None
         return {"Authorization": f"Bearer {context.current_tokens.access_token}"}
 
     async def headers(self, request: Outgoing) -> dict[str, str]:
-        """What to put on a request. Empty: the provider has nothing."""
-        return await self._apart(self._obtain(request))
+        """Return the headers to add to a request; empty if the provider adds none."""
+        return await self._run_in_task(self._obtain(request))
 
-    async def renewed(self, request: Outgoing, refusal: Refusal, used: dict[str, str], since: int) -> dict[str, str]:
-        """Something else than what was `used` and refused; `since` is what `rounds` was when the request was sent."""
-        return await self._apart(self._renew(request, refusal, used, since))
+    async def renew(self, request: Outgoing, refusal: Refusal, used: dict[str, str], since: int) -> dict[str, str]:
+        """Return other headers than `used`, which the server rejected.
 
-    async def _apart(self, work: Coroutine[Any, Any, dict[str, str]]) -> dict[str, str]:
-        # In a separate task: a cancelled caller does not end a flow that a person may be in the middle of.
-        task = self._under_way.create(work)
+        `since` is the value of `rounds` when the request was sent.
+        """
+        return await self._run_in_task(self._renew(request, refusal, used, since))
+
+    async def _run_in_task(self, work: Coroutine[Any, Any, dict[str, str]]) -> dict[str, str]:
+        # In a separate task: a cancelled caller must not end a flow in which a person may be logging in.
+        task = self._tasks.create(work)
         task.add_done_callback(retrieve)
         cancellation = OwnCancellation()
         try:
             return await asyncio.shield(task)
         except asyncio.CancelledError:
             if task.cancelled() and not cancellation.cancelled_by_others():
-                raise AuthError("authorising was given up") from None
+                raise AuthError("authorisation was cancelled") from None
             raise
 
     async def _obtain(self, request: Outgoing) -> dict[str, str]:
@@ -108,19 +111,19 @@ class Authoriser:
             if known is not None and not same_headers(known, used):
                 return known  # another call has renewed them
             if self._failed is not None and self._failed[0] == used and self.rounds > since:
-                # It failed for another call, after this one was sent: the outcome is the same.
+                # Renewing failed for another call, after this one was sent: the outcome is the same.
                 outcome = self._failed[1]
                 if isinstance(outcome, AuthError):
                     raise copy(outcome)
                 return outcome
-            outcome = await self._tried(request, refusal, used)
+            outcome = await self._try_flow(request, refusal, used)
             self.rounds += 1
             self._failed = (used, outcome) if isinstance(outcome, AuthError) or outcome in ({}, used) else None
             if isinstance(outcome, AuthError):
                 raise outcome
             return outcome
 
-    async def _tried(self, request: Outgoing, refusal: Refusal, used: dict[str, str]) -> dict[str, str] | AuthError:
+    async def _try_flow(self, request: Outgoing, refusal: Refusal, used: dict[str, str]) -> dict[str, str] | AuthError:
         try:
             return await self._flow(request, refusal, used)
         except AuthError as exc:
@@ -131,12 +134,12 @@ class Authoriser:
             return await self._drive(request, refusal, used)
         except ToolcribError:
             raise
-        except Exception as exc:  # noqa: BLE001  # a provider is foreign code
+        except Exception as exc:  # noqa: BLE001  # a provider may raise anything
             status = refusal.status if refusal is not None else None
             words = one_line(str(exc), mask=self._secrets)
-            failure = AuthError(f"authorising failed: {type(exc).__name__}: {words}", status=status)
+            failure = AuthError(f"authorisation failed: {type(exc).__name__}: {words}", status=status)
             failure.__cause__ = None if self._secrets.is_in(str(exc)) else exc
-        raise failure  # out here: its context must not hold what its cause must not
+        raise failure  # outside the handler, so that `exc`, which may contain secrets, is not its context
 
     async def _drive(self, outgoing: Outgoing, refusal: Refusal | None, used: Mapping[str, str]) -> dict[str, str]:
         request = self._library.Request(
@@ -146,8 +149,8 @@ class Authoriser:
         flow: AsyncGenerator[Any, Any] = self._provider.async_auth_flow(request)
         reply: Any = None
         try:
-            for _ in range(MOST_REQUESTS):
-                # What the provider does between its requests may be waiting for a person.
+            for _ in range(MAX_REQUESTS):
+                # Between its requests the provider may wait for a person.
                 with self._hold():
                     out = await (flow.__anext__() if reply is None else flow.asend(reply))
                 if out is not request:
@@ -158,9 +161,9 @@ class Authoriser:
                     return given
                 (status, headers), refusal = refusal, None
                 reply = self._library.Response(status, headers=headers, content=b"", request=request)
-            raise AuthError(f"the provider made {MOST_REQUESTS} requests without an end")
+            raise AuthError(f"the auth provider made {MAX_REQUESTS} requests without authorising the call")
         except StopAsyncIteration:
-            return {}  # the provider does not act on this refusal
+            return {}  # the provider does not handle this rejection
         finally:
             await flow.aclose()
 
@@ -171,10 +174,10 @@ class Authoriser:
         return self._library.Response(status, headers=answered, content=content, request=request)
 
     async def close(self) -> None:
-        """Cancel the flows that run."""
-        self._under_way.cancel()
-        if self._under_way:
-            await asyncio.wait(self._under_way, timeout=FAREWELL)
+        """Cancel the running flows."""
+        self._tasks.cancel()
+        if self._tasks:
+            await asyncio.wait(self._tasks, timeout=CLOSE_SECONDS)
 
 
 def same_headers(some: Mapping[str, str], other: Mapping[str, str]) -> bool:
@@ -182,7 +185,10 @@ def same_headers(some: Mapping[str, str], other: Mapping[str, str]) -> bool:
 
 
 def _library_of(provider: Any) -> Any:
-    """The library whose requests the provider knows: that of its base class, else one that is loaded, else our own."""
+    """Return the library whose request type the provider expects.
+
+    That of its base class, else a loaded one, else the minimal types below.
+    """
     for base in type(provider).__mro__:
         root = base.__module__.partition(".")[0]
         if root in ("httpx", "httpx2"):
@@ -191,7 +197,7 @@ def _library_of(provider: Any) -> Any:
 
 
 class _PlainRequest:
-    """As much of `httpx.Request` as a provider touches that was written without httpx."""
+    """The part of `httpx.Request` that a provider needs, for providers that do not use httpx."""
 
     def __init__(self, method: str, url: str, headers: Any = None, content: bytes = b"") -> None:
         self.method, self.url, self.content = method, url, content
@@ -199,7 +205,7 @@ class _PlainRequest:
 
 
 class _PlainResponse:
-    """As much of `httpx.Response`."""
+    """The part of `httpx.Response` that a provider needs."""
 
     def __init__(self, status_code: int, *, headers: Any, content: bytes, request: Any) -> None:
         self.status_code, self.content, self.request = status_code, content, request

@@ -1,9 +1,9 @@
 """Streamable HTTP, legacy and modern: each request is a separate exchange, made by the task of its caller.
 
-Legacy: a session id, a standalone GET stream for requests and notifications of the server, and streams that are resumed
-where they broke. Modern: nothing but requests; one is cancelled by closing the stream of its response.
+Legacy: a session id, a standalone GET stream for requests and notifications of the server, and broken streams are
+resumed. Modern: only requests; one is cancelled by closing the stream of its response.
 
-Longer than 400 lines: requests, answers to the server's own requests and the end of a session share one state.
+Longer than 400 lines: requests, replies to the server's requests and the end of a session share one state.
 """
 
 from __future__ import annotations
@@ -50,28 +50,27 @@ if TYPE_CHECKING:
 log = logging.getLogger("toolcrib.transports")
 
 OPENING: Final = 1.0
-"""Seconds that the standing stream may take to open before `initialized` is sent all the same."""
-FAREWELL: Final = 2.0
-"""Seconds for the DELETE that ends a session; a quarter of that in a hurry."""
+"""Seconds to wait for the standalone stream to open before `initialized` is sent."""
+CLOSE_SECONDS: Final = 2.0
+"""Seconds for the DELETE that ends a session; a quarter of that with `force`."""
 
 SESSION: Final = "Mcp-Session-Id"
 VERSION: Final = "MCP-Protocol-Version"
 UNCOUNTED: Final = frozenset({"subscriptions/listen", "ping", "server/discover"})
 
 _SENDABLE: Final = frozenset({"tools/call", "tools/list", "resources/read", "prompts/get", "server/discover"})
-"""Methods that are known to fit into a header."""
+"""Methods that need no check before they are sent in a header."""
 _HEADER_VALUE: Final = re.compile(r"[\t\x20-\x7e\x80-\ud7ff\ue000-\U0010ffff]*")
 
 _name_value = lru_cache(maxsize=256)(header_value)
 
 
 def _check_headers(headers: Mapping[str, Any]) -> None:
-    """Raise a `UsageError` for what cannot be a header: it comes from the caller's method or metadata."""
+    """Raise `UsageError` for an invalid header, which comes from the caller's method or options."""
     for name, value in headers.items():
         if not isinstance(value, str) or not _HEADER_VALUE.fullmatch(value) or not HEADER_NAME.fullmatch(name):
             raise UsageError(
-                f"the header {name!r} cannot be sent: expected text without line breaks and control characters, "
-                f"got {value!r:.100}"
+                f"header {name!r}: expected text without line breaks and control characters, got {value!r:.100}"
             )
 
 
@@ -103,7 +102,7 @@ class HttpChannel:
         self._standalone: StandaloneStream | None = None
 
     async def open(self, inbound: Inbound) -> None:
-        """Make the HTTP client; the first request connects."""
+        """Create the HTTP client; the first request connects."""
         self._inbox.inbound = inbound
         self._client = HttpClient(self._server, self._auth, self.hold, self.secrets)
 
@@ -116,7 +115,7 @@ class HttpChannel:
     # ---- requests --------------------------------------------------------------------------------------------
 
     async def request(self, method: str, params: Wire | None, *, options: RequestOptions = PLAIN) -> Wire:
-        """Post a request and read its one outcome."""
+        """Post a request and return its result."""
         id = self._pending.begin(options)
         params = options.with_progress_token(params, id)
         meta = (params or {}).get("_meta")
@@ -126,8 +125,8 @@ class HttpChannel:
         headers = self._modern_headers(version, method, params or {}, options) if version else self._headers(call)
         answer = await self._outcome(call, headers)
         if method == "initialize":
-            said = answer.get("protocolVersion")
-            self._version = said if isinstance(said, str) and VISIBLE.fullmatch(said) else None
+            agreed = answer.get("protocolVersion")
+            self._version = agreed if isinstance(agreed, str) and VISIBLE.fullmatch(agreed) else None
         if call.progress is not None:
             await call.deliver_progress()
         return answer
@@ -137,10 +136,10 @@ class HttpChannel:
         try:
             call.outcome = jsonrpc.outcome(await self._exchange(call, headers), self.secrets)
         except ToolcribError as exc:
-            if call.outcome is None:  # else it came on another way while this one broke
+            if call.outcome is None:  # otherwise it arrived on another stream while this one broke
                 call.outcome = exc
         except asyncio.CancelledError:
-            # If the exchange itself raised it, the caller gets it too: there is no other outcome.
+            # If the exchange itself raised it, it is passed on to the caller as the only outcome.
             if call.cancellation.cancelled_by_others() or not call.cancellation.requested:
                 self._abandon(call, "the caller was cancelled")
                 raise
@@ -158,8 +157,8 @@ class HttpChannel:
         return call.outcome
 
     async def _exchange(self, call: PendingHttpRequest, headers: dict[str, str]) -> Message:
-        # A listening has no end, and would keep its place from the calls for good; a sign of life is asked for when no
-        # call gets one; and what a handler asks must not wait for the call that waits for the handler.
+        # Some requests need no slot: `subscriptions/listen` would hold it forever, a ping is sent when calls are not
+        # answered, and the requests of a handler must not wait for the call that waits for the handler.
         slots = None if call.method in UNCOUNTED or self._pending.holding else self._slots
         if slots is not None and (turn := slots.take()) is not None:
             await slots.wait(turn)
@@ -170,7 +169,7 @@ class HttpChannel:
             except BaseException:
                 response.close()
                 raise
-            if not response.closed:  # else its end has given the connection back
+            if not response.closed:  # otherwise the end of the body has released the connection
                 if answer is None:
                     response.release()
                 elif self._lingering < limits.MAX_LINGERING:
@@ -181,53 +180,53 @@ class HttpChannel:
         finally:
             if slots is not None:
                 slots.give()
-        return answer if answer is not None else await self._resumed(call)
+        return answer if answer is not None else await self._resume(call)
 
     async def _read(self, call: PendingHttpRequest, response: ClientResponse) -> Message | None:
-        """The answer; None if its stream ended before it came."""
+        """Return the answer; None if its stream ended before."""
         status, kind = response.status, response.content_type
         if status >= 400:
             raise await self._refused(response, call.session is not None)
         if status in (202, 204):
-            raise ProtocolError(f"a request was answered with HTTP {status}, which has no answer in it", status=status)
+            raise ProtocolError(f"expected an answer to the request, got HTTP {status} without one", status=status)
         if call.method == "initialize":
             self._session = session_id(response.headers.get(SESSION))
         if kind == JSON:
-            said = jsonrpc.decode(await self._http.read(response), self.secrets, repair=True)
-            return self._own_answer(call, said, response)
+            decoded = jsonrpc.decode(await self._http.read(response), self.secrets, repair=True)
+            return self._own_answer(call, decoded, response)
         if kind == EVENTS:
             return await self._events.follow(self._http.chunks(response), call.place, call.id)
         text = one_line(await self._http.read(response), mask=self.secrets)
         kind = one_line(kind, mask=self.secrets)
         raise ProtocolError(
-            f"a request was answered with {kind or 'no content type'} (HTTP {status}), "
-            "neither JSON nor an event stream; is this the URL of an MCP server?",
+            f"expected JSON or an event stream, got {kind or 'no content type'} (HTTP {status}); "
+            "check that the URL is that of an MCP server",
             status=status,
             content_type=kind,
             sample=text,
         )
 
-    def _own_answer(self, call: PendingHttpRequest, said: Any, response: ClientResponse) -> Message:
-        if type(said) is dict and said.get("id") == call.id and type(said["id"]) is int and "method" not in said:
-            return self._events.received(said)  # nearly every answer
+    def _own_answer(self, call: PendingHttpRequest, body: Any, response: ClientResponse) -> Message:
+        if type(body) is dict and body.get("id") == call.id and type(body["id"]) is int and "method" not in body:
+            return self._events.received(body)  # the usual case
         answer: Message | None = None
-        for message in said if type(said) is list else [said]:
-            # An error without an id is about a request that could not be read: this one.
+        for message in body if type(body) is list else [body]:
+            # An error without an id belongs to a request that the server could not read: this one.
             if type(message) is dict and "method" not in message and message.get("id") is None and "error" in message:
                 answer = message
             else:
                 answer = self._events.sort(message, call.id) or answer
         if answer is None:
             raise ProtocolError(
-                "the JSON that came is no answer to the request",
+                "the JSON of the response does not answer the request",
                 status=response.status,
                 content_type=response.content_type,
-                sample=one_line(repr(said), mask=self.secrets),
+                sample=one_line(repr(body), mask=self.secrets),
             )
         return answer
 
-    async def _resumed(self, call: PendingHttpRequest) -> Message:
-        """Legacy era: the stream goes on where it broke, on a GET."""
+    async def _resume(self, call: PendingHttpRequest) -> Message:
+        """Resume a broken stream of the legacy era with a GET, and return the answer."""
         lost = "the answer's stream ended without the answer; the call may have been executed"
         failures = 0
         if call.modern or call.place.id is None:
@@ -260,7 +259,7 @@ class HttpChannel:
         raise OutcomeUnknown(f"{lost}; it could not be resumed") from call.place.broke
 
     def _deliver(self, id: int, message: Message) -> bool:
-        """An answer that came on another stream than its request's own."""
+        """Deliver an answer that arrived on another stream than its request's; False if the request is not pending."""
         call = self._pending.get(id)
         if call is None:
             return False
@@ -293,10 +292,10 @@ class HttpChannel:
             headers.update(options.headers)
         return headers
 
-    # ---- what is not a request -------------------------------------------------------------------------------
+    # ---- notifications and replies ---------------------------------------------------------------------------
 
     async def notify(self, method: str, params: Wire | None = None) -> None:
-        """Post a notification; only a failed `initialized` is an error, for nothing works without it."""
+        """Post a notification. Raises only if `initialized` fails, without which the session does not work."""
         if self._pending.ended is not None:
             return
         first = method == "notifications/initialized"
@@ -305,7 +304,7 @@ class HttpChannel:
                 self._http,
                 self._events,
                 headers=lambda: self._headers(accept=EVENTS),
-                refused=lambda response, stood: self._refused(response, stood and self._session is not None),
+                refused=lambda response, opened: self._refused(response, opened and self._session is not None),
                 lose=self._lose,
             )
             await self._standalone.opened(OPENING)
@@ -335,13 +334,13 @@ class HttpChannel:
             self._errands.create(self._post_in_turn(data)).add_done_callback(lambda _: self._backlog.remove(len(data)))
 
     async def _post_in_turn(self, data: bytes) -> None:
-        """Post a few at a time, so that a server cannot use up our sockets."""
+        """Post a few messages at a time, so that a server cannot use up the client's sockets."""
         try:
             async with asyncio.timeout(DELIVERY_SECONDS), self._turns:
                 await self._post(data)
             self._undelivered = False
         except (ToolcribError, TimeoutError) as exc:
-            # One warning for a series of failures: the server decides how many there are.
+            # One warning for a series of failures: a server could cause any number of them.
             log.log(
                 logging.DEBUG if self._undelivered else logging.WARNING,
                 "a reply or notification was not delivered to the server: %s",
@@ -350,7 +349,7 @@ class HttpChannel:
             self._undelivered = True
 
     def _abandon(self, call: PendingHttpRequest, reason: str) -> None:
-        """Legacy: send a cancellation; modern: the server sees the stream close."""
+        """Send a cancellation in the legacy era; in the modern era closing the stream cancels the request."""
         if not call.modern and call.body.sent and call.method not in NEVER_CANCELLED and self._pending.ended is None:
             self._reply(jsonrpc.notification("notifications/cancelled", {"requestId": call.id, "reason": reason}))
 
@@ -366,7 +365,7 @@ class HttpChannel:
     # ---- the end ---------------------------------------------------------------------------------------------
 
     async def _refused(self, response: ClientResponse, in_session: bool) -> ToolcribError:
-        """Return the error of a response; a session that the server has forgotten ends for all calls."""
+        """Return the error of a response; an expired session ends for all calls."""
         error = await self._http.refused(response, in_session=in_session)
         if isinstance(error, SessionExpired):
             self._lose(error)
@@ -379,18 +378,18 @@ class HttpChannel:
             self._inbox.inbound.on_closed(error)
 
     def _drop(self, error: Exception) -> None:
-        """End the connection ourselves: other than an expired session this ends the calls too."""
+        """End the connection and its calls; an expired session does not end the calls."""
         if self._pending.refuse(error):
             self._inbox.close()
             if self._standalone is not None:
                 self._standalone.stop()
             self._errands.cancel()
-            # Not at once: this may run inside the task of one of the calls.
+            # Not now: this may run inside the task of one of the calls.
             self._pending.loop.call_soon(self._end_calls, error)
             self._inbox.inbound.on_closed(error)
 
     async def close(self, *, force: bool = False) -> None:
-        """End the calls that wait, then the session, then the connections."""
+        """End the pending calls, then the session, then the connections."""
         if self._closed:
             return
         self._closed = True
@@ -403,7 +402,7 @@ class HttpChannel:
             return
         try:
             if self._lost and self._pending and not force:
-                # The session is over, but the requests that were sent get their own outcomes.
+                # The session has expired, but the requests that were sent still get their own outcomes.
                 self._idle.clear()
                 await self._idle.wait()
         finally:
@@ -413,8 +412,8 @@ class HttpChannel:
         try:
             self._end_calls(reason)
             if self._errands and not force:
-                await asyncio.wait(self._errands, timeout=FAREWELL / 4)
-            await self._say_goodbye(FAREWELL / 4 if force else FAREWELL)
+                await asyncio.wait(self._errands, timeout=CLOSE_SECONDS / 4)
+            await self._end_session(CLOSE_SECONDS / 4 if force else CLOSE_SECONDS)
         finally:
             self._pending.stop()
             self._errands.cancel()
@@ -423,10 +422,10 @@ class HttpChannel:
     def _end_calls(self, reason: Exception) -> None:
         for call in list(self._pending.values()):
             sent = call.body.sent
-            call.body.withdrawn = not sent  # else it may be written in the turn before its task ends
+            call.body.withdrawn = not sent  # otherwise it could be written before its task ends
             call.end(lost_error(reason, sent=sent))
 
-    async def _say_goodbye(self, seconds: float) -> None:
+    async def _end_session(self, seconds: float) -> None:
         if self._session is None or self._lost:
             return
         try:

@@ -1,4 +1,4 @@
-"""HTTP as the engine needs it: pooled connections, bounded bodies, guarded redirects, and every failure as a type."""
+"""The HTTP client: pooled connections, bounded bodies, restricted redirects, and typed errors for all failures."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ from .errors import JSON
 log = logging.getLogger("toolcrib.transports")
 
 KEEP_ALIVE: Final = 4.0
-"""Seconds that an idle connection is kept: below the servers' (uvicorn's is 5), or calls die on a closing socket."""
+"""Seconds that an idle connection is kept: less than servers keep it (uvicorn: 5), or calls fail on closing sockets."""
 MAX_REDIRECTS: Final = 5
 MAX_CONTENT_TYPE: Final = 1_000
-"""Characters of the Content-Type of a response."""
+"""Maximum length of the Content-Type of a response."""
 ERROR_BODY: Final = 64 * 1024
 AUTH_BODY: Final = 1024 * 1024
 AUTH_TIMEOUT: Final = 30.0
@@ -40,7 +40,7 @@ ACCEPT: Final = f"{JSON}, {EVENTS}"
 
 
 class Body:
-    """A request's body. `sent` is True from the moment when its last byte was handed to the system's queue."""
+    """A request's body. `sent` is True from the moment when its last piece is handed to the operating system."""
 
     __slots__ = ("data", "sent", "stale", "withdrawn")
 
@@ -52,7 +52,7 @@ class Body:
 
 
 class _BodyPayload(Payload):
-    """Handed over piece by piece, so that a deadline can pass in between: a server cannot run half a request."""
+    """Writes a body piece by piece, so that it can be withdrawn in between: a server cannot run half a request."""
 
     _autoclose = True
 
@@ -62,14 +62,14 @@ class _BodyPayload(Payload):
         self._kept = kept
 
     def decode(self, encoding: str = "utf-8", errors: str = "strict") -> str:
-        """The text."""
+        """Return the body as text."""
         return str(self._value.data, encoding, errors)
 
     async def write(self, writer: Any) -> None:
-        """Write it."""
+        """Write the body to the connection."""
         body: Body = self._value
         if self._kept.is_stale(writer.transport):
-            # Only a connection that was kept may go stale; one that is dead when it is new is the server's answer.
+            # Only a reused connection can be stale; if a new one is dead, the server has closed it.
             body.stale = self._kept.has(writer.protocol)
             raise ConnectionResetError("the server had closed the connection")
         self._kept.keep(writer.protocol)
@@ -77,21 +77,21 @@ class _BodyPayload(Payload):
         try:
             for start in range(0, len(body.data), PIECE):
                 if body.withdrawn:
-                    raise ConnectionAbortedError("the request was taken back before it was written")
+                    raise ConnectionAbortedError("the request was withdrawn before it was written")
                 body.sent = start + PIECE >= len(body.data)
                 await writer.write(body.data[start : start + PIECE])
         except BaseException:
-            # What the peer has not taken must not wait for it, nor the socket.
+            # Discard the unsent data and the socket at once, even if the peer does not read.
             transport.abort()
             raise
 
     async def write_with_length(self, writer: Any, _length: int | None) -> None:
-        """Write it; the length is the one we gave."""
+        """Write the body; its length is already set."""
         await self.write(writer)
 
 
 class Chunks:
-    """A body as it comes, opened if it is compressed. No generator: one left in the middle costs a task to end."""
+    """The decompressed pieces of a body. Not a generator: an unfinished generator needs a task to close it."""
 
     def __init__(self, response: ClientResponse, secrets: SecretMask) -> None:
         self._response = response
@@ -119,7 +119,7 @@ def _broken(response: ClientResponse, exc: Exception, secrets: SecretMask) -> Ou
 
 
 class HttpClient:
-    """One server's end of the web. `hold` stops deadlines while a person authorises."""
+    """The HTTP connections to one server. `hold` pauses deadlines while a person authorises."""
 
     def __init__(
         self,
@@ -131,29 +131,31 @@ class HttpClient:
         self.url = server.url
         self._secrets = secrets
         self._credentials: Mapping[str, str] = {}
-        self._last_asked: Mapping[str, str] = {}
+        self._last_computed: Mapping[str, str] = {}
         if "@" in urlsplit(server.url).netloc and (
             provider is not None or "authorization" in map(str.lower, server.headers or ())
         ):
             raise ConfigError(
-                "url: has a user in it, and there are other credentials too", key="url", expected="one of them"
+                "url: expected no user name, because other credentials are set. Remove one of them",
+                key="url",
+                expected="one of them",
             )
-        self._fixed, self._asked = network.split_headers(server.headers or {})
+        self._fixed, self._header_functions = network.split_headers(server.headers or {})
         self._given_proxy = server.proxy
         self._proxy = server.proxy or network.proxy_of_environment(server.url)
         connector = aiohttp.TCPConnector(limit=0, keepalive_timeout=KEEP_ALIVE, ssl=network.tls(server))
         self._http = aiohttp.ClientSession(
             connector=connector,
-            # Copied faster than merged, but a proxy hears them too: nothing of the config's may be here.
+            # Default headers are faster, but aiohttp sends them to a proxy too: headers of the config must not be here.
             headers={"Accept": ACCEPT, **network.OWN},
             auto_decompress=False,
             timeout=aiohttp.ClientTimeout(total=None, connect=None, sock_connect=None, sock_read=None),
-            # A session may be bound to a machine by a cookie; it is the server's own and goes nowhere else.
+            # A load balancer may bind the session to a machine by a cookie; cookies are sent only to this server.
             cookie_jar=aiohttp.CookieJar(unsafe=True),
             max_line_size=64 * 1024,
             max_field_size=64 * 1024,
         )
-        # The server's cookies are not for those who authorise, even at the same host.
+        # Requests of the auth provider do not get the server's cookies, even on the same host.
         self._plain = aiohttp.ClientSession(
             connector=connector,
             connector_owner=False,
@@ -174,26 +176,26 @@ class HttpClient:
         url: str | None = None,
         renew: bool = True,
     ) -> ClientResponse:
-        """One exchange up to the head of the answer, the caller's to read and release.
+        """Send a request and return the response, whose body the caller must read and release.
 
-        Credentials are put on and renewed, once if there are none that count (401), once if they do not reach (403).
-        Without `renew` no authorisation flow is begun. A redirect is followed only where it stays with the server.
+        Adds credentials, and renews them at most once after a 401 and once after a 403. Without `renew` no
+        authorisation flow is started. Redirects are followed only on the same server.
         """
         at = url or self.url
         if self._fixed:
             headers = {**self._fixed, **headers}
-        if self._asked:
-            asked = await network.ask_all(self._asked)
-            if asked != self._last_asked:
-                self._last_asked = asked
-                self._secrets.add_headers(asked)
-            headers = {**headers, **asked}
+        if self._header_functions:
+            computed = await network.call_header_functions(self._header_functions)
+            if computed != self._last_computed:
+                self._last_computed = computed
+                self._secrets.add_headers(computed)
+            headers = {**headers, **computed}
         auth = self._authoriser
         used: dict[str, str] = {}
         if auth is not None:
             whole = {**self._http.headers, **headers}
             outgoing = Outgoing(verb, at, whole, body.data if body is not None else b"")
-            # Whoever leaves must not be asked to authorise: then what was used last is all that there is.
+            # A session that is being closed must not start an authorisation: it uses the last credentials.
             used = auth.current() or (await auth.headers(outgoing) if renew else dict(self._credentials))
             self._note(used)
         redirects = since = 0
@@ -206,14 +208,14 @@ class HttpClient:
             if status < 300:
                 return response
             if status < 400:
-                at = await self._redirected(response, at, redirects)
+                at = await self._redirect_target(response, at, redirects)
                 redirects += 1
             elif auth is not None and renew and errors.is_refusal(response) and status not in refusals:
                 if body is not None:
-                    body.sent = False  # it was refused
+                    body.sent = False  # the server rejected it
                 refusal = Refusal(status, list(response.headers.items()))
-                await self._let_go(response)
-                renewed = await auth.renewed(outgoing, refusal, used, since)
+                await self._drain(response)
+                renewed = await auth.renew(outgoing, refusal, used, since)
                 if not renewed or same_headers(renewed, used):
                     raise errors.auth_error(response, self._secrets)
                 used = renewed
@@ -244,40 +246,40 @@ class HttpClient:
                 if len(response.headers.get(hdrs.CONTENT_TYPE, "")) > MAX_CONTENT_TYPE:
                     response.close()  # aiohttp would parse it in quadratic time
                     raise ProtocolError(
-                        "the server answered with a Content-Type that is too long", status=response.status
+                        f"Content-Type: expected at most {MAX_CONTENT_TYPE:,} characters", status=response.status
                     )
                 return response
             except (aiohttp.ClientError, OSError) as exc:
                 failure = errors.of_failure(exc, self._secrets, sent=body is None or body.sent)
-            # A kept connection that the server had closed: nothing was written, and the next one is tried at once.
+            # The server had closed the reused connection: nothing was written, so try another one at once.
             if body is None or not body.stale or body.withdrawn or self._http.closed:
                 raise failure
 
-    async def _redirected(self, response: ClientResponse, at: str, redirects: int) -> str:
+    async def _redirect_target(self, response: ClientResponse, at: str, redirects: int) -> str:
         location = response.headers.get(hdrs.LOCATION, "")
         target, status = network.target_of(at, location), response.status
-        await self._let_go(response)
+        await self._drain(response)
         shown = one_line(mask_urls(target), mask=self._secrets)
         if not target or status not in (307, 308) or not network.stays(at, target):
             raise ProtocolError(
                 f"the server redirects to {shown or 'nowhere'} (HTTP {status}), which is not followed; "
-                "if you trust that place, give its URL",
+                "if you trust the target, use its URL",
                 status=status,
             )
         if redirects >= MAX_REDIRECTS:
             raise ProtocolError(f"more than {MAX_REDIRECTS} redirects, the last one to {shown}", status=status)
         if at == self.url and (status == 308 or target.rstrip("/") == at.rstrip("/")):
-            self.url = target  # for good, or only a slash: the next request need not go round
+            self.url = target  # a permanent redirect, or only a slash: use the target for further requests
         return target
 
-    async def _let_go(self, response: ClientResponse) -> None:
-        """Read what little is left, so that the connection can be used again."""
+    async def _drain(self, response: ClientResponse) -> None:
+        """Read the rest of a small body, so that the connection can be used again."""
         with contextlib.suppress(ToolcribError):
             await self.read(response, ERROR_BODY)
         response.release()
 
     async def _fetch(self, method: str, url: str, headers: list[tuple[str, str]], content: bytes) -> HttpParts:
-        """A request of the authorisation provider's own: none of our headers, none of our credentials."""
+        """Send a request of the auth provider, without the headers and credentials for the server."""
         self._secrets.add_headers({name: value for name, value in headers if names_a_secret(name)})
         plain = [*headers, ("Accept-Encoding", "identity")]
         try:
@@ -292,26 +294,26 @@ class HttpClient:
                     proxy=self._given_proxy or network.proxy_of_environment(url),
                 ) as response:
                     body = await self.read(response, AUTH_BODY)
-                    # Opened by us: whoever gets these headers must not open it again.
+                    # The body is decompressed already, so the provider must not see this header.
                     answered = [(k, v) for k, v in response.headers.items() if k.lower() != "content-encoding"]
                     return response.status, answered, body
         except (aiohttp.ClientError, OSError, TimeoutError, ToolcribError) as exc:
-            failure = AuthError(f"authorising failed at {mask_urls(url)}: {errors.words_of(exc, self._secrets)}")
+            failure = AuthError(f"authorisation failed at {mask_urls(url)}: {errors.words_of(exc, self._secrets)}")
             failure.__cause__ = errors.cause_of(exc, self._secrets)
         raise failure
 
     # ---- reading ---------------------------------------------------------------------------------------------
 
     def chunks(self, response: ClientResponse) -> Chunks:
-        """The body as it comes."""
+        """Return the pieces of the body as they arrive."""
         return Chunks(response, self._secrets)
 
     async def read(self, response: ClientResponse, limit: int = MAX_MESSAGE) -> bytes:
-        """The whole body; `ProtocolError` above the limit."""
+        """Read the whole body; raises `ProtocolError` above the limit."""
         content = response.content
         if content.is_eof() and content.total_bytes <= limit and hdrs.CONTENT_ENCODING not in response.headers:
             try:
-                return content.read_nowait()  # nearly every answer: it came whole, and as it is
+                return content.read_nowait()  # the usual case: complete and not compressed
             except (aiohttp.ClientError, OSError) as exc:
                 raise _broken(response, exc, self._secrets) from errors.cause_of(exc, self._secrets)
         pieces: list[bytes] = []
@@ -330,7 +332,7 @@ class HttpClient:
         return pieces[0] if len(pieces) == 1 else b"".join(pieces)
 
     async def refused(self, response: ClientResponse, *, in_session: bool = False) -> ToolcribError:
-        """What an answer with a status of 400 and above means for the one who asked."""
+        """Return the error for a response with a status of 400 and above."""
         try:
             text = await self.read(response, ERROR_BODY)
         except ToolcribError as exc:

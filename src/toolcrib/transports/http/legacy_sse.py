@@ -1,4 +1,4 @@
-"""The link to a server of HTTP+SSE, the first revision's way: one stream in, a POST for each message out."""
+"""The link to an HTTP+SSE server, the transport of the first revision: one stream in, a POST per message out."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ if TYPE_CHECKING:
 log = logging.getLogger("toolcrib.transports")
 
 FLUSH: Final = 0.5
-"""Seconds that messages which are being posted have when the link is closed."""
+"""Seconds for finishing posts when the link is closed."""
 
 
 class _Post(Body):
-    """A message on its way out."""
+    """A message that is being posted."""
 
     __slots__ = ("is_request", "task")
 
@@ -42,12 +42,12 @@ class _Post(Body):
 
 
 class SseLink:
-    """A `Link` to a server of HTTP+SSE, which is connected by `open`."""
+    """A `Link` to an HTTP+SSE server, which is connected by `open`."""
 
     def __init__(self, server: SseServer | HttpServer, auth: Any = None) -> None:
         self._server = server
         self.secrets = secrets_of_web(server.url, server.headers, server.proxy)
-        """Hides the credentials that are sent to the server."""
+        """Masks the credentials that are sent to the server."""
         self._auth = auth
         self._connection: _SseConnection | None = None
 
@@ -64,16 +64,16 @@ class SseLink:
         return self._connection.send(message)
 
     def withdraw(self, ticket: Ticket) -> bool:
-        """Take a message back; returns False if all of it was written."""
+        """Withdraw a message; returns False if all of it was written."""
         assert isinstance(ticket, _Post)
         unsent = not ticket.sent
         ticket.withdrawn = unsent
         if ticket.task is not None:
-            ticket.task.cancel()  # also if only the response is awaited, on which nothing depends
+            ticket.task.cancel()  # also if it only waits for the response, which has no effect
         return unsent
 
     async def close(self, *, force: bool) -> None:
-        """Let what is being posted arrive, then close the stream."""
+        """Wait a moment for running posts, then close the stream."""
         if self._connection is not None:
             await self._connection.close(force=force)
 
@@ -81,7 +81,7 @@ class SseLink:
 class _SseConnection:
     """The stream of a server, read in a task, and the messages that are being posted.
 
-    Messages are posted side by side, but none overtakes a notification.
+    Messages are posted concurrently, but none overtakes a notification.
     """
 
     def __init__(self, client: HttpClient, receiver: Receiver, secrets: SecretMask) -> None:
@@ -106,13 +106,13 @@ class _SseConnection:
             kind = one_line(response.content_type, mask=self._secrets)
             response.close()
             raise ProtocolError(
-                f"the stream was answered with HTTP {response.status} and {kind}, not with an event stream",
+                f"expected an event stream, got {kind} (HTTP {response.status})",
                 status=response.status,
                 content_type=kind,
                 sent=False,
             )
         if not same_origin(self._at, str(response.url)):
-            self._at = str(response.url)  # a redirect has led from http to https
+            self._at = str(response.url)  # redirected from http to https
         self._reader = asyncio.create_task(self._read(response))
         await self._endpoint
 
@@ -151,13 +151,13 @@ class _SseConnection:
             else:
                 self._receiver.on_message(message)
 
-    def _checked(self, said: str) -> str:
+    def _checked(self, location: str) -> str:
         """Return the URL for messages; raises `ProtocolError` if it has another origin than the stream."""
-        target = target_of(self._at, said)
+        target = target_of(self._at, location)
         if not same_origin(self._at, target):
             raise ProtocolError(
-                f"the server wants its messages at {one_line(mask_urls(target), mask=self._secrets)}, "
-                "which is not where it is itself",
+                "endpoint: expected a URL with the origin of the stream, got "
+                f"{one_line(mask_urls(target), mask=self._secrets)}",
                 sent=False,
             )
         return target
@@ -178,7 +178,7 @@ class _SseConnection:
         return post
 
     async def _post_in_turn(self, post: _Post, message: Message, before: asyncio.Task[None] | None) -> None:
-        """Post a reply or a notification: a few at a time, so that a server cannot use up our sockets."""
+        """Post a reply or a notification: a few at a time, so that a server cannot use up the client's sockets."""
         try:
             async with asyncio.timeout(DELIVERY_SECONDS), self._turns:
                 await self._post(post, message, before)
@@ -204,7 +204,7 @@ class _SseConnection:
                 log.warning("a message was not delivered to the server: %s", exc)
 
     async def close(self, *, force: bool) -> None:
-        """Let what is being posted arrive, then close the stream."""
+        """Wait a moment for running posts, then close the stream."""
         if self._closed:
             return
         self._closed = True

@@ -1,4 +1,4 @@
-"""How a server on the web is reached: with which headers and certificates, through which proxy, and how far."""
+"""Network settings of an HTTP server: headers, certificates, proxy and redirects."""
 
 from __future__ import annotations
 
@@ -21,45 +21,47 @@ from ...protocol.decompression import ACCEPTED
 log = logging.getLogger("toolcrib.transports")
 
 OURS: Final = frozenset({"accept", "accept-encoding", "content-type", "content-length", "transfer-encoding"})
-"""Headers that are the engine's to set, besides the protocol's own `Mcp-...`."""
+"""Headers that only the client sets, besides the protocol's own `Mcp-...`."""
 
 
 OWN: Final = {"User-Agent": f"toolcrib/{__version__}", "Accept-Encoding": ACCEPTED}
-"""What every request says, unless the config says otherwise."""
+"""Default headers of every request; the config can override them."""
 
 
 def split_headers(given: Mapping[str, Any]) -> tuple[dict[str, str], list[tuple[str, Callable[[], Any]]]]:
-    """Those that stay as they are, and those that a function gives anew for each request."""
+    """Split headers into constant ones and those whose function is called for each request."""
     fixed: dict[str, str] = {}
-    asked = []
+    computed = []
     for name, value in given.items():
         low = name.lower()
         if low in OURS or low.startswith("mcp-"):
-            log.warning("the header %s is the protocol's own and not taken from the config", name)
+            log.warning("ignoring the header %s of the config: the client sets it", name)
             continue
         if callable(value):
-            asked.append((name, value))
+            computed.append((name, value))
         else:
             fixed[name] = value
-    return fixed, asked
+    return fixed, computed
 
 
-async def ask_all(asked: list[tuple[str, Callable[[], Any]]]) -> dict[str, str]:
-    """What the functions say now."""
-    return {name: value for name, ask in asked if (value := await ask_for(name, ask)) is not None}
+async def call_header_functions(functions: list[tuple[str, Callable[[], Any]]]) -> dict[str, str]:
+    """Call the functions and return their headers."""
+    return {
+        name: value for name, function in functions if (value := await call_header_function(name, function)) is not None
+    }
 
 
-async def ask_for(name: str, function: Callable[[], Any]) -> str | None:
-    """The header's value for this request; None: leave it out."""
+async def call_header_function(name: str, function: Callable[[], Any]) -> str | None:
+    """Return the value of a header for this request; None to omit it."""
     try:
         value = function()
         if inspect.isawaitable(value):
             value = await value
-    except Exception as exc:  # noqa: BLE001  # told below
+    except Exception as exc:  # noqa: BLE001  # raised as a ConnectError below
         kind = type(exc).__name__
     else:
         return _checked(name, value)
-    # Out here, for neither its words nor its chain are repeated: they may hold the secret.
+    # Outside the handler and without the message: both the exception and its context may contain the secret.
     raise ConnectError(f"the function for the header {name} raised {kind}; nothing was sent")
 
 
@@ -70,7 +72,7 @@ def _checked(name: str, value: Any) -> str | None:
 
 
 def with_credentials(headers: Mapping[str, str], credentials: Mapping[str, str]) -> Mapping[str, str]:
-    """The headers, the credentials in place of what had their names."""
+    """Return the headers with the credentials, which replace headers of the same name."""
     if not credentials:
         return headers
     taken = {name.lower() for name in credentials}
@@ -78,7 +80,7 @@ def with_credentials(headers: Mapping[str, str], credentials: Mapping[str, str])
 
 
 def target_of(at: str, location: str) -> str:
-    """Where a redirect leads; nowhere, if that is no place."""
+    """Return the URL that a redirect leads to; empty if it is invalid."""
     try:
         return urljoin(at, location) if location else ""
     except ValueError:
@@ -86,7 +88,7 @@ def target_of(at: str, location: str) -> str:
 
 
 def stays(at: str, target: str) -> bool:
-    """Whether a redirect leads to the same origin, or from http to https on the same host."""
+    """Return whether a redirect leads to the same origin, or from http to https on the same host."""
     try:
         here, there = urlsplit(at), urlsplit(target)
         if "@" in there.netloc and there.netloc != here.netloc:
@@ -103,12 +105,15 @@ def _port(parts: SplitResult) -> int:
 
 
 def same_origin(at: str, target: str) -> bool:
-    """Whether both are at the same scheme, host and port."""
+    """Return whether both URLs have the same scheme, host and port."""
     return urlsplit(at).scheme == urlsplit(target).scheme and stays(at, target)
 
 
 def proxy_of_environment(url: str) -> str | None:
-    """What `HTTP_PROXY`, `HTTPS_PROXY`, `ALL_PROXY` and `NO_PROXY` say. Not netrc: that would send its passwords."""
+    """Return the proxy for a URL from `HTTP_PROXY`, `HTTPS_PROXY`, `ALL_PROXY` and `NO_PROXY`.
+
+    netrc is not used: its passwords would be sent.
+    """
     parts = urlsplit(url)
     if proxy_bypass_environment(parts.netloc.rpartition("@")[2]):
         return None
@@ -118,14 +123,14 @@ def proxy_of_environment(url: str) -> str | None:
 
 
 class Kept:
-    """The connections on which a request was written before, and may be again."""
+    """The connections that have carried a request and can be reused."""
 
     def __init__(self) -> None:
         self._used: WeakSet[Any] = WeakSet()
         self._poll = select.poll() if hasattr(select, "poll") else None
 
     def is_stale(self, transport: asyncio.Transport | None) -> bool:
-        """Whether the server has closed, or spoken on, a connection on which nothing was asked: it answers nobody."""
+        """Return whether the server has closed an idle connection, or sent data on it that belongs to no request."""
         if transport is None or transport.is_closing():
             return True
         if self._poll is None or transport.get_extra_info("ssl_object") is not None:
@@ -138,17 +143,17 @@ class Kept:
             self._poll.unregister(fd)
 
     def has(self, protocol: Any) -> bool:
-        """Whether this one is such a connection."""
+        """Return whether the connection has carried a request."""
         return protocol in self._used
 
     def keep(self, protocol: Any) -> None:
-        """It is one from now on."""
+        """Add a connection."""
         if protocol not in self._used:
             self._used.add(protocol)
 
 
 def tls(server: HttpServer | SseServer) -> ssl.SSLContext | bool:
-    """Whom to trust, and who we are; True: the system's authorities."""
+    """Return the TLS context with the server's `ca` and `client_cert`; True for the system's authorities."""
     if server.ca is None and server.client_cert is None and server.verify:
         return True
     key, expected = "ca", "a PEM file of certificates"

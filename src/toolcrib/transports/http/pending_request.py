@@ -1,4 +1,4 @@
-"""One request over HTTP while it waits, and what is left to read after its answer."""
+"""A pending request over HTTP, and reading the rest of its response."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("toolcrib.transports")
 
-AFTERMATH: Final = 1.0
-"""Seconds to read on after the answer: a stream that ends leaves a connection that can be used again."""
+READ_ON_SECONDS: Final = 1.0
+"""Seconds to read on after the answer: the connection of a stream that ends can be used again."""
 VISIBLE: Final = re.compile(r"[\x21-\x7e]+")
 HEADER_NAME: Final = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 
@@ -31,7 +31,7 @@ HEADER_NAME: Final = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 class PendingHttpRequest(PendingRequest):
     """A request that waits for its response, in the task that made it.
 
-    A deadline that passes, an outcome that arrives on another stream and the end of the channel cancel the exchange.
+    The exchange is cancelled when a deadline passes, the outcome arrives on another stream, or the channel ends.
     """
 
     __slots__ = ("body", "cancellation", "id", "modern", "outcome", "place", "session")
@@ -55,16 +55,16 @@ class PendingHttpRequest(PendingRequest):
         self.cancellation = OwnCancellation(loop)
 
     def end(self, outcome: Wire | Exception) -> None:
-        """Set the outcome and cancel the exchange: the outcome arrived on another stream, or never will."""
+        """Set the outcome and cancel the exchange: the answer arrived on another stream, or never will."""
         if self.outcome is None and not self.cancellation.requested:
             self.outcome = outcome
             self.cancellation.cancel()
 
 
 async def read_on(response: ClientResponse) -> None:
-    """Read what follows the answer, which is nothing but the stream's end."""
+    """Read to the end of the stream after the answer, so that the connection can be used again."""
     try:
-        async with asyncio.timeout(AFTERMATH):
+        async with asyncio.timeout(READ_ON_SECONDS):
             for _ in range(16):
                 if not await response.content.readany():
                     response.release()
@@ -76,9 +76,9 @@ async def read_on(response: ClientResponse) -> None:
 
 
 def session_id(value: str | None) -> str | None:
-    """The id that a server gave, if it can be sent back."""
+    """Return the session id that a server sent; raises `ProtocolError` if it cannot be sent back."""
     if not value:
         return None
     if VISIBLE.fullmatch(value):
         return value
-    raise ProtocolError("the server gave a session id that is not made of visible ASCII characters")
+    raise ProtocolError("session id: expected visible ASCII characters")

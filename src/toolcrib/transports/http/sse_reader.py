@@ -1,4 +1,4 @@
-"""Messages on event streams: sorted as they come, whichever stream they come on."""
+"""Reads event streams and dispatches their messages; an answer may arrive on another stream than its request's."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from ..channel import Counters
 from ..inbound import Inbox
 
 RETRY: Final = 1.0
-"""Seconds before a stream is opened again, where the server does not say."""
+"""Seconds before a stream is opened again, unless the server sends another value."""
 SHORTEST_RETRY: Final = 0.1
 LONGEST_RETRY: Final = 3600.0
 
 
 class StreamPosition:
-    """How far a stream has been read: where it goes on if it breaks."""
+    """How far a stream has been read, to resume it if it breaks."""
 
     __slots__ = ("broke", "id", "seen", "wait")
 
@@ -35,7 +35,10 @@ class StreamPosition:
 
 
 class SseReader:
-    """Reads event streams. `deliver` takes the answer to another request than the stream's; False: none waits."""
+    """Reads event streams.
+
+    `deliver` is called with an answer to another request than the stream's; it returns False if none is pending.
+    """
 
     def __init__(
         self, counters: Counters, inbox: Inbox, deliver: Callable[[int, Message], bool], secrets: SecretMask
@@ -46,7 +49,7 @@ class SseReader:
         self._deliver = deliver
 
     async def follow(self, chunks: AsyncIterator[bytes], place: StreamPosition, own: int | None) -> Message | None:
-        """Read up to the answer to the request `own`; None if the stream ends, or breaks, before it."""
+        """Read up to the answer to the request `own` and return it; None if the stream ends or breaks before."""
         stream = SseParser()
         try:
             async for chunk in chunks:
@@ -73,18 +76,18 @@ class SseReader:
         try:
             message = jsonrpc.decode(data, self._secrets, repair=True)
         except ProtocolError as exc:
-            self._garbled(exc, data[:1024].encode(), own)
+            self._note_malformed(exc, data[:1024].encode(), own)
             return None
         return self.sort(message, own)
 
     def sort(self, message: Any, own: int | None) -> Message | None:
-        """The message, if it is the answer to `own`; else it is passed on to whom it concerns."""
+        """Return the message if it is the answer to `own`; otherwise dispatch it and return None."""
         if type(message) is list and message:  # a batch, as 2025-03-26 allows
             answers = [self.sort(part, own) for part in message]
             return next((answer for answer in answers if answer is not None), None)
         if type(message) is not dict or not (isinstance(message.get("method"), str) or "id" in message):
             sample = one_line(repr(message), mask=self._secrets)
-            self._garbled(ProtocolError("JSON, but no message", sample=sample), b"", own)
+            self._note_malformed(ProtocolError("JSON, but not a message", sample=sample), b"", own)
             return None
         self.received(message)
         if "method" in message:
@@ -98,7 +101,7 @@ class SseReader:
         return None
 
     def received(self, message: Message) -> Message:
-        """Count a message."""
+        """Count a message and return it."""
         self._counters.received += 1
         self._inbox.malformed_in_a_row = 0
         return message
@@ -108,9 +111,9 @@ class SseReader:
         error = ProtocolError(f"an event above the limit of {MAX_MESSAGE:,} bytes", sample=sample)
         if own is not None and jsonrpc.spot_id(event.head) in (None, own):
             raise error  # most likely the answer itself
-        self._garbled(error, event.head, own)
+        self._note_malformed(error, event.head, own)
 
-    def _garbled(self, error: ProtocolError, head: bytes, own: int | None) -> None:
+    def _note_malformed(self, error: ProtocolError, head: bytes, own: int | None) -> None:
         endless = self._inbox.note_malformed(error)
         if endless or (own is not None and jsonrpc.spot_id(head) == own):
             raise error

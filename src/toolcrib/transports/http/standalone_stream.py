@@ -28,11 +28,14 @@ log = logging.getLogger("toolcrib.transports")
 
 LONGEST: Final = 30.0
 TRIES: Final = 2
-"""Failures in a row at opening a stream again before it is given up."""
+"""Maximum number of failed attempts in a row to open a stream again."""
 
 
 class StandaloneStream:
-    """Opened once, and again where it ends. `headers` gives those of the session, `refused` the reason."""
+    """Keeps the stream open: opens it again after it ended.
+
+    `headers` returns the headers of the session, `refused` the error for a rejected GET; `lose` ends the connection.
+    """
 
     def __init__(
         self,
@@ -49,12 +52,12 @@ class StandaloneStream:
         self._refused = refused
         self._lose = lose
         self._place = StreamPosition()
-        self._stood = False
+        self._was_open = False
         self._opened = asyncio.get_running_loop().create_future()
         self._task = asyncio.create_task(self._keep())
 
     async def opened(self, seconds: float) -> None:
-        """Wait until the stream is open or was refused, at most `seconds`."""
+        """Wait until the stream is open or was rejected, at most `seconds`."""
         await asyncio.wait([self._opened], timeout=seconds)
 
     def stop(self) -> None:
@@ -65,28 +68,28 @@ class StandaloneStream:
         failures, reason = 0, None
         while True:
             try:
-                failures, reason = (0 if await self._stand() else failures + 1), None
+                failures, reason = (0 if await self._read_stream() else failures + 1), None
             except SessionExpired:
                 return
             except (ConnectError, ConnectionLost, OutcomeUnknown, CallTimeout, RateLimited) as exc:
                 failures, reason = failures + 1, exc
             except ToolcribError as exc:
-                log.debug("the server offers no standing stream: %s", exc)
+                log.debug("the server has no standalone stream: %s", exc)
                 return
             finally:
                 self._note_open()
             if failures > TRIES:
-                # A server that cannot be reached is gone; a stream that it does not keep open is no loss.
+                # The connection is lost only if the server cannot be reached; the stream itself is optional.
                 if isinstance(reason, TransportError) and not reason.sent:
-                    self._lose(ConnectionLost(f"the server is gone: {reason.message}"))
+                    self._lose(ConnectionLost(f"the server cannot be reached: {reason.message}"))
                     return
-                if reason is None or not self._stood:
+                if reason is None or not self._was_open:
                     return
             longer = min(2.0 ** min(failures - 1, 5), LONGEST) if reason is not None else 0.0
             await asyncio.sleep(max(self._place.wait, longer))
 
-    async def _stand(self) -> bool:
-        """One stream from its beginning to its end: True if it was worth its while."""
+    async def _read_stream(self) -> bool:
+        """Read one stream to its end; returns True if it had events or lasted longer than the retry delay."""
         place, clock = self._place, asyncio.get_running_loop().time
         headers = self._headers()
         if place.id is not None:
@@ -94,11 +97,12 @@ class StandaloneStream:
         response = await self._client.send("GET", headers)
         try:
             if response.status >= 400:
-                # A server that has no such stream says so in many ways; only one that had it can have forgotten us.
-                raise await self._refused(response, self._stood)
+                # Servers without this stream answer with various errors, so an error means an expired session only if
+                # the stream was open before.
+                raise await self._refused(response, self._was_open)
             if response.status != 200 or response.content_type != EVENTS:
                 raise ProtocolError("a GET was not answered with an event stream", status=response.status)
-            self._stood = True
+            self._was_open = True
             self._note_open()
             began, seen = clock(), place.seen
             await self._events.follow(self._client.chunks(response), place, None)

@@ -1,1 +1,1 @@
-"""A server as a child process that speaks over stdin and stdout."""
+"""The stdio transport: a server as a child process."""

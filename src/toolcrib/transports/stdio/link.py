@@ -1,4 +1,4 @@
-"""The link to a child process: one JSON message a line over its stdin and stdout."""
+"""The link to a child process: one JSON message per line over its stdin and stdout."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from .process import CHUNK, NEEDS_POSIX, ServerProcess
 try:
     import fcntl
     import termios
-except ModuleNotFoundError:  # only the start of a process is refused, not the import of the client
+except ModuleNotFoundError:  # the client can be imported, but cannot start processes
     IS_POSIX = False
 else:
     IS_POSIX = True
@@ -34,9 +34,9 @@ log = logging.getLogger("toolcrib.transports.stdio")
 stderr_log = logging.getLogger("toolcrib.stderr")
 
 FLUSH = 0.5
-"""Seconds that what is queued has to be written when the link is closed."""
-LAST_WORDS = 0.08
-"""Seconds between the end of stdout and the end of the process, or the other way round, to learn of both."""
+"""Seconds for writing queued messages when the link is closed."""
+EXIT_DELAY = 0.08
+"""Seconds to wait for the exit code after stdout has ended, or for the end of stdout after the process has."""
 
 
 class StdioLink:
@@ -45,7 +45,7 @@ class StdioLink:
     def __init__(self, server: StdioServer, *, on_stderr: Callable[[str], object] | None = None) -> None:
         self._server = server
         self.secrets = secrets_of_process(server.env, server.args)
-        """Hides what the server's process was given as a secret."""
+        """Masks the secrets that the server's process was given."""
         self._on_stderr = Delivery(on_stderr, "stderr handler") if on_stderr is not None else None  # type: ignore[arg-type]
         self._child: _Child | None = None
 
@@ -55,7 +55,7 @@ class StdioLink:
         return may_download(self._server.command, self._server.args)
 
     async def open(self, receiver: Receiver) -> None:
-        """Start the child."""
+        """Start the child process."""
         if not IS_POSIX:
             raise StartError(NEEDS_POSIX, permanent=True)
         self._child = _Child(self._server, self.secrets, self._on_stderr, receiver)
@@ -67,13 +67,13 @@ class StdioLink:
         return self._child.send(message)
 
     def withdraw(self, ticket: Ticket) -> bool:
-        """Take a message back; returns False if a part of it was written."""
+        """Withdraw a message; returns False if a part of it was written."""
         assert self._child is not None
         assert isinstance(ticket, QueuedLine)
         return self._child.writer.withdraw(ticket)
 
     def stderr_tail(self) -> str:
-        """Return the end of what the server wrote to stderr, without secrets and control characters."""
+        """Return the end of the server's stderr, without secrets and control characters."""
         return self._child.stderr_tail() if self._child is not None else ""
 
     async def close(self, *, force: bool) -> None:
@@ -85,7 +85,7 @@ class StdioLink:
 class _Child:
     """A running server process and its pipes.
 
-    Bytes go straight between the pipes and the callbacks of the event loop: no task, no stream objects.
+    Bytes go directly between the pipes and callbacks of the event loop, without tasks and stream objects.
     """
 
     def __init__(
@@ -103,7 +103,7 @@ class _Child:
         self._closing = False
         self._stdout_open = True
         self._stderr_open = True
-        self._farewell: asyncio.TimerHandle | None = None
+        self._exit_timer: asyncio.TimerHandle | None = None
         self.process = process = ServerProcess.spawn(
             server.command, server.args, env=server.env, cwd=server.cwd, on_exit=self._note_end
         )
@@ -128,7 +128,7 @@ class _Child:
         return line
 
     def _stdin_broke(self, exc: OSError) -> None:
-        # Answers may still be on their way out of the child: the end of stdout decides, or LAST_WORDS.
+        # Answers of the child may still arrive: wait for the end of stdout, or for EXIT_DELAY.
         log.debug("%s closed its stdin: %s", self._name, exc)
         self._note_end()
 
@@ -192,29 +192,29 @@ class _Child:
     # ---- the end ---------------------------------------------------------------------------------------------
 
     def _note_end(self) -> None:
-        """One of stdin, stdout and the process has ended; the others follow at once, or are not waited for."""
+        """Handle the end of stdin, stdout or the process: give the others a moment to end too."""
         if self._closing:
             return
         if not self._stdout_open and self.process.exit_code is not None:
             self._lose()
-        elif self._farewell is None:
-            self._farewell = self._loop.call_later(LAST_WORDS, self._lose)
+        elif self._exit_timer is None:
+            self._exit_timer = self._loop.call_later(EXIT_DELAY, self._lose)
 
     def _lose(self) -> None:
-        if self._farewell is not None:
-            self._farewell.cancel()
+        if self._exit_timer is not None:
+            self._exit_timer.cancel()
         if self._closing:
             return
         if self._stderr_open:
             self._read_stderr()
-        error = self._last_words()
+        error = self._exit_error()
         self.writer.close()
         self._receiver.on_lost(error)
 
-    def _last_words(self) -> StartError:
+    def _exit_error(self) -> StartError:
         code = self.process.exit_code
         if code is None:
-            what = "the server closed its end of the pipe and lives on"
+            what = "the server closed its stdin or stdout but is still running"
         elif code < 0:
             what = f"the server's process was ended by signal {-code}"
         else:
@@ -225,11 +225,11 @@ class _Child:
         return StartError(text, exit_code=code, stderr=stderr, input_consumed=self._input_consumed())
 
     def stderr_tail(self) -> str:
-        """Return the end of what the child wrote to stderr, without secrets and control characters."""
+        """Return the end of the child's stderr, without secrets and control characters."""
         return self.process.tail.text(self._secrets)
 
     def _input_consumed(self) -> bool:
-        """Whether the child has read everything that was written. Assumed if the system does not report it."""
+        """Return whether the child has read everything that was written; True if the system does not report it."""
         if self.writer.closed or not self.writer.written:
             return False
         unread = array("i", [0])
@@ -242,7 +242,7 @@ class _Child:
     async def close(self, *, force: bool) -> None:
         """Flush, then end the child and its group.
 
-        Its stdout is drained meanwhile, or a full pipe would keep it alive.
+        Meanwhile its stdout is drained: a full pipe would keep it alive.
         """
         if self._closing:
             return
@@ -253,7 +253,7 @@ class _Child:
             await self.process.stop(force=force)
         except asyncio.CancelledError:
             self._stop_traffic()
-            self.process.kill()  # no time is left for manners
+            self.process.kill()  # no time to wait
             raise
         finally:
             self._loop.remove_reader(self._stdout_fd)
@@ -263,5 +263,5 @@ class _Child:
     def _stop_traffic(self) -> None:
         self._closing = True
         self.writer.close()
-        if self._farewell is not None:
-            self._farewell.cancel()
+        if self._exit_timer is not None:
+            self._exit_timer.cancel()

@@ -1,4 +1,4 @@
-"""A server's process: its environment, its group, its last words, and its end. POSIX only."""
+"""The process of a server: its environment, its group, the end of its stderr, and its termination. POSIX only."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from ...protocol.sanitize import printable
 from .watchdog import guard
 
 INHERITED: Final = ("HOME", "LOGNAME", "PATH", "SHELL", "TERM", "USER")
-"""All that a server's environment has of ours; the rest of it is what its config gives."""
+"""The variables that a server inherits from this process; the others come from its config."""
 
 NEEDS_POSIX: Final = "stdio servers need a POSIX system in this version"
 
@@ -30,15 +30,15 @@ STDERR_KEPT: Final = 64 * 1024
 CHUNK: Final = 64 * 1024
 
 GRACE: Final = 2.0
-"""Seconds a server has to end after its stdin was closed, and again after SIGTERM."""
+"""Seconds for a server to end after its stdin was closed, and again after SIGTERM."""
 FORCED_GRACE: Final = 0.4
-"""The same when our own program is ending."""
+"""Like `GRACE`, if the server is stopped with `force`."""
 SWEEP: Final = 0.5
-"""Seconds that what a server left behind in its group has after SIGTERM."""
+"""Seconds for the remaining processes of a server's group to end after SIGTERM."""
 
 
 def environment(given: Mapping[str, str] | None) -> dict[str, str]:
-    """The environment of a server. Values that define shell functions are code, not settings."""
+    """Return the environment of a server. Variables that define shell functions are not inherited: they are code."""
     env = {key: os.environ[key] for key in INHERITED if not os.environ.get(key, "()").startswith("()")}
     env.update(given or {})
     return env
@@ -55,7 +55,7 @@ class Tail:
         self._size = 0
 
     def add(self, chunk: bytes) -> None:
-        """Keep these bytes, and let the oldest go."""
+        """Add bytes, and discard the oldest."""
         self._chunks.append(chunk)
         self._size += len(chunk)
         while self._size - len(self._chunks[0]) >= STDERR_KEPT:
@@ -73,7 +73,7 @@ class Tail:
 
 
 class ServerProcess:
-    """One child in a session, and so a group, of its own. Made on the event loop that watches it."""
+    """A child process in its own session and process group. Created on the event loop that watches it."""
 
     def __init__(self, popen: subprocess.Popen[bytes], stdin: IO[bytes], on_exit: Callable[[], None]) -> None:
         assert popen.stdout is not None
@@ -98,25 +98,25 @@ class ServerProcess:
         cwd: str | os.PathLike[str] | None,
         on_exit: Callable[[], None],
     ) -> ServerProcess:
-        """Start it; raises `StartError`."""
+        """Start the process; raises `StartError`."""
         if os.name != "posix":
             raise StartError(NEEDS_POSIX, permanent=True)
         if _ending.is_set():
-            raise StartError("the interpreter is ending; no server is started any more", permanent=True)
+            raise StartError("the interpreter is shutting down; no server can be started", permanent=True)
         try:
-            theirs, ours = os.pipe()
+            read_end, write_end = os.pipe()
         except OSError as exc:
             raise _start_error(command, cwd, exc) from exc
-        stdin, pipe = os.fdopen(ours, "wb", 0), os.fstat(theirs).st_ino
-        # If we are killed from here on, the guard finds the server by its stdin.
+        stdin, pipe = os.fdopen(write_end, "wb", 0), os.fstat(read_end).st_ino
+        # If this process is killed from here on, the watchdog finds the server by its stdin.
         guard.expect(pipe)
         try:
-            process = cls._start(command, args, theirs, stdin, env=env, cwd=cwd, on_exit=on_exit)
+            process = cls._start(command, args, read_end, stdin, env=env, cwd=cwd, on_exit=on_exit)
         except BaseException:
             stdin.close()
             raise
         finally:
-            os.close(theirs)
+            os.close(read_end)
             guard.forget_pipe(pipe)
         return process
 
@@ -153,16 +153,16 @@ class ServerProcess:
             _living.add(process)
             guard.watch(process.pid)
             process._watch_exit()
-        except BaseException:  # a signal may come at any moment
+        except BaseException:  # such as KeyboardInterrupt
             process.kill()
             process.release()
             raise
         return process
 
-    # ---- how it ends by itself -------------------------------------------------------------------------------
+    # ---- the process ends by itself --------------------------------------------------------------------------
 
     def _watch_exit(self) -> None:
-        if sys.platform == "linux" and hasattr(os, "pidfd_open"):  # some builds of Python are without it
+        if sys.platform == "linux" and hasattr(os, "pidfd_open"):  # missing in some builds of Python
             with contextlib.suppress(OSError):
                 self._pidfd = os.pidfd_open(self.pid)
                 self._loop.add_reader(self._pidfd, self._note_exit)
@@ -170,7 +170,7 @@ class ServerProcess:
         threading.Thread(target=self._wait_in_thread, name=f"toolcrib-wait-{self.pid}", daemon=True).start()
 
     def _wait_in_thread(self) -> None:
-        with contextlib.suppress(ChildProcessError):  # somebody has reaped it already
+        with contextlib.suppress(ChildProcessError):  # it was already reaped elsewhere
             os.waitid(os.P_PID, self.pid, os.WEXITED | os.WNOWAIT)
         with contextlib.suppress(RuntimeError):  # the loop may be closed by now
             self._loop.call_soon_threadsafe(self._note_exit)
@@ -192,12 +192,12 @@ class ServerProcess:
         self.exit_code = self._popen.poll()
         return self.exit_code is not None
 
-    # ---- how we end it ---------------------------------------------------------------------------------------
+    # ---- the client ends the process -------------------------------------------------------------------------
 
     async def stop(self, *, force: bool = False) -> None:
-        """Close its stdin and wait; SIGTERM to the group and wait; SIGKILL. What the leader left behind is ended too.
+        """Close its stdin and wait; send SIGTERM to the group and wait; send SIGKILL. Ends the whole group.
 
-        Its other pipes stay open until `release`, so that they can be drained meanwhile.
+        The other pipes stay open until `release`, so that they can be drained meanwhile.
         """
         grace = FORCED_GRACE if force else GRACE
         self.stdin.close()
@@ -217,7 +217,7 @@ class ServerProcess:
         return True
 
     async def _sweep(self) -> None:
-        # The group's number cannot be given to others while one member lives, so it is ours as long as it answers.
+        # The system does not reuse the number of a group while a member lives, so signals reach only this group.
         if not self.send_signal(signal.SIGTERM):
             return
         end = self._loop.time() + SWEEP
@@ -228,17 +228,17 @@ class ServerProcess:
         self.send_signal(signal.SIGKILL)
 
     def send_signal(self, number: int) -> bool:
-        """Send a signal to the whole group; False if there is nobody left in it."""
+        """Send a signal to the whole group; returns False if the group is empty."""
         try:
             os.killpg(self.pid, number)
         except ProcessLookupError:
             return False
-        except PermissionError:  # macOS says so of a group of zombies
+        except PermissionError:  # macOS raises this for a group of zombies
             return False
         return True
 
     def release(self) -> None:
-        """Let go of everything that belongs to it."""
+        """Close the pipes and stop watching the process."""
         self._unwatch()
         for pipe in (self.stdin, self.stdout, self.stderr):
             pipe.close()
@@ -249,38 +249,39 @@ class ServerProcess:
     # ---- without an event loop -------------------------------------------------------------------------------
 
     def kill(self) -> None:
-        """End the group at once; blocks for the moment that it takes."""
+        """Kill the group and wait for the process, at most one second. Blocks."""
         self.send_signal(signal.SIGKILL)
         with contextlib.suppress(subprocess.TimeoutExpired):
             self.exit_code = self._popen.wait(timeout=1.0)
 
     def end_until(self, moment: float) -> None:
-        """At exit: end the group without the loop, which may be gone."""
+        """Wait for the process until `moment`, then kill its group. Used at exit, without an event loop."""
         while not self._reap() and time.monotonic() < moment:
             time.sleep(0.005)
         self.kill()
         guard.forget(self.pid)
 
-    def forsake(self) -> None:
-        """In a forked child: close what belongs to the parent's server, and leave the server alone."""
+    def detach(self) -> None:
+        """Close the pipes in a forked child, without ending the server, which belongs to the parent."""
         for pipe in (self.stdin, self.stdout, self.stderr):
             pipe.close()
         if self._pidfd is not None:
             os.close(self._pidfd)
-        self._popen.returncode = 0  # not our child: nothing to wait for
+        self._popen.returncode = 0  # not a child of this process: it cannot be waited for
 
 
 _PASSING: Final = frozenset({errno.EAGAIN, errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.ETXTBSY})
-"""Why a start can fail now and work a moment later."""
+"""Errors of a start that may succeed a moment later."""
 
 
 def _start_error(command: str, cwd: str | os.PathLike[str] | None, exc: Exception) -> StartError:
     if cwd is not None and not os.path.isdir(cwd):
         text = f"the working directory {os.fspath(cwd)!r} does not exist; check `cwd`"
     elif isinstance(exc, FileNotFoundError):
-        text = f"command not found: {command!r}; install it, or give its full path (PATH is ours unless `env` has one)"
+        hint = "install it, or give its full path (PATH is inherited unless `env` sets it)"
+        text = f"command not found: {command!r}; {hint}"
     elif isinstance(exc, PermissionError):
-        text = f"{command!r} may not be executed; check the file's permissions"
+        text = f"permission denied to execute {command!r}; check the file's permissions"
     else:
         text = f"{command!r} could not be started: {exc}"
     return StartError(text, permanent=not (isinstance(exc, OSError) and exc.errno in _PASSING))
@@ -292,7 +293,7 @@ _ending: Final = threading.Event()
 
 @atexit.register
 def _end_all() -> None:
-    """The interpreter ends with servers still open."""
+    """End the servers that are still running when the interpreter exits."""
     _ending.set()
     until = time.monotonic() + 1.0
     for process in list(_living):
@@ -303,9 +304,9 @@ def _end_all() -> None:
 
 
 def _after_fork() -> None:
-    guard.forsake()
+    guard.detach()
     for process in list(_living):
-        process.forsake()
+        process.detach()
     _living.clear()
 
 

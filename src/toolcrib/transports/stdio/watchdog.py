@@ -1,12 +1,13 @@
-"""The guard: a small shell process that outlives us by a moment, to end our servers if we are killed.
+"""The watchdog: a small shell process that ends the servers if this process is killed.
 
-It holds the reading end of a pipe and a list of process groups. The kernel closes our end however we die, `kill -9`
-included; then the guard ends every group on its list. It is started before the first server, once for a process, and is
-nobody's child.
+The shell holds the reading end of a pipe and a list of process groups. The kernel closes the writing end when this
+process dies, even by `kill -9`; then the shell ends every group on its list. It is started once per process, before the
+first server, and runs detached, not as a child of this process.
 
-A server's group is known only when it has started. So the guard is told before of the pipe that will be the server's
-stdin: if we die in between, it finds the server by that pipe, where the system has /proc. The kernel closes our end of
-the guard's pipe only when a child that was being started has become the server, so it is not too early to look for it.
+The group of a server is known only after its start. So the watchdog learns beforehand of the pipe that will be the
+server's stdin: if this process dies in between, the shell finds the server by that pipe, on systems with /proc. A child
+that is being started holds a copy of the watchdog's pipe until it executes the server's program, so the shell does not
+look for the server too early.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from typing import Final
 
 log = logging.getLogger("toolcrib.transports")
 
-# `exec 3<&0 ... <&3`: a shell gives its background jobs /dev/null for stdin unless told otherwise.
+# `exec 3<&0 ... <&3`: otherwise the stdin of the shell's background jobs would be /dev/null.
 _SCRIPT: Final = """
 exec 3<&0
 trap '' INT TERM HUP QUIT
@@ -51,7 +52,7 @@ trap '' INT TERM HUP QUIT
 
 
 class Watchdog:
-    """Our end of the pipe."""
+    """The writing end of the watchdog's pipe."""
 
     def __init__(self) -> None:
         self._pipe: int | None = None
@@ -60,31 +61,31 @@ class Watchdog:
         self._lock = threading.Lock()
 
     def expect(self, pipe: int) -> None:
-        """A server is about to be started whose stdin is the pipe with this inode; `watch` or `forget_pipe` follows."""
+        """Watch a server that is about to start, by the inode of the pipe that is its stdin; see `forget_pipe`."""
         with self._lock:
             self._expected.add(pipe)
-            self._tell_or_warn(f"? {pipe}\n")
+            self._write_or_warn(f"? {pipe}\n")
 
     def forget_pipe(self, pipe: int) -> None:
-        """The server was started and is watched by its group, or could not be started."""
+        """Stop watching the pipe: the server is now watched by its group, or could not be started."""
         with self._lock:
             self._expected.discard(pipe)
-            self._tell_if_there(f"! {pipe}\n")
+            self._write_if_running(f"! {pipe}\n")
 
     def watch(self, group: int) -> None:
-        """End this process group if we die."""
+        """End this process group if this process dies."""
         with self._lock:
             self._groups.add(group)
-            self._tell_or_warn(f"+ {group}\n")
+            self._write_or_warn(f"+ {group}\n")
 
     def forget(self, group: int) -> None:
-        """The group is gone."""
+        """Stop watching a process group, because it has ended."""
         with self._lock:
             self._groups.discard(group)
-            self._tell_if_there(f"- {group}\n")
+            self._write_if_running(f"- {group}\n")
 
-    def forsake(self) -> None:
-        """In a forked child: the servers are the parent's, and so is the guard."""
+    def detach(self) -> None:
+        """Forget everything in a forked child: the servers and the watchdog belong to the parent."""
         self._lock = threading.Lock()
         self._groups.clear()
         self._expected.clear()
@@ -92,23 +93,23 @@ class Watchdog:
             os.close(self._pipe)
             self._pipe = None
 
-    def _tell_or_warn(self, line: str) -> None:
+    def _write_or_warn(self, line: str) -> None:
         try:
-            self._tell(line)
+            self._write(line)
         except (OSError, subprocess.SubprocessError) as exc:
-            log.warning("no guard: if this process is killed, its servers live on (%s)", exc)
+            log.warning("watchdog could not be started; servers will be orphaned if this process is killed: %s", exc)
 
-    def _tell_if_there(self, line: str) -> None:
+    def _write_if_running(self, line: str) -> None:
         if self._pipe is not None:
-            with contextlib.suppress(BrokenPipeError):  # no guard, nothing to forget
+            with contextlib.suppress(BrokenPipeError):  # the watchdog has ended
                 os.write(self._pipe, line.encode())
 
-    def _tell(self, line: str) -> None:
+    def _write(self, line: str) -> None:
         if self._pipe is not None:
             try:
                 os.write(self._pipe, line.encode())
                 return
-            except BrokenPipeError:  # somebody ended the guard
+            except BrokenPipeError:  # the watchdog was killed: start another one
                 os.close(self._pipe)
                 self._pipe = None
         if self._groups or self._expected:
@@ -117,11 +118,11 @@ class Watchdog:
             os.write(self._pipe, "".join(lines).encode())
 
     def _start(self) -> int:
-        theirs, ours = os.pipe()
+        read_end, write_end = os.pipe()
         try:
             subprocess.run(
                 ["/bin/sh", "-c", _SCRIPT],
-                stdin=theirs,
+                stdin=read_end,
                 stdout=subprocess.DEVNULL,
                 stderr=subprocess.DEVNULL,
                 cwd="/",
@@ -130,11 +131,11 @@ class Watchdog:
                 check=True,
             )
         except BaseException:
-            os.close(ours)
+            os.close(write_end)
             raise
         finally:
-            os.close(theirs)
-        return ours
+            os.close(read_end)
+        return write_end
 
 
 guard: Final = Watchdog()

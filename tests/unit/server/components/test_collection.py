@@ -97,7 +97,7 @@ def test_the_same_name_again_replaces_in_place_and_says_so(caplog: pytest.LogCap
         things.put(name, Thing(name, version))
     assert [thing.wire["version"] for thing in things] == [2, 1]
     assert [r.getMessage() for r in caplog.records if r.levelno == logging.WARNING] == [
-        "the tool 'a' was there already and is replaced"
+        "the tool 'a' already existed and was replaced"
     ]
     assert len(changes) == 3
     things.remove("a")

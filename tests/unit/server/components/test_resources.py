@@ -405,14 +405,14 @@ async def test_a_resource_that_is_not_there_is_not_found(way: str) -> None:
 
 
 def test_a_variable_that_is_no_parameter_is_refused() -> None:
-    with pytest.raises(ConfigError, match=r"'name'.*no parameter"):
+    with pytest.raises(ConfigError, match="no parameter for the variable 'name'"):
         template("x://{name}", lambda other="": other)
 
 
 def test_a_parameter_that_nobody_gives_is_refused() -> None:
-    with pytest.raises(ConfigError, match=r"'other' is no variable of x://\{name\}"):
+    with pytest.raises(ConfigError, match=r"x://\{name\} has no variable for the required parameter 'other'"):
         template("x://{name}", lambda name, other: name)
-    with pytest.raises(ConfigError, match=r"'name'; give it a default, or write \{name\} into the URI"):
+    with pytest.raises(ConfigError, match=r"'name'; give it a default, or add \{name\} to the URI"):
         static(lambda name: name)
 
 
@@ -430,7 +430,7 @@ async def test_a_function_of_any_keyword_arguments_takes_every_variable() -> Non
 
 
 def test_a_resource_without_a_uri_or_with_a_size_for_many_is_refused() -> None:
-    with pytest.raises(UsageError, match="needs its URI"):
+    with pytest.raises(UsageError, match="expected a URI, got a function"):
         resource(lambda: "x")  # type: ignore[arg-type]
     with pytest.raises(ConfigError, match="size"):
         resource("x://{a}", size=3)

@@ -101,7 +101,7 @@ def test_a_schema_fetches_nothing(tmp_path: Path) -> None:
     outside = tmp_path / "outside.json"
     outside.write_text('{"type": "string"}')
     schema = {"type": "object", "properties": {"a": {"$ref": outside.as_uri()}}}
-    with pytest.raises(ConfigError, match="input_schema is no JSON schema that can be used: Resource 'file:"):
+    with pytest.raises(ConfigError, match="input_schema: invalid JSON schema: Resource 'file:"):
         tool(lambda args: args, name="t", input_schema=schema)
 
 
@@ -113,7 +113,7 @@ def test_a_handler_of_other_parameters_is_refused() -> None:
     def kwargs(**rest: Any) -> None: ...
 
     for handler, takes in ((two, "a, b"), (none, "nothing"), (kwargs, "nothing")):
-        with pytest.raises(UsageError, match=f"takes one dict of all arguments.*; it takes {takes}"):
+        with pytest.raises(UsageError, match=f"must take one dict of all arguments.*, but it takes {takes}"):
             tool(handler, input_schema={"type": "object"})
 
 

@@ -221,7 +221,7 @@ async def test_a_return_that_was_not_promised_is_an_error(caplog: pytest.LogCapt
 
     result = await number.call({})
     assert result["isError"] is True and "structuredContent" not in result
-    assert text_of(result).startswith("the returned str is not what the annotation says")
+    assert text_of(result).startswith("the returned str does not match the annotation")
     assert text_of(await number.call({}, None, True)) == "number failed"
     assert "BadReturn" in caplog.text
 

@@ -234,5 +234,5 @@ def test_the_others_are_still_checked_beside_a_type_that_cannot_be_described() -
 
 
 def test_a_field_that_does_not_fit_its_type_is_told_at_once() -> None:
-    with pytest.raises(UsageError, match=r"(?s)function: no schema can be made for a: .*unclosed group"):
+    with pytest.raises(UsageError, match=r"(?s)function: cannot make a schema for a: .*unclosed group"):
         of_type(Annotated[str, Field(pattern="(")])

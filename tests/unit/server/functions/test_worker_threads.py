@@ -126,7 +126,7 @@ async def test_while_a_thread_only_waits_another_works_in_its_place(bench: Bench
     workers, inner = Workers(1), bench.piece("lends")
 
     def lends() -> None:
-        with workers.lent():
+        with workers.lend():
             inner()
 
     workers.submit(lends)
@@ -144,7 +144,7 @@ async def test_what_waited_for_a_thread_goes_at_once_when_one_is_lent(bench: Ben
 
     def lends() -> None:
         assert lend.wait(PATIENCE)
-        with workers.lent():
+        with workers.lend():
             inner()
 
     workers.submit(lends)
@@ -159,7 +159,7 @@ async def test_a_thread_too_many_ends_when_the_one_who_waited_is_back(bench: Ben
     workers, inner, outer = Workers(1), bench.piece("waits"), bench.piece("works on")
 
     def lends() -> None:
-        with workers.lent():
+        with workers.lend():
             inner()
         outer()
 
@@ -181,7 +181,7 @@ async def test_a_thread_too_many_ends_also_while_there_is_work(bench: Bench) -> 
     workers, inner, outer = Workers(1), bench.piece("waits"), bench.piece("works on")
 
     def lends() -> None:
-        with workers.lent():
+        with workers.lend():
             inner()
         outer()
 
@@ -200,7 +200,7 @@ async def test_a_thread_too_many_ends_also_while_there_is_work(bench: Bench) -> 
 
 async def test_a_lent_thread_is_given_back_also_by_an_exception() -> None:
     workers = Workers(3)
-    with pytest.raises(KeyError), workers.lent():
+    with pytest.raises(KeyError), workers.lend():
         raise KeyError
     assert workers._limit == 3
 

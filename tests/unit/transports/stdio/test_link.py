@@ -219,7 +219,7 @@ async def test_secrets_stay_secret_in_banners_in_last_words_and_inside_of_each_o
     "code, told",
     [
         ("os.kill(os.getpid(), 9)", "ended by signal 9"),
-        ("os.close(1); sys.stdin.read()", "closed its end of the pipe and lives on"),
+        ("os.close(1); sys.stdin.read()", "closed its stdin or stdout but is still running"),
     ],
 )
 async def test_other_ends_are_told_too(code: str, told: str) -> None:

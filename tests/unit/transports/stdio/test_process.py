@@ -128,7 +128,7 @@ async def test_it_runs_in_its_directory_and_in_a_session_of_its_own(spawn: Spawn
     "command, cwd, told",
     [
         ("no-such-command-anywhere", None, "command not found: 'no-such-command-anywhere'; install it"),
-        ("TMP/plain", None, "may not be executed; check the file's permissions"),
+        ("TMP/plain", None, "check the file's permissions"),
         ("TMP/nonsense", None, "could not be started: .*Exec format error"),
         ("cat", "/no/such/folder", "'/no/such/folder' does not exist; check `cwd`"),
         ("a\0b", None, "could not be started"),
@@ -179,7 +179,7 @@ async def test_a_start_that_is_interrupted_leaves_nothing_behind(monkeypatch: py
     with pytest.raises(Interrupt):
         ServerProcess.spawn("sleep", ["1000"], env=None, cwd=None, on_exit=lambda: None)
     groups = set(mine._groups)
-    mine.forsake()
+    mine.detach()
     assert not psutil.pid_exists(mine.told)
     assert len(os.listdir("/dev/fd")) <= descriptors
     assert process._living == living
@@ -192,7 +192,7 @@ async def test_without_a_guard_a_server_starts_and_ends_as_ever(
     monkeypatch.setattr(process, "guard", Watchdog())
     monkeypatch.setattr(guarding, "_SCRIPT", "exit 3")
     child = await spawn(POLITE)
-    assert "no guard" in caplog.text
+    assert "watchdog could not be started" in caplog.text
     await child.stop()
     child.release()
     assert child.exit_code == 0

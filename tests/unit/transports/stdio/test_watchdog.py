@@ -264,7 +264,7 @@ async def test_a_guard_that_cannot_start_is_told_costs_nothing_and_is_tried_agai
     guard, descriptors = Watchdog(), len(os.listdir("/dev/fd"))
     with without():
         guard.watch(first.pid)
-    assert "if this process is killed, its servers live on" in caplog.text
+    assert "servers will be orphaned if this process is killed" in caplog.text
     assert len(os.listdir("/dev/fd")) == descriptors
     guard.watch(second.pid)
     os.close(pipe_of(guard))
@@ -287,7 +287,7 @@ async def test_in_a_forked_child_the_guard_is_the_parents(bystanders: list[Bysta
     guard = Watchdog()
     guard.watch(bystanders[0].pid)
     the_parents = os.dup(pipe_of(guard))
-    guard.forsake()
+    guard.detach()
     guard.forget(bystanders[0].pid)
     assert guard._pipe is None
     assert not bystanders[0].gone()

@@ -198,7 +198,7 @@ class Dispatcher:
             # The tool was in the hub's list, which is therefore out of date.
             managed.mark_stale(["tools"])
             near = self._visible_tools.nearest(route.tool.name, but=route)
-            message = f"the server does not have this tool any more{did_you_mean(near)}"
+            message = f"the server no longer has this tool{did_you_mean(near)}"
             raise ToolNotFound(message, server=managed.name, tool=route.original, sent=True, nearest=near) from exc
         except UsageError as exc:
             if not managed.closed:

@@ -60,7 +60,7 @@ class Interceptors:
         """Remove an interceptor."""
         kept = tuple(entry for entry in self._entries if entry[1] != function)
         if len(kept) == len(self._entries):
-            raise UsageError("this function is no interceptor of the hub")
+            raise UsageError("this function is not an interceptor of this hub")
         self._entries = kept
 
     def of(self, route: Route[Any]) -> tuple[Interceptor, ...]:

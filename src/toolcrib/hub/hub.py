@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import copy
 from collections.abc import Awaitable, Callable, Iterable, Mapping
-from typing import Any, NoReturn, TypeVar, Unpack, overload
+from typing import Any, Final, NoReturn, TypeVar, Unpack, overload
 
 from .._util.suggest import did_you_mean, similar_names
 from ..catalog.routing import PromptRoute, Route, nearest
@@ -65,6 +65,19 @@ E = TypeVar("E", bound=Event)
 F = TypeVar("F", bound=Interceptor)
 
 
+_HUB_OPTIONS: Final = (
+    "allowed_tools",
+    "disallowed_tools",
+    "require_approval",
+    "approve",
+    "tool_filter",
+    "on_error",
+    "start_timeout",
+    "max_parallel_starts",
+)
+"""Options that only a hub has, to suggest them for misspelt ones."""
+
+
 class Hub:
     """Many MCP servers as one: `async with Hub({"fs": StdioServer(...), "math": tool_server}) as hub:`.
 
@@ -107,7 +120,7 @@ class Hub:
         if approve is not None and not callable(approve):
             raise wrong("approve", "a function of a call, or None", approve)
         self._on_error: OnError = on_error
-        self._common = CommonOptions({"start": checked_start(start), **checked_options(options, "a Hub")})
+        self._common = CommonOptions({"start": checked_start(start), **checked_options(options, "a Hub", _HUB_OPTIONS)})
         permissions = Permissions(allowed_tools, disallowed_tools, require_approval)
         hub_filter = CHECKS["tool_filter"]("tool_filter", tool_filter)
         access = self._access = Access(permissions, hub_filter, can_ask=approve is not None)

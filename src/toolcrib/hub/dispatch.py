@@ -61,7 +61,11 @@ class Dispatcher:
         if arguments:
             mode = route.owner.spec.settings.clean_arguments
             if not isinstance(arguments, Mapping):
-                raise UsageError(f"a tool's arguments are a mapping of names to values, not {type(arguments).__name__}")
+                got = type(arguments).__name__
+                message = (
+                    f"arguments: expected a mapping of names to values, got {got}; decode JSON text with json.loads"
+                )
+                raise UsageError(message)
             cleaned = dict(arguments)
             if mode == "schema":
                 cleaned = clean_for_schema(cleaned, route.tool.input_schema)
@@ -78,7 +82,7 @@ class Dispatcher:
         The wait counts against the time-out of the call.
         """
         if not isinstance(name, str):
-            raise UsageError(f"a tool is called by its name, mcp__server__tool, not by {type(name).__name__}")
+            raise UsageError(f"name: expected a tool's name such as mcp__server__tool, got {type(name).__name__}")
         self._servers.begin()
         owner = None if name in self._routes else self._servers.find_owner(name)
         if owner is not None and not owner.listed:

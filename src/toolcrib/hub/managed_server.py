@@ -178,7 +178,7 @@ class ManagedServer:
 
     @property
     def pending_start(self) -> FirstStart | None:
-        """The first start, while it is under way."""
+        """The first start, until it has ended."""
         start = self.first_start
         return None if start is None or start.outcome.done() else start
 

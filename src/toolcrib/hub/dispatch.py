@@ -61,11 +61,10 @@ class Dispatcher:
         if arguments:
             mode = route.owner.spec.settings.clean_arguments
             if not isinstance(arguments, Mapping):
-                got = type(arguments).__name__
-                message = (
-                    f"arguments: expected a mapping of names to values, got {got}; decode JSON text with json.loads"
+                raise UsageError(
+                    f"arguments: expected a mapping of names to values, got {type(arguments).__name__}; "
+                    "decode JSON text with json.loads"
                 )
-                raise UsageError(message)
             cleaned = dict(arguments)
             if mode == "schema":
                 cleaned = clean_for_schema(cleaned, route.tool.input_schema)

@@ -9,8 +9,9 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import stat
 import sys
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -168,7 +169,7 @@ async def fail(_: Request, arguments: JSON) -> JSON:
 async def greet(request: Request, _: JSON) -> JSON:
     """Ask the user for a name, as each era defines it."""
     schema = {"type": "object", "properties": {"name": {"type": "string"}}, "required": ["name"]}
-    question = {"mode": "form", "message": "Who shall be greeted?", "requestedSchema": schema}
+    question = {"mode": "form", "message": "What is your name?", "requestedSchema": schema}
     if not request.modern:
         reply = await request.ask_client("elicitation/create", question)
     elif "inputResponses" not in request.params:
@@ -341,12 +342,23 @@ def handler_of(request: Request) -> Handler:
     return handler
 
 
-async def main() -> None:
-    server = Server()
+async def read_lines() -> AsyncIterator[bytes]:
+    mode = os.fstat(sys.stdin.fileno()).st_mode
+    if not (stat.S_ISFIFO(mode) or stat.S_ISSOCK(mode) or sys.stdin.isatty()):
+        # A file or /dev/null: the event loop cannot wait for it, and reading it does not block.
+        for line in sys.stdin.buffer:
+            yield line
+        return
     reader = asyncio.StreamReader(limit=16 * 1024 * 1024)
     protocol = asyncio.StreamReaderProtocol(reader)
     await asyncio.get_running_loop().connect_read_pipe(lambda: protocol, sys.stdin)
     while line := await reader.readline():
+        yield line
+
+
+async def main() -> None:
+    server = Server()
+    async for line in read_lines():
         if line.strip():
             server.receive(line)
 

@@ -214,7 +214,7 @@ def test_without_a_terminal_a_question_is_declined_and_said_so(folder: Path) -> 
     ran = run_cli("call", "mcp__demo__greet", cwd=folder)
     assert (ran.code, ran.out) == (1, "")
     assert ran.err == (
-        "declined a request for input from the server (no terminal):\n  | Who shall be greeted?\n"
+        "declined a request for input from the server (no terminal):\n  | What is your name?\n"
         "error: mcp__demo__greet: no name was given\n"
     )
 

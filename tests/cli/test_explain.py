@@ -43,12 +43,15 @@ disabled = true
         ("mcp__demo__fail", "denied by disallowed_tools: mcp__*__fail"),
         ("mcp__nobody__fail", "denied by disallowed_tools: mcp__*__fail"),
         ("greet", "hidden by the"),
-        ("mcp__demo__ad", "demo lists no such tool; did you mean 'mcp__demo__add'"),
+        ("mcp__demo__ad", "demo does not list this tool; did you mean 'mcp__demo__add'"),
         ("ad", "ad: there is no tool 'ad'; did you mean 'mcp__demo__add'"),
-        ("zebra", "the tools of dead are not known: it is failed"),
-        ("mcp__dead__x", "the tools of dead are not known: it is failed (the server's process ended with exit code 1"),
-        ("mcp__off__x", "the tools of off are not known: it is disabled"),
-        ("mcp__nobody__x", "no server of this hub"),
+        ("zebra", "dead has not listed its tools yet; its status is failed"),
+        (
+            "mcp__dead__x",
+            "dead has not listed its tools yet; its status is failed (the server's process ended with exit code 1",
+        ),
+        ("mcp__off__x", "off has not listed its tools yet; its status is disabled"),
+        ("mcp__nobody__x", "does not begin with the name of a server of this hub"),
     ],
 )
 def test_what_decides_of_a_tool_is_told_whether_or_not_it_is_there(name: str, told: str, folder: Path) -> None:

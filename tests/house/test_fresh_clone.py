@@ -58,7 +58,10 @@ def test_scripts_up_works_for_somebody_who_has_just_cloned_the_project(tmp_path:
     )
     assert ran.returncode == 0, ran.stdout + ran.stderr
     assert "Installing uv into .tools" in ran.stderr
-    rows = {row[0]: row for row in (line.split("\t") for line in ran.stdout.splitlines())}
+    assert ran.stdout.startswith("Installing Toolcrib into .venv")
+    assert re.search(r"^  demo is ready after [\d.]+ s$", ran.stdout, re.MULTILINE)
+    assert max(map(len, ran.stdout.splitlines())) <= 80
+    rows = {row[0]: row for row in map(str.split, filter(None, ran.stdout.splitlines()))}
     assert rows["words"][1] == rows["demo"][1] == "connected"
     if os.path.exists(f"{path}/npx"):
         assert rows["files"][1] == "connected"

@@ -281,3 +281,12 @@ def test_without_an_asyncio_loop_the_error_says_what_to_use(use: Any) -> None:
     with pytest.raises(tc.UsageError, match=r"no asyncio event loop.*trio.*toolcrib\.sync"):
         work.send(None)
     work.close()
+
+
+@pytest.mark.parametrize(
+    "given, meant",
+    [("disallowed", "disallowed_tools"), ("alowed_tools", "allowed_tools"), ("start_timout", "start_timeout")],
+)
+def test_a_misspelt_option_of_a_hub_is_suggested(given: str, meant: str) -> None:
+    with pytest.raises(tc.ConfigError, match=f"a Hub has no option '{given}'; did you mean '{meant}'"):
+        tc.Hub({}, **{given: ["mcp__a__b"]})

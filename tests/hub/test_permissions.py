@@ -72,7 +72,7 @@ async def test_what_needs_approval_is_neither_listed_nor_callable_where_nobody_c
         assert names(await hub.list_tools(deferred=True)) == ["mcp__s__free"]
         assert (await refused(hub, "mcp__s__asks")).rule == "require_approval: mcp__s__asks"
         assert (await refused(hub, "mcp__s__outside")).rule == "allowed_tools"
-        assert "nobody is there to approve" in hub.explain("mcp__s__outside")
+        assert "the hub has no approve= function" in hub.explain("mcp__s__outside")
         assert await hub.search_tools("outside") == []
 
 
@@ -274,9 +274,9 @@ async def test_rules_hold_for_tools_that_come_later() -> None:
 async def test_explain_names_the_status_where_that_decides() -> None:
     async with Hub({"math": math_server(), "hangs": played("t", initialize=SILENCE)}, start_timeout=0) as hub:
         await hub.refresh("math")
-        assert hub.explain("mcp__hangs__t") == "the tools of hangs are not known: it is connecting"
+        assert hub.explain("mcp__hangs__t") == "hangs has not listed its tools yet; its status is connecting"
         assert hub.explain("mcp__math__add") == "allowed: no rule is against it"
-        assert hub.explain("mcp__math__ad").startswith("math lists no such tool; did you mean 'mcp__math__add'")
+        assert hub.explain("mcp__math__ad").startswith("math does not list this tool; did you mean 'mcp__math__add'")
         assert "its servers: math, hangs" in hub.explain("mcp__nobody__t")
         assert "its servers" in hub.explain("add")
 

@@ -88,8 +88,8 @@ async def test_a_server_that_waits_says_so(starts: Starts, caplog: pytest.LogCap
     first, second, third = (each.status for each in hub.list_servers())
     assert (first.state, first.reason) == (ConnectionState.CONNECTING, "")
     assert (second.state, second.reason) == (third.state, third.reason) == (ConnectionState.CONNECTING, WAITING)
-    assert "2 servers wait for a turn to start (max_parallel_starts=1): b, c" in caplog.text
-    assert hub.explain("mcp__b__who") == f"the tools of b are not known: it is connecting ({WAITING})"
+    assert "still starting: a; waiting for a turn to start (max_parallel_starts=1): b, c" in caplog.text
+    assert hub.explain("mcp__b__who") == f"b has not listed its tools yet; its status is connecting ({WAITING})"
     starts.release("a", "b", "c")
     await eventually(lambda: all(each.connected for each in hub.list_servers()))
     assert starts.noted("start") == ["a", "b", "c"]
@@ -287,3 +287,89 @@ async def test_a_server_that_may_have_to_be_downloaded_gets_more_time_in_a_hub_t
     assert pool is not None
     assert pool.client._settings.connect_timeout == expected
     await hub.close()
+
+
+# ---- an incomplete hub ---------------------------------------------------------------------------------------
+
+
+async def test_ready_waits_for_every_server_and_returns_states_of_failed_ones(starts: Starts) -> None:
+    servers = {"slow": starts.server("slow"), "typo": tc.StdioServer("no-such-program"), "math": math_server()}
+    async with Hub({**servers, "lazy": (starts.server("lazy"), {"start": "lazy"})}, start_timeout=0.01) as hub:
+        early = await hub.ready(timeout=0.05)
+        assert {each.name: each.status.state for each in early}["slow"] == ConnectionState.CONNECTING
+        waiting = asyncio.create_task(hub.ready())
+        await eventually(lambda: starts.noted("start"))
+        assert not waiting.done()
+        starts.release("slow")
+        states = {each.name: each for each in await asyncio.wait_for(waiting, 30)}
+        assert {name: str(each.status.state) for name, each in states.items()} == {
+            "slow": "connected",
+            "typo": "failed",
+            "math": "connected",
+            "lazy": "disconnected",
+        }
+        assert isinstance(states["typo"].last_error, tc.StartError)
+        assert "mcp__slow__who" in [tool.name for tool in await hub.list_tools(server="slow")]
+        assert starts.noted("start") == ["slow"]
+
+
+async def test_ready_starts_the_hub_and_waits_for_servers_that_are_added_meanwhile(starts: Starts) -> None:
+    hub = Hub({"a": starts.server("a")})
+    waiting = asyncio.create_task(hub.ready())
+    await eventually(lambda: starts.noted("start"))
+    adding = asyncio.create_task(hub.add_server("b", starts.server("b")))
+    await eventually(lambda: starts.noted("start") == ["a", "b"])
+    starts.release("a")
+    await eventually(lambda: state(hub, "a").connected)
+    assert not waiting.done()
+    starts.release("b")
+    assert [each.connected for each in await asyncio.wait_for(waiting, 30)] == [True, True]
+    await adding
+    await hub.close()
+
+
+async def test_ready_ends_when_the_hub_is_closed(starts: Starts) -> None:
+    hub = Hub({"a": starts.server("a")})
+    waiting = asyncio.create_task(hub.ready())
+    await eventually(lambda: starts.noted("start"))
+    await hub.close()
+    with pytest.raises(tc.ConnectionLost, match="the hub was closed"):
+        await waiting
+    with pytest.raises(tc.UsageError, match="closed"):
+        await hub.ready()
+
+
+async def test_the_timeout_of_ready_is_checked() -> None:
+    async with Hub({"math": math_server()}) as hub:
+        with pytest.raises(tc.ConfigError, match="timeout"):
+            await hub.ready(timeout=-1)
+
+
+async def test_one_warning_names_the_servers_that_are_missing(starts: Starts, caplog: pytest.LogCaptureFixture) -> None:
+    servers = {
+        "slow": starts.server("slow"),
+        "typo": tc.StdioServer("no-such-program"),
+        "math": math_server(),
+    }
+    with caplog.at_level(logging.WARNING, "toolcrib.hub"):
+        async with Hub(servers, start_timeout=0.5) as hub:
+            await hub.list_tools()
+            assert repr(hub) == "<Hub servers=3 tools=2 starting=1 failed=1>"
+            starts.release("slow")
+            await hub.ready()
+            assert repr(hub) == "<Hub servers=3 tools=3 failed=1>"
+    summaries = [line for line in caplog.messages if "goes on without" in line]
+    expected = (
+        "the hub goes on without some servers (still starting: slow; failed: typo); "
+        "hub.ready() waits for those that are starting, hub.list_servers() shows the reasons"
+    )
+    assert summaries == [expected]
+
+
+async def test_a_complete_hub_logs_no_warning(starts: Starts, caplog: pytest.LogCaptureFixture) -> None:
+    starts.release("a")
+    with caplog.at_level(logging.WARNING, "toolcrib"):
+        servers = {"a": starts.server("a"), "lazy": (starts.server("lazy"), {"start": "lazy"})}
+        async with Hub(servers, start_timeout=None) as hub:
+            assert repr(hub) == "<Hub servers=2 tools=1>"
+    assert caplog.messages == []

@@ -183,7 +183,7 @@ def test_what_needs_no_server_works_outside_of_the_block_too() -> None:
     heard: list[Any] = []
     stop = hub.on(tc.events.ConnectionCompleted, heard.append)
     assert [state.display_name for state in hub.list_servers()] == ["math", "My server"]
-    assert "no server" in hub.explain("mcp__nothing__x")
+    assert "does not begin with the name of a server" in hub.explain("mcp__nothing__x")
     hub.toolsets.register(Toolset("math").defer_all())
     with hub:
         assert [tool.server for tool in hub.list_tools()] == [hub.list_servers()[1].name]
@@ -337,3 +337,12 @@ def test_a_program_that_leaves_its_hub_open_or_forks_ends_well(program: str, wor
         ran.wait()
     assert (ran.returncode, err) == (0, "")
     assert all(word in line for word, line in zip(words, out.splitlines(), strict=True))
+
+
+def test_ready_waits_for_all_servers_without_an_event_loop() -> None:
+    servers = {"demo": demo(), "typo": tc.StdioServer("no-such-program")}
+    with Hub(servers, start_timeout=0) as hub:
+        states = {each.name: each for each in hub.ready(timeout=BOUND)}
+        assert states["demo"].connected
+        assert isinstance(states["typo"].last_error, tc.StartError)
+        assert repr(hub) == "<Hub servers=2 tools=5 failed=1>"

@@ -107,7 +107,7 @@ def test_a_plain_interceptor_may_try_again_or_answer_itself_and_its_exception_is
 def test_a_plain_interceptor_that_gives_no_result_is_told() -> None:
     with Hub({"s": echo_server("a")}) as hub:
         hub.intercept(lambda call, proceed: proceed(call).text)
-        with pytest.raises(tc.UsageError, match="gave str"):
+        with pytest.raises(tc.UsageError, match="returned str"):
             hub.call_tool("mcp__s__a")
 
 

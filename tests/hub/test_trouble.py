@@ -160,7 +160,7 @@ async def test_a_server_whose_list_is_broken_is_degraded_and_says_why() -> None:
     async with Hub({"s": server}, reconnect=FAST) as hub:
         found = state(hub, "s")
         assert found.status.state is ConnectionState.DEGRADED
-        assert "lists could not be had" in found.status.reason
+        assert "tools could not be listed" in found.status.reason
         assert isinstance(found.last_error, tc.ProtocolError)
         server.answers["tools/list"] = {"tools": [{"name": "t"}]}
         await eventually(lambda: state(hub, "s").status.state is ConnectionState.CONNECTED)

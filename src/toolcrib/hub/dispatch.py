@@ -61,7 +61,10 @@ class Dispatcher:
         if arguments:
             mode = route.owner.spec.settings.clean_arguments
             if not isinstance(arguments, Mapping):
-                raise UsageError(f"a tool's arguments are a mapping of names to values, not {type(arguments).__name__}")
+                raise UsageError(
+                    f"arguments: expected a mapping of names to values, got {type(arguments).__name__}; "
+                    "decode JSON text with json.loads"
+                )
             cleaned = dict(arguments)
             if mode == "schema":
                 cleaned = clean_for_schema(cleaned, route.tool.input_schema)
@@ -78,7 +81,7 @@ class Dispatcher:
         The wait counts against the time-out of the call.
         """
         if not isinstance(name, str):
-            raise UsageError(f"a tool is called by its name, mcp__server__tool, not by {type(name).__name__}")
+            raise UsageError(f"name: expected a tool's name such as mcp__server__tool, got {type(name).__name__}")
         self._servers.begin()
         owner = None if name in self._routes else self._servers.find_owner(name)
         if owner is not None and not owner.listed:
@@ -198,7 +201,7 @@ class Dispatcher:
             # The tool was in the hub's list, which is therefore out of date.
             managed.mark_stale(["tools"])
             near = self._visible_tools.nearest(route.tool.name, but=route)
-            message = f"the server does not have this tool any more{did_you_mean(near)}"
+            message = f"the server no longer has this tool{did_you_mean(near)}"
             raise ToolNotFound(message, server=managed.name, tool=route.original, sent=True, nearest=near) from exc
         except UsageError as exc:
             if not managed.closed:

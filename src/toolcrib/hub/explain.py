@@ -1,4 +1,4 @@
-"""Why can't I see this tool? One sentence: the rule, status or setting that decides."""
+"""Explains in one sentence why a tool is visible or not: the rule, status or setting that decides."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from .visible_tools import VisibleTools
 def explain(
     name: str, servers: ServerSet, access: Access, visible_tools: VisibleTools, context: FilterContext | None
 ) -> str:
-    """Return what decides about a tool for this caller. A ban is reported whether or not the tool exists."""
+    """Return why this caller can or cannot use a tool. A deny rule is reported even if the tool does not exist."""
     route = servers.catalog.routes.get(name)
     decision = access.permissions.decide(name) if route is None else route.decision
     if decision.kind == "deny":
@@ -25,23 +25,23 @@ def explain(
     if (rule := access.refusal(route, context)) is not None:
         if rule != route.decision.rule:
             return f"hidden by the {rule}"
-        return f"{decision}, and nobody is there to approve"
-    said = str(decision)
+        return f"{decision}, but the hub has no approve= function"
+    reason = str(decision)
     if visible_tools.is_deferred(route):
-        said += f"; deferred by the toolset {route.owner.name}: search_tools finds it"
-    return said + _explain_alias(name, route, servers) + _explain_status(route.owner)
+        reason += f"; deferred by the toolset {route.owner.name}: search_tools finds it"
+    return reason + _explain_alias(name, route, servers) + _explain_status(route.owner)
 
 
 def _explain_missing(name: str, servers: ServerSet, visible_tools: VisibleTools, context: FilterContext | None) -> str:
     owner = servers.find_owner(name)
     if owner is None:
-        return f"no server of this hub has a name that {name!r} could begin with; its servers: " + (
+        return f"{name!r} does not begin with the name of a server of this hub; its servers: " + (
             ", ".join(servers.by_name) or "none"
         )
     if not owner.listed:
-        return f"the tools of {owner.name} are not known: it is {owner.status}"
+        return f"{owner.name} has not listed its tools yet; its status is {owner.status}"
     own = [tool.name for tool in visible_tools.tools(context, deferred=True, of=owner)]
-    return f"{owner.name} lists no such tool{did_you_mean(nearest(name, own))}"
+    return f"{owner.name} does not list this tool{did_you_mean(nearest(name, own))}"
 
 
 def _explain_alias(name: str, route: Route[ManagedServer], servers: ServerSet) -> str:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import copy
 from collections.abc import Awaitable, Callable, Iterable, Mapping
-from typing import Any, NoReturn, TypeVar, Unpack, overload
+from typing import Any, Final, NoReturn, TypeVar, Unpack, overload
 
 from .._util.suggest import did_you_mean, similar_names
 from ..catalog.routing import PromptRoute, Route, nearest
@@ -65,6 +65,19 @@ E = TypeVar("E", bound=Event)
 F = TypeVar("F", bound=Interceptor)
 
 
+_HUB_OPTIONS: Final = (
+    "allowed_tools",
+    "disallowed_tools",
+    "require_approval",
+    "approve",
+    "tool_filter",
+    "on_error",
+    "start_timeout",
+    "max_parallel_starts",
+)
+"""Options that only a hub has, to suggest them for misspelt ones."""
+
+
 class Hub:
     """Many MCP servers as one: `async with Hub({"fs": StdioServer(...), "math": tool_server}) as hub:`.
 
@@ -107,7 +120,7 @@ class Hub:
         if approve is not None and not callable(approve):
             raise wrong("approve", "a function of a call, or None", approve)
         self._on_error: OnError = on_error
-        self._common = CommonOptions({"start": checked_start(start), **checked_options(options, "a Hub")})
+        self._common = CommonOptions({"start": checked_start(start), **checked_options(options, "a Hub", _HUB_OPTIONS)})
         permissions = Permissions(allowed_tools, disallowed_tools, require_approval)
         hub_filter = CHECKS["tool_filter"]("tool_filter", tool_filter)
         access = self._access = Access(permissions, hub_filter, can_ask=approve is not None)
@@ -154,6 +167,16 @@ class Hub:
         """Start all servers side by side, unless they are started."""
         await self._servers.start(self._on_error)
         return self
+
+    async def ready(self, timeout: float | None = None) -> list[ServerState]:
+        """Wait until every server that is not lazy or disabled is connected and listed, or has failed.
+
+        Returns the state of every server. A server that failed does not raise here, it is in the list with its
+        `last_error`, and the hub goes on trying it; `Hub(..., on_error="raise")` raises instead. When `timeout` seconds
+        have passed, this returns, and servers that are still starting are `connecting`. Starts the hub if necessary.
+        """
+        await self._servers.wait_until_ready(checked_timeout("timeout", timeout))
+        return self.list_servers()
 
     async def close(self) -> None:
         """Close the hub: requests that are not answered yet fail, and all servers are disconnected."""
@@ -393,14 +416,21 @@ class Hub:
             route = await self._find_prompt(ref.name if isinstance(ref, Prompt) else ref)
             reference, server = {"type": "ref/prompt", "name": route.original}, route.owner.name
         if server is None:
-            raise UsageError("whose template is it? Say server=, or give it as the hub lists it")
+            raise UsageError(
+                "server= is required for a template that is given as a URI; or pass the template as the hub lists it"
+            )
         async with self._servers.lease(server, timeout) as (client, left):
             return await client.complete(reference, argument, value, context=context, timeout=left)
 
-    # ---- small things ----------------------------------------------------------------------------------------
+    # ---- other methods ----------------------------------------------------------------------------------------
 
     def __repr__(self) -> str:
-        return f"<Hub servers={len(self._servers.by_name)} tools={len(self._catalog.tools)}>"
+        counts = {
+            "servers": len(self._servers.by_name),
+            "tools": len(self._catalog.tools),
+            **self._servers.count_missing(),
+        }
+        return f"<Hub {' '.join(f'{name}={count}' for name, count in counts.items())}>"
 
     def __reduce__(self) -> NoReturn:
         raise UsageError("a hub holds connections and cannot be pickled; pickle the configs of its servers instead")

@@ -60,7 +60,7 @@ class Interceptors:
         """Remove an interceptor."""
         kept = tuple(entry for entry in self._entries if entry[1] != function)
         if len(kept) == len(self._entries):
-            raise UsageError("this function is no interceptor of the hub")
+            raise UsageError("this function is not an interceptor of this hub")
         self._entries = kept
 
     def of(self, route: Route[Any]) -> tuple[Interceptor, ...]:
@@ -83,7 +83,9 @@ def _from(chain: tuple[Interceptor, ...], place: int, end: CallNext) -> CallNext
     async def proceed(call: ToolCall) -> ToolResult:
         result = await chain[place](call, _checked(_from(chain, place + 1, end)))
         if not isinstance(result, ToolResult):
-            raise UsageError(f"an interceptor gave {type(result).__name__}; return what `await proceed(call)` gives")
+            raise UsageError(
+                f"an interceptor returned {type(result).__name__}; return the result of `await proceed(call)`"
+            )
         return result
 
     return proceed
@@ -92,7 +94,7 @@ def _from(chain: tuple[Interceptor, ...], place: int, end: CallNext) -> CallNext
 def _checked(proceed: CallNext) -> CallNext:
     async def checked(call: ToolCall) -> ToolResult:
         if not isinstance(call, ToolCall):
-            raise UsageError(f"proceed takes the call, not {type(call).__name__}: await proceed(call)")
+            raise UsageError(f"proceed: expected the call, got {type(call).__name__}; write `await proceed(call)`")
         return await proceed(call)
 
     return checked
@@ -149,5 +151,5 @@ async def ask_approver(approve: Approve, call: ToolCall, rule: str) -> ToolCall:
         return verdict
     message = "the call was not approved"
     if verdict not in (False, None):
-        message += f": the approver gave {type(verdict).__name__}, not True, False or a Call"
+        message += f": the approver returned {type(verdict).__name__}; expected True, False or an edited call"
     raise AccessDenied(message, server=call.server, tool=call.tool, rule=rule)

@@ -179,7 +179,7 @@ class ListSync:
         self._tools, self._refreshes = None, []
 
     def stop(self, error: ToolcribError) -> None:
-        """Listen for no more changes, and raise `error` in all callers that wait for a list."""
+        """Stop listening for changes, and raise `error` in all callers that wait for a list."""
         if self._retry is not None:
             self._retry.cancel()
         self._tasks.cancel()

@@ -176,6 +176,12 @@ class ManagedServer:
                 self._task = asyncio.create_task(task, name=f"toolcrib:hub:{self.name}")
         return self.first_start
 
+    @property
+    def pending_start(self) -> FirstStart | None:
+        """The first start, until it has ended."""
+        start = self.first_start
+        return None if start is None or start.outcome.done() else start
+
     def resolve_timeout(self, given: Timeout) -> float | None:
         """Return how many seconds a request may take: as given with it, or as this server's settings say."""
         return self.spec.settings.execution_timeout if given is UNSET else checked_timeout("timeout", given)
@@ -276,7 +282,7 @@ class ManagedServer:
     # ---- the end ---------------------------------------------------------------------------------------------
 
     async def close(self) -> None:
-        """Disconnect for good: calls under way fail, processes are ended."""
+        """Disconnect for good: unanswered calls fail, and processes are terminated."""
         self.closed = True
         self.direct = None
         error = self._make_removed_error()

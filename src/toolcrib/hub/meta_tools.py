@@ -21,18 +21,18 @@ MAX_FOUND: Final = 50
 
 SEARCH: Final = Tool(
     "search_tools",
-    description="Find tools that are not in your list yet, by words that say what they should do. "
-    "What is found can then be called, by its full name.",
+    description="Find tools that are not in your list yet, by words that describe what they should do. "
+    "Call the tools that it returns by their full names.",
     input_schema={
         "type": "object",
         "properties": {
-            "query": {"type": "string", "description": "What the tool should do"},
+            "query": {"type": "string", "description": "Words that describe what the tool should do"},
             "limit": {
                 "type": "integer",
                 "minimum": 1,
                 "maximum": MAX_FOUND,
                 "default": 5,
-                "description": "How many at most",
+                "description": "Maximum number of tools to return",
             },
         },
         "required": ["query"],

@@ -65,8 +65,8 @@ class Pool:
                 await self._slots.acquire()
         except TimeoutError:
             message = (
-                f"the deadline passed while other calls, or processes that had not ended yet, had all "
-                f"{self._max_transient} places of this server; nothing was sent"
+                f"the deadline passed while other calls, or processes that had not ended yet, occupied "
+                f"all {self._max_transient} slots of this server; nothing was sent"
             )
             raise CallTimeout(message, server=self.client.name) from None
         try:

@@ -74,7 +74,7 @@ def _sent_blob(piece: ResourceContents) -> bool:
 
 def _empty(piece: ResourceContents, server: str, uri: str) -> ProtocolError:
     """Return the error for a part without content, which must not be taken for an empty text."""
-    what = "a blob that is no base64" if _sent_blob(piece) else "a piece with neither text nor blob"
+    what = "a blob that is not valid base64" if _sent_blob(piece) else "a part with neither text nor blob"
     return ProtocolError(f"{uri}: the server sent {what}", server=server)
 
 

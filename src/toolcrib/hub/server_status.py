@@ -32,7 +32,7 @@ class StartPhase(Enum):
 
 @dataclass(frozen=True, slots=True)
 class StatusFacts:
-    """What the status of a server is derived from."""
+    """The facts from which the status of a server is derived."""
 
     connection: ConnectionStatus
     """As the client reports it."""
@@ -60,7 +60,7 @@ def _derive(facts: StatusFacts) -> tuple[ConnectionState, str]:
     match connection.state, facts.phase:
         case ConnectionState.CONNECTED, _:
             if (error := errors.get(TOOLS)) is not None:
-                return ConnectionState.DEGRADED, f"its lists could not be had: {show_error(error)}"
+                return ConnectionState.DEGRADED, f"its tools could not be listed: {show_error(error)}"
             if not facts.listed:
                 return ConnectionState.CONNECTING, "its tools are being listed"
             if (name := _first_list(errors)) is not None:

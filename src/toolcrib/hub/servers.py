@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import copy
 import logging
+from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
 from time import monotonic
 from typing import Any, Final, TypeVar
@@ -17,7 +18,7 @@ from ..catalog.routing import Catalog, Route, nearest
 from ..client.client import Client, Timeout
 from ..errors import ConfigError, ConnectionLost, ServerNotFound, UsageError
 from ..events import Event, Listeners, PromptsChanged, ResourcesChanged, ToolsChanged
-from ..types import UNSET
+from ..types import UNSET, ConnectionState
 from .managed_server import ManagedServer, time_left
 from .server_options import OnError, ServerSpec, StartTimeout
 from .server_state import ServerState
@@ -29,6 +30,7 @@ E = TypeVar("E", bound=Event)
 
 START_TIMEOUT: Final = 10.0
 START_GRACE: Final = 5.0
+MAX_NAMES_LOGGED: Final = 10
 
 _CHANGE_EVENTS: Final[dict[str, type[Event]]] = {
     "tools": ToolsChanged,
@@ -36,6 +38,13 @@ _CHANGE_EVENTS: Final[dict[str, type[Event]]] = {
     "resource_templates": ResourcesChanged,
     "prompts": PromptsChanged,
 }
+_MISSING: Final = {
+    ConnectionState.CONNECTING: "starting",
+    ConnectionState.DEGRADED: "degraded",
+    ConnectionState.NEEDS_AUTH: "needs_auth",
+    ConnectionState.FAILED: "failed",
+}
+_MISSING_ORDER: Final = ("starting", "reconnecting", "degraded", "needs_auth", "failed")
 
 
 class ServerSet:
@@ -61,7 +70,7 @@ class ServerSet:
         self._removals: dict[str, asyncio.Task[None]] = {}
         self._closing: asyncio.Task[None] | None = None
 
-    # ---- coming and going ------------------------------------------------------------------------------------
+    # ---- adding and removing -----------------------------------------------------------------------------------
 
     def add(self, spec: ServerSpec) -> ManagedServer:
         """Add a server without starting it. It connects only after a removed server of the same name has ended."""
@@ -76,7 +85,7 @@ class ServerSet:
         return managed
 
     def remove(self, managed: ManagedServer) -> asyncio.Future[None]:
-        """Remove a server at once; only its own calls under way fail.
+        """Remove a server at once; only its own unanswered calls fail.
 
         Returns a future of its end, which does not depend on being awaited.
         """
@@ -97,14 +106,14 @@ class ServerSet:
     def find(self, name: str) -> ManagedServer:
         """Return the server of this name, or of this display name."""
         if not isinstance(name, str):
-            raise UsageError(f"a server is named by a text, not by {type(name).__name__}")
+            raise UsageError(f"server: expected a name, got {type(name).__name__}")
         managed = self.by_name.get(name)
         if managed is None:
             managed = next((each for each in self.by_name.values() if each.spec.display_name == name), None)
         if managed is None:
             near = nearest(name, self.by_name)
             hint = did_you_mean(near) or f"; its servers: {', '.join(self.by_name) or 'none'}"
-            raise ServerNotFound(f"there is no such server in this hub{hint}", server=name, nearest=near)
+            raise ServerNotFound(f"this hub has no server of this name{hint}", server=name, nearest=near)
         return managed
 
     @contextlib.asynccontextmanager
@@ -215,19 +224,46 @@ class ServerSet:
             if left is not None and left <= 0:
                 break
             _, late = await asyncio.wait(late, timeout=left)
-        if self._start_timeout:  # with 0 the caller does not want to wait
-            self._warn_of([each for each, start in starts.items() if start.outcome in late and each in self._unsettled])
+        self._warn_of_missing({each: start for each, start in starts.items() if each in self._unsettled})
         self._unsettled.difference_update(starts)
 
-    def _warn_of(self, late: list[ManagedServer]) -> None:
-        delayed = [managed.name for managed in late if managed.waits_for_turn]
-        for managed in late:
-            if managed.name not in delayed:
-                log.warning("%s: not started yet; the hub goes on without it until it is", managed.name)
-        if delayed:
-            what = f"{len(delayed)} server{'s wait' if len(delayed) > 1 else ' waits'}"
-            shown = ", ".join(delayed[:5]) + (", ..." if len(delayed) > 5 else "")
-            log.warning("%s for a turn to start (max_parallel_starts=%s): %s", what, self._starts.limit, shown)
+    async def wait_until_ready(self, timeout: float | None) -> None:
+        """Wait until the first start of every server that was started has ended, or `timeout` seconds have passed."""
+        self.begin()
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(timeout):
+                # Servers may be added while this waits.
+                while late := [start for each in self.by_name.values() if (start := each.pending_start) is not None]:
+                    await asyncio.wait([start.outcome for start in late])
+        if self.closed:
+            raise ConnectionLost("the hub was closed while it was starting")
+        self._unsettled.difference_update([each for each in self._unsettled if each.pending_start is None])
+
+    def _warn_of_missing(self, starts: Mapping[ManagedServer, FirstStart]) -> None:
+        """Log one line that names the servers whose tools are missing because they are still starting or failed."""
+        starting, waiting, failed = [], [], []
+        for managed, start in starts.items():
+            if start.outcome.done():
+                if start.outcome.exception() is not None and not managed.spec.disabled:
+                    failed.append(managed.name)
+            elif managed.waits_for_turn:
+                waiting.append(managed.name)
+            else:
+                starting.append(managed.name)
+        if self._start_timeout == 0:  # the caller does not want to wait
+            starting, waiting = [], []
+        groups = {
+            "still starting": starting,
+            f"waiting for a turn to start (max_parallel_starts={self._starts.limit})": waiting,
+            "failed": failed,
+        }
+        missing = "; ".join(f"{what}: {_join_names(names)}" for what, names in groups.items() if names)
+        if missing and not self.closed:
+            log.warning(
+                "the hub goes on without some servers (%s); "
+                "hub.ready() waits for those that are starting, hub.list_servers() shows the reasons",
+                missing,
+            )
 
     def _remaining_start_time(self, starts: Mapping[ManagedServer, FirstStart]) -> float | None:
         """Return how many seconds more to wait for these starts; None for no limit."""
@@ -297,6 +333,15 @@ class ServerSet:
             None if managed.first_start is None else managed.first_start.seconds,
         )
 
+    def count_missing(self) -> dict[str, int]:
+        """Return how many servers do not work as they should, by state; only counts that are not zero."""
+        counts = Counter(
+            "reconnecting" if managed.listed and state is ConnectionState.CONNECTING else _MISSING[state]
+            for managed in self.by_name.values()
+            if (state := managed.status.state) in _MISSING
+        )
+        return {name: counts[name] for name in _MISSING_ORDER if counts[name]}
+
     # ---- the end ---------------------------------------------------------------------------------------------
 
     async def close(self) -> None:
@@ -316,6 +361,11 @@ class ServerSet:
         await asyncio.gather(*(managed.close() for managed in managed_servers))
         if self._removals:
             await asyncio.wait(self._removals.values())
+
+
+def _join_names(names: list[str]) -> str:
+    more = len(names) - MAX_NAMES_LOGGED
+    return ", ".join(names[:MAX_NAMES_LOGGED]) + (f" and {more} more" if more > 0 else "")
 
 
 async def _close(managed: ManagedServer, former: asyncio.Future[None] | None) -> None:

@@ -74,6 +74,7 @@ class Hub(ContextWrapper[aio.Hub]):
         self._check_entered()
         return portal.call(lambda: self._twin.add_server(name, server, **options))
 
+    ready = through_portal(aio.Hub.ready)
     remove_server = through_portal(aio.Hub.remove_server)
     reload = through_portal(aio.Hub.reload)
     refresh = through_portal(aio.Hub.refresh)

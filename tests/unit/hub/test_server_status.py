@@ -24,7 +24,7 @@ def facts(state: State, reason: str = "", phase: StartPhase = ENDED, listed: boo
     [
         (facts(State.CONNECTED), "connected"),
         (facts(State.CONNECTED, listed=False, phase=RUNNING), "connecting (its tools are being listed)"),
-        (facts(State.CONNECTED, list_errors={"tools": BROKEN}), "degraded (its lists could not be had: no list)"),
+        (facts(State.CONNECTED, list_errors={"tools": BROKEN}), "degraded (its tools could not be listed: no list)"),
         (
             facts(State.CONNECTED, list_errors={"resource_templates": BROKEN, "prompts": ToolcribError("no prompts")}),
             "degraded (its prompts could not be listed: no prompts)",

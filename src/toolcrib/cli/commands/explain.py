@@ -24,5 +24,5 @@ async def command(invocation: Invocation, words: Sequence[str], config: Path | N
         if not names:
             say(f"{cell(name)}: {cell(describe_missing('tool', name, every))}")
             for state in session.failed:
-                say(f"the tools of {state.name} are not known: it is {cell(state.status)}")
+                say(f"{state.name} has not listed its tools yet; its status is {cell(state.status)}")
         return Exit.OK

@@ -12,7 +12,7 @@ from tests.unit.kit import eventually
 from tests.unit.server.suspended_calls_kit import CALL, YES, Desk, one_question, others, questions, timers
 from toolcrib.errors import RemoteError
 from toolcrib.server.handler import BackChannel
-from toolcrib.server.suspended_calls import may_suspend, salient
+from toolcrib.server.suspended_calls import may_suspend, request_digest
 from toolcrib.types import Wire
 
 
@@ -318,17 +318,17 @@ async def test_what_the_tool_raises_reaches_everyone_who_comes() -> None:
 
 
 def test_the_digest_is_of_what_a_request_asks_for_and_of_nothing_else() -> None:
-    digest = salient("tools/call", {"name": "t", "arguments": {"a": 1, "b": 2}})
+    digest = request_digest("tools/call", {"name": "t", "arguments": {"a": 1, "b": 2}})
     same = {"arguments": {"b": 2, "a": 1}, "_meta": {"x": 1}, "inputResponses": {}, "requestState": "s", "name": "t"}
-    assert salient("tools/call", same) == digest
-    assert salient("prompts/get", {"name": "t", "arguments": {"a": 1, "b": 2}}) != digest
-    assert salient("tools/call", {"name": "t", "arguments": {"a": 1, "b": "2"}}) != digest
+    assert request_digest("tools/call", same) == digest
+    assert request_digest("prompts/get", {"name": "t", "arguments": {"a": 1, "b": 2}}) != digest
+    assert request_digest("tools/call", {"name": "t", "arguments": {"a": 1, "b": "2"}}) != digest
 
 
 def test_the_digest_knows_integers_of_any_size() -> None:
     one, other = ({"arguments": {"n": 2**70 + more}} for more in (0, 1))
-    assert salient("tools/call", one) == salient("tools/call", dict(one))
-    assert salient("tools/call", one) != salient("tools/call", other)
+    assert request_digest("tools/call", one) == request_digest("tools/call", dict(one))
+    assert request_digest("tools/call", one) != request_digest("tools/call", other)
 
 
 @pytest.mark.parametrize(

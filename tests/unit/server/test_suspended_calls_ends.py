@@ -23,7 +23,7 @@ from tests.unit.server.suspended_calls_kit import (
 )
 from toolcrib.errors import RemoteError
 from toolcrib.server.handler import BackChannel
-from toolcrib.server.suspended_calls import AFTERLIFE
+from toolcrib.server.suspended_calls import OUTCOME_TTL
 
 
 @pytest.fixture(autouse=True)
@@ -65,7 +65,7 @@ async def test_each_round_has_its_own_time() -> None:
     await clock.advance(50)
     assert len(timers()) == 1
     assert await desk.call(second, {"go": YES}) == {"said": [YES, YES]}
-    await clock.advance(AFTERLIFE)
+    await clock.advance(OUTCOME_TTL)
 
 
 async def test_the_time_does_not_run_while_somebody_waits() -> None:
@@ -77,18 +77,18 @@ async def test_the_time_does_not_run_while_somebody_waits() -> None:
     await clock.advance(1_000)
     tool.free.set()
     assert await waits == {"said": YES}
-    await clock.advance(AFTERLIFE)
+    await clock.advance(OUTCOME_TTL)
 
 
 async def test_an_outcome_is_kept_for_a_while_and_then_forgotten() -> None:
     clock, desk = Clock(), Desk(one_question, ttl=600)
     state = (await desk.call())["requestState"]
     await desk.call(state, {"go": YES})
-    await clock.advance(AFTERLIFE - 1)
+    await clock.advance(OUTCOME_TTL - 1)
     assert await desk.call(state, {"go": YES}) == {"said": YES}
-    await clock.advance(AFTERLIFE - 1)  # it was asked for, and is kept anew
+    await clock.advance(OUTCOME_TTL - 1)  # it was asked for, and is kept anew
     assert await desk.call(state) == {"said": YES}
-    await clock.advance(AFTERLIFE + 0.1)
+    await clock.advance(OUTCOME_TTL + 0.1)
     assert desk.places == (0, 0, {})
     assert "too old" in await desk.refused(state, {"go": YES})
     assert desk.cancelled == 0
@@ -106,7 +106,7 @@ async def test_a_failure_that_nobody_comes_for_is_no_lost_exception() -> None:
     waits, other = await waiting(desk, state), await waiting(desk, state)
     tool.free.set()
     assert [type(each) for each in await asyncio.gather(waits, other, return_exceptions=True)] == [RemoteError] * 2
-    await clock.advance(AFTERLIFE + 0.1)
+    await clock.advance(OUTCOME_TTL + 0.1)
     assert desk.places == (0, 0, {})
 
 

@@ -118,7 +118,7 @@ async def test_a_local_name_is_not_served_at_an_address_of_another_interface(mon
     monkeypatch.setattr(socket, "getaddrinfo", lambda host, *_, **__: everywhere if host == "a.localhost" else [])
     error = await refused(host="a.localhost", port=0)
     assert error.key == "host"
-    assert error.message.startswith("host: a.localhost is 0.0.0.0, which can be reached from other machines")
+    assert error.message.startswith("host: a.localhost resolves to 0.0.0.0, which can be reached from other machines")
 
 
 @pytest.mark.parametrize("options", [{"allow_remote": True}, {"auth": lambda headers: None}])

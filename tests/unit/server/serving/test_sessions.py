@@ -226,7 +226,7 @@ async def test_a_session_that_closes_ends_what_runs_asks_listens_and_watches() -
     assert len(bench.watches) == 1
     stream = session.streams[STANDALONE]
     reading = asyncio.create_task(stream.pump(out, stream.promise()))
-    asking = asyncio.create_task(session.questions.ask("roots/list", {}))
+    asking = asyncio.create_task(session.server_requests.ask("roots/list", {}))
     await eventually(lambda: out.messages)
     assert out.messages == [{"jsonrpc": "2.0", "id": 1, "method": "roots/list"}]
     running = session.running[1] = Reply(Out(), {})
@@ -242,7 +242,7 @@ async def test_a_session_that_closes_ends_what_runs_asks_listens_and_watches() -
     await asyncio.wait([task, reading, asking], timeout=10)
     assert task.cancelled()
     assert out.ended
-    with pytest.raises(RemoteError, match="the client is gone"):
+    with pytest.raises(RemoteError, match="the client has disconnected"):
         await asking
     assert bench.watches == []
 

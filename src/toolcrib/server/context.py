@@ -79,7 +79,7 @@ class _RequestInfo(CallContext):
 
     @property
     def session_id(self) -> str | None:
-        """The id of the client's session; None if there is no session."""
+        """The id of the client's session; None without a session."""
         return self._request_context.peer.session
 
     @property

@@ -30,7 +30,7 @@ from .eras import (
     peer_of_request,
 )
 from .handler import NOTHING, Peer, RequestContext, RequestHandler
-from .json_copy import copied, taken
+from .json_copy import copied, copied_value
 from .quota import SubscriptionQuota
 from .subscriptions import ACKNOWLEDGED, Listening, Notifications, SessionSubscriptions, answer_in_session
 
@@ -83,7 +83,7 @@ class InProcessCall(PendingRequest):
         return copied(await self._inbound.on_request(method, copied(params)))
 
     async def pause(self) -> None:
-        """Do nothing: there is no HTTP response that could end before the request."""
+        """Do nothing: without HTTP, no response can end before the request."""
 
 
 class InProcessChannel:
@@ -111,15 +111,15 @@ class InProcessChannel:
         """Answer a request in the caller's task."""
         calls = self._calls
         id = calls.begin(options)
-        mine, meta = _own(params) if params else ({}, NOTHING)
+        copy, meta = _copy_params(params) if params else ({}, NOTHING)
         modern = PROTOCOL_VERSION in meta
         call = InProcessCall(id, method, options, self._inbound, calls.loop)
         calls.add(id, call)
         try:
             if modern:
-                result = await self._answer_modern(method, mine, meta, call)
+                result = await self._answer_modern(method, copy, meta, call)
             else:
-                result = await self._answer_legacy(method, mine, meta, call)
+                result = await self._answer_legacy(method, copy, meta, call)
         except RemoteError as exc:
             result = _refused(exc, method, modern)
         except asyncio.CancelledError as exc:
@@ -203,17 +203,17 @@ class InProcessChannel:
         await self._subscriptions.close()
 
 
-def _own(params: Wire) -> tuple[Wire, Mapping[str, Any]]:
+def _copy_params(params: Wire) -> tuple[Wire, Mapping[str, Any]]:
     """Return a copy of the params for the tool, so that it shares no mutable value with the caller, and the `_meta`."""
-    mine = params.copy()
+    copy = params.copy()
     for name, value in params.items():
         if name != "_meta":
-            mine[name] = copied(value) if type(value) is dict else taken(value)
+            copy[name] = copied(value) if type(value) is dict else copied_value(value)
     meta = params.get("_meta")
     if type(meta) is dict:
-        return mine, meta
-    mine.pop("_meta", None)
-    return mine, NOTHING
+        return copy, meta
+    copy.pop("_meta", None)
+    return copy, NOTHING
 
 
 def _too_late(_: int, call: InProcessCall) -> None:
@@ -226,6 +226,6 @@ def _refused(exc: RemoteError, method: str, modern: bool) -> Wire:
     if not isinstance(framed, RemoteError):
         return framed
     try:
-        raise RemoteError(framed.code, framed.message, taken(framed.data)) from None
+        raise RemoteError(framed.code, framed.message, copied_value(framed.data)) from None
     except UsageError as not_json:
         raise internal_error(not_json, method) from None

@@ -22,7 +22,7 @@ def copied(value: dict[str, Any]) -> dict[str, Any]:
         raise UsageError("the message cannot be encoded as JSON: it is nested too deeply, or contains itself") from None
 
 
-def taken(value: Any) -> Any:
+def copied_value(value: Any) -> Any:
     """Return a copy of any value as a peer would decode it; raises `UsageError` if JSON cannot express it."""
     return value if type(value) in _PLAIN else copied({"value": value})["value"]
 

@@ -127,7 +127,7 @@ class Request:
         return await self._asker.ask(method, params)
 
     async def pause(self) -> None:
-        """Do nothing: on a stream there is no HTTP response that could end before the request."""
+        """Do nothing: on a stream, no response can end before the request."""
 
 
 _HEAD: Final = re.compile(rb'\s*\{(?:\s*"(?:jsonrpc|method|id)"\s*:\s*(?:"[^"\\]*"|-?\d{1,18})\s*,)+')

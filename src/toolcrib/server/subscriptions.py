@@ -70,7 +70,7 @@ class Notifications:
         self._waiting = {key: message for key, message in self._waiting.items() if key[:2] != ended}
 
     def close(self) -> None:
-        """Drop the queued notifications, and send no more."""
+        """Drop the queued notifications and all later ones."""
         self._closed = True
         self._waiting.clear()
 

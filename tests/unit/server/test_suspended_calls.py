@@ -213,7 +213,7 @@ async def test_a_handle_from_before_the_last_two_finds_nothing() -> None:
     first = (await desk.call())["requestState"]
     second = (await desk.call(first, {"x": {}}))["requestState"]
     third = (await desk.call(second, {"x": {}}))["requestState"]
-    assert "too old" in await desk.refused(first, {"x": {}})
+    assert "expired" in await desk.refused(first, {"x": {}})
     assert (await desk.call(second, {}))["requestState"] == third
     assert await desk.call(third, {"x": {}}) == {"said": [{}, {}, {}]}
     await finished(desk)
@@ -295,7 +295,7 @@ OTHERS: dict[str, Wire] = {
 async def test_a_call_is_found_only_by_the_request_that_it_began_with(other: Wire) -> None:
     desk = Desk(one_question)
     state = (await desk.call())["requestState"]
-    assert "not of this request" in await desk.refused(state, {"go": YES}, **other)
+    assert "of another request" in await desk.refused(state, {"go": YES}, **other)
     assert desk.began == 1
     assert await desk.call(state, {"go": YES}) == {"said": YES}
     await finished(desk)

@@ -51,7 +51,7 @@ async def test_a_call_whose_client_never_comes_is_cancelled_at_its_time() -> Non
     assert (desk.cancelled, len(timers())) == (0, 1)
     await clock.advance(1.1)
     assert (desk.cancelled, desk.places) == (1, (0, 0, {}))
-    assert "too old" in await desk.refused(state, {"go": YES})
+    assert "expired" in await desk.refused(state, {"go": YES})
 
 
 async def test_each_round_has_its_own_time() -> None:
@@ -90,7 +90,7 @@ async def test_an_outcome_is_kept_for_a_while_and_then_forgotten() -> None:
     assert await desk.call(state) == {"said": YES}
     await clock.advance(OUTCOME_TTL + 0.1)
     assert desk.places == (0, 0, {})
-    assert "too old" in await desk.refused(state, {"go": YES})
+    assert "expired" in await desk.refused(state, {"go": YES})
     assert desk.cancelled == 0
 
 

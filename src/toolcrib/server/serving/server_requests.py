@@ -37,7 +37,7 @@ class ServerRequests:
         """
         send = send or self._send
         if self._closed:
-            raise _disconnected()
+            raise _session_closed()
         if len(self._waiting) >= MAX_QUESTIONS:
             raise RemoteError(INTERNAL_ERROR, "too many requests are waiting for the client's answers")
         id = self._last_id = self._last_id + 1
@@ -83,11 +83,11 @@ class ServerRequests:
         return True
 
     def close(self) -> None:
-        """Fail all pending requests, because the client has disconnected."""
+        """Fail all pending requests, because the session was closed."""
         self._closed = True
         for id in list(self._waiting):
-            self._settle(id, _disconnected())
+            self._settle(id, _session_closed())
 
 
-def _disconnected() -> RemoteError:
-    return RemoteError(INTERNAL_ERROR, "the client has disconnected")
+def _session_closed() -> RemoteError:
+    return RemoteError(INTERNAL_ERROR, "the session was closed")

@@ -168,8 +168,8 @@ async def test_a_request_to_the_client_fails_when_the_session_closes(old: Client
     old.call(1, "ask")
     await eventually(lambda: old.heard)
     await old.session.close(grace=30)
-    assert "disconnected" in old.bench.failures[0].message
-    assert len(old.heard) == 2 and "gone" in old.heard[1]["error"]["message"]
+    assert "session was closed" in old.bench.failures[0].message
+    assert len(old.heard) == 2 and "session was closed" in old.heard[1]["error"]["message"]
 
 
 async def test_a_closing_that_is_cancelled_leaves_nothing_at_work(old: Client) -> None:

@@ -22,7 +22,7 @@ EMPTY_FORM: Final[Wire] = {"type": "object", "properties": {}}
 
 
 class SamplingOptions(TypedDict, total=False):
-    """Options of `Context.sample` beside max_tokens and system_prompt."""
+    """Options of `Context.sample` besides max_tokens and system_prompt."""
 
     temperature: float | None
     stop_sequences: Sequence[str] | None

@@ -1,4 +1,4 @@
-"""The context of a request: what a function can know about the request, and its ways to contact the client meanwhile.
+"""The context of a request: what a function can know about it, and how it can contact the client meanwhile.
 
 A tool, resource or prompt gets a context by annotating a parameter: `ctx: Context`, or `ctx: SyncContext` for a sync
 function, which runs in a thread and blocks instead of awaiting.
@@ -44,7 +44,7 @@ class _RequestInfo(CallContext):
 
     @property
     def request_id(self) -> RequestId | None:
-        """The id of the request; None if it has none, in the same process."""
+        """The id of the request; None if it has none."""
         return self._request_context.id
 
     @property
@@ -102,7 +102,7 @@ class Context(_RequestInfo):
         self._waiting: set[concurrent.futures.Future[Any]] = set()
 
     def _for_thread(self) -> SyncContext:
-        """Return the form for a function that runs in a thread."""
+        """Return the context for a sync function, which runs in a thread."""
         return SyncContext(self)
 
     # ---- notifications ---------------------------------------------------------------------------------------
@@ -204,7 +204,7 @@ class Context(_RequestInfo):
         return await self._request_context.back_channel.ask(method, params, key)
 
     async def close_stream(self) -> None:
-        """End the HTTP response now; the client reconnects for the result. Does nothing unless legacy over HTTP."""
+        """End the HTTP response now; the client reconnects for the result. Only for legacy clients over HTTP."""
         if not self._over:
             await self._request_context.back_channel.pause()
 

@@ -214,7 +214,7 @@ _CHECKS: Final[tuple[tuple[str, Callable[[Any], bool], str], ...]] = (
     ("name", _is_text, "a non-empty string"),
     ("version", _is_text, "a non-empty string"),
     ("name_style", lambda value: value in ("as_is", "dashed"), '"as_is" or "dashed"'),
-    ("page_size", lambda value: value is None or (type(value) is int and value > 0), "a number above 0, or None"),
-    ("cache_ttl", lambda value: type(value) in (int, float) and 0 <= value < 1e9, "seconds, 0 or more"),
+    ("page_size", lambda value: value is None or (type(value) is int and value > 0), "a positive integer, or None"),
+    ("cache_ttl", lambda value: type(value) in (int, float) and 0 <= value < 1e9, "a number of seconds, 0 or more"),
     ("auth", lambda value: value is None or callable(value), "a callable, or None"),
 )

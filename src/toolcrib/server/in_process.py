@@ -170,7 +170,7 @@ class InProcessChannel:
         opened = Listening.open(self._handler, params, peer, call.id, notifications, self._quota)
         async with opened as (listening, acknowledgement):
             self._deliver(ACKNOWLEDGED, acknowledgement)
-            listening.acknowledged()
+            listening.start_delivery()
             await self._calls.loop.create_future()
         raise AssertionError("the future is never resolved")
 

@@ -1,7 +1,7 @@
 """Limits on subscriptions: how many listens an endpoint holds open, and how much memory their URIs take.
 
 `subscriptions/listen` and `resources/subscribe` cost the client one small message and the server memory for as long as
-the connection or session lives. Every endpoint therefore counts them, per principal and in all.
+the connection or session lives. Every endpoint therefore counts them, per principal and in total.
 """
 
 from __future__ import annotations

@@ -25,11 +25,11 @@ If too much is queued, it returns a future that is resolved when there is room a
 """
 
 
-Say = Callable[[Message], Awaitable[None]]
+SendAndWait = Callable[[Message], Awaitable[None]]
 """Sends a message, and waits for room while the client does not read."""
 
 
-async def say(send: Send, message: Message) -> None:
+async def send_and_wait(send: Send, message: Message) -> None:
     """Send a message, and wait for room if the client does not read."""
     room = send(message)
     if room is not None:
@@ -72,7 +72,7 @@ class Request:
     """One request; also the `BackChannel` of its `RequestContext`."""
 
     __slots__ = (
-        *("_asker", "_say", "batch", "headers", "id", "method", "params", "peer"),
+        *("_asker", "_send", "batch", "headers", "id", "method", "params", "peer"),
         *("listens", "over", "size", "stopped", "task"),
     )
 
@@ -83,7 +83,7 @@ class Request:
         params: Wire,
         *,
         peer: Peer,
-        say: Say,
+        send: SendAndWait,
         asker: Asker,
         batch: Batch | None = None,
         headers: Mapping[str, str] = NOTHING,
@@ -98,7 +98,7 @@ class Request:
         self.headers = headers
         self.size = size
         """Size of the message in bytes."""
-        self._say = say
+        self._send = send
         self._asker = asker
         self.task: asyncio.Task[None] | None = None
         self.listens = method == "subscriptions/listen"
@@ -116,7 +116,7 @@ class Request:
     async def notify(self, method: str, params: Wire) -> None:
         """Send a notification; it is dropped once the request has been answered or cancelled."""
         if not self.over:
-            await self._say(jsonrpc.notification(method, params))
+            await self._send(jsonrpc.notification(method, params))
 
     async def ask(self, method: str, params: Wire, key: str | None) -> Wire:  # noqa: ARG002  # only modern clients see it
         """Send a request to the client, and return its result; raises -32603 in the modern era."""

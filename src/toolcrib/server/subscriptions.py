@@ -46,7 +46,7 @@ class Notifications:
         self._room: asyncio.Future[None] | None = None
         self._closed = False
 
-    def tell(self, method: str, params: Wire, subscription: Any = None) -> None:
+    def notify(self, method: str, params: Wire, subscription: Any = None) -> None:
         """Send a notification, now or as soon as there is room."""
         if self._closed:
             return
@@ -191,7 +191,7 @@ class Listening:
         finally:
             quota.remove(peer.principal, listens=1, size=size)
 
-    def acknowledged(self) -> None:
+    def start_delivery(self) -> None:
         """Deliver changes from now on, because the acknowledgement has been sent."""
         early, self._early = self._early, None
         for (method, _), params in (early or {}).items():
@@ -201,7 +201,7 @@ class Listening:
         if self._early is not None:  # keeps each change once, because sending the acknowledgement may take long
             self._early[method, params.get("uri")] = params
         elif not self._is_over():
-            self._notifications.tell(method, params, self._id)
+            self._notifications.notify(method, params, self._id)
 
 
 async def answer_in_session(
@@ -227,6 +227,6 @@ async def listen(
     )
     async with opened as (listening, acknowledgement):
         await request.notify(ACKNOWLEDGED, acknowledgement)
-        listening.acknowledged()
+        listening.start_delivery()
         await stopped
     return {"_meta": listening.mark}

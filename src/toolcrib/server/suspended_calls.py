@@ -126,7 +126,7 @@ class SuspendedCall:
             await outlet(method, params)
 
     async def ask(self, method: str, params: Wire, key: str | None) -> Wire:
-        """Return the client's answer to a question, which the first request may have brought already; waits for it."""
+        """Wait for the client's answer to a question and return it; the request may have brought the answer already."""
         if self._over:
             raise RemoteError(INTERNAL_ERROR, "the request that the question belongs to has ended")
         if key is not None and key in self._brought:

@@ -56,8 +56,8 @@ class Refused(Exception):
         super().__init__(message)
         self.status = status
         self.plain = plain
-        """Whether the body is plain text: no MCP endpoint is at this URL, and a JSON-RPC body would suggest that one
-        is, so that clients would try an older transport."""
+        """Whether to send plain text, for a URL without an endpoint for this method. A JSON-RPC body would look like an
+        answer of an MCP server, and clients would not fall back to an older transport."""
         self.code = code
         self.id = id
         self.headers = headers
@@ -212,7 +212,7 @@ async def _discard_body(receive: Receive, limit: int) -> None:
                     return
 
 
-async def until_gone(receive: Receive) -> None:
+async def wait_for_disconnect(receive: Receive) -> None:
     """Return when the client has disconnected, or has received its whole response."""
     while (await receive())["type"] != "http.disconnect":  # noqa: ASYNC110  # ASGI has no event to wait for
         await asyncio.sleep(POLL_SECONDS)  # middleware may return the end of the body again and again, without waiting

@@ -16,10 +16,10 @@ from ..handler import RequestContext, RequestHandler
 from ..quota import ByteBudget, SubscriptionQuota
 from ..requests import BATCHES, MAX_BATCH
 from ..subscriptions import answer_in_session
-from .asgi import Headers, Receive, Refused, Send, parts, reply, takes_events, text_headers, until_gone
+from .asgi import Headers, Receive, Refused, Send, parts, reply, takes_events, text_headers, wait_for_disconnect
 from .responses import DisconnectMonitor, Reply
 from .sessions import MAX_RUNNING, STANDALONE, LegacySession, LegacySessions
-from .sse_stream import place_of
+from .sse_stream import parse_event_id
 
 SESSION: Final = b"mcp-session-id"
 RESUME: Final = b"last-event-id"
@@ -41,7 +41,7 @@ class _Call:
 
     async def notify(self, method: str, params: Wire) -> None:
         """Send a notification on the request's own stream."""
-        await self._out.tell(method, params)
+        await self._out.notify(method, params)
 
     async def ask(self, method: str, params: Wire, key: str | None) -> Wire:  # noqa: ARG002  # only modern clients see it
         """Send a request to the client on this request's own stream, and return the client's result."""
@@ -254,22 +254,22 @@ class LegacyHttp:
         session = self._session(headers, principal)
         number, after = STANDALONE, None
         if RESUME in headers:
-            place = place_of(headers[RESUME].decode("latin-1"))
+            place = parse_event_id(headers[RESUME].decode("latin-1"))
             if (
                 place is None
                 or place[0] not in session.streams
-                or not session.streams[place[0]].goes_on_after(place[1])
+                or not session.streams[place[0]].has_more_after(place[1])
             ):
                 raise Refused(400, "Last-Event-ID: unknown in this session, too old, or the last event of its stream")
             number, after = place
         stream = session.streams[number]
-        reader = stream.promise()
-        gone = self.tasks.create(until_gone(receive))
-        gone.add_done_callback(lambda _: stream.let_go(reader))
+        reader = stream.attach()
+        watcher = self.tasks.create(wait_for_disconnect(receive))
+        watcher.add_done_callback(lambda _: stream.detach(reader))
         try:
             await stream.pump(send, reader, after)
         finally:
-            gone.cancel()
+            watcher.cancel()
             self._sessions.touch(session)
 
     async def delete(self, headers: Headers, principal: Any, send: Send) -> None:

@@ -29,7 +29,7 @@ from .asgi import (
     path_of,
     reply,
     text_headers,
-    until_gone,
+    wait_for_disconnect,
 )
 from .security import RequestGuard
 from .sse_stream import HEAD, KEEP_ALIVE
@@ -176,15 +176,15 @@ class SseApp(AsgiApp):
         self._sessions[session.key] = session
         endpoint = f"{root}{self._messages}?{KEY}={session.key}"
         pump = asyncio.ensure_future(session.pump(send, endpoint, self._keep_alive))
-        gone = asyncio.ensure_future(until_gone(receive))
+        watcher = asyncio.ensure_future(wait_for_disconnect(receive))
         try:
-            await asyncio.wait([pump, gone], return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait([pump, watcher], return_when=asyncio.FIRST_COMPLETED)
         finally:
             self._sessions.pop(session.key, None)
             session.end()
-            for task in (pump, gone):
+            for task in (pump, watcher):
                 task.cancel()
-            pumped, _ = await asyncio.gather(pump, gone, return_exceptions=True)
+            pumped, _ = await asyncio.gather(pump, watcher, return_exceptions=True)
             await session.stream_session.close()
         if isinstance(pumped, Exception):
             log.debug("the event stream to a client failed: %r", pumped)

@@ -10,7 +10,7 @@ from typing import Any, Final
 from ..._util.cancellation import OwnCancellation
 from ...protocol import jsonrpc
 from ...types import Wire
-from .asgi import Headers, Receive, Send, reply, takes_events, until_gone
+from .asgi import Headers, Receive, Send, reply, takes_events, wait_for_disconnect
 from .sse_stream import HEAD, KEEP_ALIVE, SseStream
 
 TICK: Final = 0.25
@@ -60,12 +60,12 @@ class Reply:
             self.stream = self._make_stream()
             self.stream.open()
             # The reader is registered here and not when the task first runs: earlier events would find no reader.
-            pump = self.stream.pump(self._send, self.stream.promise())
+            pump = self.stream.pump(self._send, self.stream.attach())
             self._pumping = asyncio.get_running_loop().create_task(pump)
             self._pumping.add_done_callback(self._is_out)
         return self.stream
 
-    async def tell(self, method: str, params: Wire) -> None:
+    async def notify(self, method: str, params: Wire) -> None:
         """Send a notification before the answer; it is dropped if the client does not accept event streams."""
         if not self.may_stream:
             return
@@ -147,11 +147,11 @@ class Reply:
     def abandon(self) -> None:
         """Send nothing more: the client has disconnected."""
         if self.stream is not None:
-            self.stream.let_go()
+            self.stream.detach()
 
 
 class DisconnectMonitor:
-    """Watches slow requests for disconnected clients, and opens an event stream for those without output for long.
+    """Watches slow requests for disconnected clients, and keeps their responses alive with an event stream.
 
     One timer serves all requests, so that a fast request costs only an entry in a dict.
     """
@@ -163,9 +163,9 @@ class DisconnectMonitor:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._idle: asyncio.Event | None = None
 
-    def enter(self, one: Reply, receive: Receive, on_gone: Callable[[], None]) -> None:
-        """Add a request that is being answered; `on_gone` is called when its client disconnects."""
-        self._slow[one] = (receive, on_gone)
+    def enter(self, one: Reply, receive: Receive, on_disconnect: Callable[[], None]) -> None:
+        """Add a request that is being answered; `on_disconnect` is called when its client disconnects."""
+        self._slow[one] = (receive, on_disconnect)
         loop = asyncio.get_running_loop()
         if self._loop is not loop:  # an app may outlive a loop
             self._loop, self._timer = loop, None
@@ -193,11 +193,11 @@ class DisconnectMonitor:
         self._timer = None
         loop = asyncio.get_running_loop()
         now = loop.time()
-        for one, (receive, on_gone) in self._slow.items():
+        for one, (receive, on_disconnect) in self._slow.items():
             if not one.since:
                 one.since = now
             elif one not in self._watchers:
-                self._watchers[one] = loop.create_task(_watch(receive, on_gone))
+                self._watchers[one] = loop.create_task(_watch(receive, on_disconnect))
             elif one.stream is None and now - one.since > KEEP_ALIVE and one.may_stream:
                 one.open()
         if self._slow:
@@ -217,6 +217,6 @@ class DisconnectMonitor:
             await asyncio.gather(*watchers, return_exceptions=True)
 
 
-async def _watch(receive: Receive, on_gone: Callable[[], Any]) -> None:
-    await until_gone(receive)
-    on_gone()
+async def _watch(receive: Receive, on_disconnect: Callable[[], Any]) -> None:
+    await wait_for_disconnect(receive)
+    on_disconnect()

@@ -35,7 +35,7 @@ OPTIONS: Final = {
 
 
 class ServeOptions(TypedDict, total=False):
-    """Options of `ToolServer.run` and `run_async` beside host, port, path and allow_remote."""
+    """Options of `ToolServer.run` and `run_async` besides host, port, path and allow_remote."""
 
     auth: Auth | None
     """Authenticates requests; default: the `auth` of the server."""
@@ -46,11 +46,11 @@ class ServeOptions(TypedDict, total=False):
     body_timeout: float
     """Seconds in which the body of a request has to arrive."""
     max_body: int
-    """Bytes of a request's body (http)."""
+    """Maximum size of a request body in bytes (http)."""
     max_sessions: int
-    """Sessions of legacy clients at the same time."""
+    """Maximum number of open legacy sessions."""
     max_listens: int
-    """Subscriptions at the same time (http)."""
+    """Maximum number of open `subscriptions/listen` requests (http)."""
     suspended_ttl: float
     """Seconds that a suspended call waits for the client's answers (http)."""
     session_ttl: float
@@ -62,10 +62,10 @@ class ServeOptions(TypedDict, total=False):
 
 
 class AppOptions(ServeOptions, total=False):
-    """Options of `ToolServer.asgi` beside path."""
+    """Options of `ToolServer.asgi` besides path."""
 
     transport: Literal["http", "sse"]
-    """Default `http`."""
+    """The transport; default: `http`."""
 
 
 ALIASES: Final = {"streamable-http": "http", "streamable_http": "http"}

@@ -10,7 +10,7 @@ from ...errors import ProtocolError, RemoteError
 from ...protocol import jsonrpc
 from ...protocol.jsonrpc import INTERNAL_ERROR, Message
 from ...types import Wire
-from ..requests import Send, say
+from ..requests import Send, send_and_wait
 
 log = logging.getLogger("toolcrib.server")
 
@@ -45,7 +45,7 @@ class ServerRequests:
         self._waiting[id] = answer
         reason = "the request that it belongs to has ended"
         try:
-            await say(send, jsonrpc.request(id, method, params))
+            await send_and_wait(send, jsonrpc.request(id, method, params))
             async with asyncio.timeout(self._patience):
                 return await answer
         except TimeoutError:

@@ -43,8 +43,8 @@ class LegacySession:
         self._primes = peer.version >= PRIMED
         self.streams: dict[int, SseStream] = {STANDALONE: SseStream(STANDALONE, primes=self._primes)}
         self._notifications = Notifications(self.streams[STANDALONE].offer)
-        self.subscriptions = SessionSubscriptions(handler, self._notifications.tell, quota)
-        self.server_requests = ServerRequests(self._say, TTL)
+        self.subscriptions = SessionSubscriptions(handler, self._notifications.notify, quota)
+        self.server_requests = ServerRequests(self._push, TTL)
         self._last_stream = STANDALONE
 
     @property
@@ -64,7 +64,7 @@ class LegacySession:
         """Discard a stream that can no longer be resumed."""
         self.streams.pop(stream.number or STANDALONE, None)
 
-    def _say(self, message: Message | list[Message]) -> None:
+    def _push(self, message: Message | list[Message]) -> None:
         self.streams[STANDALONE].push(message)
 
     async def close(self) -> None:

@@ -147,7 +147,7 @@ class SseStream:
         self._paused = True
         self._changed.set()
 
-    def let_go(self, reader: object | None = None) -> None:
+    def detach(self, reader: object | None = None) -> None:
         """End the current response at once, because its client has disconnected. `reader`: only if this is it."""
         if reader is not None and reader is not self._reader:
             return
@@ -155,13 +155,13 @@ class SseStream:
         self._changed.set()
         self._taken.set()
 
-    def goes_on_after(self, position: int) -> bool:
+    def has_more_after(self, position: int) -> bool:
         """Return whether the stream has had the event at `position`, and has more events or is not finished."""
         return position < self._last or (position == self._last and not self.done)
 
-    def promise(self) -> object:
+    def attach(self) -> object:
         """Register a response that is about to send the stream, and return its token. It replaces any other one."""
-        self.let_go()
+        self.detach()
         self._reader = object()
         return self._reader
 
@@ -189,7 +189,7 @@ class SseStream:
         finally:
             if self._reader is reader:
                 self._paused = False
-                self.let_go()
+                self.detach()
 
     def _priming(self) -> bytes:
         """Return an event without a message, so that a client that receives nothing else can resume after it."""
@@ -227,7 +227,7 @@ async def _write(send: Send, data: bytes) -> None:
     await send({"type": "http.response.body", "body": data, "more_body": True})
 
 
-def place_of(event_id: str) -> tuple[int, int] | None:
+def parse_event_id(event_id: str) -> tuple[int, int] | None:
     """Return the number of the stream and the position in an event id; None if the id is malformed."""
     number, dash, position = event_id.partition("-")
     if dash and number.isascii() and number.isdigit() and position.isascii() and position.isdigit():

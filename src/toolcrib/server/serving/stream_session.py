@@ -79,7 +79,7 @@ class StreamSession:
         self._owns_suspended_calls = suspended_calls is None
         self._session = session
         self._modern = False
-        self._peer: Peer | None = None  # of the legacy era
+        self._peer: Peer | None = None  # only in a legacy session
         self._live: dict[RequestId, Request] = {}
         self._waiting: deque[Request] = deque()
         self._at_work = self._bytes_at_work = 0
@@ -90,7 +90,7 @@ class StreamSession:
         self._notifications = Notifications(send)
         self._beginning: asyncio.Task[None] | None = None
         self._quota = SubscriptionQuota() if quota is None else quota
-        self._subscriptions = SessionSubscriptions(handler, self._notifications.tell, self._quota)
+        self._subscriptions = SessionSubscriptions(handler, self._notifications.notify, self._quota)
         self._closing = False
         self._malformed = 0
 
@@ -150,7 +150,7 @@ class StreamSession:
                     message["method"],
                     params,
                     peer=self._peer or UNKNOWN_CLIENT,
-                    say=self._say,
+                    send=self._send_and_wait,
                     asker=self._server_requests,
                     batch=batch,
                     headers=headers,
@@ -298,8 +298,8 @@ class StreamSession:
 
     # ---- legacy era ---------------------------------------------------------------------------------------
 
-    async def _say(self, message: Message) -> None:
-        """Send a message of a running request. While the client does not read, all such messages wait here."""
+    async def _send_and_wait(self, message: Message) -> None:
+        """Send a message of a running request, and wait for room. While the client does not read, others wait here."""
         while self._room is not None and not self._room.done():
             await asyncio.shield(self._room)
         self._room = self._send(message)

@@ -1,4 +1,4 @@
-"""The Streamable HTTP endpoint: one URL for both eras. Requests are rejected before any handler runs."""
+"""The Streamable HTTP endpoint: one URL for both eras. It rejects bad requests before any handler runs."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ from .asgi import (
     path_of,
     reply,
     text_headers,
-    until_gone,
+    wait_for_disconnect,
     wait_for_end,
 )
 from .legacy_http import LegacyHttp
@@ -59,7 +59,7 @@ STATUSES: Final = {
 
 
 class HttpApp(AsgiApp):
-    """An ASGI app: MCP of both eras at one path."""
+    """An ASGI app that serves MCP in both eras at one path."""
 
     def __init__(
         self,
@@ -204,7 +204,7 @@ class HttpApp(AsgiApp):
         texts = text_headers(headers) if suspends or method not in MAY_ASK_FOR_INPUT else NO_HEADERS
         context = RequestContext(peer, NO_BACK_CHANNEL, id, params["_meta"], texts)
         if suspends:
-            return await self._suspended_calls.answer(self._handler, method, params, context, out.tell)
+            return await self._suspended_calls.answer(self._handler, method, params, context, out.notify)
         return await self._handler.answer(method, params, context)
 
     def _check_headers(self, method: str, params: Wire, headers: Headers) -> None:
@@ -236,17 +236,17 @@ class HttpApp(AsgiApp):
         notifications = Notifications(stream.offer)
         opened = Listening.open(self._handler, params, peer, id, notifications, self._quota)
         async with opened as (listening, acknowledgement):
-            gone = self._watchers.create(until_gone(receive))
-            gone.add_done_callback(lambda _: stream.let_go())
+            watcher = self._watchers.create(wait_for_disconnect(receive))
+            watcher.add_done_callback(lambda _: stream.detach())
             ended = self._framer.frame(peer, "subscriptions/listen", {"_meta": listening.mark})
             self._listening[stream] = jsonrpc.encode(jsonrpc.result(id, ended))
             try:
                 stream.push(jsonrpc.notification(ACKNOWLEDGED, acknowledgement))
-                listening.acknowledged()
-                await stream.pump(send, stream.promise())
+                listening.start_delivery()
+                await stream.pump(send, stream.attach())
             finally:
                 del self._listening[stream]
-                gone.cancel()
+                watcher.cancel()
 
 
 NO_HEADERS: Final[dict[str, str]] = {}

@@ -23,7 +23,7 @@ from toolcrib.server.serving.asgi import (
     read_body,
     takes_events,
     text_headers,
-    until_gone,
+    wait_for_disconnect,
 )
 
 # ---- bodies --------------------------------------------------------------------------------------------------
@@ -118,7 +118,7 @@ async def test_a_client_that_leaves_before_it_has_said_everything_is_gone() -> N
 
 async def test_only_a_disconnect_means_that_a_client_has_gone() -> None:
     receive = In(b"more", b"and more")
-    waiting = asyncio.create_task(until_gone(receive))
+    waiting = asyncio.create_task(wait_for_disconnect(receive))
     await eventually(lambda: receive.asked == 3)
     assert not waiting.done()
     receive.left.set()

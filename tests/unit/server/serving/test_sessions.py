@@ -113,10 +113,10 @@ async def test_a_session_is_busy_while_something_runs_or_its_standing_stream_is_
     assert session.busy
     session.running.clear()
     stream = session.streams[STANDALONE]
-    reading = asyncio.create_task(stream.pump(out, stream.promise()))
+    reading = asyncio.create_task(stream.pump(out, stream.attach()))
     await eventually(lambda: out.chunks)
     assert session.busy
-    stream.let_go()
+    stream.detach()
     await reading
     assert not session.busy
 
@@ -225,7 +225,7 @@ async def test_a_session_that_closes_ends_what_runs_asks_listens_and_watches() -
     await session.subscriptions.begin(session.peer)
     assert len(bench.watches) == 1
     stream = session.streams[STANDALONE]
-    reading = asyncio.create_task(stream.pump(out, stream.promise()))
+    reading = asyncio.create_task(stream.pump(out, stream.attach()))
     asking = asyncio.create_task(session.server_requests.ask("roots/list", {}))
     await eventually(lambda: out.messages)
     assert out.messages == [{"jsonrpc": "2.0", "id": 1, "method": "roots/list"}]
@@ -253,7 +253,7 @@ async def test_what_changes_is_said_on_the_standing_stream() -> None:
     await session.subscriptions.begin(session.peer)
     bench.publish("notifications/tools/list_changed")
     stream = session.streams[STANDALONE]
-    reading = asyncio.create_task(stream.pump(out, stream.promise()))
+    reading = asyncio.create_task(stream.pump(out, stream.attach()))
     await eventually(lambda: out.messages)
     assert out.messages == [{"jsonrpc": "2.0", "method": "notifications/tools/list_changed"}]
     await session.close()

@@ -63,7 +63,7 @@ async def test_who_tells_too_many_bytes_waits_for_a_slow_reader() -> None:
     assert (stream.size, stream._unsent) == (0, 0)
 
 
-@pytest.mark.parametrize("end", ["let_go", "finish"])
+@pytest.mark.parametrize("end", ["detach", "finish"])
 async def test_nobody_waits_for_a_reader_that_has_gone_nor_after_the_end(end: str) -> None:
     stream, out = SseStream(1), Out()
     reading = bring(stream, out)
@@ -105,7 +105,7 @@ async def test_what_was_sent_goes_before_what_was_not() -> None:
     await eventually(lambda: len(out.messages) == BACKLOG)
     out.flows.clear()
     say(stream, *range(BACKLOG, KEPT_EVENTS + BACKLOG + 10))  # by one who does not wait for room
-    assert stream.goes_on_after(BACKLOG)
+    assert stream.has_more_after(BACKLOG)
     out.flows.set()
     stream.finish()
     await reading

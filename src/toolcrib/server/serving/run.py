@@ -182,7 +182,7 @@ def make_app(
 
 def _exposed(what: str) -> ConfigError:
     return ConfigError(
-        f"host: {what} can be reached from other machines. Pass auth=..., or allow_remote=True to allow "
+        f"host: {what} can be reached from other machines; pass auth=..., or allow_remote=True to allow "
         "unauthenticated calls",
         key="host",
         expected="a loopback address, or auth, or allow_remote=True",

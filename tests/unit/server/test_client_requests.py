@@ -1,4 +1,4 @@
-"""What a function asks the client: whether it may, how the question is written, and what the answer says."""
+"""Requests of a function to the client: capabilities, params, and parsed results."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a function is told of its request, and what it may say while it answers."""
+"""The context of a function: properties of the request, notifications, and requests to the client."""
 
 from __future__ import annotations
 

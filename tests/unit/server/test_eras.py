@@ -209,7 +209,7 @@ def test_questions_as_a_result_are_neither_complete_nor_cached() -> None:
 def test_the_server_s_name_stands_beside_what_a_result_says_itself(said: Any, framed: Wire) -> None:
     result = {"_meta": said}
     assert eras.modern_result("tools/call", result, US)["_meta"] == framed
-    assert result == {"_meta": said}, "a result may be kept by who gave it"
+    assert result == {"_meta": said}, "the result of the handler is not modified"
 
 
 def test_the_legacy_era_sees_nothing_that_only_the_modern_one_knows() -> None:

@@ -1,4 +1,4 @@
-"""How a call in one process ends when nobody waits for it any more: cancelled, too late, closed; and on other loops."""
+"""How an in-process call ends early: cancelled, timed out, closed; and on other event loops."""
 
 from __future__ import annotations
 

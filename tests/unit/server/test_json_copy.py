@@ -1,4 +1,4 @@
-"""Copies of JSON values: as a wire would have carried them, and nobody's but the reader's."""
+"""Copies of JSON values: equal to what a peer would decode, and not shared with the original."""
 
 from __future__ import annotations
 

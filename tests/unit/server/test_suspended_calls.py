@@ -1,4 +1,4 @@
-"""Suspended calls: questions and answers in rounds, and who finds which call."""
+"""Suspended calls: rounds of questions and answers, and which request finds which call."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ async def _nothing_is_left() -> AsyncIterator[None]:
 
 
 async def finished(desk: Desk) -> None:
-    """The end of a test that leaves suspended calls, or outcomes for who comes twice."""
+    """End a test that leaves suspended calls, or outcomes that are kept for repeated requests."""
     desk.parking.close()
     await eventually(lambda: not others())
     assert desk.places == (0, 0, {})

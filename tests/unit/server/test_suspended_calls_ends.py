@@ -1,4 +1,4 @@
-"""The ends of suspended calls: time, and who leaves."""
+"""How suspended calls end: timeouts, and cancelled requests."""
 
 from __future__ import annotations
 
@@ -157,7 +157,7 @@ async def test_a_question_that_outlives_its_call_is_ended() -> None:
     await asyncio.wait(left, timeout=1)
     over = left[0].done()
     left[0].cancel()
-    assert over, "it waits for an answer that nobody can give"
+    assert over, "it waits for an answer that cannot come"
     assert isinstance(left[0].exception(), RemoteError)
 
 
@@ -174,12 +174,12 @@ async def swallow_the_end() -> None:
     left = others()
     for task in left:
         task.cancel()
-    assert left == set(), "it waits, and nobody can find it any more"
+    assert left == set(), "it waits, and no handle leads to it"
 
 
 async def test_a_call_that_swallows_its_end_cannot_ask_again(caplog: pytest.LogCaptureFixture) -> None:
     await swallow_the_end()
-    gc.collect()  # an exception that nobody retrieved is told when its task is collected
+    gc.collect()  # asyncio logs an unretrieved exception when the task is collected
     assert caplog.messages == []
 
 
@@ -243,7 +243,7 @@ async def test_who_leaves_before_there_is_a_handle_leaves_nothing_behind() -> No
     left = others()
     for one in left:
         one.cancel()
-    assert (left, timers()) == (set(), []), "nobody knows a handle of it, and it was counted nowhere"
+    assert (left, timers()) == (set(), []), "no client has a handle of it, and it was not counted"
 
 
 async def test_a_call_that_cancels_itself_has_an_error_for_who_waits() -> None:

@@ -1,4 +1,4 @@
-"""Suspended calls meanwhile: how many there is room for, and what is told to whom."""
+"""Suspended calls meanwhile: their limits, and where notifications go."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ async def _nothing_is_left() -> AsyncIterator[None]:
 
 
 async def too_many(desk: Desk, **options: Any) -> bool:
-    """Whether there was no room; the call is then cancelled."""
+    """Return whether a limit was reached; the call is then cancelled."""
     before = desk.cancelled
     with pytest.raises(RemoteError) as caught:
         await desk.call(**options)

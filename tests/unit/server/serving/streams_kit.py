@@ -1,4 +1,4 @@
-"""What is said on an event stream, and who reads it, for their tests."""
+"""Writing to and reading from event streams, for their tests."""
 
 from __future__ import annotations
 

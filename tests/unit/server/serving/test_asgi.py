@@ -161,7 +161,7 @@ async def test_where_no_mcp_is_spoken_a_refusal_is_plain_text() -> None:
 
 
 class Small(AsgiApp):
-    """An app that does what it is told."""
+    """An app that raises a given exception, or answers."""
 
     def __init__(self, raises: BaseException | None = None) -> None:
         self.raises = raises

@@ -77,7 +77,7 @@ async def test_a_stream_is_opened_once_and_of_the_kind_that_is_wanted() -> None:
     reply = Reply(out, {}, make)
     assert made == []
     stream = reply.open()
-    assert stream.opened and stream.has_reader, "what is told from now on finds a reader"
+    assert stream.opened and stream.has_reader, "notifications from now on find a reader"
     assert reply.open() is reply.stream is stream
     await reply.finish(b'{"result":1}')
     assert (len(made), out.pairs) == (1, [("7-1", {"result": 1})])
@@ -223,11 +223,11 @@ async def test_a_client_that_left_gets_the_end_of_its_response() -> None:
     await Reply(broken, {}).dismiss()
 
 
-# ---- who works at it -----------------------------------------------------------------------------------------
+# ---- the task that answers -----------------------------------------------------------------------------------
 
 
 async def worked(reply: Reply, during: Callable[[], Awaitable[Any]]) -> Any:
-    """What became of the work: not begun, done, not wanted any more, or a fault of who answers."""
+    """Return the outcome of the work: not begun, done, stopped, or an error of the handler."""
     if not reply.begin():
         return "not begun"
     try:

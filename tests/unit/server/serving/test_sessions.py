@@ -27,7 +27,7 @@ async def _nobody_is_left() -> AsyncIterator[None]:
 
 
 def opened(every: LegacySessions, principal: Any = None, version: str = "2025-11-25") -> LegacySession:
-    """A new session that nobody had to go for."""
+    """Open a session without an eviction."""
     session, evicted = every.open(Peer(version, modern=False, principal=principal), Bench())
     assert evicted == []
     return session
@@ -130,14 +130,14 @@ async def test_a_session_that_nobody_uses_is_over_at_its_time() -> None:
     await clock.advance(60)
     every.find(used.id, None)
     await clock.advance(60)
-    assert every.find(session.id, None) is None, "also before anybody has cleaned up"
+    assert every.find(session.id, None) is None, "also before a sweep"
     assert every.find(used.id, None) is used
     assert every.expired() == [session]
     assert every.expired() == []
     assert every.all() == [used]
     await clock.advance(101)
     _, evicted = every.open(Peer("2025-11-25", modern=False), Bench())
-    assert evicted == [used], "whoever opens one cleans up"
+    assert evicted == [used], "opening a session removes expired ones"
 
 
 async def test_a_session_at_work_is_in_use() -> None:

@@ -126,7 +126,7 @@ async def test_what_may_wait_is_offered_and_waits_for_a_slow_reader() -> None:
     stream, out = SseStream(0), Out()
     rooms = [stream.offer({"n": number}) for number in range(BACKLOG + 2)]
     assert rooms[:BACKLOG] == [None] * BACKLOG
-    assert rooms[-2] is rooms[-1] and rooms[-1] is not None, "one moment for all who wait"
+    assert rooms[-2] is rooms[-1] and rooms[-1] is not None, "all senders wait for the same future"
     assert not rooms[-1].done()
     reading = bring(stream, out)
     await asyncio.wait_for(rooms[-1], 10)

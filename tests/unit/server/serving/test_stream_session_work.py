@@ -1,4 +1,4 @@
-"""Many requests over one stream: cancelled, in batches, more than may be at work, and how it ends."""
+"""Many requests over one stream: cancellations, batches, more requests than may run, and closing."""
 
 from __future__ import annotations
 

@@ -185,7 +185,7 @@ def test_a_port_that_is_taken_is_told(file: Path) -> None:
         port = taken.getsockname()[1]
         ran = run_cli("run", str(file), "--http", "--port", str(port), cwd=file.parent)
     assert ran.code == 2
-    assert f"error: --port: 127.0.0.1:{port} cannot be listened on" in ran.err
+    assert f"error: --port: cannot listen on 127.0.0.1:{port}" in ran.err
 
 
 def test_a_person_at_the_terminal_is_told_why_nothing_happens(file: Path) -> None:

@@ -130,7 +130,7 @@ async def test_changes_before_a_listen_is_acknowledged_are_kept_once_each() -> N
         for _ in range(1_000):
             server.notify_tools_changed()
             await asyncio.sleep(0)
-        listening.acknowledged()
+        listening.start_delivery()
         assert len(told) == 1
 
 

@@ -31,7 +31,7 @@ async def come_again(place: Place, state: Any, arguments: Any = None, headers: A
     return await place.post(modern("tools/call", call("ask", arguments, requestState=state, **said), id=2), headers)
 
 
-TOO_MANY = "too many calls wait for their clients' answers"
+TOO_MANY = "too many calls are waiting for answers of their clients"
 
 
 def refused(answer: Answer) -> bool:

@@ -1,4 +1,4 @@
-"""Who wants to hear of changes, and telling them: from any thread, each on the event loop where it watches."""
+"""Notifying watchers of changes: published from any thread, delivered on the event loop of each watcher."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ LISTS: Final = {
 UPDATED: Final = "notifications/resources/updated"
 
 ChangeKey = tuple[str, str | None]
-"""A notification's method, and the URI if it is about one resource."""
+"""The method of a notification, and the URI if it is about one resource."""
 
 
 class ChangeWatch:
-    """One who watches. What is published within a turn of its loop is told once."""
+    """One watcher. It delivers a change once per iteration of its event loop, however often that is published."""
 
     __slots__ = ("_changes", "_deliver", "_due", "_loop", "accepted", "lists", "uris")
 
@@ -41,33 +41,33 @@ class ChangeWatch:
         self._due: dict[ChangeKey, None] = {}
         self._loop = asyncio.get_running_loop()
 
-    def wants(self, notifications: ChangeKey) -> bool:
-        """Whether it asked for this."""
-        method, uri = notifications
+    def wants(self, change: ChangeKey) -> bool:
+        """Return whether the watcher asked for this change."""
+        method, uri = change
         return method in self.lists if uri is None else uri in self.uris
 
-    def note(self, notifications: ChangeKey) -> None:
-        """From any thread, under the lock of all: to be told in the next turn of the loop."""
+    def schedule(self, change: ChangeKey) -> None:
+        """Deliver a change in the next iteration of the event loop; called from any thread, with the lock held."""
         if self._loop.is_closed():
-            raise RuntimeError("the loop has ended, and the watch with it")
+            raise RuntimeError("the event loop of the watcher is closed")
         if not self._due:
-            self._loop.call_soon_threadsafe(self._tell)
-        self._due[notifications] = None
+            self._loop.call_soon_threadsafe(self._deliver_due)
+        self._due[change] = None
 
-    def _tell(self) -> None:
+    def _deliver_due(self) -> None:
         for method, uri in self._changes.collect(self, self._due):
             try:
                 self._deliver(method, {} if uri is None else {"uri": uri})
             except Exception:
-                log.exception("a change could not be told")
+                log.exception("delivering %s failed", method)
 
     async def close(self) -> None:
-        """Hear no more."""
-        self._changes.leave(self)
+        """Stop watching."""
+        self._changes.remove(self)
 
 
 class ChangeWatchers:
-    """All who watch one server."""
+    """All watchers of one server."""
 
     def __init__(self) -> None:
         self._watches: dict[ChangeWatch, None] = {}
@@ -77,9 +77,10 @@ class ChangeWatchers:
         return len(self._watches)
 
     def watch(self, wanted: Any, deliver: Deliver, knows: Callable[[str], bool] = lambda _: True) -> ChangeWatch:
-        """Begin to watch, on the running loop; `wanted` has the form of `subscriptions/listen`'s `notifications`.
+        """Watch for changes on the running event loop.
 
-        Of the resources only those that `knows` knows are watched.
+        `wanted` has the form of `notifications` in `subscriptions/listen`. Resources for which `knows` returns False
+        are not watched.
         """
         watch = ChangeWatch(self, accepted(wanted, knows), deliver)
         with self._lock:
@@ -87,38 +88,38 @@ class ChangeWatchers:
         return watch
 
     def publish(self, method: str, uri: str | None = None) -> None:
-        """Tell all who asked for it; from any thread."""
-        notifications = (method, uri)
+        """Notify all watchers that asked for this change. May be called from any thread."""
+        change = (method, uri)
         with self._lock:
-            for watch in [watch for watch in self._watches if watch.wants(notifications)]:
+            for watch in [watch for watch in self._watches if watch.wants(change)]:
                 try:
-                    watch.note(notifications)
+                    watch.schedule(change)
                 except RuntimeError:
                     del self._watches[watch]
 
     def collect(self, watch: ChangeWatch, due: dict[ChangeKey, None]) -> list[ChangeKey]:
-        """What is to be told now; nothing to one that has left."""
+        """Return the changes in `due` and clear it; returns none for a watcher that was removed."""
         with self._lock:
-            notifications = list(due) if watch in self._watches else []
+            changes = list(due) if watch in self._watches else []
             due.clear()
-        return notifications
+        return changes
 
-    def leave(self, watch: ChangeWatch) -> None:
-        """Tell it nothing any more."""
+    def remove(self, watch: ChangeWatch) -> None:
+        """Remove a watcher: it gets no further changes."""
         with self._lock:
             self._watches.pop(watch, None)
 
 
 def accepted(wanted: Any, knows: Callable[[str], bool] = lambda _: True) -> Wire:
-    """What of the wanted can be watched; raises -32602 if that is no wish at all."""
+    """Return the part of `wanted` that can be watched; raises -32602 if `wanted` is invalid."""
     if not isinstance(wanted, dict):
         raise RemoteError(INVALID_PARAMS, "notifications: must be an object")
-    wishes: Wire = {flag: True for flag in LISTS if wanted.get(flag) is True}
+    watched: Wire = {flag: True for flag in LISTS if wanted.get(flag) is True}
     uris = wanted.get("resourceSubscriptions")
     if uris is not None:
         if not isinstance(uris, list) or not all(isinstance(uri, str) for uri in uris):
             raise RemoteError(INVALID_PARAMS, "notifications.resourceSubscriptions: must be a list of URIs")
         if len(uris) > MAX_ITEMS:
             raise RemoteError(INVALID_PARAMS, f"notifications.resourceSubscriptions: more than {MAX_ITEMS} URIs")
-        wishes["resourceSubscriptions"] = [uri for uri in dict.fromkeys(uris) if knows(uri)]
-    return wishes
+        watched["resourceSubscriptions"] = [uri for uri in dict.fromkeys(uris) if knows(uri)]
+    return watched

@@ -1,4 +1,4 @@
-"""What a function asks the client: whether it may, how the question is written, and what the answer says."""
+"""Requests of a function to the client: checking capabilities, building the params, and parsing the results."""
 
 from __future__ import annotations
 
@@ -22,16 +22,16 @@ EMPTY_FORM: Final[Wire] = {"type": "object", "properties": {}}
 
 
 class SamplingOptions(TypedDict, total=False):
-    """Options of `Context.sample` beside max_tokens and system_prompt."""
+    """Options of `Context.sample` besides max_tokens and system_prompt."""
 
     temperature: float | None
     stop_sequences: Sequence[str] | None
     model_preferences: str | Sequence[str] | Mapping[str, Any] | None
-    """Names of models, the best first, or the protocol's object."""
+    """Names of models, the preferred one first, or the object that the protocol defines."""
     include_context: str | None
     metadata: Mapping[str, Any] | None
     tools: Iterable[Any] | None
-    """Tools that the model may call: tools, or dicts of the wire."""
+    """Tools that the model may call: tool objects, or dicts in the form of the protocol."""
     tool_choice: Mapping[str, Any] | None
 
 
@@ -47,18 +47,18 @@ SAMPLING_OPTIONS: Final = {
 
 
 def need(declared: Mapping[str, Any], capability: str, *parts: str) -> None:
-    """Raise -32021 if the client did not declare that it can be asked this."""
+    """Raise -32021 if the client did not declare a capability that the request needs."""
     have = declared.get(capability)
     if isinstance(have, dict):
-        # `elicitation: {}` is from before there were two modes, and means the form.
-        known = have or ({"form": {}} if capability == "elicitation" else {})
-        if all(isinstance(known.get(part), dict) for part in parts):
+        # `elicitation: {}` comes from clients of revisions with only one mode, and means forms.
+        modes = have or ({"form": {}} if capability == "elicitation" else {})
+        if all(isinstance(modes.get(part), dict) for part in parts):
             return
     required: Wire = {capability: {part: {} for part in parts}}
-    what = ".".join((capability, *parts))
+    name = ".".join((capability, *parts))
     raise RemoteError(
         MISSING_CAPABILITY,
-        f"this needs a client with the capability {what}, which it did not declare",
+        f"the client did not declare the capability {name}, which this request needs",
         {"requiredCapabilities": required},
     )
 
@@ -68,14 +68,14 @@ def need(declared: Mapping[str, Any], capability: str, *parts: str) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Form:
-    """What the person is asked to fill in, and as what it is read."""
+    """The schema of a form for the user, and the adapter that validates its content."""
 
     schema: Wire
     adapter: TypeAdapter[Any] | None = None
 
 
 def form_of(schema: Any) -> Form:
-    """From a JSON schema, or a type that describes a flat object; None: nothing but yes or no."""
+    """Return the form for a JSON schema or a type that describes a flat object; None is a form without fields."""
     if schema is None:
         return Form(EMPTY_FORM)
     if isinstance(schema, Mapping):
@@ -89,11 +89,11 @@ def _form_of_type(kind: Any) -> Form:
         adapter: TypeAdapter[Any] = TypeAdapter(readable(kind))
         described = adapter.json_schema()
     except PydanticUserError as exc:
-        raise UsageError(f"{kind!r} cannot be asked for in a form: {exc.message}") from None
+        raise UsageError(f"{kind!r} cannot be used as a form: {exc.message}") from None
     document = SchemaDocument(described)
     described = document.dereference(described)
     if described.get("type") != "object":
-        raise UsageError(f"{kind!r} cannot be asked for in a form: a form is an object with fields")
+        raise UsageError(f"{kind!r} cannot be used as a form: expected a type with fields")
     fields = {name: _field(name, field, document) for name, field in described.get("properties", {}).items()}
     schema: Wire = {"type": "object", "properties": fields}
     if "required" in described:
@@ -102,7 +102,7 @@ def _form_of_type(kind: Any) -> Form:
 
 
 def _field(name: str, schema: Wire, document: SchemaDocument) -> Wire:
-    """Return the schema of one field of a form: a text, a number, yes or no, or a choice, without references."""
+    """Return the schema of one field of a form, without references: a string, number, boolean or choice."""
     schema = document.dereference(schema)
     options = schema.get("anyOf")
     if isinstance(options, list):
@@ -121,15 +121,15 @@ def _field(name: str, schema: Wire, document: SchemaDocument) -> Wire:
     else:
         fits = schema.get("type") in ("string", "number", "integer", "boolean")
     if not fits:
-        raise UsageError(f"the field {name!r} cannot be asked for in a form: forms are flat, without objects and lists")
+        raise UsageError(f"field {name!r} cannot be used in a form: expected a string, number, boolean or choice")
     return schema
 
 
-def elicited(answer: Wire, form: Form | None = None) -> ElicitResult:
-    """The person's answer, read as what was asked for."""
+def parse_elicitation(answer: Wire, form: Form | None = None) -> ElicitResult:
+    """Return the client's answer to an elicitation, validated by the form."""
     action, content = answer.get("action"), answer.get("content")
     if action not in ("accept", "decline", "cancel"):
-        raise ProtocolError(f"the client answered a question with the action {action!r}")
+        raise ProtocolError(f"the client answered an elicitation with the unknown action {action!r}")
     if action != "accept":
         return ElicitResult(action)
     content = content if isinstance(content, dict) else None
@@ -139,13 +139,13 @@ def elicited(answer: Wire, form: Form | None = None) -> ElicitResult:
         return ElicitResult(action, content, data=form.adapter.validate_python(content or {}))
     except ValidationError as exc:
         wrong = "; ".join(f"{'.'.join(map(str, e['loc']))}: {e['msg']}" for e in exc.errors(include_url=False))
-        raise ProtocolError(f"the answer does not fit the form: {wrong}") from None
+        raise ProtocolError(f"the client's answer does not match the form: {wrong}") from None
 
 
 def visit(message: str, url: str, *, modern: bool) -> Wire:
-    """The params of a question that sends the person to a URL."""
+    """Return the params of an elicitation that sends the user to a URL."""
     if "://" not in url:
-        raise UsageError(f"a person can only be sent to a whole URL, not to {url!r}")
+        raise UsageError(f"url: expected an absolute URL, got {url!r}")
     params: Wire = {"mode": "url", "message": message, "url": url}
     if not modern:
         params["elicitationId"] = str(uuid4())
@@ -158,14 +158,14 @@ def visit(message: str, url: str, *, modern: bool) -> Wire:
 def sampling(
     messages: str | Iterable[Any], max_tokens: int, system_prompt: str | None, options: SamplingOptions
 ) -> Wire:
-    """The params of `sampling/createMessage`."""
+    """Return the params of `sampling/createMessage`."""
     given = [messages] if isinstance(messages, str | Mapping) else messages
     params: Wire = {"messages": [_message(message) for message in given], "maxTokens": max_tokens}
     if system_prompt is not None:
         params["systemPrompt"] = system_prompt
     for name, value in options.items():
         if name not in SAMPLING_OPTIONS:
-            raise UsageError(f"sample() has no option {name!r}; the options are {', '.join(SAMPLING_OPTIONS)}")
+            raise UsageError(f"sample(): unknown option {name!r}; expected one of {', '.join(SAMPLING_OPTIONS)}")
         if value is not None:
             params[SAMPLING_OPTIONS[name]] = value
     if "modelPreferences" in params:
@@ -184,7 +184,9 @@ def _message(message: Any) -> Wire:
         return {"role": message.role, "content": message.content.to_wire()}
     if hasattr(message, "to_wire"):
         return {"role": "user", "content": message.to_wire()}
-    raise UsageError(f"a {type(message).__name__} is no message; give texts, PromptMessages, blocks or dicts")
+    raise UsageError(
+        f"messages: expected str, PromptMessage, content blocks or dicts, got an instance of {type(message).__name__}"
+    )
 
 
 def _preferences(given: Any) -> Any:
@@ -199,10 +201,10 @@ def _tool(tool: Any) -> Wire:
         return dict(tool)
     wire = getattr(tool, "wire", None) or getattr(tool, "raw", None)
     if not isinstance(wire, dict):
-        raise UsageError(f"a {type(tool).__name__} is no tool; give tools or dicts")
+        raise UsageError(f"tools: expected tools or dicts, got an instance of {type(tool).__name__}")
     return wire
 
 
-def listed_roots(answer: Wire) -> list[Root]:
-    """What `roots/list` was answered with."""
+def parse_roots(answer: Wire) -> list[Root]:
+    """Return the roots in the client's answer to `roots/list`."""
     return [Root.from_wire(root) for root in objects_of(answer.get("roots"))]

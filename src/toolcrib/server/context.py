@@ -1,7 +1,7 @@
-"""What a function may know of the request that it answers, and how it talks back to the client meanwhile.
+"""The context of a request: what a function can know about it, and how it can contact the client meanwhile.
 
-A tool, resource or prompt gets one by annotating a parameter: `ctx: Context`, or `ctx: SyncContext` for a sync
-function, which runs in a thread and waits instead of awaiting.
+A tool, resource or prompt gets a context by annotating a parameter: `ctx: Context`, or `ctx: SyncContext` for a sync
+function, which runs in a thread and blocks instead of awaiting.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ from .handler import RequestContext
 T = TypeVar("T")
 
 
-class _Facts(CallContext):
-    """What is known of the request."""
+class _RequestInfo(CallContext):
+    """The properties of the request."""
 
     __slots__ = ("_request_context", "_server")
 
@@ -39,57 +39,57 @@ class _Facts(CallContext):
 
     @property
     def server(self) -> ServerDefinition | None:
-        """The `ToolServer` that the function belongs to: what it defines, without its endpoints."""
+        """The `ToolServer` that the function belongs to, without its endpoints."""
         return self._server
 
     @property
     def request_id(self) -> RequestId | None:
-        """The request's id, as the client wrote it; None where there is none, in process."""
+        """The id of the request; None if it has none."""
         return self._request_context.id
 
     @property
     def meta(self) -> Mapping[str, Any]:
-        """The request's `_meta`."""
+        """The `_meta` of the request."""
         return self._request_context.meta
 
     @property
     def headers(self) -> Mapping[str, str]:
-        """Of the HTTP request, names in lower case; elsewhere empty."""
+        """The headers of the HTTP request, names in lower case; empty on other transports."""
         return self._request_context.headers
 
     @property
     def client_info(self) -> Mapping[str, Any]:
-        """What the client calls itself."""
+        """The name and version of the client, as it declared them."""
         return self._request_context.peer.info
 
     @property
     def client_capabilities(self) -> Mapping[str, Any]:
-        """What the client can be asked for."""
+        """The capabilities that the client declared, such as `elicitation` and `sampling`."""
         return self._request_context.peer.capabilities
 
     @property
     def protocol_version(self) -> str:
-        """The revision of MCP that this request is spoken in."""
+        """The MCP protocol version of this request."""
         return self._request_context.peer.version
 
     @property
     def principal(self) -> Any:
-        """Who asks, as the `auth` hook said; None without one."""
+        """The principal that the `auth` hook returned; None without such a hook."""
         return self._request_context.peer.principal
 
     @property
     def session_id(self) -> str | None:
-        """Of the client's session, where it has one."""
+        """The id of the client's session; None without a session."""
         return self._request_context.peer.session
 
     @property
     def log_level(self) -> str | None:
-        """The least important level of logs that the client wants; None: no logs."""
+        """The minimum level of log messages that the client wants; None: no log messages."""
         return self._request_context.peer.log_level
 
 
-class Context(_Facts):
-    """The request that a function answers: who asks, and the way back to them. It lives as long as the call."""
+class Context(_RequestInfo):
+    """The request that a function answers: its properties, and the methods to contact the client during the call."""
 
     __slots__ = ("_cancellation", "_cancelled", "_over", "_progress", "_waiting")
 
@@ -102,13 +102,13 @@ class Context(_Facts):
         self._waiting: set[concurrent.futures.Future[Any]] = set()
 
     def _for_thread(self) -> SyncContext:
-        """Return the form for a function that runs in a thread."""
+        """Return the context for a sync function, which runs in a thread."""
         return SyncContext(self)
 
-    # ---- telling ---------------------------------------------------------------------------------------------
+    # ---- notifications ---------------------------------------------------------------------------------------
 
     async def progress(self, progress: float, total: float | None = None, message: str | None = None) -> None:
-        """How far it is. Nothing goes out if the client did not ask for it, or if it is no more than what it knows."""
+        """Report progress. Sends nothing if the client did not ask for it, or if `progress` has not increased."""
         token = self._request_context.meta.get(PROGRESS_TOKEN)
         if token is None or self._over or not (progress > self._progress and math.isfinite(progress)):
             return
@@ -121,9 +121,9 @@ class Context(_Facts):
         await self._request_context.back_channel.notify("notifications/progress", params)
 
     async def log(self, level: str, data: Any, *, logger: str | None = None) -> None:
-        """A line for the client's log. Nothing goes out if the client wants none, or only more important ones."""
+        """Send a log message to the client. Sends nothing if the client wants none of this level."""
         if level not in LOG_LEVELS:
-            raise UsageError(f"there is no log level {level!r}; the levels are {', '.join(LOG_LEVELS)}")
+            raise UsageError(f"level: expected one of {', '.join(LOG_LEVELS)}, got {level!r}")
         wanted = self._request_context.peer.log_level
         if wanted not in LOG_LEVELS or self._over or LOG_LEVELS.index(level) < LOG_LEVELS.index(wanted):
             return
@@ -134,45 +134,45 @@ class Context(_Facts):
         await self._request_context.back_channel.notify("notifications/message", params)
 
     async def debug(self, data: Any) -> None:
-        """`log("debug", data)`"""
+        """Send a log message with the level "debug"."""
         await self.log("debug", data)
 
     async def info(self, data: Any) -> None:
-        """`log("info", data)`"""
+        """Send a log message with the level "info"."""
         await self.log("info", data)
 
     async def warning(self, data: Any) -> None:
-        """`log("warning", data)`"""
+        """Send a log message with the level "warning"."""
         await self.log("warning", data)
 
     async def error(self, data: Any) -> None:
-        """`log("error", data)`"""
+        """Send a log message with the level "error"."""
         await self.log("error", data)
 
-    # ---- asking ----------------------------------------------------------------------------------------------
+    # ---- requests to the client ------------------------------------------------------------------------------
 
     async def elicit(self, message: str, schema: Any = None, *, key: str | None = None) -> ElicitResult:
-        """Ask the person behind the client to fill in a form.
+        """Ask the user of the client to fill in a form.
 
-        `schema` is a JSON schema of a flat object, or a pydantic model, dataclass or TypedDict: then what was accepted
-        comes validated as `.data`. Never ask for secrets in a form. `key` names the question where several are asked
-        at once; no key, and a name is made.
+        `schema` is a JSON schema of a flat object, or a pydantic model, dataclass or TypedDict; with a type, `.data`
+        of the result is a validated instance of it. Never ask for secrets in a form. `key` names the request if
+        several are sent at once; by default a name is generated.
         """
         form = client_requests.form_of(schema)
         client_requests.need(self.client_capabilities, "elicitation", "form")
         params = {"mode": "form", "message": message, "requestedSchema": form.schema}
         if not self._request_context.peer.modern:
-            del params["mode"]  # older revisions know no other, and not this word
-        return client_requests.elicited(await self._ask("elicitation/create", params, key), form)
+            del params["mode"]  # legacy clients assume a form, and may not know the field
+        return client_requests.parse_elicitation(await self._ask("elicitation/create", params, key), form)
 
     async def elicit_url(self, message: str, url: str, *, key: str | None = None) -> ElicitResult:
-        """Ask the person to visit `url`, for what must not pass through the client.
+        """Ask the user to visit `url`, for data that must not pass through the client.
 
-        "accept" means that they will go there, not that they are done.
+        The action "accept" means that the user agreed to visit it, not that they have finished there.
         """
         client_requests.need(self.client_capabilities, "elicitation", "url")
         params = client_requests.visit(message, url, modern=self._request_context.peer.modern)
-        return client_requests.elicited(await self._ask("elicitation/create", params, key))
+        return client_requests.parse_elicitation(await self._ask("elicitation/create", params, key))
 
     async def sample(
         self,
@@ -183,28 +183,28 @@ class Context(_Facts):
         key: str | None = None,
         **options: Unpack[client_requests.SamplingOptions],
     ) -> SamplingResult:
-        """Ask the client's model.
+        """Request a completion from the client's model.
 
-        `messages` is a text, or texts, `PromptMessage`s, blocks and dicts of the wire. Options: `temperature`,
-        `stop_sequences`, `model_preferences` (the names of models will do), `metadata`, `include_context`, `tools`,
-        `tool_choice`.
+        `messages` is a string, or an iterable of strings, `PromptMessage`s, content blocks and dicts in the form of
+        the protocol. Options: `temperature`, `stop_sequences`, `model_preferences` (names of models are enough),
+        `metadata`, `include_context`, `tools`, `tool_choice`.
         """
         params = client_requests.sampling(messages, max_tokens, system_prompt, options)
         client_requests.need(self.client_capabilities, "sampling", *(["tools"] if "tools" in params else []))
         return SamplingResult.from_wire(await self._ask("sampling/createMessage", params, key))
 
     async def roots(self, *, key: str | None = None) -> list[Root]:
-        """The directories and files that the client works with."""
+        """Return the directories and files that the client works with."""
         client_requests.need(self.client_capabilities, "roots")
-        return client_requests.listed_roots(await self._ask("roots/list", {}, key))
+        return client_requests.parse_roots(await self._ask("roots/list", {}, key))
 
     async def _ask(self, method: str, params: Wire, key: str | None) -> Wire:
         if self._over:
-            raise UsageError(f"the request is answered already; {method} can only be asked before")
+            raise UsageError(f"{method}: the request has been answered already; call this before the function returns")
         return await self._request_context.back_channel.ask(method, params, key)
 
     async def close_stream(self) -> None:
-        """Legacy era over HTTP: end the response now; the client comes again for the result. Elsewhere nothing."""
+        """End the HTTP response now; the client reconnects for the result. Only for legacy clients over HTTP."""
         if not self._over:
             await self._request_context.back_channel.pause()
 
@@ -212,17 +212,17 @@ class Context(_Facts):
 
     @property
     def cancelled(self) -> bool:
-        """Whether the call was cancelled. In an async function, `CancelledError` is raised as well; a sync function,
-        which runs in a thread, has to look here."""
+        """Whether the call was cancelled. An async function also gets a `CancelledError`; a sync function, which runs
+        in a thread, has to check this property."""
         return self._cancelled or self._cancellation.cancelled_by_others()
 
     def raise_if_cancelled(self) -> None:
-        """Raise `asyncio.CancelledError` if nobody waits for the answer any more."""
+        """Raise `asyncio.CancelledError` if the call was cancelled."""
         if self.cancelled:
             raise asyncio.CancelledError
 
     def finish(self, *, cancelled: bool = False) -> None:
-        """End the context: what a thread of the call still sends or asks is dropped. Called by the server."""
+        """End the context. Later notifications are dropped, and waiting threads are cancelled. Called by the server."""
         self._over = True
         self._cancelled = cancelled
         self._cancellation.take_back()
@@ -230,8 +230,8 @@ class Context(_Facts):
             waiting.cancel()
 
 
-class SyncContext(_Facts):
-    """A `Context` for sync functions: each method waits for its answer, in the function's own thread."""
+class SyncContext(_RequestInfo):
+    """A `Context` for sync functions: its methods block the function's thread until they have finished."""
 
     __slots__ = ("_context", "_loop")
 
@@ -243,35 +243,35 @@ class SyncContext(_Facts):
         self._loop = asyncio.get_running_loop()
 
     def progress(self, progress: float, total: float | None = None, message: str | None = None) -> None:
-        """As `Context.progress`."""
+        """Report progress; see `Context.progress`."""
         self._wait(self._context.progress(progress, total, message))
 
     def log(self, level: str, data: Any, *, logger: str | None = None) -> None:
-        """As `Context.log`."""
+        """Send a log message to the client; see `Context.log`."""
         self._wait(self._context.log(level, data, logger=logger))
 
     def debug(self, data: Any) -> None:
-        """`log("debug", data)`"""
+        """Send a log message with the level "debug"."""
         self.log("debug", data)
 
     def info(self, data: Any) -> None:
-        """`log("info", data)`"""
+        """Send a log message with the level "info"."""
         self.log("info", data)
 
     def warning(self, data: Any) -> None:
-        """`log("warning", data)`"""
+        """Send a log message with the level "warning"."""
         self.log("warning", data)
 
     def error(self, data: Any) -> None:
-        """`log("error", data)`"""
+        """Send a log message with the level "error"."""
         self.log("error", data)
 
     def elicit(self, message: str, schema: Any = None, *, key: str | None = None) -> ElicitResult:
-        """As `Context.elicit`."""
+        """Ask the user of the client to fill in a form; see `Context.elicit`."""
         return self._wait(self._context.elicit(message, schema, key=key))
 
     def elicit_url(self, message: str, url: str, *, key: str | None = None) -> ElicitResult:
-        """As `Context.elicit_url`."""
+        """Ask the user to visit `url`; see `Context.elicit_url`."""
         return self._wait(self._context.elicit_url(message, url, key=key))
 
     def sample(
@@ -283,27 +283,27 @@ class SyncContext(_Facts):
         key: str | None = None,
         **options: Unpack[client_requests.SamplingOptions],
     ) -> SamplingResult:
-        """As `Context.sample`."""
+        """Request a completion from the client's model; see `Context.sample`."""
         context = self._context
         return self._wait(
             context.sample(messages, max_tokens=max_tokens, system_prompt=system_prompt, key=key, **options)
         )
 
     def roots(self, *, key: str | None = None) -> list[Root]:
-        """As `Context.roots`."""
+        """Return the directories and files that the client works with."""
         return self._wait(self._context.roots(key=key))
 
     def close_stream(self) -> None:
-        """As `Context.close_stream`."""
+        """End the HTTP response now; see `Context.close_stream`."""
         self._wait(self._context.close_stream())
 
     @property
     def cancelled(self) -> bool:
-        """Whether nobody waits for the answer any more."""
+        """Whether the call was cancelled."""
         return self._context.cancelled
 
     def raise_if_cancelled(self) -> None:
-        """Raise `asyncio.CancelledError` if nobody waits for the answer any more."""
+        """Raise `asyncio.CancelledError` if the call was cancelled."""
         self._context.raise_if_cancelled()
 
     def _wait(self, work: Coroutine[Any, Any, T]) -> T:
@@ -312,13 +312,13 @@ class SyncContext(_Facts):
             raise asyncio.CancelledError
         try:
             future = asyncio.run_coroutine_threadsafe(work, self._loop)
-        except RuntimeError:  # the loop is closed: nobody is there to hear of it
+        except RuntimeError:  # the event loop is closed
             work.close()
             raise asyncio.CancelledError from None
         waiting = self._context._waiting  # noqa: SLF001  # its twin, which cancels them when the call ends
         waiting.add(future)
         try:
-            # The call may have ended between the look above and the entry in the book.
+            # The call may have ended between the check above and the registration of the future.
             if self.cancelled:
                 future.cancel()
             with worker_threads.waiting():

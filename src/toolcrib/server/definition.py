@@ -1,4 +1,4 @@
-"""What the author of a server defines: its name and options, and the tools, resources and prompts that it offers."""
+"""The definition of a server: its name and options, and the tools, resources and prompts that it offers."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ class ServerDefinition:
         return function
 
     def add_tool(self, function: Callable[..., Any] | ToolFunction, **options: Unpack[ToolOptions]) -> ToolFunction:
-        """Offer a function, a method, or what `@tool` made, in place of a tool with the same name.
+        """Offer a function, a method, or the result of `@tool`; replaces a tool with the same name.
 
         With `input_schema` the function gets one dict of arguments.
         """
@@ -109,7 +109,7 @@ class ServerDefinition:
     # ---- resources and prompts -------------------------------------------------------------------------------
 
     def resource(self, uri: str, **options: Unpack[ResourceOptions]) -> Callable[[F], F]:
-        """Offer a function as the resource at `uri`, or with `{variables}` in it as a template of resources."""
+        """Offer a function as the resource at `uri`, or as a resource template if `uri` has `{variables}`."""
         if callable(uri):
             raise UsageError('a resource needs its URI: @server.resource("config://app")')
         return cast("Callable[[F], F]", partial(self._adding, partial(self.add_resource, uri=uri), options))
@@ -120,11 +120,11 @@ class ServerDefinition:
         uri: str | None = None,
         **options: Unpack[ResourceOptions],
     ) -> ResourceFunction | TemplateFunction:
-        """Offer a function at `uri`, or what `@resource` made, in place of a resource with the same URI."""
+        """Offer a function at `uri`, or the result of `@resource`; replaces a resource with the same URI."""
         made: ResourceFunction | TemplateFunction
         if isinstance(function, ResourceFunction | TemplateFunction):
             if uri is not None or options:
-                raise UsageError("the function is a resource already, with a URI and options of its own")
+                raise UsageError("the function is a resource already: pass its URI and options to @resource only")
             made = function
         elif uri is None:
             raise UsageError('a resource needs its URI: add_resource(function, "config://app")')
@@ -159,11 +159,11 @@ class ServerDefinition:
     def add_prompt(
         self, function: Callable[..., Any] | PromptFunction, **options: Unpack[PromptOptions]
     ) -> PromptFunction:
-        """Offer a function as a prompt, or what `@prompt` made, in place of a prompt with the same name."""
+        """Offer a function as a prompt, or the result of `@prompt`; replaces a prompt with the same name."""
         if not isinstance(function, PromptFunction):
             made: PromptFunction = prompt(**options)(function)
         elif options:
-            raise UsageError(f"{function.name} is a prompt already: give its options to @prompt, or add its function")
+            raise UsageError(f"{function.name} is a prompt already: pass its options to @prompt, or add its function")
         else:
             made = function
         self.prompts.put(made.name, made)
@@ -174,7 +174,7 @@ class ServerDefinition:
         self.prompts.remove(name)
 
     def completion(self, ref: str, argument: str) -> Callable[[F], F]:
-        """Complete an argument of a prompt (by name) or a variable of a template (by URI) with a function."""
+        """Register a function that completes an argument of a prompt (by name) or a variable of a template (by URI)."""
 
         def add(function: F) -> F:
             self.completions.add(ref, argument, function)
@@ -194,7 +194,7 @@ class ServerDefinition:
         self.changes.publish(UPDATED, uri)
 
     def notify_tools_changed(self) -> None:
-        """Notify clients that the list of tools changed. Adding and removing a tool does so by itself."""
+        """Notify clients that the list of tools changed. Adding and removing a tool does this automatically."""
         self.changes.publish(LISTS["toolsListChanged"])
 
     def notify_prompts_changed(self) -> None:
@@ -211,10 +211,10 @@ def _is_text(value: Any) -> bool:
 
 
 _CHECKS: Final[tuple[tuple[str, Callable[[Any], bool], str], ...]] = (
-    ("name", _is_text, "a text that is not empty"),
-    ("version", _is_text, "a text that is not empty"),
+    ("name", _is_text, "a non-empty string"),
+    ("version", _is_text, "a non-empty string"),
     ("name_style", lambda value: value in ("as_is", "dashed"), '"as_is" or "dashed"'),
-    ("page_size", lambda value: value is None or (type(value) is int and value > 0), "a number above 0, or None"),
-    ("cache_ttl", lambda value: type(value) in (int, float) and 0 <= value < 1e9, "seconds, 0 or more"),
+    ("page_size", lambda value: value is None or (type(value) is int and value > 0), "a positive integer, or None"),
+    ("cache_ttl", lambda value: type(value) in (int, float) and 0 <= value < 1e9, "a number of seconds, 0 or more"),
     ("auth", lambda value: value is None or callable(value), "a callable, or None"),
 )

@@ -1,5 +1,5 @@
-"""What differs between the eras around a request: how the client is identified, how a session begins, which requests an
-endpoint answers itself, and how results and errors are framed."""
+"""The differences between the eras: identifying the client, opening a session, the requests that an endpoint answers
+itself, and framing results and errors."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ CACHEABLE: Final = frozenset(
 )
 """Methods whose modern results carry a cache hint."""
 
-GONE: Final = frozenset(
+REMOVED: Final = frozenset(
     {"initialize", "ping", "logging/setLevel", "resources/subscribe", "resources/unsubscribe", "roots/list"}
 )
 """Methods that the modern era has removed."""
@@ -39,9 +39,9 @@ NEW: Final = frozenset({"server/discover", "subscriptions/listen"})
 """Methods that only the modern era has."""
 
 MAX_CLIENT_INFO: Final = 64 * 1024
-"""Bytes of `clientInfo` and `capabilities`, which are kept for as long as a legacy session lives."""
-FIRST_LEVEL: Final = "info"
-"""The level of logs in the legacy era as long as the client has set none."""
+"""Maximum size of `clientInfo` and `capabilities` in bytes; a legacy session keeps them in memory."""
+DEFAULT_LOG_LEVEL: Final = "info"
+"""The log level of a legacy session until the client sets one."""
 FIRST_RESERVED, LAST_RESERVED = -32099, -32000
 
 
@@ -79,15 +79,15 @@ def peer_of_request(params: Wire, principal: Any = None) -> Peer:
 def checked_level(level: Any) -> str:
     """Return `level` if it is a log level of the protocol; raises -32602 otherwise."""
     if level not in LOG_LEVELS:
-        raise RemoteError(INVALID_PARAMS, f"the level of logs must be one of {', '.join(LOG_LEVELS)}")
+        raise RemoteError(INVALID_PARAMS, f"log level: must be one of {', '.join(LOG_LEVELS)}")
     return str(level)
 
 
 def unsupported_version(asked: str) -> RemoteError:
-    """Return the error that lists the served versions, the legacy ones too: `initialize` negotiates those."""
-    served = [*MODERN_VERSIONS, *LEGACY_VERSIONS]
+    """Return the error that lists the supported versions, including the legacy ones, which `initialize` negotiates."""
+    supported = [*MODERN_VERSIONS, *LEGACY_VERSIONS]
     return RemoteError(
-        UNSUPPORTED_VERSION, f"protocol version {asked} is not served", {"supported": served, "requested": asked}
+        UNSUPPORTED_VERSION, f"protocol version {asked} is not supported", {"supported": supported, "requested": asked}
     )
 
 
@@ -95,7 +95,7 @@ def unsupported_version(asked: str) -> RemoteError:
 
 
 class Described(Protocol):
-    """The part of a `RequestHandler` that `initialize` and `server/discover` are made of."""
+    """The part of a `RequestHandler` that `initialize` and `server/discover` need."""
 
     def describe(self, peer: Peer) -> Wire:
         """Return `serverInfo`, `capabilities` and perhaps `instructions`."""
@@ -105,7 +105,7 @@ class Described(Protocol):
 def begin_session(server: Described, params: Wire, principal: Any = None) -> tuple[Peer, Wire]:
     """Return the client of a new legacy session, and the result of `initialize`.
 
-    The version is never a modern one, whichever the client asks for.
+    The negotiated version is always a legacy one.
     """
     asked, info, capabilities = params.get("protocolVersion"), params.get("clientInfo"), params.get("capabilities")
     if size_of([info, capabilities]) > MAX_CLIENT_INFO:
@@ -116,7 +116,7 @@ def begin_session(server: Described, params: Wire, principal: Any = None) -> tup
         info=info if isinstance(info, dict) else {},
         capabilities=capabilities if isinstance(capabilities, dict) else {},
         principal=principal,
-        log_level=FIRST_LEVEL,
+        log_level=DEFAULT_LOG_LEVEL,
     )
     return peer, {"protocolVersion": peer.version, **server.describe(peer)}
 
@@ -132,7 +132,7 @@ def answer_at_once(server: Described, peer: Peer, method: str, params: Wire) -> 
 
 def check_not_removed(method: str) -> None:
     """Raise -32601 for a method that the modern era has removed."""
-    if method in GONE:
+    if method in REMOVED:
         raise RemoteError(METHOD_NOT_FOUND, f"{method} is not part of protocol version {MODERN_VERSIONS[0]}")
 
 
@@ -147,7 +147,7 @@ def _ping(server: Described, peer: Peer, method: str, params: Wire) -> Wire:  # 
 
 
 def _initialize_again(server: Described, peer: Peer, method: str, params: Wire) -> Wire:  # noqa: ARG001
-    raise RemoteError(INVALID_REQUEST, "this session is initialized already")
+    raise RemoteError(INVALID_REQUEST, "the session has been initialized already")
 
 
 def _set_level(server: Described, peer: Peer, method: str, params: Wire) -> Wire:
@@ -158,7 +158,7 @@ def _set_level(server: Described, peer: Peer, method: str, params: Wire) -> Wire
 
 
 def _refuse_new(server: Described, peer: Peer, method: str, params: Wire) -> Wire:  # noqa: ARG001
-    raise RemoteError(METHOD_NOT_FOUND, f"{method} is not part of {peer.version}")
+    raise RemoteError(METHOD_NOT_FOUND, f"{method} is not part of protocol version {peer.version}")
 
 
 def _discover(server: Described, peer: Peer, method: str, params: Wire) -> Wire:  # noqa: ARG001
@@ -178,7 +178,7 @@ _LEGACY: Final[Mapping[str, Callable[[Described, Peer, str, Wire], Wire]]] = {
 }
 _MODERN: Final[Mapping[str, Callable[[Described, Peer, str, Wire], Wire]]] = {
     "server/discover": _discover,
-    **dict.fromkeys(GONE, _refuse_removed),
+    **dict.fromkeys(REMOVED, _refuse_removed),
 }
 AT_ONCE: Final = {False: _LEGACY, True: _MODERN}
 """The requests that an endpoint answers itself, by `Peer.modern` and method."""
@@ -188,7 +188,7 @@ AT_ONCE: Final = {False: _LEGACY, True: _MODERN}
 
 
 class ResultFramer:
-    """Frames the results of one endpoint. It keeps `serverInfo`, which never changes: describing the server costs."""
+    """Frames the results of one endpoint. It caches `serverInfo`, which never changes."""
 
     __slots__ = ("_info", "_server")
 
@@ -197,7 +197,7 @@ class ResultFramer:
         self._info: Wire | None = None
 
     def frame(self, peer: Peer, method: str, result: Wire) -> Wire:
-        """Return a bare result of the request handler as the era of `peer` spells it."""
+        """Return a result of the request handler in the form of the client's era."""
         if not peer.modern:
             return legacy_result(result)
         if self._info is None:
@@ -206,7 +206,7 @@ class ResultFramer:
 
 
 def modern_result(method: str, result: Wire, info: Wire) -> Wire:
-    """Return a result with what the modern era requires: its type, the server's name, cache hints."""
+    """Return a result with the fields that the modern era requires: its type, `serverInfo`, cache hints."""
     meta = result.get("_meta")
     framed = {
         "resultType": "complete",
@@ -230,7 +230,7 @@ def legacy_result(result: Wire) -> Wire:
 
 
 def frame_error(exc: Exception, method: str, *, modern: bool) -> RemoteError | Wire:
-    """Return what a failed request is answered with in the client's era: an error, or a result with `isError`.
+    """Return the answer to a failed request in the client's era: an error, or a result with `isError`.
 
     Any exception but `RemoteError` is a bug of the server: it is logged, and the client gets no details.
     """

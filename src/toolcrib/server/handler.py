@@ -1,9 +1,9 @@
-"""The seam between an endpoint and whoever answers: `(method, params, context)`.
+"""The interface between an endpoint and a request handler: `answer(method, params, context)`.
 
-An endpoint (a stream, HTTP, a direct call) knows bytes, eras and sessions; a `RequestHandler` (a tool server, later a
-gateway) knows what is offered. A `RequestContext` is one request between the two: who asks, and how to talk back
-meanwhile. What differs between the eras ends at the endpoint: to the request handler, asking a person is one `await` in
-both.
+An endpoint (a stream, HTTP, a direct call) handles bytes, eras and sessions; a `RequestHandler` (a tool server, a
+proxy) handles tools, resources and prompts. A `RequestContext` describes one request to the handler: its client, and a
+channel back to that client. Endpoints hide the differences between the eras: for the request handler, a request to the
+client is one `await` in both.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ NOTHING: Final[Mapping[str, Any]] = {}
 
 
 class Peer:
-    """Who asks: for as long as a session of the legacy era lives, or for one request of the modern era."""
+    """The client of a request: of a whole session in the legacy era, of a single request in the modern era."""
 
     __slots__ = ("capabilities", "info", "log_level", "modern", "principal", "session", "version")
 
@@ -41,13 +41,14 @@ class Peer:
         self.capabilities = capabilities
         self.principal = principal
         self.log_level = log_level
-        """Legacy era: of the session, by `logging/setLevel`. Modern era: of this request. None: no logs."""
+        """The minimum level of log messages: of the session in the legacy era (`logging/setLevel`), of the request in
+        the modern era. None: no log messages."""
         self.session = session
-        """The id of its session, if it has one."""
+        """The id of the session; None if there is none."""
 
 
 def principal_key(principal: Any) -> Hashable:
-    """Return what to count a principal's sessions, calls and subscriptions by; not every principal is hashable."""
+    """Return a hashable key for a principal, by which its calls and subscriptions are counted."""
     try:
         hash(principal)
     except TypeError:
@@ -56,44 +57,44 @@ def principal_key(principal: Any) -> Hashable:
 
 
 class BackChannel(Protocol):
-    """The way back to the one who asked, for as long as the request is being answered."""
+    """The channel back to the client of a request, for as long as the request is being answered."""
 
     async def notify(self, method: str, params: Wire) -> None:
-        """Tell it something that belongs to this request."""
+        """Send a notification that belongs to this request."""
         ...
 
     async def ask(self, method: str, params: Wire, key: str | None) -> Wire:
-        """Its answer to a request of ours.
+        """Send a request to the client, and return its result.
 
-        `key` names the question on the modern wire; None: a name is made. Raises `RemoteError` where the client refuses
-        or never answers. What is asked at the same time goes out together.
+        `key` names the request in the modern era; None: a name is generated. Raises `RemoteError` if the client answers
+        with an error, or does not answer. In the modern era, requests made at the same time are sent together.
         """
         ...
 
     async def pause(self) -> None:
-        """Legacy era over HTTP: end the response, not the request; the client comes again for the rest."""
+        """End the HTTP response but not the request (legacy era only); the client reconnects for the rest."""
         ...
 
 
 class _NoBackChannel:
-    """For requests that never talk back: what is said is nothing, what is asked is a fault of ours."""
+    """The channel of requests that cannot contact the client: notifications are dropped, requests are errors."""
 
     async def notify(self, method: str, params: Wire) -> None:
-        """Nothing."""
+        """Drop the notification."""
 
-    async def ask(self, method: str, params: Wire, key: str | None) -> Wire:  # noqa: ARG002  # the seam's
-        """A fault."""
-        raise RemoteError(INTERNAL_ERROR, f"{method}: nothing can be asked while this request is answered")
+    async def ask(self, method: str, params: Wire, key: str | None) -> Wire:  # noqa: ARG002  # the protocol's signature
+        """Raise -32603."""
+        raise RemoteError(INTERNAL_ERROR, f"{method}: no request can be sent to the client during this request")
 
     async def pause(self) -> None:
-        """Nothing."""
+        """Do nothing."""
 
 
 NO_BACK_CHANNEL: Final[BackChannel] = _NoBackChannel()
 
 
 class RequestContext:
-    """One request while it is answered."""
+    """One request while it is being answered."""
 
     __slots__ = ("back_channel", "headers", "id", "meta", "peer")
 
@@ -109,50 +110,50 @@ class RequestContext:
         self.back_channel = back_channel
         self.id = id
         self.meta = meta
-        """The request's `_meta`."""
+        """The `_meta` of the request."""
         self.headers = headers
-        """Of the HTTP request, names in lower case; elsewhere empty."""
+        """The headers of the HTTP request, names in lower case; empty on other transports."""
 
 
 Deliver = Callable[[str, Wire], None]
-"""Takes a notification's method and params; must neither raise nor block."""
+"""Takes the method and params of a notification; must neither raise nor block."""
 
 
 class Watch(Protocol):
-    """Somebody who wants to hear of changes."""
+    """A watcher of changes."""
 
     accepted: Wire
-    """What of the wanted is really watched, in the form of `subscriptions/listen`'s `notifications`."""
+    """The changes that are watched, in the form of `notifications` in `subscriptions/listen`."""
 
     async def close(self) -> None:
-        """Hear no more."""
+        """Stop watching."""
         ...
 
 
 class RequestHandler(Protocol):
-    """Whoever answers requests; endpoints are generic over it."""
+    """Answers requests. Endpoints work with any implementation."""
 
     def describe(self, peer: Peer) -> Wire:
-        """`serverInfo`, `capabilities` and perhaps `instructions`: the parts of `initialize` and `server/discover`."""
+        """Return `serverInfo`, `capabilities` and perhaps `instructions`, for `initialize` and `server/discover`."""
         ...
 
     def may_ask(self, method: str, params: Wire) -> bool:
-        """Whether answering this request may use `RequestContext.back`; if not, it takes a shorter way."""
+        """Return whether answering this request may use `RequestContext.back_channel`; if not, it costs less."""
         ...
 
     def mirrored(self, tool: str) -> tuple[Declaration, ...]:
-        """The arguments of a tool that modern HTTP repeats in headers."""
+        """Return the arguments of a tool that modern clients repeat in HTTP headers."""
         ...
 
     async def answer(self, method: str, params: Wire, context: RequestContext) -> Wire:
-        """The result of a request; raises `RemoteError` for an error answer.
+        """Return the result of a request; raises `RemoteError` for an error answer.
 
-        `initialize`, `server/discover`, `ping`, `logging/setLevel`, `subscriptions/listen` and
-        `resources/[un]subscribe` are the endpoint's, made of `describe` and `watch`. The result is bare: the endpoint
-        frames it for its era. It may hold `ttlMs` and `cacheScope`, which only the modern era sees.
+        The endpoint itself answers `initialize`, `server/discover`, `ping`, `logging/setLevel`,
+        `subscriptions/listen` and `resources/[un]subscribe`, by means of `describe` and `watch`. It also frames the
+        result for the client's era. The result may hold `ttlMs` and `cacheScope`, which only modern clients receive.
         """
         ...
 
     async def watch(self, wanted: Wire, peer: Peer, deliver: Deliver) -> Watch:
-        """Hear of changes; `wanted` has the form of `subscriptions/listen`'s `notifications`."""
+        """Watch for changes; `wanted` has the form of `notifications` in `subscriptions/listen`."""
         ...

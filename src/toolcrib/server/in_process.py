@@ -1,7 +1,7 @@
-"""A client and a tool server in one process: a call is a call, without JSON, without a session, without a task.
+"""A channel from a client to a tool server in the same process: no JSON, no session, no additional task.
 
-The tool runs in its caller's own task, so a caller that is cancelled cancels the tool, and one whose deadline passes
-stops it. A tool that does not let itself be cancelled keeps its caller waiting; over a wire it would not.
+The tool runs in the caller's own task, so the caller's cancellation or deadline cancels the tool. A tool that ignores
+its cancellation keeps the caller waiting, unlike a tool in another process.
 """
 
 from __future__ import annotations
@@ -30,13 +30,13 @@ from .eras import (
     peer_of_request,
 )
 from .handler import NOTHING, Peer, RequestContext, RequestHandler
-from .json_copy import copied, taken
+from .json_copy import copied, copied_value
 from .quota import SubscriptionQuota
 from .subscriptions import ACKNOWLEDGED, Listening, Notifications, SessionSubscriptions, answer_in_session
 
 
 class InProcessCall(PendingRequest):
-    """A request while it is answered, in its caller's task; also the `BackChannel` to the client."""
+    """A request while it is being answered in its caller's task; also the `BackChannel` to the client."""
 
     __slots__ = ("_inbound", "cancellation", "failure", "id")
 
@@ -49,7 +49,7 @@ class InProcessCall(PendingRequest):
         self._inbound = inbound
         self.cancellation = OwnCancellation(loop)
 
-    # ---- its end, from elsewhere -----------------------------------------------------------------------------
+    # ---- cancellation ----------------------------------------------------------------------------------------
 
     def stop(self, failure: Exception) -> None:
         """Cancel the tool; the caller gets `failure`."""
@@ -58,15 +58,18 @@ class InProcessCall(PendingRequest):
             self.cancellation.cancel()
 
     def judge(self, exc: asyncio.CancelledError) -> NoReturn:
-        """Raise what a cancellation means: the caller's own, the failure given to `stop`, or an error of the tool."""
+        """Raise the outcome of a cancellation: `exc` if the caller was cancelled, the failure passed to `stop`, or
+        else an error of the tool."""
         if self.cancellation.cancelled_by_others():
             raise exc
         if self.failure is not None:
             raise self.failure from None
-        # The tool itself raised it: to the caller that is an error of the tool.
-        raise RemoteError(INTERNAL_ERROR, "the call was cancelled from within") from None
+        # The tool itself raised it, so the caller gets an error of the tool.
+        raise RemoteError(
+            INTERNAL_ERROR, "the tool raised CancelledError although the call was not cancelled"
+        ) from None
 
-    # ---- the way back ----------------------------------------------------------------------------------------
+    # ---- the back channel ------------------------------------------------------------------------------------
 
     async def notify(self, method: str, params: Wire) -> None:
         """Pass a notification that belongs to this request to the client."""
@@ -76,11 +79,11 @@ class InProcessCall(PendingRequest):
         self._inbound.on_notification(method, params)
 
     async def ask(self, method: str, params: Wire, key: str | None) -> Wire:  # noqa: ARG002  # not needed here
-        """The answer of the client's handlers. Both eras are one here: nothing has to be suspended."""
+        """Return the result of the client's handlers. In both eras the call just waits for it."""
         return copied(await self._inbound.on_request(method, copied(params)))
 
     async def pause(self) -> None:
-        """Do nothing: no response can end before its request."""
+        """Do nothing: without HTTP, no response can end before the request."""
 
 
 class InProcessChannel:
@@ -99,41 +102,41 @@ class InProcessChannel:
         self._subscriptions = SessionSubscriptions(handler, self._deliver, self._quota)
 
     async def open(self, inbound: Inbound) -> None:
-        """Note where messages of the server go to. Nothing has to be connected."""
+        """Set the receiver of the server's messages. There is nothing to connect."""
         self._inbound = inbound
 
     # ---- requests --------------------------------------------------------------------------------------------
 
     async def request(self, method: str, params: Wire | None, *, options: RequestOptions = PLAIN) -> Wire:
-        """Answer it here and now."""
+        """Answer a request in the caller's task."""
         calls = self._calls
         id = calls.begin(options)
-        mine, meta = _own(params) if params else ({}, NOTHING)
+        copy, meta = _copy_params(params) if params else ({}, NOTHING)
         modern = PROTOCOL_VERSION in meta
         call = InProcessCall(id, method, options, self._inbound, calls.loop)
         calls.add(id, call)
         try:
             if modern:
-                result = await self._answer_modern(method, mine, meta, call)
+                result = await self._answer_modern(method, copy, meta, call)
             else:
-                result = await self._answer_legacy(method, mine, meta, call)
+                result = await self._answer_legacy(method, copy, meta, call)
         except RemoteError as exc:
             result = _refused(exc, method, modern)
         except asyncio.CancelledError as exc:
             call.judge(exc)
-        except Exception as exc:  # noqa: BLE001  # our own fault, which must not look like the caller's
+        except Exception as exc:  # noqa: BLE001  # a bug of the server must not look like one of the caller
             raise internal_error(exc, method) from None
         finally:
             call.cancellation.take_back()
             del calls[id]
-        if call.failure is not None:  # the tool caught the cancellation; the call had ended all the same
+        if call.failure is not None:  # the tool suppressed the cancellation, but the call has failed anyway
             raise call.failure
         if call.progress is not None:
             await call.deliver_progress()
         return result
 
     async def _answer_modern(self, method: str, params: Wire, meta: Mapping[str, Any], call: InProcessCall) -> Wire:
-        if meta is not self._stamp:  # a client puts the same one on nearly every request
+        if meta is not self._stamp:  # a client sends the same object with nearly every request
             self._stamped, self._stamp = peer_of_request(params), meta
         peer = self._stamped
         if method == "tools/call":
@@ -146,7 +149,7 @@ class InProcessChannel:
         return copied(await self._handler.answer(method, params, self._context(peer, call, meta)))
 
     async def _answer_legacy(self, method: str, params: Wire, meta: Mapping[str, Any], call: InProcessCall) -> Wire:
-        if method == "tools/call":  # first: it is the one that is hot
+        if method == "tools/call":  # first, because it is by far the most frequent
             return legacy_result(await self._handler.answer(method, params, self._context(self._peer, call, meta)))
         if method == "initialize":
             self._peer, result = begin_session(self._handler, params)
@@ -159,7 +162,7 @@ class InProcessChannel:
             meta = {**meta, PROGRESS_TOKEN: call.id}
         return RequestContext(peer, call, call.id, meta)
 
-    # ---- what is the endpoint's own --------------------------------------------------------------------------
+    # ---- subscriptions and notifications ---------------------------------------------------------------------
 
     async def _listen(self, params: Wire, peer: Peer, call: InProcessCall) -> Wire:
         """Answer the modern `subscriptions/listen`: deliver changes until the call ends."""
@@ -167,7 +170,7 @@ class InProcessChannel:
         opened = Listening.open(self._handler, params, peer, call.id, notifications, self._quota)
         async with opened as (listening, acknowledgement):
             self._deliver(ACKNOWLEDGED, acknowledgement)
-            listening.acknowledged()
+            listening.start_delivery()
             await self._calls.loop.create_future()
         raise AssertionError("the future is never resolved")
 
@@ -178,8 +181,8 @@ class InProcessChannel:
         if isinstance(message, dict):
             self._deliver(message["method"], message.get("params", {}))
 
-    async def notify(self, method: str, params: Wire | None = None) -> None:  # noqa: ARG002  # no notification has params of use here
-        """Take a notification of the client. From `initialized` on, a legacy session gets changes of every list."""
+    async def notify(self, method: str, params: Wire | None = None) -> None:  # noqa: ARG002  # no notification with params matters here
+        """Take a notification of the client. After `initialized`, a legacy session is notified of changed lists."""
         if method == "notifications/initialized" and self._calls.ended is None:
             await self._subscriptions.begin(self._peer)
 
@@ -187,12 +190,12 @@ class InProcessChannel:
 
     @contextmanager
     def hold(self) -> Iterator[None]:
-        """Return a context in which no deadline passes."""
+        """Return a context in which deadlines are suspended."""
         with self._inbound.held(), self._calls.hold():
             yield
 
-    async def close(self, *, force: bool = False) -> None:  # noqa: ARG002  # there is nobody to wait for
-        """End the calls that wait."""
+    async def close(self, *, force: bool = False) -> None:  # noqa: ARG002  # closing waits for nothing
+        """Stop the running calls, and end the subscriptions."""
         self._calls.refuse(ConnectionLost("the connection was closed"))
         self._calls.stop()
         for call in list(self._calls.values()):
@@ -200,17 +203,17 @@ class InProcessChannel:
         await self._subscriptions.close()
 
 
-def _own(params: Wire) -> tuple[Wire, Mapping[str, Any]]:
-    """What the tool gets: values of its own, for the caller may go on to change his; and the request's `_meta`."""
-    mine = params.copy()
+def _copy_params(params: Wire) -> tuple[Wire, Mapping[str, Any]]:
+    """Return a copy of the params for the tool, so that it shares no mutable value with the caller, and the `_meta`."""
+    copy = params.copy()
     for name, value in params.items():
         if name != "_meta":
-            mine[name] = copied(value) if type(value) is dict else taken(value)
+            copy[name] = copied(value) if type(value) is dict else copied_value(value)
     meta = params.get("_meta")
     if type(meta) is dict:
-        return mine, meta
-    mine.pop("_meta", None)
-    return mine, NOTHING
+        return copy, meta
+    copy.pop("_meta", None)
+    return copy, NOTHING
 
 
 def _too_late(_: int, call: InProcessCall) -> None:
@@ -218,11 +221,11 @@ def _too_late(_: int, call: InProcessCall) -> None:
 
 
 def _refused(exc: RemoteError, method: str, modern: bool) -> Wire:
-    """Return the result, or raise the error, that `exc` is in the client's era; always a new object."""
+    """Return the result, or raise the error, for `exc` in the client's era; always a new object."""
     framed = frame_error(exc, method, modern=modern)
     if not isinstance(framed, RemoteError):
         return framed
     try:
-        raise RemoteError(framed.code, framed.message, taken(framed.data)) from None
-    except UsageError as unsayable:
-        raise internal_error(unsayable, method) from None
+        raise RemoteError(framed.code, framed.message, copied_value(framed.data)) from None
+    except UsageError as not_json:
+        raise internal_error(not_json, method) from None

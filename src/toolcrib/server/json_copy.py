@@ -1,4 +1,4 @@
-"""JSON values without JSON: what a peer would have got over a wire, so that nobody shares what he can change."""
+"""Copies of JSON values as a peer would decode them, so that client and server share no mutable value."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ _PLAIN: Final = frozenset({str, int, bool, type(None)})
 
 
 def copied(value: dict[str, Any]) -> dict[str, Any]:
-    """An object as its reader gets it; raises `UsageError` if it holds what JSON cannot say."""
+    """Return a copy of an object as a peer would decode it; raises `UsageError` if JSON cannot express a value."""
     try:
         return _object(value)
     except RecursionError:
-        raise UsageError("the message cannot be written as JSON: it is nested too deeply, or holds itself") from None
+        raise UsageError("the message cannot be encoded as JSON: it is nested too deeply, or contains itself") from None
 
 
-def taken(value: Any) -> Any:
-    """The same for any value."""
+def copied_value(value: Any) -> Any:
+    """Return a copy of any value as a peer would decode it; raises `UsageError` if JSON cannot express it."""
     return value if type(value) in _PLAIN else copied({"value": value})["value"]
 
 

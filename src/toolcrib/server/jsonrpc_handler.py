@@ -1,10 +1,10 @@
-"""JSON-RPC for a request handler without a session: a request in, its answer out (`ToolServer.handle`).
+"""JSON-RPC without a session: takes a request and returns its answer (`ToolServer.handle`).
 
-Legacy requests need no `initialize` before, and results have neither null fields nor an `isError` that is false. There
-is no back channel: logs and progress are dropped, and only a modern request can be asked something, by an
-`input_required` answer. Wrong arguments and a tool's exceptions are results with `isError`; error answers are -32700
-(no JSON), -32600 (no request), -32601 (no such method), -32602 (no such tool, wrong params), -32603 (a bug of the
-server), and any `RemoteError` that a tool raises.
+Legacy requests need no preceding `initialize`, and results have neither null fields nor `"isError": false`. Without a
+back channel, log messages and progress are dropped, and only a modern request can ask the client for input, with an
+`input_required` answer. Invalid arguments and a tool's exceptions are results with `isError`; error answers are -32700
+(invalid JSON), -32600 (invalid request), -32601 (unknown method), -32602 (unknown tool, invalid params), -32603 (a bug
+of the server), and any `RemoteError` that a tool raises.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ OFFERED: Final = ("tools", "prompts", "resources", "completions")
 
 
 class JsonRpcHandler:
-    """Takes single requests, of both eras."""
+    """Answers single requests of both eras."""
 
     def __init__(self, handler: RequestHandler) -> None:
         self._handler = handler
@@ -46,7 +46,7 @@ class JsonRpcHandler:
         self._suspended_calls = SuspendedCalls()
 
     def describe(self, peer: Peer) -> Wire:
-        """Return the handler's description without what needs a stream: changes and logs reach no client here."""
+        """Return the handler's description without the capabilities that need a stream: change notifications, logs."""
         description = self._handler.describe(peer)
         capabilities: Wire = {name: {} for name in OFFERED if name in description["capabilities"]}
         return {**description, "capabilities": capabilities}
@@ -63,7 +63,7 @@ class JsonRpcHandler:
         if wrong is not None:
             return jsonrpc.error(id if jsonrpc.is_id(id) else None, INVALID_REQUEST, f"Invalid Request: {wrong}")
         if id is None:
-            return None  # a notification: none of them has an effect here
+            return None  # no notification has an effect here
         method, params = request["method"], request.get("params")
         if params is not None and not isinstance(params, dict):
             return jsonrpc.error(id, INVALID_PARAMS, "Invalid params: must be an object")
@@ -79,8 +79,8 @@ class JsonRpcHandler:
         except asyncio.CancelledError as exc:
             if cancellation.cancelled_by_others():
                 raise
-            fault = internal_error(RuntimeError(repr(exc)), method)  # raised by the function of its own accord
-        except Exception as exc:  # noqa: BLE001  # whatever it is, it is answered
+            fault = internal_error(RuntimeError(repr(exc)), method)  # the function itself raised it
+        except Exception as exc:  # noqa: BLE001  # every exception becomes an error answer
             return error_answer(id, method, exc, modern=modern)
         return jsonrpc.error(id, fault.code, fault.message)
 
@@ -110,20 +110,20 @@ class JsonRpcHandler:
             return copied(framed)
         meta = framed["_meta"]
         if type(meta[SERVER_INFO]) is dict:
-            meta[SERVER_INFO] = meta[SERVER_INFO].copy()  # the caller may change what it gets, but not the server's own
+            meta[SERVER_INFO] = meta[SERVER_INFO].copy()  # the caller may modify the answer
         return framed
 
 
 def _what_is_wrong(request: Any) -> str | None:
     """Return why `request` is neither a request nor a notification; None if it is one."""
     if isinstance(request, list):
-        return "one message at a time, no batches"
+        return "batches are not supported; send one message at a time"
     if not isinstance(request, dict):
-        return "not an object"
+        return "must be an object"
     if request.get("jsonrpc") != "2.0":
-        return 'jsonrpc must be "2.0"'
+        return 'jsonrpc: must be "2.0"'
     if not isinstance(request.get("method"), str):
-        return "method must be a text"
+        return "method: must be a string"
     if "id" in request and not jsonrpc.is_id(request["id"]):
-        return "id must be a text or an integer"
+        return "id: must be a string or an integer"
     return None

@@ -1,7 +1,7 @@
 """Limits on subscriptions: how many listens an endpoint holds open, and how much memory their URIs take.
 
 `subscriptions/listen` and `resources/subscribe` cost the client one small message and the server memory for as long as
-the connection or session lives. Every endpoint therefore counts them, per principal and in all.
+the connection or session lives. Every endpoint therefore counts them, per principal and in total.
 """
 
 from __future__ import annotations
@@ -41,8 +41,8 @@ class SubscriptionLimit(RemoteError):
 class SubscriptionQuota:
     """Counts the subscriptions of one endpoint.
 
-    Anonymous clients share only the limits of the endpoint: without `auth` they cannot be told apart, and one of them
-    must not use up a smaller limit that counts for all.
+    Anonymous clients share only the limits of the endpoint: without `auth` they cannot be distinguished, and one of
+    them could use up a lower limit for all.
     """
 
     def __init__(self, max_listens: int = MAX_LISTENS) -> None:
@@ -52,9 +52,9 @@ class SubscriptionQuota:
         self._bytes: Counter[Hashable] = Counter()
 
     def add(self, principal: Any, *, listens: int = 0, size: int = 0) -> None:
-        """Count one more subscription; raises `SubscriptionLimit` and counts nothing if there is no room for it."""
+        """Count one more subscription; raises `SubscriptionLimit`, and counts nothing, if that exceeds a limit."""
         owner = principal_key(principal)
-        many = (
+        exceeded = (
             self._all_listens + listens > self._max_listens
             or self._all_bytes + size > MAX_SUBSCRIPTION_BYTES
             or (
@@ -65,7 +65,7 @@ class SubscriptionQuota:
                 )
             )
         )
-        if many:
+        if exceeded:
             raise SubscriptionLimit(INTERNAL_ERROR, "too many subscriptions at once; try again later")
         self._all_listens += listens
         self._all_bytes += size
@@ -96,7 +96,7 @@ def memory_of(uri: str) -> int:
 
 
 def check_listen(params: Wire) -> int:
-    """Return about how many bytes a `subscriptions/listen` takes for as long as it is open; raises -32602.
+    """Return about how many bytes an open `subscriptions/listen` takes; raises -32602 if its params are invalid.
 
     All of its params stay in memory until it ends, so all of them count.
     """
@@ -128,7 +128,7 @@ class ByteBudget:
         self.used = 0
 
     def has_room_for(self, size: int) -> bool:
-        """Whether `size` more bytes may be held. One request always may, if nothing else is held."""
+        """Return whether `size` more bytes fit. A single request of any size does, if nothing else is counted."""
         return not self.used or self.used + size <= self._limit
 
     def add(self, size: int) -> None:

@@ -1,4 +1,4 @@
-"""Several tool servers by name, behind one JSON-RPC door."""
+"""A registry of tool servers that passes JSON-RPC requests to them by name."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ log = logging.getLogger("toolcrib.server")
 
 
 class ServerRegistry:
-    """Tool servers by name. `handle(server_name, request)` gives a request to the one of that name."""
+    """Tool servers by name. `handle(server_name, request)` passes a request to the server with that name."""
 
     def __init__(self, servers: Iterable[ToolServer] = ()) -> None:
         self._servers: dict[str, ToolServer] = {}
@@ -22,18 +22,18 @@ class ServerRegistry:
             self.register(server)
 
     def register(self, server: ToolServer) -> None:
-        """Add a server; one of the same name is replaced."""
+        """Add a server; replaces a server with the same name."""
         if self._servers.get(server.name, server) is not server:
-            log.warning("the server %r was there already and is replaced", server.name)
+            log.warning("replacing the registered server %r", server.name)
         self._servers[server.name] = server
 
     def unregister(self, server_name: str) -> None:
-        """Take a server away; `ServerNotFound` if there is none of this name."""
+        """Remove a server; raises `ServerNotFound` if none has this name."""
         self.get(server_name)
         del self._servers[server_name]
 
     def get(self, server_name: str) -> ToolServer:
-        """The server of this name; `ServerNotFound` if there is none."""
+        """Return the server with this name; raises `ServerNotFound` if there is none."""
         server = self._servers.get(server_name)
         if server is None:
             nearest = similar_names(server_name, self._servers)
@@ -43,7 +43,7 @@ class ServerRegistry:
         return server
 
     async def handle(self, server_name: str, request: Wire | str | bytes) -> Wire | None:
-        """The answer of that server, as `ToolServer.handle` gives it; `ServerNotFound` if there is none."""
+        """Return the answer of the named server's `handle`; raises `ServerNotFound` if none has this name."""
         return await self.get(server_name).handle(request)
 
     def __iter__(self) -> Iterator[ToolServer]:

@@ -1,4 +1,4 @@
-"""A client's requests while they are answered, and how messages go out to it."""
+"""The requests of a client on a stream while they are being answered, and the types of functions that send messages."""
 
 from __future__ import annotations
 
@@ -15,43 +15,45 @@ from ..types import Wire
 from .handler import NOTHING, Peer, RequestContext
 
 BATCHES: Final = "2025-03-26"
-"""The one revision that has batches."""
+"""The only protocol version with batches."""
 MAX_BATCH: Final = 100
 
 Send = Callable[[Message | list[Message]], "asyncio.Future[None] | None"]
-"""Takes a message at once and in order; raises `UsageError` for what JSON cannot say. Where the way is full, it gives a
-future for the moment when there is room again: who can wait, waits for it."""
+"""Queues a message without waiting; raises `UsageError` if JSON cannot express it.
+
+If too much is queued, it returns a future that is resolved when there is room again; callers that can wait should.
+"""
 
 
-Say = Callable[[Message], Awaitable[None]]
+SendAndWait = Callable[[Message], Awaitable[None]]
 """Sends a message, and waits for room while the client does not read."""
 
 
-async def say(send: Send, message: Message) -> None:
-    """Send, and wait for room if the client does not read."""
+async def send_and_wait(send: Send, message: Message) -> None:
+    """Send a message, and wait for room if the client does not read."""
     room = send(message)
     if room is not None:
-        await asyncio.shield(room)  # others wait for it too
+        await asyncio.shield(room)  # other senders wait for the same future
 
 
 UNKNOWN_CLIENT: Final = Peer(LEGACY_VERSIONS[0], modern=False)
-"""The client of a request before it has introduced itself. It cannot be asked anything."""
+"""The client before `initialize`: it has declared no capabilities, so the server can request nothing from it."""
 
 
 class Batch:
-    """The answers to an array of requests, which are one array."""
+    """Collects the answers to a batch, and sends them as one array."""
 
     def __init__(self, send: Send) -> None:
         self._send = send
         self._replies: list[Message] = []
-        self._open = 1  # the reading of the array itself
+        self._open = 1  # the batch itself, until all its messages are read
 
     def expect(self) -> None:
-        """One more of them is to be answered."""
+        """Expect one more answer."""
         self._open += 1
 
     def add(self, reply: Message | None) -> asyncio.Future[None] | None:
-        """One of them is answered, or never will be."""
+        """Take an answer, or None for a request that gets none; sends the array after the last one."""
         if reply is not None:
             self._replies.append(reply)
         self._open -= 1
@@ -59,18 +61,18 @@ class Batch:
 
 
 class Asker(Protocol):
-    """Sends requests of the server, where the era has them."""
+    """Sends requests of the server to the client (legacy era only)."""
 
     async def ask(self, method: str, params: Wire) -> Wire:
-        """The client's answer."""
+        """Send a request, and return the client's result."""
         ...
 
 
 class Request:
-    """One request; it is also the way back (`BackChannel`) of its exchange."""
+    """One request; also the `BackChannel` of its `RequestContext`."""
 
     __slots__ = (
-        *("_asker", "_say", "batch", "headers", "id", "method", "params", "peer"),
+        *("_asker", "_send", "batch", "headers", "id", "method", "params", "peer"),
         *("listens", "over", "size", "stopped", "task"),
     )
 
@@ -81,7 +83,7 @@ class Request:
         params: Wire,
         *,
         peer: Peer,
-        say: Say,
+        send: SendAndWait,
         asker: Asker,
         batch: Batch | None = None,
         headers: Mapping[str, str] = NOTHING,
@@ -91,41 +93,41 @@ class Request:
         self.method = method
         self.params = params
         self.peer = peer
-        """The client of the session; a modern request has its own as soon as its `_meta` is read."""
+        """The client of the session; for a modern request, the client that its `_meta` describes."""
         self.batch = batch
         self.headers = headers
         self.size = size
-        """Bytes of its message, as it came."""
-        self._say = say
+        """Size of the message in bytes."""
+        self._send = send
         self._asker = asker
         self.task: asyncio.Task[None] | None = None
         self.listens = method == "subscriptions/listen"
-        """It does nothing but wait, and takes no place of those at work."""
+        """Whether it is a subscription, which only waits and does not count as a running request."""
         self.stopped: asyncio.Future[None] | None = None
-        """Ends the waiting of one that listens."""
+        """Resolved to end a subscription."""
         self.over = False
-        """It is answered, or nobody waits for its answer."""
+        """Whether the request has been answered or cancelled."""
 
     def context(self) -> RequestContext:
-        """What the request handler gets of it."""
+        """Return the context for the request handler."""
         meta = self.params.get("_meta")
         return RequestContext(self.peer, self, self.id, meta if isinstance(meta, dict) else NOTHING, self.headers)
 
     async def notify(self, method: str, params: Wire) -> None:
-        """Tell the client; once the request is over, nothing belongs to it any more."""
+        """Send a notification; it is dropped once the request has been answered or cancelled."""
         if not self.over:
-            await self._say(jsonrpc.notification(method, params))
+            await self._send(jsonrpc.notification(method, params))
 
-    async def ask(self, method: str, params: Wire, key: str | None) -> Wire:  # noqa: ARG002  # only a modern wire names it
-        """Ask the client, where a server has requests of its own."""
+    async def ask(self, method: str, params: Wire, key: str | None) -> Wire:  # noqa: ARG002  # only modern clients see it
+        """Send a request to the client, and return its result; raises -32603 in the modern era."""
         if self.peer.modern:
-            raise RemoteError(INTERNAL_ERROR, f"{self.method} cannot ask the client anything")
+            raise RemoteError(INTERNAL_ERROR, f"{method}: no request can be sent to the client during {self.method}")
         if self.over:
-            raise RemoteError(INTERNAL_ERROR, "the request that the question belongs to is over")
+            raise RemoteError(INTERNAL_ERROR, f"{method}: the request that it belongs to has ended")
         return await self._asker.ask(method, params)
 
     async def pause(self) -> None:
-        """A stream has no response that could end before the request does."""
+        """Do nothing: on a stream, no response can end before the request."""
 
 
 _HEAD: Final = re.compile(rb'\s*\{(?:\s*"(?:jsonrpc|method|id)"\s*:\s*(?:"[^"\\]*"|-?\d{1,18})\s*,)+')
@@ -133,9 +135,9 @@ _ID: Final = re.compile(rb'"id"\s*:\s*(?:"([^"\\]*)"|(-?\d{1,18}))\s*,')
 
 
 def spot_request(head: bytes) -> RequestId | None:
-    """The id of a broken request, so that its sender need not wait for ever; None if it does not come before all else.
+    """Return the id of a malformed request, so that its sender gets an answer; None if the id is not at its beginning.
 
-    What has no method may be an answer, and its id be ours.
+    A message without a method may be a response, with an id of the server: for that it returns None.
     """
     found = _HEAD.match(head)
     id = _ID.search(found[0]) if found is not None and b'"method"' in found[0] else None
@@ -145,5 +147,5 @@ def spot_request(head: bytes) -> RequestId | None:
 
 
 def is_message(value: Any) -> bool:
-    """Whether it is what JSON-RPC 2.0 calls a request or a notification."""
+    """Return whether a JSON object is a JSON-RPC 2.0 request or notification."""
     return value.get("jsonrpc") == "2.0" and isinstance(value.get("method"), str)

@@ -1,4 +1,4 @@
-"""A `ToolServer` as a request handler: which function answers which request."""
+"""The request handler of a `ToolServer`: routes each request to the function that answers it."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ Work = Callable[[Context | None], Coroutine[Any, Any, Wire]]
 
 
 class Router:
-    """Answers the requests of the protocol from what a `ToolServer` offers at that moment."""
+    """Answers requests with the tools, resources and prompts that a `ToolServer` offers at that moment."""
 
     def __init__(self, server: ServerDefinition) -> None:
         self._server = server
@@ -36,10 +36,10 @@ class Router:
             "completion/complete": self._complete,
         }
 
-    # ---- the seam --------------------------------------------------------------------------------------------
+    # ---- RequestHandler --------------------------------------------------------------------------------------
 
-    def describe(self, peer: Peer) -> Wire:  # noqa: ARG002  # the same for everybody
-        """Who answers, and what is offered now."""
+    def describe(self, peer: Peer) -> Wire:  # noqa: ARG002  # the same for all clients
+        """Return `serverInfo`, the capabilities offered now, and perhaps `instructions`."""
         server = self._server
         description: Wire = {"capabilities": self.capabilities(), "serverInfo": server.info}
         if server.instructions:
@@ -47,7 +47,7 @@ class Router:
         return description
 
     def capabilities(self) -> Wire:
-        """By what is offered; tools always, for the first one may come at any time."""
+        """Return the capabilities: tools always, because one may be added at any time; others if there are any."""
         server = self._server
         declared: Wire = {"logging": {}, "tools": {"listChanged": True}}
         if len(server.prompts):
@@ -59,7 +59,7 @@ class Router:
         return declared
 
     def may_ask(self, method: str, params: Wire) -> bool:
-        """Whether the function that answers takes a context."""
+        """Return whether the function that answers takes a context."""
         server = self._server
         if method == "tools/call":
             tool = server.tools.get(params.get("name"))
@@ -73,17 +73,17 @@ class Router:
         return False
 
     def mirrored(self, tool: str) -> tuple[Declaration, ...]:
-        """The arguments of a tool that modern HTTP repeats in headers."""
+        """Return the arguments of a tool that modern clients repeat in HTTP headers."""
         found = self._server.tools.get(tool)
         return found.headers or () if found is not None else ()
 
-    async def watch(self, wanted: Wire, peer: Peer, deliver: Deliver) -> ChangeWatch:  # noqa: ARG002  # as above
-        """Hear of changes."""
+    async def watch(self, wanted: Wire, peer: Peer, deliver: Deliver) -> ChangeWatch:  # noqa: ARG002  # the same for all clients
+        """Watch for changes; `wanted` has the form of `notifications` in `subscriptions/listen`."""
         return self._server.changes.watch(wanted, deliver, lambda uri: self._resource_at(uri) is not None)
 
     async def answer(self, method: str, params: Wire, request_context: RequestContext) -> Wire:
-        """The result of a request; raises `RemoteError` for an error answer."""
-        if method == "tools/call":  # first and without a layer more: it is the one that is hot
+        """Return the result of a request; raises `RemoteError` for an error answer."""
+        if method == "tools/call":  # first and inlined, because it is by far the most frequent
             server = self._server
             tool = server.tools.get(params.get("name"))
             if tool is None:
@@ -132,7 +132,7 @@ class Router:
     async def _read_resource(self, params: Wire, request_context: RequestContext) -> Wire:
         uri = params.get("uri")
         if not isinstance(uri, str):
-            raise RemoteError(INVALID_PARAMS, "uri: must be a text")
+            raise RemoteError(INVALID_PARAMS, "uri: must be a string")
         mask, found = self._server.mask_errors, self._resource_at(uri)
         if found is None:
             raise not_found(uri)
@@ -146,7 +146,7 @@ class Router:
         return await self._in_context(request_context, read) if resource.takes_context else await read(None)
 
     def _resource_at(self, uri: Any) -> tuple[ResourceFunction | TemplateFunction, dict[str, str]] | None:
-        """The resource, or the template that fits with its variables; a resource of its own is before any template."""
+        """Return the resource at a URI, or else the best matching template with its variables."""
         resource = self._server.resources.get(uri)
         if resource is not None:
             return resource, {}
@@ -179,7 +179,7 @@ class Router:
     # ---- a context ----------------------------------------------------------------------------------------------
 
     async def _in_context(self, request_context: RequestContext, work: Work) -> Wire:
-        """Give the function its context, for as long as it answers."""
+        """Run a function with a context that ends when the function does."""
         context = Context(request_context, self._server)
         cancelled = False
         try:
@@ -192,7 +192,7 @@ class Router:
 
 
 def unknown_tool(tools: ComponentCollection[Any], name: Any) -> RemoteError:
-    """No such tool: with the names that look like it."""
+    """Return the error for an unknown tool, with suggestions of similar names."""
     if not isinstance(name, str):
         return RemoteError(INVALID_PARAMS, "name: must be the name of a tool")
     return RemoteError(INVALID_PARAMS, f"Unknown tool: {shown(name)}{did_you_mean(tools.nearest(name))}")

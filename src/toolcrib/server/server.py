@@ -1,4 +1,4 @@
-"""`ToolServer`: functions of this process as MCP tools, resources and prompts."""
+"""`ToolServer`: offers functions of this process as MCP tools, resources and prompts."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ Transport = Literal["stdio", "http", "streamable-http", "streamable_http", "sse"
 
 
 class ToolServer(ServerDefinition):
-    """Functions of this process as tools, resources and prompts: called directly by a `Client`, or served to others.
+    """Offers functions of this process as tools, resources and prompts, to a `Client` in this process or over the wire.
 
-    `version` is your server's own. `name_style="dashed"` names tools with `-` for `_`. `mask_errors` keeps the texts of
-    unexpected exceptions from callers. `page_size` cuts lists into pages; `cache_ttl` tells modern clients for how many
-    seconds they may keep a list unless they are notified of a change (0: not at all). `auth` is a callable that gets
-    the headers of an HTTP request and returns the principal, or None to reject the request. Components can be added and
-    removed at any time, from any thread: clients are notified.
+    `version` is the version of your server. `name_style="dashed"` replaces `_` in tool names with `-`. `mask_errors`
+    hides the texts of unexpected exceptions from callers. `page_size` divides lists into pages. `cache_ttl` is the
+    number of seconds for which modern clients may cache a list unless they are notified of a change (0: not at all).
+    `auth` is a callable that gets the headers of an HTTP request and returns the principal, or None to reject the
+    request. Components can be added and removed at any time, from any thread; clients are notified.
     """
 
     def __init__(
@@ -65,14 +65,14 @@ class ToolServer(ServerDefinition):
     # ---- endpoints -------------------------------------------------------------------------------------------
 
     def make_channel(self) -> InProcessChannel:
-        """Return the channel of a `Client` in this process: `Client(server)` calls this."""
+        """Return the channel for a `Client` in this process; `Client(server)` calls this."""
         return InProcessChannel(self.router)
 
     async def handle(self, request: Wire | str | bytes) -> Wire | None:
         """Return the JSON-RPC answer to one request; None for a notification.
 
-        No session and no `initialize` is needed. Requests of both eras are answered. An invalid request gets an error
-        answer; it raises nothing.
+        Needs no session and no `initialize`, and answers requests of both eras. For an invalid request it returns an
+        error answer and does not raise.
         """
         return await self._jsonrpc_handler.handle(request)
 
@@ -86,11 +86,11 @@ class ToolServer(ServerDefinition):
         allow_remote: bool = False,
         **options: Unpack[ServeOptions],
     ) -> None:
-        """Serve until a signal or the end of stdin; over HTTP at `/mcp` (or `/sse`) unless `path` is given.
+        """Serve until a signal arrives or stdin ends; over HTTP at `/mcp` (or `/sse`) unless `path` is given.
 
-        A host beyond loopback needs `auth`, or `allow_remote=True`.
+        A host other than loopback requires `auth` or `allow_remote=True`.
         """
-        from .serving.run import run_to_end  # noqa: PLC0415  # web servers take long to load: only to serve
+        from .serving.run import run_to_end  # noqa: PLC0415  # slow to load, and needed only to serve
 
         run_to_end(self.run_async(transport, host=host, port=port, path=path, allow_remote=allow_remote, **options))
 
@@ -104,7 +104,7 @@ class ToolServer(ServerDefinition):
         allow_remote: bool = False,
         **options: Unpack[ServeOptions],
     ) -> None:
-        """Serve as `run` does, in the running event loop."""
+        """Serve as `run` does, on the running event loop."""
         from .serving.run import serve  # noqa: PLC0415  # see `run`
 
         options.setdefault("auth", self.auth)

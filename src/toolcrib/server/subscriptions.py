@@ -1,4 +1,4 @@
-"""Changes on their way to one client: what a session of the legacy era hears of, and what a listener asked for."""
+"""Subscriptions of one client: the changes of a legacy session, and modern `subscriptions/listen` requests."""
 
 from __future__ import annotations
 
@@ -33,12 +33,12 @@ ENDPOINT_METHODS: Final = frozenset({*AT_ONCE[False], "resources/subscribe", "re
 """Requests of a legacy session that the endpoint answers itself."""
 ACKNOWLEDGED: Final = "notifications/subscriptions/acknowledged"
 EVERY_LIST: Final = dict.fromkeys(LISTS, True)
-"""The changes that a session of the legacy era hears of without asking."""
+"""The changes of which every legacy session is notified."""
 
 
 class Notifications:
-    """What is told in no request's name. While the client does not read, a change waits once, however often it
-    happens."""
+    """Sends the notifications that belong to no running call. While the client does not read, each change is queued
+    only once, however often it happens."""
 
     def __init__(self, send: Send) -> None:
         self._send = send
@@ -46,8 +46,8 @@ class Notifications:
         self._room: asyncio.Future[None] | None = None
         self._closed = False
 
-    def tell(self, method: str, params: Wire, subscription: Any = None) -> None:
-        """Tell a change, now or as soon as there is room."""
+    def notify(self, method: str, params: Wire, subscription: Any = None) -> None:
+        """Send a notification, now or as soon as there is room."""
         if self._closed:
             return
         if subscription is not None:
@@ -55,28 +55,28 @@ class Notifications:
         key = (type(subscription), subscription, method, params.get("uri"))
         self._waiting[key] = jsonrpc.notification(method, params)
         if self._room is None:
-            self._tell_all()
+            self._send_waiting()
 
-    def _tell_all(self, _: object = None) -> None:
+    def _send_waiting(self, _: object = None) -> None:
         self._room = None
         while self._waiting and self._room is None:
             self._room = self._send(self._waiting.pop(next(iter(self._waiting))))
         if self._room is not None:
-            self._room.add_done_callback(self._tell_all)
+            self._room.add_done_callback(self._send_waiting)
 
     def forget(self, subscription: Any) -> None:
-        """What waits for this listener is for nobody any more."""
-        mine = (type(subscription), subscription)
-        self._waiting = {key: message for key, message in self._waiting.items() if key[:2] != mine}
+        """Drop the queued notifications of a subscription that has ended."""
+        ended = (type(subscription), subscription)
+        self._waiting = {key: message for key, message in self._waiting.items() if key[:2] != ended}
 
     def close(self) -> None:
-        """Tell nothing any more."""
+        """Drop the queued notifications and all later ones."""
         self._closed = True
         self._waiting.clear()
 
 
 class SessionSubscriptions:
-    """What a session of the legacy era hears of: the lists by themselves, resources by their URI."""
+    """The subscriptions of a legacy session: to all lists automatically, and to resources by URI."""
 
     def __init__(self, handler: RequestHandler, deliver: Deliver, quota: SubscriptionQuota) -> None:
         self._handler = handler
@@ -84,21 +84,21 @@ class SessionSubscriptions:
         self._quota = quota
         self._principal: Any = None
         self._size = 0
-        self._watches: dict[str | None, Watch] = {}  # under None that of the lists
-        self._turn = asyncio.Lock()  # what was asked for first is done first
+        self._watches: dict[str | None, Watch] = {}  # by URI; the key of the lists is None
+        self._turn = asyncio.Lock()  # requests are processed in their order
         self._closed = False
 
     async def begin(self, peer: Peer) -> None:
-        """Hear of changed lists. Where that fails, everything else still works."""
+        """Watch the lists. If that fails, the error is logged, and the session works without."""
         async with self._turn:
             if None not in self._watches and not self._closed:
                 try:
                     self._watches[None] = await self._handler.watch(dict(EVERY_LIST), peer, self._deliver)
                 except Exception:
-                    log.exception("changed lists cannot be told")
+                    log.exception("cannot watch the lists; the client will not be notified of changes")
 
     async def subscribe(self, params: Wire, peer: Peer) -> Wire:
-        """`resources/subscribe`."""
+        """Answer `resources/subscribe`."""
         uri = check_uri(params.get("uri"))
         offered = self._handler.describe(peer).get("capabilities", {}).get("resources")
         if not isinstance(offered, dict) or not offered.get("subscribe"):
@@ -135,7 +135,7 @@ class SessionSubscriptions:
         self._size -= size
 
     async def unsubscribe(self, params: Wire) -> Wire:
-        """`resources/unsubscribe`; a URI that nobody subscribed to is no error."""
+        """Answer `resources/unsubscribe`. Does nothing if the session is not subscribed to the URI."""
         uri = check_uri(params.get("uri"))
         async with self._turn:
             watch = self._watches.pop(uri, None)
@@ -145,7 +145,7 @@ class SessionSubscriptions:
         return {}
 
     async def close(self) -> None:
-        """Hear no more."""
+        """End all subscriptions."""
         self._closed = True
         async with self._turn:
             watches, self._watches = list(self._watches.values()), {}
@@ -155,11 +155,11 @@ class SessionSubscriptions:
 
 
 class Listening:
-    """One open `subscriptions/listen`. A change before its acknowledgement is delivered after that."""
+    """One open `subscriptions/listen`. Changes that happen before the acknowledgement are delivered after it."""
 
     def __init__(self, notifications: Notifications, id: RequestId, is_over: Callable[[], bool]) -> None:
         self.mark: Wire = {SUBSCRIPTION_ID: id}
-        """The `_meta` of everything that belongs to it."""
+        """The `_meta` of all its messages."""
         self._is_over = is_over
         self._notifications = notifications
         self._id = id
@@ -177,7 +177,7 @@ class Listening:
         quota: SubscriptionQuota,
         is_over: Callable[[], bool] = lambda: False,
     ) -> AsyncIterator[tuple[Listening, Wire]]:
-        """Watch for changes while the context lasts. It gives the params of the acknowledgement (`ACKNOWLEDGED`)."""
+        """Watch for changes until the context exits. Yields the params of the acknowledgement (`ACKNOWLEDGED`) too."""
         size = check_listen(params)
         quota.add(peer.principal, listens=1, size=size)
         try:
@@ -191,24 +191,24 @@ class Listening:
         finally:
             quota.remove(peer.principal, listens=1, size=size)
 
-    def acknowledged(self) -> None:
-        """Deliver changes from now on: the client has got the acknowledgement."""
+    def start_delivery(self) -> None:
+        """Deliver changes from now on, because the acknowledgement has been sent."""
         early, self._early = self._early, None
         for (method, _), params in (early or {}).items():
             self._deliver(method, params)
 
     def _deliver(self, method: str, params: Wire) -> None:
-        if self._early is not None:  # each change once: the acknowledgement waits while the client does not read
+        if self._early is not None:  # keeps each change once, because sending the acknowledgement may take long
             self._early[method, params.get("uri")] = params
         elif not self._is_over():
-            self._notifications.tell(method, params, self._id)
+            self._notifications.notify(method, params, self._id)
 
 
 async def answer_in_session(
     handler: RequestHandler, subscriptions: SessionSubscriptions, method: str, params: Wire, context: RequestContext
 ) -> Wire:
-    """Return the framed result of a request in a legacy session, by the endpoint itself or by the request handler."""
-    if method not in ENDPOINT_METHODS:  # first: these are nearly all requests
+    """Return the framed result of a request in a legacy session, from the endpoint itself or the request handler."""
+    if method not in ENDPOINT_METHODS:  # first, because nearly all requests take this path
         return legacy_result(await handler.answer(method, params, context))
     if method == "resources/subscribe":
         return await subscriptions.subscribe(params, context.peer)
@@ -227,6 +227,6 @@ async def listen(
     )
     async with opened as (listening, acknowledgement):
         await request.notify(ACKNOWLEDGED, acknowledgement)
-        listening.acknowledged()
+        listening.start_delivery()
         await stopped
     return {"_meta": listening.mark}

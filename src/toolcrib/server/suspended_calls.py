@@ -1,8 +1,9 @@
-"""Questions of the modern era, where a server cannot ask: the call is suspended, and its questions are the answer.
+"""Suspended calls: requests for input in the modern era, in which a server cannot send requests to the client.
 
-The coroutine that asked goes on waiting. A random handle in `requestState` finds it when the client comes again with
-what it was asked for; everything that binds the two together (who asked, for what, until when) stays here, so there is
-nothing in the handle to read or to forge. A call is never run a second time.
+If a call needs input from the client, its questions are sent as an `input_required` result while its coroutine waits.
+The client sends the request again with the answers, and the random handle in `requestState` identifies the waiting
+call. The principal, the digest of the request and the deadline stay in the server, so that the handle holds nothing to
+read or to forge. A call never runs twice.
 """
 
 from __future__ import annotations
@@ -28,24 +29,24 @@ from .handler import RequestContext, RequestHandler, principal_key
 from .json_copy import size_of
 
 TTL: Final = 600.0
-"""Seconds that a suspended call waits for its answers."""
-AFTERLIFE: Final = 30.0
-"""Seconds that an outcome is kept for a client that comes twice."""
+"""Seconds that a suspended call waits for the client's answers."""
+OUTCOME_TTL: Final = 30.0
+"""Seconds that an outcome is kept for a client that repeats its last request."""
 MAX_SUSPENDED: Final = 1_000
 MAX_EACH: Final = 100
 MAX_BYTES: Final = 64 * 1024 * 1024
-"""Suspended calls of all, of one principal, and the size of their requests."""
+"""Limits on the suspended calls of an endpoint, of one principal, and on the bytes of all their requests."""
 KEPT_HANDLES: Final = 2
-"""Handles of a call that find it: the newest, and the one before for a client that comes twice."""
+"""Valid handles of a call: the newest one, and the one before it for a client that repeats its last request."""
 SETTLING: Final = 4
-"""Turns of the loop in which questions count as asked at the same time."""
+"""Iterations of the event loop within which questions are collected and sent together."""
 
 Outlet = Callable[[str, Wire], Awaitable[None]]
-"""Takes a notification for the one who waits for the call now."""
+"""Sends a notification to the client of the request that waits for the call."""
 
 
-def salient(method: str, params: Wire) -> bytes:
-    """A digest of what makes two requests the same one (not who sends it, nor what it answers)."""
+def request_digest(method: str, params: Wire) -> bytes:
+    """Return a digest of the method and params, without the client's answers and metadata."""
     kept = {k: v for k, v in params.items() if k not in ("_meta", "inputResponses", "requestState")}
     try:
         text = orjson.dumps([method, kept], option=orjson.OPT_SORT_KEYS)
@@ -55,7 +56,10 @@ def salient(method: str, params: Wire) -> bytes:
 
 
 class SuspendedCall:
-    """A call that may ask, in a task of its own; also the `BackChannel` of its request. Wait for it with `outcome`."""
+    """A call that may ask the client for input; also the `BackChannel` of its request.
+
+    It runs in its own task; requests wait for it with `outcome`.
+    """
 
     def __init__(
         self,
@@ -72,7 +76,7 @@ class SuspendedCall:
         self.digest = digest
         self.params = params
         self.size = 0
-        """Bytes of the whole request, with answers and `_meta`; measured when the call is suspended."""
+        """Bytes of the whole request, including answers and `_meta`; measured when the call is suspended."""
         self.handles: list[str] = []
         self._suspended_calls = suspended_calls
         self._context = context
@@ -88,38 +92,43 @@ class SuspendedCall:
         self._task.add_done_callback(self._done)
 
     def _done(self, task: asyncio.Task[Wire]) -> None:
-        retrieve(task)  # it may be that no request waits for it any more
-        self._close_questions("the request that the question belongs to is over")
+        retrieve(task)  # perhaps no request waits for the result
+        self._fail_questions("the request that the question belongs to has ended")
         self._wake()
 
-    def _close_questions(self, why: str) -> None:
-        """Nobody will answer: who asks may be another task than the call's own, or a thread that it left behind."""
+    def _fail_questions(self, reason: str) -> None:
+        """Fail the open questions. Other tasks or threads than the call's own may still wait for their answers."""
         self._over = True
         for _, future in self._questions.values():
             if not future.done():
-                future.set_exception(RemoteError(INTERNAL_ERROR, why))
+                future.set_exception(RemoteError(INTERNAL_ERROR, reason))
 
-    def is_here(self) -> bool:
-        """Whether it belongs to the running loop: what another one left behind does not go on."""
+    def belongs_to_running_loop(self) -> bool:
+        """Return whether the call runs on the current event loop; a call on a closed loop cannot continue."""
         return self._task.get_loop() is asyncio.get_running_loop()
 
-    def go_on(self, request: RequestContext) -> None:
-        """What is said from now on belongs to the request with which the client came again."""
-        mine = self._context
-        mine.id, mine.meta, mine.headers, mine.peer = request.id, request.meta, request.headers, request.peer
+    def resume(self, request: RequestContext) -> None:
+        """Attribute the call from now on to the request that brought the answers."""
+        context = self._context
+        context.id, context.meta, context.headers, context.peer = (
+            request.id,
+            request.meta,
+            request.headers,
+            request.peer,
+        )
 
-    # ---- the side of the one who answers -------------------------------------------------------------------
+    # ---- for the request handler ---------------------------------------------------------------------------
 
     async def notify(self, method: str, params: Wire) -> None:
-        """Tell the one who waits, the latest of them; nobody waits for a suspended call."""
+        """Send a notification on the latest request that waits for the call; drops it while the call is suspended."""
         outlet = next((each for each in reversed(self._waiters.values()) if each is not None), None)
         if outlet is not None:
             await outlet(method, params)
 
     async def ask(self, method: str, params: Wire, key: str | None) -> Wire:
-        """Park until the client comes with the answer, unless it brought it at once."""
+        """Wait for the client's answer to a question and return it; the request may have brought the answer already."""
         if self._over:
-            raise RemoteError(INTERNAL_ERROR, "the request that the question belongs to is over")
+            raise RemoteError(INTERNAL_ERROR, "the request that the question belongs to has ended")
         if key is not None and key in self._brought:
             return self._brought.pop(key)
         name = key or "question"
@@ -135,12 +144,15 @@ class SuspendedCall:
             self._questions.pop(key, None)
 
     async def pause(self) -> None:
-        """There is nothing that the client could come again for."""
+        """Do nothing: modern streams cannot be resumed."""
 
-    # ---- the side of the one who asked ---------------------------------------------------------------------
+    # ---- for the requests that wait ------------------------------------------------------------------------
 
     async def outcome(self, outlet: Outlet | None) -> Wire:
-        """The result, or the questions as a result. Whoever leaves while the call runs for nobody else cancels it."""
+        """Return the result of the call, or its open questions as an `input_required` result.
+
+        The call is cancelled if the last request that waits here is cancelled while the call is running.
+        """
         self._set_timer(None)
         turn = self._wait(outlet)
         try:
@@ -152,11 +164,11 @@ class SuspendedCall:
         finally:
             del self._waiters[turn]
             if not self._waiters:
-                self._left()
+                self._last_waiter_left()
         if state is None:
             if self._ended:
-                raise RemoteError(INTERNAL_ERROR, "the call was ended")
-            if self._task.cancelled():  # by itself: who waits was not
+                raise RemoteError(INTERNAL_ERROR, "the call was ended by the server")
+            if self._task.cancelled():  # the function itself raised CancelledError
                 raise internal_error(RuntimeError("the call cancelled itself"), "a call")
             return self._task.result()
         asked = self._open()
@@ -175,7 +187,7 @@ class SuspendedCall:
         return {key: pair for key, pair in self._questions.items() if not pair[1].done()}
 
     async def _settled(self) -> bool:
-        """Whether there are questions, and all of those that are asked together."""
+        """Return whether there are open questions, after collecting those that are asked together."""
         if not self._open():
             return False
         for _ in range(SETTLING):
@@ -189,10 +201,10 @@ class SuspendedCall:
 
     # ---- the end -------------------------------------------------------------------------------------------
 
-    def _left(self) -> None:
-        """Nobody waits now: for its questions the client will come again, for a lost outcome it may."""
+    def _last_waiter_left(self) -> None:
+        """Set the timer within which the client must answer the questions or fetch the outcome, or end the call."""
         if self.handles and self._task.done():
-            self._set_timer(AFTERLIFE)
+            self._set_timer(OUTCOME_TTL)
         elif self.handles and self._open():
             self._set_timer(self._suspended_calls.ttl)
         else:
@@ -204,13 +216,13 @@ class SuspendedCall:
         self._timer = None if seconds is None else asyncio.get_running_loop().call_later(seconds, self.end)
 
     def end(self) -> None:
-        """Nobody comes for it any more."""
+        """Cancel the call, and invalidate its handles."""
         self._set_timer(None)
         self._suspended_calls.forget(self)
         if not self._task.done():
             self._ended = True
             self._task.cancel()
-            self._close_questions("the client did not answer in time")
+            self._fail_questions("the client did not answer in time")
 
 
 def _answers(params: Wire) -> dict[str, Wire]:
@@ -221,7 +233,7 @@ def _answers(params: Wire) -> dict[str, Wire]:
 
 
 def may_suspend(handler: RequestHandler, method: str, params: Wire) -> bool:
-    """Whether a modern request may have to wait for answers, or comes with some."""
+    """Return whether a modern request may have to wait for the client's answers, or brings some."""
     return method in MAY_ASK_FOR_INPUT and (
         "requestState" in params or "inputResponses" in params or handler.may_ask(method, params)
     )
@@ -236,36 +248,44 @@ class SuspendedCalls:
         self._suspended: Counter[Hashable] = Counter()
         self._size = 0
         self.tasks = TaskSet()
-        """The handlers that run for calls that may be suspended."""
+        """The tasks of calls that may be suspended."""
 
     async def answer(
         self, handler: RequestHandler, method: str, params: Wire, context: RequestContext, outlet: Outlet | None
     ) -> Wire:
-        """The result of a request that may park: its own, or its questions. `outlet` takes what is told meanwhile."""
+        """Return the result of a request that may be suspended: its own, or its questions (`input_required`).
+
+        `outlet` sends the notifications of the call meanwhile.
+        """
         state, answers = params.get("requestState"), _answers(params)
-        digest = salient(method, params)
+        digest = request_digest(method, params)
         if state is None:
             return await SuspendedCall(self, handler, method, params, context, digest, answers).outcome(outlet)
         found, questions = self._handles.get(state, (None, {})) if isinstance(state, str) else (None, {})
-        if found is None or not found.is_here() or found.principal != context.peer.principal or found.digest != digest:
-            raise RemoteError(INVALID_PARAMS, "requestState: not one of ours, not of this request, or too old")
+        if (
+            found is None
+            or not found.belongs_to_running_loop()
+            or found.principal != context.peer.principal
+            or found.digest != digest
+        ):
+            raise RemoteError(INVALID_PARAMS, "requestState: unknown, expired, or of another request")
         for key, future in questions.items():
-            if key in answers and not future.done():  # else it came before: who comes twice only waits
+            if key in answers and not future.done():  # done: the client repeats its request, which then only waits
                 future.set_result(answers[key])
-        found.go_on(context)
+        found.resume(context)
         return await found.outcome(outlet)
 
     def admit(self, call: SuspendedCall, asked: dict[str, tuple[Wire, asyncio.Future[Wire]]]) -> str:
-        """The handle of a call for the questions that it asks now."""
+        """Return the handle of a call for its open questions; raises -32603 if too many calls are suspended."""
         questions = {key: answer for key, (_, answer) in asked.items()}
         if call.handles and self._handles[call.handles[-1]][1] == questions:
             return call.handles[-1]
         if not call.handles:
             call.size = size_of(call.params)
             full = self._suspended.total() >= MAX_SUSPENDED or self._size + call.size > MAX_BYTES
-            # Where nobody is asked who he is, all are one.
+            # Without `auth`, all clients have the principal None, and share only the limits of the endpoint.
             if full or (call.principal is not None and self._suspended[call.owner] >= MAX_EACH):
-                raise RemoteError(INTERNAL_ERROR, "too many calls wait for their clients' answers")
+                raise RemoteError(INTERNAL_ERROR, "too many calls are waiting for answers of their clients")
             self._suspended[call.owner] += 1
             self._size += call.size
         handle = secrets.token_urlsafe(24)
@@ -277,11 +297,11 @@ class SuspendedCalls:
         return handle
 
     def forget(self, call: SuspendedCall) -> None:
-        """Its handles find nothing any more."""
+        """Invalidate the handles of a call."""
         if call.handles:
             self._size -= call.size
             self._suspended[call.owner] -= 1
-            self._suspended += Counter()  # leaves out those who have none
+            self._suspended += Counter()  # removes principals without suspended calls
         for handle in call.handles:
             del self._handles[handle]
         call.handles.clear()

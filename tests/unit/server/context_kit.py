@@ -13,7 +13,7 @@ EVERYTHING = {"sampling": {"tools": {}}, "elicitation": {"form": {}, "url": {}},
 
 
 class Client:
-    """The other end of a context: keeps what it is told, and answers what it is asked."""
+    """The client end of a context: records notifications, and answers requests."""
 
     def __init__(self, **answers: Any) -> None:
         self.told: list[tuple[str, Wire]] = []

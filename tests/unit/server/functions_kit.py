@@ -1,4 +1,4 @@
-"""What the tests of functions as tools share: types, JSON values, a request that records what is said back."""
+"""Shared parts of the tests of functions as tools: types, JSON values, a request that records what is sent back."""
 
 from __future__ import annotations
 

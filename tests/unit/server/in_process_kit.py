@@ -1,4 +1,4 @@
-"""What the tests of direct calls share: a server with one tool of each kind, and what its tools saw."""
+"""Shared parts of the tests of in-process calls: a server with one tool of each kind that records its calls."""
 
 from __future__ import annotations
 

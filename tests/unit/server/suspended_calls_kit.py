@@ -87,7 +87,7 @@ class Desk:
 
 
 def questions(result: Wire) -> dict[str, Wire]:
-    """What a suspended call asks."""
+    """Return the questions of a suspended call."""
     assert set(result) == {"resultType", "inputRequests", "requestState"}
     assert result["resultType"] == "input_required"
     asked: dict[str, Wire] = result["inputRequests"]
@@ -111,7 +111,7 @@ async def one_question(back: BackChannel) -> Any:
 
 
 class Working:
-    """A tool that asks, then works until it is let go."""
+    """A tool that asks, then runs until the test releases it."""
 
     def __init__(self) -> None:
         self.free = asyncio.Event()
@@ -125,7 +125,7 @@ class Working:
 
 
 async def waiting(desk: Desk, state: str, **options: Any) -> asyncio.Task[Wire]:
-    """Somebody who has come again, and waits for the call to end."""
+    """A repeated request that waits for the call to end."""
     call, _ = desk.parking._handles[state]
     before = len(call._waiters)
     task = asyncio.create_task(desk.call(state, {"go": YES}, **options))

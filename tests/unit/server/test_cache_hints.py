@@ -1,4 +1,4 @@
-"""How long modern clients keep the lists of a `ToolServer`, and that they hear of a change before that."""
+"""How long modern clients cache the lists of a `ToolServer`, unless they are notified of a change."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Watching a server for changes: who hears what, on which loop, and how often."""
+"""Watching a server for changes: what each watcher receives, on which loop, and how often."""
 
 from __future__ import annotations
 

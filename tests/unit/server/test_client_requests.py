@@ -1,4 +1,4 @@
-"""What a function asks the client: whether it may, how the question is written, and what the answer says."""
+"""Requests of a function to the client: capabilities, params, and parsed results."""
 
 from __future__ import annotations
 
@@ -107,7 +107,7 @@ async def test_dataclasses_and_typed_dicts_are_forms_too(kind: Any, content: Wir
 
 async def test_an_answer_that_does_not_fit_the_form_is_named_field_by_field() -> None:
     client = Client(elicitation={"action": "accept", "content": {"x": "much"}})
-    with pytest.raises(tc.ProtocolError, match=r"does not fit the form: x: Input should be a valid integer"):
+    with pytest.raises(tc.ProtocolError, match=r"does not match the form: x: Input should be a valid integer"):
         await context(client).elicit("?", Point)
 
 

@@ -1,4 +1,4 @@
-"""What a function is told of its request, and what it may say while it answers."""
+"""The context of a function: properties of the request, notifications, and requests to the client."""
 
 from __future__ import annotations
 
@@ -107,7 +107,7 @@ async def test_a_log_line_carries_data_that_json_can_say() -> None:
 
 
 async def test_an_unknown_level_is_the_functions_mistake() -> None:
-    with pytest.raises(tc.UsageError, match=r"'loud'.*debug, info"):
+    with pytest.raises(tc.UsageError, match=r"level: expected one of debug, info, .*got 'loud'"):
         await context(Client()).log("loud", "x")
 
 

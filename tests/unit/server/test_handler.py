@@ -27,6 +27,6 @@ def test_an_exchange_is_a_request_of_a_peer() -> None:
 async def test_where_nothing_can_be_asked_asking_is_a_fault_and_telling_is_nothing() -> None:
     await NO_BACK_CHANNEL.notify("notifications/message", {"data": "x"})
     await NO_BACK_CHANNEL.pause()
-    with pytest.raises(RemoteError, match="elicitation/create: nothing can be asked") as caught:
+    with pytest.raises(RemoteError, match="elicitation/create: no request can be sent") as caught:
         await NO_BACK_CHANNEL.ask("elicitation/create", {}, "key")
     assert caught.value.code == -32603

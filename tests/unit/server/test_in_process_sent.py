@@ -114,7 +114,7 @@ TABLE: dict[str, tuple[Callable[[tc.Client], Awaitable[Any]], bool, Any]] = {
     "its RemoteError looks like an unknown tool": (calls("refuse", code=-32602), True, (tc.RemoteError, {True})),
     "its RemoteError looks like an unknown method": (calls("refuse", code=-32601), True, (tc.RemoteError, {True})),
     "the tool raises AccessDenied": (calls("deny"), True, ERROR_RESULT),
-    "the tool raises an unsent error of its own": (calls("lose"), True, ERROR_RESULT),
+    "the tool itself raises an unsent error": (calls("lose"), True, ERROR_RESULT),
     "the tool cancels itself": (calls("cancel_itself"), True, (tc.RemoteError, {True})),
     "the deadline passes": (calls("slow", timeout=0.05), True, (tc.UnansweredTimeout, {True})),
     "the deadline passes in a thread": (calls("slow_thread", timeout=0.05), True, (tc.UnansweredTimeout, {True})),

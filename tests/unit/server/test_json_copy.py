@@ -1,4 +1,4 @@
-"""Copies of JSON values: as a wire would have carried them, and nobody's but the reader's."""
+"""Copies of JSON values: equal to what a peer would decode, and not shared with the original."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import toolcrib as tc
-from toolcrib.server.json_copy import copied, taken
+from toolcrib.server.json_copy import copied, copied_value
 
 JSON = st.recursive(
     st.none()
@@ -42,7 +42,7 @@ def test_nothing_that_can_change_is_shared() -> None:
     [(1, (2, 3)), {1: "a"}, dt.date(2026, 7, 28), {"at": dt.datetime(2026, 1, 1, tzinfo=dt.UTC)}],
 )
 def test_what_json_says_differently_comes_as_json_says_it(value: Any) -> None:
-    assert taken(value) == orjson.loads(orjson.dumps(value, option=orjson.OPT_NON_STR_KEYS))
+    assert copied_value(value) == orjson.loads(orjson.dumps(value, option=orjson.OPT_NON_STR_KEYS))
 
 
 def itself() -> dict[str, Any]:
@@ -58,4 +58,4 @@ def itself() -> dict[str, Any]:
 )
 def test_what_json_cannot_say_is_refused_as_it_is_over_a_wire(value: Any) -> None:
     with pytest.raises(tc.UsageError, match="JSON"):
-        taken(value)
+        copied_value(value)

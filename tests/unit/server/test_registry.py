@@ -44,7 +44,7 @@ async def test_a_server_of_the_same_name_takes_its_place_and_it_is_said(caplog: 
     assert caplog.records == []
     registry.register(server("one", "second"))
     assert [(r.levelno, r.getMessage()) for r in caplog.records] == [
-        (logging.WARNING, "the server 'one' was there already and is replaced")
+        (logging.WARNING, "replacing the registered server 'one'")
     ]
     answer = await registry.handle("one", CALL)
     assert answer is not None and answer["result"]["content"][0]["text"] == "second"

@@ -1,4 +1,4 @@
-"""`ToolServer`: what is offered, by which name, and who is told when it changes."""
+"""`ToolServer`: its components, their names, and notifications of changes."""
 
 from __future__ import annotations
 

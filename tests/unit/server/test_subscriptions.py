@@ -69,7 +69,7 @@ async def test_a_listen_delivers_after_its_acknowledgement_and_frees_its_quota_a
             assert sent == []
             with pytest.raises(RemoteError, match="too many subscriptions"):
                 await Listening.open(bench, params, peer, 9, Notifications(sent.append), quota).__aenter__()
-            listening.acknowledged()
+            listening.start_delivery()
             assert [each["params"]["_meta"] for each in sent] == [listening.mark]
         assert bench.watches == []
         sent.clear()

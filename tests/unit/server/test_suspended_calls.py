@@ -1,4 +1,4 @@
-"""Suspended calls: questions and answers in rounds, and who finds which call."""
+"""Suspended calls: rounds of questions and answers, and which request finds which call."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tests.unit.kit import eventually
 from tests.unit.server.suspended_calls_kit import CALL, YES, Desk, one_question, others, questions, timers
 from toolcrib.errors import RemoteError
 from toolcrib.server.handler import BackChannel
-from toolcrib.server.suspended_calls import may_suspend, salient
+from toolcrib.server.suspended_calls import may_suspend, request_digest
 from toolcrib.types import Wire
 
 
@@ -23,7 +23,7 @@ async def _nothing_is_left() -> AsyncIterator[None]:
 
 
 async def finished(desk: Desk) -> None:
-    """The end of a test that leaves suspended calls, or outcomes for who comes twice."""
+    """End a test that leaves suspended calls, or outcomes that are kept for repeated requests."""
     desk.parking.close()
     await eventually(lambda: not others())
     assert desk.places == (0, 0, {})
@@ -213,7 +213,7 @@ async def test_a_handle_from_before_the_last_two_finds_nothing() -> None:
     first = (await desk.call())["requestState"]
     second = (await desk.call(first, {"x": {}}))["requestState"]
     third = (await desk.call(second, {"x": {}}))["requestState"]
-    assert "too old" in await desk.refused(first, {"x": {}})
+    assert "expired" in await desk.refused(first, {"x": {}})
     assert (await desk.call(second, {}))["requestState"] == third
     assert await desk.call(third, {"x": {}}) == {"said": [{}, {}, {}]}
     await finished(desk)
@@ -295,7 +295,7 @@ OTHERS: dict[str, Wire] = {
 async def test_a_call_is_found_only_by_the_request_that_it_began_with(other: Wire) -> None:
     desk = Desk(one_question)
     state = (await desk.call())["requestState"]
-    assert "not of this request" in await desk.refused(state, {"go": YES}, **other)
+    assert "of another request" in await desk.refused(state, {"go": YES}, **other)
     assert desk.began == 1
     assert await desk.call(state, {"go": YES}) == {"said": YES}
     await finished(desk)
@@ -318,17 +318,17 @@ async def test_what_the_tool_raises_reaches_everyone_who_comes() -> None:
 
 
 def test_the_digest_is_of_what_a_request_asks_for_and_of_nothing_else() -> None:
-    digest = salient("tools/call", {"name": "t", "arguments": {"a": 1, "b": 2}})
+    digest = request_digest("tools/call", {"name": "t", "arguments": {"a": 1, "b": 2}})
     same = {"arguments": {"b": 2, "a": 1}, "_meta": {"x": 1}, "inputResponses": {}, "requestState": "s", "name": "t"}
-    assert salient("tools/call", same) == digest
-    assert salient("prompts/get", {"name": "t", "arguments": {"a": 1, "b": 2}}) != digest
-    assert salient("tools/call", {"name": "t", "arguments": {"a": 1, "b": "2"}}) != digest
+    assert request_digest("tools/call", same) == digest
+    assert request_digest("prompts/get", {"name": "t", "arguments": {"a": 1, "b": 2}}) != digest
+    assert request_digest("tools/call", {"name": "t", "arguments": {"a": 1, "b": "2"}}) != digest
 
 
 def test_the_digest_knows_integers_of_any_size() -> None:
     one, other = ({"arguments": {"n": 2**70 + more}} for more in (0, 1))
-    assert salient("tools/call", one) == salient("tools/call", dict(one))
-    assert salient("tools/call", one) != salient("tools/call", other)
+    assert request_digest("tools/call", one) == request_digest("tools/call", dict(one))
+    assert request_digest("tools/call", one) != request_digest("tools/call", other)
 
 
 @pytest.mark.parametrize(

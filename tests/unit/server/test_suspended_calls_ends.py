@@ -1,4 +1,4 @@
-"""The ends of suspended calls: time, and who leaves."""
+"""How suspended calls end: timeouts, and cancelled requests."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from tests.unit.server.suspended_calls_kit import (
 )
 from toolcrib.errors import RemoteError
 from toolcrib.server.handler import BackChannel
-from toolcrib.server.suspended_calls import AFTERLIFE
+from toolcrib.server.suspended_calls import OUTCOME_TTL
 
 
 @pytest.fixture(autouse=True)
@@ -51,7 +51,7 @@ async def test_a_call_whose_client_never_comes_is_cancelled_at_its_time() -> Non
     assert (desk.cancelled, len(timers())) == (0, 1)
     await clock.advance(1.1)
     assert (desk.cancelled, desk.places) == (1, (0, 0, {}))
-    assert "too old" in await desk.refused(state, {"go": YES})
+    assert "expired" in await desk.refused(state, {"go": YES})
 
 
 async def test_each_round_has_its_own_time() -> None:
@@ -65,7 +65,7 @@ async def test_each_round_has_its_own_time() -> None:
     await clock.advance(50)
     assert len(timers()) == 1
     assert await desk.call(second, {"go": YES}) == {"said": [YES, YES]}
-    await clock.advance(AFTERLIFE)
+    await clock.advance(OUTCOME_TTL)
 
 
 async def test_the_time_does_not_run_while_somebody_waits() -> None:
@@ -77,20 +77,20 @@ async def test_the_time_does_not_run_while_somebody_waits() -> None:
     await clock.advance(1_000)
     tool.free.set()
     assert await waits == {"said": YES}
-    await clock.advance(AFTERLIFE)
+    await clock.advance(OUTCOME_TTL)
 
 
 async def test_an_outcome_is_kept_for_a_while_and_then_forgotten() -> None:
     clock, desk = Clock(), Desk(one_question, ttl=600)
     state = (await desk.call())["requestState"]
     await desk.call(state, {"go": YES})
-    await clock.advance(AFTERLIFE - 1)
+    await clock.advance(OUTCOME_TTL - 1)
     assert await desk.call(state, {"go": YES}) == {"said": YES}
-    await clock.advance(AFTERLIFE - 1)  # it was asked for, and is kept anew
+    await clock.advance(OUTCOME_TTL - 1)  # it was asked for, and is kept anew
     assert await desk.call(state) == {"said": YES}
-    await clock.advance(AFTERLIFE + 0.1)
+    await clock.advance(OUTCOME_TTL + 0.1)
     assert desk.places == (0, 0, {})
-    assert "too old" in await desk.refused(state, {"go": YES})
+    assert "expired" in await desk.refused(state, {"go": YES})
     assert desk.cancelled == 0
 
 
@@ -106,7 +106,7 @@ async def test_a_failure_that_nobody_comes_for_is_no_lost_exception() -> None:
     waits, other = await waiting(desk, state), await waiting(desk, state)
     tool.free.set()
     assert [type(each) for each in await asyncio.gather(waits, other, return_exceptions=True)] == [RemoteError] * 2
-    await clock.advance(AFTERLIFE + 0.1)
+    await clock.advance(OUTCOME_TTL + 0.1)
     assert desk.places == (0, 0, {})
 
 
@@ -157,7 +157,7 @@ async def test_a_question_that_outlives_its_call_is_ended() -> None:
     await asyncio.wait(left, timeout=1)
     over = left[0].done()
     left[0].cancel()
-    assert over, "it waits for an answer that nobody can give"
+    assert over, "it waits for an answer that cannot come"
     assert isinstance(left[0].exception(), RemoteError)
 
 
@@ -174,12 +174,12 @@ async def swallow_the_end() -> None:
     left = others()
     for task in left:
         task.cancel()
-    assert left == set(), "it waits, and nobody can find it any more"
+    assert left == set(), "it waits, and no handle leads to it"
 
 
 async def test_a_call_that_swallows_its_end_cannot_ask_again(caplog: pytest.LogCaptureFixture) -> None:
     await swallow_the_end()
-    gc.collect()  # an exception that nobody retrieved is told when its task is collected
+    gc.collect()  # asyncio logs an unretrieved exception when the task is collected
     assert caplog.messages == []
 
 
@@ -243,7 +243,7 @@ async def test_who_leaves_before_there_is_a_handle_leaves_nothing_behind() -> No
     left = others()
     for one in left:
         one.cancel()
-    assert (left, timers()) == (set(), []), "nobody knows a handle of it, and it was counted nowhere"
+    assert (left, timers()) == (set(), []), "no client has a handle of it, and it was not counted"
 
 
 async def test_a_call_that_cancels_itself_has_an_error_for_who_waits() -> None:

@@ -1,4 +1,4 @@
-"""Suspended calls meanwhile: how many there is room for, and what is told to whom."""
+"""Suspended calls meanwhile: their limits, and where notifications go."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from toolcrib.errors import RemoteError
 from toolcrib.protocol import jsonrpc
 from toolcrib.server import suspended_calls
 from toolcrib.server.handler import BackChannel
-from toolcrib.server.suspended_calls import AFTERLIFE
+from toolcrib.server.suspended_calls import OUTCOME_TTL
 from toolcrib.types import Wire
 
 
@@ -38,7 +38,7 @@ async def _nothing_is_left() -> AsyncIterator[None]:
 
 
 async def too_many(desk: Desk, **options: Any) -> bool:
-    """Whether there was no room; the call is then cancelled."""
+    """Return whether a limit was reached; the call is then cancelled."""
     before = desk.cancelled
     with pytest.raises(RemoteError) as caught:
         await desk.call(**options)
@@ -54,7 +54,7 @@ async def test_there_is_room_for_so_many_calls(monkeypatch: pytest.MonkeyPatch) 
     assert desk.places[2] == {"a": 1, "b": 1, "c": 1}
     assert await desk.call(states[0], {"go": YES}, principal="a") == {"said": YES}
     assert await too_many(desk, principal="d"), "an outcome that is kept takes its place"
-    await clock.advance(AFTERLIFE + 0.1)
+    await clock.advance(OUTCOME_TTL + 0.1)
     questions(await desk.call(principal="d"))
     assert await too_many(desk, principal="a")
     desk.parking.close()

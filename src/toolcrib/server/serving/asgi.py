@@ -1,4 +1,4 @@
-"""ASGI in small: reading a bounded body, answering at once, knowing when the client has gone."""
+"""The common part of the ASGI apps: reading a body within limits, sending responses, detecting disconnections."""
 
 from __future__ import annotations
 
@@ -24,21 +24,24 @@ Headers = dict[bytes, bytes]
 
 
 MAX_BODY: Final = 4 * 1024 * 1024
-"""Bytes of one request."""
+"""Maximum size of a request body in bytes."""
 BODY_TIMEOUT: Final = 30.0
 """Seconds that the body of a request may take to arrive, from its headers to its last byte."""
-LONG: Final = 19
-"""Digits of a number that no body has bytes."""
-AGAIN: Final = 0.1
-LINGERING: Final = 2.0
-"""Seconds to read on what is refused for its size."""
+MAX_LENGTH_DIGITS: Final = 18
+"""Digits of a `Content-Length` that are parsed; a longer number is above every limit."""
+POLL_SECONDS: Final = 0.1
+LINGER_SECONDS: Final = 2.0
+"""Seconds for which the rest of a body that is too large is still read."""
 CLOSING: Final = 2.0
 """Seconds that cancelled tasks have to end when an app is closed."""
-SINGLE: Final = frozenset({b"host", b"origin", b"authorization", b"content-type", b"content-length", b"last-event-id"})
+UNIQUE_HEADERS: Final = frozenset(
+    {b"host", b"origin", b"authorization", b"content-type", b"content-length", b"last-event-id"}
+)
+"""Headers that a request must not repeat, besides those that begin with `mcp-`."""
 
 
 class Refused(Exception):
-    """A request that is answered by a status, before anything of it is done."""
+    """Raised to reject an HTTP request with a status code, before its handler runs."""
 
     def __init__(
         self,
@@ -53,13 +56,14 @@ class Refused(Exception):
         super().__init__(message)
         self.status = status
         self.plain = plain
-        """No MCP is spoken there: a body of JSON-RPC would say the contrary, and clients look for an older way."""
+        """Whether to send plain text, for a URL without an endpoint for this method. A JSON-RPC body would look like an
+        answer of an MCP server, and clients would not fall back to an older transport."""
         self.code = code
         self.id = id
         self.headers = headers
 
     async def reply(self, send: Send) -> None:
-        """Send it, as a JSON-RPC error that names its request only if there is one."""
+        """Send the response: a JSON-RPC error with the id of the request, if that is known, or plain text."""
         if self.plain:
             await reply(send, self.status, f"{self}\n".encode(), *self.headers, kind=b"text/plain; charset=utf-8")
             return
@@ -69,28 +73,28 @@ class Refused(Exception):
         await reply(send, self.status, jsonrpc.encode(body), *self.headers)
 
 
-class Gone(Exception):
-    """The client left before it had said everything."""
+class ClientDisconnected(Exception):
+    """Raised when the client disconnects before it has sent the whole body."""
 
 
 class AsgiApp(ABC):
-    """What every app of ours has in common. It needs no lifespan: a mounted one gets none."""
+    """Base class of the ASGI apps. It does not depend on lifespan events, which a mounted app does not receive."""
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """One scope, as ASGI has it."""
+        """Handle one ASGI scope."""
         if scope["type"] == "http":
             try:
                 await self.respond(scope, receive, send)
             except Refused as exc:
                 await exc.reply(send)
-            except Gone:
-                log.debug("a client left before it had said everything")
+            except ClientDisconnected:
+                log.debug("a client disconnected before it had sent its whole request")
         elif scope["type"] == "lifespan":
-            await self._live(receive, send)
+            await self._handle_lifespan(receive, send)
         else:
             await send({"type": "websocket.close", "code": 1000})
 
-    async def _live(self, receive: Receive, send: Send) -> None:
+    async def _handle_lifespan(self, receive: Receive, send: Send) -> None:
         while (event := await receive())["type"] != "lifespan.shutdown":
             await send({"type": event["type"] + ".complete"})
         await self.close()
@@ -102,15 +106,15 @@ class AsgiApp(ABC):
 
     @abstractmethod
     async def drain(self, seconds: float) -> None:
-        """End what only listens, and give what is at work so much time."""
+        """End subscriptions, and wait up to `seconds` for running requests to finish."""
 
     @abstractmethod
     async def close(self) -> None:
-        """End everything that runs, waits or listens."""
+        """Cancel running requests, and end all sessions, suspended calls and subscriptions."""
 
 
 def path_of(scope: Scope) -> str:
-    """The path below the place where the app is mounted; some leave that place away themselves."""
+    """Return the path below the app's mount point. Some frameworks have removed the mount point from it already."""
     path: str = scope["path"]
     root = scope.get("root_path", "").rstrip("/")
     return path[len(root) :] if root and (path == root or path.startswith(root + "/")) else path
@@ -119,26 +123,27 @@ def path_of(scope: Scope) -> str:
 async def reply(
     send: Send, status: int, body: bytes = b"", *headers: tuple[bytes, bytes], kind: bytes = b"application/json"
 ) -> None:
-    """A whole response."""
+    """Send a whole response."""
     length = (b"content-length", b"%d" % len(body))
     every = [(b"content-type", kind), length, *headers] if body else [length, *headers]
     try:
         await send({"type": "http.response.start", "status": status, "headers": every})
         await send({"type": "http.response.body", "body": body})
     except OSError as exc:
-        log.debug("a client went before its answer: %r", exc)
+        log.debug("a client disconnected before its response was sent: %r", exc)
 
 
 class BodyReader:
     """Reads the bodies of requests, each within a limit of bytes and of seconds.
 
-    One timer serves all of them: a body that is already there costs no more than its place in a table.
+    One timer serves all of them: a body that has arrived already costs only an entry in a dict.
     """
 
     def __init__(self, limit: int = MAX_BODY, timeout: float = BODY_TIMEOUT) -> None:
         self._limit = limit
         self._timeout = timeout
-        # The earliest deadline first: all have the same time. With their loops, because an app may outlive one.
+        # Earliest deadline first, because all bodies have the same timeout. Each with its event loop, because an app
+        # may outlive a loop.
         self._deadlines: dict[OwnCancellation, tuple[float, asyncio.AbstractEventLoop]] = {}
         self._loop: asyncio.AbstractEventLoop | None = None
         self._timer: asyncio.TimerHandle | None = None
@@ -179,27 +184,27 @@ class BodyReader:
 async def read_body(receive: Receive, headers: Headers, limit: int) -> bytes:
     """Return the whole body of a request; raises `Refused` if it is above the limit."""
     declared = headers.get(b"content-length", b"")
-    fits = not declared.isdigit() or (len(declared) < LONG and int(declared) <= limit)
+    fits = not declared.isdigit() or (len(declared) <= MAX_LENGTH_DIGITS and int(declared) <= limit)
     parts: list[bytes] = []
     size, more = 0, True
     while fits:
         event = await receive()
         if event["type"] != "http.request":
-            raise Gone
+            raise ClientDisconnected
         parts.append(event.get("body", b""))
         size += len(parts[-1])
         fits, more = size <= limit, event.get("more_body", False)
         if fits and not more:
             return parts[0] if len(parts) == 1 else b"".join(parts)
-    if more and b"expect" not in headers:  # else it waits for our word, and has not begun
-        await _throw_away(receive, 4 * limit)
+    if more and b"expect" not in headers:  # a client with `Expect: 100-continue` has not begun to send the body
+        await _discard_body(receive, 4 * limit)
     raise Refused(413, f"the body is above the limit of {limit:,} bytes", headers=((b"connection", b"close"),))
 
 
-async def _throw_away(receive: Receive, limit: int) -> None:
-    """A client that still writes would get a reset instead of the answer; there is an end to this patience too."""
+async def _discard_body(receive: Receive, limit: int) -> None:
+    """Read and discard up to `limit` bytes: a client that is still sending would get a reset and not the response."""
     with contextlib.suppress(TimeoutError):
-        async with asyncio.timeout(LINGERING):
+        async with asyncio.timeout(LINGER_SECONDS):
             while limit > 0:
                 event = await receive()
                 limit -= len(event.get("body", b""))
@@ -207,33 +212,36 @@ async def _throw_away(receive: Receive, limit: int) -> None:
                     return
 
 
-async def until_gone(receive: Receive) -> None:
-    """Return when the client has left, or has got its whole response."""
-    while (await receive())["type"] != "http.disconnect":  # noqa: ASYNC110  # there is nothing to be told by
-        await asyncio.sleep(AGAIN)  # what stands around us may say the body's end again, without waiting
+async def wait_for_disconnect(receive: Receive) -> None:
+    """Return when the client has disconnected, or has received its whole response."""
+    while (await receive())["type"] != "http.disconnect":  # noqa: ASYNC110  # ASGI has no event to wait for
+        await asyncio.sleep(POLL_SECONDS)  # middleware may return the end of the body again and again, without waiting
 
 
 async def wait_for_end(tasks: Iterable[asyncio.Task[Any]]) -> None:
-    """Wait until tasks that were cancelled, or have nothing more to do, have ended; not for long."""
+    """Wait up to `CLOSING` seconds until tasks that were cancelled, or are about to finish, have ended."""
     loop = asyncio.get_running_loop()
-    mine = [task for task in tasks if task.get_loop() is loop]  # an app may outlive a loop
-    if mine:
-        await asyncio.wait(mine, timeout=CLOSING)
+    here = [task for task in tasks if task.get_loop() is loop]  # an app may outlive a loop
+    if here:
+        await asyncio.wait(here, timeout=CLOSING)
 
 
 def text_headers(headers: Headers) -> dict[str, str]:
-    """Headers as text, names in lower case."""
+    """Return the headers as `str`, with names in lower case."""
     return {name.decode("latin-1"): value.decode("latin-1") for name, value in headers.items()}
 
 
 def takes_events(headers: Headers) -> bool:
-    """Whether the client reads event streams; one that says nothing does."""
+    """Return whether the client accepts event streams; without an `Accept` header it does."""
     accept = headers.get(b"accept", b"*/*").lower()
     return b"text/event-stream" in accept or b"*/*" in accept or b"text/*" in accept
 
 
 def parts(message: Any) -> tuple[RequestId | None, str | None, Wire]:
-    """Id, method and params of a message: no id is a notification, no method an answer."""
+    """Return the id, method and params of a message. The id of a notification and the method of a response are None.
+
+    Raises `Refused` if it is not a valid JSON-RPC message.
+    """
     if type(message) is not dict or message.get("jsonrpc") != "2.0":
         raise Refused(400, "the body must be one JSON-RPC 2.0 message")
     id, method, params = message.get("id"), message.get("method"), message.get("params", {})
@@ -253,11 +261,11 @@ def parts(message: Any) -> tuple[RequestId | None, str | None, Wire]:
 
 
 def check_duplicates(every: list[tuple[bytes, bytes]], headers: Headers) -> None:
-    """Of what decides there is one: of two, somebody on the way may have judged the other."""
+    """Raise `Refused` for a repeated header that decides about the request: a proxy may have checked the other one."""
     if len(every) == len(headers):
         return
     seen: set[bytes] = set()
     for name, _ in every:
-        if name in seen and (name.startswith(b"mcp-") or name in SINGLE):
-            raise Refused(400, f"{name.decode('latin-1')}: came more than once", code=HEADER_MISMATCH)
+        if name in seen and (name.startswith(b"mcp-") or name in UNIQUE_HEADERS):
+            raise Refused(400, f"{name.decode('latin-1')}: sent more than once", code=HEADER_MISMATCH)
         seen.add(name)

@@ -1,4 +1,4 @@
-"""The legacy era over HTTP: sessions, streams that are resumed, questions to the client and their answers."""
+"""The legacy era over HTTP: sessions, resumable streams, and the server's requests to the client."""
 
 from __future__ import annotations
 
@@ -16,22 +16,22 @@ from ..handler import RequestContext, RequestHandler
 from ..quota import ByteBudget, SubscriptionQuota
 from ..requests import BATCHES, MAX_BATCH
 from ..subscriptions import answer_in_session
-from .asgi import Headers, Receive, Refused, Send, parts, reply, takes_events, text_headers, until_gone
+from .asgi import Headers, Receive, Refused, Send, parts, reply, takes_events, text_headers, wait_for_disconnect
 from .responses import DisconnectMonitor, Reply
 from .sessions import MAX_RUNNING, STANDALONE, LegacySession, LegacySessions
-from .sse_stream import place_of
+from .sse_stream import parse_event_id
 
 SESSION: Final = b"mcp-session-id"
 RESUME: Final = b"last-event-id"
 CANCELLED: Final = -32800
 MAX_DETACHED_BYTES: Final = 256 * 1024 * 1024
-"""Bodies of the requests that are answered even if their connection breaks."""
+"""Bytes of the bodies of requests that run on when their connection is lost."""
 RETRY_SOON: Final = (b"retry-after", b"1")
 EMPTY: Final[Mapping[str, str]] = {}
 
 
 class _Call:
-    """The way back (`BackChannel`) of one request in a session."""
+    """The `BackChannel` of one request in a session."""
 
     __slots__ = ("_out", "_session")
 
@@ -40,36 +40,38 @@ class _Call:
         self._out = out
 
     async def notify(self, method: str, params: Wire) -> None:
-        """Tell the client."""
-        await self._out.tell(method, params)
+        """Send a notification on the request's own stream."""
+        await self._out.notify(method, params)
 
-    async def ask(self, method: str, params: Wire, key: str | None) -> Wire:  # noqa: ARG002  # names it elsewhere
-        """Ask the client on the request's own stream."""
+    async def ask(self, method: str, params: Wire, key: str | None) -> Wire:  # noqa: ARG002  # only modern clients see it
+        """Send a request to the client on this request's own stream, and return the client's result."""
         if not self._out.may_stream:
-            raise RemoteError(INTERNAL_ERROR, "the client takes no event stream, so it cannot be asked")
-        return await self._session.questions.ask(method, params, self._out.open().push)
+            raise RemoteError(
+                INTERNAL_ERROR, "the client does not accept event streams, so no request can be sent to it"
+            )
+        return await self._session.server_requests.ask(method, params, self._out.open().push)
 
     async def pause(self) -> None:
-        """End the response; the client comes again for the rest."""
+        """End the response; the client resumes the stream for the rest."""
         await self._out.pause()
 
 
 class _BatchReply(Reply):
-    """The reply to one request of a batch: no response of its own, and nothing on the way to it."""
+    """The reply to one request of a batch: only its answer is kept, and notifications are dropped."""
 
     __slots__ = ("answer",)
 
     def __init__(self) -> None:
-        super().__init__(_nowhere, {b"accept": b"application/json"})
+        super().__init__(_discard, {b"accept": b"application/json"})
         self.answer: bytes | None = None
 
-    async def finish(self, answer: bytes | None, status: int = 200) -> None:  # noqa: ARG002  # the batch has one
-        """Keep it for the batch."""
+    async def finish(self, answer: bytes | None, status: int = 200) -> None:  # noqa: ARG002  # the batch has one status
+        """Keep the answer for the batch."""
         self.answer = answer
 
 
 class LegacyHttp:
-    """Everything of one endpoint that is not of the modern era."""
+    """The legacy part of an HTTP endpoint."""
 
     def __init__(
         self,
@@ -85,7 +87,7 @@ class LegacyHttp:
         self._detached = ByteBudget(MAX_DETACHED_BYTES)
         self._sweeping: asyncio.Task[None] | None = None
         self.tasks = TaskSet()
-        """Calls that go on without their connection, and the watchers of standalone streams."""
+        """The requests that run on without their connection, and the tasks that wait for readers to disconnect."""
 
     async def close(self) -> None:
         """End every session."""
@@ -94,12 +96,12 @@ class LegacyHttp:
         await asyncio.gather(*(session.close() for session in self._sessions.clear()))
 
     def stop_listening(self) -> None:
-        """End the standing streams."""
+        """End the standalone stream of every session."""
         for session in self._sessions.all():
             session.streams[STANDALONE].finish()
 
     async def _sweep(self) -> None:
-        """End the sessions that nobody uses, for as long as there are sessions."""
+        """Close idle sessions from time to time, for as long as any session is open."""
         while len(self._sessions):
             await asyncio.sleep(self._sessions.idle_ttl / 4)
             for old in self._sessions.expired():
@@ -108,10 +110,10 @@ class LegacyHttp:
     def _session(self, headers: Headers, principal: Any, request: RequestId | None = None) -> LegacySession:
         id = headers.get(SESSION)
         if id is None:
-            raise Refused(400, "Mcp-Session-Id: missing; a session begins with initialize", id=request)
+            raise Refused(400, "Mcp-Session-Id: missing; open a session with initialize", id=request)
         session = self._sessions.find(id.decode("latin-1"), principal)
         if session is None:
-            raise Refused(404, "there is no such session (any more); begin a new one with initialize", id=request)
+            raise Refused(404, "Mcp-Session-Id: no such session; open a new one with initialize", id=request)
         return session
 
     # ---- POST ------------------------------------------------------------------------------------------------------
@@ -127,23 +129,23 @@ class LegacyHttp:
         send: Send,
         size: int = 0,
     ) -> None:
-        """A request of a client, whose body has `size` bytes."""
+        """Answer a request whose body has `size` bytes."""
         if method == "initialize":
             await self._initialize(id, params, principal, send)
             return
         session = self._session(headers, principal, id)
         if id in session.running:
-            raise Refused(400, "id: a request with it is still being answered", id=id)
+            raise Refused(400, "id: already used by a running request", id=id)
         if len(session.running) >= MAX_RUNNING:
             raise Refused(503, "too many requests at once", code=INTERNAL_ERROR, id=id, headers=(RETRY_SOON,))
-        goes_on = self._handler.may_ask(method, params)
-        if goes_on and not self._detached.has_room_for(size):
+        detached = self._handler.may_ask(method, params)
+        if detached and not self._detached.has_room_for(size):
             raise Refused(503, "the server is busy", code=INTERNAL_ERROR, id=id, headers=(RETRY_SOON,))
         out = session.running[id] = Reply(send, headers, session.new_stream)
-        self._monitor.enter(out, receive, _nothing)
+        self._monitor.enter(out, receive, _ignore_disconnect)
         try:
-            if goes_on:
-                # It goes on when the connection has gone: its answer then waits for a client that comes again.
+            if detached:
+                # The request runs on when its connection is lost; the client resumes the stream to get the answer.
                 work = self._work(session, id, method, params, text_headers(headers), out)
                 self._detached.add(size)
                 task = self.tasks.create(work)
@@ -184,7 +186,7 @@ class LegacyHttp:
             if not out.take_cancellation(exc):
                 answer = eras.error_answer(id, method, RuntimeError(repr(exc)), modern=False)
             elif out.stream is not None:
-                # No client waits for it; but a stream that ends without an answer is resumed again and again.
+                # The client has cancelled the request, but it would resume a stream without an answer again and again.
                 answer = jsonrpc.error(id, CANCELLED, "cancelled")
         except Exception as exc:  # noqa: BLE001  # whatever it is, the client gets an answer
             answer = eras.error_answer(id, method, exc, modern=False)
@@ -196,11 +198,11 @@ class LegacyHttp:
             self._sessions.keep(session, out.stream)
 
     async def notification(self, method: str, params: Wire, headers: Headers, principal: Any, send: Send) -> None:
-        """A notification of a client."""
-        await self._note(self._session(headers, principal), method, params)
+        """Handle a notification."""
+        await self._take_notification(self._session(headers, principal), method, params)
         await reply(send, 202)
 
-    async def _note(self, session: LegacySession, method: str, params: Wire) -> None:
+    async def _take_notification(self, session: LegacySession, method: str, params: Wire) -> None:
         if method == "notifications/initialized":
             await session.subscriptions.begin(session.peer)
         elif method == "notifications/cancelled":
@@ -209,17 +211,17 @@ class LegacyHttp:
                 session.running[id].stop()
 
     async def answer(self, message: Message, headers: Headers, principal: Any, send: Send) -> None:
-        """An answer of a client to a question of ours."""
-        self._session(headers, principal).questions.take(message)
+        """Take a response of the client to a request of the server."""
+        self._session(headers, principal).server_requests.take(message)
         await reply(send, 202)
 
     async def batch(self, messages: list[Any], headers: Headers, principal: Any, send: Send) -> None:
-        """Several messages in one body; the answers come as one body too, and nothing before them."""
+        """Answer several messages in one body: the response is one array, without notifications before it."""
         session = self._session(headers, principal)
         if session.peer.version != BATCHES:
             raise Refused(400, "batches are not part of this protocol version")
         if not messages or len(messages) > MAX_BATCH:
-            raise Refused(400, f"a batch has 1 to {MAX_BATCH} messages")
+            raise Refused(400, f"batch: expected 1 to {MAX_BATCH} messages, got {len(messages):,}")
         answers = await asyncio.gather(*(self._one_of_batch(session, message) for message in messages))
         body = b",".join(answer for answer in answers if answer is not None)
         await reply(send, 200 if body else 202, b"[%s]" % body if body else b"")
@@ -230,13 +232,13 @@ class LegacyHttp:
         except Refused as exc:
             return jsonrpc.encode(jsonrpc.error(exc.id, exc.code, str(exc)))
         if method is None:
-            session.questions.take(message)
+            session.server_requests.take(message)
             return None
         if id is None:
-            await self._note(session, method, params)
+            await self._take_notification(session, method, params)
             return None
         if id in session.running:
-            return jsonrpc.encode(jsonrpc.error(id, INVALID_REQUEST, "id: a request with it is still being answered"))
+            return jsonrpc.encode(jsonrpc.error(id, INVALID_REQUEST, "id: already used by a running request"))
         if len(session.running) >= MAX_RUNNING:
             return jsonrpc.encode(jsonrpc.error(id, INTERNAL_ERROR, "too many requests at once"))
         member = session.running[id] = _BatchReply()
@@ -246,41 +248,41 @@ class LegacyHttp:
     # ---- GET and DELETE ------------------------------------------------------------------------------------------
 
     async def get(self, headers: Headers, principal: Any, receive: Receive, send: Send) -> None:
-        """The standing stream of a session, or the rest of one that broke."""
+        """Send the standalone stream of a session, or, with `Last-Event-ID`, the rest of an interrupted stream."""
         if not takes_events(headers):
-            raise Refused(406, "only text/event-stream is given here")
+            raise Refused(406, "Accept: must include text/event-stream")
         session = self._session(headers, principal)
         number, after = STANDALONE, None
         if RESUME in headers:
-            place = place_of(headers[RESUME].decode("latin-1"))
+            place = parse_event_id(headers[RESUME].decode("latin-1"))
             if (
                 place is None
                 or place[0] not in session.streams
-                or not session.streams[place[0]].goes_on_after(place[1])
+                or not session.streams[place[0]].has_more_after(place[1])
             ):
-                raise Refused(400, "Last-Event-ID: not one of this session, too old, or nothing came after it")
+                raise Refused(400, "Last-Event-ID: unknown in this session, too old, or the last event of its stream")
             number, after = place
         stream = session.streams[number]
-        reader = stream.promise()
-        gone = self.tasks.create(until_gone(receive))
-        gone.add_done_callback(lambda _: stream.let_go(reader))
+        reader = stream.attach()
+        watcher = self.tasks.create(wait_for_disconnect(receive))
+        watcher.add_done_callback(lambda _: stream.detach(reader))
         try:
             await stream.pump(send, reader, after)
         finally:
-            gone.cancel()
+            watcher.cancel()
             self._sessions.touch(session)
 
     async def delete(self, headers: Headers, principal: Any, send: Send) -> None:
-        """The client ends its session."""
+        """Close the session at the client's request."""
         session = self._session(headers, principal)
         self._sessions.drop(session)
         await session.close()
         await reply(send, 204)
 
 
-async def _nowhere(_: object) -> None:
-    """There is nothing to be sent to."""
+async def _discard(_: object) -> None:
+    """Send nothing: the requests of a batch share one response."""
 
 
-def _nothing() -> None:
-    """A closed connection does not cancel in this era."""
+def _ignore_disconnect() -> None:
+    """Do nothing: in the legacy era, a lost connection does not cancel the request."""

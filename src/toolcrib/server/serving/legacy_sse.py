@@ -1,4 +1,7 @@
-"""Serving over HTTP+SSE, the first revision's way: one stream out, and messages are posted where it says."""
+"""Serving over HTTP+SSE, the transport of the first protocol revision.
+
+The server sends all messages on one event stream, and the client posts its messages to the URL in its first event.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +29,7 @@ from .asgi import (
     path_of,
     reply,
     text_headers,
-    until_gone,
+    wait_for_disconnect,
 )
 from .security import RequestGuard
 from .sse_stream import HEAD, KEEP_ALIVE
@@ -36,49 +39,51 @@ log = logging.getLogger("toolcrib.server")
 
 MAX_SESSIONS: Final = 1_000
 FULL: Final = 4 * 1024 * 1024
-"""Bytes that may wait for a client that does not read, before who sends waits too and no more messages are taken."""
+"""Bytes that may be queued for a client that does not read; above it, senders wait and posted messages are rejected."""
 MAX_HELD_BYTES: Final = 256 * 1024 * 1024
-"""Bytes of the requests at work and waiting, of all sessions together."""
+"""Bytes of the running and queued requests of all sessions together."""
 KEY: Final = "session_id"
 
 
 class _SseSession:
-    """What goes out to one client, and the session behind it."""
+    """The session of one client, and the queue of events for its stream."""
 
     def __init__(self, handler: RequestHandler, principal: Any, quota: SubscriptionQuota, held: ByteBudget) -> None:
         self.key = secrets.token_urlsafe(24)
         self.principal = principal
-        self.session = StreamSession(handler, self.send, principal=principal, session=self.key, quota=quota, held=held)
+        self.stream_session = StreamSession(
+            handler, self.send, principal=principal, session=self.key, quota=quota, held=held
+        )
         self._queue: list[bytes] = []
         self._size = 0
-        self._notifications = asyncio.Event()
+        self._changed = asyncio.Event()
         self._room: asyncio.Future[None] | None = None
         self._ended = False
 
     @property
     def full(self) -> bool:
-        """Whether the client does not read what it is told."""
+        """Whether too many bytes are queued because the client does not read its stream."""
         return self._size > FULL
 
     def check_room(self) -> None:
-        """Raise `Refused` while the client does not read what the server sends."""
+        """Raise `Refused` while too many bytes are queued for the client."""
         if self.full:
-            raise Refused(503, "the stream is not read", headers=((b"retry-after", b"1"),))
+            raise Refused(503, "read the event stream first: too much is queued", headers=((b"retry-after", b"1"),))
 
     def send(self, message: Message | list[Message]) -> asyncio.Future[None] | None:
-        """Take a message; gives what to wait for if too much is waiting already."""
+        """Queue a message; returns a future to wait for if too many bytes are queued already."""
         event = b"event: message\ndata: %s\n\n" % jsonrpc.encode(message)
         if self._ended:
             return None
         self._queue.append(event)
         self._size += len(event)
-        self._notifications.set()
+        self._changed.set()
         if self.full and self._room is None:
             self._room = asyncio.get_running_loop().create_future()
         return self._room
 
     async def pump(self, send: Send, endpoint: str, keep_alive: float) -> None:
-        """Bring it out as a response."""
+        """Send the queued events as a response, until `end` is called."""
         await send({"type": "http.response.start", "status": 200, "headers": list(HEAD)})
         data = f"event: endpoint\ndata: {endpoint}\n\n".encode()
         while data:
@@ -87,13 +92,13 @@ class _SseSession:
         await send({"type": "http.response.body", "body": b""})
 
     async def _next(self, keep_alive: float) -> bytes:
-        """What is to be said next; a comment after a silence, nothing at the end."""
+        """Return the events that are queued, a comment after `keep_alive` seconds without any, or b"" at the end."""
         if not self._queue and not self._ended:
             self._release()
-            self._notifications.clear()
+            self._changed.clear()
             try:
                 async with asyncio.timeout(keep_alive):
-                    await self._notifications.wait()
+                    await self._changed.wait()
             except TimeoutError:
                 return b":\n\n"
         data = b"".join(self._queue)
@@ -107,17 +112,17 @@ class _SseSession:
             room.set_result(None)
 
     def end(self) -> None:
-        """Say nothing more than what is said already."""
+        """End the stream after the events that are queued already."""
         self._ended = True
-        self._notifications.set()
+        self._changed.set()
         self._release()
 
 
 class SseApp(AsgiApp):
-    """An ASGI app: GET `path` opens the stream, whose first event says where messages are posted.
+    """An ASGI app: GET `path` opens the event stream; its first event has the URL to which messages are posted.
 
-    That place has an unguessable key in it; it is also bound to the principal that opened the stream, and to anybody
-    else it does not exist. A session lives as long as its stream.
+    This URL contains an unguessable key and works only for the principal that opened the stream; any other principal
+    gets 404. A session lives as long as its stream.
     """
 
     def __init__(
@@ -138,15 +143,15 @@ class SseApp(AsgiApp):
         self._keep_alive = keep_alive
         self._max_sessions = max_sessions
         self._bodies = BodyReader(timeout=body_timeout)
-        self._lines: dict[str, _SseSession] = {}
+        self._sessions: dict[str, _SseSession] = {}
         self._quota = SubscriptionQuota()
         self._held = ByteBudget(MAX_HELD_BYTES)
 
     def __len__(self) -> int:
-        return len(self._lines)
+        return len(self._sessions)
 
     async def respond(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """One request."""
+        """Answer one request, or raise `Refused`."""
         headers: Headers = dict(scope["headers"])
         check_duplicates(scope["headers"], headers)
         principal = await self._guard.admit(headers)
@@ -156,39 +161,39 @@ class SseApp(AsgiApp):
             await self._stream(receive, send, principal, scope.get("root_path", "").rstrip("/"))
         elif path == self._messages:
             _check_method(scope, "POST")
-            line = self._find(scope, principal)
+            session = self._find(scope, principal)
             message, size = await self._message(receive, headers)
-            line.check_room()  # others may have been posted meanwhile
-            line.session.feed(message, text_headers(headers), size)
+            session.check_room()  # other messages may have been posted while this one was read
+            session.stream_session.feed(message, text_headers(headers), size)
             await reply(send, 202)
         else:
-            raise Refused(404, "there is nothing here", plain=True)
+            raise Refused(404, f"not found; the MCP endpoint is {self._path}", plain=True)
 
     async def _stream(self, receive: Receive, send: Send, principal: Any, root: str) -> None:
-        if len(self._lines) >= self._max_sessions:
-            raise Refused(503, "too many sessions are open", headers=((b"retry-after", b"30"),))
-        line = _SseSession(self._handler, principal, self._quota, self._held)
-        self._lines[line.key] = line
-        endpoint = f"{root}{self._messages}?{KEY}={line.key}"
-        pump = asyncio.ensure_future(line.pump(send, endpoint, self._keep_alive))
-        gone = asyncio.ensure_future(until_gone(receive))
+        if len(self._sessions) >= self._max_sessions:
+            raise Refused(503, "too many open sessions", headers=((b"retry-after", b"30"),))
+        session = _SseSession(self._handler, principal, self._quota, self._held)
+        self._sessions[session.key] = session
+        endpoint = f"{root}{self._messages}?{KEY}={session.key}"
+        pump = asyncio.ensure_future(session.pump(send, endpoint, self._keep_alive))
+        watcher = asyncio.ensure_future(wait_for_disconnect(receive))
         try:
-            await asyncio.wait([pump, gone], return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait([pump, watcher], return_when=asyncio.FIRST_COMPLETED)
         finally:
-            self._lines.pop(line.key, None)
-            line.end()
-            for task in (pump, gone):
+            self._sessions.pop(session.key, None)
+            session.end()
+            for task in (pump, watcher):
                 task.cancel()
-            said, _ = await asyncio.gather(pump, gone, return_exceptions=True)
-            await line.session.close()
-        if isinstance(said, Exception):
-            log.debug("the stream to a client broke: %r", said)
+            pumped, _ = await asyncio.gather(pump, watcher, return_exceptions=True)
+            await session.stream_session.close()
+        if isinstance(pumped, Exception):
+            log.debug("the event stream to a client failed: %r", pumped)
 
     async def _message(self, receive: Receive, headers: Headers) -> tuple[Any, int]:
-        """The message in a body, and the size of the body."""
+        """Return the message in the body, and the size of the body."""
         kind = headers.get(b"content-type", b"").partition(b";")[0].strip().lower()
         if kind != b"application/json":  # a page of another origin could send anything else without a preflight request
-            raise Refused(415, "messages are application/json")
+            raise Refused(415, "Content-Type: must be application/json")
         body = await self._bodies.read(receive, headers)
         try:
             return jsonrpc.decode(body), len(body)
@@ -197,24 +202,24 @@ class SseApp(AsgiApp):
 
     def _find(self, scope: Scope, principal: Any) -> _SseSession:
         keys = parse_qs(scope.get("query_string", b"").decode("latin-1")).get(KEY, [""])
-        line = self._lines.get(keys[0])
-        if line is None or line.principal != principal:
-            raise Refused(404, "there is no such session (any more); open a new stream")
-        line.check_room()
-        return line
+        session = self._sessions.get(keys[0])
+        if session is None or session.principal != principal:
+            raise Refused(404, f"{KEY}: no such session; open a new stream")
+        session.check_room()
+        return session
 
     async def drain(self, seconds: float) -> None:
-        """Give what is at work so much time."""
-        await asyncio.gather(*(line.session.close(seconds) for line in self._lines.values()))
+        """Stop taking messages, and wait up to `seconds` for running requests to finish."""
+        await asyncio.gather(*(session.stream_session.close(seconds) for session in self._sessions.values()))
 
     async def close(self) -> None:
         """End every session and its stream."""
-        lines, self._lines = list(self._lines.values()), {}
-        for line in lines:
-            await line.session.close()
-            line.end()
+        sessions, self._sessions = list(self._sessions.values()), {}
+        for session in sessions:
+            await session.stream_session.close()
+            session.end()
 
 
 def _check_method(scope: Scope, method: str) -> None:
     if scope["method"] != method:
-        raise Refused(405, f"here only {method} is known", headers=((b"allow", method.encode()),), plain=True)
+        raise Refused(405, f"method not allowed; use {method}", headers=((b"allow", method.encode()),), plain=True)

@@ -1,4 +1,4 @@
-"""The response to one request over HTTP while it is answered, and who looks after the slow ones."""
+"""The HTTP response to one request while that is being answered, and the monitor of slow requests."""
 
 from __future__ import annotations
 
@@ -10,19 +10,19 @@ from typing import Any, Final
 from ..._util.cancellation import OwnCancellation
 from ...protocol import jsonrpc
 from ...types import Wire
-from .asgi import Headers, Receive, Send, reply, takes_events, until_gone
+from .asgi import Headers, Receive, Send, reply, takes_events, wait_for_disconnect
 from .sse_stream import HEAD, KEEP_ALIVE, SseStream
 
 TICK: Final = 0.25
-"""Seconds after which a request counts as slow: then it is seen whether its client has gone."""
+"""Seconds after which a request counts as slow; the server then watches for the disconnection of its client."""
 
 
 CLOSED: Final = 499
-"""The status that web servers log for a client that did not wait."""
+"""The status that web servers log for a client that disconnected before the response."""
 
 
 class Reply:
-    """JSON when the answer is all there is to say; an event stream as soon as something comes before it."""
+    """The response to one request: JSON, or an event stream if anything is sent before the answer."""
 
     __slots__ = (
         "_cancellation",
@@ -47,36 +47,36 @@ class Reply:
         self._out: asyncio.Future[None] | None = None
         self._cancellation: OwnCancellation | None = None
 
-    # ---- what is said --------------------------------------------------------------------------------------------
+    # ---- sending -------------------------------------------------------------------------------------------------
 
     @property
     def may_stream(self) -> bool:
-        """Whether the client reads event streams."""
+        """Whether the client accepts event streams."""
         return takes_events(self._headers)
 
     def open(self) -> SseStream:
-        """From now on it is an event stream."""
+        """Make the response an event stream, and return the stream."""
         if self.stream is None:
             self.stream = self._make_stream()
             self.stream.open()
-            # Promised here and not when the task has its first turn: what is told until then would find no reader.
-            pump = self.stream.pump(self._send, self.stream.promise())
+            # The reader is registered here and not when the task first runs: earlier events would find no reader.
+            pump = self.stream.pump(self._send, self.stream.attach())
             self._pumping = asyncio.get_running_loop().create_task(pump)
             self._pumping.add_done_callback(self._is_out)
         return self.stream
 
-    async def tell(self, method: str, params: Wire) -> None:
-        """A notification on the way to the answer; a client that reads only JSON gets none."""
+    async def notify(self, method: str, params: Wire) -> None:
+        """Send a notification before the answer; it is dropped if the client does not accept event streams."""
         if not self.may_stream:
             return
         stream = self.open()
-        # Before as well as after: tasks of one tool that tell something at the same time must wait for each other.
+        # Wait before as well as after: several tasks of one tool may send notifications at the same time.
         await stream.room()
         stream.push(jsonrpc.notification(method, params))
         await stream.room()
 
     async def pause(self) -> None:
-        """End the response, not the stream."""
+        """End the response but not the stream, if the client can resume it."""
         if not self.may_stream:
             return
         stream = self.open()
@@ -86,7 +86,7 @@ class Reply:
                 await asyncio.shield(self._pumping)
 
     async def finish(self, answer: bytes | None, status: int = 200) -> None:
-        """The answer, or the end without one: its request was cancelled."""
+        """Send the answer and end the response. The answer to a cancelled request is None."""
         if self._pumping is not None and self.stream is not None:
             self.stream.finish(answer)
             await asyncio.shield(self._pumping)
@@ -96,7 +96,7 @@ class Reply:
             await reply(self._send, status, answer)
 
     async def until_out(self, work: asyncio.Task[None]) -> None:
-        """Wait until the response is out. The work may go on without it."""
+        """Wait until the response has ended. `work`, the task that answers the request, may run on."""
         self._out = asyncio.get_running_loop().create_future()
         work.add_done_callback(self._is_out)
         await self._out
@@ -105,7 +105,7 @@ class Reply:
         if self._out is not None and not self._out.done():
             self._out.set_result(None)
 
-    # ---- who works at it -----------------------------------------------------------------------------------------
+    # ---- the task that answers -----------------------------------------------------------------------------------
 
     def begin(self) -> bool:
         """Note that the current task computes the answer; returns False if `stop` was called before.
@@ -116,7 +116,7 @@ class Reply:
         return not self._stopped
 
     def stop(self) -> None:
-        """Cancel the task that computes the answer: no client waits for it."""
+        """Cancel the task that computes the answer, because no client waits for it."""
         self._stopped = True
         if self._cancellation is not None:
             self._cancellation.cancel()
@@ -139,21 +139,21 @@ class Reply:
             self._cancellation.take_back()
 
     async def dismiss(self) -> None:
-        """End the response to a client that has gone: what stands around us may wait for one."""
+        """End the response although the client has disconnected: middleware may wait for a response."""
         self.abandon()
         if self.stream is None:
             await reply(self._send, CLOSED)
 
     def abandon(self) -> None:
-        """Say nothing more: nobody is there."""
+        """Send nothing more: the client has disconnected."""
         if self.stream is not None:
-            self.stream.let_go()
+            self.stream.detach()
 
 
 class DisconnectMonitor:
-    """Looks at the slow requests: a client that has gone is noticed, a silent stream is kept alive.
+    """Watches slow requests for disconnected clients, and keeps their responses alive with an event stream.
 
-    One timer for all, so that a quick request costs no more than its place in a table.
+    One timer serves all requests, so that a fast request costs only an entry in a dict.
     """
 
     def __init__(self) -> None:
@@ -163,9 +163,9 @@ class DisconnectMonitor:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._idle: asyncio.Event | None = None
 
-    def enter(self, one: Reply, receive: Receive, on_gone: Callable[[], None]) -> None:
-        """It is being answered; `on_gone` is called when its client has left."""
-        self._slow[one] = (receive, on_gone)
+    def enter(self, one: Reply, receive: Receive, on_disconnect: Callable[[], None]) -> None:
+        """Add a request that is being answered; `on_disconnect` is called when its client disconnects."""
+        self._slow[one] = (receive, on_disconnect)
         loop = asyncio.get_running_loop()
         if self._loop is not loop:  # an app may outlive a loop
             self._loop, self._timer = loop, None
@@ -173,7 +173,7 @@ class DisconnectMonitor:
             self._timer = loop.call_later(TICK, self._look)
 
     def leave(self, one: Reply) -> None:
-        """It has been answered."""
+        """Remove a request that has been answered."""
         self._slow.pop(one, None)
         if not self._slow and self._idle is not None:
             self._idle.set()
@@ -182,7 +182,7 @@ class DisconnectMonitor:
             watcher.cancel()
 
     async def idle(self, seconds: float) -> None:
-        """Wait until nothing is being answered, but no longer than that."""
+        """Wait until no request is being answered, for at most `seconds`."""
         self._idle = asyncio.Event()
         if self._slow:
             with contextlib.suppress(TimeoutError):
@@ -193,18 +193,18 @@ class DisconnectMonitor:
         self._timer = None
         loop = asyncio.get_running_loop()
         now = loop.time()
-        for one, (receive, on_gone) in self._slow.items():
+        for one, (receive, on_disconnect) in self._slow.items():
             if not one.since:
                 one.since = now
             elif one not in self._watchers:
-                self._watchers[one] = loop.create_task(_watch(receive, on_gone))
+                self._watchers[one] = loop.create_task(_watch(receive, on_disconnect))
             elif one.stream is None and now - one.since > KEEP_ALIVE and one.may_stream:
                 one.open()
         if self._slow:
             self._timer = loop.call_later(TICK, self._look)
 
     async def close(self) -> None:
-        """Stop what is left, and look no more."""
+        """Cancel the remaining requests, and stop watching."""
         for one in list(self._slow):
             one.stop()
         if self._timer is not None:
@@ -217,6 +217,6 @@ class DisconnectMonitor:
             await asyncio.gather(*watchers, return_exceptions=True)
 
 
-async def _watch(receive: Receive, on_gone: Callable[[], Any]) -> None:
-    await until_gone(receive)
-    on_gone()
+async def _watch(receive: Receive, on_disconnect: Callable[[], Any]) -> None:
+    await wait_for_disconnect(receive)
+    on_disconnect()

@@ -1,4 +1,4 @@
-"""Serving somebody who answers: over this process's own stdin and stdout, or as a web server."""
+"""Running a server: over the stdin and stdout of this process, or as a web server."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from .legacy_sse import SseApp
 from .security import ANY, Auth, RequestGuard
 from .stdio import serve_stdio
 from .streamable_http import HttpApp
-from .uvicorn_server import CLOSING, bound, serve_app
+from .uvicorn_server import CLOSING, bind_socket, serve_app
 
 App = HttpApp | SseApp
 log = logging.getLogger("toolcrib.server")
@@ -35,69 +35,69 @@ OPTIONS: Final = {
 
 
 class ServeOptions(TypedDict, total=False):
-    """Options of `ToolServer.run` and `run_async` beside host, port, path and allow_remote."""
+    """Options of `ToolServer.run` and `run_async` besides host, port, path and allow_remote."""
 
     auth: Auth | None
-    """Decides who may call; default: the server's own."""
+    """Authenticates requests; default: the `auth` of the server."""
     allowed_hosts: Iterable[str]
-    """Names under which the server may be called besides this machine's own."""
+    """Values of the `Host` header that are accepted besides the names of this machine."""
     allowed_origins: Iterable[str]
-    """Web pages that may call it from a browser."""
+    """Origins of web pages that may call the server from a browser."""
     body_timeout: float
     """Seconds in which the body of a request has to arrive."""
     max_body: int
-    """Bytes of a request's body (http)."""
+    """Maximum size of a request body in bytes (http)."""
     max_sessions: int
-    """Sessions of legacy clients at the same time."""
+    """Maximum number of open legacy sessions."""
     max_listens: int
-    """Subscriptions at the same time (http)."""
+    """Maximum number of open `subscriptions/listen` requests (http)."""
     suspended_ttl: float
-    """Seconds that a call waits for an answer of the client (http)."""
+    """Seconds that a suspended call waits for the client's answers (http)."""
     session_ttl: float
     """Seconds without a request after which a session ends (http)."""
     keep_alive: float
-    """Seconds between two comments on a silent stream (sse)."""
+    """Seconds between two comments on an idle stream (sse)."""
     messages: str | None
     """The path to which messages are posted (sse)."""
 
 
 class AppOptions(ServeOptions, total=False):
-    """Options of `ToolServer.asgi` beside path."""
+    """Options of `ToolServer.asgi` besides path."""
 
     transport: Literal["http", "sse"]
-    """Default `http`."""
+    """The transport; default: `http`."""
 
 
 ALIASES: Final = {"streamable-http": "http", "streamable_http": "http"}
-"""Other common names of a transport."""
+"""Alternative names of transports."""
 ALWAYS: Final = frozenset({"allow_remote", "allowed_hosts", "auth", "host", "path", "port"})
 PATHS: Final = {"http": "/mcp", "sse": "/sse"}
-"""Where clients look for it."""
+"""The default path of each transport, which clients expect."""
 HIGHEST_STANDARD: Final = 2
 
 
 class Served(Protocol):
-    """Who is served: a `ToolServer`, or whoever else has a request handler and a name to be announced by."""
+    """A `ToolServer`, or any other object with a request handler, a name and a version."""
 
     name: str
     version: str
 
     @property
     def router(self) -> RequestHandler:
-        """Who answers."""
+        """The request handler."""
         ...
 
 
 def run_to_end(work: Coroutine[Any, Any, None]) -> None:
-    """Run what serves on a loop of its own, as a program that does nothing else."""
+    """Run `work`, which serves, on a new event loop, in a program that does nothing else."""
     _keep_standard_descriptors()
-    logging.basicConfig(level=logging.WARNING)  # a program that set up none of its own would see no failure at all
+    logging.basicConfig(level=logging.WARNING)  # otherwise a program without logging handlers would log nothing
     loop = asyncio.new_event_loop()
     try:
         task = loop.create_task(work)
         if threading.current_thread() is threading.main_thread():
             for number in (signal.SIGINT, signal.SIGTERM):
-                loop.add_signal_handler(number, task.cancel)  # until it has handlers of its own
+                loop.add_signal_handler(number, task.cancel)  # until `work` installs its own handlers
         with contextlib.suppress(KeyboardInterrupt, asyncio.CancelledError):
             loop.run_until_complete(task)
     finally:
@@ -105,24 +105,24 @@ def run_to_end(work: Coroutine[Any, Any, None]) -> None:
 
 
 def _end(loop: asyncio.AbstractEventLoop) -> None:
-    """End what is left. `asyncio.run` would wait for ever for a task that does not let itself be cancelled."""
+    """Cancel the remaining tasks and close the loop. `asyncio.run` would wait forever for a task that ignores this."""
     tasks = asyncio.all_tasks(loop)
     for task in tasks:
         task.cancel()
     if tasks:
         _, stubborn = loop.run_until_complete(asyncio.wait(tasks, timeout=CLOSING))
         if stubborn:
-            log.warning("%d tasks did not end and are left behind", len(stubborn))
+            log.warning("%d tasks did not end after cancellation and are abandoned", len(stubborn))
     loop.run_until_complete(loop.shutdown_asyncgens())
     loop.close()
 
 
 def _keep_standard_descriptors() -> None:
-    """Where one of the three is closed, something of ours would get its number, and be taken for it."""
+    """Open those of the descriptors 0, 1 and 2 that are closed: another file would get such a number otherwise."""
     while (fd := os.open(os.devnull, os.O_RDWR)) <= HIGHEST_STANDARD:
         continue
     os.close(fd)
-    sys.stdin = sys.stdin or os.fdopen(0, closefd=False, encoding="utf-8")  # Python has None for what was closed
+    sys.stdin = sys.stdin or os.fdopen(0, closefd=False, encoding="utf-8")  # None if it was closed at startup
     sys.stdout = sys.stdout or os.fdopen(1, "w", closefd=False, encoding="utf-8")
     sys.stderr = sys.stderr or os.fdopen(2, "w", closefd=False, encoding="utf-8")
 
@@ -151,11 +151,11 @@ async def serve(
     path = PATHS[transport] if path is None else path
     hosts = allowed_hosts or ((host,) if local else (ANY,))
     app = make_app(server, path=path, auth=auth, allowed_hosts=hosts, transport=transport, **options)
-    listening = bound(host, port)
+    listening = bind_socket(host, port)
     address = listening.getsockname()[0]
-    if open_to_all and not is_loopback(address):  # the system resolves names below localhost, maybe to another address
+    if open_to_all and not is_loopback(address):  # `*.localhost` may resolve to any address
         listening.close()
-        raise _exposed(f"{host} is {address}, which")
+        raise _exposed(f"{host} resolves to {address}, which")
     await serve_app(app, listening, f"{server.name} {server.version}", path)
 
 
@@ -169,7 +169,7 @@ def make_app(
     transport: str = "http",
     **options: Any,
 ) -> App:
-    """An ASGI app. `allowed_hosts` are the names under which it may be called besides this machine's own."""
+    """Return an ASGI app. It accepts `allowed_hosts` in the `Host` header, besides the names of this machine."""
     transport = _transport(transport, ("http", "sse"))
     _check_names(transport, options)
     guard = RequestGuard(
@@ -182,14 +182,15 @@ def make_app(
 
 def _exposed(what: str) -> ConfigError:
     return ConfigError(
-        f"host: {what} can be reached from other machines; give auth=..., or allow_remote=True if all may call",
+        f"host: {what} can be reached from other machines; pass auth=..., or allow_remote=True to allow "
+        "unauthenticated calls",
         key="host",
         expected="a loopback address, or auth, or allow_remote=True",
     )
 
 
 def _transport(given: Any, known: tuple[str, ...]) -> str:
-    """Return the transport that a name stands for; raises `ConfigError` for any other name."""
+    """Return the transport for a name or an alias; raises `ConfigError` for any other value."""
     transport = ALIASES.get(given, given) if isinstance(given, str) else given
     if transport not in known:
         expected = f"{', '.join(map(repr, known[:-1]))} or {known[-1]!r}"
@@ -198,13 +199,17 @@ def _transport(given: Any, known: tuple[str, ...]) -> str:
 
 
 def _names(key: str, given: Iterable[str]) -> list[str]:
-    if isinstance(given, str):  # else its letters would be the names
-        raise ConfigError(f"{key}: expected a list of texts, such as [{given!r}]", key=key, expected="a list of texts")
+    if isinstance(given, str):  # iterating over it would give single characters
+        raise ConfigError(
+            f"{key}: expected a list of strings, such as [{given!r}], got a string",
+            key=key,
+            expected="a list of strings",
+        )
     return list(given)
 
 
 def _check_names(transport: str, options: Mapping[str, Any]) -> None:
     known = OPTIONS[transport] | ALWAYS
     for name in options.keys() - known:
-        message = f"{name}: there is no such option for {transport}{suggest(name, known)}"
+        message = f"{name}: unknown option for the transport {transport!r}{suggest(name, known)}"
         raise ConfigError(message, key=name, expected=", ".join(sorted(known)))

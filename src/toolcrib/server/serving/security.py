@@ -1,4 +1,4 @@
-"""Who may come in: the host that was meant, the page that asks, and the one who is behind it."""
+"""Checks on every HTTP request: its `Host` and `Origin` headers, and the credentials of its sender."""
 
 from __future__ import annotations
 
@@ -15,10 +15,11 @@ from .asgi import Headers, Refused, text_headers
 log = logging.getLogger("toolcrib.server")
 
 Auth = Callable[[Mapping[str, str]], Awaitable[Any] | Any]
-"""From a request's headers (names in lower case) to a principal; None, False, or raising `AuthError`, refuses.
+"""Takes a request's headers (names in lower case) and returns the principal.
 
-Sessions, subscriptions and suspended calls belong to the principal that began them, so principals of the same client
-must be equal: a str, a number, or an instance of a class with `__eq__` and `__hash__`.
+It rejects the request by returning None or False, or by raising `AuthError`. Sessions, subscriptions and suspended
+calls belong to the principal that opened them, so principals of the same client must be equal: a str, a number, or an
+instance of a class with `__eq__` and `__hash__`.
 """
 
 _HOST: Final = re.compile(r"(?P<name>\[[0-9a-f:.]+\]|[a-z0-9._-]+)(?::[0-9]{1,5})?")
@@ -31,7 +32,7 @@ REMEMBERED: Final = 256
 
 
 class RequestGuard:
-    """Judges every request by its `Host` and `Origin`, then by its credentials."""
+    """Checks every request: its `Host` and `Origin` first, then its credentials."""
 
     def __init__(self, *, hosts: Iterable[str] = (), origins: Iterable[str] = (), auth: Auth | None = None) -> None:
         self._hosts = LOOPBACK | {host.lower().strip("[]") for host in hosts}
@@ -40,7 +41,7 @@ class RequestGuard:
         self._seen: set[tuple[bytes, bytes]] = set()
 
     async def admit(self, headers: Headers) -> Any:
-        """The principal, or None if nobody is asked who they are; raises `Refused`."""
+        """Return the principal, or None without an `auth` hook; raises `Refused` if the request is not allowed."""
         pair = headers.get(b"host", b""), headers.get(b"origin", b"")
         if pair not in self._seen:
             self._check(*pair)
@@ -53,12 +54,12 @@ class RequestGuard:
     def _check(self, host: bytes, origin: bytes) -> None:
         name = _name_in(_HOST, host.decode("latin-1"))
         if ANY not in self._hosts and name not in self._hosts:
-            raise Refused(421, "this host is not served here; if it should be, name it in allowed_hosts")
-        said = origin.decode("latin-1").lower()
-        if not said or ANY in self._origins or said in self._origins:
+            raise Refused(421, "Host: not an allowed host; add it to allowed_hosts to serve it")
+        page = origin.decode("latin-1").lower()
+        if not page or ANY in self._origins or page in self._origins:
             return
-        if _name_in(_ORIGIN, said) not in LOOPBACK or name not in LOOPBACK:
-            raise Refused(403, "pages of this origin may not call; if they should, name it in allowed_origins")
+        if _name_in(_ORIGIN, page) not in LOOPBACK or name not in LOOPBACK:
+            raise Refused(403, "Origin: not an allowed origin; add it to allowed_origins to serve it")
 
     async def _identify(self, auth: Auth, headers: Headers) -> Any:
         try:
@@ -67,18 +68,18 @@ class RequestGuard:
                 principal = await principal
         except AuthError as exc:
             raise _refusal(exc) from exc
-        except (LookupError, ValueError) as exc:  # what is there cannot be read, or stands for nobody
-            log.debug("the auth hook raised", exc_info=exc)
+        except (LookupError, ValueError) as exc:  # missing, malformed or unknown credentials
+            log.debug("the auth hook raised an exception; the request was rejected", exc_info=exc)
             raise _refusal(AuthError()) from exc
         except Exception as exc:
-            log.exception("the auth hook failed; the request was refused")
+            log.exception("the auth hook failed; the request was rejected")
             raise Refused(500, "the credentials could not be checked") from exc
         if principal is None or principal is False:
             raise _refusal(AuthError())
         if getattr(type(principal), "__eq__") is object.__eq__ and not isinstance(principal, Enum):  # noqa: B009
-            # It would belong to no session: the next request of the same client gets another object.
+            # The next request of the same client would get an unequal principal, and could not use its session.
             log.error(
-                "the auth hook returned a %s, which is compared by identity; the request was refused. Return a str, "
+                "the auth hook returned a %s, which is compared by identity; the request was rejected. Return a str, "
                 "or a value of a class with __eq__ and __hash__, such as a frozen dataclass",
                 type(principal).__name__,
             )
@@ -89,12 +90,12 @@ class RequestGuard:
 def _refusal(exc: AuthError) -> Refused:
     status = exc.status if exc.status == FORBIDDEN else UNAUTHORISED
     challenge = exc.challenge or ("Bearer" if status == UNAUTHORISED else "")
-    sayable = challenge.isascii() and challenge.isprintable()
-    headers = ((b"www-authenticate", challenge.encode()),) if challenge and sayable else ()
-    return Refused(status, exc.message or "credentials are missing or not valid", headers=headers)
+    valid = challenge.isascii() and challenge.isprintable()
+    headers = ((b"www-authenticate", challenge.encode()),) if challenge and valid else ()
+    return Refused(status, exc.message or "missing or invalid credentials", headers=headers)
 
 
-def _name_in(form: re.Pattern[str], said: str) -> str:
-    """The name of the host; none if it is not written exactly as it should be: others may read it otherwise."""
-    found = form.fullmatch(said.lower())
+def _name_in(form: re.Pattern[str], value: str) -> str:
+    """Return the host name in a header value; "" if the value is malformed, which proxies may parse differently."""
+    found = form.fullmatch(value.lower())
     return found["name"].strip("[]") if found is not None else ""

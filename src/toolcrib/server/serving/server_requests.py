@@ -1,4 +1,4 @@
-"""Requests of the server to its client, which only the legacy era has."""
+"""Requests of the server to its client, which exist only in the legacy era."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ from ...errors import ProtocolError, RemoteError
 from ...protocol import jsonrpc
 from ...protocol.jsonrpc import INTERNAL_ERROR, Message
 from ...types import Wire
-from ..requests import Send, say
+from ..requests import Send, send_and_wait
 
 log = logging.getLogger("toolcrib.server")
 
 
 MAX_QUESTIONS: Final = 256
-"""Requests to one client that may wait for their answers. A client that does not read still has to get each of them."""
+"""Pending requests to one client. Each one stays queued for a client that does not read, so their number is limited."""
 
 
 class ServerRequests:
-    """Those that wait for their answers, by ids of our own; each waits `patience` seconds."""
+    """The pending requests of the server to one client, by id; each waits `patience` seconds for its answer."""
 
     def __init__(self, send: Send, patience: float) -> None:
         self._send = send
@@ -30,57 +30,64 @@ class ServerRequests:
         self._closed = False
 
     async def ask(self, method: str, params: Wire, send: Send | None = None) -> Wire:
-        """The client's answer. A question that is given up is taken back. `send`: on which way it goes out."""
+        """Send a request to the client with `send`, and return the result.
+
+        Raises `RemoteError` if the client answers with an error, or does not answer. A request that the server no
+        longer waits for is cancelled with a notification.
+        """
         send = send or self._send
         if self._closed:
-            raise _gone()
+            raise _session_closed()
         if len(self._waiting) >= MAX_QUESTIONS:
-            raise RemoteError(INTERNAL_ERROR, "too many requests wait for the client's answers")
+            raise RemoteError(INTERNAL_ERROR, "too many requests are waiting for the client's answers")
         id = self._last_id = self._last_id + 1
         answer: asyncio.Future[Wire] = asyncio.get_running_loop().create_future()
         self._waiting[id] = answer
-        given_up = "the request that it belongs to is over"
+        reason = "the request that it belongs to has ended"
         try:
-            await say(send, jsonrpc.request(id, method, params))
+            await send_and_wait(send, jsonrpc.request(id, method, params))
             async with asyncio.timeout(self._patience):
                 return await answer
         except TimeoutError:
-            given_up = "no answer in time"
+            reason = "no answer in time"
             raise RemoteError(INTERNAL_ERROR, "the client did not answer in time") from None
         finally:
             del self._waiting[id]
             if (answer.cancelled() or not answer.done()) and not self._closed:
-                send(jsonrpc.notification("notifications/cancelled", {"requestId": id, "reason": given_up}))
+                send(jsonrpc.notification("notifications/cancelled", {"requestId": id, "reason": reason}))
 
     def take(self, message: Message) -> None:
-        """An answer; one that nobody waits for is nothing."""
-        said = jsonrpc.outcome(message)
-        if isinstance(said, ProtocolError):
-            said = RemoteError(INTERNAL_ERROR, f"the client gave {said.message}")
-        if not self._settle(jsonrpc.correlate(message.get("id")), said):
-            log.debug("an answer of the client to nothing that was asked")
+        """Take the client's response to a request; a response to no pending request is ignored."""
+        outcome = jsonrpc.outcome(message)
+        if isinstance(outcome, ProtocolError):
+            outcome = RemoteError(INTERNAL_ERROR, f"invalid response from the client: {outcome.message}")
+        if not self._settle(jsonrpc.correlate(message.get("id")), outcome):
+            log.debug("ignored a response of the client to no pending request")
 
-    def garbled(self, head: bytes, error: ProtocolError) -> bool:
-        """Whether what cannot be read was going to be an answer; then it is one."""
-        what = f"the client's answer was no message: {error.message}"
-        return self._settle(jsonrpc.spot_id(head), RemoteError(INTERNAL_ERROR, what))
+    def fail_malformed(self, head: bytes, error: ProtocolError) -> bool:
+        """Fail the pending request that a malformed message responds to; returns False if there is none.
 
-    def _settle(self, id: int | None, said: Any) -> bool:
+        `head` is the beginning of the message.
+        """
+        text = f"malformed response from the client: {error.message}"
+        return self._settle(jsonrpc.spot_id(head), RemoteError(INTERNAL_ERROR, text))
+
+    def _settle(self, id: int | None, outcome: Any) -> bool:
         waiting = self._waiting.get(id or 0)
         if waiting is None or waiting.done():
             return False
-        if isinstance(said, RemoteError):
-            waiting.set_exception(said)
+        if isinstance(outcome, RemoteError):
+            waiting.set_exception(outcome)
         else:
-            waiting.set_result(said)
+            waiting.set_result(outcome)
         return True
 
     def close(self) -> None:
-        """Nobody answers any more."""
+        """Fail all pending requests, because the session was closed."""
         self._closed = True
         for id in list(self._waiting):
-            self._settle(id, _gone())
+            self._settle(id, _session_closed())
 
 
-def _gone() -> RemoteError:
-    return RemoteError(INTERNAL_ERROR, "the client is gone")
+def _session_closed() -> RemoteError:
+    return RemoteError(INTERNAL_ERROR, "the session was closed")

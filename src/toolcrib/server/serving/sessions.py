@@ -1,4 +1,4 @@
-"""Sessions of the legacy era over HTTP: who opened one, what it listens to, what waits for it."""
+"""Legacy sessions over HTTP: their owners, subscriptions and streams."""
 
 from __future__ import annotations
 
@@ -19,21 +19,21 @@ from .server_requests import ServerRequests
 from .sse_stream import SseStream
 
 IDLE_TTL: Final = 30 * 60.0
-"""Seconds after which a session that nobody uses is ended."""
+"""Seconds without a request after which a session is closed."""
 MAX_SESSIONS: Final = 10_000
 KEPT_SECONDS: Final = 60.0
 KEPT_BYTES: Final = 32 * 1024 * 1024
 KEPT_STREAMS: Final = 4_096
-"""How long, how much and how many of all streams with an answer are kept for clients that lost their connections."""
+"""Limits on the finished streams of an endpoint that are kept for clients that lost their connection."""
 MAX_RUNNING: Final = MAX_INBOUND
-"""Requests of one session that are answered at the same time. They go on when their connection has gone."""
+"""Running requests of one session, including those that run on without their connection."""
 STANDALONE: Final = 0
 PRIMED: Final = "2025-11-25"
 """The first version whose clients can read an event without a message."""
 
 
 class LegacySession:
-    """One client of the legacy era."""
+    """The session of one legacy client."""
 
     def __init__(self, id: str, peer: Peer, handler: RequestHandler, quota: SubscriptionQuota) -> None:
         self.id = id
@@ -43,35 +43,35 @@ class LegacySession:
         self._primes = peer.version >= PRIMED
         self.streams: dict[int, SseStream] = {STANDALONE: SseStream(STANDALONE, primes=self._primes)}
         self._notifications = Notifications(self.streams[STANDALONE].offer)
-        self.subscriptions = SessionSubscriptions(handler, self._notifications.tell, quota)
-        self.questions = ServerRequests(self._say, TTL)
+        self.subscriptions = SessionSubscriptions(handler, self._notifications.notify, quota)
+        self.server_requests = ServerRequests(self._push, TTL)
         self._last_stream = STANDALONE
 
     @property
     def busy(self) -> bool:
-        """Whether somebody is connected or something runs."""
+        """Whether a request is running, or a client reads the standalone stream."""
         return bool(self.running) or self.streams[STANDALONE].has_reader
 
     # ---- streams -----------------------------------------------------------------------------------------------
 
     def new_stream(self) -> SseStream:
-        """A stream for one request."""
+        """Return a new stream for one request."""
         self._last_stream += 1
         stream = self.streams[self._last_stream] = SseStream(self._last_stream, primes=self._primes)
         return stream
 
     def forget(self, stream: SseStream) -> None:
-        """Nobody comes for it any more."""
+        """Discard a stream that can no longer be resumed."""
         self.streams.pop(stream.number or STANDALONE, None)
 
-    def _say(self, message: Message | list[Message]) -> None:
+    def _push(self, message: Message | list[Message]) -> None:
         self.streams[STANDALONE].push(message)
 
     async def close(self) -> None:
-        """End what runs for it and what it hears."""
+        """Cancel the running requests, and end the subscriptions and streams."""
         for running in list(self.running.values()):
             running.stop()
-        self.questions.close()
+        self.server_requests.close()
         self._notifications.close()
         for stream in self.streams.values():
             stream.finish()
@@ -79,7 +79,7 @@ class LegacySession:
 
 
 class LegacySessions:
-    """All sessions of an endpoint, the one that was used longest ago first."""
+    """All sessions of an endpoint, the least recently used first."""
 
     def __init__(
         self, idle_ttl: float = IDLE_TTL, limit: int = MAX_SESSIONS, quota: SubscriptionQuota | None = None
@@ -95,16 +95,16 @@ class LegacySessions:
         return len(self._all)
 
     def all(self) -> list[LegacySession]:
-        """Every one."""
+        """Return all sessions."""
         return list(self._all.values())
 
     def open(self, peer: Peer, handler: RequestHandler) -> tuple[LegacySession, list[LegacySession]]:
-        """A new session, and the idle ones that had to make room for it."""
+        """Return a new session, and the expired or evicted sessions, which the caller must close."""
         evicted = self.expired()
         if len(self._all) >= self._limit:
             idle = next((each for each in self._all.values() if not each.busy), None)
             if idle is None:
-                raise Refused(503, "too many sessions are open", headers=((b"retry-after", b"30"),))
+                raise Refused(503, "too many open sessions", headers=((b"retry-after", b"30"),))
             evicted.append(self._all.pop(idle.id))
         session = LegacySession(secrets.token_urlsafe(24), peer, handler, self._quota)
         peer.session = session.id
@@ -113,7 +113,7 @@ class LegacySessions:
         return session, evicted
 
     def find(self, id: str, principal: Any) -> LegacySession | None:
-        """The session of that id. One that somebody else opened does not exist."""
+        """Return the session with this id, or None if it does not exist, has expired, or has another principal."""
         session = self._all.get(id)
         if session is None or session.peer.principal != principal or self._is_over(session):
             return None
@@ -124,26 +124,26 @@ class LegacySessions:
         return not session.busy and session.used <= asyncio.get_running_loop().time() - self.idle_ttl
 
     def touch(self, session: LegacySession) -> None:
-        """It is in use."""
+        """Mark a session as just used."""
         session.used = asyncio.get_running_loop().time()
         if session.id in self._all:
             self._all.move_to_end(session.id)
 
     def expired(self) -> list[LegacySession]:
-        """Take out the ones that nobody has used for too long."""
+        """Remove and return the sessions that have been idle for too long."""
         until = asyncio.get_running_loop().time() - self.idle_ttl
-        gone: list[LegacySession] = []
+        removed: list[LegacySession] = []
         for session in list(self._all.values()):
             if session.used > until:
                 break
             if session.busy:
                 self.touch(session)
             else:
-                gone.append(self._all.pop(session.id))
-        return gone
+                removed.append(self._all.pop(session.id))
+        return removed
 
     def keep(self, session: LegacySession, stream: SseStream) -> None:
-        """Its answer is there: keep it for a while, and the older ones no longer than there is room."""
+        """Keep a finished stream for a while, so that it can be resumed; discards the oldest ones above the limits."""
         now = asyncio.get_running_loop().time()
         self._finished.append((now, session, stream))
         self._finished_bytes += stream.size
@@ -159,11 +159,11 @@ class LegacySessions:
                 break
 
     def drop(self, session: LegacySession) -> None:
-        """It has ended."""
+        """Remove a session."""
         self._all.pop(session.id, None)
 
     def clear(self) -> list[LegacySession]:
-        """Take out all."""
+        """Remove and return all sessions."""
         every = list(self._all.values())
         self._all.clear()
         return every

@@ -1,4 +1,4 @@
-"""Serve one client over stdin and stdout: one JSON message a line; output of `print` goes to stderr."""
+"""Serving one client over stdin and stdout: one JSON message per line; output of `print` goes to stderr."""
 
 from __future__ import annotations
 
@@ -33,14 +33,15 @@ GRACE: Final = 2.0
 FLUSH: Final = 0.5
 """Seconds that the last answers have to be written."""
 FULL: Final = 4 * 1024 * 1024
-"""Bytes that may wait for a client that does not read; above it, senders wait too and nothing is read."""
+"""Bytes that may be queued for a client that does not read; above it, senders wait and nothing is read from stdin."""
 STDIN, STDOUT, STDERR = 0, 1, 2
 
 
 async def serve_stdio(handler: RequestHandler, *, stdin: int | None = None, stdout: int | None = None) -> None:
-    """Serve until stdin ends, the client has gone, or SIGTERM or SIGINT comes; other descriptors may be given.
+    """Serve until stdin ends, the client closes stdout, or SIGTERM or SIGINT arrives.
 
-    While it runs, `print`, other libraries and child processes find stderr where stdout was, and nothing at stdin.
+    By default it uses the descriptors 0 and 1. While it runs, these lead to /dev/null and to stderr, so that `print`,
+    other libraries and child processes neither read nor write messages of the protocol.
     """
     loop = asyncio.get_running_loop()
     over: asyncio.Future[float] = loop.create_future()
@@ -63,12 +64,12 @@ async def serve_stdio(handler: RequestHandler, *, stdin: int | None = None, stdo
             await output.close(FLUSH)
 
 
-# ---- whose stdout it is --------------------------------------------------------------------------------------
+# ---- descriptors and signals ---------------------------------------------------------------------------------
 
 
 @contextlib.contextmanager
 def _descriptors(stdin: int | None, stdout: int | None) -> Iterator[tuple[int, int]]:
-    """Our own copies of both. The well-known numbers lead elsewhere meanwhile, so that only we use them."""
+    """Yield private copies of both descriptors, and redirect descriptors 0 and 1 meanwhile."""
     with contextlib.ExitStack() as stack:
         source = _own(STDIN if stdin is None else stdin, stack)
         sink = _own(STDOUT if stdout is None else stdout, stack)
@@ -76,7 +77,7 @@ def _descriptors(stdin: int | None, stdout: int | None) -> Iterator[tuple[int, i
             _replace(STDIN, os.open(os.devnull, os.O_RDONLY), source, stack)
         if stdout is None:
             _replace(STDOUT, _stderr(), sink, stack)
-            # What was printed before is no message either, nor what somebody prints to the old `sys.stdout` meanwhile.
+            # Text printed before, or to the old `sys.stdout` meanwhile, must not get between the messages.
             _flush_stdout()
             stack.callback(_flush_stdout)
             if sys.stderr is not None:
@@ -85,7 +86,7 @@ def _descriptors(stdin: int | None, stdout: int | None) -> Iterator[tuple[int, i
 
 
 def _own(fd: int, stack: contextlib.ExitStack) -> int:
-    copy = fcntl.fcntl(fd, fcntl.F_DUPFD_CLOEXEC, STDERR + 1)  # never in the place of a stderr that is closed
+    copy = fcntl.fcntl(fd, fcntl.F_DUPFD_CLOEXEC, STDERR + 1)  # never 2, even if stderr is closed
     stack.callback(os.close, copy)
     return copy
 
@@ -102,13 +103,13 @@ def _flush_stdout() -> None:
 
 
 def _stderr() -> int:
-    # Where there is none, its number may belong to anything by now.
+    # If the process was started without stderr, descriptor 2 may be any other file.
     return os.open(os.devnull, os.O_WRONLY) if sys.__stderr__ is None else os.dup(STDERR)
 
 
 @contextlib.contextmanager
 def _signals(loop: asyncio.AbstractEventLoop, end: Callable[[float], None]) -> Iterator[None]:
-    """SIGTERM and SIGINT end the serving; outside of the main thread they are somebody else's."""
+    """Call `end` on SIGTERM and SIGINT. Does nothing outside the main thread, as `signal` requires."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
@@ -120,7 +121,7 @@ def _signals(loop: asyncio.AbstractEventLoop, end: Callable[[float], None]) -> I
     finally:
         for number, handler in before.items():
             loop.remove_signal_handler(number)
-            if handler is not None:  # else it is not one of Python's
+            if handler is not None:  # None: it was not installed from Python, and cannot be restored
                 signal.signal(number, handler)
 
 
@@ -129,7 +130,7 @@ def _signals(loop: asyncio.AbstractEventLoop, end: Callable[[float], None]) -> I
 
 @contextlib.contextmanager
 def _non_blocking(fd: int) -> Iterator[None]:
-    """Make a pipe or a socket non-blocking: a terminal shares its flags with the shell, and a file takes everything."""
+    """Make a pipe or a socket non-blocking; not a terminal, which shares its flags with the shell, and not a file."""
     kind = os.fstat(fd).st_mode
     if not os.get_blocking(fd) or not (stat.S_ISFIFO(kind) or stat.S_ISSOCK(kind)):
         yield
@@ -142,14 +143,14 @@ def _non_blocking(fd: int) -> Iterator[None]:
 
 
 class _Output:
-    """Messages to the client, one a line."""
+    """Writes messages to the client, one per line."""
 
     def __init__(self, fd: int, on_broken: Callable[[], None]) -> None:
         self._on_broken = on_broken
         self._writer = PipeWriter(fd, self._broke)
 
     def send(self, message: Message | list[Message]) -> asyncio.Future[None] | None:
-        """Queue a message; returns a future to wait for if too many bytes wait already."""
+        """Queue a message; returns a future to wait for if too many bytes are queued already."""
         self._writer.write(QueuedLine(jsonrpc.encode(message) + b"\n"))
         return self.room()
 
@@ -158,11 +159,11 @@ class _Output:
         return None if self._writer.size <= FULL else self._writer.drained()
 
     def _broke(self, exc: OSError) -> None:
-        log.info("the client reads no more: %s", exc)
+        log.info("the client closed its end of stdout: %s", exc)
         self._on_broken()
 
     async def close(self, timeout: float) -> None:
-        """Write what waits, as far as the client takes it within `timeout` seconds."""
+        """Write the queued messages that the client reads within `timeout` seconds, and drop the rest."""
         try:
             await self._writer.flush(timeout)
         finally:
@@ -173,14 +174,14 @@ class _Output:
 
 
 class _Lines:
-    """Bytes to the messages of a session."""
+    """Splits the input into messages, and feeds them to a session."""
 
     def __init__(self, session: StreamSession) -> None:
         self._session = session
         self._framer = LineFramer()
 
     def feed(self, data: bytes) -> None:
-        """Take what was read; nothing is the end, which ends the last line too."""
+        """Take a chunk of input. An empty chunk is the end of stdin and completes the last line."""
         for line in self._framer.feed(data or b"\n"):
             if isinstance(line, Oversized):
                 error = ProtocolError(f"a line above the limit of {MAX_MESSAGE:,} bytes", sample=one_line(line.head))
@@ -195,7 +196,7 @@ class _Lines:
 
 
 class _Reader:
-    """Reads when the loop says that there is something; while the client does not read, nothing is read from it."""
+    """Reads stdin when the event loop reports input, and pauses while too much output is queued."""
 
     def __init__(self, fd: int, lines: _Lines, output: _Output, on_end: Callable[[], None]) -> None:
         self._fd = fd
@@ -206,7 +207,7 @@ class _Reader:
         self._stopped = False
 
     def start(self) -> None:
-        """Begin, or go on."""
+        """Start or resume reading."""
         self._loop.add_reader(self._fd, self._read)
 
     def _read(self) -> None:
@@ -215,12 +216,12 @@ class _Reader:
         except BlockingIOError:
             return
         except OSError as exc:
-            log.info("stdin cannot be read any more: %s", exc)
+            log.info("reading stdin failed: %s", exc)
             data = b""
         self.take(data)
 
     def take(self, data: bytes) -> None:
-        """Hand it on."""
+        """Pass a chunk on; an empty one ends the reading."""
         if self._stopped:
             return
         self._lines.feed(data)
@@ -231,31 +232,33 @@ class _Reader:
         room = self._output.room()
         if room is not None:
             self.pause()
-            room.add_done_callback(self._go_on)
+            room.add_done_callback(self._resume)
 
     def pause(self) -> None:
-        """Read nothing for a while."""
+        """Stop reading until `start` is called."""
         self._loop.remove_reader(self._fd)
 
-    def _go_on(self, _: object) -> None:
+    def _resume(self, _: object) -> None:
         if not self._stopped:
             self.start()
 
     def stop(self) -> None:
-        """Stop reading."""
+        """Stop reading for good."""
         if not self._stopped:
             self._stopped = True
             self.pause()
 
 
 class _ThreadReader(_Reader):
-    """For what the loop cannot watch: files, and some terminals. The thread reads one chunk when it is told to, and can
-    always be called back."""
+    """Reads stdin in a thread, if the event loop cannot watch it: files, and some terminals.
+
+    The thread reads one chunk for each `start`, and `stop` can interrupt it at any time through a pipe.
+    """
 
     def __init__(self, fd: int, lines: _Lines, output: _Output, on_end: Callable[[], None]) -> None:
         super().__init__(fd, lines, output, on_end)
-        self._calls, self._call = os.pipe()
-        self._wanted = threading.Semaphore(0)
+        self._stop_reader, self._stop_writer = os.pipe()
+        self._chunks = threading.Semaphore(0)  # how many the thread may read
         self._paused = False
         self._thread = threading.Thread(target=self._run, name="toolcrib-stdin", daemon=True)
 
@@ -263,45 +266,45 @@ class _ThreadReader(_Reader):
         """Let the thread read the next chunk."""
         if not self._thread.is_alive():
             self._thread.start()
-        self._wanted.release()
+        self._chunks.release()
 
     def take(self, data: bytes) -> None:
-        """Hand it on, and let the next one be read."""
+        """Pass a chunk on, and let the thread read the next one."""
         self._paused = False
         super().take(data)
         if not self._stopped and not self._paused:
             self.start()
 
     def pause(self) -> None:
-        """The next chunk is read when somebody calls `start`."""
+        """Read no further chunk until `start` is called."""
         self._paused = True
 
     def _run(self) -> None:
         data = b"-"
         poll = select.poll()
         poll.register(self._fd, select.POLLIN)
-        poll.register(self._calls, select.POLLIN)
+        poll.register(self._stop_reader, select.POLLIN)
         while data:
-            self._wanted.acquire()
-            if self._calls in dict(poll.poll()):
+            self._chunks.acquire()
+            if self._stop_reader in dict(poll.poll()):
                 return
             try:
                 data = os.read(self._fd, CHUNK)
             except OSError as exc:
-                log.info("stdin cannot be read any more: %s", exc)
+                log.info("reading stdin failed: %s", exc)
                 data = b""
             self._loop.call_soon_threadsafe(self.take, data)
 
     def stop(self) -> None:
-        """Call the thread back."""
+        """End the thread, and wait for it."""
         if self._stopped:
             return
         self._stopped = True
-        os.write(self._call, b"!")
-        self._wanted.release()
+        os.write(self._stop_writer, b"!")
+        self._chunks.release()
         self._thread.join()
-        os.close(self._call)
-        os.close(self._calls)
+        os.close(self._stop_writer)
+        os.close(self._stop_reader)
 
 
 def _reader(fd: int, lines: _Lines, output: _Output, on_end: Callable[[], None]) -> _Reader:

@@ -1,7 +1,7 @@
 """One client over a duplex stream of whole messages, in either era.
 
-A stream speaks one era, that of its first request: `initialize` makes it a session of the legacy era, a request that
-says its own version makes it modern. `server/discover` and `ping` leave that open, for they are how a client finds out.
+The first request decides the era of the stream: `initialize` opens a legacy session, and a request that names its own
+protocol version makes the stream modern. `server/discover` and `ping`, with which clients probe, decide nothing.
 """
 
 from __future__ import annotations
@@ -39,25 +39,25 @@ from .server_requests import ServerRequests
 log = logging.getLogger("toolcrib.server")
 
 WAITING: Final = 4 * MAX_INBOUND
-"""Requests that may wait for one of those at work to end."""
+"""Requests that may be queued until one of the running requests ends."""
 MAX_BYTES_AT_WORK: Final = 64 * 1024 * 1024
-"""Bytes of the requests at work; the next one waits, unless it is the only one."""
+"""Bytes of the running requests; the next request waits, unless none is running."""
 MAX_HELD_BYTES: Final = 128 * 1024 * 1024
-"""Bytes of the requests at work and of those that wait; further ones are refused.
+"""Bytes of the running and queued requests; further requests are rejected.
 
-Reading does not stop instead: answers and cancellations from the same client may be what the requests at work wait for.
+The session does not stop reading instead: the running requests may wait for responses or cancellations of this client.
 """
 MAX_MALFORMED_WARNINGS: Final = 10
-"""Messages of one client that are logged as a warning because they cannot be read; further ones are logged as debug."""
+"""Malformed messages of one client that are logged as warnings; further ones are logged at the level debug."""
 CLOSING: Final = 2.0
 """Seconds that cancelled requests have to end."""
 
 
 class StreamSession:
-    """All that one client says and hears. `feed` and `malformed` neither raise nor wait.
+    """Handles all messages from and to one client. `feed` and `malformed` neither raise nor wait.
 
-    At most `MAX_INBOUND` requests are at work at a time, the next ones wait, and too many of those are refused. What
-    needs no work (`ping`, answers, cancellations) passes them by.
+    At most `MAX_INBOUND` requests run at a time; further requests are queued, and rejected when the queue is full.
+    Messages that need no task (`ping`, responses, cancellations) are handled at once.
     """
 
     def __init__(
@@ -79,33 +79,33 @@ class StreamSession:
         self._owns_suspended_calls = suspended_calls is None
         self._session = session
         self._modern = False
-        self._peer: Peer | None = None  # of the legacy era
+        self._peer: Peer | None = None  # only in a legacy session
         self._live: dict[RequestId, Request] = {}
         self._waiting: deque[Request] = deque()
         self._at_work = self._bytes_at_work = 0
         self._held = (ByteBudget(MAX_HELD_BYTES), *((held,) if held is not None else ()))
         self._room: asyncio.Future[None] | None = None
         self._tasks: set[asyncio.Task[None]] = set()
-        self._questions = ServerRequests(send, self._suspended_calls.ttl)
+        self._server_requests = ServerRequests(send, self._suspended_calls.ttl)
         self._notifications = Notifications(send)
         self._beginning: asyncio.Task[None] | None = None
         self._quota = SubscriptionQuota() if quota is None else quota
-        self._subscriptions = SessionSubscriptions(handler, self._notifications.tell, self._quota)
+        self._subscriptions = SessionSubscriptions(handler, self._notifications.notify, self._quota)
         self._closing = False
         self._malformed = 0
 
     # ---- in --------------------------------------------------------------------------------------------------
 
     def feed(self, message: Any, headers: Mapping[str, str] = NOTHING, size: int = 0) -> None:
-        """Take what the client sent in `size` bytes: one message, or the array of them that 2025-03-26 allows."""
+        """Handle what the client sent in `size` bytes: one message, or a batch if the session is of 2025-03-26."""
         if self._closing:
             return
         if type(message) is not list:
             self._take(message, None, headers, size)
         elif self._peer is None or self._peer.version != BATCHES:
-            self._refuse(None, INVALID_REQUEST, "batches are not part of this revision of the protocol")
+            self._refuse(None, INVALID_REQUEST, "batches are not part of this protocol version")
         elif not 0 < len(message) <= MAX_BATCH:
-            self._refuse(None, INVALID_REQUEST, f"a batch has 1 to {MAX_BATCH} messages")
+            self._refuse(None, INVALID_REQUEST, f"batch: expected 1 to {MAX_BATCH} messages, got {len(message):,}")
         else:
             batch = Batch(self._send)
             for part in message:
@@ -113,13 +113,13 @@ class StreamSession:
             batch.add(None)
 
     def malformed(self, error: ProtocolError, head: bytes = b"") -> None:
-        """Answer what is no message. `head` is how it began: perhaps it says which message it was going to be."""
+        """Answer a malformed message with an error. `head` is its beginning, in which the id may be readable."""
         if self._closing:
             return
         self._malformed += 1
         level = logging.WARNING if self._malformed <= MAX_MALFORMED_WARNINGS else logging.DEBUG
-        log.log(level, "the client sent what is no message (%s): %r", one_line(error.message), error.sample)
-        if not self._questions.garbled(head, error):
+        log.log(level, "malformed message from the client (%s): %r", one_line(error.message), error.sample)
+        if not self._server_requests.fail_malformed(head, error):
             self._refuse(spot_request(head), PARSE_ERROR, error.message)
 
     def _take(self, message: Any, batch: Batch | None, headers: Mapping[str, str], size: int) -> None:
@@ -129,20 +129,20 @@ class StreamSession:
         id: Any = message.get("id")
         params: Any = message.get("params", {})
         if "method" not in message and ("result" in message or "error" in message):
-            self._questions.take(message)
+            self._server_requests.take(message)
         elif not is_message(message):
-            known = id if jsonrpc.is_id(id) else None
-            self._refuse(known, INVALID_REQUEST, "neither a request nor a notification of JSON-RPC 2.0", batch)
+            valid_id = id if jsonrpc.is_id(id) else None
+            self._refuse(valid_id, INVALID_REQUEST, "not a JSON-RPC 2.0 request or notification", batch)
         elif "id" not in message:
             self._take_notification(message["method"], params if type(params) is dict else {})
         elif not jsonrpc.is_id(id):
-            self._refuse(None, INVALID_REQUEST, "the id must be a string or an integer", batch)
+            self._refuse(None, INVALID_REQUEST, "id: must be a string or an integer", batch)
         elif id in self._live:
-            self._refuse(id, INVALID_REQUEST, f"the id {reprlib.repr(id)} is that of a request at work", batch)
+            self._refuse(id, INVALID_REQUEST, f"id: {reprlib.repr(id)} is already used by a running request", batch)
         elif type(params) is not dict:
-            self._refuse(id, INVALID_PARAMS, "params must be an object", batch)
+            self._refuse(id, INVALID_PARAMS, "params: must be an object", batch)
         elif "_meta" in params and type(params["_meta"]) is not dict:
-            self._refuse(id, INVALID_PARAMS, "_meta must be an object", batch)
+            self._refuse(id, INVALID_PARAMS, "_meta: must be an object", batch)
         else:
             self._take_request(
                 Request(
@@ -150,8 +150,8 @@ class StreamSession:
                     message["method"],
                     params,
                     peer=self._peer or UNKNOWN_CLIENT,
-                    say=self._say,
-                    asker=self._questions,
+                    send=self._send_and_wait,
+                    asker=self._server_requests,
                     batch=batch,
                     headers=headers,
                     size=size,
@@ -176,7 +176,7 @@ class StreamSession:
             self._beginning = asyncio.get_running_loop().create_task(self._subscriptions.begin(self._peer))
 
     def _drop(self, request: Request) -> None:
-        """Nobody waits for this request any more: it ends, and nothing more is said about it."""
+        """Cancel a request, and send nothing more for it."""
         request.over = True
         if request.task is not None:
             request.task.cancel()
@@ -194,12 +194,12 @@ class StreamSession:
         self._live[request.id] = request
         try:
             result = self._at_once(request)
-        except Exception as exc:  # noqa: BLE001  # a bug of the request handler must not reach the reader
+        except Exception as exc:  # noqa: BLE001  # a bug of the request handler must not end the reading
             self._reply(request, exc)
         else:
             if result is not None:
                 self._reply(request, result)
-            elif request.listens:  # its size is limited by the quota of subscriptions
+            elif request.listens:  # the quota of subscriptions limits its size
                 self._start(request)
             elif len(self._waiting) >= WAITING or not all(held.has_room_for(request.size) for held in self._held):
                 self._reply(request, RemoteError(INTERNAL_ERROR, "too many requests at once"))
@@ -217,7 +217,7 @@ class StreamSession:
         )
 
     def _release(self, request: Request) -> None:
-        """Give back the memory of a request that was answered or given up."""
+        """Subtract a request that has ended from the byte budgets."""
         if not request.listens:
             for held in self._held:
                 held.remove(request.size)
@@ -272,15 +272,15 @@ class StreamSession:
         except BaseException as exc:
             if is_current_task_cancelled() or isinstance(exc, KeyboardInterrupt | SystemExit):
                 raise
-            # The request handler raised it of its own accord: the client still waits.
+            # The request handler itself raised it, without a cancellation: the client still waits for an answer.
             self._reply(request, RuntimeError(repr(exc)))
             return
         room = None if request.over else self._reply(request, outcome)
         if room is not None and not self._closing:
-            await asyncio.shield(room)  # a client that does not read gets no more done
+            await asyncio.shield(room)  # while the client does not read, no further request starts in its place
 
     def _reply(self, request: Request, outcome: Wire | Exception) -> asyncio.Future[None] | None:
-        """Send the one answer of a request: its framed result, or the error that `outcome` is in the client's era."""
+        """Send the answer to a request: the framed result, or the error for an exception in the client's era."""
         request.over = True
         self._live.pop(request.id, None)
         modern = self._peer is None
@@ -298,8 +298,8 @@ class StreamSession:
 
     # ---- legacy era ---------------------------------------------------------------------------------------
 
-    async def _say(self, message: Message) -> None:
-        """Send what belongs to a request at work. While the client does not read, only one message more is taken."""
+    async def _send_and_wait(self, message: Message) -> None:
+        """Send a message of a running request, and wait for room. While the client does not read, others wait here."""
         while self._room is not None and not self._room.done():
             await asyncio.shield(self._room)
         self._room = self._send(message)
@@ -327,28 +327,28 @@ class StreamSession:
     # ---- the end ---------------------------------------------------------------------------------------------
 
     async def close(self, grace: float = 0.0) -> None:
-        """Take no more, give what is at work `grace` seconds, tell listeners that it is over, and end the rest.
+        """Ignore new messages, wait up to `grace` seconds for running requests, then end all that are left.
 
-        May be called again, to end it sooner.
+        Subscriptions get their final answer; other requests get none. May be called again with less grace.
         """
         self._closing = True
-        self._questions.close()
+        self._server_requests.close()
         try:
             await self._finish(grace)
         finally:
-            self._let_go()
+            self._end_requests()
         if self._tasks:
             _, stuck = await asyncio.wait(self._tasks, timeout=CLOSING)
             if stuck:
-                log.warning("%d requests did not end when they were cancelled", len(stuck))
+                log.warning("%d requests did not end after cancellation", len(stuck))
         if self._owns_suspended_calls and self._suspended_calls.tasks:
             await asyncio.wait(self._suspended_calls.tasks, timeout=CLOSING)
         if self._beginning is not None:
             await asyncio.wait([self._beginning], timeout=CLOSING)
         await self._subscriptions.close()
 
-    def _let_go(self) -> None:
-        """End what is left: a listener hears of it, nobody else gets an answer."""
+    def _end_requests(self) -> None:
+        """End all requests: subscriptions get their final answer, other requests get none."""
         self._notifications.close()
         for request in self._waiting:
             self._release(request)

@@ -1,4 +1,4 @@
-"""The endpoint over HTTP: one URL for both eras. Who is refused is refused before anything is done."""
+"""The Streamable HTTP endpoint: one URL for both eras. It rejects bad requests before any handler runs."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ from .asgi import (
     path_of,
     reply,
     text_headers,
-    until_gone,
+    wait_for_disconnect,
     wait_for_end,
 )
 from .legacy_http import LegacyHttp
@@ -55,11 +55,11 @@ STATUSES: Final = {
     METHOD_NOT_FOUND: 404,
     **dict.fromkeys(MODERN_ERRORS, 400),
 }
-"""The HTTP status of an error in the modern era; 200 for all others, which are the request handler's own."""
+"""HTTP status by error code in the modern era; 200 for all other codes, which request handlers define."""
 
 
 class HttpApp(AsgiApp):
-    """An ASGI app: MCP of both eras at one path."""
+    """An ASGI app that serves MCP in both eras at one path."""
 
     def __init__(
         self,
@@ -87,14 +87,14 @@ class HttpApp(AsgiApp):
         self._watchers = TaskSet()
 
     async def drain(self, seconds: float) -> None:
-        """End what only listens, and give what is at work so much time."""
-        for stream, farewell in list(self._listening.items()):
-            stream.finish(farewell)
+        """End subscriptions, and wait up to `seconds` for running requests to finish."""
+        for stream, last_answer in list(self._listening.items()):
+            stream.finish(last_answer)
         self._legacy.stop_listening()
         await self._monitor.idle(seconds)
 
     async def close(self) -> None:
-        """End everything that runs, waits or listens."""
+        """Cancel running requests, and end all sessions, suspended calls and subscriptions."""
         await self.drain(0)
         self._suspended_calls.close()
         await self._legacy.close()
@@ -104,40 +104,40 @@ class HttpApp(AsgiApp):
     # ---- routing -------------------------------------------------------------------------------------------------
 
     async def respond(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """One request."""
+        """Answer one request, or raise `Refused`."""
         headers: Headers = dict(scope["headers"])
         check_duplicates(scope["headers"], headers)
         principal = await self._guard.admit(headers)
         path = path_of(scope)
         if path != self._path and path.rstrip("/") != self._path:
-            raise Refused(404, f"nothing is here; MCP is spoken at {self._path or '/'}", plain=True)
+            raise Refused(404, f"not found; the MCP endpoint is {self._path or '/'}", plain=True)
         verb = scope["method"]
         if verb == "POST":
             await self._post(headers, principal, receive, send)
         elif verb in ("GET", "DELETE") and headers.get(VERSION) not in MODERN:
             if VERSION in headers and headers[VERSION] not in LEGACY:
-                raise Refused(400, "MCP-Protocol-Version: not served")
+                raise Refused(400, "MCP-Protocol-Version: not supported")
             if verb == "GET":
                 await self._legacy.get(headers, principal, receive, send)
             else:
                 await self._legacy.delete(headers, principal, send)
         else:
             allow = (b"allow", b"POST, GET, DELETE")
-            raise Refused(405, f"{one_line(verb)} is not served here", headers=(allow,), plain=True)
+            raise Refused(405, f"method {one_line(verb)} not allowed; use POST", headers=(allow,), plain=True)
 
     async def _post(self, headers: Headers, principal: Any, receive: Receive, send: Send) -> None:
         kind = headers.get(b"content-type", b"")
         if kind != b"application/json" and kind.partition(b";")[0].strip().lower() != b"application/json":
-            raise Refused(415, "the body must be application/json")
+            raise Refused(415, "Content-Type: must be application/json")
         if b"content-encoding" in headers:
-            raise Refused(415, "compressed bodies are not taken")
+            raise Refused(415, "Content-Encoding: compressed bodies are not supported")
         body = await self._bodies.read(receive, headers)
         try:
             message = jsonrpc.decode(body)
         except ProtocolError as exc:
             raise Refused(400, f"Parse error: {exc.message}", code=PARSE_ERROR) from None
         size = len(body)
-        del body  # else it would stay in memory for as long as a request is answered or listens
+        del body  # otherwise it would stay in memory until the request or subscription ends
         version = headers.get(VERSION)
         if type(message) is list:
             await self._legacy.batch(message, headers, principal, send)
@@ -145,7 +145,7 @@ class HttpApp(AsgiApp):
         id, method, params = parts(message)
         if (version is not None and version not in LEGACY) or eras.is_modern(params):
             if method is None:
-                raise Refused(400, "a response was sent, and nobody asks in this era", id=id)
+                raise Refused(400, "unexpected response: modern servers send no requests", id=id)
             if id is None:
                 await reply(send, 202)
             else:
@@ -175,7 +175,7 @@ class HttpApp(AsgiApp):
         self._monitor.enter(out, receive, out.stop)
         try:
             eras.check_not_removed(method)
-            self._compare(method, params, headers)
+            self._check_headers(method, params, headers)
             peer = eras.peer_of_request(params, principal)
             if method == "subscriptions/listen":
                 self._monitor.leave(out)
@@ -200,23 +200,23 @@ class HttpApp(AsgiApp):
         if own is not None:
             return own
         suspends = may_suspend(self._handler, method, params)
-        # A function without a context cannot read them, and decoding them costs.
+        # Functions without a context cannot read the headers, and decoding them takes time.
         texts = text_headers(headers) if suspends or method not in MAY_ASK_FOR_INPUT else NO_HEADERS
         context = RequestContext(peer, NO_BACK_CHANNEL, id, params["_meta"], texts)
         if suspends:
-            return await self._suspended_calls.answer(self._handler, method, params, context, out.tell)
+            return await self._suspended_calls.answer(self._handler, method, params, context, out.notify)
         return await self._handler.answer(method, params, context)
 
-    def _compare(self, method: str, params: Wire, headers: Headers) -> None:
-        """What stands in the headers is what stands in the body, or the one who reads them was deceived."""
+    def _check_headers(self, method: str, params: Wire, headers: Headers) -> None:
+        """Raise `RemoteError` if headers contradict the body: a proxy may have decided by the headers."""
         meta = params.get("_meta", {})
         version = meta.get(PROTOCOL_VERSION)
         if version is None and VERSION in headers and headers[VERSION] not in MODERN:
             raise eras.unsupported_version(one_line(headers[VERSION]))
         if not isinstance(version, str) or not isinstance(meta.get(CLIENT_CAPABILITIES), dict):
-            return  # refused by what is missing there
-        _same(VERSION, headers, version)
-        _same(METHOD, headers, method)
+            return  # `peer_of_request` rejects it
+        _check_header(VERSION, headers, version)
+        _check_header(METHOD, headers, method)
         key = NAMED_BY.get(method)
         if key is None:
             return
@@ -236,17 +236,17 @@ class HttpApp(AsgiApp):
         notifications = Notifications(stream.offer)
         opened = Listening.open(self._handler, params, peer, id, notifications, self._quota)
         async with opened as (listening, acknowledgement):
-            gone = self._watchers.create(until_gone(receive))
-            gone.add_done_callback(lambda _: stream.let_go())
+            watcher = self._watchers.create(wait_for_disconnect(receive))
+            watcher.add_done_callback(lambda _: stream.detach())
             ended = self._framer.frame(peer, "subscriptions/listen", {"_meta": listening.mark})
             self._listening[stream] = jsonrpc.encode(jsonrpc.result(id, ended))
             try:
                 stream.push(jsonrpc.notification(ACKNOWLEDGED, acknowledgement))
-                listening.acknowledged()
-                await stream.pump(send, stream.promise())
+                listening.start_delivery()
+                await stream.pump(send, stream.attach())
             finally:
                 del self._listening[stream]
-                gone.cancel()
+                watcher.cancel()
 
 
 NO_HEADERS: Final[dict[str, str]] = {}
@@ -258,7 +258,7 @@ def _failed(id: RequestId, method: str, exc: Exception) -> tuple[Message, int]:
     return answer, 503 if isinstance(exc, SubscriptionLimit) else STATUSES.get(answer["error"]["code"], 200)
 
 
-def _same(name: bytes, headers: Headers, value: str) -> None:
-    said = headers.get(name)
-    if said != value.encode() and (said is None or said.strip() != value.encode()):
-        raise RemoteError(HEADER_MISMATCH, f"{name.decode()}: {'missing' if said is None else 'differs from the body'}")
+def _check_header(name: bytes, headers: Headers, value: str) -> None:
+    sent = headers.get(name)
+    if sent != value.encode() and (sent is None or sent.strip() != value.encode()):
+        raise RemoteError(HEADER_MISMATCH, f"{name.decode()}: {'missing' if sent is None else 'differs from the body'}")

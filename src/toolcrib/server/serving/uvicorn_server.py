@@ -1,4 +1,4 @@
-"""A web server around an app of ours: where it listens, and how it ends."""
+"""Running an ASGI app in uvicorn: the listening socket, and an orderly shutdown."""
 
 from __future__ import annotations
 
@@ -20,44 +20,44 @@ if TYPE_CHECKING:
 
 BACKLOG: Final = 2048
 DRAINING: Final = 5
-"""Seconds that requests have to end when the server is stopped."""
+"""Seconds that running requests have to finish when the server is stopped."""
 CLOSING: Final = 2
-"""Seconds that what is left then has to go."""
+"""Seconds that connections and cancelled tasks have to end after that."""
 
 
-def bound(host: str, port: int) -> socket.socket:
+def bind_socket(host: str, port: int) -> socket.socket:
     """Return a socket that listens at the address of `host`; raises `ConfigError` if that is not possible."""
     with contextlib.ExitStack() as stack:
         try:
             family, *_, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
-            # asyncio sets TCP_NODELAY only on what says that it is TCP; without it answers wait for acknowledgements.
+            # asyncio sets TCP_NODELAY only if the protocol is given; without it, responses wait for acknowledgements.
             made = stack.enter_context(socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP))
             made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             made.bind((address[0], port, *address[2:]))  # getaddrinfo cuts a port above 65,535 to 16 bits
-            made.listen(BACKLOG)  # who reads where we are may connect at once
+            made.listen(BACKLOG)  # clients may connect as soon as the address is printed
         except (OSError, OverflowError) as exc:
-            what = getattr(exc, "strerror", None) or exc
+            reason = getattr(exc, "strerror", None) or exc
             raise ConfigError(
-                f"port: {host}:{port} cannot be listened on: {what}", key="port", expected="a free port"
+                f"port: cannot listen on {host}:{port}: {reason}", key="port", expected="a free port"
             ) from exc
         stack.pop_all()
     return made
 
 
-async def serve_app(app: AsgiApp, listening: socket.socket, who: str, path: str) -> None:
-    """Serve it until a signal, or the caller's cancellation, ends it."""
+async def serve_app(app: AsgiApp, listening: socket.socket, title: str, path: str) -> None:
+    """Serve `app` on a socket until a signal arrives or the task is cancelled; prints `title` and the URL."""
     try:
         import uvicorn  # noqa: PLC0415  # an extra, and slow to load
     except ImportError as exc:
         listening.close()
         raise ConfigError(
-            "serving over HTTP needs a web server, the extra `serve`: pip install uvicorn httptools",
+            "transport: serving over HTTP needs uvicorn (the extra `serve`): pip install uvicorn httptools",
             key="transport",
             expected="uvicorn",
         ) from exc
 
     class UvicornServer(uvicorn.Server):
-        """Ends what runs and listens before it waits for the connections, and is ended by a signal without an error."""
+        """Ends requests and subscriptions before it waits for connections; a signal ends it without an exception."""
 
         @contextlib.contextmanager
         def capture_signals(self) -> Iterator[None]:
@@ -75,7 +75,7 @@ async def serve_app(app: AsgiApp, listening: socket.socket, who: str, path: str)
         app,
         log_config=None,
         access_log=False,
-        proxy_headers=False,  # nothing here looks at them, so nobody's can change anything
+        proxy_headers=False,  # not used here, and any client can forge them
         lifespan="off",
         ws="none",
         server_header=False,
@@ -84,7 +84,7 @@ async def serve_app(app: AsgiApp, listening: socket.socket, who: str, path: str)
     )
     host, port = listening.getsockname()[:2]
     shown = f"[{host}]" if ":" in host else host
-    sys.stderr.write(f"{one_line(who)} serves MCP at http://{shown}:{port}{one_line(path)}\n")
+    sys.stderr.write(f"{one_line(title)} serves MCP at http://{shown}:{port}{one_line(path)}\n")
     sys.stderr.flush()
     serving = UvicornServer(config)
     try:

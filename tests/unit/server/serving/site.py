@@ -1,4 +1,4 @@
-"""An HTTP endpoint of ours without a socket, and requests to it."""
+"""An HTTP endpoint without a socket, and requests to it."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ VERSION = "io.modelcontextprotocol/protocolVersion"
 
 
 class Talk(Bench):
-    """Tools that tell, hold, pause and ask in the order that a test wants; `say(3), hold, say(4)` is `3 hold 4`."""
+    """Tools that notify, hold, pause and ask in the order that a test wants; `say(3), hold, say(4)` is `3 hold 4`."""
 
     def may_ask(self, method: str, params: Wire) -> bool:
         return params.get("name") == "talk" or super().may_ask(method, params)
@@ -72,7 +72,7 @@ class Visit:
 
     @property
     def told(self) -> list[Any]:
-        """What was told on the way, and the answer's text at the end."""
+        """Return the notifications, followed by the text of the answer."""
         said = (
             self.out.messages if self.out.events and "event-stream" in (self.out.header("content-type") or "") else []
         )

@@ -1,4 +1,4 @@
-"""An SSE app on a port of its own, and a stream of it that is read by hand."""
+"""An SSE app on its own port, and a stream that the test reads."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from toolcrib.server.serving.legacy_sse import SseApp
 
 
 class Served:
-    """An app on a port of its own."""
+    """An app on its own port."""
 
     def __init__(self, app: SseApp, bench: Bench, url: str) -> None:
         self.app = app

@@ -14,7 +14,7 @@ Wire = dict[str, Any]
 
 
 class Client:
-    """The other end: says, and writes down what it hears."""
+    """The client end of a stream: sends messages, and records those that it receives."""
 
     def __init__(self, **options: Any) -> None:
         self.bench = Bench(**options)

@@ -1,4 +1,4 @@
-"""What is said on an event stream, and who reads it, for their tests."""
+"""Writing to and reading from event streams, for their tests."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ def say(stream: SseStream, *values: Any) -> None:
 
 def bring(stream: SseStream, out: Out, after: int | None = None) -> asyncio.Task[None]:
     """A response that brings the stream out."""
-    return asyncio.create_task(stream.pump(out, stream.promise(), after))
+    return asyncio.create_task(stream.pump(out, stream.attach(), after))
 
 
 async def brought(stream: SseStream, after: int | None = None) -> Out:
     """A whole response of a stream that is done."""
     out = Out()
-    await stream.pump(out, stream.promise(), after)
+    await stream.pump(out, stream.attach(), after)
     assert out.ended
     return out
 

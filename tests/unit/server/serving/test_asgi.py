@@ -12,7 +12,7 @@ from tests.unit.server.serving.asgi_kit import In, Out, scope
 from toolcrib.server.serving import asgi
 from toolcrib.server.serving.asgi import (
     AsgiApp,
-    Gone,
+    ClientDisconnected,
     Receive,
     Refused,
     Scope,
@@ -23,7 +23,7 @@ from toolcrib.server.serving.asgi import (
     read_body,
     takes_events,
     text_headers,
-    until_gone,
+    wait_for_disconnect,
 )
 
 # ---- bodies --------------------------------------------------------------------------------------------------
@@ -93,7 +93,7 @@ async def test_the_patience_with_a_body_too_large_ends_with_time() -> None:
     reading = asyncio.create_task(read_body(In(b"x" * 11, ends=False), {}, 10))
     await turns()
     assert not reading.done()
-    await clock.advance(asgi.LINGERING + 0.1)
+    await clock.advance(asgi.LINGER_SECONDS + 0.1)
     with pytest.raises(Refused):
         await reading
 
@@ -108,7 +108,7 @@ async def test_the_patience_with_a_body_too_large_ends_with_its_size() -> None:
 async def test_a_client_that_leaves_before_it_has_said_everything_is_gone() -> None:
     receive = In(b"abc", ends=False)
     receive.left.set()
-    with pytest.raises(Gone):
+    with pytest.raises(ClientDisconnected):
         await read_body(receive, {}, 10)
     receive = In(b"x" * 11, ends=False)
     receive.left.set()
@@ -118,7 +118,7 @@ async def test_a_client_that_leaves_before_it_has_said_everything_is_gone() -> N
 
 async def test_only_a_disconnect_means_that_a_client_has_gone() -> None:
     receive = In(b"more", b"and more")
-    waiting = asyncio.create_task(until_gone(receive))
+    waiting = asyncio.create_task(wait_for_disconnect(receive))
     await eventually(lambda: receive.asked == 3)
     assert not waiting.done()
     receive.left.set()
@@ -161,7 +161,7 @@ async def test_where_no_mcp_is_spoken_a_refusal_is_plain_text() -> None:
 
 
 class Small(AsgiApp):
-    """An app that does what it is told."""
+    """An app that raises a given exception, or answers."""
 
     def __init__(self, raises: BaseException | None = None) -> None:
         self.raises = raises
@@ -187,7 +187,7 @@ async def test_an_app_answers_refuses_and_says_nothing_to_who_has_gone() -> None
     await Small(Refused(418, "no"))(scope(), In(), refused)
     assert refused.status == 418
     gone = Out()
-    await Small(Gone())(scope(), In(), gone)
+    await Small(ClientDisconnected())(scope(), In(), gone)
     assert gone.events == []
     with pytest.raises(ZeroDivisionError):
         await Small(ZeroDivisionError())(scope(), In(), Out())
@@ -270,7 +270,7 @@ def test_headers_are_text_of_latin_1() -> None:
 @pytest.mark.parametrize("value", [b"1", b"2"])
 def test_of_a_header_that_decides_there_is_one(name: str, value: bytes) -> None:
     every = [(b"accept", b"*/*"), (name.encode(), b"1"), (b"cookie", b"c"), (name.encode(), value)]
-    with pytest.raises(Refused, match=f"{name}: came more than once") as caught:
+    with pytest.raises(Refused, match=f"{name}: sent more than once") as caught:
         check_duplicates(every, dict(every))
     assert (caught.value.status, caught.value.code) == (400, -32020)
 

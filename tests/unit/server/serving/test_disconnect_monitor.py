@@ -1,4 +1,4 @@
-"""Who looks after the slow requests: clients that have gone, silent streams, the end."""
+"""The monitor of slow requests: disconnected clients, idle streams, closing."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ async def test_a_quick_request_costs_nothing_but_its_place() -> None:
         caretaker.leave(quick.reply)
         assert quick.receive.asked == 0
     await clock.advance(LATER)
-    assert looks() == [], "nobody is there to look after"
+    assert looks() == [], "there is no request to watch"
 
 
 async def test_one_timer_looks_after_all_for_as_long_as_there_are_some() -> None:

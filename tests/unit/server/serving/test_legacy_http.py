@@ -76,7 +76,7 @@ async def test_an_idle_session_is_ended_by_itself() -> None:
     assert len(site.bench.watches) == 1
     await eventually(lambda: site.bench.watches == [])
     assert (await site.ask(session, "ping").over()).status == 404
-    await eventually(lambda: asyncio.all_tasks() == {asyncio.current_task()}, 5)  # nobody sweeps where nothing is
+    await eventually(lambda: asyncio.all_tasks() == {asyncio.current_task()}, 5)  # without sessions no task sweeps
 
 
 async def test_a_session_that_has_to_go_for_another_is_ended() -> None:
@@ -176,7 +176,7 @@ async def test_a_client_that_lost_its_connection_gets_the_rest_by_its_last_event
     await again.over()
     assert again.told == ["2", "3", "talked"]
     last = await site.visit("GET", headers=resumed(session, "1-4")).over()
-    assert last.status == 400, "nothing came after it, and whoever waits would wait again and again"
+    assert last.status == 400, "it is the last event, and a client that resumed after it would retry forever"
 
 
 async def test_a_closed_connection_does_not_cancel(site: Site, session: Any, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -47,10 +47,10 @@ async def test_an_answer_that_is_all_there_is_to_say_is_json(headers: dict[bytes
 async def test_what_comes_before_the_answer_makes_it_a_stream() -> None:
     out = Out()
     reply = Reply(out, {})
-    await reply.tell("m", {"n": 1})
+    await reply.notify("m", {"n": 1})
     await eventually(lambda: told(out) == [1])
     assert not out.ended
-    await reply.tell("m", {"n": 2})
+    await reply.notify("m", {"n": 2})
     await reply.finish(b'{"result":3}', 400)
     assert (out.status, told(out), out.ended) == (200, [1, 2, 3], True)
     assert out.header("content-type") == "text/event-stream"
@@ -60,7 +60,7 @@ async def test_who_reads_only_json_is_told_nothing_but_the_answer() -> None:
     out = Out()
     reply = Reply(out, JSON_ONLY)
     assert not reply.may_stream
-    await reply.tell("m", {"n": 1})
+    await reply.notify("m", {"n": 1})
     await reply.pause()
     assert reply.stream is None
     await reply.finish(b"{}")
@@ -77,7 +77,7 @@ async def test_a_stream_is_opened_once_and_of_the_kind_that_is_wanted() -> None:
     reply = Reply(out, {}, make)
     assert made == []
     stream = reply.open()
-    assert stream.opened and stream.has_reader, "what is told from now on finds a reader"
+    assert stream.opened and stream.has_reader, "notifications from now on find a reader"
     assert reply.open() is reply.stream is stream
     await reply.finish(b'{"result":1}')
     assert (len(made), out.pairs) == (1, [("7-1", {"result": 1})])
@@ -89,7 +89,7 @@ async def test_a_request_that_was_cancelled_ends_without_an_answer() -> None:
     assert (silent.status, silent.body, silent.ended) == (200, b"", True)
     assert silent.header("content-type") == "text/event-stream"
     reply = Reply(spoken, {})
-    await reply.tell("m", {"n": 1})
+    await reply.notify("m", {"n": 1})
     await reply.finish(None)
     assert (told(spoken), spoken.ended) == ([1], True)
 
@@ -97,12 +97,12 @@ async def test_a_request_that_was_cancelled_ends_without_an_answer() -> None:
 async def test_who_tells_much_waits_for_a_client_that_reads_slowly() -> None:
     out = Out()
     reply = Reply(out, {})
-    await reply.tell("m", {"n": 0})
+    await reply.notify("m", {"n": 0})
     out.flows.clear()
 
     async def tell() -> None:
         for number in range(1, BACKLOG + 5):
-            await reply.tell("m", {"n": number})
+            await reply.notify("m", {"n": number})
 
     telling = asyncio.create_task(tell())
     await turns(2 * BACKLOG)
@@ -119,13 +119,13 @@ async def test_who_tells_much_waits_for_a_client_that_reads_slowly() -> None:
 async def test_a_pause_ends_the_response_and_the_rest_waits_in_the_stream() -> None:
     out, again = Out(), Out()
     reply = Reply(out, {}, numbered)
-    await reply.tell("m", {"n": 1})
+    await reply.notify("m", {"n": 1})
     await reply.pause()
     assert (told(out), out.ended) == ([1], True)
-    await reply.tell("m", {"n": 2})
+    await reply.notify("m", {"n": 2})
     await reply.finish(b'{"result":3}')
     assert reply.stream is not None
-    await reply.stream.pump(again, reply.stream.promise(), 1)
+    await reply.stream.pump(again, reply.stream.attach(), 1)
     assert told(again) == [2, 3]
 
 
@@ -140,7 +140,7 @@ async def test_a_pause_may_be_the_first_thing_that_is_said() -> None:
 async def test_a_client_that_could_not_come_again_gets_no_pause() -> None:
     out = Out()
     reply = Reply(out, {}, lambda: SseStream(1))
-    await reply.tell("m", {"n": 1})
+    await reply.notify("m", {"n": 1})
     await reply.pause()
     assert not out.ended
     await reply.finish(b'{"result":2}')
@@ -150,11 +150,11 @@ async def test_a_client_that_could_not_come_again_gets_no_pause() -> None:
 async def test_a_second_pause_ends_the_response_with_which_the_client_came_again() -> None:
     out, again = Out(), Out()
     reply = Reply(out, {}, numbered)
-    await reply.tell("m", {"n": 1})
+    await reply.notify("m", {"n": 1})
     await reply.pause()
     assert reply.stream is not None
-    reading = asyncio.create_task(reply.stream.pump(again, reply.stream.promise(), 1))
-    await reply.tell("m", {"n": 2})
+    reading = asyncio.create_task(reply.stream.pump(again, reply.stream.attach(), 1))
+    await reply.notify("m", {"n": 2})
     await reply.pause()
     await turns()
     ended = again.ended
@@ -193,14 +193,14 @@ async def test_the_response_is_out_when_the_work_is_done() -> None:
 async def test_nobody_waits_for_a_client_that_has_gone_and_what_it_missed_is_kept() -> None:
     out, again = Out(), Out()
     reply = Reply(out, {}, numbered)
-    await reply.tell("m", {"n": 0})
+    await reply.notify("m", {"n": 0})
     await eventually(lambda: told(out) == [0])
     out.broken = ConnectionResetError("gone")
     for number in range(1, 2 * BACKLOG):
-        await asyncio.wait_for(reply.tell("m", {"n": number}), 10)
+        await asyncio.wait_for(reply.notify("m", {"n": number}), 10)
     await reply.finish(b'{"result":"end"}')
     assert reply.stream is not None
-    await reply.stream.pump(again, reply.stream.promise(), 1)
+    await reply.stream.pump(again, reply.stream.attach(), 1)
     assert told(again) == [*range(1, 2 * BACKLOG), "end"]
 
 
@@ -216,18 +216,18 @@ async def test_a_client_that_left_gets_the_end_of_its_response() -> None:
     await Reply(silent, {}).dismiss()
     assert (silent.status, silent.ended) == (CLOSED, True)
     reply = Reply(spoken, {})
-    await reply.tell("m", {"n": 1})
+    await reply.notify("m", {"n": 1})
     await reply.dismiss()
     await eventually(lambda: spoken.ended)
     broken.broken = BrokenPipeError("gone")
     await Reply(broken, {}).dismiss()
 
 
-# ---- who works at it -----------------------------------------------------------------------------------------
+# ---- the task that answers -----------------------------------------------------------------------------------
 
 
 async def worked(reply: Reply, during: Callable[[], Awaitable[Any]]) -> Any:
-    """What became of the work: not begun, done, not wanted any more, or a fault of who answers."""
+    """Return the outcome of the work: not begun, done, stopped, or an error of the handler."""
     if not reply.begin():
         return "not begun"
     try:
@@ -281,7 +281,7 @@ async def test_what_was_stopped_before_it_began_does_not_begin() -> None:
 async def test_a_cancellation_from_outside_passes_on_and_leaves_the_client() -> None:
     out = Out()
     reply = Reply(out, {})
-    await reply.tell("m", {"n": 1})
+    await reply.notify("m", {"n": 1})
     task = asyncio.create_task(worked(reply, for_ever))
     await turns()
     task.cancel()

@@ -1,4 +1,4 @@
-"""Serving: what is refused before anybody listens, and whole programs with real ports and signals."""
+"""Serving: options that are rejected before it listens, and whole programs with real ports and signals."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ def named(name: str = "prog") -> tc.ToolServer:
 
 @contextmanager
 def taken(host: str = "127.0.0.1", family: int = socket.AF_INET) -> Iterator[int]:
-    """A port that somebody listens on."""
+    """A port that is in use."""
     with socket.create_server((host, 0), family=family) as bound:
         yield bound.getsockname()[1]
 
@@ -118,7 +118,7 @@ async def test_a_local_name_is_not_served_at_an_address_of_another_interface(mon
     monkeypatch.setattr(socket, "getaddrinfo", lambda host, *_, **__: everywhere if host == "a.localhost" else [])
     error = await refused(host="a.localhost", port=0)
     assert error.key == "host"
-    assert error.message.startswith("host: a.localhost is 0.0.0.0, which can be reached from other machines")
+    assert error.message.startswith("host: a.localhost resolves to 0.0.0.0, which can be reached from other machines")
 
 
 @pytest.mark.parametrize("options", [{"allow_remote": True}, {"auth": lambda headers: None}])
@@ -176,7 +176,7 @@ class Program:
         self.err = ""
 
     def until(self, what: str) -> re.Match[str]:
-        """What it says, as soon as it has said it."""
+        """Wait until stderr matches the pattern, and return the match."""
         stream, end = self.process.stderr, time.monotonic() + PATIENCE
         assert stream is not None
         while (found := re.search(what, self.err)) is None:
@@ -273,7 +273,7 @@ def test_a_program_serves_at_an_address_of_ipv6(start: Any) -> None:
         with taken("::1", socket.AF_INET6):
             pass
     except OSError:
-        pytest.skip("there is no IPv6 here")
+        pytest.skip("IPv6 is not available")
     program = start('"http", host="::1", port=0, path="/x"')
     assert re.fullmatch(r"http://\[::1\]:\d+/x", program.url)
     with sync.Client(program.url) as client:

@@ -207,7 +207,7 @@ async def test_credentials_that_cannot_be_read_are_nobody_s(
         raise raised
 
     said = await refused(RequestGuard(auth=hook))
-    assert (said.status, str(said)) == (401, "credentials are missing or not valid")
+    assert (said.status, str(said)) == (401, "missing or invalid credentials")
     assert caplog.messages == []
 
 
@@ -218,4 +218,4 @@ async def test_a_hook_that_fails_is_our_fault_and_lets_nobody_in(caplog: pytest.
     said = await refused(RequestGuard(auth=hook))
     assert said.status == 500
     assert "4711" not in str(said)
-    assert caplog.messages == ["the auth hook failed; the request was refused"]
+    assert caplog.messages == ["the auth hook failed; the request was rejected"]

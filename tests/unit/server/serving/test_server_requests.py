@@ -1,4 +1,4 @@
-"""Questions to the client: requests of our own in the legacy era, answers in the modern one."""
+"""Requests to the client: requests of the server in the legacy era, `input_required` results in the modern era."""
 
 from __future__ import annotations
 

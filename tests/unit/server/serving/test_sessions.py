@@ -27,7 +27,7 @@ async def _nobody_is_left() -> AsyncIterator[None]:
 
 
 def opened(every: LegacySessions, principal: Any = None, version: str = "2025-11-25") -> LegacySession:
-    """A new session that nobody had to go for."""
+    """Open a session without an eviction."""
     session, evicted = every.open(Peer(version, modern=False, principal=principal), Bench())
     assert evicted == []
     return session
@@ -113,10 +113,10 @@ async def test_a_session_is_busy_while_something_runs_or_its_standing_stream_is_
     assert session.busy
     session.running.clear()
     stream = session.streams[STANDALONE]
-    reading = asyncio.create_task(stream.pump(out, stream.promise()))
+    reading = asyncio.create_task(stream.pump(out, stream.attach()))
     await eventually(lambda: out.chunks)
     assert session.busy
-    stream.let_go()
+    stream.detach()
     await reading
     assert not session.busy
 
@@ -130,14 +130,14 @@ async def test_a_session_that_nobody_uses_is_over_at_its_time() -> None:
     await clock.advance(60)
     every.find(used.id, None)
     await clock.advance(60)
-    assert every.find(session.id, None) is None, "also before anybody has cleaned up"
+    assert every.find(session.id, None) is None, "also before a sweep"
     assert every.find(used.id, None) is used
     assert every.expired() == [session]
     assert every.expired() == []
     assert every.all() == [used]
     await clock.advance(101)
     _, evicted = every.open(Peer("2025-11-25", modern=False), Bench())
-    assert evicted == [used], "whoever opens one cleans up"
+    assert evicted == [used], "opening a session removes expired ones"
 
 
 async def test_a_session_at_work_is_in_use() -> None:
@@ -225,8 +225,8 @@ async def test_a_session_that_closes_ends_what_runs_asks_listens_and_watches() -
     await session.subscriptions.begin(session.peer)
     assert len(bench.watches) == 1
     stream = session.streams[STANDALONE]
-    reading = asyncio.create_task(stream.pump(out, stream.promise()))
-    asking = asyncio.create_task(session.questions.ask("roots/list", {}))
+    reading = asyncio.create_task(stream.pump(out, stream.attach()))
+    asking = asyncio.create_task(session.server_requests.ask("roots/list", {}))
     await eventually(lambda: out.messages)
     assert out.messages == [{"jsonrpc": "2.0", "id": 1, "method": "roots/list"}]
     running = session.running[1] = Reply(Out(), {})
@@ -242,7 +242,7 @@ async def test_a_session_that_closes_ends_what_runs_asks_listens_and_watches() -
     await asyncio.wait([task, reading, asking], timeout=10)
     assert task.cancelled()
     assert out.ended
-    with pytest.raises(RemoteError, match="the client is gone"):
+    with pytest.raises(RemoteError, match="the session was closed"):
         await asking
     assert bench.watches == []
 
@@ -253,7 +253,7 @@ async def test_what_changes_is_said_on_the_standing_stream() -> None:
     await session.subscriptions.begin(session.peer)
     bench.publish("notifications/tools/list_changed")
     stream = session.streams[STANDALONE]
-    reading = asyncio.create_task(stream.pump(out, stream.promise()))
+    reading = asyncio.create_task(stream.pump(out, stream.attach()))
     await eventually(lambda: out.messages)
     assert out.messages == [{"jsonrpc": "2.0", "method": "notifications/tools/list_changed"}]
     await session.close()

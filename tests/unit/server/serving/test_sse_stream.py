@@ -13,7 +13,7 @@ from tests.unit.server.serving.asgi_kit import Out
 from tests.unit.server.serving.streams_kit import bring, brought, heard, numbers, say
 from toolcrib.errors import UsageError
 from toolcrib.server.serving import sse_stream
-from toolcrib.server.serving.sse_stream import RETRY, SseStream, place_of
+from toolcrib.server.serving.sse_stream import RETRY, SseStream, parse_event_id
 
 
 @pytest.fixture(autouse=True)
@@ -106,7 +106,7 @@ async def test_a_stream_is_resumed_after_each_of_its_events(after: int) -> None:
     say(stream, *range(1, 5))
     stream.finish(b'{"n":5}')
     assert numbers(await brought(stream)) == [1, 2, 3, 4, 5]
-    assert stream.goes_on_after(after) is (after < 5)
+    assert stream.has_more_after(after) is (after < 5)
     again = await brought(stream, after)
     assert again.pairs == [(f"3-{n}", {"n": n}) for n in range(after + 1, 6)]
     assert again.blocks[0] == {":": ""}, "who comes again was primed before"
@@ -117,9 +117,9 @@ async def test_who_resumes_a_stream_that_goes_on_gets_what_is_new_too() -> None:
     say(stream, 1, 2)
     reading = bring(stream, first)
     await heard(first, 1, 2)
-    stream.let_go()
+    stream.detach()
     await reading
-    assert [stream.goes_on_after(n) for n in (0, 1, 2, 3)] == [True, True, True, False]
+    assert [stream.has_more_after(n) for n in (0, 1, 2, 3)] == [True, True, True, False]
     say(stream, 3)
     reading = bring(stream, second, 1)
     await heard(second, 2, 3)
@@ -127,7 +127,7 @@ async def test_who_resumes_a_stream_that_goes_on_gets_what_is_new_too() -> None:
     await heard(second, 2, 3, 4)
     stream.finish()
     await reading
-    assert not stream.goes_on_after(4)
+    assert not stream.has_more_after(4)
 
 
 async def test_a_standing_stream_goes_on_where_the_last_reader_stopped() -> None:
@@ -135,7 +135,7 @@ async def test_a_standing_stream_goes_on_where_the_last_reader_stopped() -> None
     say(stream, 1, 2)
     reading = bring(stream, first)
     await heard(first, 1, 2)
-    stream.let_go()
+    stream.detach()
     await reading
     say(stream, 3)
     reading = bring(stream, second)
@@ -167,7 +167,7 @@ async def test_a_position_that_was_never_reached_waits_and_does_not_spin() -> No
     ],
 )
 def test_an_event_id_says_a_stream_and_a_position(id: str, place: Any) -> None:
-    assert place_of(id) == place
+    assert parse_event_id(id) == place
 
 
 # ---- readers -------------------------------------------------------------------------------------------------
@@ -211,7 +211,7 @@ async def test_who_leaves_ends_its_response_at_once_and_the_rest_waits_for_the_n
     reading = bring(stream, out)
     await eventually(lambda: out.chunks)
     assert stream.has_reader
-    stream.let_go()
+    stream.detach()
     assert not stream.has_reader
     await reading
     assert out.ended
@@ -222,14 +222,14 @@ async def test_who_leaves_ends_its_response_at_once_and_the_rest_waits_for_the_n
 
 async def test_who_was_taken_over_cannot_end_the_response_of_the_other() -> None:
     stream, out = SseStream(1), Out()
-    old = stream.promise()
-    new = stream.promise()
+    old = stream.attach()
+    new = stream.attach()
     reading = asyncio.create_task(stream.pump(out, new))
     await eventually(lambda: out.chunks)
-    stream.let_go(old)
+    stream.detach(old)
     say(stream, 1)
     await heard(out, 1)
-    stream.let_go(new)
+    stream.detach(new)
     await reading
     assert out.ended
 

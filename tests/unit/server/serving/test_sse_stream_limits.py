@@ -63,7 +63,7 @@ async def test_who_tells_too_many_bytes_waits_for_a_slow_reader() -> None:
     assert (stream.size, stream._unsent) == (0, 0)
 
 
-@pytest.mark.parametrize("end", ["let_go", "finish"])
+@pytest.mark.parametrize("end", ["detach", "finish"])
 async def test_nobody_waits_for_a_reader_that_has_gone_nor_after_the_end(end: str) -> None:
     stream, out = SseStream(1), Out()
     reading = bring(stream, out)
@@ -105,7 +105,7 @@ async def test_what_was_sent_goes_before_what_was_not() -> None:
     await eventually(lambda: len(out.messages) == BACKLOG)
     out.flows.clear()
     say(stream, *range(BACKLOG, KEPT_EVENTS + BACKLOG + 10))  # by one who does not wait for room
-    assert stream.goes_on_after(BACKLOG)
+    assert stream.has_more_after(BACKLOG)
     out.flows.set()
     stream.finish()
     await reading
@@ -126,7 +126,7 @@ async def test_what_may_wait_is_offered_and_waits_for_a_slow_reader() -> None:
     stream, out = SseStream(0), Out()
     rooms = [stream.offer({"n": number}) for number in range(BACKLOG + 2)]
     assert rooms[:BACKLOG] == [None] * BACKLOG
-    assert rooms[-2] is rooms[-1] and rooms[-1] is not None, "one moment for all who wait"
+    assert rooms[-2] is rooms[-1] and rooms[-1] is not None, "all senders wait for the same future"
     assert not rooms[-1].done()
     reading = bring(stream, out)
     await asyncio.wait_for(rooms[-1], 10)

@@ -143,7 +143,7 @@ def test_at_the_end_of_stdin_what_does_not_finish_is_given_up() -> None:
     with start("-c", IN_A_HURRY, PROGRAM) as process:
         lines = (call(1, "hold"), call(2, "add", a=1, b=1), request(3, "subscriptions/listen", notifications={}), b"\n")
         out, err = process.communicate(b"".join(lines), timeout=30)
-        assert set(answers(out)) == {2, 3}, "a listener is told that it is over"
+        assert set(answers(out)) == {2, 3}, "a subscription gets its final answer"
         ended_well(process, err)
 
 
@@ -197,7 +197,7 @@ BAD_LINES = {
     "batch": (b"[]", None, -32600),
     "number": (b"5", None, -32600),
 }
-"""What is wrong with the line: the line, the id and the code of the error."""
+"""Malformed lines by defect: the line, the id and the code of the error."""
 
 
 def test_a_bad_line_is_answered_and_the_next_one_is_served(child: subprocess.Popen[bytes]) -> None:
@@ -242,7 +242,7 @@ def test_a_terminal_will_do() -> None:
         while said.count(b"\n") < 2:
             said += os.read(ours, 10_000)
         printed, _, answer = said.partition(b"\n")
-        assert printed.startswith(b"noise"), "before it served, stdout was anybody's"
+        assert printed.startswith(b"noise"), "stdout was not redirected before serving"
         assert text(answers(answer)[1]) == "2"
         assert os.get_blocking(theirs), "the flags of a terminal are not ours"
         process.terminate()
@@ -274,7 +274,7 @@ def test_a_client_that_reads_late_gets_everything_whole_and_in_order(child: subp
 
     writing = threading.Thread(target=write)
     writing.start()
-    assert not written.wait(1.0), "nobody reads: it must not take everything"
+    assert not written.wait(1.0), "the client does not read, so the server must not read everything"
     out = child.stdout.read()
     writing.join(30)
     said = answers(out)
@@ -316,7 +316,7 @@ async def ask(pipes: Pipes, line: bytes) -> Wire:
 
 
 def test_other_descriptors_can_be_served_and_then_print_and_signals_are_left_alone(pipes: Pipes) -> None:
-    """In a thread of its own, where signals are somebody else's."""
+    """Serve in another thread, which cannot set signal handlers."""
     stdout, handler = sys.stdout, signal.getsignal(signal.SIGTERM)
     serving = threading.Thread(
         target=lambda: asyncio.run(serve_stdio(Bench(), stdin=pipes.their_in, stdout=pipes.their_out))
@@ -343,7 +343,7 @@ async def test_a_cancelled_server_leaves_nothing_behind(
         monkeypatch.setattr(stdio._Reader, "start", cannot)
 
     def handler(*_: object) -> None:
-        """Of somebody else."""
+        """A signal handler of another library."""
 
     before = signal.signal(signal.SIGTERM, handler)
     threads = threading.active_count()

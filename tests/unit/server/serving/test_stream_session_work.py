@@ -1,4 +1,4 @@
-"""Many requests over one stream: cancelled, in batches, more than may be at work, and how it ends."""
+"""Many requests over one stream: cancellations, batches, more requests than may run, and closing."""
 
 from __future__ import annotations
 
@@ -108,7 +108,7 @@ async def test_a_batch_without_requests_is_not_answered(client: Client, batch: l
     await turns()
     assert client.heard == []
     client.session.feed([])
-    assert client.heard == [jsonrpc.error(None, -32600, "a batch has 1 to 100 messages")]
+    assert client.heard == [jsonrpc.error(None, -32600, "batch: expected 1 to 100 messages, got 0")]
 
 
 # ---- a client that does not read -----------------------------------------------------------------------------
@@ -164,12 +164,12 @@ async def test_after_the_grace_the_rest_ends_unanswered(old: Client) -> None:
     await old.session.close()
 
 
-async def test_a_question_ends_when_the_client_is_gone(old: Client) -> None:
+async def test_a_request_to_the_client_fails_when_the_session_closes(old: Client) -> None:
     old.call(1, "ask")
     await eventually(lambda: old.heard)
     await old.session.close(grace=30)
-    assert "gone" in old.bench.failures[0].message
-    assert len(old.heard) == 2 and "gone" in old.heard[1]["error"]["message"]
+    assert "session was closed" in old.bench.failures[0].message
+    assert len(old.heard) == 2 and "session was closed" in old.heard[1]["error"]["message"]
 
 
 async def test_a_closing_that_is_cancelled_leaves_nothing_at_work(old: Client) -> None:

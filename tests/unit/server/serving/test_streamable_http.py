@@ -71,7 +71,7 @@ async def test_a_body_has_a_type_a_form_and_a_limit() -> None:
         out = await site.visit("POST", body, headers).over()
         assert (out.status, out.json["error"]["code"], "id" in out.json) == (status, code, False)
     out = await site.visit("POST", message("ping", {}), {"content-type": "Application/JSON; charset=utf-8"}).over()
-    assert (out.status, out.json["id"]) == (400, 1), "there is no session, but it was read"
+    assert (out.status, out.json["id"]) == (400, 1), "without a session, but the id was read"
     await site.app.close()
 
 

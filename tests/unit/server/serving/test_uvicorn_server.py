@@ -28,22 +28,22 @@ def named() -> tc.ToolServer:
 
 
 def test_a_port_that_is_taken_is_a_matter_of_configuration() -> None:
-    with uvicorn_server.bound("127.0.0.1", 0) as first:
+    with uvicorn_server.bind_socket("127.0.0.1", 0) as first:
         port = first.getsockname()[1]
-        with pytest.raises(tc.ConfigError, match=f"127.0.0.1:{port} cannot be listened on.* in use") as caught:
-            uvicorn_server.bound("127.0.0.1", port)
+        with pytest.raises(tc.ConfigError, match=f"cannot listen on 127.0.0.1:{port}: .* in use") as caught:
+            uvicorn_server.bind_socket("127.0.0.1", port)
         assert (caught.value.key, caught.value.expected) == ("port", "a free port")
 
 
 @pytest.mark.parametrize("port", [-1, 65536, 70_000, 2**40])
 def test_a_port_that_there_is_not_is_a_matter_of_configuration(port: int) -> None:
     with pytest.raises(tc.ConfigError) as caught:
-        uvicorn_server.bound("127.0.0.1", port)
+        uvicorn_server.bind_socket("127.0.0.1", port)
     assert caught.value.key == "port"
 
 
 def test_who_knows_the_port_may_connect_at_once_and_waits_for_no_acknowledgements() -> None:
-    with uvicorn_server.bound("127.0.0.1", 0) as bound, socket.create_connection(bound.getsockname()):
+    with uvicorn_server.bind_socket("127.0.0.1", 0) as bound, socket.create_connection(bound.getsockname()):
         # asyncio looks at it, and sets TCP_NODELAY on what is accepted.
         assert bound.proto == socket.IPPROTO_TCP
         accepted, _ = bound.accept()
@@ -51,11 +51,11 @@ def test_who_knows_the_port_may_connect_at_once_and_waits_for_no_acknowledgement
 
 
 def test_a_port_is_taken_again_as_soon_as_it_is_left() -> None:
-    with uvicorn_server.bound("127.0.0.1", 0) as bound:
+    with uvicorn_server.bind_socket("127.0.0.1", 0) as bound:
         port = bound.getsockname()[1]
         with socket.create_connection(("127.0.0.1", port)):
             bound.accept()[0].close()  # who closes first keeps the port in TIME_WAIT
-    uvicorn_server.bound("127.0.0.1", port).close()
+    uvicorn_server.bind_socket("127.0.0.1", port).close()
 
 
 # ---- how it serves and ends ----------------------------------------------------------------------------------

@@ -22,14 +22,20 @@ HeaderValue = str | Callable[[], Any]
 Timeout = float | Unset | None
 
 
-# Most values come out of files, where nobody knows our types; a bool is an int, so it goes first.
-_KINDS = ((bool, "boolean"), (int | float, "number"), (str, "string"), (Mapping, "object"), (list | tuple, "list"))
+# Most values are from files, so errors use the names of JSON types. A bool is an int, so it is first.
+_KINDS = (
+    (bool, "a boolean"),
+    (int | float, "a number"),
+    (str, "a string"),
+    (Mapping, "an object"),
+    (list | tuple, "a list"),
+)
 
 
 def wrong(key: str, expected: str, value: object) -> ConfigError:
+    """Return an error for a field; it names the type of the value and never the value, which may be a secret."""
     kind = next((word for kind, word in _KINDS if isinstance(value, kind)), type(value).__name__)
-    message = f"{key}: expected {expected}; the given {kind} is not that"
-    return ConfigError(message, key=key, expected=expected)
+    return ConfigError(f"{key}: expected {expected}, got {kind} (value hidden)", key=key, expected=expected)
 
 
 def _is_whole(value: Any) -> bool:

@@ -89,12 +89,10 @@ async def _examine_answers(
     malformed = client.counters.malformed
     if malformed:
         sample = report.said(client.counters.last_malformed)
-        lines = (
-            "1 line to stdout that is not an MCP message"
-            if malformed == 1
-            else f"{malformed} lines to stdout that are not MCP messages"
-        )
-        text = f"wrote {lines}: {sample!r}"
+        if malformed == 1:
+            text = f"wrote 1 line to stdout that is not an MCP message: {sample!r}"
+        else:
+            text = f"wrote {malformed} lines to stdout that are not MCP messages, such as {sample!r}"
         report.warn("stdout", text, STDOUT_IS_FOR_MCP)
 
 

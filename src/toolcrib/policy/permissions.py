@@ -61,7 +61,7 @@ class Permissions:
     """The rules of a hub, validated and compiled. Equal rules compare equal, regardless of their order.
 
     A pattern is a qualified name with `*` for any run of characters; `mcp__github` alone means all tools of that
-    server. A pattern that no qualified name can match raises `ConfigError`, because a misspelt ban would have no effect.
+    server. A pattern that no qualified name can match raises `ConfigError`: a misspelt ban would have no effect.
     """
 
     __slots__ = ("_allowed", "_always", "_disallowed", "_never")

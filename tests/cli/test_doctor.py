@@ -153,7 +153,7 @@ def launcher(folder: Path, name: str, stderr: str, code: int) -> dict[str, Any]:
                 "correct and if the daemon is running: dial unix /var/run/docker.sock: connect: no such file or "
                 "directory\n\nRun 'docker run --help' for more information\n"
             ),
-            "the Docker daemon does not run",
+            "the Docker daemon is not running",
             "start Docker",
         ),
         (
@@ -162,7 +162,7 @@ def launcher(folder: Path, name: str, stderr: str, code: int) -> dict[str, Any]:
             1,
             "[Redis Error] Error: connect ECONNREFUSED 127.0.0.1:6379\n    at TCPConnectWrap.afterConnect\n",
             "it cannot reach 127.0.0.1:6379",
-            "start what listens at 127.0.0.1:6379",
+            "start the service at 127.0.0.1:6379",
         ),
     ],
     ids=["mcp-2", "python-too-old", "no-docker-daemon", "no-backend"],
@@ -239,7 +239,7 @@ def test_a_placeholder_is_told_as_such_and_not_as_a_secret(tmp_path: Path) -> No
         found = step(ran, f"s{at}", "placeholders")
         assert found["verdict"] == "warning"
         assert "env.API_KEY of .mcp.json:1 is a placeholder" in found["text"]
-        assert "put the real value there" in found["fix"]
+        assert "replace it by the real value" in found["fix"]
     assert "secret in plain text" not in ran.out and "holds secrets" not in ran.out
 
 
@@ -248,7 +248,7 @@ def test_a_placeholder_is_told_as_such_and_not_as_a_secret(tmp_path: Path) -> No
     [
         ("npxx", "no npxx on its PATH", "did you mean 'npx'?"),
         ("some-program --with arguments", "no some-program", 'one word: "some-program"'),
-        ("./here.sh", "may not be executed", "chmod +x"),
+        ("./here.sh", "is not executable", "chmod +x"),
         ("./nowhere.sh", "no file ./nowhere.sh", "path"),
     ],
 )
@@ -303,9 +303,9 @@ def test_names_in_lists_of_tools_that_no_tool_has_are_told_and_only_what_is_let_
     assert (facts(ran, "demo")["tools"], ran.json["tools"]) == (1, 1)
     assert step(ran, "demo", "tools")["text"].startswith("1 of 5 tools, about ")
     allowed, blocked = [each for each in facts(ran, "demo")["steps"] if each["step"] == "rules"]
-    assert (allowed["verdict"], allowed["text"]) == ("warning", "allowed_tools: there is no tool ecko")
+    assert (allowed["verdict"], allowed["text"]) == ("warning", "allowed_tools: unknown tool ecko")
     assert "did you mean 'echo'?" in allowed["fix"]
-    assert blocked["text"] == "blocked_tools: there is no tool zzz"
+    assert blocked["text"] == "blocked_tools: unknown tool zzz"
     assert "the tools are add, echo" in blocked["fix"]
 
 
@@ -323,7 +323,7 @@ def test_a_program_that_is_no_server_is_told_as_such(tmp_path: Path) -> None:
     chatter = "import sys\nprint('hello', flush=True)\nsys.stdin.read()"
     settings(tmp_path, echoes=stdio("cat"), chatters=stdio(sys.executable, "-c", chatter))
     ran = run_cli("doctor", "--json", "--timeout", "2", cwd=tmp_path)
-    assert "only sends back what it is sent" in step(ran, "echoes", "starts")["text"]
+    assert "echoes its input" in step(ran, "echoes", "starts")["text"]
     assert "--timeout" not in step(ran, "echoes", "starts")["fix"]
     assert "stderr" in step(ran, "chatters", "starts")["fix"]
 
@@ -359,7 +359,7 @@ def test_a_package_without_a_version_is_told_with_the_pinned_spelling(tmp_path: 
     assert step(ran, "pinned", "package")["verdict"] == "ok"
     found = step(ran, "one", "package")
     assert found["verdict"] == "warning"
-    assert "write @scope/server@1.0.0, if 1.0.0, as it calls itself," in found["fix"]
+    assert "write @scope/server@1.0.0, if 1.0.0, the version that the server reports," in found["fix"]
     cached = tmp_path / ".npm/_npx/abc/node_modules/@scope/server/package.json"
     cached.parent.mkdir(parents=True)
     cached.write_text('{"version": "4.5.6"}')
@@ -485,7 +485,7 @@ def test_in_a_narrow_terminal_what_was_found_has_its_room(tmp_path: Path) -> Non
     lines = screen.lines
     at = lines.index("✗ command")
     assert "gone" in lines[:at]
-    assert lines[at + 1].startswith("  there is no no-such-program")
+    assert lines[at + 1].startswith("  no-such-program is not on its PATH")
     assert any(line.startswith("  fix: ") for line in lines[at:])
 
 

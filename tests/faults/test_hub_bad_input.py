@@ -116,7 +116,7 @@ def test_files_that_disagree_can_be_refused_by_name(faulty: FaultyServer) -> Non
     one, two = faulty.path("one.json"), faulty.path("two.json")
     for path, command in ((one, "1"), (two, "2")):
         path.write_text(json.dumps({"mcpServers": {"a": {"command": command}}}))
-    with pytest.raises(tc.ConfigError, match="disagree about a") as refused:
+    with pytest.raises(tc.ConfigError, match="define a differently") as refused:
         merge(load_settings(one), load_settings(two), on_conflict="raise")
     assert (refused.value.file, refused.value.server) == (str(two), "a") and str(one) in str(refused.value)
 

@@ -30,7 +30,7 @@ def test_every_variable_that_stands_for_nothing_is_named_with_its_place(tmp_path
     text = '{"command": "x", "args": ["${A}", "${B:-b}"], "env": {"C": "${C}", "D": "${E}", "E": "5"}}'
     (finding,) = [each for each in checked(entry_of(tmp_path, text)).findings if each.step == "variables"]
     assert finding.verdict is Verdict.BROKEN
-    assert finding.text.startswith("not set: A, C; wanted by args[0], env.C of ")
+    assert finding.text.startswith("not set: A, C; used in args[0], env.C of ")
     assert "export A=... C=..." in finding.fix
 
 
@@ -140,7 +140,7 @@ def test_warnings_about_a_file_and_disagreements_are_told(tmp_path: Path) -> Non
     checkup = ServerReport()
     examine_files(checkup, load_settings(first, second), [first, second])
     texts = [each.text for each in checkup.findings if each.verdict is Verdict.WARNING]
-    assert any("colour: is not known" in text for text in texts)
+    assert any("colour: unknown key" in text for text in texts)
     assert any("overrides" in text for text in texts)
 
 

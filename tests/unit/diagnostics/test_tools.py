@@ -63,7 +63,7 @@ def test_a_name_with_letters_that_model_apis_refuse_is_told_with_its_alias() -> 
 def test_a_name_that_is_only_too_long_is_mended_by_a_shorter_name_of_the_server() -> None:
     name = "t" * 40
     (finding,) = found(tool(name), server="a-server-with-a-long-name").findings
-    assert "a name of at most 17 characters" in finding.fix
+    assert "at most 17 characters" in finding.fix
     assert found(tool(name), server="x" * 17).findings == []
 
 

@@ -87,7 +87,7 @@ def test_a_broken_file_is_told_with_its_line_and_never_written_to(
 def test_a_name_that_is_there_is_kept_unless_it_is_to_be_replaced(tmp_path: Path) -> None:
     path = write(tmp_path / ".mcp.json", '{\n"mcpServers": {\n"a": {"command": "old"}}}')
     before = path.read_bytes()
-    with pytest.raises(ConfigError, match=r"\.mcp\.json:3:1: there is a server a already"):
+    with pytest.raises(ConfigError, match=r"\.mcp\.json:3:1: a server a exists already"):
         put_servers(path, {"b": NEW, "a": NEW})
     assert path.read_bytes() == before
     put_servers(path, {"a": NEW}, replace=True)
@@ -97,7 +97,7 @@ def test_a_name_that_is_there_is_kept_unless_it_is_to_be_replaced(tmp_path: Path
 def test_none_is_removed_if_one_is_not_there(tmp_path: Path) -> None:
     path = write(tmp_path / "toolcrib.toml", '[servers.a]\ncommand = "x"\n')
     before = path.read_bytes()
-    with pytest.raises(ConfigError, match="there is no server b"):
+    with pytest.raises(ConfigError, match="no server b"):
         remove_servers(path, ["a", "b"])
     assert path.read_bytes() == before
     remove_servers(path, ["a"])
@@ -214,7 +214,7 @@ except tc.ConfigError as exc:
     print(exc)
 """
     done = subprocess.run([sys.executable, "-c", program], cwd=tmp_path, capture_output=True, text=True)
-    assert (done.stdout, done.stderr) == ("changing TOML needs tomlkit, the extra `cli`: pip install tomlkit\n", "")
+    assert (done.stdout, done.stderr) == ("editing TOML needs tomlkit (the extra `cli`): pip install tomlkit\n", "")
     assert (tmp_path / "toolcrib.toml").read_text() == "[servers.a]\ncommand = 'x'\n"
 
 

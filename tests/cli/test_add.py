@@ -173,7 +173,7 @@ def test_a_variable_that_is_not_set_is_told(tmp_path: Path) -> None:
         ([], '{"mcpServers": {}}', 2, "there is no server in it"),
         (["n"], '{"a": {"command": "x"}, "b": {"command": "y"}}', 2, "one name, 'n', for 2 servers"),
         ([], "[1]", 3, "expected an object of settings"),
-        ([], '{"command": 1, "args": 2}', 3, "stdin:1:2: command: expected a text"),
+        ([], '{"command": 1, "args": 2}', 3, "stdin:1:2: command: expected a non-empty string"),
         (["fs", '{"command": }'], "", 3, "JSON:1:13: command: expected a value"),
     ],
 )

@@ -101,7 +101,7 @@ def test_servers_that_do_not_start_are_told_with_exit_code_stderr_and_a_fix(tmp_
     ran = run_cli("doctor", "--json", cwd=tmp_path)
     assert ran.code == 1
     dies = step(ran, "dies", "starts")
-    assert "exit code 3" in dies["text"]
+    assert "exited with code 3" in dies["text"]
     assert dies["quoted"].splitlines() == said.splitlines()
     assert "${SOME_TOKEN}" in dies["fix"]
     assert facts(ran, "dies")["exit_code"] == 3
@@ -174,7 +174,7 @@ def test_a_launcher_that_fails_leads_to_the_fix_that_works(
     ran = run_cli("doctor", "--json", cwd=tmp_path)
     found = step(ran, "one", "starts")
     assert (ran.code, found["verdict"]) == (1, "error")
-    assert f"exit code {code}" in found["text"]
+    assert f"exited with code {code}" in found["text"]
     assert text in found["text"]
     assert fix in found["fix"]
 
@@ -246,10 +246,10 @@ def test_a_placeholder_is_told_as_such_and_not_as_a_secret(tmp_path: Path) -> No
 @pytest.mark.parametrize(
     "command, text, fix",
     [
-        ("npxx", "no npxx on its PATH", "did you mean 'npx'?"),
-        ("some-program --with arguments", "no some-program", 'one word: "some-program"'),
+        ("npxx", "npxx is not on its PATH", "did you mean 'npx'?"),
+        ("some-program --with arguments", "some-program --with arguments is not on its PATH", 'use "some-program" as command'),
         ("./here.sh", "is not executable", "chmod +x"),
-        ("./nowhere.sh", "no file ./nowhere.sh", "path"),
+        ("./nowhere.sh", "the file ./nowhere.sh does not exist", "path"),
     ],
 )
 def test_a_command_that_is_not_there_is_told_with_what_was_meant(
@@ -272,7 +272,7 @@ def test_a_program_that_only_a_shell_would_find_is_found_in_the_home(tmp_path: P
     settings(tmp_path, one={"command": "some-server"}, two={"command": "x", "cwd": str(tmp_path / "gone")})
     ran = run_cli("doctor", "--json", cwd=tmp_path)
     assert str(program) in step(ran, "one", "command")["fix"]
-    assert "no folder" in step(ran, "two", "command")["text"]
+    assert "is not a folder" in step(ran, "two", "command")["text"]
 
 
 def test_entries_that_are_wrong_lack_a_variable_or_are_disabled_are_rows_like_the_others(tmp_path: Path) -> None:

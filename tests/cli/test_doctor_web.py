@@ -247,4 +247,4 @@ def test_https_to_a_port_that_speaks_plain_http_is_told(tmp_path: Path) -> None:
 
 def test_a_certificate_that_is_not_looked_at_is_told(tmp_path: Path) -> None:
     ran = doctor(tmp_path, "https://no-such-host.invalid/mcp", verify=False)
-    assert "not checked" in steps(ran)["address"]["text"]
+    assert "not verified" in steps(ran)["address"]["text"]

@@ -80,7 +80,7 @@ class Launch:
     options: tuple[tuple[str, str], ...]
     """The options of the launcher, each with its value: `("--python", "3.12")`."""
     program: str
-    """What is launched, as written: a package, an image, a module or a file."""
+    """The package, image, module or file that is launched, as written."""
     rest: tuple[str, ...]
     """The program's own arguments."""
     package: Package | None = None

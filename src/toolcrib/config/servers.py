@@ -124,7 +124,7 @@ class _Server:
         check_known(given, [f.name for f in _own_first(cls) if f.name != "tool_filter"], "")
         for f in fields(cls):
             if f.default is MISSING and f.name not in given:
-                raise ConfigError(f"{f.name}: required in a {cls.__name__}", key=f.name, expected=f"the {f.name}")
+                raise ConfigError(f"{f.name}: missing in a {cls.__name__}", key=f.name, expected=f"the {f.name}")
         made = cls(**given)
         # Most settings files call streamable HTTP `http`: for that type, the field `streamable` decides.
         if kind is TransportType.STREAMABLE_HTTP and made.transport_type is not kind:
@@ -291,7 +291,7 @@ def server_from_dict(values: Mapping[str, Any]) -> ServerConfig:
     kind = _object(values).get("type")
     if kind is None:
         expected = f"one of {', '.join(TransportType)}"
-        raise ConfigError(f"type: required, expected {expected}", key="type", expected=expected)
+        raise ConfigError(f"type: missing, expected {expected}", key="type", expected=expected)
     return _CLASSES[TransportType.parse(kind)].from_dict(values)
 
 

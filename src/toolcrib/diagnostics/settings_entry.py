@@ -29,7 +29,7 @@ def examine_files(report: ServerReport, settings: Settings, paths: Sequence[Path
     for path in paths:
         mode = stat.S_IMODE(path.stat().st_mode)
         if mode & (stat.S_IWGRP | stat.S_IWOTH):
-            text = f"{path} is writable by other users, who can thus choose what is started"
+            text = f"{path} is writable by other users, who can change which programs are started"
             report.warn("permissions", text, f"chmod go-w {path}")
         if path in with_secrets and mode & (stat.S_IRGRP | stat.S_IROTH):
             report.warn("permissions", f"{path} contains secrets, and other users can read it", f"chmod 600 {path}")

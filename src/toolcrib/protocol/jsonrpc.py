@@ -124,7 +124,7 @@ _LARGE: Final = (b"0" * 20, b"-" + b"0" * 19)
 
 
 def _may_hold_large_integer(data: bytes | bytearray | str) -> bool:
-    """Return whether a run of digits is so long that orjson may have turned an integer into a float.
+    """Return whether a run of digits is long enough for orjson to turn an integer into a float.
 
     This runs for every message. Of 19 consecutive characters, every fourth makes at least four, so first only every
     fourth character is examined. Where four of these in a row are digits, the text around them is examined; if there

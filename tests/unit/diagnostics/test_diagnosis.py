@@ -106,7 +106,7 @@ DOCKER_29 = (
         (
             "docker run -i x",
             "docker: permission denied while trying to connect to the docker API at unix:///var/run/docker.sock",
-            "may not use",
+            "no permission to use",
             "group docker",
         ),
         ("npx x", "[Redis Error] Error: connect ECONNREFUSED 127.0.0.1:6379\n  at y", "reach 127.0.0.1:6379", "start"),
@@ -139,7 +139,7 @@ DOCKER_29 = (
                 " ENOTFOUND registry.example"
             ),
             "its package cannot be fetched",
-            "needs the network",
+            "check the network connection",
         ),
         (
             "npx mcp-remote",

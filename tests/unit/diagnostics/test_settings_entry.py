@@ -49,7 +49,7 @@ def test_an_entry_that_is_wrong_is_told_with_file_line_and_what_was_expected(tmp
     (finding,) = checked(entry_of(tmp_path, '\n{"command": "x", "args": "y"}')).findings
     assert finding.verdict is Verdict.BROKEN
     assert ".mcp.json:2" in finding.text
-    assert ".mcp.json:2, give" in finding.fix
+    assert ".mcp.json:2, use" in finding.fix
 
 
 def test_a_wrong_entry_with_a_missing_variable_tells_both(tmp_path: Path) -> None:
@@ -148,7 +148,7 @@ def test_a_name_that_cannot_stand_in_names_of_tools_is_told(tmp_path: Path) -> N
     file = tmp_path / ".mcp.json"
     file.write_text('{"mcpServers": {"my server": {"command": "x"}}}')
     findings = checked(load_settings(file).entries[0]).findings
-    assert "it is called my-server" in findings[-1].text
+    assert "my-server is used instead" in findings[-1].text
 
 
 @pytest.mark.parametrize(

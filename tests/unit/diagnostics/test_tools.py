@@ -49,7 +49,7 @@ def test_parameters_without_a_type_are_found(properties: Any, untyped: list[str]
 @pytest.mark.parametrize("schema", [{"anyOf": [{}]}, {"type": "array"}])
 def test_schemas_that_model_apis_refuse_are_named(schema: dict[str, Any]) -> None:
     (finding,) = found(tool("odd", **schema)).findings
-    assert "LLM APIs refuse" in finding.text
+    assert "LLM APIs reject" in finding.text
     assert "odd" in finding.text
 
 

@@ -93,7 +93,7 @@ def test_no_other_type_may(kind: Any) -> None:
 
 def test_a_parameter_without_a_type_may_not_be_mirrored() -> None:
     for schema in ({"x-mcp-header": "A"}, {"x-mcp-header": "A", "anyOf": [{"type": "string"}, {"type": "null"}]}):
-        with pytest.raises(InvalidDeclaration, match="not a NoneType"):
+        with pytest.raises(InvalidDeclaration, match="got a NoneType"):
             declarations({"properties": {"value": schema}})
 
 

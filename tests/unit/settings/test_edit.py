@@ -149,7 +149,7 @@ def test_what_cannot_be_written_is_told_and_leaves_nothing_behind(tmp_path: Path
     with pytest.raises(ConfigError, match="cannot be"):
         put_servers(tmp_path / "loop.json", {"a": NEW})
     path = write(tmp_path / ".mcp.json", "{}")
-    with pytest.raises(ConfigError, match="no Unicode text"):
+    with pytest.raises(ConfigError, match="not valid Unicode"):
         put_servers(path, {"a": {"command": "\udcff"}})
     assert path.read_text() == "{}"
     assert sorted(os.listdir(tmp_path)) == [".mcp.json", "loop.json"]
@@ -246,7 +246,7 @@ def test_one_of_us_waits_for_the_other_and_does_not_wait_for_ever(
         thread.join(30)
         assert "a" in load_settings(path).servers
         fcntl.flock(descriptor, fcntl.LOCK_EX)
-        monkeypatch.setattr(writing_module, "_PATIENCE", 0.05)
+        monkeypatch.setattr(writing_module, "_LOCK_TIMEOUT", 0.05)
         put_servers(path, {"b": NEW})
         assert "b" in load_settings(path).servers
     finally:

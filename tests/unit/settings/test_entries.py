@@ -103,7 +103,7 @@ def test_the_environment_of_the_process_is_used_if_none_is_given(
         ({}, "", "command (a local program), python (a Python file with tools) or url"),
         ({"args": ["x"]}, "", "command (a local program), python (a Python file with tools) or url"),
         ({"command": ""}, "command", "a non-empty string"),
-        ({"command": ["npx", "x"]}, "command", "a text"),
+        ({"command": ["npx", "x"]}, "command", "a non-empty string"),
         ({"command": "x", "args": "a b"}, "args", "a list of strings"),
         ({"command": "x", "args": ["a", 3]}, "args[1]", "a string"),
         ({"command": "x", "args": ["a", "${NO}"]}, "args[1]", "the variable NO"),

@@ -138,8 +138,8 @@ def assert_read_or_refused(text: str) -> None:
         ("[01]", 1, 3, "a comma or ]"),
         ("[tru]", 1, 2, "a value"),
         ("[\n" + "9" * 5000 + "]", 2, 1, "a number with fewer digits"),
-        ("[" * 65, 1, 65, "at most 64 containers"),
-        ('{"a":' * 65, 1, 321, "at most 64 containers"),
+        ("[" * 65, 1, 65, "at most 64 nested containers"),
+        ('{"a":' * 65, 1, 321, "at most 64 nested containers"),
     ],
 )
 def test_what_is_no_json_is_told_with_its_place(text: str, line: int, column: int, expected: str) -> None:

@@ -247,7 +247,7 @@ def test_a_placeholder_is_told_as_such_and_not_as_a_secret(tmp_path: Path) -> No
     "command, text, fix",
     [
         ("npxx", "npxx is not on its PATH", "did you mean 'npx'?"),
-        ("some-program --with arguments", "some-program --with arguments is not on its PATH", 'use "some-program" as command'),
+        ("some-program --with arguments", "some-program --with arguments is not on its PATH", 'use "some-program"'),
         ("./here.sh", "is not executable", "chmod +x"),
         ("./nowhere.sh", "the file ./nowhere.sh does not exist", "path"),
     ],

@@ -241,7 +241,7 @@ def test_a_certificate_that_cannot_be_trusted_is_told_with_the_remedy(
 def test_https_to_a_port_that_speaks_plain_http_is_told(tmp_path: Path) -> None:
     with in_background(served(math.asgi())) as origin:
         ran = doctor(tmp_path, origin.replace("http:", "https:") + "/mcp")
-        assert f"as {origin}?" in steps(ran)["tls"]["fix"]
+        assert f"use {origin};" in steps(ran)["tls"]["fix"]
     assert ran.code == 1
 
 

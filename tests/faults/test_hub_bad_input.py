@@ -143,7 +143,7 @@ async def test_variables_that_run_in_a_circle_fail_their_server_and_name_the_cir
         for ask in (hub.call_tool("mcp__round__x"), hub.read_resource("round", "a:b"), hub.refresh("round")):
             with pytest.raises(tc.ConfigError, match="circular reference"):
                 await ask
-        assert "circle" in hub.explain("mcp__round__x")
+        assert "circular" in hub.explain("mcp__round__x")
     with pytest.raises(tc.ConfigError, match="circular reference"):
         await tc.Hub.from_config(file, environ={}, on_error="raise").start()
 

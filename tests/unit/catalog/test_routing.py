@@ -178,9 +178,7 @@ def test_names_that_cannot_be_used_are_one_line_of_the_log_for_a_whole_list(
         assert len(caplog.messages) == 1
         clock[0] += 60
         made.put("s", "tools", tools("a", "a", forged, forged))
-        assert caplog.messages[1:] == [
-            "s: 2 tools with empty or duplicate names are ignored: 'a', '\ufffd[2Jx forged'"
-        ]
+        assert caplog.messages[1:] == ["s: 2 tools with empty or duplicate names are ignored: 'a', '\ufffd[2Jx forged'"]
         clock[0] += 60
         made.put("s", "tools", tools("c"))
         made.put("s", "tools", tools("a", "a", forged, forged))

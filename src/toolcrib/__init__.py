@@ -1,6 +1,6 @@
 """Toolcrib connects Python agents to any number of MCP servers.
 
-Names are loaded when they are first used, so that `import toolcrib` costs nothing that the program does not need.
+Names are loaded on first use, so that `import toolcrib` loads only what the program needs.
 """
 
 from __future__ import annotations

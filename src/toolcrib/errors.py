@@ -5,11 +5,11 @@ ToolcribError                     .server .tool .sent
 |- TransportError                 .status, the HTTP status if there was one
 |  |- ConnectError                .permanent: retrying cannot help; .stderr of the server's process
 |  |  `- StartError               .exit_code .input_consumed
-|  |- ConnectionLost              the connection was gone before the call was written
+|  |- ConnectionLost              the connection closed before the call was written
 |  |  `- SessionExpired           the server no longer knew the session and executed nothing
 |  |- CallTimeout (TimeoutError)  the deadline passed
-|  |- OutcomeUnknown              the call was sent and no answer came: the caller decides
-|  |- UnansweredTimeout           both of the last two
+|  |- OutcomeUnknown              the call was sent and no response arrived: the caller decides
+|  |- UnansweredTimeout           a CallTimeout and an OutcomeUnknown: the deadline passed after the call was sent
 |  `- ProtocolError               the peer violated the protocol; .content_type .sample
 |- RemoteError                    .code .data .status: a JSON-RPC error response
 |- AuthError                      .status .challenge
@@ -17,14 +17,14 @@ ToolcribError                     .server .tool .sent
 |- AccessDenied                   .rule
 |- NotFound                       .nearest: ServerNotFound, ToolNotFound, ResourceNotFound (.uri)
 |- BinaryResource                        .uri .mime_type: a resource that was read as text is binary
-`- ToolFailed                     .result, from result.raise_for_error()
-UsageError (RuntimeError)         outside the tree: the caller's code is wrong
+`- ToolFailed                     .result; raised by result.raise_for_error()
+UsageError (RuntimeError)         outside the tree: incorrect use of the API
 
-`sent` is on every error, `UsageError` included. It says whether the call can have been executed:
+Every error has `sent`, `UsageError` included. It says whether the call may have been executed:
 
-False   No byte of the call reached the server, or the server refused it before executing anything.
-True    The call was handed to the server. It ran, or may have run, in part or as a whole.
-None    Unknown: the error is not about one call, or was raised outside of Toolcrib.
+False   No byte of the call reached the server, or the server rejected it before executing anything.
+True    The call was sent to the server, which may have executed it, partly or completely.
+None    Unknown: the error does not concern a single call, or other code than Toolcrib's raised it.
 
 In a multi-round call (`input_required`) the rounds count as one: once an earlier round was answered, `sent` is True.
 """
@@ -35,10 +35,10 @@ from typing import Any
 
 
 class ToolcribError(Exception):
-    """Base of everything that Toolcrib raises on purpose, except for `UsageError`."""
+    """Base class of all errors that Toolcrib raises, except for `UsageError`."""
 
     sent: bool | None = None
-    """Whether the call can have been executed: False (no), True (yes, or it may have been), None (unknown)."""
+    """Whether the call may have been executed: False (it was not), True (it was, or may have been), None (unknown)."""
 
     def __init__(
         self, message: str = "", *, server: str | None = None, tool: str | None = None, sent: bool | None = None
@@ -51,24 +51,27 @@ class ToolcribError(Exception):
 
     @property
     def message(self) -> str:
-        """What happened and what to do next, without the server's name."""
+        """The text of the error, what happened and what to do next, without the names of server and tool."""
         return str(self.args[0]) if self.args else ""
 
     def __str__(self) -> str:
-        """Return server, tool and message on one line without control characters: remote text may be part of it."""
+        """Return server, tool and message on one line; control characters are removed, as servers supply part of it."""
         place = " ".join(part for part in (self.server, self.tool) if part)
         text = f"{place}: {self.message}" if place else self.message
         return text if text.isprintable() else _without_controls(" ".join(text.split()))
 
 
 class UsageError(RuntimeError):
-    """Raised for incorrect use of the API; fix the calling code. Nothing was sent."""
+    """Raised for incorrect use of the API; fix the calling code. Nothing was sent to a server."""
 
     sent = False
 
 
 class ConfigError(ToolcribError):
-    """A setting is wrong: which one, where, and what was expected instead."""
+    """Raised for an invalid setting.
+
+    `key` names the setting, `file`, `line` and `column` its position if it is from a file, `expected` a valid value.
+    """
 
     sent = False
 
@@ -92,7 +95,10 @@ class ConfigError(ToolcribError):
 
 
 class TransportError(ToolcribError):
-    """The connection to the server failed, or what arrived over it violated the protocol."""
+    """Raised if the connection to the server fails, or the server violates the protocol.
+
+    `status` is the HTTP status, if a response had one.
+    """
 
     sent = False
 
@@ -110,9 +116,9 @@ class TransportError(ToolcribError):
 
 
 class ConnectError(TransportError):
-    """No connection could be made; the call was never sent.
+    """Raised if no connection to the server could be established; the call was never sent.
 
-    `stderr` is the end of what the server's process wrote there, if it has a process.
+    `permanent` is True if retrying cannot help. `stderr` holds the last lines that the server's process wrote there.
     """
 
     def __init__(
@@ -130,8 +136,11 @@ class ConnectError(TransportError):
 
 
 class StartError(ConnectError):
-    """The server's process did not start, or ended before it answered; `input_consumed`: after it had read what we
-    sent."""
+    """Raised if the server's process could not be started, or exited before it answered the handshake.
+
+    `exit_code` is the process's exit code, if it exited. `input_consumed` is True if it had read the client's first
+    message before that.
+    """
 
     def __init__(
         self,
@@ -149,34 +158,35 @@ class StartError(ConnectError):
 
 
 class ConnectionLost(TransportError):
-    """The connection was gone before the call was written; it was never sent."""
+    """Raised if the connection closed before the call was written; the call was never sent."""
 
 
 class SessionExpired(ConnectionLost):
-    """The server did not know our session any more and executed nothing; a new one is made for the next call."""
+    """Raised if the server rejected the call because the session had expired; the next call opens a new session."""
 
 
 class CallTimeout(TransportError, TimeoutError):
-    """The deadline passed. As this very class: before anything was sent."""
+    """Raised if the deadline passed before the call was sent; the subclass `UnansweredTimeout`: after it was sent."""
 
 
 class OutcomeUnknown(TransportError):
-    """The call was handed over and no answer came: it may have been executed, and is not sent twice."""
+    """Raised if the call was sent and no response arrived: the server may have executed it, so it is not sent again."""
 
     sent = True
 
 
 class UnansweredTimeout(CallTimeout, OutcomeUnknown):
-    """The deadline passed after the call was handed over: it may have been, or still be, executed."""
+    """Raised if the deadline passed after the call was sent: the server may have executed it or be executing it."""
 
     sent = True
 
 
 class ProtocolError(TransportError):
-    """The peer violated the protocol; `sample` holds the first 200 characters of what it sent.
+    """Raised if the peer violated the protocol; `sample` holds the first 200 characters of what it sent.
 
-    A `TransportError`, so that one `except` catches connections, time-outs and broken answers. Unless raised before the
-    call was written, `sent` is True: a server whose answer is broken may have executed the call.
+    It is a `TransportError`, so that one `except` clause catches lost connections, time-outs and malformed responses.
+    Unless it is raised before the call was written, `sent` is True: a server that sends a malformed response may have
+    executed the call.
     """
 
     sent = True
@@ -198,9 +208,9 @@ class ProtocolError(TransportError):
 
 
 class RemoteError(ToolcribError):
-    """The server answered with a JSON-RPC error.
+    """Raised if the server answered with a JSON-RPC error; `code` and `data` are those of the error.
 
-    `sent` is True: the server received the call, and an error response may follow execution.
+    `sent` is True: the server received the call and may have executed it before it failed.
     """
 
     sent = True
@@ -215,12 +225,12 @@ class RemoteError(ToolcribError):
         tool: str | None = None,
     ) -> None:
         if type(code) is not int or not isinstance(message, str):
-            raise TypeError(f"a code is an integer and a message a text, not {code!r} and {message!r:.100}")
+            raise TypeError(f"expected an integer code and a string message, got {code!r} and {message!r:.100}")
         super().__init__(message, server=server, tool=tool)
         self.code = code
         self.data = data
         self.status: int | None = None
-        """What HTTP said with it, if that was a failure too."""
+        """The HTTP status of the response, if it was an error status."""
 
     def __reduce__(self) -> tuple[Any, ...]:
         return (type(self), (self.code, self.message, self.data), self.__dict__)
@@ -230,7 +240,10 @@ class RemoteError(ToolcribError):
 
 
 class AuthError(ToolcribError):
-    """The server requires authorisation that was not available; it refused the request without executing it."""
+    """Raised if the server requires authorisation that is not available; it rejected the request without executing it.
+
+    `status` is the HTTP status, `challenge` the `WWW-Authenticate` header of the response.
+    """
 
     sent = False
 
@@ -249,7 +262,10 @@ class AuthError(ToolcribError):
 
 
 class RateLimited(ToolcribError):
-    """The server asked for a pause that is longer than the deadline allows; it refused the request unexecuted."""
+    """Raised if the server asked for a pause longer than the deadline allows; it rejected the request unexecuted.
+
+    `retry_after` is that pause in seconds.
+    """
 
     sent = False
 
@@ -267,7 +283,7 @@ class RateLimited(ToolcribError):
 
 
 class AccessDenied(ToolcribError):
-    """A rule of this client, hub or server forbids the call; `rule` names it."""
+    """Raised if a rule of the client, hub or server forbids the call; `rule` names the rule."""
 
     sent = False
 
@@ -285,7 +301,7 @@ class AccessDenied(ToolcribError):
 
 
 class NotFound(ToolcribError):
-    """The name is unknown; `nearest` lists similar names. `sent` is True if the server itself said so."""
+    """Raised for an unknown name; `nearest` lists similar names. `sent` is True if the server reported the error."""
 
     sent = False
 
@@ -303,15 +319,15 @@ class NotFound(ToolcribError):
 
 
 class ServerNotFound(NotFound):
-    """No server of that name exists here; `server` is the name that was asked for."""
+    """Raised if the hub or the settings have no server of that name; `server` is the requested name."""
 
 
 class ToolNotFound(NotFound):
-    """No such tool; `tool` is the name that was asked for, `server` the server if the name says which."""
+    """Raised for an unknown tool; `tool` is the requested name, `server` the server if the name contains it."""
 
 
 class ResourceNotFound(NotFound):
-    """No such resource; `uri` is the one that was asked for."""
+    """Raised for an unknown resource; `uri` is the requested URI."""
 
     def __init__(
         self,
@@ -327,7 +343,7 @@ class ResourceNotFound(NotFound):
 
 
 class BinaryResource(ToolcribError):
-    """The resource was read as text and is binary; use `read_bytes`. `uri` and `mime_type` describe the content."""
+    """Raised if a binary resource is read as text; use `read_bytes`. `uri` and `mime_type` are those of the content."""
 
     sent = True
 
@@ -340,14 +356,14 @@ class BinaryResource(ToolcribError):
 
 
 class ToolFailed(ToolcribError):
-    """The tool itself reported an error; `result` is its whole answer."""
+    """Raised by `result.raise_for_error()` if the tool reported an error; `result` is the complete result."""
 
     sent = True
 
     def __init__(
         self, message: str = "", *, server: str | None = None, tool: str | None = None, result: Any = None
     ) -> None:
-        # The message quotes the tool and ends up in logs; `result` has the text as it was received.
+        # The message quotes the tool and is logged; `result` keeps the text as it was received.
         super().__init__(_without_controls(message), server=server, tool=tool)
         self.result = result
 

@@ -17,21 +17,21 @@ log = logging.getLogger("toolcrib.events")
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """Base of all events; `server` is the client's name for the server."""
+    """Base class of all events; `server` is the name of the server in the client or hub."""
 
     server: str
 
 
 @dataclass(frozen=True, slots=True)
 class ConnectionStarted(Event):
-    """An attempt to connect began."""
+    """Emitted when an attempt to connect begins."""
 
     is_reconnect: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class ConnectionCompleted(Event):
-    """The server answered and can be used."""
+    """Emitted when the server answered the handshake and is ready for calls."""
 
     is_reconnect: bool = False
     duration: float = 0.0
@@ -40,7 +40,7 @@ class ConnectionCompleted(Event):
 
 @dataclass(frozen=True, slots=True)
 class ConnectionFailed(Event):
-    """An attempt to connect failed."""
+    """Emitted when an attempt to connect fails; `error` is the cause."""
 
     is_reconnect: bool = False
     duration: float = 0.0
@@ -49,21 +49,21 @@ class ConnectionFailed(Event):
 
 @dataclass(frozen=True, slots=True)
 class Disconnected(Event):
-    """The connection ended: by us, or for the reason given."""
+    """Emitted when the connection ends; `reason` says why, for example `closed by the client`."""
 
     reason: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class Reconnected(Event):
-    """A connection that was lost is there again; `generation` counts them."""
+    """Emitted when a lost connection is restored; `generation` is the number of the new connection."""
 
     generation: int = 0
 
 
 @dataclass(frozen=True, slots=True)
 class ToolExecutionStarted(Event):
-    """A call was asked for."""
+    """Emitted when a tool call is requested, before it is sent."""
 
     tool: str
     arguments: Any = None
@@ -71,7 +71,7 @@ class ToolExecutionStarted(Event):
 
 @dataclass(frozen=True, slots=True)
 class ToolExecutionCompleted(Event):
-    """A call was answered by the tool; `is_error` if the tool itself reported a failure."""
+    """Emitted when the tool has answered a call; `is_error` is True if the tool reported an error."""
 
     tool: str
     duration: float
@@ -80,7 +80,7 @@ class ToolExecutionCompleted(Event):
 
 @dataclass(frozen=True, slots=True)
 class ToolExecutionFailed(Event):
-    """A call ended without an answer of the tool: a typed error, or the caller was cancelled."""
+    """Emitted when a call ends without a result: with a typed error, or because the caller was cancelled."""
 
     tool: str
     duration: float
@@ -89,29 +89,29 @@ class ToolExecutionFailed(Event):
 
 @dataclass(frozen=True, slots=True)
 class ToolsChanged(Event):
-    """The server's list of tools changed."""
+    """Emitted when the server's list of tools changes."""
 
 
 @dataclass(frozen=True, slots=True)
 class ResourcesChanged(Event):
-    """The server's list of resources, or of their templates, changed; a hub tells it."""
+    """Emitted by a hub when a server's list of resources or resource templates changes."""
 
 
 @dataclass(frozen=True, slots=True)
 class PromptsChanged(Event):
-    """The server's list of prompts changed; a hub tells it."""
+    """Emitted by a hub when a server's list of prompts changes."""
 
 
 E = TypeVar("E", bound=Event)
 
 BACKLOG = 10_000
-"""What is kept for an async callback that is slower than things come; beyond it the oldest go."""
+"""Calls that wait for a slow async callback; beyond this number the oldest are dropped."""
 
 
 class Delivery:
-    """Hands things to a callback, sync or async, in order and one at a time; what it raises is logged and ends there.
+    """Calls a sync or async callback in order, one call at a time; exceptions are logged and ignored.
 
-    A sync callback is called on the spot. An async one works in a task of its own, which lives while there is work.
+    A sync callback is called immediately. An async one runs in a separate task, which ends when no calls are left.
     """
 
     __slots__ = ("_backlog", "_callback", "_what", "_worker")
@@ -129,7 +129,7 @@ class Delivery:
             self._worker = asyncio.ensure_future(self._work(rest))
 
     async def drained(self) -> None:
-        """Wait until the callback has had everything."""
+        """Wait until all calls of the callback have finished."""
         while self._worker is not None:
             await asyncio.wait([self._worker])
 
@@ -161,7 +161,7 @@ class Delivery:
 
 
 class Listeners:
-    """The listeners of one client or hub, by the type of event that they take."""
+    """The listeners of one client or hub, each with the type of event that it takes."""
 
     def __init__(self) -> None:
         self.entries: list[tuple[type[Event], Delivery]] = []

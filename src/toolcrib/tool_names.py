@@ -1,7 +1,8 @@
-"""mcp__server__tool: how the tools of many servers get names that never collide.
+"""Qualified names `mcp__server__tool`, which never collide between servers.
 
-A server's name has no `__` in it and no `_` at its ends, so the first `__` after the prefix is always where it ends:
-two different pairs of server and tool never make the same name. Nobody splits one, though: routing is by table.
+A server's name contains no `__` and no `_` at its ends, so it always ends at the first `__` after the prefix: two
+different pairs of server and tool never have the same qualified name. No code splits a name, though: routing uses a
+table.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from .errors import ConfigError, UsageError
 
 SERVER_NAME = re.compile(r"[A-Za-z0-9-]+(_[A-Za-z0-9-]+)*")
 ALIAS_LIMIT = 64
-"""The longest tool name that the usual model APIs take."""
+"""The longest tool name that common model APIs accept."""
 
 _PREFIX = "mcp__"
 _ALIAS = re.compile(r"[A-Za-z0-9_-]+")
@@ -23,21 +24,21 @@ _DIGITS = 8
 
 
 def is_server_name(name: str) -> bool:
-    """Whether `name` can stand in a qualified name as it is; where not, `slug` makes one that can."""
+    """Return whether `name` can be used in a qualified name unchanged; if not, `slug` makes a legal name of it."""
     return SERVER_NAME.fullmatch(name) is not None
 
 
 def make(server: str, tool: str) -> str:
-    """The qualified name `mcp__{server}__{tool}`; a tool's name is taken as it is, whatever it holds."""
+    """Return the qualified name `mcp__{server}__{tool}`; the tool's name may contain any characters."""
     if not is_server_name(server):
         expected = "letters, digits and -, in parts joined by single _"
-        message = f"{server!r} cannot be a server's name: expected {expected}; slug() makes one"
+        message = f"{server!r} is not a valid server name: expected {expected}. tool_names.slug() makes a valid one"
         raise ConfigError(message, key="name", expected=expected)
     return f"{_PREFIX}{server}__{tool}"
 
 
 def slug(display_name: str, taken: Container[str] = ()) -> str:
-    """A legal server name for a free text, itself where it is one; counted on (`-2`, `-3`) while it is in `taken`."""
+    """Return a legal server name for any text: the text itself if it is one, with `-2`, `-3`, ... if it is `taken`."""
     base = display_name
     if not is_server_name(base):
         plain = unicodedata.normalize("NFKD", display_name).encode("ascii", "ignore").decode()
@@ -51,7 +52,7 @@ def slug(display_name: str, taken: Container[str] = ()) -> str:
 
 
 def unique(display_names: Iterable[str]) -> dict[str, str]:
-    """A legal server name for each: itself where it is one, so that nobody else's slug takes it away."""
+    """Return a legal server name for each display name; legal ones stay as they are, and no slug equals one of them."""
     given = list(display_names)
     taken = {name for name in given if is_server_name(name)}
     found = {}
@@ -62,16 +63,16 @@ def unique(display_names: Iterable[str]) -> dict[str, str]:
 
 
 def alias(name: str, taken: Container[str] = (), limit: int = ALIAS_LIMIT) -> str:
-    """A name for interfaces that allow only `[A-Za-z0-9_-]` and `limit` characters: `name` itself where it fits.
+    """Return a name for APIs that allow only `[A-Za-z0-9_-]` and `limit` characters: `name` itself if it is allowed.
 
-    What has to be repaired always gets a short hash of the whole name, so `a.b` never takes the place of `a_b`, and the
-    outcome does not depend on who came first. The way back is the caller's table.
+    A name that has to be changed always gets a short hash of the original, so the alias of `a.b` is never `a_b`, and
+    the result does not depend on the order of the names. The caller keeps a table to map aliases back.
     """
     if limit < 2 * _DIGITS:
-        raise UsageError(f"an alias needs at least {2 * _DIGITS} characters, not {limit}")
+        raise UsageError(f"limit: expected at least {2 * _DIGITS} characters, got {limit}")
     if len(name) <= limit and name not in taken and _ALIAS.fullmatch(name):
         return name
-    # No `_` at its end: with the one that follows it would make a `__`, and the alias be another server's name.
+    # No `_` at its end: with the `_` that follows it would make `__`, and the alias could name another server.
     head = re.sub(r"[^A-Za-z0-9_-]", "_", name)[: limit - _DIGITS - 1].rstrip("_")
     source = name.encode("utf-8", "surrogatepass")
     while True:
@@ -83,9 +84,9 @@ def alias(name: str, taken: Container[str] = (), limit: int = ALIAS_LIMIT) -> st
 
 
 def pattern(text: str) -> str | None:
-    """The pattern over qualified names that `text` stands for; None if it is none, because no name can match it.
+    """Return `text` as a pattern for qualified names; None if no qualified name can match it.
 
-    `*` stands for any run of characters; a server alone, `mcp__github`, for all of its tools.
+    `*` matches any run of characters; a server alone, `mcp__github`, matches all of its tools.
     """
     if text.startswith(_PREFIX) and is_server_name(text.removeprefix(_PREFIX)):
         return f"{text}__*"
@@ -96,11 +97,11 @@ def pattern(text: str) -> str | None:
 
 
 def _is_beginning(head: str, *, exact: bool) -> bool:
-    """Whether some qualified name begins so, or is it. What follows a star may be part of any tool's name."""
+    """Return whether a qualified name can begin with `head`; with `exact`, whether `head` can be a whole one."""
     if not head.startswith(_PREFIX):
         return not exact and _PREFIX.startswith(head)
     server, separator, _ = head.removeprefix(_PREFIX).partition("__")
     if separator:
         return is_server_name(server)
-    # The name goes on behind the star, so what is there must be a beginning of one.
+    # The server's name continues after the star, so `server` must be the beginning of a legal one.
     return not exact and is_server_name(f"{server}x")

@@ -165,7 +165,7 @@ def test_a_variable_that_is_not_set_is_told(tmp_path: Path) -> None:
         (["fs", "--header", "A", "--", "x"], "", 2, "--header: expected NAME=VALUE"),
         (["fs", "--env", "=b", "--", "x"], "", 2, "--env: expected NAME=VALUE"),
         (["fs", "--env", "A=b"], '{"command": "x"}', 2, "belong to a command or a URL"),
-        (["fs", "--", ""], "", 3, "command: expected a text that is not empty"),
+        (["fs", "--", ""], "", 3, "command: expected a non-empty string"),
         (["fs", "https://"], "", 3, "url: expected an absolute http:// or https:// URL"),
         (["fs", "--env", "A=${B", "--", "x"], "", 3, "env.A: expected } at the end of a variable"),
         ([], '{"mcpServers": {\n "a": {"command" "x"}}}', 3, "stdin:2:18: mcpServers.a.command: expected a colon"),
@@ -173,7 +173,7 @@ def test_a_variable_that_is_not_set_is_told(tmp_path: Path) -> None:
         ([], '{"mcpServers": {}}', 2, "there is no server in it"),
         (["n"], '{"a": {"command": "x"}, "b": {"command": "y"}}', 2, "one name, 'n', for 2 servers"),
         ([], "[1]", 3, "expected an object of settings"),
-        ([], '{"command": 1, "args": 2}', 3, "stdin:1:2: command: expected a text"),
+        ([], '{"command": 1, "args": 2}', 3, "stdin:1:2: command: expected a non-empty string"),
         (["fs", '{"command": }'], "", 3, "JSON:1:13: command: expected a value"),
     ],
 )

@@ -101,7 +101,7 @@ def test_servers_that_do_not_start_are_told_with_exit_code_stderr_and_a_fix(tmp_
     ran = run_cli("doctor", "--json", cwd=tmp_path)
     assert ran.code == 1
     dies = step(ran, "dies", "starts")
-    assert "exit code 3" in dies["text"]
+    assert "exited with code 3" in dies["text"]
     assert dies["quoted"].splitlines() == said.splitlines()
     assert "${SOME_TOKEN}" in dies["fix"]
     assert facts(ran, "dies")["exit_code"] == 3
@@ -153,7 +153,7 @@ def launcher(folder: Path, name: str, stderr: str, code: int) -> dict[str, Any]:
                 "correct and if the daemon is running: dial unix /var/run/docker.sock: connect: no such file or "
                 "directory\n\nRun 'docker run --help' for more information\n"
             ),
-            "the Docker daemon does not run",
+            "the Docker daemon is not running",
             "start Docker",
         ),
         (
@@ -162,7 +162,7 @@ def launcher(folder: Path, name: str, stderr: str, code: int) -> dict[str, Any]:
             1,
             "[Redis Error] Error: connect ECONNREFUSED 127.0.0.1:6379\n    at TCPConnectWrap.afterConnect\n",
             "it cannot reach 127.0.0.1:6379",
-            "start what listens at 127.0.0.1:6379",
+            "start the service at 127.0.0.1:6379",
         ),
     ],
     ids=["mcp-2", "python-too-old", "no-docker-daemon", "no-backend"],
@@ -174,7 +174,7 @@ def test_a_launcher_that_fails_leads_to_the_fix_that_works(
     ran = run_cli("doctor", "--json", cwd=tmp_path)
     found = step(ran, "one", "starts")
     assert (ran.code, found["verdict"]) == (1, "error")
-    assert f"exit code {code}" in found["text"]
+    assert f"exited with code {code}" in found["text"]
     assert text in found["text"]
     assert fix in found["fix"]
 
@@ -239,17 +239,17 @@ def test_a_placeholder_is_told_as_such_and_not_as_a_secret(tmp_path: Path) -> No
         found = step(ran, f"s{at}", "placeholders")
         assert found["verdict"] == "warning"
         assert "env.API_KEY of .mcp.json:1 is a placeholder" in found["text"]
-        assert "put the real value there" in found["fix"]
+        assert "replace it by the real value" in found["fix"]
     assert "secret in plain text" not in ran.out and "holds secrets" not in ran.out
 
 
 @pytest.mark.parametrize(
     "command, text, fix",
     [
-        ("npxx", "no npxx on its PATH", "did you mean 'npx'?"),
-        ("some-program --with arguments", "no some-program", 'one word: "some-program"'),
-        ("./here.sh", "may not be executed", "chmod +x"),
-        ("./nowhere.sh", "no file ./nowhere.sh", "path"),
+        ("npxx", "npxx is not on its PATH", "did you mean 'npx'?"),
+        ("some-program --with arguments", "some-program --with arguments is not on its PATH", 'use "some-program"'),
+        ("./here.sh", "is not executable", "chmod +x"),
+        ("./nowhere.sh", "the file ./nowhere.sh does not exist", "path"),
     ],
 )
 def test_a_command_that_is_not_there_is_told_with_what_was_meant(
@@ -272,7 +272,7 @@ def test_a_program_that_only_a_shell_would_find_is_found_in_the_home(tmp_path: P
     settings(tmp_path, one={"command": "some-server"}, two={"command": "x", "cwd": str(tmp_path / "gone")})
     ran = run_cli("doctor", "--json", cwd=tmp_path)
     assert str(program) in step(ran, "one", "command")["fix"]
-    assert "no folder" in step(ran, "two", "command")["text"]
+    assert "is not a folder" in step(ran, "two", "command")["text"]
 
 
 def test_entries_that_are_wrong_lack_a_variable_or_are_disabled_are_rows_like_the_others(tmp_path: Path) -> None:
@@ -303,9 +303,9 @@ def test_names_in_lists_of_tools_that_no_tool_has_are_told_and_only_what_is_let_
     assert (facts(ran, "demo")["tools"], ran.json["tools"]) == (1, 1)
     assert step(ran, "demo", "tools")["text"].startswith("1 of 5 tools, about ")
     allowed, blocked = [each for each in facts(ran, "demo")["steps"] if each["step"] == "rules"]
-    assert (allowed["verdict"], allowed["text"]) == ("warning", "allowed_tools: there is no tool ecko")
+    assert (allowed["verdict"], allowed["text"]) == ("warning", "allowed_tools: unknown tool ecko")
     assert "did you mean 'echo'?" in allowed["fix"]
-    assert blocked["text"] == "blocked_tools: there is no tool zzz"
+    assert blocked["text"] == "blocked_tools: unknown tool zzz"
     assert "the tools are add, echo" in blocked["fix"]
 
 
@@ -323,7 +323,7 @@ def test_a_program_that_is_no_server_is_told_as_such(tmp_path: Path) -> None:
     chatter = "import sys\nprint('hello', flush=True)\nsys.stdin.read()"
     settings(tmp_path, echoes=stdio("cat"), chatters=stdio(sys.executable, "-c", chatter))
     ran = run_cli("doctor", "--json", "--timeout", "2", cwd=tmp_path)
-    assert "only sends back what it is sent" in step(ran, "echoes", "starts")["text"]
+    assert "echoes its input" in step(ran, "echoes", "starts")["text"]
     assert "--timeout" not in step(ran, "echoes", "starts")["fix"]
     assert "stderr" in step(ran, "chatters", "starts")["fix"]
 
@@ -359,7 +359,7 @@ def test_a_package_without_a_version_is_told_with_the_pinned_spelling(tmp_path: 
     assert step(ran, "pinned", "package")["verdict"] == "ok"
     found = step(ran, "one", "package")
     assert found["verdict"] == "warning"
-    assert "write @scope/server@1.0.0, if 1.0.0, as it calls itself," in found["fix"]
+    assert "write @scope/server@1.0.0, if 1.0.0, the version that the server reports," in found["fix"]
     cached = tmp_path / ".npm/_npx/abc/node_modules/@scope/server/package.json"
     cached.parent.mkdir(parents=True)
     cached.write_text('{"version": "4.5.6"}')
@@ -485,7 +485,7 @@ def test_in_a_narrow_terminal_what_was_found_has_its_room(tmp_path: Path) -> Non
     lines = screen.lines
     at = lines.index("✗ command")
     assert "gone" in lines[:at]
-    assert lines[at + 1].startswith("  there is no no-such-program")
+    assert lines[at + 1].startswith("  no-such-program is not on its PATH")
     assert any(line.startswith("  fix: ") for line in lines[at:])
 
 

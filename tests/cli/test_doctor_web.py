@@ -107,8 +107,8 @@ def test_a_server_that_wants_an_oauth_sign_in_is_told_as_such(tmp_path: Path) ->
     with in_background(served(page(401, b"no", more={"www-authenticate": challenge}))) as origin:
         ran = doctor(tmp_path, origin + "/mcp")
     found = steps(ran)["connects"]
-    assert "it wants an OAuth sign-in (HTTP 401)" in found["text"]
-    assert "cannot sign in there by itself" in found["fix"]
+    assert "it requires an OAuth sign-in (HTTP 401)" in found["text"]
+    assert "cannot sign in there itself" in found["fix"]
     assert "auth=" in found["fix"] and "Bearer ${TOKEN}" in found["fix"]
 
 
@@ -124,8 +124,8 @@ def test_metadata_for_oauth_are_found_though_the_challenge_does_not_name_them(tm
     with in_background(served(app)) as origin:
         ran = doctor(tmp_path, origin + "/mcp")
     found = steps(ran)["connects"]
-    assert "it wants an OAuth sign-in" in found["text"]
-    assert "cannot sign in there by itself" in found["fix"]
+    assert "it requires an OAuth sign-in" in found["text"]
+    assert "cannot sign in there itself" in found["fix"]
 
 
 def test_a_credential_that_the_server_repeats_is_not_shown(tmp_path: Path) -> None:
@@ -142,14 +142,14 @@ def test_a_page_that_is_no_mcp_server_is_told(tmp_path: Path, status: int) -> No
         ran = doctor(tmp_path, origin + "/mcp")
     assert ran.code == 1
     found = steps(ran)["connects"]
-    assert "mostly it ends in /mcp" in found["fix"]
+    assert "which usually ends in /mcp" in found["fix"]
     assert f"HTTP {status}" in found["text"] and "Welcome" not in found["text"]
 
 
 def test_a_server_that_is_not_well_is_told_as_such(tmp_path: Path) -> None:
     with in_background(served(page(500, b"oops", "text/plain"))) as origin:
         ran = doctor(tmp_path, origin + "/mcp")
-    assert "is the server well?" in steps(ran)["connects"]["fix"]
+    assert "ask its operator" in steps(ran)["connects"]["fix"]
 
 
 def test_the_url_of_the_site_leads_to_that_of_its_server(tmp_path: Path) -> None:
@@ -157,7 +157,7 @@ def test_the_url_of_the_site_leads_to_that_of_its_server(tmp_path: Path) -> None
         ran = doctor(tmp_path, origin + "/", origin + "/docs")
         assert ran.code == 1
         for server in ("web", "web-2"):
-            assert f"there is an MCP server at {origin}/mcp" in steps(ran, server)["connects"]["fix"]
+            assert f"an MCP server answers at {origin}/mcp" in steps(ran, server)["connects"]["fix"]
 
 
 def test_a_server_of_the_other_kind_is_told_in_both_directions(tmp_path: Path) -> None:
@@ -170,9 +170,9 @@ def test_a_server_of_the_other_kind_is_told_in_both_directions(tmp_path: Path) -
         fine = doctor(tmp_path, old + "/sse", type="sse")
     first, second = [each for each in facts(given_as_http)["steps"] if each["step"] == "connects"]
     assert (first["verdict"], second["verdict"], facts(given_as_http)["tools"]) == ("warning", "ok", 1)
-    assert "give it the type sse" in first["fix"]
-    assert f"{old}/sse: give that as url, with the type sse" in steps(given_as_http, "web-2")["connects"]["fix"]
-    assert "give it the type http" in steps(given_as_sse)["connects"]["fix"]
+    assert "set type to sse" in first["fix"]
+    assert f"{old}/sse: use that as url, with type sse" in steps(given_as_http, "web-2")["connects"]["fix"]
+    assert "set type to http" in steps(given_as_sse)["connects"]["fix"]
     assert (fine.code, given_as_http.code, given_as_sse.code) == (0, 1, 1)
 
 
@@ -219,9 +219,9 @@ async def tls_place(certificates: Certificates, name: str) -> AsyncIterator[int]
 @pytest.mark.parametrize(
     "name, ca, verdict, words",
     [
-        ("server", None, "error", "give its PEM file as ca"),
-        ("own", None, "error", "give its PEM file as ca"),
-        ("other", "ca.pem", "error", "use the name that the certificate is for"),
+        ("server", None, "error", "set ca in the settings to the authority's PEM file"),
+        ("own", None, "error", "set ca in the settings to the authority's PEM file"),
+        ("other", "ca.pem", "error", "use a host name that the certificate is valid for"),
         ("server", "ca.pem", "warning", "have it renewed"),
         ("server", "gone.pem", "error", "a PEM file"),
     ],
@@ -241,10 +241,10 @@ def test_a_certificate_that_cannot_be_trusted_is_told_with_the_remedy(
 def test_https_to_a_port_that_speaks_plain_http_is_told(tmp_path: Path) -> None:
     with in_background(served(math.asgi())) as origin:
         ran = doctor(tmp_path, origin.replace("http:", "https:") + "/mcp")
-        assert f"as {origin}?" in steps(ran)["tls"]["fix"]
+        assert f"use {origin};" in steps(ran)["tls"]["fix"]
     assert ran.code == 1
 
 
 def test_a_certificate_that_is_not_looked_at_is_told(tmp_path: Path) -> None:
     ran = doctor(tmp_path, "https://no-such-host.invalid/mcp", verify=False)
-    assert "not checked" in steps(ran)["address"]["text"]
+    assert "not verified" in steps(ran)["address"]["text"]

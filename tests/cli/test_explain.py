@@ -61,5 +61,5 @@ def test_what_decides_of_a_tool_is_told_whether_or_not_it_is_there(name: str, to
 
 def test_a_server_of_its_own_can_be_asked_about(tmp_path: Path) -> None:
     ran = run_cli("explain", "echo", "--", *DEMO, cwd=tmp_path)
-    assert ran.out == "mcp__demo_server__echo: allowed: no rule is against it\n"
+    assert ran.out == "mcp__demo_server__echo: allowed (no rule applies)\n"
     assert run_cli("explain", "--", *DEMO, cwd=tmp_path).err.startswith("error: which tool?")

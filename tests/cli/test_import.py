@@ -59,7 +59,7 @@ def test_what_is_found_is_shown_and_nothing_is_taken_unasked(folder: Path) -> No
         "new",
     ]
     assert [row[-1] for row in done.rows] == ["new", "new", "broken", "new", "new", "disabled", "new"]
-    assert "${input:k} asks a person" in done.err and "name the servers, or --all" in done.err
+    assert "${input:k} prompts the user" in done.err and "name the servers, or --all" in done.err
     assert list(folder.iterdir()) == []
 
 
@@ -143,7 +143,7 @@ def test_the_projects_own_wins_over_the_persons(folder: Path) -> None:
     [
         (["no-such"], 4, "there is no server 'no-such' in the settings of other programs"),
         (["usr"], 4, "did you mean 'user'?"),
-        (["asks"], 3, "${input:k} asks a person"),
+        (["asks"], 3, "${input:k} prompts the user"),
         (["--all", "fs"], 2, "--all cannot be combined with server names"),
         (["--all", "--json"], 2, "--json lists what is found"),
     ],

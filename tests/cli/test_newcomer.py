@@ -47,7 +47,7 @@ def test_the_first_five_minutes(tmp_path: Path) -> None:
         report = person.run("toolcrib doctor; echo left with $?")
         assert re.search(r"demo +✓ +settings +toolcrib\.toml:\d+", report)
         assert re.search(r"✓ +protocol +2026-07-28 \(modern era\): demo 1\.0\.0", report)
-        assert re.search(r"✗ +starts +[<\d]+ m?s +its process ended with exit code 1", report)
+        assert re.search(r"✗ +starts +[<\d]+ m?s +its process exited with code 1", report)
         assert "| Error: the variable ISSUES_TOKEN is required" in report
         assert "fix: give it ISSUES_TOKEN under env, as ${ISSUES_TOKEN}" in report
         assert "2 servers: 1 well, 1 broken" in report

@@ -50,11 +50,11 @@ def test_no_name_and_no_word_is_broken(tmp_path: Path, width: int) -> None:
     assert "question= [language=]" in prompts
     explained = shown("explain", TOOL, folder=tmp_path, width=width)
     assert holds(explained, FULL, width)
-    assert "allowed: no rule is against it" in on_one_line(explained)
+    assert "allowed (no rule applies)" in on_one_line(explained)
     doctor = shown("doctor", folder=tmp_path, width=width)
     assert TOOL in doctor
     assert WHY in on_one_line(doctor)
-    assert "its process ended with exit code 1 before it answered" in on_one_line(doctor)
+    assert "its process exited with code 1 before it answered" in on_one_line(doctor)
     for text in (tools, servers, prompts, explained, doctor):
         assert "\N{REPLACEMENT CHARACTER}" not in text
 

@@ -275,7 +275,7 @@ async def test_explain_names_the_status_where_that_decides() -> None:
     async with Hub({"math": math_server(), "hangs": played("t", initialize=SILENCE)}, start_timeout=0) as hub:
         await hub.refresh("math")
         assert hub.explain("mcp__hangs__t") == "hangs has not listed its tools yet; its status is connecting"
-        assert hub.explain("mcp__math__add") == "allowed: no rule is against it"
+        assert hub.explain("mcp__math__add") == "allowed (no rule applies)"
         assert hub.explain("mcp__math__ad").startswith("math does not list this tool; did you mean 'mcp__math__add'")
         assert "its servers: math, hangs" in hub.explain("mcp__nobody__t")
         assert "its servers" in hub.explain("add")

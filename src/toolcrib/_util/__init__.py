@@ -1,1 +1,1 @@
-"""Small mechanisms that several packages share. Imports nothing of this project but `errors`."""
+"""Small mechanisms that several packages share. They import no other module of Toolcrib than `errors`."""

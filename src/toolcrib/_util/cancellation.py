@@ -1,4 +1,4 @@
-"""Distinguish a cancellation that this code requested from one that a caller requested."""
+"""Distinguishes a cancellation that this code requested from one that a caller requested."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class OwnCancellation:
         task = asyncio.current_task(loop)
         assert task is not None, "only a task can be cancelled"
         self._task: asyncio.Task[Any] | None = task
-        # Not always 0: a task that was cancelled may be doing its cleanup.
+        # Not always 0: a cancelled task may be cleaning up.
         self._before = task.cancelling()
         self._counted = 0
         self.requested = False
@@ -44,7 +44,7 @@ class OwnCancellation:
         self.requested = True
         loop = task.get_loop()
         if asyncio.current_task(loop) is task:
-            # A task that cancels itself and ends its work without waiting would be interrupted later, elsewhere.
+            # A task that cancels itself and then does not await would be interrupted later, at another place.
             loop.call_soon(self._deliver)
         else:
             self._deliver()
@@ -55,7 +55,7 @@ class OwnCancellation:
             self._task.cancel()
 
     def cancelled_by_others(self) -> bool:
-        """Return whether the task has been cancelled since, other than by `cancel`; False after `take_back`."""
+        """Return whether other code has cancelled the task since; False after `take_back`."""
         task = self._task
         return task is not None and task.cancelling() > self._before + self._counted
 
@@ -67,6 +67,6 @@ class OwnCancellation:
 
 
 def is_current_task_cancelled() -> bool:
-    """Return whether the current task itself was cancelled, and not only something that it waits for."""
+    """Return whether the current task itself was cancelled, not only a future that it awaits."""
     task = asyncio.current_task()
     return task is not None and task.cancelling() > 0

@@ -1,4 +1,4 @@
-"""The time that one server's check-up may take, shared by all of its steps."""
+"""A deadline that several steps share, and a stopwatch."""
 
 from __future__ import annotations
 
@@ -6,25 +6,25 @@ import time
 
 
 class Deadline:
-    """Runs from when it is made."""
+    """A point in time, `seconds` after its creation."""
 
     def __init__(self, seconds: float) -> None:
         self.seconds = seconds
         self._end = time.monotonic() + seconds
 
     def left(self, at_most: float | None = None) -> float:
-        """What is left of it, never nothing: a step that comes late fails by its own time-out."""
+        """Return the seconds left, never 0, so that a late step fails with its own time-out."""
         left = max(0.001, self._end - time.monotonic())
         return left if at_most is None else min(left, at_most)
 
 
 class Stopwatch:
-    """How long a step took."""
+    """Measures the time since its creation."""
 
     def __init__(self) -> None:
         self._began = time.monotonic()
 
     @property
     def seconds(self) -> float:
-        """Until now."""
+        """The seconds since the creation of the stopwatch."""
         return time.monotonic() - self._began

@@ -1,4 +1,4 @@
-"""Reading small files, and noticing when files change: by looking, so that it works on every file system."""
+"""Reads small files, and detects changes of files by polling, which works on every file system."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 SETTLED_SECONDS: Final = 2.0
-"""After this time a file's time of change is sure to differ from that of a later write."""
+"""Seconds after a change from which a later write certainly has another modification time."""
 MAX_COMPARED_BYTES: Final = 4 * 1024 * 1024
-"""How much of a file's content is compared; beyond it only a change of the size counts as a change of the content."""
+"""Bytes of a file's content that are compared; beyond them only a change of the size is detected."""
 
 
 def read_regular_file(path: Path, max_bytes: int) -> bytes | None:
     """Return the content of a file, at most `max_bytes` of it; `None` if it is a folder, a pipe or a device.
 
-    Raises `OSError`, and `ValueError` for a path that no file can have.
+    Raises `OSError`, and `ValueError` for an invalid path.
     """
-    # Non-blocking, so that opening a pipe without a writer returns and shows that it is one.
+    # Non-blocking, so that opening a pipe without a writer returns.
     descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     try:
         if not stat.S_ISREG(os.fstat(descriptor).st_mode):
@@ -33,7 +33,7 @@ def read_regular_file(path: Path, max_bytes: int) -> bytes | None:
 
 
 class _Look(NamedTuple):
-    """What a file was when it was looked at. Without `mark` the next look reads the content again."""
+    """The state of a file at a poll. If `mark` is None, the next poll reads the content again."""
 
     mark: tuple[int, int, int, int] | None = None
     written: tuple[int, int] | None = None
@@ -42,12 +42,12 @@ class _Look(NamedTuple):
 
 
 class FilePoller:
-    """Follows files and finds those that changed between two looks.
+    """Polls files and finds those that changed between two polls.
 
     A file changes when its content does, when it appears or disappears, and when it becomes readable or unreadable.
     Unless `content_only` is set, writing the same content again is a change too.
 
-    Files given to the constructor count as changed at the first look.
+    Files given to the constructor count as changed at the first poll.
     """
 
     def __init__(self, paths: Iterable[Path] = (), *, content_only: bool = False) -> None:
@@ -55,12 +55,12 @@ class FilePoller:
         self._looks: dict[Path, _Look | None] = dict.fromkeys(paths)
 
     def follow(self, paths: Iterable[Path]) -> None:
-        """Follow these files and no others. Those that were not followed before are, from their present state on."""
+        """Set the files to poll. For new ones, changes count from their present state."""
         known = self._looks
         self._looks = {path: known[path] if path in known else _look_at(path, _Look()) for path in paths}
 
     def poll(self) -> list[Path]:
-        """Look at all files; return those that changed since the last look."""
+        """Return the files that changed since the last poll."""
         changed = []
         for path, last in self._looks.items():
             self._looks[path] = new = _look_at(path, last or _Look())
@@ -73,14 +73,14 @@ class FilePoller:
 
 
 def _look_at(path: Path, last: _Look) -> _Look:
-    """Return the state of a file. Its content is read only if it may have changed since the last look."""
+    """Return the state of a file. Its content is read only if it may have changed since the last poll."""
     now = time.time()  # the clock of the file system, not a measurement
     try:
         seen = path.stat()
         mark = (seen.st_mtime_ns, seen.st_ctime_ns, seen.st_size, seen.st_ino)
         if mark == last.mark:
             return last
-        # Two writes in one tick of the file system's clock leave the same times: recent ones are not relied on.
+        # Two writes within one tick of the file system's clock have the same times, so recent times are not trusted.
         settled = now - max(seen.st_mtime, seen.st_ctime) > SETTLED_SECONDS
         digest = sha256(read_regular_file(path, MAX_COMPARED_BYTES) or b"").digest()
         return _Look(mark if settled else None, (seen.st_mtime_ns, seen.st_ino), (seen.st_size, digest))

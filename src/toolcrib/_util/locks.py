@@ -12,18 +12,18 @@ T = TypeVar("T")
 
 
 def running_loop() -> asyncio.AbstractEventLoop:
-    """Return asyncio's running event loop; raise `UsageError` outside of one, for example under trio."""
+    """Return asyncio's running event loop; raise `UsageError` if there is none, for example under trio."""
     try:
         return asyncio.get_running_loop()
     except RuntimeError:
         raise UsageError(
-            "no asyncio event loop is running here; call this inside of asyncio.run(...). Under trio, or without any "
-            "event loop, use toolcrib.sync in a thread"
+            "no asyncio event loop is running: call this within asyncio.run(...). Under trio, or without an event "
+            "loop, use toolcrib.sync in a thread"
         ) from None
 
 
 class PerLoop(Generic[T]):
-    """A lock or semaphore of the running event loop: a client may be used in another one later, an asyncio lock not."""
+    """A lock or semaphore of the running event loop: unlike a client, an asyncio lock works in one loop only."""
 
     __slots__ = ("_loop", "_make", "_value")
 
@@ -33,7 +33,7 @@ class PerLoop(Generic[T]):
         self._value = make()
 
     def __call__(self) -> T:
-        """Return the one of the running loop; it replaces that of an earlier loop."""
+        """Return the lock of the running loop; it replaces that of an earlier loop."""
         loop = running_loop()
         if self._loop is not loop:
             self._loop, self._value = loop, self._make()

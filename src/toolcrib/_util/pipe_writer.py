@@ -1,4 +1,4 @@
-"""Write lines to a pipe without blocking, from a queue out of which a line can be withdrawn."""
+"""Writes lines to a pipe without blocking, from a queue from which lines can be withdrawn."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from collections import deque
 from collections.abc import Callable
 
 BATCH_BYTES = 64 * 1024
-"""Bytes that are joined for one system call: as many as a pipe of Linux holds."""
+"""Bytes that are joined for one system call: the capacity of a pipe on Linux."""
 COMPACT_FROM = 1_000
 """Withdrawn lines in the queue above which they are removed from it, once they are the majority."""
 
 
 class QueuedLine:
-    """A line that a `PipeWriter` was given. `sent` is True once the pipe has taken its first byte."""
+    """A line in the queue of a `PipeWriter`. `sent` is True once its first byte is written to the pipe."""
 
     __slots__ = ("data", "on_left", "sent")
 
@@ -28,11 +28,11 @@ class QueuedLine:
 class PipeWriter:
     """Writes whole lines to a non-blocking descriptor, in order, on callbacks of the running event loop.
 
-    The transports of asyncio keep the bytes that they could not write and send them later, even if the caller was
-    meanwhile told that nothing was sent. Here a line leaves the queue only with the system call that hands over its
-    first byte. The first line of a turn of the loop is written at once, the others of that turn together after it.
+    asyncio's transports buffer bytes that could not be written and send them later, even after the caller was informed
+    that nothing was sent. Here a line leaves the queue only with the system call that writes its first byte. The first
+    line in an iteration of the loop is written immediately, further ones together after that iteration.
 
-    If the descriptor fails, what waits is dropped, the writer is closed, and `on_broken` is called with the error.
+    If the descriptor fails, queued lines are dropped, the writer is closed, and `on_broken` is called with the error.
     """
 
     __slots__ = (
@@ -56,25 +56,25 @@ class PipeWriter:
         self.size = 0
         """Bytes that wait to be written."""
         self.written = 0
-        """Bytes that the descriptor has taken."""
+        """Bytes that were written to the descriptor."""
         self._fd = fd
         self._on_broken = on_broken
         self._loop = asyncio.get_running_loop()
         self._queue: deque[QueuedLine] = deque()
         self._withdrawn = 0
-        self._rest: memoryview | None = None  # of a line whose beginning was written
+        self._rest: memoryview | None = None  # the rest of a line whose beginning was written
         self._flush_due = False
         self._blocked = False
         self._drained: asyncio.Future[None] | None = None
 
     def __len__(self) -> int:
-        """Return how many lines are in the queue, with those that were withdrawn and not yet removed."""
+        """Return the number of lines in the queue, including withdrawn ones that are not removed yet."""
         return len(self._queue)
 
     # ---- the queue -------------------------------------------------------------------------------------------
 
     def write(self, line: QueuedLine) -> None:
-        """Queue a line, or write it at once if nothing waits."""
+        """Queue a line, or write it immediately if the queue is empty."""
         if self.closed:
             _leave(line)
             return
@@ -86,11 +86,11 @@ class PipeWriter:
             self._write()
 
     def withdraw(self, line: QueuedLine) -> bool:
-        """Remove a line that was given to `write`; returns False if the pipe has taken a part of it."""
+        """Remove a line from the queue; return False if a part of it was already written."""
         if line.sent:
             return False
         if line.data and not self.closed:
-            # It stays in the queue for now: searching for it would make many time-outs take quadratic time.
+            # It stays in the queue for now: searching for it would take quadratic time for many time-outs.
             self.size -= len(line.data)
             line.data = b""
             self._withdrawn += 1
@@ -103,7 +103,7 @@ class PipeWriter:
         return True
 
     def drained(self) -> asyncio.Future[None] | None:
-        """Return a future that is resolved when everything is written or dropped; None if nothing waits."""
+        """Return a future that is resolved when all lines are written or dropped; None if the queue is empty."""
         if not self.size:
             return None
         if self._drained is None:
@@ -111,13 +111,13 @@ class PipeWriter:
         return self._drained
 
     async def flush(self, timeout: float) -> None:
-        """Wait until everything is written, or the writer is closed, but at most `timeout` seconds."""
+        """Wait until all lines are written, or the writer is closed, but at most `timeout` seconds."""
         drained = self.drained()
         if drained is not None:
             await asyncio.wait([drained], timeout=timeout)
 
     def close(self) -> None:
-        """Drop what waits and what is given from now on. The descriptor stays open."""
+        """Drop queued lines, and all lines from now on. The descriptor stays open."""
         self.closed = True
         queue, self._queue = self._queue, deque()
         self.size = self._withdrawn = 0
@@ -134,7 +134,7 @@ class PipeWriter:
             self._write()
 
     def _write(self) -> None:
-        """Write until nothing is left or the pipe is full."""
+        """Write until the queue is empty or the pipe is full."""
         while self._rest is not None or self._queue:
             batch = [] if self._rest is not None else self._next_batch()
             data = self._rest if self._rest is not None else b"".join([line.data for line in batch])
@@ -169,7 +169,7 @@ class PipeWriter:
         return batch
 
     def _hand_over(self, batch: list[QueuedLine], count: int) -> None:
-        """Take the lines out of the queue of which the pipe has taken something: `count` bytes in all."""
+        """Remove the lines from the queue that were written at least in part: `count` bytes in total."""
         for line in batch:
             if line.data:
                 if count <= 0:

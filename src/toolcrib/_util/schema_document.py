@@ -1,7 +1,7 @@
-"""JSON Schemas that servers write: their references, their subschemas, and the alternatives that they describe.
+"""Reads JSON Schemas from servers: their references, their subschemas, and the alternatives that they describe.
 
-A schema is read as far as it is certain: what is not understood says nothing, which is the schema `True` or `{}`. All
-work is linear in the size of the document, whatever its references and branches look like, and nothing is fetched.
+Only what is certain is read: anything else is treated as the schema `True` or `{}`, which accepts all values. All work
+is linear in the size of the document, for any references and branches, and nothing is fetched.
 """
 
 from __future__ import annotations
@@ -13,17 +13,17 @@ from typing import Any, Final
 from urllib.parse import unquote
 
 Schema = Mapping[str, Any] | bool
-"""A JSON Schema. `True` says nothing, `False` accepts nothing."""
+"""A JSON Schema. `True` accepts every value, `False` none."""
 
 Alternatives = tuple[Mapping[str, Any], ...]
 
 TYPES: Final = frozenset({"null", "boolean", "integer", "number", "string", "array", "object"})
-"""The types that JSON Schema knows."""
+"""The types of JSON Schema."""
 
 MAX_DEPTH: Final = 32
-"""References and branches inside each other that are followed."""
+"""Levels of nested references and branches that are followed."""
 MAX_ALTERNATIVES: Final = 50
-"""Alternatives of one schema that are told apart, and parts of one `allOf` that are read."""
+"""Alternatives of one schema, and parts of one `allOf`, that are read."""
 MAX_KEYWORDS: Final = 200
 """Keywords of a schema that is merged with another one."""
 MAX_SEARCHED: Final = 10_000
@@ -34,7 +34,7 @@ _EXPANDED: Final = frozenset({"$ref", "allOf", "nullable", "type", *_BRANCHES})
 _TYPE_ONLY: Final = frozenset({"type"})
 _ANYTHING: Final[Mapping[str, Any]] = {}
 
-# Where a schema may hold further schemas. Everything else is data.
+# The keywords whose values contain schemas. All other values are data.
 _MAPS: Final = frozenset(
     {"$defs", "definitions", "dependencies", "dependentSchemas", "patternProperties", "properties"}
 )
@@ -47,7 +47,7 @@ _PLACES: Final = _MAPS | frozenset(
 
 
 def subschemas(schema: Mapping[str, Any]) -> Iterator[tuple[str, str | None, Any]]:
-    """Yield each schema directly inside a schema: its keyword, its name if the keyword holds a map, and itself."""
+    """Yield each direct subschema: its keyword, its name if the keyword's value is a map, and the subschema."""
     for keyword, inner in schema.items():
         if keyword not in _PLACES:
             continue
@@ -60,13 +60,13 @@ def subschemas(schema: Mapping[str, Any]) -> Iterator[tuple[str, str | None, Any
 
 
 def list_of(schema: Mapping[str, Any], keyword: str) -> list[Any]:
-    """Return the list that a schema has for a keyword; an empty one for anything else."""
+    """Return the list that is the value of a keyword; an empty list for any other value."""
     found = schema.get(keyword)
     return found if isinstance(found, list) else []
 
 
 def types_of(schema: Mapping[str, Any]) -> tuple[str, ...]:
-    """Return the types that a schema names; empty if it names none, or one that JSON Schema does not know."""
+    """Return the types that a schema names; empty if it names none, or an unknown one."""
     named = schema.get("type")
     names: list[Any] = named if isinstance(named, list) else [named]
     return tuple(dict.fromkeys(names)) if all(isinstance(name, str) and name in TYPES for name in names) else ()
@@ -75,13 +75,13 @@ def types_of(schema: Mapping[str, Any]) -> tuple[str, ...]:
 class SchemaDocument:
     """A schema with the definitions that its references point to.
 
-    Results are remembered, so the schema must not change while the document is in use.
+    Results are cached, so the schema must not change while the document is in use.
     """
 
     def __init__(self, root: Any) -> None:
         self.root = root
         self._resolved: dict[str, Schema] = {}
-        # By identity. Each entry holds its schema, so that no other object can get the same identity.
+        # By identity. Each entry keeps its schema alive, so that no other object can get the same identity.
         self._alternatives: dict[int, tuple[Mapping[str, Any], Alternatives]] = {}
 
     def resolve(self, reference: object) -> Schema:
@@ -93,9 +93,9 @@ class SchemaDocument:
         return self._resolved[reference]
 
     def dereference(self, schema: Any) -> dict[str, Any]:
-        """Return a schema with its reference replaced by what it points to; keywords beside the reference win.
+        """Return a schema with its reference replaced by its target; keywords beside the reference take precedence.
 
-        A reference as the only part of `allOf` counts too: pydantic before 2.9 writes that.
+        A reference that is the only part of `allOf` is replaced too: pydantic before 2.9 writes such schemas.
         """
         merged: dict[str, Any] = {}
         for _ in range(MAX_DEPTH):
@@ -109,11 +109,11 @@ class SchemaDocument:
         return merged
 
     def alternatives(self, schema: Any) -> Alternatives:
-        """Return plain schemas, of which a value must fit one: without references and branches, with one type at most.
+        """Return plain schemas, without references and branches and with at most one type; a value must match one.
 
-        Each says at most what the schema says, so a value that no alternative accepts is not accepted by the schema.
-        `False` has none; the empty schema stands for what is not certain: references that lead nowhere or in a circle,
-        and more branches than are read.
+        None is stricter than the schema, so the schema rejects a value that no alternative accepts. `False` has no
+        alternatives. The empty schema stands for what is not certain: references that are unresolved or circular, and
+        branches beyond the limits.
         """
         return self._expand(schema, 0)
 
@@ -131,7 +131,7 @@ class SchemaDocument:
             return () if schema is False else (_ANYTHING,)
         key = id(schema)
         if key not in self._alternatives:
-            self._alternatives[key] = (schema, (_ANYTHING,))  # what a circle finds
+            self._alternatives[key] = (schema, (_ANYTHING,))  # the result for circular references
             self._alternatives[key] = (schema, tuple(self._alternatives_of(schema, depth)))
         return self._alternatives[key][1]
 
@@ -142,7 +142,7 @@ class SchemaDocument:
         if depth > MAX_DEPTH:
             return (_ANYTHING,)
         if "$ref" in schema:
-            # Older drafts ignore what stands beside a reference: that is not certain, so it says nothing.
+            # Older drafts ignore keywords beside a reference, so these are not certain and are not read.
             found = self._expand(self.resolve(schema["$ref"]), depth + 1)
         else:
             found = self._combined(schema, depth)
@@ -197,7 +197,7 @@ def _member(place: Any, name: str) -> Any:
 
 
 def _all_of(one: Alternatives, other: Alternatives) -> Alternatives:
-    """Return the alternatives of two schemas that both apply. If they are too many, the second is not read."""
+    """Return the alternatives of two schemas that both apply. If there are too many, the second is not read."""
     if len(one) * len(other) > MAX_ALTERNATIVES:
         return one
     pairs = (_merged(first, second) for first in one for second in other)
@@ -205,9 +205,9 @@ def _all_of(one: Alternatives, other: Alternatives) -> Alternatives:
 
 
 def _merged(one: Mapping[str, Any], other: Mapping[str, Any]) -> Mapping[str, Any] | None:
-    """Return what two plain schemas say together, or None if their types exclude each other.
+    """Return two plain schemas merged into one, or None if their types exclude each other.
 
-    Of a keyword that both have, the first counts; properties of both are kept.
+    If both have a keyword, that of the first is used; properties of both are kept.
     """
     if not other or len(other) > MAX_KEYWORDS:
         return one
@@ -219,6 +219,6 @@ def _merged(one: Mapping[str, Any], other: Mapping[str, Any]) -> Mapping[str, An
     if isinstance(first := one.get("properties"), Mapping) and isinstance(second := other.get("properties"), Mapping):
         merged["properties"] = {**second, **first}
     if "minContains" in merged and "contains" in merged:
-        # It belongs to the `contains` beside it.
+        # `minContains` belongs to the `contains` of the same schema.
         merged["minContains"] = (one if "contains" in one else other).get("minContains", 1)
     return merged

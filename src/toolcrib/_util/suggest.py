@@ -13,13 +13,13 @@ from collections.abc import Callable, Collection, Iterable
 from typing import Final
 
 MAX_COMPARED: Final = 100
-"""Names that are compared letter by letter."""
+"""Names that are compared character by character."""
 MAX_LENGTH: Final = 200
 """Longer names are neither compared nor suggested."""
 CUTOFF: Final = 0.6
 """How similar a name must be to be suggested, as `difflib` measures it."""
 TYPO_CUTOFF: Final = 0.8
-"""How similar a name must be to be taken for a misspelling, where nothing else says that it is wrong."""
+"""How similar a name must be to count as a misspelling if nothing else indicates that it is wrong."""
 
 _MAX_FRAGMENTS: Final = 24
 _WORD: Final = re.compile(r"[^\W_]+")
@@ -37,7 +37,7 @@ def did_you_mean(found: Iterable[str], *, given: str = "", separator: str = "; "
     Args:
         found: The names, as `similar_names` returns them.
         given: The wrong name, for sentences that do not contain it.
-        separator: What divides the question from its sentence; a comma within a list that has semicolons.
+        separator: The text before the question; a comma within a list that has semicolons.
     """
     names = " or ".join(map(repr, found))
     instead = f" instead of {given!r}" if given else ""

@@ -10,7 +10,7 @@ T = TypeVar("T")
 
 
 class TaskSet:
-    """Keeps tasks until they end: asyncio itself has only weak references to them."""
+    """Keeps references to tasks until they end: asyncio itself has only weak references."""
 
     __slots__ = ("_tasks",)
 
@@ -34,7 +34,7 @@ class TaskSet:
             task.cancel()
 
     async def wait(self) -> None:
-        """Wait until every task has ended, also those that are created meanwhile; exceptions stay in the tasks."""
+        """Wait until every task has ended, including those created in the meantime; exceptions stay in the tasks."""
         while self._tasks:
             await asyncio.wait(self._tasks)
 

@@ -1,4 +1,4 @@
-"""Tell async from blocking functions, and run a blocking one beside the event loop."""
+"""Distinguishes async from blocking functions, and runs blocking ones in a thread."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ R = TypeVar("R")
 
 
 def is_async(function: Any) -> bool:
-    """Whether it is an async function, or an object with an async `__call__`."""
+    """Return whether it is an async function, or an object with an async `__call__`."""
     return callable(function) and (
-        inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(getattr(function, "__call__", None))  # noqa: B004  # that of its type
+        inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(getattr(function, "__call__", None))  # noqa: B004  # the method itself, to check whether it is async
     )
 
 
 def in_daemon_thread(work: Callable[[], R]) -> asyncio.Future[R]:
-    """Run `work` in a thread of its own, with the caller's context variables, and return a future of its outcome.
+    """Run `work` in a separate thread, with the caller's context variables, and return a future of its result.
 
-    The thread is a daemon, because `work` may wait for a person: a thread pool would be joined when the program ends.
-    A cancelled future ends the wait at once; `work` cannot be stopped, and what it returns later is ignored.
+    The thread is a daemon, because `work` may wait for user input: a thread pool would be joined at exit. Cancelling
+    the future ends the wait immediately; `work` cannot be stopped, and its later result is ignored.
     """
     loop = asyncio.get_running_loop()
     future: asyncio.Future[R] = loop.create_future()

@@ -1,1 +1,1 @@
-"""The tools, resources and prompts of many servers as one: routing table, search, token estimates."""
+"""The combined tools, resources and prompts of many servers: routing table, search, token estimates."""

@@ -1,8 +1,8 @@
-"""What all servers of a hub list, as one snapshot, and the table by which calls find their server.
+"""The combined lists of all servers of a hub, and the table that maps a name to its server.
 
-The table is the only way from a name to a server: no name is ever taken apart. A change of one server touches only what
-is that server's, so a start of many does not cost their square; the lists over all are put together when they are asked
-for and kept until the next change. Pure: it knows neither clients nor permissions.
+Only the table maps names to servers: no code splits a name. A change of one server updates only that server's entries,
+so that starting many servers does not take quadratic time; the combined lists are built on demand and kept until the
+next change. This module uses neither clients nor permissions.
 """
 
 from __future__ import annotations
@@ -21,34 +21,34 @@ from ..types import Prompt, Resource, ResourceTemplate, Tool
 
 log = logging.getLogger("toolcrib.hub")
 
-O = TypeVar("O")  # noqa: E741  # the owner: who answers for a server
+O = TypeVar("O")  # noqa: E741  # the owner of a route: the object that handles calls of a server
 T = TypeVar("T", Tool, Prompt, Resource, ResourceTemplate)
 
 MAX_SHOWN: Final = 5
 """Names that a warning about a list shows."""
 WARNING_INTERVAL: Final = 60.0
-"""Seconds between two warnings about the lists of one kind of a server, however often they change."""
+"""The fewest seconds between two warnings about the same list of a server."""
 
 
 class Route(Generic[O]):
-    """A tool of the hub and its server. Decisions about the tool are kept here, so that no call makes them again."""
+    """A tool of the hub and its server. It keeps the decisions about the tool, so that calls need not repeat them."""
 
     __slots__ = ("chain", "chosen", "decision", "live", "open", "original", "owner", "refusal", "source", "tool")
 
     def __init__(self, owner: O, tool: Tool, source: Tool) -> None:
         self.owner = owner
         self.tool = tool
-        """As the hub lists it: under its qualified name."""
+        """The tool as the hub lists it, with its qualified name."""
         self.source = source
-        """As its server lists it, but for `server`."""
+        """The tool as its server lists it, with `server` set."""
         self.original = source.name
         self.decision: Any = None
         self.refusal: str | None = None
         """The rule that hides the tool from every caller."""
         self.live: tuple[Any, ...] = ()
-        """Filters that must be called each time."""
+        """Filters that must be called for every list and call."""
         self.open = True
-        """Whether nothing has to be checked before a call."""
+        """Whether a call needs no further checks."""
         self.chain: tuple[Any, ...] = ()
         self.chosen: object = None
         """The interceptors of the tool, and the list of all interceptors from which they were chosen."""
@@ -68,7 +68,7 @@ class Route(Generic[O]):
 
 @dataclass(frozen=True, slots=True)
 class PromptRoute(Generic[O]):
-    """A prompt of the hub, its name at its server, and who answers for it."""
+    """A prompt of the hub, its name on its server, and the owner that handles its requests."""
 
     owner: O
     prompt: Prompt
@@ -76,7 +76,7 @@ class PromptRoute(Generic[O]):
 
 
 class _ServerLists(Generic[O]):
-    """What one server lists."""
+    """The lists of one server."""
 
     __slots__ = ("owner", "prompts", "raw", "resource_templates", "resources", "routes", "warned")
 
@@ -88,19 +88,19 @@ class _ServerLists(Generic[O]):
         self.resource_templates: tuple[ResourceTemplate, ...] = ()
         self.prompts: list[PromptRoute[O]] = []
         self.warned: dict[str, tuple[float, str]] = {}
-        """When, and in which words, the log last had a warning about a list of this kind."""
+        """Time and text of the last warning about a list of each kind."""
 
 
 class Catalog(Generic[O]):
-    """The lists of many servers. `judge` is asked once for each new route, to note on it what is decided."""
+    """The lists of many servers. `judge` is called once for each new route, to store the decisions on it."""
 
     def __init__(self, judge: Callable[[Route[O]], None]) -> None:
         self.version = 0
-        """Counts the changes."""
+        """The number of changes."""
         self.routes: dict[str, Route[O]] = {}
-        """Tools by qualified name, and by alias where that is another one."""
+        """Tools by qualified name, and by alias if that differs."""
         self.aliases: dict[str, str] = {}
-        """Aliases that differ from the name, and the name behind each."""
+        """Aliases that differ from the name, each with that name."""
         self.prompts: dict[str, PromptRoute[O]] = {}
         self._judge = judge
         self._shelves: dict[str, _ServerLists[O]] = {}
@@ -110,14 +110,14 @@ class Catalog(Generic[O]):
     # ---- what servers list -----------------------------------------------------------------------------------
 
     def add(self, server: str, owner: O) -> None:
-        """A new server, which lists nothing yet."""
+        """Add a server with empty lists."""
         self._shelves[server] = _ServerLists(owner)
 
     def put(self, server: str, kind: str, items: Sequence[Any]) -> bool:
-        """Take in a list of a server; False if it is what it was before, and nothing has changed."""
+        """Set a list of a server; return False if nothing changed."""
         lists = self._shelves.get(server)
         if lists is None:
-            return False  # it was removed while it answered
+            return False  # the server was removed in the meantime
         raw = [item.raw or item for item in items]
         if lists.raw.get(kind) == raw:
             return False
@@ -128,7 +128,7 @@ class Catalog(Generic[O]):
         return not nothing_yet
 
     def drop(self, server: str) -> tuple[str, ...]:
-        """Forget a server; the lists of it in which there was something."""
+        """Remove a server; return the kinds of its lists that were not empty."""
         lists = self._shelves.get(server)
         if lists is None:
             return ()
@@ -192,7 +192,7 @@ class Catalog(Generic[O]):
     # ---- aliases ---------------------------------------------------------------------------------------------
 
     def _enter(self, route: Route[O]) -> None:
-        """A real name goes before an alias, which then has to look for another one."""
+        """Add a route; an alias that equals its name is replaced by another one."""
         name = route.tool.name
         displaced = self.aliases.pop(name, None)
         self.routes[name] = route
@@ -219,37 +219,37 @@ class Catalog(Generic[O]):
             del self.routes[short]
 
     def alias(self, name: str) -> str:
-        """The name under which interfaces with a narrow alphabet know the tool; mostly the name itself."""
+        """Return the tool's name for APIs that restrict names; usually the name itself."""
         return self._alias_of.get(name, name)
 
     # ---- the lists -------------------------------------------------------------------------------------------
 
     @property
     def tools(self) -> tuple[Route[O], ...]:
-        """All tools, servers in the order in which they came, tools in the order of their server."""
+        """All tools, by server in the order of `add`, and in the order of the server's list."""
         if self._tools is None:
             self._tools = tuple(route for lists in self._shelves.values() for route in lists.routes)
         return self._tools
 
     def tools_of(self, server: str) -> tuple[Tool, ...]:
-        """All tools of one server, under their qualified names."""
+        """Return all tools of one server, with their qualified names."""
         return tuple(route.tool for route in self._shelves[server].routes) if server in self._shelves else ()
 
     def resources(self, server: str | None = None) -> list[Resource]:
-        """The resources of one server, or of all."""
+        """Return the resources of one server, or of all servers."""
         return [item for lists in self._chosen(server) for item in lists.resources]
 
     def resource_templates(self, server: str | None = None) -> list[ResourceTemplate]:
-        """The same for families of resources."""
+        """Return the resource templates of one server, or of all servers."""
         return [item for lists in self._chosen(server) for item in lists.resource_templates]
 
     def prompts_of(self, server: str | None = None) -> list[Prompt]:
-        """The same for prompts, under their qualified names."""
+        """Return the prompts of one server, or of all servers, with their qualified names."""
         return [item.prompt for lists in self._chosen(server) for item in lists.prompts]
 
     def server_of(self, name: str) -> str | None:
-        """Return the server whose tool or prompt this qualified name would be, whether or not it lists one."""
-        # At most one server can match: tool_names.py tells why.
+        """Return the server whose name this qualified name contains, whether or not it lists such a tool or prompt."""
+        # At most one server can match: see tool_names.py.
         return next((server for server in self._shelves if name.startswith(f"mcp__{server}__")), None)
 
     def _chosen(self, server: str | None) -> Iterator[_ServerLists[O]]:
@@ -259,7 +259,7 @@ class Catalog(Generic[O]):
             yield self._shelves[server]
 
     def judge_all(self) -> list[O]:
-        """Decide anew of every route, because the rules have changed: the owners of those that it concerns."""
+        """Repeat the decisions for every route after a change of the rules; return the owners of changed routes."""
         concerned = []
         for route in self.tools:
             before = (route.decision, route.refusal)
@@ -272,7 +272,7 @@ class Catalog(Generic[O]):
 
 def nearest(name: str, known: Iterable[str]) -> tuple[str, ...]:
     """Return the qualified names that are most similar to this one."""
-    # The prefix that all tools of a server share says nothing about which of them was meant.
+    # The common prefix of a server's tools does not help to find the intended one.
     own = _own_part(name)
     alike = [
         each
@@ -287,9 +287,9 @@ def _own_part(name: str) -> str:
 
 
 def _warn_of_names(server: str, lists: _ServerLists[Any], kind: str, left_out: list[str]) -> None:
-    """Log once for a whole list which names cannot be used, and not again for the same names or within a minute."""
+    """Log one warning for the unusable names of a list, at most once a minute and only if the names have changed."""
     shown = ", ".join(repr(one_line(name, 60)) for name in dict.fromkeys(left_out[:MAX_SHOWN]))
-    text = f"{len(left_out)} {kind}s are left out, their names are empty or taken: {shown}"
+    text = f"{len(left_out)} {kind}s with empty or duplicate names are ignored: {shown}"
     now, (since, known) = monotonic(), lists.warned.get(kind, (-WARNING_INTERVAL, ""))
     if text == known or now - since < WARNING_INTERVAL:
         log.debug("%s: %s", server, text)

@@ -1,8 +1,8 @@
-"""Finding tools by words: BM25 over names, titles, descriptions and parameters, in memory.
+"""Searches tools by words: BM25 over names, titles, descriptions and parameters, in memory.
 
-The index has a part for each server, read once: when one server's tools change, the parts of the others are kept. What
-depends on all of them (how rare a word is, how long the text of a tool is on average) is worked out when it is needed.
-Nothing depends on the order in which tools are given: equal scores go by server and name.
+The index has a part for each server: when one server's tools change, the parts of the others are kept. Statistics over
+all servers (the rarity of a word, the average length of a tool's text) are computed when they are needed. The order of
+the tools does not matter: equal scores are ordered by server and name.
 """
 
 from __future__ import annotations
@@ -25,22 +25,22 @@ from ..types import Tool
 from .tokens import estimate_tokens
 
 K1: Final = 1.2
-"""How soon a word that is repeated counts no more."""
+"""How quickly repetitions of a word stop counting (BM25's k1)."""
 B: Final = 0.6
-"""How much a long text is held against a tool; less than for prose, because a good schema is a long one."""
+"""How much a long text lowers the score (BM25's b); less than for prose, because good schemas are long."""
 
-# What a word counts by where it stands, in whole numbers so that sums are exact.
+# The weights of words by field; integers, so that sums are exact.
 NAME, TITLE, SERVER, PARAMETER, TEXT, HINT = 6, 4, 3, 3, 2, 1
 
 MAX_TEXT: Final = 20_000
-"""Characters of one tool that are read; a server's 16 MiB of description would hold everybody up."""
+"""Characters of one tool that are indexed; a description of 16 MiB would block the event loop."""
 MAX_PARAMETERS: Final = 300
 MAX_QUERY: Final = 2_000
 MAX_TERMS: Final = 32
 
 _CJK = "\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\uac00-\ud7af"
 _WORD = re.compile(r"[^\W_]{1,64}")
-# Compiled when first used: to do so here would take a tenth of a hub's import.
+# Compiled on first use: compiling here would take a tenth of a hub's import time.
 _SCRIPT = f"[{_CJK}]+|[^{_CJK}]+"
 # HTTPServer: http server. createIssue: create issue. v2: v 2.
 _CAMEL = r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+"
@@ -48,14 +48,14 @@ _CAMEL = r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+"
 
 @dataclass(frozen=True, slots=True)
 class Hit:
-    """A tool that was found. Scores compare within one search, not between two."""
+    """A search result. Scores are comparable within one search only."""
 
     tool: Tool
     score: float
 
 
 def terms_of(text: str) -> list[str]:
-    """Return the words of a text as they are compared: split at signs and at camelCase, lower case, without endings."""
+    """Return the search terms of a text: split at punctuation and camelCase, in lower case, without endings."""
     if not text.isascii():
         text = "".join(c for c in unicodedata.normalize("NFKD", text) if not unicodedata.combining(c))
         text = unicodedata.normalize("NFC", text)
@@ -69,10 +69,10 @@ def _terms(word: str) -> tuple[str, ...]:
 
 def _piece_terms(piece: str) -> list[str]:
     if re.match(f"[{_CJK}]", piece):
-        # No spaces tell the words apart there: every two neighbours are one.
+        # These scripts have no spaces between words: every two adjacent characters are a term.
         return [piece[i : i + 2] for i in range(max(1, len(piece) - 1))]
     humps = re.findall(_CAMEL, piece) if piece.isascii() else []
-    # GitHub is git and hub, and github, as the next one writes it.
+    # GitHub becomes git, hub and github, because others write it as one word.
     return [_stem(word.casefold()) for word in ([*humps, piece] if len(humps) > 1 else [piece])]
 
 
@@ -101,11 +101,11 @@ _COMMON: Final = frozenset(
     )
     for word in line.split()
 )
-"""Words that say nothing, unless they are part of a name."""
+"""Stop words, which count only in names."""
 
 
 class _ServerIndex:
-    """The tools of one server, by name, and where each word is."""
+    """The tools of one server, by name, and the postings of each term."""
 
     __slots__ = ("by_name", "costs", "given", "lengths", "postings", "tools")
 
@@ -124,12 +124,12 @@ class _ServerIndex:
             for name in (tool.name, tool.original_name):
                 if name:
                     self.by_name.setdefault(name.casefold(), place)
-        # Place and count by turns: an object for each pair would take ten times the memory.
+        # Place and count alternate: an object for each pair would take ten times the memory.
         self.postings = {term: array("I", posting) for term, posting in postings.items()}
 
 
 class SearchIndex:
-    """An index over these tools. It does not change: `updated` gives another one."""
+    """An immutable index of these tools; `updated` returns a new one."""
 
     def __init__(self, tools: Iterable[Tool] = (), _known: Mapping[str, _ServerIndex] | None = None) -> None:
         servers: defaultdict[str, list[Tool]] = defaultdict(list)
@@ -149,7 +149,7 @@ class SearchIndex:
         return len(self._tools)
 
     def updated(self, tools: Iterable[Tool]) -> SearchIndex:
-        """The index of these tools instead. Servers whose tools are the very same objects are not read again."""
+        """Return an index of these tools. Servers whose tools are the same objects are not indexed again."""
         return SearchIndex(tools, self._parts)
 
     def search(
@@ -160,10 +160,10 @@ class SearchIndex:
         token_budget: int | None = None,
         allowed: Callable[[Tool], bool] | None = None,
     ) -> list[Hit]:
-        """The tools that match best, best first; a tool whose very name is asked for comes before all others.
+        """Return the best matches, best first; a tool whose name equals the query comes first.
 
-        `token_budget` bounds what they cost together (`estimate_tokens`): one that does not fit any more is passed over
-        for the next. `allowed` is asked only of tools that would be found.
+        `token_budget` limits their total cost (`estimate_tokens`): a tool that no longer fits is skipped. `allowed` is
+        called only for tools that would be returned.
         """
         _check(query, limit, token_budget)
         left = inf if token_budget is None else token_budget
@@ -180,9 +180,9 @@ class SearchIndex:
         return hits
 
     def _scores(self, query: str) -> dict[int, float]:
-        """What every tool that has one of the words gets, by its place."""
+        """Return the scores of all tools with one of the terms, by the tool's index."""
         weights = [(term, weight) for term in _query_terms(query) if (weight := self._weight(term))]
-        # No sum of BM25 reaches this, so who is called by name is on top.
+        # No BM25 score reaches this sum, so a tool with that name comes first.
         by_name = sum(weight for _, weight in weights) + 1
         name = query.strip().casefold()
         norms, scores = self._norms, dict[int, float]()
@@ -200,7 +200,7 @@ class SearchIndex:
         return scores
 
     def _weight(self, term: str) -> float:
-        """The most that a word can give: the rarer it is, the more; nothing if no tool has it."""
+        """Return the highest score that a term can contribute: more for rarer terms, 0 if no tool has it."""
         having = sum(len(part.postings.get(term, ())) // 2 for part in self._parts.values())
         rarity = log1p((len(self._tools) - having + 0.5) / (having + 0.5))
         return (K1 + 1) * rarity if having else 0.0
@@ -213,14 +213,14 @@ def _part(given: tuple[Tool, ...], known: _ServerIndex | None) -> _ServerIndex:
 
 
 def _query_terms(query: str) -> list[str]:
-    """The words of a query, in an order of their own, so that sums come out the same."""
+    """Return the terms of a query, sorted, so that sums do not depend on the order of the words."""
     words = list(dict.fromkeys(terms_of(query)))
     telling = [word for word in words if word not in _COMMON] or words
     return sorted(telling[:MAX_TERMS])
 
 
 def _counted(tool: Tool) -> dict[str, int]:
-    """What the tool's words count, by where they stand."""
+    """Return the weighted counts of a tool's terms; the weight depends on the field."""
     parameters = list(_parameters(tool.input_schema))
     hints = [schema.get(key) for _, schema in parameters for key in ("title", "description")]
     texts = (
@@ -234,7 +234,7 @@ def _counted(tool: Tool) -> dict[str, int]:
     counts: defaultdict[str, int] = defaultdict(int)
     left = MAX_TEXT
     for weight, pieces in texts:
-        # What a server writes is whatever it likes; what is no text has no words.
+        # Servers may send values of any type; only strings are indexed.
         text = "\n".join(piece for piece in pieces if isinstance(piece, str))[:left]
         left -= len(text)
         for term, times in Counter(terms_of(text)).items():
@@ -248,7 +248,7 @@ _NESTING: Final = frozenset({"$ref", "allOf", "anyOf", "items", "oneOf", "proper
 
 
 def _parameters(schema: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Yield parameters and what is inside of them, level by level, `MAX_PARAMETERS` at most; each schema once."""
+    """Yield parameters and nested ones, level by level, at most `MAX_PARAMETERS`; each schema once."""
     document = SchemaDocument(schema)
     waiting, entered, count = [schema], set[int](), 0
     for current in waiting:
@@ -272,7 +272,7 @@ def _parameters(schema: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
 
 def _check(query: object, limit: object, token_budget: object) -> None:
     if not isinstance(query, str):
-        raise UsageError(f"a search needs words, not {query!r}")
+        raise UsageError(f"query: expected a string, got {query!r}")
     for name, value in (("limit", limit), ("token_budget", 0 if token_budget is None else token_budget)):
         if not isinstance(value, int) or value < 0:
-            raise UsageError(f"{name}: expected a whole number from 0 on, not {value!r}")
+            raise UsageError(f"{name}: expected a whole number, 0 or more, got {value!r}")

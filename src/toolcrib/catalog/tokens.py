@@ -1,9 +1,9 @@
-"""How much of a model's context a tool takes, estimated.
+"""Estimates how much of a model's context a tool takes.
 
-What a model is given of a tool is its name, its description and its input schema, as JSON. Tokenizers differ and none
-is needed here: one token for every 3.5 bytes of the compact JSON in UTF-8. English and schemas run at about four bytes
-a token, so this is rather too much than too little; Chinese or Japanese, with three bytes a character, come out at
-nearly one token a character.
+A model gets a tool's name, description and input schema as JSON. The estimate needs no tokenizer: it counts one token
+for every 3.5 bytes of the compact JSON in UTF-8. English text and schemas have about four bytes per token, so the
+estimate is rather too high than too low; Chinese and Japanese, with three bytes per character, give nearly one token
+per character.
 """
 
 from __future__ import annotations
@@ -19,18 +19,18 @@ BYTES_PER_TOKEN: Final = 3.5
 
 
 def estimate_tokens(tool: Tool) -> int:
-    """About how many tokens the tool costs in a model's list of tools; never less than one."""
+    """Return an estimate of the tokens that a tool takes in a model's context; at least 1."""
     shown = {"name": tool.name, "description": tool.description, "input_schema": tool.input_schema}
     try:
         size = len(jsonrpc.encode(shown))
     except UsageError:
-        # Only a tool made by hand can hold what JSON cannot say; no list may break on it.
+        # Only a tool created in Python can contain values that JSON cannot represent; lists must not fail for it.
         size = len(str(shown).encode("utf-8", "replace"))
     return max(1, round(size / BYTES_PER_TOKEN))
 
 
 def tokens_by_server(tools: Iterable[Tool]) -> dict[str, int]:
-    """The same for each server, over all of its tools given; what has no server is under the empty name."""
+    """Return the estimated tokens of these tools by server; tools without a server are under the empty name."""
     totals: dict[str, int] = {}
     for tool in tools:
         server = tool.server or ""

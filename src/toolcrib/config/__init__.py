@@ -1,8 +1,8 @@
-"""How to reach a server: `StdioServer`, `HttpServer`, `SseServer`, `PythonServer`. Frozen values, checked when made.
+"""Configs of servers: `StdioServer`, `HttpServer`, `SseServer`, `PythonServer`. Frozen values, validated when created.
 
-What can be a secret appears neither in a repr nor in an error: the values of headers and environment variables, the
-user info and query values of URLs, and what stands for a variable in a settings file. Other command-line arguments are
-shown; every process of the machine can read those, so a secret belongs into `env`.
+Possible secrets appear neither in a repr nor in an error: the values of headers and environment variables, the user
+info and query values of URLs, and the values of variables in settings files. Other command-line arguments are shown;
+every process on the machine can read those, so secrets belong in `env`.
 """
 
 from .masking import (

@@ -1,4 +1,4 @@
-"""Parse the command line of a server: which launcher starts what, from which package, and a name for it. Pure."""
+"""Parses the command line of a server: its launcher, its package, and a name for the server. Pure functions."""
 
 from __future__ import annotations
 
@@ -44,66 +44,66 @@ _ELSEWHERE: Final = re.compile(r"[./~]|\w+:|git\+|[\w-]+/[\w.-]+$")
 _SAYS_NOTHING: Final = frozenset(
     {"index", "main", "__main__", "server", "app", "cli", "run", "start", "mcp", "stdio", "mcp_server", "mcp-server"}
 )
-"""Names of files and modules that half of all servers have."""
+"""Names of files and modules that are too common to identify a server."""
 _UNNAMED_FOLDERS: Final = frozenset(
     {"", ".", "..", "/", "dist", "build", "src", "lib", "out", "bin", "target", "release", "debug", "scripts", "cjs"}
 )
 _OF_NO_SERVER: Final = frozenset({"mcp", "sse", "api", "http", "stream", "message", "messages"})
-"""Words in the path of a URL that do not tell one server from another."""
+"""Words in the path of a URL that do not identify a server."""
 _WORD_OF_PATH: Final = re.compile(r"[A-Za-z][A-Za-z_-]{0,24}")
-"""A part of a path that can be shown: one with digits may be a secret."""
+"""A part of a path that can be shown; parts with digits may be secrets."""
 
 
 @dataclass(frozen=True, slots=True)
 class Package:
-    """A package that a launcher fetches. `version` is None unless it is one and the same each time."""
+    """A package that a launcher fetches. `version` is None unless the command pins one exact version."""
 
     registry: str
     name: str
     version: str | None
     spelled: str
-    """As it stands in the command."""
+    """The package as written in the command."""
     form: str
-    """How it is spelled with a version: `{version}` stands for it."""
+    """The package with a version, as a format string with `{version}`."""
 
     def pinned(self, version: str) -> str:
-        """Return the spelling for this version."""
+        """Return the package as written in a command with this version."""
         return self.form.format(version=version)
 
 
 @dataclass(frozen=True, slots=True)
 class Launch:
-    """A command line, taken apart: `uvx --python 3.12 server --port 1`."""
+    """A parsed command line, such as `uvx --python 3.12 server --port 1`."""
 
     launcher: tuple[str, ...]
-    """The words that launch, wrappers such as `env` left out: `uvx`, `uv tool run`, `docker run`; empty if none do."""
+    """The words of the launcher without wrappers such as `env`: `uvx`, `uv tool run`; empty without a launcher."""
     options: tuple[tuple[str, str], ...]
     """The options of the launcher, each with its value: `("--python", "3.12")`."""
     program: str
-    """What is launched, as it is spelled: a package, an image, a module or a file."""
+    """The package, image, module or file that is launched, as written."""
     rest: tuple[str, ...]
     """The program's own arguments."""
     package: Package | None = None
-    """What the launcher fetches, if it fetches something by name."""
+    """The package that the launcher fetches, None if it fetches none."""
 
     @property
     def kind(self) -> str:
-        """The launcher's name: `uvx` for `uv tool run` too; empty without one."""
+        """The launcher's name, also `uvx` for `uv tool run`; empty without a launcher."""
         return _TWINS.get(self.launcher, self.launcher[0]) if self.launcher else ""
 
     def option(self, *names: str) -> str:
-        """Return the value of the last option of these names; empty without one."""
+        """Return the value of the last option with one of these names; empty if there is none."""
         return next((value for name, value in reversed(self.options) if name in names), "")
 
     def with_option(self, name: str, value: str, *, instead_of: Collection[str] = ()) -> str:
-        """Return the command line with one more option, `instead_of` others, without the program's own arguments."""
+        """Return the command line with this option, without `instead_of` options and the program's arguments."""
         kept = [word for key, given in self.options if key not in instead_of for word in (key, given) if word]
         more = " ..." if self.rest else ""
         return shlex.join([*self.launcher, name, value, *kept, self.program]) + more
 
 
 def parse_command(command: str, args: Sequence[str]) -> Launch:
-    """Take the command line of a server apart."""
+    """Parse the command line of a server."""
     words = _unwrapped([command, *args])
     base = _base(words[0])
     for launcher in _LAUNCHERS.get(base, ()):
@@ -120,12 +120,12 @@ def parse_command(command: str, args: Sequence[str]) -> Launch:
 
 
 def package_of(command: str, args: Sequence[str]) -> Package | None:
-    """Return what a command line fetches and starts; None if it starts something that is installed."""
+    """Return the package that a command line fetches and starts; None if it starts an installed program."""
     return parse_command(command, args).package
 
 
 def name_of_command(command: str, args: Sequence[str], folder: str = "") -> str:
-    """Return a name for a server that is started like this; `folder` is where, for paths that are relative."""
+    """Return a name for a server with this command line; `folder` is the folder of relative paths."""
     launch = parse_command(command, args)
     if launch.kind in ("docker", "podman"):
         return slug(launch.package.name.rpartition("/")[2] if launch.package else launch.kind)
@@ -144,7 +144,7 @@ def name_of_command(command: str, args: Sequence[str], folder: str = "") -> str:
 
 
 def name_of_url(url: str) -> str:
-    """Return a name for a server at this address: its host, and the port or path that tell it from others there."""
+    """Return a name for a server at this URL: its host, with an unusual port and the distinctive words of the path."""
     try:
         parts = urlsplit(url)
         host, port = parts.hostname or "", parts.port
@@ -152,15 +152,15 @@ def name_of_url(url: str) -> str:
         return "server"
     usual = {"http": 80, "https": 443}.get(parts.scheme.lower())
     words = [word for word in parts.path.split("/") if _WORD_OF_PATH.fullmatch(word)]
-    told = [word for word in words if word.lower() not in _OF_NO_SERVER][:2]
-    return slug("-".join([host, *([str(port)] if port not in (None, usual) else []), *told]))
+    distinctive = [word for word in words if word.lower() not in _OF_NO_SERVER][:2]
+    return slug("-".join([host, *([str(port)] if port not in (None, usual) else []), *distinctive]))
 
 
 # ---- names -----------------------------------------------------------------------------------------------------
 
 
 def _name_of_package(spelled: str) -> str:
-    """The last part of a package's name, without its version: of `@scope/name@1`, `git+https://host/name.git@v1`."""
+    """Return the last part of a package's name: `name` of `@scope/name@1` or `git+https://host/name.git@v1`."""
     plain = re.sub(r"^(npm|jsr|github|gitlab|file):", "", spelled)
     if "://" in plain or plain.startswith((".", "/", "~")):
         path = re.sub(r"#.*|(?<!/)@[^@/]*$", "", plain.partition("://")[2] or plain).rstrip("/")
@@ -171,7 +171,7 @@ def _name_of_package(spelled: str) -> str:
 
 
 def _name_of_file(spelled: str, directory: str, folder: str) -> str:
-    """What a file is called, or, where that says nothing, the folder that it is in."""
+    """Return the name of a file without suffix or, if that is too common, of its folder."""
     path = PurePath(spelled)
     if path.stem.lower() not in _SAYS_NOTHING:
         return path.stem
@@ -186,17 +186,17 @@ def _named_folder(path: PurePath) -> str:
     return next((part for part in reversed(path.parts) if part.lower() not in _UNNAMED_FOLDERS), "")
 
 
-# ---- taking a command line apart ---------------------------------------------------------------------------------
+# ---- parsing a command line --------------------------------------------------------------------------------------
 
 
 def _base(command: str) -> str:
-    """`npx` of `/usr/bin/npx` and `npx.cmd`; `python` of `python3.12`."""
+    """Return the name of a program: `npx` of `/usr/bin/npx` and `npx.cmd`, `python` of `python3.12`."""
     base = re.sub(r"\.(exe|cmd|bat)$", "", re.split(r"[/\\]", command)[-1], flags=re.IGNORECASE)
     return re.sub(r"^(python|pypy)[\d.]*w?$", "python", base)
 
 
 def _unwrapped(words: list[str]) -> list[str]:
-    """The command without what is only in front of it: `env A=1`, `cmd /c`, `sh -c`."""
+    """Return the command without wrappers such as `env A=1`, `cmd /c` and `sh -c`."""
     base = _base(words[0])
     if base == "env":
         _, rest = _options(words[1:], _ENV_OPTIONS.__contains__)
@@ -219,7 +219,7 @@ def _unwrapped(words: list[str]) -> list[str]:
 
 
 def _options(words: Sequence[str], takes_value: Callable[[str], bool]) -> tuple[list[tuple[str, str]], list[str]]:
-    """The options before the first word that is none, and the words from there on."""
+    """Return the options before the first word that is not an option, and the words from there on."""
     options: list[tuple[str, str]] = []
     at = 0
     while at < len(words):
@@ -238,7 +238,7 @@ def _options(words: Sequence[str], takes_value: Callable[[str], bool]) -> tuple[
 
 
 def _launched(words: Sequence[str], launcher: _Launcher) -> tuple[list[tuple[str, str]], list[str] | None]:
-    """The options of a launcher, and the words from the program on; None if its own words are not there."""
+    """Return the options of a launcher, and the words from the program on; None if its subcommand is missing."""
     options: list[tuple[str, str]] = []
     rest = list(words)
     for word in launcher.words:
@@ -248,7 +248,7 @@ def _launched(words: Sequence[str], launcher: _Launcher) -> tuple[list[tuple[str
             return [], None
         rest = rest[1:]
     if launcher.module:
-        for at, word in enumerate(rest):  # `python -m NAME`: whatever follows is the program's own
+        for at, word in enumerate(rest):  # `python -m NAME`: all that follows belongs to the program
             if not word.startswith("-"):
                 break
             if word == launcher.module and at + 1 < len(rest):
@@ -291,7 +291,7 @@ def _pypi(spelled: str, form: str) -> Package | None:
     return Package("PyPI", found[1], exact, spelled, form.replace("{base}", base))
 
 
-def _docker(options: Mapping[str, str], image: str) -> Package | None:  # noqa: ARG001  # as the others are called
+def _docker(options: Mapping[str, str], image: str) -> Package | None:  # noqa: ARG001  # same signature as the other parsers
     if not image:
         return None
     name, _, digest = image.partition("@")
@@ -301,7 +301,7 @@ def _docker(options: Mapping[str, str], image: str) -> Package | None:  # noqa: 
     return Package("docker", path + slash + base, exact, image, f"{path}{slash}{base}:{{version}}")
 
 
-def _deno(options: Mapping[str, str], word: str) -> Package | None:  # noqa: ARG001  # as the others are called
+def _deno(options: Mapping[str, str], word: str) -> Package | None:  # noqa: ARG001  # same signature as the other parsers
     registry, _, spelled = word.partition(":")
     found = _npm({}, spelled) if registry in ("npm", "jsr") and spelled else None
     return found and Package(registry, found.name, found.version, word, f"{registry}:{found.form}")

@@ -1,7 +1,7 @@
-"""Showing configs without what can be a secret.
+"""Masks possible secrets in configs and texts.
 
-Such are values of headers and variables, user info and query values of URLs, and what a settings file takes from the
-environment.
+Possible secrets are the values of headers and environment variables, user info and query values of URLs, and the values
+of variables in settings files.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _SECRET_NAME: Final = re.compile(
 
 
 class Expanded(str):
-    """A text in which variables were replaced. It is shown as it was written: what they stand for may be a secret."""
+    """A text with its variables replaced. Its repr shows it as written, because the values may be secrets."""
 
     __slots__ = ("written",)
 
@@ -52,11 +52,11 @@ class Expanded(str):
 
 
 def mask_urls(text: str) -> str:
-    """The text with the user info, query values and fragments of all URLs in it masked."""
+    """Return the text with user info, query values and fragments of all URLs in it masked."""
     if not isinstance(text, Expanded):
         return _URL.sub(_masked_url, text)
     plain, written = str(text), mask_urls(text.written)
-    # A variable can hide that what is written behind it belongs to a URL.
+    # A variable can hide that the text after it belongs to a URL.
     return MASK if written == text.written and mask_urls(plain) != plain else written
 
 
@@ -99,7 +99,7 @@ class MaskedMapping(Mapping[str, V]):
 
 
 def identifier(*parts: str) -> str:
-    # It goes to logs and cache keys, so it must not hold a secret; and nothing in it may steer a terminal.
+    # Used in logs and cache keys, so it must contain neither secrets nor control characters.
     text = ":".join(map(mask_urls, parts))
     return text if text.isprintable() else "".join(c if c.isprintable() else ascii(c)[1:-1] for c in text)
 
@@ -125,32 +125,32 @@ _TOKEN: Final = re.compile(
 
 
 def names_a_secret(name: str) -> bool:
-    """Return whether the name of a variable, a header or an option says that its value is a secret."""
+    """Return whether the name of a variable, a header or an option suggests that its value is a secret."""
     return _SECRET_NAME.search(name) is not None
 
 
 def looks_like_token(value: str) -> bool:
-    """Return whether a value begins as the tokens of well-known services do."""
+    """Return whether a value begins like the tokens of well-known services."""
     return _TOKEN.match(value) is not None
 
 
-# ---- secrets in the text of others
+# ---- secrets in texts from servers
 
 
 SHORTEST_SECRET: Final = 4
-"""Characters from which on a value can be a secret; shorter ones are switches and numbers."""
+"""The fewest characters of a secret; shorter values are switches and numbers."""
 SHORTEST_UNNAMED_SECRET: Final = 8
-"""The same for a header or a query value whose name does not say that it is a secret: `?mode=read` is none."""
+"""The fewest characters of a secret in a header or query value whose name does not suggest one, as in `?mode=read`."""
 KEPT_TOKENS: Final = 4
-"""Values of one header that were used one after the other: so many of the last ones are masked."""
+"""The number of recent values of one header that are masked."""
 LONGEST_PART: Final = 4_096
-"""Characters of a part of a secret that are looked for where a text was cut."""
+"""The most characters of a partial secret that are searched for at the cut end of a text."""
 
 
 class SecretMask:
-    """The secrets of one server: hides them in what the server says.
+    """The secrets of one server, which it masks in texts from the server.
 
-    Servers print their settings when they fail, and quote the headers that they refuse.
+    Servers print their settings when they fail, and quote the headers that they reject.
     """
 
     __slots__ = ("_secrets", "_tokens")
@@ -160,7 +160,7 @@ class SecretMask:
         self._tokens: dict[str, deque[frozenset[str]]] = {}
 
     def add_headers(self, headers: Mapping[str, str]) -> None:
-        """Mask the values of these headers from now on: credentials that were put on a request."""
+        """Add the values of these request headers, such as credentials, to the secrets."""
         for name, value in headers.items():
             kept = self._tokens.setdefault(name.lower(), deque(maxlen=KEPT_TOKENS))
             spellings = frozenset(s for secret in secrets_of_headers({name: value}) for s in _spellings(secret))
@@ -174,9 +174,9 @@ class SecretMask:
                 yield from spellings
 
     def mask(self, text: str, *, cut: bool = False, cut_start: bool = False) -> str:
-        """Return `text` without secrets.
+        """Return `text` with all secrets masked.
 
-        `cut` and `cut_start` say that its end or its beginning is missing: then a part of a secret there is hidden too.
+        If its end is `cut` off, or its beginning (`cut_start`), a partial secret there is masked too.
         """
         places: list[tuple[int, int]] = []
         for secret in self._all():
@@ -200,7 +200,7 @@ class SecretMask:
         return "".join(pieces) + text[done:]
 
     def mask_data(self, value: Any) -> Any:
-        """Return a JSON value without secrets in its strings, keys included."""
+        """Return a JSON value with all secrets in its strings and keys masked."""
         if isinstance(value, str):
             return self.mask(value)
         if isinstance(value, Mapping):
@@ -210,21 +210,21 @@ class SecretMask:
         return value
 
     def __or__(self, other: SecretMask) -> SecretMask:
-        """Return a mask that hides the secrets of both."""
+        """Return a mask for the secrets of both."""
         return SecretMask([*self._all(), *other._all()])
 
     @property
     def is_empty(self) -> bool:
-        """Return whether there is no secret to hide."""
+        """Whether there are no secrets to mask."""
         return next(self._all(), None) is None
 
     def is_in(self, text: str) -> bool:
-        """Return whether a secret is in the text."""
+        """Return whether the text contains a secret."""
         return any(secret in text for secret in self._all())
 
 
 def _spellings(secret: str) -> set[str]:
-    """Return how a secret may be written: as it is, its lines, and quoted for URLs and for JSON."""
+    """Return the forms of a secret: unchanged, its lines, and quoted for URLs and for JSON."""
     written = {secret, *secret.splitlines()}
     written |= {quote(each, safe="", errors="replace") for each in written} | {unquote(each) for each in written}
     written |= {json.dumps(each, ensure_ascii=flag)[1:-1] for each in written for flag in (True, False)}
@@ -253,14 +253,14 @@ def argument_values(args: Iterable[Any]) -> Iterator[tuple[int, str, str]]:
 
 
 def secret_arguments(args: Iterable[str]) -> Iterator[tuple[int, str]]:
-    """Yield position and value of the secrets among arguments: by the option's name, or by their look."""
+    """Yield position and value of the secrets among arguments, recognised by the option's name or by their form."""
     for position, name, value in argument_values(args):
         if names_a_secret(name) or looks_like_token(value):
             yield position, value
 
 
 def mask_arguments(args: Iterable[str]) -> tuple[str, ...]:
-    """Return the arguments of a command without their secrets. A variable is shown by its name anyway."""
+    """Return the arguments of a command with secrets masked; variables need no mask, as they are shown by name."""
     masked = list(args)
     for position, secret in secret_arguments(masked):
         if not isinstance(masked[position], Expanded):
@@ -269,10 +269,10 @@ def mask_arguments(args: Iterable[str]) -> tuple[str, ...]:
 
 
 def secrets_of_process(env: Mapping[str, str] | None, args: Iterable[str] = ()) -> SecretMask:
-    """Return the secrets among the variables and arguments that a server's process is given.
+    """Return the secrets among the environment variables and arguments of a server's process.
 
-    A variable that is only passed on from our own environment is one if its name says so: HOME is in every other text.
-    So is a folder or file that exists: hiding it would hide where the server's own log file is.
+    A value that is passed on from this process's environment is a secret only if its name suggests one: values such as
+    HOME occur in many texts. The same holds for paths that exist: masking them would hide where the server's files are.
     """
     found = [
         value
@@ -283,7 +283,7 @@ def secrets_of_process(env: Mapping[str, str] | None, args: Iterable[str] = ()) 
 
 
 _ORDINARY: Final = re.compile(r"[A-Za-z]{1,12}|[\d.,:+-]{1,12}|[a-z][a-z0-9+.-]*://[A-Za-z0-9.:\[\]-]+/?")
-"""A word, a number or version, or a URL of a host alone: values that are not chosen as secrets."""
+"""A word, a number or version, or the URL of a host without a path: values that are not secrets."""
 
 
 def _is_ordinary(value: str) -> bool:
@@ -293,7 +293,7 @@ def _is_ordinary(value: str) -> bool:
 
 
 def secrets_of_web(url: str, headers: Mapping[str, Any] | None, proxy: str | None = None) -> SecretMask:
-    """Return the secrets of a server behind a URL: values of its headers, user info and query values of URLs."""
+    """Return the secrets of a remote server: values of its headers, user info and query values of its URLs."""
     found = secrets_of_headers({name: value for name, value in (headers or {}).items() if isinstance(value, str)})
     for each in (str(url), str(proxy or "")):
         parts = urlsplit(each)
@@ -309,7 +309,7 @@ def secrets_of_web(url: str, headers: Mapping[str, Any] | None, proxy: str | Non
 
 
 def secrets_of_headers(headers: Mapping[str, str]) -> list[str]:
-    """Return the secrets in headers: their values, and of credentials what follows the scheme."""
+    """Return the secrets in headers: their values, and credentials without the scheme."""
     found = []
     for name, value in headers.items():
         found.append(_if_likely(name, value))

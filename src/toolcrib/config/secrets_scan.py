@@ -1,4 +1,4 @@
-"""Secrets that stand in a settings file in plain text, and values that are still to be replaced by some."""
+"""Finds secrets in plain text, and placeholders that have to be replaced, in entries of settings files."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from .masking import SHORTEST_SECRET, argument_values, looks_like_token, names_a
 from .servers import URLS
 
 _SCHEME: Final = re.compile(r"[A-Za-z]+ (?=\S)")
-"""What stands before the credentials in a header for them, as `Bearer `."""
+"""The scheme before the credentials in a header, such as `Bearer `."""
 
 
 _PLACEHOLDER: Final = re.compile(
@@ -20,28 +20,28 @@ _PLACEHOLDER: Final = re.compile(
     r"|(?<![a-z])your(?:[-_][\w-]|[a-z]*(?:key|token|secret|password|name|domain|company))",
     re.IGNORECASE,
 )
-"""Found in a value, it makes the value one that is to be replaced."""
+"""A text that makes a value that contains it a placeholder."""
 _DUMMY: Final = re.compile(
     r"(?:[\w-]*[-_])?(?:x{3,}|\.{3,}|\u2026|\*{3,})"  # xxx, sk-..., ghp_xxxx
     r"|your \w[\w ]*|change[-_ ]?me|replace[-_ ]?(?:me|this)|placeholder|fixme|todo|tbd"
     r"|(?:insert|enter|put|add|paste)[-_ ].*|.*[-_ ]here|my[-_]?(?:api[-_]?)?(?:key|token|secret|password)",
     re.IGNORECASE,
 )
-"""A whole value that is to be replaced."""
+"""A whole value that is a placeholder."""
 
 
 class PlainSecret(NamedTuple):
-    """A secret that stands in an entry as it is."""
+    """A secret that an entry contains in plain text."""
 
     key: str
     variable: str
-    """A name for the variable that should hold it."""
+    """A name for an environment variable with the secret as its value."""
     instead: str
-    """What should stand there."""
+    """The text to write instead of the secret, such as `${TOKEN}`."""
 
 
 def is_placeholder(value: Any) -> bool:
-    """Return whether a value stands for one that a person has to put there: `<YOUR KEY>`, `sk-...`, `changeme`."""
+    """Return whether a value is a placeholder that the user has to replace: `<YOUR KEY>`, `sk-...`, `changeme`."""
     if not isinstance(value, str) or "${" in value:
         return False
     bare = _SCHEME.sub("", value.strip(), count=1) if re.match(r"(?i)(bearer|basic|token) ", value) else value.strip()
@@ -49,14 +49,14 @@ def is_placeholder(value: Any) -> bool:
 
 
 def placeholders(raw: Mapping[str, Any]) -> list[str]:
-    """Return the keys of an entry whose values are still to be replaced."""
+    """Return the keys of an entry whose values are placeholders."""
     found = []
     for key in ("env", "headers"):
         values = raw.get(key)
         if isinstance(values, Mapping):
             found += [f"{key}.{name}" for name, value in values.items() if is_placeholder(value)]
     for at, option, value in argument_values(_args_of(raw)):
-        # A word by itself can mean what it says: `todo`, `...`.
+        # A word alone may be meant literally: `todo`, `...`.
         if _PLACEHOLDER.search(value) or (is_placeholder(value) and (looks_like_token(f"{value}xxxxxxxxxx") or option)):
             found.append(f"args[{at}]")
     found += [key for key in URLS if isinstance(raw.get(key), str) and _PLACEHOLDER.search(raw[key])]
@@ -64,7 +64,7 @@ def placeholders(raw: Mapping[str, Any]) -> list[str]:
 
 
 def written_plainly(raw: Mapping[str, Any]) -> list[PlainSecret]:
-    """Return the secrets that stand in an entry in plain text."""
+    """Return the secrets that an entry contains in plain text."""
     found = list(_of_mapping("env", raw.get("env"))) + list(_of_mapping("headers", raw.get("headers")))
     args = _args_of(raw)
     for at, option, value in argument_values(args):
@@ -83,14 +83,14 @@ def _args_of(raw: Mapping[str, Any]) -> Sequence[Any]:
 
 
 def is_secret(name: str, value: Any) -> bool:
-    """Return whether a value is a secret by its name or its look. A variable of the environment is none."""
+    """Return whether a value is a secret, by its name or its form; a reference such as `${TOKEN}` is not."""
     if not isinstance(value, str) or "${" in value or len(value) < SHORTEST_SECRET:
         return False
     return (names_a_secret(name) or looks_like_token(value)) and not is_placeholder(value)
 
 
 def variable_for(name: str) -> str:
-    """A name that a variable of the environment can have."""
+    """Return a legal name of an environment variable for this name."""
     return re.sub(r"\W+", "_", name, flags=re.ASCII).strip("_").upper() or "SECRET"
 
 

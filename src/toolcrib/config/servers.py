@@ -1,4 +1,4 @@
-"""The kinds of server and their plain form."""
+"""The config classes of servers, and their conversion to and from dicts and JSON."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ URLS: Final = ("httpUrl", "url", "serverUrl")
 
 
 class TransportType(StrEnum):
-    """The ways to a server. Case does not matter in parsing, nor whether words are joined by `-` or `_`."""
+    """The transports. Parsing ignores case and treats `-` as `_`."""
 
     STDIO = "stdio"
     HTTP = "http"
@@ -45,17 +45,17 @@ class TransportType(StrEnum):
 
     @classmethod
     def parse(cls, text: str) -> TransportType:
-        """The transport of that name; `ConfigError` if there is none."""
+        """Return the transport of that name; raise `ConfigError` if it is unknown."""
         found = cls._missing_(text)
         if found is None:
             raise wrong("type", f"one of {', '.join(cls)}", text)
         return found
 
 
-# Those that are only inherited from make no methods of their own, which would cost everybody's import a millisecond.
+# Base classes get no generated methods: generating them would add a millisecond to every import.
 @dataclass(frozen=True, kw_only=True, repr=False, init=False, eq=False)
 class _Server:
-    """What all kinds have in common. `UNSET`: the client's default holds; a time-out of None: none."""
+    """The common fields of all configs. `UNSET` means the client's default; a time-out of None means no time-out."""
 
     tool_filter: Callable[..., bool] | None = None
     cache_tools_list: bool = False
@@ -81,7 +81,7 @@ class _Server:
 
     @property
     def transport_type(self) -> TransportType:
-        """The way to this server."""
+        """The transport of this server."""
         return self._kinds[0]
 
     def __repr__(self) -> str:
@@ -96,11 +96,11 @@ class _Server:
                 yield f, value
 
     def to_dict(self, *, format: str | None = None) -> dict[str, Any]:
-        """Return a plain form for JSON, secrets included, with a `type`. Functions such as the filter are left out.
+        """Return the config as JSON types, including secrets, with a `type`; functions such as the filter are left out.
 
-        Settings that are at their default are left out too, but a `StdioServer` always has its `args`.
-        `format="claude"` writes the `type` as Claude's programs do: `http` for every `HttpServer`, where it is
-        otherwise `streamable_http` if it streams. `server_from_dict` reads both.
+        Fields with their default value are left out too, except for the `args` of a `StdioServer`. `format="claude"`
+        writes the `type` as Claude's programs do: `http` for every `HttpServer`, which is otherwise `streamable_http`
+        if it streams. `server_from_dict` reads both.
         """
         if format not in (None, "claude"):
             raise wrong("format", "claude, or None", format)
@@ -116,7 +116,7 @@ class _Server:
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> Self:
-        """The reverse of `to_dict`; here `type` may be left out. A wrong field is a `ConfigError` that names it."""
+        """Return a config from the result of `to_dict`; `type` is optional. An invalid field raises `ConfigError`."""
         given = with_own_names(_object(values))
         kind = TransportType.parse(given.pop("type")) if "type" in given else cls._kinds[-1]
         if kind not in cls._kinds:
@@ -126,33 +126,33 @@ class _Server:
             if f.default is MISSING and f.name not in given:
                 raise ConfigError(f"{f.name}: missing in a {cls.__name__}", key=f.name, expected=f"the {f.name}")
         made = cls(**given)
-        # `http` is what most settings files call streamable HTTP: there the field alone decides.
+        # Most settings files call streamable HTTP `http`: for that type, the field `streamable` decides.
         if kind is TransportType.STREAMABLE_HTTP and made.transport_type is not kind:
-            raise wrong("streamable", "True, as the type says", False)
+            raise wrong("streamable", "True for type streamable_http", False)
         return made
 
     @classmethod
     def from_json(cls, text: str | bytes) -> Self:
-        """The reverse of `to_json`."""
+        """Return a config from the result of `to_json`."""
         return cls.from_dict(_parsed(text))
 
 
 _COMMON = frozenset(f.name for f in fields(_Server))
 _ALWAYS_WRITTEN = frozenset({"args"})
-"""Fields of the plain form that other programs require, also if they are empty."""
+"""Fields that `to_dict` always writes, because other programs require them."""
 
 
 def _own_first(kind: type[_Server]) -> list[Field[Any]]:
-    """The fields as people read them: first those of this kind of server, then the common ones."""
+    """Return the fields in reading order: first those of this class, then the common ones."""
     return sorted(fields(kind), key=lambda f: f.name in _COMMON)
 
 
 @dataclass(frozen=True, repr=False)
 class StdioServer(_Server):
-    """A program on this machine that speaks through its standard input and output.
+    """The config of a server that runs as a local process and communicates over stdin and stdout.
 
-    `env` is added to the few variables that a child gets; the rest of this process's environment stays here.
-    A `Path` is taken as its text, here and in the other configs.
+    The process inherits only a few environment variables; `env` adds others. A `Path` is converted to a string, here
+    and in the other configs.
     """
 
     command: str
@@ -164,17 +164,18 @@ class StdioServer(_Server):
 
     @property
     def server_identifier(self) -> str:
-        """`stdio:command:arg:...`, for logs and cache keys; unique within the process, without any secret."""
+        """The identifier `stdio:command:arg:...` for logs and cache keys; unique in the process, without secrets."""
         return _identifier("stdio", self.command, *self.args, shown=("stdio", self.command, *mask_arguments(self.args)))
 
 
 @dataclass(frozen=True, repr=False, init=False, eq=False)
 class _WebServer(_Server):
-    """What HTTP and SSE have in common. A header's value may be a function, sync or async: it is asked at each request.
+    """The common fields of remote servers.
 
-    `ca`: a PEM file of the authorities to believe. `client_cert`: a PEM file, or a pair of certificate and key.
-    `proxy`: its URL; without it the environment's `HTTPS_PROXY`, `HTTP_PROXY` and `NO_PROXY` hold.
-    `max_connections`: calls over streamable HTTP that have a connection at the same time; the others wait for one.
+    `headers`: a value may be a function, sync or async, which is called for each request.
+    `ca`: a PEM file of trusted certificate authorities. `client_cert`: a PEM file, or a pair of certificate and key.
+    `proxy`: the URL of a proxy; by default `HTTPS_PROXY`, `HTTP_PROXY` and `NO_PROXY` of the environment apply.
+    `max_connections`: concurrent calls over streamable HTTP; further calls wait for a free connection.
     """
 
     url: str
@@ -188,7 +189,7 @@ class _WebServer(_Server):
 
 @dataclass(frozen=True, repr=False)
 class HttpServer(_WebServer):
-    """A server behind a URL: streamable HTTP, or plain request and answer with `streamable=False`."""
+    """The config of a remote server over streamable HTTP, or plain HTTP requests with `streamable=False`."""
 
     streamable: bool = field(default=True, kw_only=True)
 
@@ -196,37 +197,37 @@ class HttpServer(_WebServer):
 
     @property
     def transport_type(self) -> TransportType:
-        """`streamable_http`, or `http` where `streamable` is False."""
+        """The transport: `streamable_http`, or `http` if `streamable` is False."""
         return TransportType.STREAMABLE_HTTP if self.streamable else TransportType.HTTP
 
     @property
     def server_identifier(self) -> str:
-        """`http:https://...`, for logs and cache keys; unique within the process, without any secret.
+        """The identifier `http:https://...` for logs and cache keys; unique within the process, without secrets.
 
-        Masked parts of the URL (user, query values, fragment) are represented by ` #` and a short hash, which is
-        another one in each process.
+        Masked parts of the URL (user, query values, fragment) are represented by ` #` and a short hash, which differs
+        between processes.
         """
         return _identifier("http", self.url)
 
 
 @dataclass(frozen=True, repr=False)
 class SseServer(_WebServer):
-    """A server behind a URL that speaks HTTP+SSE, as the first revision of the protocol did."""
+    """The config of a remote server over HTTP+SSE, the transport of the first protocol revision."""
 
     _kinds = (TransportType.SSE,)
 
     @property
     def server_identifier(self) -> str:
-        """`sse:https://...`, for logs and cache keys: as that of an `HttpServer`."""
+        """The identifier `sse:https://...` for logs and cache keys; unique within the process, without secrets."""
         return _identifier("sse", self.url)
 
 
 @dataclass(frozen=True, repr=False)
 class PythonServer(_Server):
-    """The `ToolServer` of a Python file, in this process: `tools.py`, or `tools.py:name` where it has several.
+    """The config of a `ToolServer` in a Python file that runs in this process: `tools.py`, or `tools.py:name`.
 
-    The file is run when somebody connects, as a module: what stands under `if __name__ == "__main__"` is not. It is run
-    again only for a connection that is made after it has changed.
+    The file is executed as a module when a client connects, without code under `if __name__ == "__main__"`. It is
+    executed again only for connections made after the file has changed.
     """
 
     python: str
@@ -235,17 +236,17 @@ class PythonServer(_Server):
 
     @property
     def file(self) -> str:
-        """The file alone."""
+        """The path of the file, without the name of a variable."""
         return _file_and_variable(self.python)[0]
 
     @property
     def variable(self) -> str | None:
-        """The name that the server has in the file, if one is given."""
+        """The variable of the file that holds the server, None if it is not given."""
         return _file_and_variable(self.python)[1]
 
     @property
     def server_identifier(self) -> str:
-        """`python:file`, for logs and cache keys."""
+        """The identifier `python:file` for logs and cache keys."""
         return _identifier("python", self.python)
 
 
@@ -253,12 +254,12 @@ _KEY: Final = os.urandom(16)
 
 
 def _identifier(*parts: str, shown: Sequence[str] | None = None) -> str:
-    """Return the parts joined by colons and masked; what is masked is represented by ` #` and a short hash of it.
+    """Return the parts joined by colons and masked; masked parts are represented by ` #` and a short hash of them.
 
-    Two servers that differ only in a token must not share a cache key, and the token must not be in a log. The hash is
-    keyed with a random key of this process: without the key, a short password could be found by trying. Identifiers
-    are used only within the process (names in errors and logs, keys of in-memory caches), so it need not be the same in
-    another one. The space keeps the hash apart from the URL, whose query would otherwise be masked with it.
+    Two servers that differ only in a token must not share a cache key, and the token must not appear in a log. The hash
+    is keyed with a random key of this process: without the key, a short password could be found by brute force.
+    Identifiers are used only within the process (names in errors and logs, keys of in-memory caches), so they may
+    differ between processes. The space separates the hash from the URL, whose query would otherwise be masked with it.
     """
     text = identifier(*(parts if shown is None else shown))
     if MASK not in text:
@@ -282,7 +283,7 @@ _CLASSES: dict[TransportType, type[ServerConfig]] = {
 
 
 def server_from_dict(values: Mapping[str, Any]) -> ServerConfig:
-    """Read a config back from its `to_dict`, whatever its kind: `type` says which one.
+    """Return a config of any class from the result of `to_dict`; `type` determines the class.
 
     `type` is `stdio`, `http` or `streamable_http` (both mean an `HttpServer`), `sse` or `python`. An unknown or invalid
     field raises a `ConfigError` that names it.
@@ -295,12 +296,12 @@ def server_from_dict(values: Mapping[str, Any]) -> ServerConfig:
 
 
 def server_from_json(text: str | bytes) -> ServerConfig:
-    """Read a config back from its `to_json`, whatever its kind: `type` says which one."""
+    """Return a config of any class from the result of `to_json`; `type` determines the class."""
     return server_from_dict(_parsed(text))
 
 
 def as_singleton(server: T) -> T:
-    """Return the config for one connection that is kept; anything but a transient config is returned as it is."""
+    """Return a transient config as one for a single kept connection; anything else is returned unchanged."""
     if isinstance(server, ServerConfig) and server.lifecycle == "transient":
         return replace(server, lifecycle="singleton")
     return server
@@ -323,7 +324,7 @@ def _plain(value: Any) -> Any:
 
 
 def secrets_of(config: ServerConfig) -> SecretMask:
-    """Return the secrets that the server of this config is given."""
+    """Return the secrets in this config."""
     if isinstance(config, StdioServer):
         return secrets_of_process(config.env, config.args)
     if isinstance(config, HttpServer | SseServer):
@@ -342,7 +343,7 @@ def _parsed(text: str | bytes) -> Any:
         return json.loads(text)
     except json.JSONDecodeError as exc:
         place = f" at line {exc.lineno}, column {exc.colno}"
-    except (ValueError, RecursionError):  # bytes that are no text, endless numbers, endless nesting
+    except (ValueError, RecursionError):  # invalid UTF-8, numbers that are too long, nesting that is too deep
         place = ""
-    # Raised out here, because a decode error carries the whole document, secrets included, wherever it is chained.
+    # Raised outside the `except` block: a chained decode error would contain the whole document, secrets included.
     raise ConfigError(f"not JSON{place}", expected="a JSON object of settings")

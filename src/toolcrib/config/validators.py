@@ -1,6 +1,6 @@
-"""What each field of a config may hold. A check gives the value to keep or says what was expected.
+"""Validators for the fields of configs: each returns the value to keep, or raises `ConfigError`.
 
-None repeats what was given, nor chains an error that does: it may be a secret.
+Errors never quote the value, nor chain an error that does, because it may be a secret.
 """
 
 from __future__ import annotations
@@ -17,19 +17,25 @@ from ..errors import ConfigError
 from ..types import ReconnectPolicy, Unset
 from .masking import MaskedMapping
 
-# A value, or a function, sync or async, that gives it anew for each request.
+# A value, or a function, sync or async, that returns it for each request.
 HeaderValue = str | Callable[[], Any]
 Timeout = float | Unset | None
 
 
-# Most values come out of files, where nobody knows our types; a bool is an int, so it goes first.
-_KINDS = ((bool, "boolean"), (int | float, "number"), (str, "string"), (Mapping, "object"), (list | tuple, "list"))
+# Most values are from files, so errors use the names of JSON types. A bool is an int, so it is first.
+_KINDS = (
+    (bool, "a boolean"),
+    (int | float, "a number"),
+    (str, "a string"),
+    (Mapping, "an object"),
+    (list | tuple, "a list"),
+)
 
 
 def wrong(key: str, expected: str, value: object) -> ConfigError:
+    """Return an error for a field; it names the type of the value and never the value, which may be a secret."""
     kind = next((word for kind, word in _KINDS if isinstance(value, kind)), type(value).__name__)
-    message = f"{key}: expected {expected}; the given {kind} is not that"
-    return ConfigError(message, key=key, expected=expected)
+    return ConfigError(f"{key}: expected {expected}, got {kind} (value hidden)", key=key, expected=expected)
 
 
 def _is_whole(value: Any) -> bool:
@@ -41,7 +47,7 @@ def _is_number(value: Any) -> bool:
 
 
 def _is_passable(value: Any) -> bool:
-    """Whether a process can be given this text. A file's name that is no UTF-8 can be: Python escapes it."""
+    """Return whether a string can be passed to a process; file names that are not UTF-8 can: Python escapes them."""
     if not isinstance(value, str) or "\0" in value:
         return False
     try:
@@ -54,7 +60,7 @@ def _is_passable(value: Any) -> bool:
 def _text(key: str, value: Any) -> str:
     value = os.fspath(value) if isinstance(value, os.PathLike) else value
     if not value or not _is_passable(value):
-        raise wrong(key, "a text that is not empty, without NUL and lone surrogates", value)
+        raise wrong(key, "a non-empty string without NUL and lone surrogates", value)
     return value  # type: ignore[no-any-return]
 
 
@@ -73,8 +79,8 @@ def _args(key: str, value: Any) -> tuple[str, ...]:
 
 
 def _env(key: str, value: Any) -> MaskedMapping[str] | None:
-    # A wrong name is not repeated: in KEY=secret, given as the name, it is the secret.
-    expected = "a mapping of names, without = in them, to strings"
+    # An invalid name is not quoted either: `KEY=secret` as a name contains the secret.
+    expected = "a mapping of names, without =, to strings"
     return _masked(key, value, expected, lambda name: name.isprintable() and "=" not in name, _env_value)
 
 
@@ -84,7 +90,7 @@ def _env_value(key: str, value: Any) -> None:
 
 
 def _headers(key: str, value: Any) -> MaskedMapping[HeaderValue] | None:
-    expected = "a mapping of header names to strings or functions that give one"
+    expected = "a mapping of header names to strings or functions that return one"
     return _masked(key, value, expected, lambda name: bool(_HEADER_NAME.fullmatch(name)), check_header)
 
 
@@ -93,9 +99,9 @@ _NO_HEADER = re.compile(r"[\x00-\x08\x0a-\x1f\x7f\ud800-\udfff]")
 
 
 def check_header(key: str, value: Any) -> None:
-    """A header's value, or the function that gives it."""
+    """Check a header's value, or the function that returns it."""
     if not callable(value) and not (isinstance(value, str) and not _NO_HEADER.search(value)):
-        raise wrong(key, "a string without line breaks and control characters, or a function that gives one", value)
+        raise wrong(key, "a string without line breaks and control characters, or a function that returns one", value)
 
 
 def _masked(
@@ -120,7 +126,7 @@ def _is_web_url(url: str) -> bool:
     try:
         parts = urlsplit(url)
         return parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
-    except ValueError:  # a port that is no number, a broken [host]
+    except ValueError:  # an invalid port or [host]
         return False
 
 
@@ -208,8 +214,8 @@ def check_known(values: Mapping[Any, Any], known: list[str], prefix: str) -> Non
         if name in known:
             continue
         shown = prefix + (name if isinstance(name, str) and name.isidentifier() else ascii(name))[:60]
-        hint = suggest(str(name), known) or f"; known are {', '.join(known)}"
-        raise ConfigError(f"{shown}: no such setting{hint}", key=shown, expected=f"one of {', '.join(known)}")
+        hint = suggest(str(name), known) or f"; expected one of {', '.join(known)}"
+        raise ConfigError(f"{shown}: unknown setting{hint}", key=shown, expected=f"one of {', '.join(known)}")
 
 
 CHECKS: dict[str, Callable[[str, Any], Any]] = {
@@ -242,16 +248,16 @@ CHECKS: dict[str, Callable[[str, Any], Any]] = {
 }
 
 ALIASES: Final = {"max_retries": "max_attempts"}
-"""Names that other programs have for an option, and ours."""
+"""Other programs' names of options, and Toolcrib's names."""
 
 
 def with_own_names(given: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the options with aliases replaced by the names that the library uses itself."""
+    """Return the options with aliases replaced by Toolcrib's names."""
     options = dict(given)
     for alias, name in ALIASES.items():
         if alias not in options:
             continue
         if name in options:
-            raise ConfigError(f"{alias} is another name of {name}; give only one of them", key=alias, expected=name)
+            raise ConfigError(f"{alias} is another name of {name}: use only one of them", key=alias, expected=name)
         options[name] = options.pop(alias)
     return options

@@ -1,5 +1,5 @@
-"""What `toolcrib doctor` looks at, a module for each part of a server.
+"""The checks of `toolcrib doctor`, with one module for each part of a server.
 
-`report` is what comes out; `runner` goes through one server: its `settings_entry`, its `command` and the `packages`
-behind it, or its `connectivity`; its `startup`; its `tools`.
+`report` holds the results. `runner` checks one server: its `settings_entry`, its `command` and `packages` or its
+`connectivity`, its `startup` and its `tools`.
 """

@@ -1,6 +1,6 @@
-"""What servers and their launchers write when something is wrong: the cause of each, and what fixes it. Pure.
+"""Maps error output of servers and their launchers to causes and fixes. Pure functions.
 
-The texts are those of real programs: uv, pip, npm, node, docker, and clients of databases and of HTTP APIs.
+The patterns match output of real programs: uv, pip, npm, node, docker, and clients of databases and of HTTP APIs.
 """
 
 from __future__ import annotations
@@ -13,37 +13,39 @@ from ..config.launchers import Launch
 from ..errors import AuthError
 
 OAUTH_FIX: Final = (
-    "this version cannot sign in there by itself. If the provider issues tokens, put one under headers: "
-    '"Authorization": "Bearer ${TOKEN}"; in Python, pass an OAuth provider as auth=, for instance that of the mcp SDK'
+    "this version cannot sign in there itself. If the provider issues tokens, put one under headers: "
+    '"Authorization": "Bearer ${TOKEN}"; in Python, pass an OAuth provider as auth=, for example that of the mcp SDK'
 )
 _HOST: Final = r"(?P<host>\[[0-9a-fA-F:.]+\](?::\d+)?|[0-9a-fA-F:]*::[0-9a-fA-F:]*|[\w.-]+(?::\d+)?)"
-_PACKAGES_NETWORK: Final = "it needs the network to fetch its package: is there one, and does it need a proxy?"
+_PACKAGES_NETWORK: Final = "check the network connection, and whether it needs a proxy"
 
 
 @dataclass(frozen=True, slots=True)
 class Cause:
-    """A text that tells why a server does not work. Named groups of `pattern` can stand in `what` and `fix`."""
+    """A pattern of error output, its cause and its fix; `what` and `fix` may contain the pattern's named groups."""
 
     pattern: str
     what: str
-    """The cause; empty where the text itself says it best."""
+    """The cause; empty if the output itself describes it best."""
     fix: str
     option: tuple[str, str] = ("", "")
-    """An option of uvx that fixes it, and its value: the fix is then the whole command line."""
+    """An option of uvx that fixes it, and its value; the fix then shows the whole command line."""
 
 
 class Diagnosis(NamedTuple):
-    """What was recognised."""
+    """The cause of a failure (empty if the output describes it best), and its fix."""
 
     what: str
     fix: str
 
 
 LONGEST: Final = 8_000
-"""Characters, from the end, of a server's words that are looked at."""
+"""Characters at the end of a server's output that are examined."""
 _BACKEND: Final = "it cannot reach {host}, which it needs"
-_START_BACKEND: Final = "start what listens at {host}, or correct that address under env or args"
-_FIND_BACKEND: Final = "correct the name {host} under env or args; is it one of a network that you are not in now?"
+_START_BACKEND: Final = "start the service at {host}, or correct its address under env or args"
+_FIND_BACKEND: Final = (
+    "correct the name {host} under env or args, or connect to the network (such as a VPN) that has it"
+)
 
 CAUSES: Final = (
     # ---- Python packages
@@ -82,11 +84,11 @@ CAUSES: Final = (
     ),
     # ---- fetching a package
     Cause(r"npm (?:error|ERR!) code E404|404 Not Found - GET", "", "correct the name of the npm package"),
-    Cause(r"ETARGET|ENOVERSIONS|No matching version", "", "there is no such version of the package: give another one"),
+    Cause(r"ETARGET|ENOVERSIONS|No matching version", "", "the package has no such version: use another one"),
     Cause(
         r"UnknownIssuer|SELF_SIGNED_CERT|UNABLE_TO_GET_ISSUER|CERTIFICATE_VERIFY_FAILED|unable to get local issuer",
         "",
-        "it does not trust the certificates here: give it SSL_CERT_FILE (for node NODE_EXTRA_CA_CERTS) under env",
+        "it does not trust a certificate: set SSL_CERT_FILE (NODE_EXTRA_CA_CERTS for node) under env",
     ),
     Cause(
         r"npm (?:error|ERR!)[^\n]*(?:ENOTFOUND|EAI_AGAIN|ECONNREFUSED|ETIMEDOUT)|[Ff]ailed to fetch: `|"
@@ -102,20 +104,20 @@ CAUSES: Final = (
     # ---- containers
     Cause(
         r"permission denied while trying to connect to the (?:Docker|docker)",
-        "you may not use the Docker daemon",
+        "you have no permission to use the Docker daemon",
         "add yourself to the group docker, and log in again",
     ),
     Cause(
         r"Cannot connect to the Docker daemon|[Ff]ailed to connect to the docker API|[Ii]s the docker daemon running"
         r"|dial unix [^\n]*docker[^\n]*\.sock",
-        "the Docker daemon does not run",
+        "the Docker daemon is not running",
         "start Docker, then try again",
     ),
-    Cause(r"Cannot connect to Podman", "Podman does not run", "start it: podman machine start"),
+    Cause(r"Cannot connect to Podman", "Podman is not running", "start it: podman machine start"),
     Cause(
         r"pull access denied for (?P<image>\S+?),|manifest unknown|repository does not exist",
-        "there is no such image, or it is not public",
-        "correct the name of the image; docker login is for private ones",
+        "the image does not exist or is not public",
+        "correct the name of the image; for a private one, run docker login",
     ),
     # ---- what the server itself needs
     Cause(
@@ -137,12 +139,12 @@ CAUSES: Final = (
         r"server at ['\"](?P<host>[^'\"]+)['\"](?: \([^)]*\))?, port (?P<port>\d+) failed: "
         r"(?:Connection refused|timeout|Operation timed out)",
         "it cannot reach {host}:{port}, which it needs",
-        "start what listens at {host}:{port}, or correct that address under env or args",
+        "start the service at {host}:{port}, or correct its address under env or args",
     ),
     Cause(
         r"ConnectionPool\(host='(?P<host>[^']+)', port=(?P<port>\d+)\): Max retries exceeded",
         "it cannot reach {host}:{port}, which it needs",
-        "start what listens at {host}:{port}, or correct that address under env or args",
+        "start the service at {host}:{port}, or correct its address under env or args",
     ),
     Cause(
         rf"(?:connect(?:ing|ion)?|dial tcp|reach)[^\n]{{0,80}}? (?:to |at |tcp )?(?:\w{{1,20}}://)?(?:[^\s/@]{{1,40}}@)?{_HOST}[^\n]{{0,80}}?"
@@ -157,40 +159,39 @@ CAUSES: Final = (
     ),
     Cause(
         r"ENOTFOUND|EAI_AGAIN|failure in name resolution|Name or service not known|nodename nor servname",
-        "it cannot find the address of a host that it needs",
-        "correct that host under env or args; is there a network?",
+        "it cannot resolve the name of a host that it needs",
+        "correct the host under env or args, and check the network connection",
     ),
+    Cause(r"EADDRINUSE|[Aa]ddress already in use", "", "another program uses the port: stop it, or use another port"),
+    Cause(r"can't open file ['\"]?(?P<file>[^'\":\n]+)", "", "{file} does not exist: correct the paths in args"),
     Cause(
-        r"EADDRINUSE|[Aa]ddress already in use", "", "something listens there already: end that, or give another port"
+        r"No such file or directory: ['\"]?(?P<file>[^'\"\n]+)", "", "{file} does not exist: correct the paths in args"
     ),
-    Cause(r"can't open file ['\"]?(?P<file>[^'\":\n]+)", "", "there is no {file}: correct the paths in args"),
-    Cause(r"No such file or directory: ['\"]?(?P<file>[^'\"\n]+)", "", "there is no {file}: correct the paths in args"),
-    Cause(r"ENOENT|No such file or directory", "", "one of the paths in args is not there"),
-    Cause(r"usage:|unrecognized arguments|[Uu]nknown option", "", "correct args: the program does not know them"),
+    Cause(r"ENOENT|No such file or directory", "", "a path in args does not exist: correct it"),
+    Cause(r"usage:|unrecognized arguments|[Uu]nknown option", "", "correct args: the program does not accept them"),
 )
-"""In the order in which they are looked for: the more a text says, the earlier."""
+"""The known causes in the order in which they are tried: more specific patterns first."""
 
 _MISSING: Final = re.compile(r"missing|required|not set|unset|must|environ|provide|undefined|KeyError", re.IGNORECASE)
 _VARIABLE: Final = re.compile(r"\b[A-Z][A-Z0-9]*(?:_[A-Z0-9]+)+\b")
 
 
 def diagnose(text: str, launch: Launch | None = None) -> Diagnosis | None:
-    """Return what a server's own words say about its failure; None if nothing in them is known.
+    """Return the cause of a server's failure and its fix, from the server's output; None if no cause is recognised.
 
-    `launch` is its command line, which decides how the fix is spelled.
+    `launch` is the server's command line, which the fix may quote.
     """
     text = text[-LONGEST:]
     for cause in CAUSES:
         found = [*re.finditer(cause.pattern, text)]
         if found:
-            # The last one: what a program writes last is mostly why it ended.
+            # The last match: what a program writes last is usually why it exited.
             words = {name: value for name, value in found[-1].groupdict().items() if value is not None}
             return Diagnosis(cause.what.format_map(words), _fix(cause, words, launch))
     for line in reversed(text.splitlines()):
         if _MISSING.search(line) and (variable := _VARIABLE.search(line)):
-            return Diagnosis(
-                "", f"give it {variable[0]} under env, as ${{{variable[0]}}}: a server gets few variables of yours"
-            )
+            name = variable[0]
+            return Diagnosis("", f"set {name} under env, as ${{{name}}}: servers inherit only a few of your variables")
     return None
 
 
@@ -206,16 +207,18 @@ def _fix(cause: Cause, words: dict[str, str], launch: Launch | None) -> str:
 
 
 def wants_oauth(error: AuthError) -> bool:
-    """Return whether a challenge names the metadata that OAuth begins with."""
+    """Return whether a challenge names OAuth metadata."""
     return "resource_metadata" in (error.challenge or "")
 
 
 def credentials_for(error: AuthError, *, oauth: bool = False) -> str:
-    """Return how to give a server what its challenge asks for; `oauth`: it has metadata for OAuth."""
+    """Return how to supply the credentials that a server asks for; `oauth` is True if it publishes OAuth metadata."""
     challenge = error.challenge or ""
     if error.status == 403:
         scope = re.search(r'scope="?([^",]+)', challenge)
-        return f"get credentials {f'with the scope {scope[1]}' if scope else 'that allow it'} from who runs it"
+        return (
+            f"get credentials {f'with the scope {scope[1]}' if scope else 'that allow it'} from the server's operator"
+        )
     if oauth or wants_oauth(error):
         return OAUTH_FIX
     if challenge.lower().startswith("basic"):
@@ -224,7 +227,7 @@ def credentials_for(error: AuthError, *, oauth: bool = False) -> str:
 
 
 def without_stderr(message: str) -> str:
-    """Return the message of an error without what it quotes of the server's stderr: that is shown in whole lines."""
+    """Return the message of an error without its quote of the server's stderr, which is shown separately."""
     for mark in ("; stderr: ", "; its stderr ends with: "):
         message = message.partition(mark)[0]
     return message

@@ -1,4 +1,4 @@
-"""The way to a server behind a URL, step by step: is it safe, does the host have an address, who listens, TLS."""
+"""Checks the connection to a remote server step by step: scheme, name resolution, port, TLS."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from ..transports.http.network import proxy_of_environment, tls
 from .report import ServerReport
 
 EXPIRES_SOON: Final = 14 * 24 * 3600
-"""Seconds before the end of a certificate from which on it is told."""
+"""Seconds before the expiry of a certificate from which a warning is reported."""
 
 Web = HttpServer | SseServer
 
 
 async def examine_address(report: ServerReport, config: Web, deadline: Deadline) -> bool:
-    """Whether a server can be asked there at all."""
+    """Check whether a connection to the server's URL is possible."""
     parts = urlsplit(config.url)
     _examine_scheme(report, config, parts)
     proxy = config.proxy or proxy_of_environment(config.url)
@@ -40,14 +40,14 @@ def _examine_scheme(report: ServerReport, config: Web, parts: SplitResult) -> No
     secure = f"https://{parts.hostname}{parts.path}"
     if parts.scheme == "http" and not is_loopback(parts.hostname or ""):
         if not secrets_of(config).is_empty:
-            text = "credentials go over plain http, and anybody on the way can read them"
+            text = "credentials are sent over plain http, where third parties can read them"
             report.broken("address", text, f"use {secure}, and change these credentials")
         else:
-            text = "plain http: anybody on the way can read and change what is said"
+            text = "plain http: third parties can read and change the traffic"
             report.warn("address", text, f"use {secure}")
     elif parts.scheme == "https" and not config.verify:
-        text = "its certificate is not checked: anybody can pretend to be it"
-        report.warn("address", text, "take verify = false out; the certificate of your own authority is given as ca")
+        text = "its certificate is not verified: any server can impersonate it"
+        report.warn("address", text, "remove verify = false; for a private certificate authority, set ca to its file")
     else:
         report.fine("address", mask_urls(config.url))
 
@@ -59,12 +59,12 @@ async def _examine_host(report: ServerReport, host: str, port: int, deadline: De
         async with asyncio.timeout(deadline.left()):
             found = await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM)
     except TimeoutError:
-        text = f"no answer about {host} within {deadline.seconds:g} s"
-        report.broken("host", text, "is there a network, and does name resolution work?", stopwatch.seconds)
+        text = f"{host} was not resolved within {deadline.seconds:g} s"
+        report.broken("host", text, "check the network connection and name resolution", stopwatch.seconds)
         return False
     except (OSError, UnicodeError) as exc:
-        why = exc.strerror if isinstance(exc, OSError) and exc.strerror else "it can be no name"
-        fix = "correct its spelling; is it a name of a network, such as a VPN, that you are not in now?"
+        why = exc.strerror if isinstance(exc, OSError) and exc.strerror else "invalid host name"
+        fix = "correct its spelling, or connect to the network (such as a VPN) that has it"
         report.broken("host", f"{host} has no address: {why}", fix, stopwatch.seconds)
         return False
     addresses = list(dict.fromkeys(str(each[4][0]) for each in found))
@@ -81,7 +81,7 @@ async def _examine_port(report: ServerReport, config: Web, host: str, port: int,
             _, writer = await asyncio.open_connection(host, port)
     except TimeoutError:
         text = f"{host}:{port} did not answer within {deadline.seconds:g} s"
-        fix = "does the server run there? a firewall that drops everything looks the same"
+        fix = "check that the server runs there, and that no firewall blocks the connection"
         report.broken("port", text, fix, stopwatch.seconds)
         return False
     except OSError as exc:
@@ -101,13 +101,13 @@ async def _examine_tls(report: ServerReport, config: Web, host: str, port: int, 
         async with asyncio.timeout(deadline.left()):
             _, writer = await asyncio.open_connection(host, port, ssl=context, server_hostname=host)
     except ConfigError as exc:
-        report.broken("tls", exc.message, f"give {exc.expected}", stopwatch.seconds)
+        report.broken("tls", exc.message, f"use {exc.expected}", stopwatch.seconds)
         return False
     except ssl.SSLCertVerificationError as exc:
-        report.broken("tls", f"not trusted: {exc.verify_message}", _mend_trust(exc, host), stopwatch.seconds)
+        report.broken("tls", f"not trusted: {exc.verify_message}", _trust_fix(exc, host), stopwatch.seconds)
         return False
     except OSError as exc:
-        fix = f"does it speak plain http, as http://{host}:{port}? if it wants a certificate of ours, give client_cert"
+        fix = f"if it speaks plain http, use http://{host}:{port}; if it requires a client certificate, set client_cert"
         report.broken("tls", f"no secure connection: {_why(exc)}", fix, stopwatch.seconds)
         return False
     certificate = writer.get_extra_info("peercert") or {}
@@ -115,7 +115,7 @@ async def _examine_tls(report: ServerReport, config: Web, host: str, port: int, 
     writer.close()
     left = _until_end(certificate.get("notAfter"))
     if left is not None and left < EXPIRES_SOON:
-        report.warn("tls", f"its certificate ends in {left / 86400:.0f} days", "have it renewed", stopwatch.seconds)
+        report.warn("tls", f"its certificate expires in {left / 86400:.0f} days", "have it renewed", stopwatch.seconds)
     else:
         report.fine("tls", version or "TLS", stopwatch.seconds)
     return True
@@ -125,17 +125,17 @@ def _until_end(not_after: object) -> float | None:
     return ssl.cert_time_to_seconds(not_after) - time.time() if isinstance(not_after, str) else None
 
 
-def _mend_trust(exc: ssl.SSLCertVerificationError, host: str) -> str:
+def _trust_fix(exc: ssl.SSLCertVerificationError, host: str) -> str:
     words = exc.verify_message.lower()
     if exc.verify_code in _ENDED:
-        return "have the certificate renewed; is the clock of this machine right?"
+        return "have the certificate renewed, or correct the clock of this machine"
     if "hostname" in words or "ip address" in words:
-        return f"use the name that the certificate is for, not {host}"
-    return "is it of your own authority? then give its PEM file as ca in the settings"
+        return f"use a host name that the certificate is valid for, not {host}"
+    return "if a private authority issued it, set ca in the settings to the authority's PEM file"
 
 
 _ENDED: Final = (9, 10)
-"""OpenSSL's codes: not yet, and not any more valid."""
+"""OpenSSL's codes for certificates that are not valid yet, or have expired."""
 
 
 def _why(exc: OSError) -> str:

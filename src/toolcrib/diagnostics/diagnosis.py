@@ -1,4 +1,4 @@
-"""Why a server does not start or cannot be reached, and what can be done about it."""
+"""Finds out why a server does not start or cannot be reached, and how to fix it."""
 
 from __future__ import annotations
 
@@ -30,13 +30,13 @@ from .probe import client_for
 from .report import ServerReport
 
 NEARBY: Final = 5.0
-"""Seconds for a look whether the server is at a place nearby."""
+"""Seconds for checking whether the server answers at a similar URL."""
 
-STDOUT_IS_FOR_MCP: Final = "have its author write logs to stderr: stdout is for MCP alone"
+STDOUT_IS_FOR_MCP: Final = "ask its author to write logs to stderr: stdout is reserved for MCP"
 
 _PLACES: Final = ("/mcp", "/sse", "/mcp/", "/api/mcp")
 _NOT_HERE: Final = frozenset({200, 301, 302, 307, 308, 400, 404, 405, 406, 410, 415, 501})
-"""Statuses that a place gives where there is no MCP server, or one of the other kind."""
+"""HTTP statuses of URLs without an MCP server, or with one of the other HTTP transport."""
 
 _METADATA_BYTES: Final = 65_536
 _OAUTH_METADATA: Final = "/.well-known/oauth-protected-resource"
@@ -52,7 +52,7 @@ async def explain(
     *,
     is_noisy: bool,
 ) -> None:
-    """Note why the step failed, with a fix; `is_noisy`: the server wrote to stdout something that is no message."""
+    """Report why the step failed, with a fix; `is_noisy`: the server wrote lines to stdout that are not messages."""
     said = report.said(error.message)
     if isinstance(error, StartError):
         report.facts["exit_code"] = error.exit_code
@@ -64,23 +64,23 @@ async def explain(
     elif isinstance(error, RateLimited):
         report.broken(step, said, "wait, and try again later", seconds)
     elif isinstance(error, ConfigError):
-        report.broken(step, said, f"give {error.expected}" if error.expected else "correct its settings", seconds)
+        report.broken(step, said, f"use {error.expected}" if error.expected else "correct its settings", seconds)
     elif isinstance(config, HttpServer | SseServer):
         report.facts["status"] = getattr(error, "status", None)
         report.broken(step, said, await _where_else(report, config, error), seconds)
     elif is_noisy:
         report.broken(step, said, STDOUT_IS_FOR_MCP, seconds, stderr_of(error, report))
     elif isinstance(error.__cause__, RemoteError) and error.__cause__.code == METHOD_NOT_FOUND:
-        text = "it is no MCP server: it does not know initialize, or only sends back what it is sent"
-        report.broken(step, text, "correct the command: this program does something else", seconds)
+        text = "not an MCP server: it does not implement initialize, or echoes its input"
+        report.broken(step, text, "correct the command: this program is not an MCP server", seconds)
     else:
         more = f"--timeout {deadline.seconds * 4:g}"
-        fix = f"is it an MCP server that speaks over stdio? one that is only slow needs more time: {more}"
+        fix = f"check that it is an MCP server for stdio; if it is only slow, set connect_timeout, or use {more}"
         _note_failure(report, step, config, error.message, stderr_of(error, report), fix, seconds)
 
 
 def explain_list(report: ServerReport, config: ServerConfig, error: ToolcribError, seconds: float) -> None:
-    """Note why a server that is connected cannot list its tools."""
+    """Report why a connected server cannot list its tools."""
     launch, stderr = launch_of(config), stderr_of(error, report)
     found = diagnose(error.message, launch) or diagnose(stderr, launch)
     what, fix = found or ("", "tools/list fails: report it to the server's author")
@@ -91,7 +91,7 @@ def explain_list(report: ServerReport, config: ServerConfig, error: ToolcribErro
 def _note_failure(
     report: ServerReport, step: str, config: ServerConfig, text: str, stderr: str, fix: str, seconds: float
 ) -> None:
-    """Note a failure with what the server wrote about it, and the fix for that, else `fix`."""
+    """Report a failure with the server's stderr and the fix for the cause found there, else with `fix`."""
     text = without_stderr(text)
     found = diagnose(stderr, launch_of(config))
     if found is not None:
@@ -104,15 +104,15 @@ def _joined(text: str, what: str) -> str:
 
 
 def launch_of(config: ServerConfig) -> Launch | None:
-    """Return the command line of a server, taken apart; None if it has none."""
+    """Return the parsed command line of a server; None if it has none."""
     return parse_command(config.command, config.args) if isinstance(config, StdioServer) else None
 
 
-# ---- a program that ended -------------------------------------------------------------------------------------
+# ---- a program that exited ------------------------------------------------------------------------------------
 
 
 def stderr_of(error: ToolcribError, report: ServerReport) -> str:
-    """Return the end of what the server's process wrote before it failed."""
+    """Return the last lines that the server's process wrote to stderr before it failed."""
     return (error.stderr if isinstance(error, ConnectError) else "") or "\n".join(report.stderr)
 
 
@@ -120,28 +120,29 @@ def _ended(error: StartError) -> str:
     if error.exit_code is None:
         return error.message
     if error.exit_code < 0:
-        return f"its process was ended by signal {-error.exit_code} before it answered"
-    return f"its process ended with exit code {error.exit_code} before it answered"
+        return f"its process was killed by signal {-error.exit_code} before it answered"
+    return f"its process exited with code {error.exit_code} before it answered"
 
 
 def _by_hand(stderr: str) -> str:
-    said = "it says why" if stderr.strip() else "it says nothing"
-    return f"{said}: start the same command by hand, and look at what it writes"
+    if stderr.strip():
+        return "see its output above; if that is not enough, run the same command in a terminal"
+    return "it wrote nothing to stderr: run the same command in a terminal to see what it prints"
 
 
-# ---- a place that refused -------------------------------------------------------------------------------------
+# ---- a URL that rejected the request --------------------------------------------------------------------------
 
 
 def _refusal(error: AuthError, oauth: bool) -> str:
-    said = f"; it says: {error.challenge}" if error.challenge else ""
-    what = "it does not take these credentials"
+    challenge = f"; challenge: {error.challenge}" if error.challenge else ""
+    what = "it rejects these credentials"
     if error.status == 401:
-        what = "it wants an OAuth sign-in" if oauth else "it wants credentials"
-    return f"{what} (HTTP {error.status}){said}"
+        what = "it requires an OAuth sign-in" if oauth else "it requires credentials"
+    return f"{what} (HTTP {error.status}){challenge}"
 
 
 async def _has_oauth_metadata(config: ServerConfig, error: AuthError) -> bool:
-    """Whether the server publishes where to sign in, though its challenge does not say so."""
+    """Return whether the server publishes OAuth metadata that its challenge does not name."""
     if error.status != 401 or not isinstance(config, HttpServer | SseServer):
         return False
     path = urlsplit(config.url).path.rstrip("/")
@@ -151,7 +152,7 @@ async def _has_oauth_metadata(config: ServerConfig, error: AuthError) -> bool:
 
 
 async def _is_oauth_metadata(config: HttpServer | SseServer, url: str) -> bool:
-    import aiohttp  # noqa: PLC0415  # slow; only for a server that wants credentials
+    import aiohttp  # noqa: PLC0415  # slow to import; only needed for a server that requires credentials
 
     proxy = config.proxy or proxy_of_environment(url)
     connector = aiohttp.TCPConnector(ssl=tls(config))
@@ -171,7 +172,7 @@ async def _is_oauth_metadata(config: HttpServer | SseServer, url: str) -> bool:
 
 
 async def older_kind(report: ServerReport, config: ServerConfig, error: ToolcribError) -> SseServer | None:
-    """The server at this very URL, if it is of the older kind: a client finds that out by itself, too."""
+    """Return a config for the same URL over HTTP+SSE if the server speaks only that; clients detect it as well."""
     older = older_way(config) if getattr(error, "status", None) in OLDER else None
     return older if older is not None and await _answers(older, report.server) else None
 
@@ -179,13 +180,13 @@ async def older_kind(report: ServerReport, config: ServerConfig, error: Toolcrib
 async def _where_else(report: ServerReport, config: HttpServer | SseServer, error: ToolcribError) -> str:
     status = getattr(error, "status", None)
     if status is not None and status not in _NOT_HERE and not isinstance(error, ProtocolError):
-        return "is the server well? ask who runs it"
-    report.on_step("looking nearby")
-    return await _nearby(config, report.server) or "ask for the URL of its MCP endpoint: mostly it ends in /mcp"
+        return "the server has a problem: ask its operator"
+    report.on_step("trying similar URLs")
+    return await _nearby(config, report.server) or "ask for the URL of its MCP endpoint, which usually ends in /mcp"
 
 
 async def _nearby(config: HttpServer | SseServer, name: str) -> str:
-    """Where, or by which way, a server answers instead; empty if nowhere."""
+    """Return a fix with the URL or transport at which a server answers instead; empty if there is none."""
     given = {f.name: getattr(config, f.name) for f in fields(SseServer) if f.name != "url"}
     other: type[Any] = SseServer if isinstance(config, HttpServer) else HttpServer
     candidates: list[HttpServer | SseServer] = [other(config.url, **given)]
@@ -199,8 +200,8 @@ async def _nearby(config: HttpServer | SseServer, name: str) -> str:
         return ""
     kind = "sse" if isinstance(found, SseServer) else "http"
     if found.url == config.url:
-        return f"it is a server of the other kind: give it the type {kind}"
-    return f"there is an MCP server at {mask_urls(found.url)}: give that as url, with the type {kind}"
+        return f"it speaks the other HTTP transport: set type to {kind}"
+    return f"an MCP server answers at {mask_urls(found.url)}: use that as url, with type {kind}"
 
 
 async def _answers(config: HttpServer | SseServer, name: str) -> bool:

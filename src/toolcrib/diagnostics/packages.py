@@ -1,4 +1,4 @@
-"""Which version of a package its launcher has fetched: a look into the caches of npm and uv."""
+"""Finds the version of a package that its launcher has fetched, in the caches of npm and uv."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A client for one try: what fails is told, not tried again, and nothing is tried that the settings do not name."""
+"""A client for a single connection attempt, without retries and without falling back to another transport."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from ..types import ReconnectPolicy
 
 @dataclass(frozen=True, slots=True)
 class _AsGiven:
-    """A server by the way that its config names and no other: a client would quietly try the older one too."""
+    """A server that is reached only over the transport in its config; a client would also try the older one."""
 
     config: ServerConfig
 
@@ -25,8 +25,8 @@ class _AsGiven:
 def client_for(
     config: ServerConfig, name: str, timeout: float, on_stderr: Callable[[str], object] | None = None
 ) -> Client:
-    """A client that is not connected yet; `on_stderr` is called with each line that its process writes there."""
+    """Return a client that is not connected yet; `on_stderr` is called with each line of its process's stderr."""
     target = as_singleton(config) if isinstance(config, StdioServer) else _AsGiven(config)
     once = ReconnectPolicy(max_retries=0)
-    rounded = max(0.1, round(timeout, 1))  # a person reads it, if it passes
+    rounded = max(0.1, round(timeout, 1))  # the message of a time-out shows it
     return Client(target, name=name, connect_timeout=rounded, max_attempts=1, reconnect=once, stderr_handler=on_stderr)

@@ -1,4 +1,4 @@
-"""What was found: values, a verdict each, and how to mend what is not well."""
+"""The results of the checks: findings, each with a verdict and, for problems, a fix."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from typing import Any, Final
 from ..config import SecretMask
 
 LINES_KEPT: Final = 50
-"""Lines of a server's stderr that are kept to find out why it failed."""
+"""Lines of a server's stderr that are kept for diagnosis."""
 
 QUOTED: Final = 8
-"""Lines of what a server wrote that are shown."""
+"""Lines of a server's stderr that a finding shows."""
 
 
 class Verdict(StrEnum):
-    """How a step went."""
+    """The outcome of a step."""
 
     FINE = "ok"
     SKIPPED = "skipped"
@@ -30,13 +30,13 @@ _GRAVITY: Final = tuple(Verdict)
 
 
 def worst(verdicts: Iterable[Verdict]) -> Verdict:
-    """The gravest of them; fine if there are none."""
+    """Return the most severe verdict; `FINE` if there are none."""
     return max(verdicts, key=_GRAVITY.index, default=Verdict.FINE)
 
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One line of the table. Whatever is not well has a `fix`."""
+    """One line of the table; every problem has a `fix`."""
 
     step: str
     verdict: Verdict
@@ -44,10 +44,10 @@ class Finding:
     fix: str = ""
     seconds: float | None = None
     quoted: str = ""
-    """What the server itself wrote about it."""
+    """The server's own output about the problem."""
 
     def to_dict(self) -> dict[str, Any]:
-        """The same for a program."""
+        """Return the finding as a JSON object."""
         given: dict[str, Any] = {"step": self.step, "verdict": self.verdict.value, "text": self.text}
         if self.seconds is not None:
             given["seconds"] = round(self.seconds, 4)
@@ -55,45 +55,45 @@ class Finding:
 
 
 def nobody(_: str) -> None:
-    """Whoever does not want to know."""
+    """Ignore a text; the default of callbacks."""
 
 
 @dataclass(slots=True)
 class ServerReport:
-    """All that was found of one server, or of the settings files where `server` is empty."""
+    """All findings about one server, or about the settings files if `server` is empty."""
 
     server: str = ""
     findings: list[Finding] = field(default_factory=list)
     facts: dict[str, Any] = field(default_factory=dict)
-    """What a program may want to know beside the verdicts."""
+    """Values for programs, beside the verdicts."""
     secrets: SecretMask = field(default_factory=SecretMask)
     """Secrets of the server's config; no text in the report shows them."""
     on_step: Callable[[str], object] = nobody
-    """Is told what is looked at next."""
+    """Called with the name of each step before it is checked."""
     on_stderr: Callable[[str], object] = nobody
-    """Is called with each line that the server writes to stderr, without its secrets."""
+    """Called with each line that the server writes to stderr, without its secrets."""
     stderr: deque[str] = field(default_factory=lambda: deque(maxlen=LINES_KEPT))
     """The last lines that the server wrote to stderr."""
 
     def fine(self, step: str, text: str, seconds: float | None = None) -> None:
-        """It is as it should be."""
+        """Add a finding for a step without problems."""
         self.findings.append(Finding(step, Verdict.FINE, text, seconds=seconds))
 
     def skip(self, step: str, text: str) -> None:
-        """It was not looked at, and why."""
+        """Add a finding for a step that was skipped; `text` says why."""
         self.findings.append(Finding(step, Verdict.SKIPPED, text))
 
     def warn(self, step: str, text: str, fix: str, seconds: float | None = None) -> None:
-        """It works, and should be mended."""
+        """Add a finding for a step that works but should be fixed."""
         self.findings.append(Finding(step, Verdict.WARNING, text, fix, seconds))
 
     def broken(self, step: str, text: str, fix: str, seconds: float | None = None, quoted: str = "") -> None:
-        """It does not work; `quoted` is shown by its last lines."""
+        """Add a finding for a step that failed; the last lines of `quoted` are shown with it."""
         lines = [line for line in self.said(quoted).splitlines() if line.strip()]
         self.findings.append(Finding(step, Verdict.BROKEN, text, fix, seconds, "\n".join(lines[-QUOTED:])))
 
     def hear(self, line: str) -> None:
-        """Take a line that the server wrote to stderr."""
+        """Record a line that the server wrote to stderr, and pass it to `on_stderr`."""
         self.stderr.append(line)
         self.on_stderr(self.said(line))
 
@@ -103,15 +103,15 @@ class ServerReport:
 
     @property
     def verdict(self) -> Verdict:
-        """The gravest of all."""
+        """The most severe verdict of all findings."""
         return worst(finding.verdict for finding in self.findings)
 
     def count(self, verdict: Verdict) -> int:
-        """How many lines say so."""
+        """Return the number of findings with this verdict."""
         return sum(finding.verdict is verdict for finding in self.findings)
 
     def to_dict(self) -> dict[str, Any]:
-        """The same for a program."""
+        """Return the report as a JSON object, without secrets."""
         return {
             "server": self.server,
             "verdict": self.verdict.value,

@@ -1,4 +1,4 @@
-"""One server from its entry to its tools: every step that can be made, in order."""
+"""Checks one server, from its entry in the settings to its tools, in the order of `STEPS`."""
 
 from __future__ import annotations
 
@@ -21,35 +21,35 @@ from .settings_entry import examine_entry
 from .startup import examine_server
 
 TIMEOUT: Final = 30.0
-"""Seconds for a server, if nobody says otherwise."""
+"""Seconds for checking a server, unless an option or its settings give another time."""
 
 STEPS: Final = {
     "settings": "its entry can be read",
-    "variables": "every ${NAME} in it stands for something",
-    "placeholders": "every value in it is a real one",
-    "secrets": "no secret stands in it in plain text",
-    "command": "its program, or its Python file, is there",
-    "package": "the package that is fetched has a version",
-    "address": "what is sent to it cannot be read on the way",
-    "host": "its host has an address",
-    "port": "somebody listens there",
-    "tls": "its certificate can be trusted",
+    "variables": "every ${NAME} in it has a value",
+    "placeholders": "no value in it is a placeholder",
+    "secrets": "it has no secret in plain text",
+    "command": "its program, or its Python file, exists",
+    "package": "the version of its package is fixed",
+    "address": "traffic to it is encrypted",
+    "host": "its host name can be resolved",
+    "port": "its port accepts connections",
+    "tls": "its certificate is trusted",
     "starts": "it starts, and speaks MCP",
     "connects": "it can be reached, and speaks MCP",
-    "protocol": "which version and era it speaks",
-    "answers": "it answers",
-    "resources": "what it declares is listed",
-    "prompts": "what it declares is listed",
+    "protocol": "protocol version and era",
+    "answers": "it answers a ping",
+    "resources": "its resources can be listed, if declared",
+    "prompts": "its prompts can be listed, if declared",
     "tools": "its tools can be listed",
-    "rules": "the names in its lists of tools are names of tools",
-    "descriptions": "every tool is described",
-    "types": "every parameter has a type, and LLM APIs take the schemas",
-    "names": "LLM APIs take the names, and none is there twice",
-    "tokens": "its tools leave room in a model's context",
-    "stdout": "it writes nothing but messages there",
-    "ends": "it ends when it is let go",
+    "rules": "allowed_tools and blocked_tools name existing tools",
+    "descriptions": "every tool has a description",
+    "types": "every parameter has a type, and LLM APIs accept the schemas",
+    "names": "LLM APIs accept the names of its tools, and all are different",
+    "tokens": "its tools leave enough of a model's context",
+    "stdout": "it writes only MCP messages to stdout",
+    "ends": "its process exits when stdin is closed",
 }
-"""What is looked at, in the order of the table, and what is fine. A step that does not concern a server is left out."""
+"""The steps in the order of the table, each with what is fine. Steps that do not apply to a server are left out."""
 
 
 async def examine(
@@ -61,9 +61,9 @@ async def examine(
     on_step: Callable[[str], object] = nobody,
     on_stderr: Callable[[str], object] = nobody,
 ) -> ServerReport:
-    """Go through one server. With `start` false nothing is started nor asked.
+    """Check one server. If `start` is false, no process is started and no request is sent.
 
-    `timeout` is for all of its steps together; None: what its settings give it to connect, else `default_timeout`.
+    `timeout` limits all steps together; None means the `connect_timeout` of its settings, else `default_timeout`.
     """
     report = ServerReport(entry.name, on_step=on_step, on_stderr=on_stderr)
     config = entry.config
@@ -79,14 +79,14 @@ async def examine(
     left = Deadline(timeout or time_to_connect(config.connect_timeout) or default_timeout or _usual_timeout(config))
     if await _is_there(report, config, left, start) and start:
         await examine_server(report, config, static_filter(entry.allowed_tools, entry.blocked_tools), left)
-    # Only now: what was started tells the version.
+    # Last, because the running server reports its version.
     if isinstance(config, StdioServer) and (package := package_of(config.command, config.args)):
         _note_package(report, package, config)
     return in_order(report)
 
 
 def time_to_connect(said: Any) -> float | None:
-    """Return the seconds that settings give a server to connect; None if they do not say so."""
+    """Return the `connect_timeout` of a server's settings in seconds; None if it is not set."""
     return said if isinstance(said, int | float) else None
 
 
@@ -113,14 +113,14 @@ def _note_package(report: ServerReport, package: Package, config: StdioServer) -
     if version is not None:
         fix = f"write {package.pinned(version)}"
     elif said := report.facts.get("server_version"):
-        fix = f"write {package.pinned(said)}, if {said}, as it calls itself, is the package's version"
+        fix = f"write {package.pinned(said)}, if {said}, the version that the server reports, is the package's"
     else:
         fix = f"write {package.pinned('VERSION')}"
     report.warn("package", text, fix)
 
 
 def in_order(report: ServerReport) -> ServerReport:
-    """The findings as the table of steps has them."""
+    """Sort the findings in the order of `STEPS`, and return the report."""
     order = list(STEPS)
     report.findings.sort(key=lambda finding: order.index(finding.step))
     return report

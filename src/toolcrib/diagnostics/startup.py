@@ -1,4 +1,4 @@
-"""Starting a server, or connecting to it: how long it takes, what it speaks, whether it answers, what it lists."""
+"""Starts a server, or connects to it, and checks its start-up time, protocol version, responses and lists."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from .report import ServerReport
 from .tools import examine_rules, examine_tools
 
 SLOW: Final = 5.0
-"""Seconds of a start from which on it is told."""
+"""Seconds for a start above which a warning is reported."""
 
 
 async def examine_server(report: ServerReport, config: ServerConfig, rules: StaticFilter, deadline: Deadline) -> None:
-    """Start it, look at it, and end it again; `rules`: the tools that the settings let through."""
+    """Start a server or connect to it, check it, and close it; `rules` are the tools that the settings allow."""
     step = "connects" if isinstance(config, HttpServer | SseServer) else "starts"
     report.on_step(step)
     stopwatch = Stopwatch()
@@ -34,7 +34,7 @@ async def examine_server(report: ServerReport, config: ServerConfig, rules: Stat
         await client.close()
         older = await older_kind(report, config, exc)
         if older is not None:
-            report.warn(step, "it speaks only the older HTTP+SSE", "give it the type sse: that saves a try", took)
+            report.warn(step, "it speaks only the older HTTP+SSE", "set type to sse, which saves an attempt", took)
             await examine_server(report, older, rules, deadline)
             return
         await explain(report, step, config, exc, took, deadline, is_noisy=client.counters.malformed > 0)
@@ -48,8 +48,8 @@ async def examine_server(report: ServerReport, config: ServerConfig, rules: Stat
         ending = Stopwatch()
         await client.close()
     if isinstance(config, StdioServer) and ending.seconds >= process.GRACE:
-        text = "it does not end when its stdin is closed, and had to be ended by a signal"
-        report.warn("ends", text, "have its author end it at the end of stdin", ending.seconds)
+        text = "it does not exit when its stdin is closed, and had to be killed by a signal"
+        report.warn("ends", text, "ask its author to let it exit at the end of stdin", ending.seconds)
 
 
 def _note_start(report: ServerReport, step: str, config: ServerConfig, seconds: float) -> None:
@@ -57,10 +57,10 @@ def _note_start(report: ServerReport, step: str, config: ServerConfig, seconds: 
     if seconds <= SLOW:
         report.fine(step, "", seconds)
     elif isinstance(config, StdioServer):
-        fix = "the first start may fetch a package: try again; else install it once instead of fetching it each time"
+        fix = "the first start may fetch a package: try again; if it stays slow, install the package permanently"
         report.warn(step, "slow", fix, seconds)
     else:
-        report.warn(step, "slow", "is it far away, or does it sleep? raise connect_timeout", seconds)
+        report.warn(step, "slow", "it may be far away, or be starting on demand: raise connect_timeout", seconds)
 
 
 def _note_protocol(report: ServerReport, client: Client) -> None:
@@ -81,7 +81,7 @@ async def _examine_answers(
     try:
         await client.ping(timeout=deadline.left())
     except ToolcribError as exc:
-        fix = "it connects and then says nothing: is it busy, or does it wait for something?"
+        fix = "it connects but does not answer: check whether it is busy or waits for something"
         report.broken("answers", report.said(exc.message), fix, stopwatch.seconds)
         return
     report.fine("answers", "", stopwatch.seconds)
@@ -89,7 +89,10 @@ async def _examine_answers(
     malformed = client.counters.malformed
     if malformed:
         sample = report.said(client.counters.last_malformed)
-        text = f"it wrote what is no message to stdout ({malformed} times), such as {sample!r}"
+        if malformed == 1:
+            text = f"wrote 1 line to stdout that is not an MCP message: {sample!r}"
+        else:
+            text = f"wrote {malformed} lines to stdout that are not MCP messages, such as {sample!r}"
         report.warn("stdout", text, STDOUT_IS_FOR_MCP)
 
 
@@ -103,12 +106,12 @@ async def _examine_lists(
             try:
                 report.facts[kind] = len(await fetch(timeout=deadline.left()))
             except ToolcribError as exc:
-                fix = f"have its author answer {kind}/list, or not declare {kind}"
-                report.warn(kind, f"declared, and not listed: {report.said(exc.message)}", fix)
+                fix = f"ask its author to implement {kind}/list, or not to declare {kind}"
+                report.warn(kind, f"declared, but cannot be listed: {report.said(exc.message)}", fix)
     if "tools" not in declared:
         report.facts["tools"] = 0
         if not declared:
-            report.warn("tools", "it declares nothing that could be used", "have its author declare its tools")
+            report.warn("tools", "it declares no capabilities", "ask its author to declare its tools")
         return
     report.on_step("tools")
     stopwatch = Stopwatch()
@@ -131,7 +134,7 @@ def _note_tools(report: ServerReport, tools: list[Tool], rules: StaticFilter, se
     report.facts.update(tools=len(offered), paged=paged, tool_names=[tool.name for tool in offered])
     examine_rules(report, rules, [tool.name for tool in tools])
     if not tools:
-        report.warn("tools", "none", "does it want settings, or a login, before it offers any?", seconds)
+        report.warn("tools", "none", "check whether it needs settings or a login before it offers tools", seconds)
         return
     examine_tools(report, report.server, offered)
     count = f"{len(tools)}" if len(offered) == len(tools) else f"{len(offered)} of {len(tools)}"

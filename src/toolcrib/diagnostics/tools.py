@@ -1,4 +1,4 @@
-"""What a server offers, seen with the eyes of a model and of its API: pure."""
+"""Checks whether models and their APIs can use the tools of a server. Pure functions."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ from ..types import Tool
 from .report import ServerReport
 
 MANY_TOKENS: Final = 10_000
-"""Tokens of a server's tools from which on they are told: a model pays them with every message."""
+"""Tokens of a server's tools above which a warning is reported: they are part of every request to a model."""
 
 _TYPED: Final = frozenset({"type", "anyOf", "oneOf", "allOf", "$ref", "enum", "const"})
 _REFUSED_AT_TOP: Final = ("anyOf", "oneOf", "allOf")
 
 
 def examine_tools(report: ServerReport, server: str, tools: Sequence[Tool]) -> None:
-    """What makes tools hard to use, or impossible."""
+    """Report what makes tools hard or impossible to use."""
     _examine_descriptions(report, tools)
     _examine_schemas(report, tools)
     _examine_names(report, server, tools)
@@ -35,21 +35,21 @@ def examine_tools(report: ServerReport, server: str, tools: Sequence[Tool]) -> N
     report.facts["tokens"] = tokens
     if tokens > MANY_TOKENS:
         text = f"its tools take about {tokens:,} tokens of every conversation"
-        fix = "let through only those that are used (allowed_tools), or defer them (Toolset.defer_all)"
+        fix = "allow only the tools that are used (allowed_tools), or defer them (Toolset.defer_all)"
         report.warn("tokens", text, fix)
 
 
 def examine_rules(report: ServerReport, rules: StaticFilter, tools: Sequence[str]) -> None:
-    """Whether a name in the server's own lists is that of no tool: misspelt it lets through, or blocks, nothing."""
+    """Report names in the server's `allowed_tools` and `blocked_tools` that no tool has: they have no effect."""
     for key, listed in (("allowed_tools", rules.allowed or ()), ("blocked_tools", rules.blocked)):
         unknown = sorted({*listed} - {*tools})
         if unknown:
             meant = did_you_mean(nearest(unknown[0], tools)) or f": the tools are {few(tools) or 'none'}"
-            report.warn("rules", f"{key}: there is no tool {few(unknown)}", f"correct the name{meant}")
+            report.warn("rules", f"{key}: unknown tool {few(unknown)}", f"correct the name{meant}")
 
 
 def idle_patterns(rules: Mapping[str, Any], tools: Collection[str]) -> Iterator[tuple[str, str]]:
-    """The hub's rules with a pattern that fits none of its tools."""
+    """Yield the hub's rules whose pattern matches none of its tools: the option and the pattern."""
     for key in PERMISSIONS:
         patterns = rules.get(key) or ()
         for pattern in () if isinstance(patterns, str) else patterns:
@@ -65,7 +65,7 @@ def untyped_parameters(schema: Mapping[str, Any]) -> list[str]:
 
 
 def same_names(offered: Mapping[str, Sequence[str]]) -> dict[str, list[str]]:
-    """Names of tools that several servers have, and which servers."""
+    """Return the tool names that several servers have, each with these servers."""
     owners: dict[str, list[str]] = {}
     for server, tools in offered.items():
         for name in dict.fromkeys(tools):
@@ -74,7 +74,7 @@ def same_names(offered: Mapping[str, Sequence[str]]) -> dict[str, list[str]]:
 
 
 def few(found: Iterable[str]) -> str:
-    """The first of several, and how many more there are."""
+    """Return the first five names, and how many more there are."""
     given = [one_line(each, 60) or '""' for each in found]
     rest = len(given) - 5
     return ", ".join(given[:5]) + (f" and {rest} more" if rest > 0 else "")
@@ -86,44 +86,44 @@ def _examine_descriptions(report: ServerReport, tools: Sequence[Tool]) -> None:
     report.facts["without_description"] = silent
     if silent:
         text = f"without a description: {few(silent)}; a model can only guess what they do"
-        report.warn("descriptions", text, "have its author describe them")
+        report.warn("descriptions", text, "ask its author to describe them")
 
 
 def _examine_schemas(report: ServerReport, tools: Sequence[Tool]) -> None:
     untyped = [f"{tool.name}.{name}" for tool in tools for name in untyped_parameters(tool.input_schema)]
     report.facts["without_type"] = untyped
     if untyped:
-        text = f"parameters without a type: {few(untyped)}; a model can only guess what they take"
-        report.warn("types", text, "have its author give each a type in the tool's inputSchema")
+        text = f"parameters without a type: {few(untyped)}; a model can only guess their values"
+        report.warn("types", text, "ask its author to add a type to each in the tool's inputSchema")
     refused = [tool.name for tool in tools if any(key in tool.input_schema for key in _REFUSED_AT_TOP)]
     refused += [tool.name for tool in tools if tool.input_schema.get("type", "object") != "object"]
     report.facts["refused_schemas"] = refused
     if refused:
-        text = f"schemas that LLM APIs refuse (they want a plain object at the top): {few(refused)}"
-        report.warn("types", text, "have its author make them properties of one object; till then block these tools")
+        text = f"schemas that LLM APIs reject (they require a plain object at the top level): {few(refused)}"
+        report.warn("types", text, "ask its author to use one object with properties; until then, block these tools")
 
 
 def _examine_names(report: ServerReport, server: str, tools: Sequence[Tool]) -> None:
     twice = [name for name, count in Counter(tool.name for tool in tools).items() if count > 1 or not name]
     report.facts["colliding"] = twice
     if twice:
-        text = f"names that are empty or there twice: {few(twice)}; only the first can be called"
-        report.warn("names", text, "have its author give each tool a name of its own")
+        text = f"empty or duplicate names: {few(twice)}; only the first tool of each name can be called"
+        report.warn("names", text, "ask its author to give each tool a unique name")
     aliases = {}
     for tool in tools:
         if (whole := tool_names.make(server, tool.name)) != (short := tool_names.alias(whole)):
             aliases[tool.name] = short
     report.facts["aliases"] = aliases
     if aliases:
-        text = f"names that LLM APIs refuse as they are: {few(aliases)}"
-        instead = f"nothing to do: models are given an alias, as {next(iter(aliases.values()))}"
+        text = f"names that LLM APIs reject: {few(aliases)}"
+        instead = f"nothing to do: models get an alias, such as {next(iter(aliases.values()))}"
         report.warn("names", text, _shorter(aliases) or instead)
 
 
 def _shorter(aliases: Iterable[str]) -> str:
-    """Whether a shorter name for the server would be enough."""
+    """Return the fix for too long names, if a shorter name of the server is enough; else an empty text."""
     shortest = [tool_names.make("x", tool) for tool in aliases]
     room = tool_names.ALIAS_LIMIT - max(map(len, shortest)) + 1
     if any(name != tool_names.alias(name) for name in shortest):
         return ""
-    return f"a name of at most {room} characters for this server makes them fit"
+    return f"rename the server to at most {room} characters"

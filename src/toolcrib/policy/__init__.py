@@ -1,1 +1,1 @@
-"""Decisions as pure functions of values: who sees a tool, what is sent, what may be sent again. No I/O and no clock."""
+"""Decisions as pure functions: which tools are visible, which arguments are sent, what is retried. No I/O, no clock."""

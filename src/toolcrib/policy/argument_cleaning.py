@@ -1,9 +1,9 @@
 """Removes what models write for "nothing", such as `null` and `[]`, from the arguments of a call.
 
-`clean` removes it always. `clean_for_schema` removes it only where the tool's schema certainly refuses the value: a
-null can mean something. It reads the schema through `SchemaDocument` and not through a validator: servers write the
-schemas, and the work of a validator has no limit. jsonschema-rs needs more than a minute to list the errors of a null
-for ten levels of `anyOf` with four references each.
+`clean` always removes it. `clean_for_schema` removes it only where the tool's schema certainly rejects the value,
+because null can have a meaning. It reads the schema through `SchemaDocument`, not through a validator: servers supply
+the schemas, and the work of a validator is unbounded. jsonschema-rs needs more than a minute to list the errors of a
+null for ten levels of `anyOf` with four references each.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ def clean(arguments: Mapping[str, Any]) -> dict[str, Any]:
     """Return the arguments cleaned by four rules; the input is not changed.
 
     1. Nulls are removed. 2. Strings in a `sources` array become `{"type": ...}`. 3. Objects and arrays inside are
-    cleaned the same way. 4. Objects and arrays that are empty then are removed too.
+    cleaned in the same way. 4. Objects and arrays that are then empty are removed too.
     """
     return _clean_object(arguments, 0)
 
@@ -67,11 +67,11 @@ def _is_nothing(value: Any) -> bool:
 
 
 def clean_tool_arguments(arguments: Mapping[str, Any], schema: Schema | None = None) -> dict[str, Any]:
-    """Return the arguments without what a model writes for "nothing", as `clean_arguments` of a client does.
+    """Return the arguments without what models write for "nothing", as a client's option `clean_arguments` does.
 
-    Without a schema: nulls, empty objects and empty arrays are removed at every depth, and strings in an array called
-    `sources` become `{"type": ...}` (`clean_arguments="always"`). With the tool's `input_schema`: only where the schema
-    refuses the value (`clean_arguments="schema"`). The input is not changed.
+    Without a schema, nulls, empty objects and empty arrays are removed at every depth, and strings in an array named
+    `sources` become `{"type": ...}` (`clean_arguments="always"`). With the tool's `input_schema`, both happens only
+    where the schema rejects the value (`clean_arguments="schema"`). The input is not changed.
     """
     return clean(arguments) if schema is None else dict(clean_for_schema(dict(arguments), schema))
 
@@ -80,7 +80,7 @@ def clean_tool_arguments(arguments: Mapping[str, Any], schema: Schema | None = N
 
 
 def clean_for_schema(arguments: dict[str, Any], schema: Schema | None) -> dict[str, Any]:
-    """Remove nulls, and objects and arrays that are or become empty, only where the schema refuses them.
+    """Remove nulls, and objects and arrays that are or become empty, only where the schema rejects them.
 
     Strings in a `sources` array become `{"type": ...}` only where its items must be objects. The input is not changed;
     if there is nothing to remove, the same object is returned.
@@ -93,12 +93,12 @@ def clean_for_schema(arguments: dict[str, Any], schema: Schema | None) -> dict[s
 
 
 def refuses(schema: Schema, value: Any, root: Schema | None = None) -> bool:
-    """Return whether the schema certainly refuses the value. Local references are looked up in `root`."""
+    """Return whether the schema certainly rejects the value. Local references are looked up in `root`."""
     return _SchemaCleaner(schema if root is None else root).refuses(schema, value)
 
 
 def _suspicious(value: Any, depth: int) -> bool:
-    """Return whether there can be anything to remove: a quick pass without the schema, enough for nearly every call."""
+    """Return whether there may be anything to remove: a quick check without the schema that settles most calls."""
     if isinstance(value, dict):
         if not value:
             return depth > 0
@@ -121,13 +121,13 @@ class _SchemaCleaner:
 
     def __init__(self, root: Schema) -> None:
         self._document = SchemaDocument(root)
-        # What schemas say of their properties and items, and which empty values they refuse: large arguments ask the
-        # same of the same schema again and again. By identity; the schemas live in the document or in here.
+        # Caches, by identity, of the schemas of properties and items, and of which empty values they reject: large
+        # arguments need the same ones many times. The schemas stay alive in the document or in these caches.
         self._parts: dict[tuple[int, str | None], Schema] = {}
         self._refused: dict[tuple[int, type], bool] = {}
 
     def clean_object(self, value: dict[str, Any], schema: Schema, depth: int) -> dict[str, Any]:
-        """Return an object without the properties that are nothing and refused."""
+        """Return an object without the null or empty properties that the schema rejects."""
         kept: dict[str, Any] = {}
         changed = False
         for key, item in value.items():
@@ -146,7 +146,7 @@ class _SchemaCleaner:
         return kept if changed else value
 
     def refuses(self, schema: Schema, value: Any) -> bool:
-        """Return whether a schema certainly refuses a value; objects and arrays inside of it are not examined."""
+        """Return whether a schema certainly rejects a value; nested objects and arrays are not examined."""
         return all(self._refuses_plain(each, value) for each in self._document.alternatives(schema))
 
     def _refuses_plain(self, plain: Mapping[str, Any], value: Any) -> bool:
@@ -196,7 +196,7 @@ class _SchemaCleaner:
         return self._refused[key]
 
     def _part(self, schema: Schema, name: str | None) -> Schema:
-        """Return what a schema says of a property, or of every item of an array if `name` is None."""
+        """Return the schema of a property, or of the items of an array if `name` is None."""
         key = (id(schema), name)
         if key not in self._parts:
             self._parts[key] = self._read_part(schema, name)
@@ -204,30 +204,30 @@ class _SchemaCleaner:
 
     def _read_part(self, schema: Schema, name: str | None) -> Schema:
         whole = "array" if name is None else "object"
-        # Alternatives of another type do not count: of "an object or null" only the first has properties.
+        # Alternatives of another type are ignored: of "an object or null", only the first has properties.
         plain = [each for each in self._document.alternatives(schema) if each.get("type", whole) == whole]
-        said = [_of_part(each, name) for each in plain]
-        if not said or any(each is True for each in said):
+        parts = [_of_part(each, name) for each in plain]
+        if not parts or any(each is True for each in parts):
             return schema is not False
-        return said[0] if len(said) == 1 else {"anyOf": said}
+        return parts[0] if len(parts) == 1 else {"anyOf": parts}
 
 
 def _of_part(plain: Mapping[str, Any], name: str | None) -> Schema:
-    """Return what a plain schema says of a property, or of every item of an array if `name` is None."""
+    """Return a plain schema's schema of a property, or of the items of an array if `name` is None."""
     if name is None:
-        # Items that mean something by their position must keep it.
+        # Items whose position has a meaning must keep it.
         found = True if "prefixItems" in plain else plain.get("items", True)
     else:
         properties = plain.get("properties")
         if isinstance(properties, Mapping) and name in properties:
             found = properties[name]
-        else:  # a server's pattern is not run here: it may take minutes
+        else:  # a server's regular expression is not evaluated: it may take minutes
             found = True if "patternProperties" in plain else plain.get("additionalProperties", True)
     return found if isinstance(found, Mapping | bool) else True
 
 
 def _refuses_whole(plain: Mapping[str, Any], value: Any) -> bool:
-    """Return whether a plain schema refuses a value without looking at what is inside of it."""
+    """Return whether a plain schema rejects a value, regardless of the values that it contains."""
     if "type" in plain and plain["type"] not in _types_of_value(value):
         return True
     if "const" in plain and plain["const"] != value:

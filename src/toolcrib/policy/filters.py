@@ -1,6 +1,6 @@
-"""Which tools are seen: static lists, plain functions, and functions that also look at who asks.
+"""Tool filters: static lists, functions of the tool, and functions that also get the caller's context.
 
-A tool that a filter refuses is neither listed nor callable, so a filter that breaks refuses.
+A tool that a filter rejects is neither listed nor callable. A filter that raises rejects the tool.
 """
 
 from __future__ import annotations
@@ -21,7 +21,10 @@ ContextFilter = Callable[[FilterContext, Tool], bool]
 
 @dataclass(frozen=True, slots=True)
 class StaticFilter:
-    """Allow and block by name. Block wins; `allowed=None` allows all, an empty one nothing; no name, no entry."""
+    """A filter that allows and blocks tools by name.
+
+    `blocked` takes precedence. `allowed=None` allows all tools, an empty set none. A tool without a name is rejected.
+    """
 
     allowed: frozenset[str] | None = None
     blocked: frozenset[str] = frozenset()
@@ -33,7 +36,7 @@ class StaticFilter:
         return self.allowed is None or name in self.allowed
 
     def describe(self) -> str:
-        """The rule in words, for people who ask why a tool is not there."""
+        """Return the rule as text, which explains why a tool is missing."""
         rules = [f"blocked {_listed(self.blocked)}"] if self.blocked else []
         if self.allowed is not None:
             rules.append(f"allowed {_listed(self.allowed)}")
@@ -45,7 +48,7 @@ class StaticFilter:
 
 @dataclass(frozen=True, slots=True)
 class DynamicFilter:
-    """A filter that also looks at who asks; `dynamic_filter` makes one."""
+    """A filter that also gets the caller's context; created by `dynamic_filter`."""
 
     function: ContextFilter
 
@@ -53,7 +56,7 @@ class DynamicFilter:
         return self.function(context, tool)
 
     def describe(self) -> str:
-        """The rule in words: the function's name."""
+        """Return the rule as text: the function's name."""
         return f"dynamic filter {_called(self.function)}"
 
     def __repr__(self) -> str:
@@ -62,31 +65,31 @@ class DynamicFilter:
 
 AnyFilter = ToolFilter | DynamicFilter
 
-_told: set[tuple[str, str]] = set()
-"""Filters and the exceptions of theirs that were told, both by name: there are only so many names in a program."""
+_logged: set[tuple[str, str]] = set()
+"""Failures that were logged as warnings: filter and exception, both by name, so that the set stays small."""
 
 
 def static_filter(allowed: Iterable[str] | None = None, blocked: Iterable[str] | None = None) -> StaticFilter:
-    """A filter by names; see `StaticFilter`."""
+    """Return a filter that allows and blocks tools by name; `blocked` takes precedence, `allowed=None` allows all."""
     return StaticFilter(
         None if allowed is None else _names("allowed", allowed), _names("blocked", () if blocked is None else blocked)
     )
 
 
 def dynamic_filter(function: ContextFilter) -> DynamicFilter:
-    """A filter by `function(context, tool)`, where the context tells agent, server name and run context."""
+    """Return a filter that calls `function(context, tool)`; the context has agent, server name and run context."""
     return DynamicFilter(function)
 
 
 def describe(tool_filter: AnyFilter) -> str:
-    """The rule in words, as `AccessDenied.rule` tells it."""
+    """Return the filter's rule as text, for `AccessDenied.rule`."""
     if isinstance(tool_filter, StaticFilter | DynamicFilter):
         return tool_filter.describe()
     return f"tool filter {_called(tool_filter)}"
 
 
 def allows(tool_filter: AnyFilter | None, tool: Tool, context: FilterContext | None = None) -> bool:
-    """Whether the filter lets the tool through; no filter lets everything through, one that raises nothing."""
+    """Return whether the filter allows the tool; None allows every tool, a filter that raises rejects it."""
     if tool_filter is None:
         return True
     verdict: object
@@ -101,12 +104,12 @@ def allows(tool_filter: AnyFilter | None, tool: Tool, context: FilterContext | N
     except Exception as exc:
         # One warning for each kind of failure: a broken filter fails on every tool of every list.
         failure = (describe(tool_filter), type(exc).__name__)
-        level = logging.DEBUG if failure in _told else logging.WARNING
-        _told.add(failure)
-        # The text may quote what a server wrote: it goes through %r, and the raw traceback only to who debugs.
+        level = logging.DEBUG if failure in _logged else logging.WARNING
+        _logged.add(failure)
+        # The message may quote the server: it is logged with %r, and the raw traceback only at debug level.
         log.log(
             level,
-            "%s raised %s on tool %r, which is refused: %r",
+            "%s raised %s for tool %r, which is rejected: %r",
             *failure,
             _name(tool),
             str(exc)[:200],
@@ -116,7 +119,7 @@ def allows(tool_filter: AnyFilter | None, tool: Tool, context: FilterContext | N
 
 
 def _refuse_awaitable(verdict: Any) -> bool:
-    """An `async def` filter gives a coroutine, which is true whatever it would say: that must not open the door."""
+    """Raise `TypeError` for an async filter: its coroutine is always true, and would allow every tool."""
     close = getattr(verdict, "close", None)
     if close is not None:
         close()

@@ -1,7 +1,7 @@
-"""Patterns over names and URIs, where `*` stands for any run of characters and nothing else is special.
+"""Patterns for names and URIs, in which `*` matches any run of characters and no other character is special.
 
-`?` and `[` mean themselves: both are at home in URIs and in tools' names. `*` crosses every separator. A match never
-goes back: the pieces between the stars are looked for from left to right, each once, so time is linear in the text.
+`?` and `[` are literal, because URIs and tool names contain them. `*` matches separators too. Matching does not
+backtrack: the pieces between the stars are searched from left to right, each once, so time is linear in the text.
 """
 
 from __future__ import annotations
@@ -12,34 +12,34 @@ from dataclasses import dataclass, field
 
 @dataclass(frozen=True, slots=True)
 class Glob:
-    """One pattern, taken apart once."""
+    """One pattern, split into its pieces."""
 
     pattern: str
     _pieces: tuple[str, ...] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         first, *rest = self.pattern.split("*")
-        # Stars side by side are one star. The ends are anchors and stay, also where they are empty.
+        # Adjacent stars are one star. The first and last piece are anchors and stay even if they are empty.
         pieces = (first, *filter(None, rest[:-1]), rest[-1]) if rest else (first,)
         object.__setattr__(self, "_pieces", pieces)
 
     @property
     def is_exact(self) -> bool:
-        """Whether the pattern has no star, and so matches itself alone."""
+        """Whether the pattern has no star, and so matches only itself."""
         return len(self._pieces) == 1
 
     @property
     def head(self) -> str:
-        """What every match begins with."""
+        """The text that every match begins with."""
         return self._pieces[0]
 
     @property
     def weight(self) -> tuple[bool, int]:
-        """How much the pattern says: a plain name more than any star, then the more characters the more."""
+        """How specific the pattern is: an exact name is more specific than any star, then more characters count."""
         return (self.is_exact, sum(map(len, self._pieces)))
 
     def matches(self, text: str) -> bool:
-        """Whether the whole of `text` has this form; upper and lower case are different."""
+        """Return whether the pattern matches the whole text; case matters."""
         pieces = self._pieces
         if len(pieces) == 1:
             return text == self.pattern
@@ -57,19 +57,19 @@ class Glob:
 
 
 class Globs:
-    """Several patterns as one value: the order in which they were given, and repetitions, make no difference."""
+    """A set of patterns; order and duplicates make no difference."""
 
     __slots__ = ("_exact", "_starred", "patterns")
 
     def __init__(self, patterns: Iterable[str] = ()) -> None:
         made = sorted(map(Glob, set(patterns)), key=lambda glob: (glob.weight, glob.pattern), reverse=True)
         self.patterns = tuple(glob.pattern for glob in made)
-        """All of them, those that say most first."""
+        """All patterns, the most specific ones first."""
         self._exact = {glob.pattern: glob for glob in made if glob.is_exact}
         self._starred = tuple(glob for glob in made if not glob.is_exact)
 
     def find(self, text: str) -> Glob | None:
-        """The pattern that matches, of several the one that says most; None if none does."""
+        """Return the most specific pattern that matches; None if none does."""
         if (exact := self._exact.get(text)) is not None:
             return exact
         return next((glob for glob in self._starred if glob.matches(text)), None)

@@ -1,11 +1,12 @@
-"""Who may call what: patterns over qualified names.
+"""The rules that decide which tools may be called: patterns for qualified names.
 
-1. `disallowed_tools` always wins.
-2. `require_approval`: the pattern that says most decides, and of two that say as much the stricter.
-3. A tool outside of `allowed_tools` needs approval; `[]` allows none, `None` all. No "never" opens what is outside.
+1. `disallowed_tools` takes precedence over all other rules.
+2. `require_approval`: the most specific pattern decides, and "always" wins between two equally specific ones.
+3. A tool that is not in `allowed_tools` needs approval; `[]` contains no tool, `None` means all. A "never" in
+   `require_approval` does not allow tools that are not in `allowed_tools`.
 
-The order in which anything is written makes no difference. Where nobody can give approval, a tool that needs it is
-neither listed nor callable: `Decision.lets_through` is the one place that says so.
+The order of rules and patterns makes no difference. Without an approver, a tool that needs approval is neither listed
+nor callable; `Decision.lets_through` alone implements that.
 """
 
 from __future__ import annotations
@@ -28,20 +29,21 @@ _APPROVALS = "patterns with 'always' or 'never', such as {'mcp__fs__write_*': 'a
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """What the rules say of one tool, and which of them: `disallowed_tools: mcp__github__delete_*`.
+    """The decision about one tool, and the rule behind it, such as `disallowed_tools: mcp__github__delete_*`.
 
-    A rule without a pattern is one that no pattern of it matched; an empty one means that none speaks of the tool.
+    `rule` names only an option, without a pattern, if none of the option's patterns matched; it is empty if no rule
+    applies to the tool.
     """
 
     kind: Kind
     rule: str = ""
 
     def lets_through(self, *, can_ask: bool) -> bool:
-        """Whether the tool is listed and callable; `can_ask`: there is somebody who can approve of a call."""
+        """Return whether the tool is listed and callable; `can_ask` is True if there is an approver."""
         return self.kind == "allow" or (can_ask and self.kind == "ask")
 
     def explain(self) -> str:
-        """The decision in words."""
+        """Return the decision as text, such as `denied by disallowed_tools: mcp__github__delete_*`."""
         _, _, by = self.rule.partition(": ")
         match self.kind:
             case "deny":
@@ -49,17 +51,17 @@ class Decision:
             case "ask":
                 return f"needs approval by {self.rule}" if by else f"needs approval: not in {self.rule}"
             case _:
-                return f"allowed by {self.rule}" if by else "allowed: no rule is against it"
+                return f"allowed by {self.rule}" if by else "allowed (no rule applies)"
 
     def __str__(self) -> str:
         return self.explain()
 
 
 class Permissions:
-    """The rules of a hub, checked and compiled when made. A value: equal rules are equal, in whatever order.
+    """The rules of a hub, validated and compiled. Equal rules compare equal, regardless of their order.
 
     A pattern is a qualified name with `*` for any run of characters; `mcp__github` alone means all tools of that
-    server. One that no qualified name can match is refused, because a ban that is misspelt would ban nothing.
+    server. A pattern that no qualified name can match raises `ConfigError`: a misspelt ban would have no effect.
     """
 
     __slots__ = ("_allowed", "_always", "_disallowed", "_never")
@@ -77,7 +79,7 @@ class Permissions:
         self._never = _globs("require_approval", [each for each, word in words if word == "never"])
 
     def decide(self, name: str, alias: str | None = None) -> Decision:
-        """What the rules say of the tool with this qualified name; it may be meant by its alias as well."""
+        """Return the decision about the tool with this qualified name; patterns may also match its alias."""
         names = (name,) if alias is None or alias == name else (name, alias)
         if (banned := _found(self._disallowed, names)) is not None:
             return Decision("deny", f"disallowed_tools: {banned.pattern}")
@@ -122,14 +124,14 @@ def _shown(globs: Globs) -> str:
 
 
 def _approvals(given: object) -> list[tuple[object, object]]:
-    """Every form of `require_approval` as one: patterns, each with its word."""
+    """Return every form of `require_approval` as patterns, each with "always" or "never"."""
     if given in ("always", "never"):
         return [("*", given)]
     if not isinstance(given, Mapping):
         return [(each, "always") for each in _listed("require_approval", given, _APPROVALS)]
     for each, word in given.items():
         if word not in ("always", "never"):
-            message = f"require_approval: expected 'always' or 'never' for {each!r}, not {word!r}"
+            message = f"require_approval: expected 'always' or 'never' for {each!r}, got {word!r}"
             raise ConfigError(message, key="require_approval", expected=_APPROVALS)
     return list(given.items())
 
@@ -139,18 +141,18 @@ def _globs(key: str, patterns: object) -> Globs:
 
 
 def _listed(key: str, given: object, expected: str) -> list[object]:
-    # A text is iterable too: one name would become the list of its letters.
+    # A string is iterable too: one name would become the list of its letters.
     if isinstance(given, str | bytes | Mapping) or not isinstance(given, Iterable):
-        raise ConfigError(f"{key}: expected {expected}, not {given!r}", key=key, expected=expected)
+        raise ConfigError(f"{key}: expected {expected}, got {given!r}", key=key, expected=expected)
     return list(given)
 
 
 def checked_pattern(key: str, text: object) -> str:
-    """The pattern as it is matched; a server alone stands for all of its tools."""
+    """Return the pattern as it is matched; a server alone becomes a pattern for all of its tools."""
     if not isinstance(text, str):
-        raise ConfigError(f"{key}: expected {_PATTERNS}, not {text!r} in it", key=key, expected=_PATTERNS)
+        raise ConfigError(f"{key}: expected {_PATTERNS}, got {text!r} in it", key=key, expected=_PATTERNS)
     found = pattern(text)
     if found is None:
-        message = f"{key}: {text!r} matches no qualified name; a tool's is mcp__server__tool, a server's mcp__server"
+        message = f"{key}: {text!r} cannot match any tool: expected mcp__server__tool, or mcp__server for all its tools"
         raise ConfigError(message, key=key, expected=_PATTERNS)
     return found

@@ -1,8 +1,9 @@
-"""Which calls may be sent again, and when. A call that may have run is never silently run twice.
+"""Decides which calls are retried, and when. A call that may have been executed is never silently repeated.
 
-1. Surely unsent: any call.
-2. Sent and unanswered: only what does no harm twice, which the operator says, or a server that the operator trusts.
-3. Everything else is the caller's to decide: a refusal stays a refusal, a passed deadline leaves no time.
+1. A call that was certainly not sent may always be retried.
+2. A call that was sent without a response is retried only if it is repeatable: according to the operator, or to a
+   server that the operator trusts.
+3. All other errors are left to the caller, such as rejections and passed deadlines.
 """
 
 from __future__ import annotations
@@ -26,21 +27,21 @@ REPEATABLE_METHODS = frozenset(
         "tools/list",
     }
 )
-"""Methods that only look: asking twice does what asking once does."""
+"""Methods that only read, so that repeating them is harmless."""
 
 CALL_DELAY_CAP = 30.0
 
 
 class Rng(Protocol):
-    """A source of chance: the `random` module, or a `random.Random` of one's own."""
+    """A source of random numbers, such as the `random` module or a `random.Random`."""
 
     def random(self) -> float:
-        """A number from 0 (included) to 1 (excluded)."""
+        """Return a number from 0 (included) to 1 (excluded)."""
         ...
 
 
 def may_retry(error: BaseException, *, repeatable: bool) -> bool:
-    """Whether a call that ended so may be sent once more; `repeatable` is what `is_repeatable` said of it."""
+    """Return whether a call that ended with `error` may be sent again; `repeatable`: see `is_repeatable`."""
     match error:
         case CallTimeout():
             return False
@@ -61,10 +62,10 @@ def is_repeatable(
     retry_safe: bool | Collection[str] = False,
     trusted: bool = False,
 ) -> bool:
-    """Whether running it twice is as good as once.
+    """Return whether executing a request twice has the same effect as once.
 
-    `retry_safe` is the operator's word: for all tools, or for those of these names. What a server says of its own tools
-    (`tool` given whole, with its annotations) counts only if the operator marked it `trusted`.
+    `retry_safe` is the operator's statement, for all tools or for the tools of these names. A server's annotations of a
+    tool (`tool` as a `Tool`) count only if the operator marked the server as `trusted`.
     """
     if method != "tools/call":
         return method in REPEATABLE_METHODS
@@ -77,15 +78,15 @@ def is_repeatable(
 
 
 def call_delay(attempt: int, rng: Rng) -> float:
-    """Seconds to wait after failed attempt number `attempt` (from 0): anything up to 1, 2, 4 ... at most 30.
+    """Return the seconds to wait after failed attempt number `attempt` (from 0): random, up to 1, 2, 4 ... at most 30.
 
-    Full jitter: callers who failed together do not come back together.
+    The full jitter spreads the retries of calls that failed at the same time.
     """
     return _doubled(1.0, attempt, CALL_DELAY_CAP) * rng.random()
 
 
 def reconnect_delay(policy: ReconnectPolicy, attempt: int, rng: Rng) -> float:
-    """Seconds to wait before connecting again after failed attempt number `attempt` (from 0), at most `max_delay`."""
+    """Return the seconds to wait before reconnecting after failed attempt `attempt` (from 0), at most `max_delay`."""
     jitter = policy.jitter_factor * (2.0 * rng.random() - 1.0)
     delay = _doubled(policy.base_delay, attempt, policy.max_delay) * (1.0 + jitter)
     return min(policy.max_delay, max(0.0, delay))
@@ -96,9 +97,9 @@ def _doubled(base: float, times: int, cap: float) -> float:
 
 
 class RetryBudget:
-    """A quota of retries for one server: each costs more than a success gives back, so a sick server is not hammered.
+    """A quota of retries for one server: a retry costs more than a success restores, so retries cannot overload it.
 
-    Full, it covers one retry for each call of a busy connection that broke.
+    A full budget covers one retry for each call of a busy connection that was lost.
     """
 
     __slots__ = ("capacity", "gain", "tokens")
@@ -110,18 +111,18 @@ class RetryBudget:
 
     @property
     def full(self) -> bool:
-        """Whether a success would add nothing."""
+        """Whether the budget is at its capacity."""
         return self.tokens >= self.capacity
 
     def spend(self) -> bool:
-        """Pay for one retry; False if there is nothing left to pay with."""
+        """Take one retry from the budget; return False if it is exhausted."""
         if self.tokens < 1.0:
             return False
         self.tokens -= 1.0
         return True
 
     def succeeded(self) -> None:
-        """A call was answered."""
+        """Add `gain` to the budget after an answered call."""
         self.tokens = min(self.capacity, self.tokens + self.gain)
 
     def __repr__(self) -> str:

@@ -1,1 +1,1 @@
-"""MCP without I/O: what goes over the wire, in both eras, as functions of values and tables."""
+"""The protocol without I/O: messages, framing and headers of both eras, as pure functions and tables."""

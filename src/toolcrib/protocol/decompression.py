@@ -1,4 +1,4 @@
-"""Compressed bodies, opened piece by piece: what a bomb holds is never held."""
+"""Decompresses bodies piece by piece, so that a decompression bomb never takes much memory."""
 
 from __future__ import annotations
 
@@ -11,31 +11,31 @@ from ..errors import ProtocolError
 ACCEPTED: Final = "gzip, deflate"
 
 PIECE: Final = 256 * 1024
-"""Bytes that come out at once."""
+"""The most bytes that are decompressed at once."""
 
 
 class Decompressor:
-    """Opens one body of the given `Content-Encoding`; `identity` goes through as it is."""
+    """Decompresses one body of the given `Content-Encoding`; `identity` is passed through."""
 
     def __init__(self, encoding: str) -> None:
         self._encoding = encoding.strip().lower()
         if self._encoding not in ("", "identity", "gzip", "x-gzip", "deflate"):
-            raise ProtocolError(f"the answer is encoded as {self._encoding[:40]!r}; we asked for {ACCEPTED}")
+            raise ProtocolError(f"unsupported Content-Encoding {self._encoding[:40]!r}: expected {ACCEPTED}")
         self._plain = self._encoding in ("", "identity")
         self._engine: zlib._Decompress | None = None
         self._opened = False
 
     def feed(self, data: bytes) -> Iterator[bytes]:
-        """What these bytes open to, in pieces."""
+        """Yield the decompressed data of these bytes in pieces."""
         if self._plain:
             yield data
             return
         try:
             piece = b""
-            # A full piece may not have been all: what came in may be used up, and the engine still hold some.
+            # After a full piece, zlib may hold more output even if all input is consumed.
             while data or (self._engine is not None and len(piece) == PIECE):
                 if self._engine is None:
-                    # A gzip body may have several members, one after the other, with zeros between and behind them.
+                    # A gzip body may have several members in sequence, with zeros between and after them.
                     data = data.lstrip(b"\0") if self._opened else data
                     if not data:
                         break
@@ -46,10 +46,10 @@ class Decompressor:
                 if self._engine.eof:
                     data, self._engine = self._engine.unused_data, None
         except zlib.error as exc:
-            raise ProtocolError(f"the answer is no {self._encoding}: {exc}") from None
+            raise ProtocolError(f"the response is not valid {self._encoding}: {exc}") from None
 
     def _window(self, data: bytes) -> int:
         if self._encoding != "deflate":
             return 16 + zlib.MAX_WBITS
-        # Half of the world sends raw deflate, the other half puts it into a zlib wrapper as the standard says.
+        # Some servers send raw deflate, others wrap it in zlib as the standard requires.
         return zlib.MAX_WBITS if data[0] & 0x0F == 8 else -zlib.MAX_WBITS

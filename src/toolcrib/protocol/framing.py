@@ -1,4 +1,4 @@
-"""Bytes to lines, in linear time however the bytes are cut, and with a cap on what one line may hold."""
+"""Splits a byte stream into lines, in linear time for any chunk sizes, with a limit on the length of a line."""
 
 from __future__ import annotations
 
@@ -13,14 +13,16 @@ HEAD: Final = 1024
 
 @dataclass(frozen=True, slots=True)
 class Oversized:
-    """A line that went over the cap: its beginning. The rest of it is passed over as it comes."""
+    """The beginning of a line that exceeded the limit; the rest of the line is skipped."""
 
     head: bytes
 
 
 class LineFramer:
-    """Cuts a byte stream into lines. CRLF is accepted, blank lines are left out, and so is a byte order mark at the
-    beginning of the stream."""
+    """Splits a byte stream into lines.
+
+    CRLF is accepted; blank lines, and a byte order mark at the beginning of the stream, are dropped.
+    """
 
     __slots__ = ("_beginning", "_buffer", "_limit", "_skipping")
 
@@ -31,7 +33,7 @@ class LineFramer:
         self._skipping = False
 
     def feed(self, data: bytes) -> list[bytes | Oversized]:
-        """The lines that these bytes complete, and at once the line that they push over the cap."""
+        """Return the lines that these bytes complete, and an `Oversized` as soon as a line exceeds the limit."""
         if self._beginning and (data := self._without_mark(data)) == b"":
             return []
         *complete, tail = data.split(b"\n")
@@ -54,7 +56,7 @@ class LineFramer:
         return lines
 
     def _without_mark(self, data: bytes) -> bytes:
-        """Return the bytes from which on the stream has no byte order mark; nothing while that is open."""
+        """Return the bytes without a byte order mark; none while they may still be the beginning of one."""
         data = bytes(self._buffer) + data
         self._buffer.clear()
         if len(data) < len(BOM_UTF8) and BOM_UTF8.startswith(data):

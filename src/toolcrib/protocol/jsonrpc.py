@@ -1,4 +1,4 @@
-"""JSON-RPC 2.0 messages: bytes to dicts and back, with limits on size and depth."""
+"""Encodes and decodes JSON-RPC 2.0 messages, with limits on size and depth."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ INTERNAL_ERROR: Final = -32603
 
 
 def request(id: RequestId, method: str, params: Message | None) -> Message:
-    """A request; empty params are left out."""
+    """Return a request; empty params are left out."""
     message: Message = {"jsonrpc": "2.0", "id": id, "method": method}
     if params:
         message["params"] = params
@@ -32,7 +32,7 @@ def request(id: RequestId, method: str, params: Message | None) -> Message:
 
 
 def notification(method: str, params: Message | None = None) -> Message:
-    """A notification; empty params are left out."""
+    """Return a notification; empty params are left out."""
     message: Message = {"jsonrpc": "2.0", "method": method}
     if params:
         message["params"] = params
@@ -40,12 +40,12 @@ def notification(method: str, params: Message | None = None) -> Message:
 
 
 def result(id: RequestId, value: Message) -> Message:
-    """The answer to a request."""
+    """Return the response to a request."""
     return {"jsonrpc": "2.0", "id": id, "result": value}
 
 
 def error(id: RequestId | None, code: int, message: str, data: Any = None) -> Message:
-    """The error answer to a request."""
+    """Return the error response to a request."""
     body: Message = {"code": code, "message": message}
     if data is not None:
         body["data"] = data
@@ -53,56 +53,56 @@ def error(id: RequestId | None, code: int, message: str, data: Any = None) -> Me
 
 
 def encode(message: Any) -> bytes:
-    """A message as one line of JSON without its newline.
+    """Return a message as one line of JSON, without the newline.
 
-    Raises `UsageError` if it holds what JSON cannot say.
+    Raises `UsageError` if it contains values that JSON cannot represent.
     """
     try:
         data = orjson.dumps(message)
-        # orjson writes null for what is no number, and the tool would never know.
-        if b"null" in data and _has_no_number(message):
-            raise UsageError("the message cannot be written as JSON: NaN and infinity are no JSON numbers")
+        # orjson writes null for NaN and infinity, which the tool could not notice.
+        if b"null" in data and _has_non_finite(message):
+            raise UsageError("the message cannot be written as JSON: NaN and infinity are not JSON numbers")
         return data
     except TypeError as fast:
-        # orjson knows neither integers above 64 bits nor keys that are not strings: JSON does.
+        # orjson supports neither integers of more than 64 bits nor keys that are not strings; `json` does.
         try:
             return json.dumps(message, ensure_ascii=False, separators=(",", ":"), allow_nan=False).encode()
         except (TypeError, ValueError, RecursionError):
             raise UsageError(f"the message cannot be written as JSON: {fast}") from None
 
 
-def _has_no_number(value: Any) -> bool:
+def _has_non_finite(value: Any) -> bool:
     if isinstance(value, float):
         return not math.isfinite(value)
     if isinstance(value, dict):
-        return any(map(_has_no_number, value.values()))
-    return isinstance(value, list | tuple) and any(map(_has_no_number, value))
+        return any(map(_has_non_finite, value.values()))
+    return isinstance(value, list | tuple) and any(map(_has_non_finite, value))
 
 
 def decode(data: bytes | bytearray | str, mask: Mask | None = None, *, repair: bool = False) -> Any:
-    """Return the JSON value of one message, within the limits of size and depth.
+    """Return the JSON value of one message; raise `ProtocolError` if it is invalid, too large or too deep.
 
-    `mask` is for the sample in an error. `repair` replaces lone surrogates, which JavaScript writes where it cuts an
-    emoji in half, by U+FFFD.
+    `mask` is applied to the sample in an error. `repair` replaces lone surrogates, which JavaScript writes when it cuts
+    an emoji in half, by U+FFFD.
     """
     if len(data) > limits.MAX_MESSAGE:
         raise ProtocolError(
-            f"a message of {len(data):,} bytes; the limit is {limits.MAX_MESSAGE:,}", sample=_sample(data, mask)
+            f"message of {len(data):,} bytes exceeds the limit of {limits.MAX_MESSAGE:,}", sample=_sample(data, mask)
         )
     try:
         value = orjson.loads(data)
     except orjson.JSONDecodeError as exc:
-        if not exc.msg.startswith("number is infinity"):  # so it says of an integer of more than 308 digits
+        if not exc.msg.startswith("number is infinity"):  # orjson's message for an integer of more than 308 digits
             if repair and (repaired := _without_lone_surrogates(data)) is not None:
                 return decode(repaired, mask)
             raise ProtocolError(f"not JSON: {exc.msg}", sample=_sample(data, mask)) from None
         value = _decode_exactly(data, mask)
-    # So few bytes cannot nest deeper than the limit: nearly every message ends here.
+    # So few bytes cannot nest deeper than the limit; this covers nearly every message.
     if len(data) <= 2 * limits.MAX_DEPTH and type(data) is bytes:
         if _LONG_RUN not in data.translate(_AS_ZEROS):
             return value
     elif _too_deep(data, value):
-        raise ProtocolError(f"nested deeper than {limits.MAX_DEPTH}", sample=_sample(data, mask))
+        raise ProtocolError(f"message nested deeper than {limits.MAX_DEPTH} levels", sample=_sample(data, mask))
     return _decode_exactly(data, mask) if _may_hold_large_integer(data) else value
 
 
@@ -124,10 +124,11 @@ _LARGE: Final = (b"0" * 20, b"-" + b"0" * 19)
 
 
 def _may_hold_large_integer(data: bytes | bytearray | str) -> bool:
-    """Return whether there are so many digits in a row that orjson may have made a float of an integer.
+    """Return whether a run of digits is long enough for orjson to turn an integer into a float.
 
-    Every message comes by here. 19 characters in a row hold four of every fourth, so first only every fourth is looked
-    at. Around four digits in a row the whole text is; if there are many such places, as a whole.
+    This runs for every message. Of 19 consecutive characters, every fourth makes at least four, so first only every
+    fourth character is examined. Where four of these in a row are digits, the text around them is examined; if there
+    are many such places, the whole text.
     """
     every = data[::_STRIDE]
     digits = (every if type(every) is bytes else _ascii(every)).translate(_AS_ZEROS)
@@ -154,9 +155,9 @@ def _decode_exactly(data: bytes | bytearray | str, mask: Mask | None) -> Any:
     text = data if isinstance(data, str) else data.decode("utf-8", "replace")
     try:
         if re.search(rf"\d{{{limits.MAX_DIGITS + 1}}}", text):
-            raise ValueError(f"a number of more than {limits.MAX_DIGITS:,} digits")
+            raise ValueError(f"number of more than {limits.MAX_DIGITS:,} digits")
         value = json.loads(text, parse_float=_finite, parse_constant=_finite)
-        json.dumps(value, ensure_ascii=False).encode()  # fails on half a surrogate pair
+        json.dumps(value, ensure_ascii=False).encode()  # fails for a lone surrogate
     except (ValueError, RecursionError) as exc:
         raise ProtocolError(f"not JSON: {one_line(str(exc))}", sample=_sample(data, mask)) from None
     return value
@@ -165,12 +166,12 @@ def _decode_exactly(data: bytes | bytearray | str, mask: Mask | None) -> Any:
 def _finite(text: str) -> float:
     number = float(text)
     if not math.isfinite(number):
-        raise ValueError("a number is out of range")
+        raise ValueError("number out of range")
     return number
 
 
 def _too_deep(data: bytes | bytearray | str, value: Any) -> bool:
-    # Nor can so few brackets.
+    # So few brackets cannot nest deeper than the limit.
     few = data.count("[") + data.count("{") if isinstance(data, str) else data.count(b"[") + data.count(b"{")
     if few <= limits.MAX_DEPTH:
         return False
@@ -195,9 +196,9 @@ _ID: Final = re.compile(rb'"id"\s*:\s*("?)(\d{1,18})\1\s*[,}]')
 
 
 def spot_id(head: bytes) -> int | None:
-    """The id that a broken answer was probably for, so that its caller need not wait for the deadline.
+    """Return the id of a malformed response, so that its caller need not wait for the deadline; None if unknown.
 
-    Only what begins like an answer is believed: an id inside of a result, or of a request, may be anybody's.
+    Only an id at the beginning of a response counts: an id in a result, or of a request, belongs to something else.
     """
     found = _ID.search(head)
     if found is None or not head.lstrip().startswith(b"{") or b'"jsonrpc"' not in head or b'"method"' in head:
@@ -206,7 +207,7 @@ def spot_id(head: bytes) -> int | None:
 
 
 def correlate(id: Any) -> int | None:
-    """Our own integer id from what the peer sent back: `7` and `"7"` are one, a bool is never an id."""
+    """Return the integer id of a request from the id of its response: `7` and `"7"` are equal, a bool is not an id."""
     if type(id) is int:
         return id
     if isinstance(id, str) and id.isascii() and id.isdigit() and len(id) < 19:
@@ -215,14 +216,14 @@ def correlate(id: Any) -> int | None:
 
 
 def is_id(id: Any) -> bool:
-    """Whether a peer's request may carry this id."""
+    """Return whether this value is a valid id of a peer's request."""
     return isinstance(id, str) or (isinstance(id, int) and not isinstance(id, bool))
 
 
 def outcome(message: Message, mask: Mask | None = None) -> Message | RemoteError | ProtocolError:
-    """What an answer says: the result, the peer's error, or that it is no answer.
+    """Return the result of a response, the peer's error, or a `ProtocolError` for an invalid response.
 
-    This is where the text of a peer's error enters: masked, without control characters, and bounded in length.
+    The text of a peer's error is masked, stripped of control characters and cut here.
     """
     body = message.get("error")
     if body is not None:
@@ -230,8 +231,8 @@ def outcome(message: Message, mask: Mask | None = None) -> Message | RemoteError
             text, data = body.get("message"), body.get("data")
             text = printable(text, limits.MAX_ERROR_TEXT, mask) if isinstance(text, str) else ""
             return RemoteError(body["code"], text, data if mask is None or data is None else mask.mask_data(data))
-        return ProtocolError("an error answer without an integer code", sample=one_line(encode(body), mask=mask))
+        return ProtocolError("error response without an integer code", sample=one_line(encode(body), mask=mask))
     value = message.get("result")
     if type(value) is dict:
         return value
-    return ProtocolError("an answer whose result is not an object", sample=one_line(encode(value), mask=mask))
+    return ProtocolError("response whose result is not an object", sample=one_line(encode(value), mask=mask))

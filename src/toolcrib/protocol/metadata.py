@@ -1,4 +1,4 @@
-"""The `_meta` of a request: what the modern era puts on each one, and what the caller adds."""
+"""The `_meta` of requests: the fields that the modern era requires on each, and those that the caller adds."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ PROGRESS_TOKEN: Final = "progressToken"
 
 LogLevel = Literal["debug", "info", "notice", "warning", "error", "critical", "alert", "emergency"]
 LOG_LEVELS: Final[tuple[str, ...]] = get_args(LogLevel)
-"""From the most to the least that is told."""
+"""The log levels, the most verbose first."""
 
 
 def stamp(version: str, client_info: Wire, capabilities: Wire, log_level: str | None) -> Wire:
-    """What every request of a modern connection carries; made once for a connection."""
+    """Return the `_meta` fields of every request of a modern connection; created once per connection."""
     meta = {PROTOCOL_VERSION: version, CLIENT_INFO: client_info, CLIENT_CAPABILITIES: capabilities}
     if log_level is not None:
         meta[LOG_LEVEL] = log_level
@@ -30,7 +30,7 @@ def stamp(version: str, client_info: Wire, capabilities: Wire, log_level: str | 
 
 
 def with_meta(params: Mapping[str, Any] | None, *layers: Mapping[str, Any] | None) -> Wire:
-    """A copy of `params` whose `_meta` is its own with the layers over it; the caller's mapping is never changed."""
+    """Return a copy of `params` with the layers merged into its `_meta`, later ones last; `params` is not changed."""
     copy: Wire = dict(params) if params else {}
     if (
         len(layers) == 1 and "_meta" not in copy
@@ -49,6 +49,6 @@ def with_meta(params: Mapping[str, Any] | None, *layers: Mapping[str, Any] | Non
 
 
 def subscription_of(params: Any) -> Any:
-    """The id of the listen request that a notification belongs to, if it says one."""
+    """Return the id of the listen request that a notification belongs to, None if it has none."""
     meta = params.get("_meta") if isinstance(params, dict) else None
     return meta.get(SUBSCRIPTION_ID) if isinstance(meta, dict) else None

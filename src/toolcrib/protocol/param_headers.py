@@ -1,4 +1,4 @@
-"""Modern HTTP: what a request's body says, said again in its headers, so that what stands between can read it.
+"""Headers of modern HTTP requests that repeat values of the body, so that proxies and gateways can read them.
 
 A tool's input schema marks a parameter with `x-mcp-header`; a call then carries its value as `Mcp-Param-<name>`.
 """
@@ -20,7 +20,7 @@ NAMED_BY: Final = {"tools/call": "name", "prompts/get": "name", "resources/read"
 ANNOTATION: Final = "x-mcp-header"
 PREFIX: Final = "Mcp-Param-"
 
-# Not `number`: its spelling differs between languages. Not a list of types either: the parameter has one or is out.
+# Not `number`, whose text form differs between languages, and not a list of types.
 _TYPES: Final = frozenset({"boolean", "integer", "string"})
 _TOKEN: Final = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 _INTEGER: Final = re.compile(r"-?[0-9]{1,16}")
@@ -28,25 +28,25 @@ _SENTINEL: Final = ("=?base64?", "?=")
 _JSON_TYPES: Final = frozenset({bool, dict, float, int, list, str, type(None)})
 
 
-# A path from the root: the path before and one name. A flat tuple for each of a million properties would be too much.
+# A path from the root as a linked list: flat tuples for a million properties would take too much memory.
 _Way = tuple["_Way", str] | None
 
 
 class InvalidDeclaration(ValueError):
-    """A schema whose `x-mcp-header` breaks the rules: the tool may not be offered over modern HTTP."""
+    """Raised for a schema with an invalid `x-mcp-header`; the tool cannot be offered over modern HTTP."""
 
 
 class Declaration(NamedTuple):
-    """One parameter that is mirrored: the whole header's name, and the way to the value in the arguments."""
+    """One mirrored parameter: the full name of the header, and the path of the value in the arguments."""
 
     header: str
     path: tuple[str, ...]
 
 
 def declarations(schema: Mapping[str, Any]) -> tuple[Declaration, ...]:
-    """The mirrored parameters of a tool, by its input schema.
+    """Return the mirrored parameters of a tool, from its input schema.
 
-    Raises `InvalidDeclaration` if one of them breaks a rule.
+    Raises `InvalidDeclaration` if one of them is invalid.
     """
     found: dict[str, Declaration] = {}
     for way, direct, place in _schemas(schema):
@@ -55,14 +55,17 @@ def declarations(schema: Mapping[str, Any]) -> tuple[Declaration, ...]:
         path = _steps(way)
         name = _checked_name(path, direct, place)
         if twin := found.get(name.lower()):
-            raise _invalid(path, f"{_shown(name)} is already the name at {_shown('.'.join(twin.path))}")
+            raise _invalid(path, f"{_shown(name)} is already used at {_shown('.'.join(twin.path))}")
         found[name.lower()] = Declaration(PREFIX + name, path)
     return tuple(found.values())
 
 
 def parameter_headers(declared: tuple[Declaration, ...], arguments: Mapping[str, Any]) -> dict[str, str]:
-    """The headers of one call. A value that is absent or null has none, and so has one that no header can say: a list
-    or an object, which the server refuses by its schema. Any other wrong type is mirrored for the same reason."""
+    """Return the headers of one call.
+
+    Missing values, nulls, lists and objects have no header. Other values of a wrong type are mirrored: the server
+    rejects them by its schema.
+    """
     headers: dict[str, str] = {}
     for header, path in declared:
         value: Any = arguments
@@ -75,17 +78,17 @@ def parameter_headers(declared: tuple[Declaration, ...], arguments: Mapping[str,
 
 
 def header_value(value: str) -> str:
-    """Text as a header's value: itself if it passes through HTTP unchanged, else base64 between the sentinels."""
+    """Return a text as a header's value: unchanged if HTTP preserves it, else as base64 between the sentinels."""
     start, end = _SENTINEL
     plain = value.isascii() and value.isprintable() and value == value.strip()
     if plain and not (value.startswith(start) and value.endswith(end)):
         return value
-    # Half a surrogate pair has no bytes. The body cannot say it either, and that is told where the body is written.
+    # A lone surrogate cannot be encoded. Writing the body raises an error for it.
     return start + b64encode(value.encode("utf-8", "replace")).decode() + end
 
 
 def plain_value(header: str) -> str | None:
-    """The text of a header's value; None if it begins and ends like base64 and is none."""
+    """Return the text of a header's value; None if it has the sentinels but is not base64."""
     start, end = _SENTINEL
     header = header.strip(" \t")
     if not (header.startswith(start) and header.endswith(end) and len(header) >= len(start) + len(end)):
@@ -99,7 +102,7 @@ def plain_value(header: str) -> str | None:
 def contradiction(
     declared: tuple[Declaration, ...], arguments: Mapping[str, Any], headers: Mapping[str, str]
 ) -> str | None:
-    """How the headers of a call contradict its arguments, if they do. Names of headers are given in lower case."""
+    """Return how the headers of a call contradict its arguments, or None. Names in `headers` are in lower case."""
     for header, path in declared:
         expected = parameter_headers((Declaration(header, path),), arguments).get(header)
         given = headers.get(header.lower())
@@ -123,7 +126,7 @@ def _same(one: str, other: str) -> bool:
 
 
 def _schemas(root: Mapping[str, Any]) -> Iterator[tuple[_Way, bool, Mapping[str, Any]]]:
-    """Yield every schema in a schema: the path to it, whether that path goes through `properties` alone, and itself."""
+    """Yield every subschema with its path, and whether that path goes through `properties` alone."""
     waiting: list[tuple[_Way, bool, Any]] = [(None, True, root)]
     for way, direct, schema in waiting:
         if not isinstance(schema, Mapping):
@@ -133,7 +136,7 @@ def _schemas(root: Mapping[str, Any]) -> Iterator[tuple[_Way, bool, Mapping[str,
             if name is None:
                 waiting.append(((way, keyword), False, part))
             else:
-                # Only `properties` leads to arguments. Any other keyword is part of the path, to show where it is.
+                # Only `properties` leads to arguments. Other keywords are part of the path for error messages.
                 leads = keyword == "properties"
                 waiting.append((((way if leads else (way, keyword)), name), direct and leads, part))
 
@@ -149,11 +152,11 @@ def _steps(way: _Way) -> tuple[str, ...]:
 def _checked_name(path: tuple[str, ...], direct: bool, schema: Mapping[str, Any]) -> str:
     name, kind = schema[ANNOTATION], schema.get("type")
     if not path or not direct:
-        raise _invalid(path, "only a property reached through `properties` alone may have it")
+        raise _invalid(path, "allowed only for properties that are reached through `properties` alone")
     if not isinstance(name, str) or not _TOKEN.fullmatch(name):
-        raise _invalid(path, f"{_shown(name)} is no name of a header")
+        raise _invalid(path, f"{_shown(name)} is not a valid header name")
     if not isinstance(kind, str) or kind not in _TYPES:
-        raise _invalid(path, f"only boolean, integer and string parameters may have it, not {_shown(kind)}")
+        raise _invalid(path, f"expected a boolean, integer or string parameter, got {_shown(kind)}")
     return name
 
 
@@ -163,18 +166,18 @@ def _invalid(path: tuple[str, ...], reason: str) -> InvalidDeclaration:
 
 
 def _shown(value: Any) -> str:
-    """Somebody else's value in our message: short, and without a character that does something to a terminal."""
+    """Return a server's value for a message: cut, and with control characters escaped."""
     return repr(value[:SAMPLE]) if isinstance(value, str) else f"a {type(value).__name__}"
 
 
 def _plain(value: Any) -> Any:
-    """What the body will say for a value: an enum's, a date's or an own string's spelling is JSON's to decide."""
+    """Return a value as it will be in the body: the encoder decides about enums, dates and subclasses of `str`."""
     if type(value) in _JSON_TYPES:
         return value
     try:
         return jsonrpc.decode(jsonrpc.encode(value))
     except (UsageError, ProtocolError):
-        return None  # no body can say it, and the call is refused when it is written
+        return None  # the call fails when its body is written
 
 
 def _written(value: Any) -> str | None:
@@ -184,11 +187,11 @@ def _written(value: Any) -> str | None:
         case bool():
             return "true" if value else "false"
         case float() if value.is_integer():
-            return _written(int(value))  # JSON knows no difference between 42.0 and 42
+            return _written(int(value))  # 42.0 and 42 are the same number in JSON
         case int() | float():
             try:
                 return str(value)
-            except ValueError:  # more digits than Python writes: the body is refused for the same reason
+            except ValueError:  # more digits than Python converts; writing the body fails for the same reason
                 return None
         case _:
             return None

@@ -1,4 +1,4 @@
-"""Somebody else's text, made fit for our errors, logs and terminals."""
+"""Sanitizes texts from peers for errors, logs and terminals."""
 
 from __future__ import annotations
 
@@ -7,26 +7,26 @@ from typing import Any, Final, Protocol
 from .limits import SAMPLE
 
 WINDOW: Final = 64 * 1024
-"""Characters or bytes of a text that are masked before it is cut. The limits of what is shown are below that."""
+"""Characters or bytes of a text that are masked before it is cut; more than any limit of what is shown."""
 
 
 class Mask(Protocol):
-    """Hides the secrets that one connection knows of."""
+    """An object that masks the secrets of one connection."""
 
     def mask(self, text: str, *, cut: bool = False) -> str:
-        """Return `text` without secrets; `cut`: its end is missing, so the beginning of a secret there is one too."""
+        """Return `text` with secrets masked; if its end is `cut` off, also the beginning of a secret there."""
         ...
 
     def mask_data(self, value: Any) -> Any:
-        """Return a JSON value without secrets in its strings."""
+        """Return a JSON value with the secrets in its strings masked."""
         ...
 
 
 def printable(text: str | bytes, limit: int = SAMPLE, mask: Mask | None = None, *, cut: bool = False) -> str:
-    """Return the beginning of `text`: newlines and tabs stay, other control, bidi and zero-width characters do not.
+    """Return the beginning of `text` with control, bidi and zero-width characters replaced; newlines and tabs stay.
 
-    With a mask it is masked before it is cut to `limit`, so that no part of a secret is left; `cut` says that the end
-    of `text` itself is missing.
+    With a mask, the text is masked before it is cut to `limit`, so that no part of a secret is left; `cut` is True if
+    the end of `text` itself is missing.
     """
     if mask is not None:
         cut = cut or len(text) > WINDOW
@@ -41,5 +41,5 @@ def printable(text: str | bytes, limit: int = SAMPLE, mask: Mask | None = None, 
 
 
 def one_line(text: str | bytes, limit: int = SAMPLE, mask: Mask | None = None, *, cut: bool = False) -> str:
-    """Return the same on one line."""
+    """Return the beginning of `text` on one line, sanitized as by `printable`."""
     return " ".join(printable(text, limit, mask, cut=cut).split())

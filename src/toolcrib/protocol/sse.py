@@ -1,4 +1,4 @@
-"""Bytes of `text/event-stream` to events, in linear time however the bytes are cut, and with a cap on one event."""
+"""Parses `text/event-stream` into events, in linear time for any chunk sizes, with a limit on the size of an event."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from typing import Final, NamedTuple
 from .framing import HEAD, Oversized
 from .limits import MAX_MESSAGE
 
-# What a line that carries a name, an id or a time may hold. Only data has a reason to be longer.
+# Bytes of a line with a name, an id or a time. Only data may be longer.
 MAX_FIELD: Final = 64 * 1024
-# More digits than this are no time to wait for, and int() refuses very many.
+# More digits than this are not a reasonable time, and int() rejects very long ones.
 RETRY_DIGITS: Final = 18
 
 _LONGEST_NAME: Final = len(b"event:")
@@ -19,17 +19,20 @@ _SHORT_FIELDS: Final = (b"event:", b"id:", b"retry:")
 
 class SseEvent(NamedTuple):
     event: str
-    """`message` where the stream names none."""
+    """The event's type, `message` if the block names none."""
     data: str
     id: str | None
-    """The id that this very block gave: None, it had none; empty, it takes the last one back."""
+    """The id in this block, None if it has none; an empty id resets the last one."""
     retry: int | None
-    """Milliseconds, if this block had them."""
+    """The reconnection time in this block in milliseconds, None if it has none."""
 
 
 class SseParser:
-    """Cuts a byte stream into events by the rules of the HTML standard, with one more: a block that has no data but an
-    id or a retry is given too, since that is how a server primes a stream for its resumption."""
+    """Splits a byte stream into events by the rules of the HTML standard.
+
+    Unlike there, a block without data but with an id or a retry is an event too: servers use such blocks to prepare a
+    stream for resumption.
+    """
 
     __slots__ = (
         *("_limit", "_opening", "_after_cr"),
@@ -46,17 +49,17 @@ class SseParser:
         self._limit = limit
         self._opening: bytes | None = b""  # the stream's first bytes, while they may still become a byte order mark
         self._after_cr = False
-        self._line = bytearray()  # the beginning of a line whose end has not come
-        self._ignoring = False  # the line whose end has not come is of no interest
-        self._passing = False  # the block went over a cap: nothing of it is kept up to its blank line
+        self._line = bytearray()  # the beginning of an incomplete line
+        self._ignoring = False  # whether the rest of an incomplete line is skipped
+        self._passing = False  # whether the block exceeded a limit and is skipped up to its blank line
         self._forget()
 
     def feed(self, data: bytes) -> list[SseEvent | Oversized]:
-        """The events that these bytes complete, and at once the event that they push over the cap."""
+        """Return the events that these bytes complete, and an `Oversized` as soon as an event exceeds the limit."""
         if self._opening is not None:
             data = self._after_byte_order_mark(self._opening + data)
         if self._after_cr and data:
-            # A CR at the end of a chunk has ended its line already: an LF that follows belongs to it.
+            # A CR at the end of a chunk has already ended its line: a following LF belongs to it.
             self._after_cr = False
             data = data.removeprefix(b"\n")
         if not data:
@@ -91,7 +94,7 @@ class SseParser:
         return data.removeprefix(BOM_UTF8)
 
     def _take(self, line: bytes, events: list[SseEvent | Oversized]) -> None:
-        """One whole line that is not blank."""
+        """Process a complete line that is not blank."""
         if line.startswith(b"data:"):
             self._add(line[6:] if line.startswith(b" ", 5) else line[5:], events)
         elif len(line) > MAX_FIELD:
@@ -112,7 +115,7 @@ class SseParser:
                 self._add(value, events)
 
     def _add(self, value: bytes, events: list[SseEvent | Oversized]) -> None:
-        """One more line of data. Only the second one makes a copy."""
+        """Add a line of data. Only a second line makes a copy."""
         held: bytes | bytearray = value
         if self._data is not None:
             held = bytearray(self._data) if isinstance(self._data, bytes) else self._data
@@ -124,7 +127,7 @@ class SseParser:
             self._data = held
 
     def _keep(self, tail: bytes, events: list[SseEvent | Oversized]) -> None:
-        """The beginning or the middle of a line: it is judged as soon as its name is known, not when it ends."""
+        """Keep a part of an incomplete line; limits are checked as soon as the field's name is known."""
         if self._passing:
             self._ignoring = True
             return
@@ -151,7 +154,7 @@ class SseParser:
         self._forget()
 
     def _end(self, events: list[SseEvent | Oversized]) -> None:
-        """A blank line: the block is whole."""
+        """Add the event of a block that a blank line has completed."""
         data = self._data
         if data is not None or self._id is not None or self._retry is not None:
             text = "" if data is None else data.decode("utf-8", "replace")

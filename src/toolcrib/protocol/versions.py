@@ -1,7 +1,7 @@
 """The two eras of the protocol, as tables.
 
-Legacy era (2024-11-05 to 2025-11-25): `initialize` opens a session, both sides may ask. Modern era (2026-07-28):
-no session, each request says who asks and in which version, and only the client asks.
+Legacy era (2024-11-05 to 2025-11-25): `initialize` opens a session, and both sides may send requests. Modern era
+(2026-07-28): there is no session, each request states client and version, and only the client sends requests.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ HEADER_MISMATCH: Final = -32020
 MISSING_CAPABILITY: Final = -32021
 UNSUPPORTED_VERSION: Final = -32022
 MODERN_ERRORS: Final = frozenset({HEADER_MISMATCH, MISSING_CAPABILITY, UNSUPPORTED_VERSION})
-"""Errors that only a modern server knows: whoever says one is no old server."""
+"""Error codes that only modern servers send."""
 
 OLD_NOT_FOUND: Final = -32002
 RESOURCE_NOT_FOUND: Final = frozenset({OLD_NOT_FOUND, -32602})
-"""The legacy era's code and the modern era's."""
+"""The error codes for unknown resources in the legacy and in the modern era."""
 
 MAY_ASK_FOR_INPUT: Final = frozenset({"tools/call", "prompts/get", "resources/read"})
 """Requests that a modern server may answer with `input_required`."""
@@ -35,16 +35,16 @@ NEVER_CANCELLED: Final = frozenset({"initialize", "server/discover"})
 
 @dataclass(frozen=True, slots=True)
 class Era:
-    """What differs between the eras for a client."""
+    """The differences between the eras that concern a client."""
 
     name: str
     server_asks: bool
-    """The server may send requests of its own."""
+    """Whether the server may send requests."""
     health_method: str
     subscribe_method: str | None
-    """None: subscriptions are part of `subscriptions/listen`."""
+    """The method that subscribes to a resource; None if subscriptions are part of `subscriptions/listen`."""
     log_level_method: str | None
-    """None: the level rides on every request."""
+    """The method that sets the log level; None if every request carries the level."""
 
 
 LEGACY: Final = Era("legacy", True, "ping", "resources/subscribe", "logging/setLevel")
@@ -52,16 +52,16 @@ MODERN: Final = Era("modern", False, "server/discover", None, None)
 
 
 def choose(offered: Iterable[Any]) -> str | None:
-    """The best version that both sides speak: modern ones first, newest first."""
+    """Return the newest version that both sides support, None if there is none."""
     known = {version for version in offered if isinstance(version, str)}
     return next((version for version in (*MODERN_VERSIONS, *LEGACY_VERSIONS) if version in known), None)
 
 
 def server_info(version: str, answer: Wire) -> ServerInfo:
-    """Who answered, from the answer to `initialize` or `server/discover`."""
+    """Return the description of the server from its response to `initialize` or `server/discover`."""
     meta = answer.get("_meta")
-    said = answer.get("serverInfo") or (meta.get(SERVER_INFO) if isinstance(meta, dict) else None)
-    info = said if isinstance(said, dict) else {}
+    given = answer.get("serverInfo") or (meta.get(SERVER_INFO) if isinstance(meta, dict) else None)
+    info = given if isinstance(given, dict) else {}
     capabilities = answer.get("capabilities")
     return ServerInfo(
         name=str(info.get("name", "")),

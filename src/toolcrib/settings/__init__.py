@@ -1,7 +1,7 @@
-"""Settings files to server configs: those of Claude Code and Desktop, VS Code, Cursor, Gemini CLI, and our own TOML.
+"""Reads settings files of Claude Code and Desktop, VS Code, Cursor, Gemini CLI and Toolcrib into server configs.
 
-A server that is wrong fails alone, with an error that names file, line, key and what was expected; a broken file
-raises. Nothing is ever started from here.
+An invalid entry affects only that server: its error names file, line, key and what was expected. An invalid file
+raises `ConfigError`. No server is started here.
 """
 
 from .discover import discover_settings

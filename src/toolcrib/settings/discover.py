@@ -1,4 +1,4 @@
-"""Which settings files are on this machine, whoever's they are."""
+"""Finds the settings files of all supported programs on this machine."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ def discover_settings(
     environ: Mapping[str, str] | None = None,
     platform: str = sys.platform,
 ) -> tuple[Settings, ...]:
-    """What is found in the person's home and in the project's folder (default: the current one). Nothing is started.
+    """Return the settings in the user's home and in the project's folder (default: the current one); starts nothing.
 
-    The more general ones come first, so `merge(*discover_settings())` lets the project win. A file that cannot be read
-    is there too, with its `error` and without entries.
+    More general settings come first, so in `merge(*discover_settings())` the project's override the user's. A file that
+    cannot be read is included, with its `error` and without entries.
     """
     surroundings = dict(os.environ if environ is None else environ)
     folder = folder_of(project)
@@ -34,10 +34,10 @@ def discover_settings(
     persons = list(_of_person(house, surroundings, platform))
     for path in persons:
         found = _read(path, folder, surroundings)
-        # The second is what a person added to this project alone: it stands over what the project has for everybody.
+        # The second part holds the user's own servers for this project, which override the project's shared ones.
         general += found[:1]
         personal += found[1:]
-    # In the home itself some files would be both.
+    # If the project's folder is the home, some files are in both lists.
     paths = [path for path in _of_project(folder) if path not in persons]
     shared = [each for path in paths for each in _read(path, folder, surroundings)]
     own = _read(folder / "toolcrib.toml", folder, surroundings)
@@ -45,7 +45,7 @@ def discover_settings(
 
 
 def user_settings(environ: Mapping[str, str], home: Path | None = None) -> Path:
-    """Return the path of the user's own settings in our format, whether or not the file exists."""
+    """Return the path of the user's own `toolcrib.toml`, whether or not the file exists."""
     return config_folder(environ, home) / "toolcrib" / "toolcrib.toml"
 
 

@@ -1,6 +1,6 @@
-"""A settings file as text: where things stand in it, and errors that say so.
+"""A settings file as text, the positions of its keys, and errors that name those positions.
 
-No error repeats what stands in a value: it may be a secret. Keys and names of variables are shown.
+Errors never quote a value, because it may be a secret; they do name keys and variables.
 """
 
 from __future__ import annotations
@@ -17,20 +17,20 @@ from ..errors import ConfigError
 from ..protocol.sanitize import one_line
 
 MAX_BYTES = 4 * 1024 * 1024
-"""The largest file that is read."""
+"""Bytes of the largest file that is read."""
 
 MAX_DEPTH = 64
-"""Containers inside of containers in a file."""
+"""Levels of nested containers in a file."""
 
-UNEDITABLE = "is written in a way that cannot be changed from here: please edit it by hand"
-"""The error of an edit that would change more than it should."""
+UNEDITABLE = "is written in a way that cannot be edited automatically: please edit it by hand"
+"""The message of the error for an edit that would change more than it should."""
 
 
 _NONE: Mapping[str, Any] = MappingProxyType({})
 
 
 class Table(dict[str, Any]):
-    """An object of a file: a plain dict that also knows where its keys stand."""
+    """An object of a file: a dict that also has the positions of its keys."""
 
     __slots__ = ("places", "repeats")
 
@@ -38,10 +38,10 @@ class Table(dict[str, Any]):
         super().__init__(values)
         self.places = dict(places)
         self.repeats: dict[str, int] = {}
-        """Keys that were there already, and where they stood before."""
+        """Keys that occur more than once, each with the position of its previous occurrence."""
 
     def put(self, key: str, value: Any, place: int) -> None:
-        """Set a key as JSON does: the last of several wins, but it is known that there were several."""
+        """Set a key as JSON does, where the last of several equal keys wins; duplicates are recorded in `repeats`."""
         if key in self.places:
             self.repeats[key] = self.places[key]
         self[key] = value
@@ -52,7 +52,7 @@ class Table(dict[str, Any]):
 
 
 def place_of(table: Any, *keys: str) -> int | None:
-    """Where the last of these nested keys stands, or the nearest above it that can be found."""
+    """Return the position of the last of these nested keys, or of the nearest key above it that has a position."""
     found = None
     for key in keys:
         if not isinstance(table, Table):
@@ -63,7 +63,7 @@ def place_of(table: Any, *keys: str) -> int | None:
 
 
 class Document:
-    """The text of a file, or of nothing: a mapping of the program has neither lines nor, mostly, a name."""
+    """The text of a settings file; empty for settings that come from a mapping, which often have no `path` either."""
 
     def __init__(self, path: Path | None = None, text: str = "") -> None:
         self.path = path
@@ -77,20 +77,20 @@ class Document:
         return starts
 
     def place(self, offset: int) -> tuple[int, int]:
-        """Line and column, both from 1."""
+        """Return line and column of an offset, both counted from 1."""
         line = bisect_right(self._line_starts, offset)
         return line, offset - self._line_starts[line - 1] + 1
 
     def offset(self, line: int, column: int) -> int:
-        """The reverse of `place`."""
+        """Return the offset of a line and column, the inverse of `place`."""
         return self._line_starts[min(line, len(self._line_starts)) - 1] + column - 1
 
     def line(self, offset: int | None) -> int | None:
-        """The line, where anything is known of it."""
+        """Return the line of an offset, None if the offset is None."""
         return None if offset is None else self.place(offset)[0]
 
     def named(self, offset: int | None = None) -> str:
-        """`file:line:column`, as editors and terminals make links of it; empty where there is no file."""
+        """Return `file:line:column`, which editors and terminals turn into links; empty without file and offset."""
         where = one_line(str(self.path), 1000) if self.path is not None else ""
         if offset is None:
             return where
@@ -105,7 +105,7 @@ class Document:
         expected: str | None = None,
         server: str | None = None,
     ) -> ConfigError:
-        """A `ConfigError` that begins with the place; `.line` and `.column` are there too."""
+        """Return a `ConfigError` whose message begins with the position, and that has it in `line` and `column`."""
         where = self.named(offset)
         file = None if self.path is None else str(self.path)
         shown = f"{where}: {message}" if where else message
@@ -114,12 +114,12 @@ class Document:
 
 
 def read_document(path: Path) -> Document:
-    """The file as text: UTF-8, with or without a byte order mark, of at most 4 MiB."""
+    """Read a file as text: UTF-8, with or without a byte order mark, at most 4 MiB."""
     return decoded(path, read_content(path))
 
 
 def read_content(path: Path) -> bytes:
-    """What is in a settings file; `ConfigError` if it is none, cannot be read or is too large."""
+    """Return the bytes of a settings file; raise `ConfigError` if it cannot be read, is not a file or is too large."""
     document = Document(path)
     try:
         content = read_regular_file(path, MAX_BYTES + 1)
@@ -128,9 +128,9 @@ def read_content(path: Path) -> bytes:
             f"cannot be read: {exc.strerror or type(exc).__name__}", expected="a settings file"
         ) from exc
     except ValueError:
-        raise document.error("expected a path without NUL and lone surrogates", expected="a path") from None
+        raise document.error("expected a path without NUL characters and lone surrogates", expected="a path") from None
     if content is None:
-        raise document.error("expected a plain file", expected="a plain file")
+        raise document.error("expected a regular file", expected="a regular file")
     if len(content) > MAX_BYTES:
         expected = f"at most {MAX_BYTES} bytes"
         raise document.error(f"is too large: expected {expected}", expected=expected)
@@ -138,10 +138,10 @@ def read_content(path: Path) -> bytes:
 
 
 def decoded(path: Path, content: bytes) -> Document:
-    """The content of a file as text; `ConfigError` where it is no UTF-8."""
+    """Return the content of a file as a `Document`; raise `ConfigError` if it is not UTF-8."""
     try:
         return Document(path, content.decode("utf-8-sig"))
     except UnicodeDecodeError as exc:
         valid = content[: exc.start].decode("utf-8-sig")
-    # Raised out here, because a decode error carries the whole file, secrets included, wherever it is chained.
+    # Raised outside the `except` block: a chained decode error would contain the whole file, secrets included.
     raise Document(path, valid).error("is not UTF-8 text", offset=len(valid), expected="UTF-8 text")

@@ -1,4 +1,4 @@
-"""From an object of a settings file to a server's config: every spelling, its variables, and what is wrong with it."""
+"""Converts an object of a settings file to a server's config: all spellings of keys, variables, and errors."""
 
 from __future__ import annotations
 
@@ -45,12 +45,12 @@ from .models import ServerEntry
 from .variables import Scope, braced
 
 MAX_WARNINGS = 100
-"""Warnings about one file."""
+"""The most warnings that are recorded for one file."""
 
 
 @dataclass(slots=True)
 class Reading:
-    """What holds for all entries of one file, and the warnings that come up meanwhile."""
+    """The context shared by all entries of one file, and the warnings recorded while they are read."""
 
     document: Document
     kind: Format
@@ -59,18 +59,18 @@ class Reading:
     warnings: dict[str, str] = field(default_factory=dict)
 
     def warn(self, about: str, text: str, offset: int | None) -> None:
-        """Once for each thing to be said about a file."""
+        """Record a warning; only the first one per subject `about` is kept."""
         where = self.document.named(offset)
-        if not self.has_said(about):
+        if not self.skips_warning(about):
             self.warnings[about] = f"{where}: {text}" if where else text
 
-    def has_said(self, about: str) -> bool:
-        """Whether nothing more is to be said about it: because it was, or because so much was."""
+    def skips_warning(self, about: str) -> bool:
+        """Return whether a warning about this would be dropped: it is recorded already, or `MAX_WARNINGS` are."""
         return about in self.warnings or len(self.warnings) >= MAX_WARNINGS
 
 
 def make_entry(reading: Reading, section: Section, display_name: str, name: str) -> ServerEntry:
-    """One entry; whatever is wrong with it becomes its `error` and nobody else's."""
+    """Return one entry; if it is invalid, its `error` says why, and no other entry is affected."""
     values = section.servers[display_name]
     table = values if isinstance(values, Mapping) else {}
     if reading.kind.dollar_names:
@@ -102,33 +102,32 @@ def make_entry(reading: Reading, section: Section, display_name: str, name: str)
 
 
 def _with_braces(table: Mapping[str, Any]) -> Table:
-    """An entry with its bare `$NAME`s as we write them."""
+    """Return an entry with every bare `$NAME` written as `${NAME}`."""
     values = {key: braced(value) if own_name(key) in EXPANDED else value for key, value in table.items()}
     return Table(values, table.places if isinstance(table, Table) else {})
 
 
 def _check_whole(document: Document, section: Section, name: str) -> None:
     values = section.servers[name]
-    _check_once(document, section.servers, name, "this name")
+    _check_once(document, section.servers, name, "duplicate name")
     if not isinstance(values, Mapping) or not all(isinstance(key, str) for key in values):
         expected = "an object with command, python or url"
         raise ConfigError(f"expected {expected}", expected=expected)
     for key in values:
-        _check_once(document, values, key, f"{one_line(key, 60)}:", key)
+        _check_once(document, values, key, f"{one_line(key, 60)}: duplicate key", key)
 
 
-def _check_once(document: Document, table: Mapping[str, Any], name: str, shown: str, key: str | None = None) -> None:
+def _check_once(document: Document, table: Mapping[str, Any], name: str, fault: str, key: str | None = None) -> None:
     if isinstance(table, Table) and name in table.repeats:
         first = document.line(table.repeats[name])
-        message = f"{shown} is there twice, first in line {first}: expected it once"
-        raise ConfigError(message, key=key, expected="it once")
+        raise ConfigError(f"{fault} (first defined on line {first})", key=key, expected="each name once")
 
 
 def _located(
     document: Document, section: Section, display_name: str, name: str, draft: _Draft, fault: ConfigError
 ) -> ConfigError:
-    """The fault of one field as an error that names file, line and the whole key."""
-    # Fields are named as env.TOKEN and args[0]; names of variables and headers may have dots of their own.
+    """Return the error of one field as an error that names file, line and the whole key."""
+    # Keys have the form env.TOKEN or args[0]; names of variables and headers may contain dots themselves.
     head, _, inner = (fault.key or "").partition(".")
     head = re.sub(r"\[\d+\]$", "", head)
     spelled = draft.spelled.get(head, head)
@@ -145,7 +144,7 @@ def _located(
 
 
 class _Draft:
-    """An entry on its way to a config; the parts that are known before something is found wrong stay known."""
+    """An entry while it is converted to a config; attributes set before an error is found keep their values."""
 
     def __init__(self, reading: Reading, values: Mapping[str, Any]) -> None:
         self._reading = reading
@@ -163,7 +162,7 @@ class _Draft:
         known = KNOWN_OF.get(kind, WEB)
         given = {own_name(key): value for key, value in with_own_names(self._values).items() if own_name(key) in known}
         self.spelled.update({own_name(key): key for key in self._values if key in ALIASES})
-        self._look_at_the_rest(known, kind)
+        self._warn_about_rest(known, kind)
         if self._reading.kind.milliseconds and "timeout" in self._values:
             given.setdefault("execution_timeout", self._seconds())
         plain = {key: read_none(key, value) for key, value in given.items()}
@@ -171,7 +170,7 @@ class _Draft:
         return server_from_dict({**self._placed(self._expanded(present)), "type": kind.value})
 
     def _placed(self, given: dict[str, Any]) -> dict[str, Any]:
-        """A Python file is found from where the settings stand, like everything that belongs to them."""
+        """Return the fields with the path of a Python file resolved against the folder of the settings file."""
         path, python = self._reading.document.path, given.get("python")
         if path is None or not isinstance(python, str) or not python:
             return given
@@ -192,21 +191,21 @@ class _Draft:
             if value is None:
                 continue
             if not isinstance(value, list | tuple) or not all(isinstance(name, str) for name in value):
-                raise wrong(key, "a list of names of tools", value)
+                raise wrong(key, "a list of tool names", value)
             return tuple(value)
         return None
 
     def _kind(self) -> TransportType:
-        """What `type` and `transport` say, else what can be told from the way to the server."""
-        said = {key: self._parsed_kind(key) for key in KINDS if self._values.get(key) is not None}
-        if len(set(map(_family, said.values()))) > 1:
-            raise ConfigError("transport: expected the same as type says", key="transport", expected="the same as type")
+        """Return the kind that `type` or `transport` names, else the kind that `command`, `python` or a URL implies."""
+        named = {key: self._parsed_kind(key) for key in KINDS if self._values.get(key) is not None}
+        if len(set(map(_family, named.values()))) > 1:
+            raise ConfigError("transport: expected the same as type", key="transport", expected="the same as type")
         urls = [key for key in URLS if self._values.get(key) is not None]
         if len(urls) > 1:
             raise ConfigError(f"{urls[1]}: expected one of {' and '.join(urls)}", key=urls[1], expected="one URL")
-        self.spelled.update(url=urls[0] if urls else "url", type=next(iter(said), "type"))
-        if said:
-            return next(iter(said.values()))
+        self.spelled.update(url=urls[0] if urls else "url", type=next(iter(named), "type"))
+        if named:
+            return next(iter(named.values()))
         return self._guessed_kind(urls)
 
     def _parsed_kind(self, key: str) -> TransportType:
@@ -229,13 +228,13 @@ class _Draft:
         if local:
             return local[ways[0]]
         if not urls:
-            expected = "command (a program of this machine), python (a file of tools) or url (a server elsewhere)"
+            expected = "command (a local program), python (a Python file with tools) or url (a remote server)"
             found = find_misspelled(self._values, (*LOCAL, *URLS))
             hint = did_you_mean(found[1:], given=one_line(found[0], 60)) if found else ""
             raise ConfigError(f"expected {expected}{hint}", expected=expected)
         return TransportType.SSE if urls == ["url"] and self._reading.kind.url_is_sse else TransportType.HTTP
 
-    def _look_at_the_rest(self, known: frozenset[str], kind: TransportType) -> None:
+    def _warn_about_rest(self, known: frozenset[str], kind: TransportType) -> None:
         for key, value in self._values.items():
             own = own_name(key)
             offset = place_of(self._values, key)
@@ -243,13 +242,14 @@ class _Draft:
                 continue
             if own in FIELDS:
                 if value:
-                    self._reading.warn(f"{kind} {key}", f"{key}: has no effect on a server by {kind.value}", offset)
+                    text = f"{key}: has no effect on a server of type {kind.value}"
+                    self._reading.warn(f"{kind} {key}", text, offset)
             elif key == "timeout" and self._reading.kind.milliseconds:
                 continue
             elif key in WITHOUT_EFFECT:
                 self._reading.warn(key, f"{key}: has no effect here; {WITHOUT_EFFECT[key]}", offset)
-            elif not key.startswith(("_", "$", "/", "#")) and not self._reading.has_said(key):
-                text = f"{one_line(key, 60)}: is not known and has no effect{suggest(key, KNOWN)}"
+            elif not key.startswith(("_", "$", "/", "#")) and not self._reading.skips_warning(key):
+                text = f"{one_line(key, 60)}: unknown key, has no effect{suggest(key, KNOWN)}"
                 self._reading.warn(key, text, offset)
 
     def _seconds(self) -> float:
@@ -286,10 +286,10 @@ class _Draft:
 
 
 def _family(kind: TransportType) -> TransportType:
-    """`http` and `streamable_http` are two words for one thing in settings files."""
+    """Return the kind with `http` replaced by `streamable_http`, its synonym in settings files."""
     return TransportType.STREAMABLE_HTTP if kind is TransportType.HTTP else kind
 
 
 def _as_text(value: Any) -> Any:
-    """Numbers in `env` and `headers`, as VS Code takes them."""
+    """Return a number as text, other values unchanged: VS Code accepts numbers in `env` and `headers`."""
     return str(value) if isinstance(value, int | float) and not isinstance(value, bool) else value

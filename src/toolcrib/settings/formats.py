@@ -1,4 +1,4 @@
-"""Which file is whose, and where in it the servers stand."""
+"""The formats of settings files: which program a file belongs to, and where it keeps its servers."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from ..protocol.sanitize import one_line
 from .documents import Document, Table, place_of
 
 MAX_SERVERS = 5_000
-"""Servers of one file."""
+"""The most servers in one file."""
 
 _MCP_SERVERS = ("mcpServers",)
 _SERVERS = ("servers",)
@@ -25,27 +25,27 @@ _NO_SERVERS = frozenset({"$schema", "inputs", "sandbox"})
 
 @dataclass(frozen=True, slots=True)
 class Format:
-    """The habits of one tool's files."""
+    """The conventions of one program's settings files."""
 
     name: str
     sections: tuple[tuple[str, ...], ...] = (_MCP_SERVERS, _SERVERS, _MCP)
-    """Where the map of servers may stand."""
+    """The paths at which the map of servers may be."""
     home: tuple[str, ...] = _MCP_SERVERS
-    """Where it is put in a file that has none."""
+    """The path at which a file without servers gets the map."""
     bare: bool = False
-    """The whole file may be that map."""
+    """Whether the whole file may be the map of servers."""
     mixed: bool = False
-    """The file holds other settings too, so that no servers in it is no mistake."""
+    """Whether the file has other settings too, so that it may be without servers."""
     url_is_sse: bool = False
-    """A `url` without a type means HTTP+SSE; elsewhere it means streamable HTTP."""
+    """Whether a `url` without a type means HTTP+SSE; in other formats it means streamable HTTP."""
     milliseconds: bool = False
-    """It has a `timeout` for calls, in milliseconds."""
+    """Whether entries have a `timeout` for calls, in milliseconds."""
     dollar_names: bool = False
-    """A bare `$NAME` is a variable in it too."""
+    """Whether a bare `$NAME` is a variable too."""
     folders: bool = False
-    """It knows `${workspaceFolder}` and its like."""
+    """Whether it has variables such as `${workspaceFolder}`."""
     hub: bool = False
-    """It may have options of the hub under `hub`."""
+    """Whether the file may have options of the hub under `hub`."""
 
 
 FORMATS = {
@@ -81,7 +81,7 @@ _BY_NAME = {
 
 
 def format_of(path: Path) -> Format:
-    """The format that a file of this name in this folder has; else JSON in any of the usual forms."""
+    """Return the format of a file by its name and folder; for other names `toolcrib` if it is TOML, else `json`."""
     if path.suffix.lower() == ".toml":
         return FORMATS["toolcrib"]
     by_folder = _BY_FOLDER.get((path.absolute().parent.name, path.name))
@@ -89,13 +89,13 @@ def format_of(path: Path) -> Format:
 
 
 def section_for_new(kind: Format, path: Path) -> tuple[str, ...]:
-    """Where the servers go in a file that has none yet."""
-    # VS Code's settings hold much else; only in its mcp.json the servers stand on top.
+    """Return the path at which a file without servers gets the map of servers."""
+    # VS Code's settings.json has many other settings; its mcp.json has the servers at the top level.
     return _MCP if kind.name == "vscode" and path.name == "settings.json" else kind.home
 
 
 def format_named(name: str) -> Format:
-    """The format of that name; `ConfigError` if there is none."""
+    """Return the format of that name; raise `ConfigError` if it is unknown."""
     if name not in FORMATS:
         expected = f"one of {', '.join(sorted(FORMATS))}"
         raise ConfigError(f"format: expected {expected}", key="format", expected=expected)
@@ -109,22 +109,22 @@ class Section:
     path: tuple[str, ...]
     servers: Mapping[str, Any]
     excluded: frozenset[str] = frozenset()
-    """Servers that the file turns off elsewhere than in their entries."""
+    """Servers that the file turns off outside their entries."""
     included: frozenset[str] | None = None
-    """The only ones that it does not turn off; None: all."""
+    """The only servers that the file does not turn off; None means all."""
 
     @property
     def key(self) -> str:
-        """The section's path in a line, empty for a bare map."""
+        """The section's path as a dotted key, empty for a bare map."""
         return ".".join(one_line(part, 200) for part in self.path)
 
     def is_off(self, name: str) -> bool:
-        """Whether the file turns this server off."""
+        """Return whether the file turns this server off."""
         return name in self.excluded or (self.included is not None and name not in self.included)
 
 
 def find_sections(kind: Format, root: Any, document: Document, project: Path | None) -> Iterator[Section]:
-    """The maps of servers in the file, the more general ones first. None at all may be a `ConfigError`."""
+    """Yield the maps of servers in the file, more general ones first; raise `ConfigError` if there must be one."""
     if not isinstance(root, Mapping):
         raise document.error(
             "expected an object of settings", offset=0 if document.text else None, expected="an object"
@@ -132,7 +132,7 @@ def find_sections(kind: Format, root: Any, document: Document, project: Path | N
     there = [path for path in kind.sections if _at(root, path) is not None]
     if len(there) > 1:
         both = " and ".join(".".join(path) for path in there)
-        message = f"{both} are both there: expected one of them"
+        message = f"expected one of {both}, got both"
         raise document.error(message, offset=place_of(root, *there[1]), key=".".join(there[1]), expected="one of them")
     for path in there:
         excluded, included = _switches(kind, root)
@@ -161,26 +161,26 @@ def _at(root: Mapping[str, Any], path: tuple[str, ...]) -> Any:
 def _servers(root: Mapping[str, Any], path: tuple[str, ...], document: Document) -> Mapping[str, Any]:
     servers, key = _at(root, path), ".".join(path)
     if not isinstance(servers, Mapping):
-        expected = "an object: names of servers and their settings"
+        expected = "an object of server names and their settings"
         raise document.error(f"{key}: expected {expected}", offset=place_of(root, *path), key=key, expected=expected)
     _check_names(servers, key, document, place_of(root, *path))
     above = _at(root, path[:-1])
     if isinstance(above, Table) and path[-1] in above.repeats:
         first = document.line(above.repeats[path[-1]])
-        message = f"{key}: is there twice, first in line {first}: expected it once"
-        raise document.error(message, offset=place_of(root, *path), key=key, expected="it once")
+        message = f"{key}: duplicate key (first defined on line {first})"
+        raise document.error(message, offset=place_of(root, *path), key=key, expected="each name once")
     return servers
 
 
 def _check_names(servers: Mapping[Any, Any], key: str, document: Document, offset: int | None) -> None:
     if len(servers) > MAX_SERVERS or not all(isinstance(name, str) for name in servers):
-        expected = f"at most {MAX_SERVERS} servers, by names that are texts"
+        expected = f"at most {MAX_SERVERS} servers, with strings as names"
         message = f"{key}: expected {expected}" if key else f"expected {expected}"
         raise document.error(message, offset=offset, key=key or None, expected=expected)
 
 
 def _switches(kind: Format, root: Mapping[str, Any]) -> tuple[frozenset[str], frozenset[str] | None]:
-    """Gemini's `mcp.excluded` and `mcp.allowed`."""
+    """Return the servers that Gemini's `mcp.excluded` and `mcp.allowed` list."""
     if kind.name != "gemini":
         return frozenset(), None
     allowed = _at(root, ("mcp", "allowed"))
@@ -192,7 +192,7 @@ def _names(value: Any) -> frozenset[str]:
 
 
 def _of_project(root: Mapping[str, Any], document: Document, project: Path) -> Iterator[Section]:
-    """Claude Code keeps the servers that a person added for one project in a file of the person's."""
+    """Yield the servers for this project from the user's file, where Claude Code keeps a user's servers per project."""
     for folder in dict.fromkeys((str(project), str(project.resolve()))):
         path = ("projects", folder, "mcpServers")
         if _at(root, path) is not None:
@@ -222,5 +222,5 @@ def _bare(kind: Format, root: Mapping[str, Any], document: Document) -> Iterator
 
 
 def is_server(value: Any) -> bool:
-    """Whether this is one server's settings, and not a map of servers."""
+    """Return whether this value is the settings of one server, not a map of servers."""
     return isinstance(value, Mapping) and any(key in value for key in _REACH)

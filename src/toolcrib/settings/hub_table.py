@@ -1,4 +1,4 @@
-"""The `[hub]` table of our own format: options for all servers together."""
+"""The `[hub]` table of `toolcrib.toml`: options for the hub and all of its servers."""
 
 from __future__ import annotations
 
@@ -28,7 +28,9 @@ def _approvals(key: str, value: Any) -> Any:
     if isinstance(value, Mapping) and all(pattern(name) and word in words for name, word in value.items()):
         return dict(value)
     if isinstance(value, Mapping | str):
-        raise wrong(key, "always, never, a list of qualified names or patterns, or a table of them to these", value)
+        raise wrong(
+            key, "always, never, a list of qualified names or patterns, or a table of them to always/never", value
+        )
     return _patterns(key, value)
 
 
@@ -63,7 +65,7 @@ OPTIONS: dict[str, Callable[[str, Any], Any]] = {
 
 
 def hub_options(reading: Reading, root: Mapping[str, Any]) -> dict[str, Any]:
-    """The checked options. A wrong one is an error of the file: without it the hub would not be what was asked for."""
+    """Return the validated options; an invalid one raises, because without it the hub would behave differently."""
     table = root.get("hub", {})
     if not isinstance(table, Mapping):
         expected = "a table of options"
@@ -86,5 +88,5 @@ def _option(reading: Reading, root: Mapping[str, Any], key: str, value: Any) -> 
 
 
 def _unknown(key: str) -> ConfigError:
-    hint = suggest(key, OPTIONS) or f"; known are {', '.join(OPTIONS)}"
-    return ConfigError(f"{one_line(key, 60)}: no such option{hint}", key=key, expected="an option of the hub")
+    hint = suggest(key, OPTIONS) or f"; expected one of {', '.join(OPTIONS)}"
+    return ConfigError(f"{one_line(key, 60)}: unknown option{hint}", key=key, expected="an option of the hub")

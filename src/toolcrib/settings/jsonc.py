@@ -1,6 +1,6 @@
-"""JSON as people write it: comments and trailing commas are taken, and every key knows its place.
+"""A reader for JSON with comments and trailing commas, which records the position of every key.
 
-On plain JSON it gives what `json` gives. Linear time, whatever the text.
+For plain JSON it returns the same values as `json`. It takes linear time for any text.
 """
 
 from __future__ import annotations
@@ -18,16 +18,16 @@ _NUMBER = re.compile(r"(-?(?:0|[1-9][0-9]*))(\.[0-9]+)?([eE][-+]?[0-9]+)?")
 _WORD = re.compile(r"[A-Za-z]+")
 _WORDS = {"true": True, "false": False, "null": None}
 _STRINGS = json.JSONDecoder()
-_STRING = "a string in double quotes that ends on its line, with the escapes of JSON"
+_STRING = "a string in double quotes on one line, with JSON escapes"
 
 
 def read_jsonc(document: Document) -> Any:
-    """The value of the document; objects are `Table`s. What is no JSON is a `ConfigError` with line and column."""
+    """Return the document's value, with objects as `Table`s; invalid JSON raises `ConfigError` with line and column."""
     return Reader(document).whole()
 
 
 class Reader:
-    """Goes through a text, `at` by `at`."""
+    """A recursive-descent parser; `at` is the offset of the next character."""
 
     def __init__(self, document: Document) -> None:
         self.document = document
@@ -40,7 +40,7 @@ class Reader:
         value = self.value(0)
         self.skip()
         if self.at < len(self.text):
-            raise self.error("the end of the file: there is one value in it")
+            raise self.error("the end of the file after its value")
         return value
 
     def value(self, depth: int) -> Any:
@@ -49,7 +49,7 @@ class Reader:
             return self.string()
         if first in ("{", "["):
             if depth >= MAX_DEPTH:
-                raise self.error(f"at most {MAX_DEPTH} containers inside of each other")
+                raise self.error(f"at most {MAX_DEPTH} nested containers")
             return self.object(depth) if first == "{" else self.array(depth)
         if number := _NUMBER.match(self.text, self.at):
             return self.number(number)
@@ -101,7 +101,7 @@ class Reader:
         return True
 
     def comma(self, closer: str, opened: int) -> None:
-        """After an item: a comma, also behind the last one, or the end of the container, which is left to `closes`."""
+        """Consume the comma after an item, optional after the last one; `closes` consumes the closing bracket."""
         self.skip()
         if self.text.startswith(",", self.at):
             self.at += 1
@@ -113,7 +113,7 @@ class Reader:
 
     def never_closed(self, closer: str, opened: int) -> ConfigError:
         line = self.document.line(opened)
-        return self.error(f"{closer} before the end of the file, for what begins in line {line}")
+        return self.error(f"{closer} before the end of the file (opened on line {line})")
 
     def string(self) -> str:
         try:
@@ -122,7 +122,7 @@ class Reader:
             self.at = min(exc.pos, len(self.text))
         else:
             return str(value)
-        # Raised out here, because a decode error carries the whole document.
+        # Raised outside the `except` block: a chained decode error would contain the whole document.
         raise self.error(_STRING)
 
     def number(self, number: re.Match[str]) -> int | float:
@@ -132,15 +132,15 @@ class Reader:
         except ValueError:  # thousands of digits
             value = None
         if value is None:
-            raise self.error("a number of fewer digits")
+            raise self.error("a number with fewer digits")
         self.at = number.end()
         return value
 
     def skip(self) -> None:
-        """Go behind blanks and comments."""
+        """Skip blanks and comments."""
         text = self.text
         while True:
-            self.at = _BLANKS.match(text, self.at).end()  # type: ignore[union-attr]  # it matches nothing too
+            self.at = _BLANKS.match(text, self.at).end()  # type: ignore[union-attr]  # it also matches the empty string
             if text.startswith("//", self.at):
                 end = text.find("\n", self.at)
                 self.at = end if end >= 0 else len(text)

@@ -1,4 +1,4 @@
-"""The words of settings files: which key means what, in whose file so ever."""
+"""The keys of settings files, in all formats, and the fields that they mean."""
 
 from __future__ import annotations
 
@@ -13,31 +13,31 @@ STDIO = frozenset(f.name for f in fields(StdioServer)) - {"tool_filter"}
 WEB = frozenset(f.name for f in (*fields(HttpServer), *fields(SseServer))) - {"tool_filter"}
 PYTHON = frozenset(f.name for f in fields(PythonServer)) - {"tool_filter"}
 FIELDS = STDIO | WEB | PYTHON
-"""The fields of the configs, which are called so in files too."""
+"""The fields of the configs, which have the same names in files."""
 KNOWN_OF = {TransportType.STDIO: STDIO, TransportType.PYTHON: PYTHON}
-"""Which of them a server by that way has; the others have `WEB`."""
+"""The fields of servers by transport type; all other types have `WEB`."""
 LOCAL = {"command": TransportType.STDIO, "python": TransportType.PYTHON}
-"""What says the way by being there, and is no URL."""
+"""Keys other than URLs whose presence determines the transport type."""
 KINDS = ("type", "transport")
 SPELLINGS = {"streamablehttp": "streamable_http"}
-"""Ways that others write in one word."""
+"""Other programs' spellings of transport types."""
 ALLOWED = ("allowed_tools", "includeTools", "enabledTools", "enabled_tools")
 BLOCKED = ("blocked_tools", "excludeTools", "disabledTools", "disabled_tools")
 FLAGS = ("disabled", "enabled")
 SILENT = frozenset({"description", "title", "icon", "version", "trust", "alwaysAllow", "autoApprove", "gallery", "dev"})
-"""They concern people and approvals, not the way to the server: kept in `raw`."""
+"""Keys without effect on the connection that cause no warning; entries keep them in `raw`."""
 WITHOUT_EFFECT = {
     "envFile": "put its variables into env, as ${NAME}",
     "headersHelper": "put the headers into headers, as ${NAME}",
     "oauth": "give Client or Hub auth=",
     "auth": "give Client or Hub auth=",
     "authProviderType": "give Client or Hub auth=",
-    "timeout": "tools differ in its unit; execution_timeout is in seconds",
+    "timeout": "programs disagree about its unit; use execution_timeout, in seconds",
 }
-"""What other programs act on and we do not, and what to do instead."""
+"""Keys that other programs support and Toolcrib does not, with what to do instead."""
 KNOWN = (*sorted(FIELDS), *ALIASES, *URLS, *KINDS, *FLAGS, *ALLOWED, *BLOCKED, *WITHOUT_EFFECT)
 EXPANDED = ("command", "python", "args", "env", "cwd", "url", "headers", "ca", "client_cert", "proxy")
-"""Where variables may stand."""
+"""Fields whose values may contain variables."""
 NULLABLE = frozenset(
     {
         "connect_timeout",
@@ -50,9 +50,9 @@ NULLABLE = frozenset(
         "max_parallel_starts",
     }
 )
-"""Where nothing means something: no time-out, no limit."""
+"""Options for which None has a meaning: no time-out, no limit."""
 NULLABLE_RETRIES = ("reconnect", "max_retries")
-"""The same inside of an option that is a table."""
+"""A table option and its key for which None has a meaning."""
 
 
 def read_none(key: str, value: Any) -> Any:
@@ -64,5 +64,5 @@ def read_none(key: str, value: Any) -> Any:
 
 
 def own_name(key: str) -> str:
-    """What we call the field that this key means."""
+    """Return Toolcrib's name of the field that this key means."""
     return "url" if key in URLS else ALIASES.get(key, key)

@@ -1,4 +1,4 @@
-"""Several settings as one, and what changed between two: pure functions."""
+"""Pure functions that merge settings and compare them."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from .models import Overridden, ServerEntry, Settings, place
 
 
 class SettingsDiff(NamedTuple):
-    """Names of servers, each in the order of the settings that have it."""
+    """The names of servers that differ between two settings, in the order of the settings that have them."""
 
     added: tuple[str, ...] = ()
     removed: tuple[str, ...] = ()
@@ -22,7 +22,7 @@ class SettingsDiff(NamedTuple):
 
 
 def diff(old: Settings, new: Settings) -> SettingsDiff:
-    """What a reload has to do. An entry that only moved in its file, or to another one, did not change."""
+    """Return the servers that a reload adds, removes or changes; an entry that was only moved is unchanged."""
     before = {entry.name: entry for entry in old.entries}
     after = {entry.name: entry for entry in new.entries}
     return SettingsDiff(
@@ -33,9 +33,9 @@ def diff(old: Settings, new: Settings) -> SettingsDiff:
 
 
 def merge(*settings: Settings, on_conflict: Literal["override", "raise"] = "override") -> Settings:
-    """All together: a later one wins, and `overridden` says over whom.
+    """Return all settings as one; later entries override earlier ones, and `overridden` lists the conflicts.
 
-    `on_conflict="raise"`: settings that disagree about a server are a `ConfigError` that names it and both places.
+    With `on_conflict="raise"`, different entries for one server raise a `ConfigError` that names both places.
     """
     winners: dict[str, ServerEntry] = {}
     overridden: list[Overridden] = [record for each in settings for record in each.overridden]
@@ -45,7 +45,7 @@ def merge(*settings: Settings, on_conflict: Literal["override", "raise"] = "over
             if on_conflict == "raise":
                 raise _disagreement(earlier, entry)
             overridden.append(Overridden(entry.display_name, entry, earlier))
-        # In the place of the earlier one, so that the order of a list does not depend on who overrides.
+        # It takes the position of the earlier entry, so that overriding does not change the order.
         winners[entry.display_name] = entry
     unique = tool_names.unique(winners)
     return Settings(
@@ -59,14 +59,14 @@ def merge(*settings: Settings, on_conflict: Literal["override", "raise"] = "over
 
 
 def _fault(settings: Settings) -> tuple[str, ...]:
-    """A file that could not be read has no entries to merge; that it is missing must not be lost."""
+    """Return the error of a file that could not be read as a warning; it has no entries to merge."""
     return () if settings.error is None else (str(settings.error),)
 
 
 def keep_names(old: Settings, new: Settings) -> Settings:
-    """`new` with the names that servers have in `old`: no server is called otherwise because another one went.
+    """Return `new` with the names that its servers have in `old`, so that removing one server renames no other.
 
-    A name that somebody has by right, because it stands in the file so, is left to them.
+    A server whose display name is a legal name always keeps it.
     """
     known = {entry.display_name: entry.name for entry in old.entries if entry.display_name != entry.name}
     own = {entry.display_name for entry in new.entries}
@@ -83,13 +83,13 @@ def keep_names(old: Settings, new: Settings) -> Settings:
 
 
 def _one_of(sources: Iterable[Path | None]) -> Path | None:
-    """The one file that all of it is from, if it is one."""
+    """Return the file that all settings come from, None if there are several."""
     different = set(sources)
     return different.pop() if len(different) == 1 else None
 
 
 def _disagreement(earlier: ServerEntry, entry: ServerEntry) -> ConfigError:
     name = one_line(entry.display_name, 80)
-    message = f"{place(entry)} and {place(earlier)} disagree about {name}: expected one of them, or the same in both"
+    message = f"{place(entry)} and {place(earlier)} define {name} differently: remove one of them, or make them equal"
     file = None if entry.source is None else str(entry.source)
     return ConfigError(message, file=file, key=name, expected="the same server in both", server=entry.name)

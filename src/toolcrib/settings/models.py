@@ -1,4 +1,4 @@
-"""What settings files give: servers by name, each with its config or with what is wrong with it."""
+"""The contents of settings files: servers by name, each with its config or its error."""
 
 from __future__ import annotations
 
@@ -13,38 +13,38 @@ from ..errors import ConfigError
 
 @dataclass(frozen=True, slots=True)
 class ServerEntry:
-    """One server of a settings file: either `config` or `error` is there."""
+    """One server of a settings file, with either a `config` or an `error`."""
 
     name: str
-    """What a hub calls it: the name in the file, or a legal one made of it."""
+    """The server's name in a hub: the name in the file, or a legal name derived from it."""
     config: ServerConfig | None
     error: ConfigError | None = None
     disabled: bool = False
     source: Path | None = None
     line: int | None = None
     display_name: str = ""
-    """The name as it stands in the file."""
+    """The name in the file."""
     allowed_tools: tuple[str, ...] | None = None
-    """The only tools that the file lets through, by their own names; None: all."""
+    """The only tools that the file allows, by their unqualified names; None means all."""
     blocked_tools: tuple[str, ...] = ()
     raw: Mapping[str, Any] = field(default_factory=lambda: MaskedMapping({}), compare=False)
-    """The entry as it stands in the file, unknown keys included."""
+    """The entry as written in the file, including unknown keys; values that may be secrets are masked in its repr."""
     client_options: Mapping[str, Any] = field(default_factory=dict, compare=False, repr=False)
     """Options of the server's client that no file can express, such as handlers. A program may set them."""
 
     def same_as(self, other: ServerEntry) -> bool:
-        """Whether both mean the same server, wherever they stand."""
+        """Return whether both entries mean the same server, regardless of file and line."""
         return self._meaning() == other._meaning()
 
     def _meaning(self) -> tuple[Any, ...]:
-        # Not an error's text, nor its key: they have the place, which an edit elsewhere in the file moves.
+        # Neither the text nor the key of an error: they contain the position, which edits elsewhere in the file change.
         fault = (self.error.expected, dict(self.raw)) if self.error else None
         return (self.config, fault, self.disabled, self.allowed_tools, self.blocked_tools)
 
 
 @dataclass(frozen=True, slots=True)
 class Overridden:
-    """Two files that disagree about a server: whose word holds, and whose does not."""
+    """A conflict between two files about a server: the entry that is used, and the one that it overrides."""
 
     name: str
     winner: ServerEntry
@@ -56,35 +56,35 @@ class Overridden:
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """What one settings file says, or several together."""
+    """The contents of one settings file, or of several merged ones."""
 
     entries: tuple[ServerEntry, ...] = ()
     source: Path | None = None
     format: str = ""
-    """Whose habits the file follows: a name of the table in the documents."""
+    """The name of the file's format, such as `toolcrib` or `claude-code`."""
     defaults: Mapping[str, Any] = field(default_factory=dict, hash=False)
-    """Options of the hub: the `[hub]` table of our own format."""
+    """Options of the hub, from the `[hub]` table of `toolcrib.toml`."""
     warnings: tuple[str, ...] = ()
     overridden: tuple[Overridden, ...] = ()
     error: ConfigError | None = None
-    """Why the whole file could not be read. Only `discover_settings` gives such ones; `load_settings` raises it."""
+    """Why the file could not be read. Only `discover_settings` sets it; `load_settings` raises the error instead."""
 
     @property
     def servers(self) -> dict[str, ServerConfig]:
-        """The configs that can be used: neither wrong nor disabled."""
+        """The configs of all valid and enabled servers, by name."""
         return {e.name: e.config for e in self.entries if e.config is not None and not e.disabled}
 
     @property
     def failed(self) -> tuple[ServerEntry, ...]:
-        """The entries that are wrong."""
+        """The invalid entries."""
         return tuple(entry for entry in self.entries if entry.error is not None)
 
     def get(self, name: str) -> ServerEntry | None:
-        """The entry of that name."""
+        """Return the entry of that name, None if there is none."""
         return next((entry for entry in self.entries if entry.name == name), None)
 
 
 def place(entry: ServerEntry) -> str:
-    """`file:line` of an entry, as far as it is known."""
+    """Return `file:line` of an entry, or as much of it as the entry has."""
     parts = [str(part) for part in (entry.source, entry.line) if part is not None]
     return ":".join(parts) or "a mapping"

@@ -1,4 +1,4 @@
-"""TOML with places: `tomllib` gives the values, a walk over the lines says where the keys stand."""
+"""A reader for TOML with positions: `tomllib` parses the values, a scan of the lines finds the keys."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _POSITION = re.compile(r"\(at line (\d+), column (\d+)\)$")
 _PART = re.compile(r"""[ \t]*(?:"((?:[^"\\]|\\.)*)"|'([^']*)'|([A-Za-z0-9_-]+))[ \t]*""")
 _Places = dict[tuple[str, ...], int]
 
-# One that is never closed goes on to the end of its line or of the text: no text takes more than linear time.
+# An unterminated string extends to the end of its line or of the text, so that matching takes linear time.
 _OPAQUE = re.compile(
     r'''(?P<long>"""(?:[^"\\]++|\\.|"(?!""))*+"{0,5}+|'{3}.*?(?:'{3,5}+|\Z))'''
     r"""|(?P<string>"(?:[^"\\\n]|\\[^\n])*+"?|'[^'\n]*+'?)|(?P<comment>\#[^\n]*+)""",
@@ -22,23 +22,23 @@ _DEEP_KEY = re.compile(rf"(?<![\w-])(?:[\w-]++[ \t]*+\.[ \t]*+){{{MAX_DEPTH}}}",
 
 
 def read_toml(document: Document) -> Table:
-    """The document's tables as `Table`s; what is no TOML is a `ConfigError` with line and column."""
+    """Return the document's tables as `Table`s; invalid TOML raises `ConfigError` with line and column."""
     fault = ""
     bare = _OPAQUE.sub(_blank, document.text)
     if deep := _DEEP_KEY.search(bare):
-        # Before it is read: what tomllib does with a long key takes the square of its length.
+        # Checked before parsing, because tomllib takes quadratic time for long keys.
         raise _too_deep(document, deep.start())
     try:
         values = tomllib.loads(document.text)
     except tomllib.TOMLDecodeError as exc:
-        # Its text is the only place where tomllib tells the position, before Python 3.14.
+        # Before Python 3.14, the position is only in the message.
         fault = str(exc)
     except RecursionError:
         raise _too_deep(document, None) from None
     if not fault:
         table: Table = _located(document, values, _places(document.text, bare), ())
         return table
-    # Raised out here, because newer decode errors carry the whole document.
+    # Raised outside the `except` block: newer decode errors contain the whole document.
     position = _POSITION.search(fault)
     offset = document.offset(int(position[1]), int(position[2])) if position else len(document.text)
     what = _POSITION.sub("", fault).removesuffix("(at end of document)").strip()
@@ -58,17 +58,17 @@ def _located(document: Document, value: Any, places: _Places, path: tuple[str, .
 
 
 def _too_deep(document: Document, offset: int | None) -> Exception:
-    expected = f"at most {MAX_DEPTH} containers inside of each other"
+    expected = f"at most {MAX_DEPTH} nested containers"
     return document.error(f"expected {expected}", offset=offset, expected=expected)
 
 
 def _blank(opaque: re.Match[str]) -> str:
-    """As long as it was: a string as one word, for it may be a key, a comment or a text of several lines as nothing."""
+    """Return a replacement of equal length: a word for a string, which may be a key, else blanks."""
     return re.sub(r"[^\n]", "_" if opaque["string"] else " ", opaque[0])
 
 
 def _places(text: str, bare: str) -> _Places:
-    """Where `[tables]` and `keys =` stand; `bare` is the text without what only looks like them."""
+    """Return the offsets of `[tables]` and `keys =`; `bare` is the text with strings and comments blanked out."""
     found: _Places = {}
     prefix: tuple[str, ...] = ()
     opened = 0
@@ -81,7 +81,7 @@ def _places(text: str, bare: str) -> _Places:
             _note(found, path, offset)
         elif path and seen.startswith("=", end):
             _note(found, (*prefix, *path), offset + len(line) - len(line.lstrip()))
-        # A list may go on over lines, which then are no tables however they look.
+        # A list may continue on the next lines, where `[` does not begin a table.
         opened += sum(map(seen.count, "[{")) - sum(map(seen.count, "]}"))
         offset += len(line) + 1
     return found

@@ -1,8 +1,8 @@
-"""`${VAR}`, `${VAR:-default}`, `${env:VAR}`: what stands for something else in a settings file.
+"""Variables in settings files: `${VAR}`, `${VAR:-default}`, `${env:VAR}`.
 
-`$VAR` is plain text, but in files of tools that take it for a variable (`braced`). `$${` is a literal `${`. A default
-may hold variables, and is looked at only if it is needed. What the environment holds is never looked through. Neither
-nesting nor a chain goes on for ever, nor grows without bound.
+`$VAR` is plain text, except in files of programs that treat it as a variable (`braced`). `$${` is a literal `${`. A
+default may contain variables, and is expanded only if it is used. Values from the environment are not expanded again.
+The depth of nesting, the length of chains and the size of the result are limited.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ from ..config import Expanded
 from ..errors import ConfigError
 
 MAX_NESTING = 16
-"""Defaults inside of defaults, and variables of `env` that stand for others."""
+"""Levels of nested defaults, and the length of a chain of `env` variables that refer to each other."""
 
 MAX_TEXT = 1_000_000
-"""Characters of a text after its variables were replaced."""
+"""Characters of a text after its variables are replaced."""
 
 _NAME = r"[A-Za-z_][A-Za-z0-9_]*"
 _REFERENCE = re.compile(rf"(env:)?({_NAME}|/)(:-|\}})")
@@ -32,16 +32,16 @@ _BARE = re.compile(rf"(?<!\$)\$({_NAME})")
 
 @dataclass(frozen=True, slots=True)
 class Reference:
-    """One `${...}`; `default` is None where there is none."""
+    """One `${...}`; `default` is None if it has no default."""
 
     name: str
     default: tuple[Any, ...] | None
     of_environment: bool
-    """Written as `${env:NAME}`: never one of the names that a format gives itself."""
+    """Whether it is written as `${env:NAME}`, which never means a name that the format defines."""
 
 
 def braced(value: Any) -> Any:
-    """The same with every bare `$NAME` in its texts as `${NAME}`."""
+    """Return the value with every bare `$NAME` in its strings written as `${NAME}`."""
     if isinstance(value, str):
         return _BARE.sub(r"${\1}", value)
     if isinstance(value, list | tuple):
@@ -52,12 +52,12 @@ def braced(value: Any) -> Any:
 
 
 def parse(text: str) -> tuple[str | Reference, ...]:
-    """The text in pieces; what is no variable although it begins like one is a `ConfigError`."""
+    """Split a text into plain pieces and references; a malformed reference raises `ConfigError`."""
     return _pieces(text, 0, 0)[0]
 
 
 def _pieces(text: str, at: int, depth: int) -> tuple[tuple[str | Reference, ...], int]:
-    """Up to the end of the text or, in a default (`depth` over 0), behind the brace that ends it."""
+    """Return the pieces, and their end: that of the text or, in a default (`depth` > 0), of its closing brace."""
     pieces: list[str | Reference] = []
     marks = _OPENING_OR_END if depth else _OPENING
     while mark := marks.search(text, at):
@@ -80,25 +80,25 @@ def _pieces(text: str, at: int, depth: int) -> tuple[tuple[str | Reference, ...]
 
 def _reference(text: str, at: int, depth: int) -> tuple[Reference, int]:
     if depth > MAX_NESTING:
-        expected = f"at most {MAX_NESTING} variables inside of each other"
+        expected = f"at most {MAX_NESTING} nested variables"
         raise ConfigError(f"expected {expected}", expected=expected)
     found = _REFERENCE.match(text, at)
     if found is None:
-        raise _no_variable(text, at)
+        raise _malformed(text, at)
     default, at = _pieces(text, found.end(), depth) if found[3] == ":-" else (None, found.end())
     return Reference(found[2], default, found[1] is not None), at
 
 
-def _no_variable(text: str, at: int) -> ConfigError:
+def _malformed(text: str, at: int) -> ConfigError:
     if asked := _INPUT.match(text, at):
-        expected = "a variable of the environment, as in ${env:NAME}"
-        message = f"${{input:{asked[1]}}} asks a person, which cannot be done here: put it into the environment"
-        return ConfigError(f"{message}, expected {expected}", expected=expected)
+        expected = "an environment variable, as in ${env:NAME}"
+        message = f"${{input:{asked[1]}}} prompts the user, which is not supported: expected {expected}"
+        return ConfigError(message, expected=expected)
     if text.find("}", at) < 0:
         return _no_end()
     expected = "${NAME}, ${NAME:-default} or ${env:NAME}; $${ is a literal ${"
     other = _OTHER.match(text, at)
-    what = f"${{{other[1]}:...}} is not known here, " if other and other[1] != "env" else ""
+    what = f"${{{other[1]}:...}} is not supported: " if other and other[1] != "env" else ""
     return ConfigError(f"{what}expected {expected}", expected=expected)
 
 
@@ -108,11 +108,11 @@ def _no_end() -> ConfigError:
 
 
 class Scope:
-    """What the variables of one server stand for.
+    """The values of the variables of one server.
 
-    The process's environment, then `own`: other entries of the server's `env`. So `"TOKEN": "${TOKEN}"` passes a
-    variable on. A default comes before `own`, because the tools that know no `own` take it there. `known` are names of
-    the file's format, such as `workspaceFolder`.
+    Variables are looked up in the process's environment, then in `own`, the other entries of the server's `env`. So
+    `"TOKEN": "${TOKEN}"` passes a variable on. A default takes precedence over `own`, because programs without such a
+    lookup use the default. `known` are names that the file's format defines, such as `workspaceFolder`.
     """
 
     def __init__(
@@ -124,7 +124,7 @@ class Scope:
         self._resolved: dict[str, str] = {}
 
     def expand(self, text: str, inside: str | None = None) -> str:
-        """The text with its variables replaced; `inside`: the entry of `env` whose value this is."""
+        """Return the text with its variables replaced; `inside` is the entry of `env` whose value the text is."""
         pieces = parse(text)
         whole = self._joined(pieces, (inside,) if inside is not None else ())
         return whole if all(isinstance(piece, str) for piece in pieces) else Expanded(whole, text)
@@ -136,7 +136,7 @@ class Scope:
             text = piece if isinstance(piece, str) else self._value(piece, chain)
             size += len(text)
             if size > MAX_TEXT:
-                expected = f"at most {MAX_TEXT} characters after variables were replaced"
+                expected = f"at most {MAX_TEXT} characters after replacing variables"
                 raise ConfigError(f"expected {expected}", expected=expected)
             texts.append(text)
         return "".join(texts)
@@ -157,10 +157,10 @@ class Scope:
     def _of_own(self, name: str, chain: tuple[str, ...]) -> str:
         if name in chain:
             ring = " -> ".join((*chain[chain.index(name) :], name))
-            expected = "variables that do not stand for each other"
-            raise ConfigError(f"{ring} is a circle: expected {expected}", expected=expected)
+            expected = "variables without circular references"
+            raise ConfigError(f"circular reference {ring}: expected {expected}", expected=expected)
         if len(chain) >= MAX_NESTING:
-            expected = f"at most {MAX_NESTING} variables that stand for each other"
+            expected = f"a chain of at most {MAX_NESTING} variables"
             raise ConfigError(f"expected {expected}", expected=expected)
         if name not in self._resolved:
             self._resolved[name] = self._joined(parse(self._own[name]), (*chain, name))

@@ -1,4 +1,4 @@
-"""Follows settings files and reports their changes."""
+"""Watches settings files and reports changes."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ log = logging.getLogger("toolcrib.settings")
 
 
 class Watcher:
-    """Looks at settings files every `interval` seconds and calls `on_change` with the new `Settings`.
+    """Polls settings files every `interval` seconds and calls `on_change` with the new `Settings` if they changed.
 
-    If a file is broken or missing, the last settings stay in force and `on_error` is called once. Both functions may be
-    async. They run one after the other; exceptions that they raise are logged.
+    If a file is invalid or missing, the last settings stay in force and `on_error` is called once. Both callbacks may
+    be async. They never run at the same time; exceptions that they raise are logged.
     """
 
     def __init__(
@@ -40,20 +40,20 @@ class Watcher:
     ) -> None:
         given = [paths] if isinstance(paths, str | os.PathLike) else list(paths)
         if not given or not interval > 0:
-            raise UsageError("a Watcher needs at least one file, and a positive interval")
+            raise UsageError("Watcher: expected at least one path and a positive interval")
         self._paths = [Path(path).expanduser().absolute() for path in given]
         self._on_change = on_change
         self._on_error = on_error
         self._interval = interval
-        # Now, because the current folder can be another one, or gone, by the time of a look.
+        # Read now, because the current folder may have changed, or be deleted, when a file is polled.
         folder = Path.cwd() if project is None else Path(project)
         self._options = {"format": format, "project": folder, "environ": environ}
         self._poller = FilePoller(self._paths, content_only=True)
         self.turn = asyncio.Lock()
-        """Held from a look until its callback has returned; code that reads the same files takes it as well."""
+        """Held from a poll until its callback has returned; code that reads the same files acquires it as well."""
         self._task: asyncio.Task[None] | None = None
         self.settings = settings
-        """The last settings that could be read; at first those that were given."""
+        """The last settings that could be read; initially those that were passed in."""
 
     async def __aenter__(self) -> Self:
         return self.start()
@@ -62,13 +62,13 @@ class Watcher:
         await self.close()
 
     def start(self) -> Self:
-        """Begin to look. The first look reports differences from the settings that were given."""
+        """Start polling. The first poll reports differences from the settings that were passed in."""
         if self._task is None:
             self._task = asyncio.create_task(self._run(), name="toolcrib settings watcher")
         return self
 
     async def close(self) -> None:
-        """Stop looking; a callback that is running is cancelled."""
+        """Stop polling; a running callback is cancelled."""
         task, self._task = self._task, None
         if task is None:
             return
@@ -77,11 +77,11 @@ class Watcher:
             await asyncio.wait([task])
 
     def set_baseline(self, settings: Settings) -> None:
-        """Compare the next look with these settings, which the caller has read itself."""
+        """Set the settings that the next poll is compared with; the caller has read them itself."""
         self.settings = settings
 
     async def check(self) -> bool:
-        """Look now, for code that decides itself when to look; return whether a callback was called."""
+        """Poll now, for code that schedules polls itself; return whether a callback was called."""
         async with self.turn:
             return await self._check()
 
@@ -104,8 +104,8 @@ class Watcher:
         while True:
             try:
                 await self.check()
-            except Exception:  # the next change must be reported all the same
-                log.exception("looking at the settings failed")
+            except Exception:  # the next change must still be reported
+                log.exception("polling the settings failed")
             await asyncio.sleep(self._interval)
 
     async def _notify(self, callback: Callable[[Any], Any] | None, found: Settings | ConfigError) -> None:
@@ -116,8 +116,8 @@ class Watcher:
             outcome = callback(found)
             if inspect.isawaitable(outcome):
                 await outcome
-        except Exception:  # the next change must be reported all the same
-            log.exception("a listener to settings failed")
+        except Exception:  # the next change must still be reported
+            log.exception("a callback of the settings watcher failed")
 
     def _load(self) -> Settings:
         parts = [part for path in self._paths for part in read_file(path, **self._options)]  # type: ignore[arg-type]

@@ -1,7 +1,7 @@
-"""The frozen values that Toolcrib takes and gives.
+"""The frozen values that Toolcrib's functions take and return.
 
-What came over the wire keeps its wire form in `raw` and also answers `value["wireName"]` and `value.get("wireName")`,
-so code written for plain dicts goes on working and no field that a newer server sends is lost.
+Values from the protocol keep their original form in `raw` and also support `value["wireName"]` and
+`value.get("wireName")`, so that code written for plain dicts keeps working and fields of newer servers are not lost.
 """
 
 from .client_requests import Change, ElicitRequest, ElicitResult, LogMessage, Root, SamplingRequest, SamplingResult

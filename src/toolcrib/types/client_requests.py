@@ -1,4 +1,4 @@
-"""What servers ask and tell."""
+"""Requests and notifications from servers to clients, and the clients' responses."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from .wire import Wire, WireMapping, object_of, objects_of, text_of
 
 @dataclass(frozen=True, slots=True)
 class SamplingRequest(WireMapping):
-    """A server asks for a completion by the client's model."""
+    """A server's request for a completion by the client's model."""
 
     messages: tuple[Wire, ...] = field(hash=False)
     system_prompt: str | None = None
@@ -25,7 +25,7 @@ class SamplingRequest(WireMapping):
 
     @classmethod
     def from_wire(cls, raw: Wire) -> SamplingRequest:
-        """Read the params of `sampling/createMessage`."""
+        """Return a request from the params of `sampling/createMessage`."""
         return cls(tuple(objects_of(raw.get("messages"))), raw.get("systemPrompt"), raw.get("maxTokens"), raw)
 
     @property
@@ -38,7 +38,7 @@ class SamplingRequest(WireMapping):
 
 @dataclass(frozen=True, slots=True)
 class ElicitRequest(WireMapping):
-    """A server asks the person: to fill in a form (`schema`), or to visit `url`, which is never fetched by us."""
+    """A server's request to the user: to fill in a form (`schema`), or to visit `url`, which Toolcrib never fetches."""
 
     message: str
     schema: Wire = field(default_factory=dict, hash=False)
@@ -53,7 +53,7 @@ class ElicitRequest(WireMapping):
 
     @classmethod
     def from_wire(cls, raw: Wire) -> ElicitRequest:
-        """Read the params of `elicitation/create`; no mode means a form."""
+        """Return a request from the params of `elicitation/create`; the default mode is `form`."""
         return cls(
             text_of(raw.get("message")),
             object_of(raw.get("requestedSchema")),
@@ -65,28 +65,28 @@ class ElicitRequest(WireMapping):
 
 @dataclass(frozen=True, slots=True)
 class ElicitResult:
-    """The person's answer."""
+    """The user's answer to an `ElicitRequest`."""
 
     action: Literal["accept", "decline", "cancel"]
     content: Wire | None = field(default=None, hash=False)
     data: Any = field(default=None, hash=False, compare=False)
-    """To the server that asked: the content as the type that it asked for, or the content itself."""
+    """On the server side: the content converted to the requested type, or the content itself."""
 
     def to_wire(self) -> Wire:
-        """The answer as the protocol writes it."""
+        """Return the answer in the protocol's form."""
         wire: Wire = {"action": self.action}
         if self.action == "accept" and self.content is not None:
             wire["content"] = self.content
         return wire
 
     def to_dict(self) -> Wire:
-        """Return the answer as the protocol writes it."""
+        """Return the answer in the protocol's form."""
         return self.to_wire()
 
 
 @dataclass(frozen=True, slots=True)
 class SamplingResult(WireMapping):
-    """What the client's model said."""
+    """The completion by the client's model, the answer to a `SamplingRequest`."""
 
     role: str
     content: tuple[Block, ...] = field(hash=False)
@@ -102,9 +102,9 @@ class SamplingResult(WireMapping):
 
     @classmethod
     def from_wire(cls, raw: Wire) -> SamplingResult:
-        """Read the answer of `sampling/createMessage`; its content is one block or several."""
-        said = raw.get("content")
-        blocks = said if isinstance(said, list) else [] if said is None else [said]
+        """Return a result from the response to `sampling/createMessage`, whose content is one block or a list."""
+        content = raw.get("content")
+        blocks = content if isinstance(content, list) else [] if content is None else [content]
         return cls(
             text_of(raw.get("role")),
             tuple(map(block_from_wire, blocks)),
@@ -131,13 +131,13 @@ class Root(WireMapping):
 
     @classmethod
     def from_wire(cls, raw: Wire) -> Root:
-        """Read an entry of `roots/list`."""
+        """Return a root from an entry of `roots/list`."""
         return cls(text_of(raw.get("uri")), raw.get("name"), raw)
 
 
 @dataclass(frozen=True, slots=True)
 class LogMessage:
-    """A line that the server logs for us."""
+    """A log message that the server sent to the client."""
 
     level: str
     data: Any = None
@@ -146,7 +146,7 @@ class LogMessage:
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """Something changed at the server: a list (`tools`, `prompts`, `resources`), or the one `resource` at `uri`."""
+    """A change on the server: of a list (`tools`, `prompts`, `resources`), or of the `resource` at `uri`."""
 
     kind: Literal["tools", "prompts", "resources", "resource"]
     uri: str | None = None

@@ -1,4 +1,4 @@
-"""Content blocks: what results, prompts and resources are made of."""
+"""Content blocks of results, prompts and resources."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ from .wire import Wire, text_of
 
 
 class _Content:
-    """What all content has in common."""
+    """The base class of content blocks."""
 
     __slots__ = ()
 
     def to_wire(self) -> Wire:
-        """Return the content as the protocol writes it; may be `raw` itself."""
+        """Return the content in the protocol's form; it may be `raw` itself."""
         raise NotImplementedError
 
     def to_dict(self) -> Wire:
-        """Return the content as the protocol writes it, as a new dict that `json.dumps` accepts."""
+        """Return the content in the protocol's form, as a new dict that `json.dumps` accepts."""
         return dict(self.to_wire())
 
 
@@ -33,13 +33,13 @@ class TextContent(_Content):
     raw: Wire = field(default_factory=dict, repr=False, compare=False)
 
     def to_wire(self) -> Wire:
-        """The block as the protocol writes it."""
+        """Return the block in the protocol's form."""
         return self.raw or {"type": "text", "text": self.text}
 
 
 @dataclass(frozen=True, slots=True)
 class ImageContent(_Content):
-    """A picture: its bytes (base64 text is decoded) and its MIME type."""
+    """An image: its bytes (base64 text is decoded) and its MIME type."""
 
     data: bytes = field(repr=False)
     mime_type: str = "image/png"
@@ -47,16 +47,16 @@ class ImageContent(_Content):
 
     def __post_init__(self) -> None:
         if type(self.data) is not bytes:
-            object.__setattr__(self, "data", _bytes_of(self.data, "Image.data"))
+            object.__setattr__(self, "data", _bytes_of(self.data, "ImageContent.data"))
 
     def to_wire(self) -> Wire:
-        """The block as the protocol writes it."""
+        """Return the block in the protocol's form."""
         return self.raw or {"type": "image", "data": b64encode(self.data).decode(), "mimeType": self.mime_type}
 
 
 @dataclass(frozen=True, slots=True)
 class AudioContent(_Content):
-    """A sound: its bytes (base64 text is decoded) and its MIME type."""
+    """Audio: its bytes (base64 text is decoded) and its MIME type."""
 
     data: bytes = field(repr=False)
     mime_type: str = "audio/wav"
@@ -64,16 +64,16 @@ class AudioContent(_Content):
 
     def __post_init__(self) -> None:
         if type(self.data) is not bytes:
-            object.__setattr__(self, "data", _bytes_of(self.data, "Audio.data"))
+            object.__setattr__(self, "data", _bytes_of(self.data, "AudioContent.data"))
 
     def to_wire(self) -> Wire:
-        """The block as the protocol writes it."""
+        """Return the block in the protocol's form."""
         return self.raw or {"type": "audio", "data": b64encode(self.data).decode(), "mimeType": self.mime_type}
 
 
 @dataclass(frozen=True, slots=True)
 class ResourceLink(_Content):
-    """A pointer to a resource that can be read from the same server."""
+    """A link to a resource that can be read from the same server."""
 
     uri: str
     name: str = ""
@@ -82,7 +82,7 @@ class ResourceLink(_Content):
     raw: Wire = field(default_factory=dict, repr=False, compare=False)
 
     def to_wire(self) -> Wire:
-        """The block as the protocol writes it."""
+        """Return the block in the protocol's form."""
         if self.raw:
             return self.raw
         wire: Wire = {"type": "resource_link", "uri": self.uri, "name": self.name or self.uri}
@@ -95,7 +95,7 @@ class ResourceLink(_Content):
 
 @dataclass(frozen=True, slots=True)
 class ResourceContents(_Content):
-    """One piece of a resource: `text`, or `blob` when it is binary (base64 text is decoded)."""
+    """One piece of a resource: `text`, or `blob` if it is binary (base64 text is decoded)."""
 
     uri: str
     mime_type: str | None = None
@@ -105,11 +105,11 @@ class ResourceContents(_Content):
 
     def __post_init__(self) -> None:
         if self.blob is not None and type(self.blob) is not bytes:
-            object.__setattr__(self, "blob", _bytes_of(self.blob, "ResourceContent.blob"))
+            object.__setattr__(self, "blob", _bytes_of(self.blob, "ResourceContents.blob"))
 
     @classmethod
     def from_wire(cls, raw: Wire) -> ResourceContents:
-        """Read one entry of `contents`; base64 that does not decode leaves `blob` empty, `raw` whole."""
+        """Return a piece from an entry of `contents`; if its base64 is invalid, `blob` is None and `raw` is kept."""
         text, blob = raw.get("text"), raw.get("blob")
         return cls(
             uri=text_of(raw.get("uri")),
@@ -120,7 +120,7 @@ class ResourceContents(_Content):
         )
 
     def to_wire(self) -> Wire:
-        """The piece as the protocol writes it."""
+        """Return the piece in the protocol's form."""
         if self.raw:
             return self.raw
         wire: Wire = {"uri": self.uri}
@@ -135,25 +135,25 @@ class ResourceContents(_Content):
 
 @dataclass(frozen=True, slots=True)
 class EmbeddedResource(_Content):
-    """A resource that travels inside of a result."""
+    """A resource that is embedded in a result."""
 
     resource: ResourceContents
     raw: Wire = field(default_factory=dict, repr=False, compare=False)
 
     def to_wire(self) -> Wire:
-        """The block as the protocol writes it."""
+        """Return the block in the protocol's form."""
         return self.raw or {"type": "resource", "resource": self.resource.to_wire()}
 
 
 @dataclass(frozen=True, slots=True)
 class UnknownContent(_Content):
-    """A block that this version does not know or that is malformed: kept as it came."""
+    """A block of an unknown type, or a malformed one, as it was received."""
 
     type: str
     raw: Wire = field(default_factory=dict, repr=False, compare=False)
 
     def to_wire(self) -> Wire:
-        """The block as it came."""
+        """Return the block as it was received."""
         return self.raw
 
 
@@ -161,7 +161,7 @@ Block = TextContent | ImageContent | AudioContent | ResourceLink | EmbeddedResou
 
 
 def _bytes_of(value: Any, field_name: str) -> bytes:
-    """Return the bytes that `value` is, or that it encodes as base64 text; raises `UsageError` otherwise."""
+    """Return `value` as bytes, decoded if it is base64 text; raise `UsageError` for anything else."""
     if isinstance(value, bytes | bytearray | memoryview):
         return bytes(value)
     if not isinstance(value, str):
@@ -173,7 +173,7 @@ def _bytes_of(value: Any, field_name: str) -> bytes:
 
 
 def _decoded(data: str) -> bytes | None:
-    """Base64, also in lines as mail has it. What has anything else in it is not guessed at."""
+    """Decode base64, with or without line breaks; return None if it contains other characters."""
     try:
         return b64decode("".join(data.split()), validate=True)
     except (binascii.Error, ValueError):
@@ -181,7 +181,7 @@ def _decoded(data: str) -> bytes | None:
 
 
 def block_from_wire(raw: Any) -> Block:
-    """One content block; what cannot be understood becomes a `UnknownContent`, never nothing."""
+    """Return a content block from its protocol form; an unknown or malformed one becomes an `UnknownContent`."""
     if not isinstance(raw, dict):
         return UnknownContent("", {"value": raw})
     kind = raw.get("type")

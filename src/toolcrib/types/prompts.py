@@ -12,14 +12,14 @@ from .wire import Wire, WireMapping, object_of, objects_of, text_of
 
 @dataclass(frozen=True, slots=True)
 class PromptArgument:
-    """One argument that a prompt takes."""
+    """One argument of a prompt."""
 
     name: str
     description: str = ""
     required: bool = False
 
     def to_dict(self) -> Wire:
-        """Return the argument as the protocol writes it."""
+        """Return the argument in the protocol's form."""
         wire: Wire = {"name": self.name}
         if self.description:
             wire["description"] = self.description
@@ -46,7 +46,7 @@ class Prompt(WireMapping):
 
     @classmethod
     def from_wire(cls, raw: Wire) -> Prompt:
-        """Read an entry of a prompts list."""
+        """Return a prompt from an entry of `prompts/list`."""
         return cls(
             name=text_of(raw.get("name")),
             title=raw.get("title"),
@@ -68,13 +68,13 @@ class PromptMessage:
     raw: Wire = field(default_factory=dict, repr=False, compare=False)
 
     def to_dict(self) -> Wire:
-        """Return the message as the protocol writes it."""
+        """Return the message in the protocol's form."""
         return dict(self.raw) if self.raw else {"role": self.role, "content": self.content.to_dict()}
 
 
 @dataclass(frozen=True, slots=True)
 class GetPromptResult(WireMapping):
-    """A prompt filled in: its name, the arguments it was asked for with, and the messages."""
+    """A prompt's messages, with its name and the arguments of the request."""
 
     name: str
     messages: tuple[PromptMessage, ...]
@@ -89,7 +89,7 @@ class GetPromptResult(WireMapping):
 
     @classmethod
     def from_wire(cls, name: str, arguments: Mapping[str, str], raw: Wire) -> GetPromptResult:
-        """Read the answer of `prompts/get`."""
+        """Return a result from the response to `prompts/get`."""
         messages = tuple(
             PromptMessage(text_of(m.get("role")), block_from_wire(m.get("content")), m)
             for m in objects_of(raw.get("messages"))
@@ -113,7 +113,7 @@ class Completion:
 
     @classmethod
     def from_wire(cls, raw: Wire) -> Completion:
-        """Read the answer of `completion/complete`."""
+        """Return a completion from the response to `completion/complete`."""
         found = object_of(raw.get("completion"))
         values = found.get("values")
         return cls(
@@ -123,7 +123,7 @@ class Completion:
         )
 
     def to_dict(self) -> Wire:
-        """Return the answer of `completion/complete` as the protocol writes it."""
+        """Return the completion in the protocol's form."""
         wire: Wire = {"values": list(self.values), "hasMore": self.has_more}
         if self.total is not None:
             wire["total"] = self.total

@@ -1,4 +1,4 @@
-"""Resources, their templates, and what reading one gives."""
+"""Resources, resource templates, and the contents of resources."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class Resource(WireMapping):
 
     @classmethod
     def from_wire(cls, raw: Wire) -> Resource:
-        """Read an entry of a resources list."""
+        """Return a resource from an entry of `resources/list`."""
         return cls(
             uri=text_of(raw.get("uri")),
             name=text_of(raw.get("name")),
@@ -48,7 +48,7 @@ class Resource(WireMapping):
 
 @dataclass(frozen=True, slots=True)
 class ResourceTemplate(WireMapping):
-    """A family of resources: a URI with `{variables}`."""
+    """A URI template with `{variables}`, which describes a set of resources."""
 
     uri_template: str
     name: str = ""
@@ -68,7 +68,7 @@ class ResourceTemplate(WireMapping):
 
     @classmethod
     def from_wire(cls, raw: Wire) -> ResourceTemplate:
-        """Read an entry of a templates list."""
+        """Return a template from an entry of `resources/templates/list`."""
         return cls(
             uri_template=text_of(raw.get("uriTemplate")),
             name=text_of(raw.get("name")),
@@ -81,9 +81,9 @@ class ResourceTemplate(WireMapping):
 
 @dataclass(frozen=True, slots=True)
 class ReadResourceResult(WireValue):
-    """What reading a resource gave: one piece or several.
+    """The contents of a resource: one piece or several.
 
-    Iterating it gives the pieces, so it is no mapping; `contents["contents"]` and `to_dict()` are the protocol's form.
+    Iteration yields the pieces, so it is not a mapping; `result["contents"]` and `to_dict()` are the protocol's form.
     """
 
     contents: tuple[ResourceContents, ...]
@@ -91,7 +91,7 @@ class ReadResourceResult(WireValue):
 
     @classmethod
     def from_wire(cls, raw: Wire) -> ReadResourceResult:
-        """Read the answer of `resources/read`."""
+        """Return the contents from the response to `resources/read`."""
         return cls(tuple(map(ResourceContents.from_wire, objects_of(raw.get("contents")))), raw)
 
     @property
@@ -101,7 +101,7 @@ class ReadResourceResult(WireValue):
 
     @property
     def data(self) -> bytes:
-        """All pieces as bytes, text in UTF-8, one after the other."""
+        """All pieces as bytes, concatenated, with text in UTF-8."""
         return b"".join((p.text or "").encode() if p.blob is None else p.blob for p in self.contents)
 
     def _parts(self) -> Wire:

@@ -1,4 +1,4 @@
-"""The server, the state of its connection, and how it is kept."""
+"""The description of a server, the status of its connection, and the policy for reconnecting."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from .wire import Wire
 
 @dataclass(frozen=True, slots=True)
 class ServerInfo:
-    """Who answers at the other end, as it says itself. For people to read, not to decide by."""
+    """The server's description of itself, for display. Do not base decisions on it: it is not verified."""
 
     name: str = ""
     version: str = ""
@@ -22,7 +22,7 @@ class ServerInfo:
 
 
 class ConnectionState(enum.StrEnum):
-    """The one vocabulary for the state of a connection, a hub's server and a source."""
+    """The state of a connection, of a hub's server, or of a source."""
 
     DISCONNECTED = "disconnected"
     CONNECTING = "connecting"
@@ -35,10 +35,10 @@ class ConnectionState(enum.StrEnum):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ConnectionStatus:
-    """A state, why, and since when (seconds of the epoch, for people; no deadline is measured by it).
+    """A state, its reason, and the time since when it holds, in seconds since the epoch, for display.
 
-    Equal to its state: `status == State.CONNECTED`, `status == "connected"`, `status in (State.FAILED, ...)`. Two
-    statuses are equal if state, reason and time are.
+    A status equals its state: `status == ConnectionState.CONNECTED`, `status == "connected"`. Two statuses are equal if
+    their states, reasons and times are.
     """
 
     state: ConnectionState
@@ -51,7 +51,7 @@ class ConnectionStatus:
         return self.state == other if isinstance(other, str) else NotImplemented
 
     def __hash__(self) -> int:
-        return hash(self.state)  # that of the `ConnectionState` and of the text, which can be equal to this
+        return hash(self.state)  # the hash of the `ConnectionState` and the string that this can be equal to
 
     def __str__(self) -> str:
         return f"{self.state} ({self.reason})" if self.reason else str(self.state)
@@ -59,11 +59,11 @@ class ConnectionStatus:
 
 @dataclass(frozen=True, slots=True)
 class ReconnectPolicy:
-    """How a lost connection is made again: `base_delay`, doubled up to `max_delay`, give or take `jitter_factor`.
+    """The delays between attempts to reconnect: `base_delay`, doubled up to `max_delay`, plus or minus `jitter_factor`.
 
-    After `max_retries` failed attempts in a row the next request connects. None keeps trying until the client is
-    disconnected or closed, also if the first connection fails; only a server that rejects the credentials waits for
-    the next request.
+    After `max_retries` consecutive failures, the next request connects. With None, the client keeps trying until it is
+    disconnected or closed, also if the first connection fails; only if the server rejects the credentials, the next
+    request connects.
     """
 
     base_delay: float = 1.0
@@ -74,7 +74,7 @@ class ReconnectPolicy:
 
 @dataclass(frozen=True, slots=True)
 class FilterContext:
-    """What a dynamic tool filter sees of the one who asks."""
+    """The context of a caller that a dynamic tool filter gets."""
 
     agent: Any = None
     server_name: str | None = None

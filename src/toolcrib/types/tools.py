@@ -1,4 +1,4 @@
-"""Tools and what they answer."""
+"""Tools and their results."""
 
 from __future__ import annotations
 
@@ -23,10 +23,9 @@ from .wire import UNSET, Wire, WireMapping, object_of, text_of
 
 @dataclass(frozen=True, slots=True)
 class Tool(WireMapping):
-    """A tool as its server describes it: attributes, and a mapping by the protocol's names (`tool["inputSchema"]`).
+    """A tool as its server describes it; also a mapping with the protocol's names, such as `tool["inputSchema"]`.
 
-    In a hub `name`, and with it `tool["name"]`, is the qualified name; `original_name` and `raw["name"]` are the
-    server's own.
+    In a hub, `name` and `tool["name"]` are the qualified name; `original_name` and `raw["name"]` are the server's name.
     """
 
     name: str
@@ -52,7 +51,7 @@ class Tool(WireMapping):
 
     @classmethod
     def from_wire(cls, raw: Wire) -> Tool:
-        """Read an entry of a tools list; a tool without a name gets an empty one."""
+        """Return a tool from an entry of `tools/list`; a missing name becomes an empty one."""
         output = raw.get("outputSchema")
         return cls(
             name=text_of(raw.get("name")),
@@ -67,7 +66,7 @@ class Tool(WireMapping):
 
     @property
     def wraps_result(self) -> bool:
-        """Whether a scalar result travels inside of `{"result": ...}`, as the output schema marks it."""
+        """Whether the output schema says that a scalar result is wrapped in `{"result": ...}`."""
         return self.output_schema is not None and any(self.output_schema.get(mark) is True for mark in _WRAP_MARKS)
 
 
@@ -78,14 +77,14 @@ def _is_text(block: Any) -> bool:
 _WRAP_MARKS = ("x-toolcrib-wrap-result", "x-fastmcp-wrap-result")
 
 WRAPPED = "dev.toolcrib/wrapped"
-"""In a result's `_meta`: its scalar is wrapped, whether or not the caller has seen the output schema."""
+"""The key in a result's `_meta` that marks a wrapped scalar, for callers without the output schema."""
 
 
 class ToolResult(WireMapping):
-    """What a tool answered. Blocks are parsed when they are looked at; nothing is dropped.
+    """The result of a tool call. Blocks are parsed on access, and unknown ones are kept.
 
-    `elapsed` is the time of the whole call in seconds, waiting and retries included. A mapping by the protocol's names
-    as well: `result["content"]`, `result.get("isError")`.
+    `elapsed` is the time of the whole call in seconds, including waiting and retries. A result is also a mapping with
+    the protocol's names: `result["content"]`, `result.get("isError")`.
     """
 
     __slots__ = ("_content", "_wrapped", "elapsed", "raw")
@@ -98,17 +97,17 @@ class ToolResult(WireMapping):
 
     @classmethod
     def from_text(cls, text: str, *, is_error: bool = False) -> ToolResult:
-        """A result of one block of text."""
+        """Return a result with one block of text."""
         return cls.from_blocks([TextContent(text)], is_error=is_error)
 
     @classmethod
     def from_error(cls, message: str) -> ToolResult:
-        """A tool's own error, which a model can read and mend."""
+        """Return a result that reports an error of the tool, which the model can read and react to."""
         return cls.from_text(message, is_error=True)
 
     @classmethod
     def from_blocks(cls, blocks: Iterable[Block], *, data: Any = UNSET, is_error: bool = False) -> ToolResult:
-        """A result of any blocks, with structured data beside them if given."""
+        """Return a result with these blocks and, if given, structured data."""
         raw: Wire = {"content": [block.to_wire() for block in blocks]}
         if data is not UNSET:
             raw["structuredContent"] = data
@@ -118,7 +117,7 @@ class ToolResult(WireMapping):
 
     @property
     def content(self) -> tuple[Block, ...]:
-        """Every block, in order."""
+        """All blocks, in order."""
         if self._content is None:
             blocks = self.raw.get("content")
             self._content = tuple(map(block_from_wire, blocks)) if isinstance(blocks, list) else ()
@@ -130,17 +129,17 @@ class ToolResult(WireMapping):
         blocks = self.raw.get("content")
         if not isinstance(blocks, list):
             return ""
-        # Most results are one text, so it is read off the wire without making blocks.
+        # Most results are one text, so it is read from `raw` without creating blocks.
         return "\n".join([b["text"] for b in blocks if _is_text(b)])
 
     @property
     def has_data(self) -> bool:
-        """Whether structured data came; `data` may be a null that means something."""
+        """Whether the result has structured data; if so, `data` may still be None, for null."""
         return "structuredContent" in self.raw
 
     @property
     def data(self) -> Any:
-        """The structured data, a wrapped scalar unwrapped; None if there is none."""
+        """The structured data, with a wrapped scalar unwrapped; None if there is none."""
         data = self.raw.get("structuredContent")
         if isinstance(data, dict) and data.keys() == {"result"} and (self._wrapped or self._marked_as_wrapped()):
             return data["result"]
@@ -152,7 +151,7 @@ class ToolResult(WireMapping):
 
     @property
     def is_error(self) -> bool:
-        """Whether the tool said that it failed."""
+        """Whether the tool reported an error."""
         return self.raw.get("isError") is True
 
     @property
@@ -161,16 +160,17 @@ class ToolResult(WireMapping):
         return object_of(self.raw.get("_meta"))
 
     def raise_for_error(self) -> ToolResult:
-        """Raise `ToolFailed` if the tool said that it failed; else give the result itself."""
+        """Raise `ToolFailed` if the tool reported an error; else return the result itself."""
         if self.is_error:
             raise ToolFailed(self.text or "the tool reported an error without a text", result=self)
         return self
 
     def to_tool_result(self, tool_use_id: str) -> Wire:
-        """The result as Bedrock's Converse API and Strands take it: `{"status", "toolUseId", "content"}`.
+        """Return the result for Bedrock's Converse API and Strands: `{"status", "toolUseId", "content"}`.
 
-        Text is `{"text": ...}`; a PNG, JPEG, GIF or WebP picture is `{"image": {"format", "source": {"bytes"}}}`. Every
-        other block is told as text: of bytes that are none, only type and number. Data without any block is its JSON.
+        Text becomes `{"text": ...}`, a PNG, JPEG, GIF or WebP image `{"image": {"format", "source": {"bytes"}}}`. All
+        other blocks become text; for binary data, the text has only the type and the size. Structured data without
+        blocks becomes JSON text.
         """
         content = [_converse(block) for block in self.content]
         if not content and self.has_data:
@@ -194,7 +194,7 @@ _FORMATS: Final = {
     "image/png": "png",
     "image/webp": "webp",
 }
-"""The pictures that models take, by MIME type; one of another type would have the whole request refused."""
+"""The image formats that models accept, by MIME type; an image of another type makes the API reject the request."""
 
 
 def _converse(block: Block) -> Wire:
@@ -204,7 +204,7 @@ def _converse(block: Block) -> Wire:
         case ImageContent(data=data, mime_type=mime_type):
             return _converse_bytes("image", data, mime_type)
         case AudioContent(data=data, mime_type=mime_type):
-            return {"text": _told("audio", data, mime_type)}
+            return {"text": _summary("audio", data, mime_type)}
         case ResourceLink(uri=uri, name=name, description=description):
             called = ": ".join(part for part in (name, description) if part and part != uri)
             return {"text": f"{called} <{uri}>" if called else uri}
@@ -223,10 +223,10 @@ def _converse_bytes(what: str, data: bytes, mime_type: Any) -> Wire:
     if essence.startswith("text/") or essence.endswith(("json", "xml")):
         with contextlib.suppress(UnicodeDecodeError):
             return {"text": data.decode()}
-    return {"text": _told(what, data, mime_type)}
+    return {"text": _summary(what, data, mime_type)}
 
 
-def _told(what: str, data: bytes, mime_type: Any) -> str:
+def _summary(what: str, data: bytes, mime_type: Any) -> str:
     return f"[{what}: {text_of(mime_type) or 'unknown type'}, {len(data)} bytes]"
 
 

@@ -1,4 +1,4 @@
-"""What all values from the wire have in common."""
+"""Base classes of values from the protocol, and functions to read its JSON."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ Wire = dict[str, Any]
 
 
 class Unset(enum.Enum):
-    """The type of `UNSET`: an option that was not given, where `None` means something of its own."""
+    """The type of `UNSET`, the value of an option that was not given, where `None` has a meaning."""
 
     UNSET = "unset"
 
@@ -22,34 +22,34 @@ UNSET: Final = Unset.UNSET
 
 
 def text_of(value: Any) -> str:
-    """A text, or an empty one where the wire has something else."""
+    """Return a string unchanged, and an empty string for anything else."""
     return value if isinstance(value, str) else ""
 
 
 def object_of(value: Any) -> Wire:
-    """An object, or an empty one."""
+    """Return a dict unchanged, and an empty dict for anything else."""
     return value if isinstance(value, dict) else {}
 
 
 def objects_of(value: Any) -> list[Wire]:
-    """The objects of a list."""
+    """Return the dicts of a list; an empty list for anything else."""
     return [item for item in value if isinstance(item, dict)] if isinstance(value, list) else []
 
 
 class WireValue:
-    """Read access by the names that the protocol uses, next to the attributes.
+    """A value with read access by the protocol's names, beside its attributes.
 
-    `raw` is what the server sent, unchanged. `[]`, `get` and `to_dict` answer with `raw` and the attributes: an
-    attribute that is not empty wins, so `tool["name"]` is `tool.name`, also where a hub has qualified the name.
+    `raw` is what the server sent, unchanged. `[]`, `get` and `to_dict` combine `raw` and the attributes; attributes
+    that are not empty take precedence, so `tool["name"]` is `tool.name`, also if a hub has qualified the name.
     """
 
     __slots__ = ()
     raw: Wire
     _fields: ClassVar[Mapping[str, str]] = {}
-    """The protocol's name of a field -> the attribute that holds it."""
+    """The protocol's names of fields, each with the attribute that has its value."""
 
     def _parts(self) -> Wire:
-        """Return the fields that are not plain values; called only if there is no `raw` to take them from."""
+        """Return the fields that are not plain values; called only if `raw` is empty."""
         return {}
 
     def __getitem__(self, key: str) -> Any:
@@ -78,10 +78,9 @@ class WireValue:
 
 
 class WireMapping(WireValue, Mapping[str, Any]):
-    """A `WireValue` that is a read-only mapping as a whole: `"name" in tool`, `dict(tool)`, `len(tool)`.
+    """A `WireValue` that is also a read-only mapping: `"name" in tool`, `dict(tool)`, `len(tool)`.
 
-    Always true, as a value without `len` is. Values of the same type compare by their attributes; no value equals a
-    dict.
+    It is always true. Values of the same type are compared by their attributes; no value equals a dict.
     """
 
     __slots__ = ()

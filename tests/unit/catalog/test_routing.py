@@ -170,7 +170,7 @@ def test_names_that_cannot_be_used_are_one_line_of_the_log_for_a_whole_list(
     with caplog.at_level(logging.WARNING, "toolcrib.hub"):
         made.put("s", "tools", tools(*names * 1000))
         (line,) = caplog.messages
-        assert line == "s: 10990 tools are left out, their names are empty or taken: '', 't0', 't1', 't2', 't3'"
+        assert line == "s: 10990 tools with empty or duplicate names are ignored: '', 't0', 't1', 't2', 't3'"
         assert [each.tool.name for each in made.tools] == [f"mcp__s__{name}" for name in names if name]
 
         for number in range(100):  # a server whose list changes all the time
@@ -178,9 +178,7 @@ def test_names_that_cannot_be_used_are_one_line_of_the_log_for_a_whole_list(
         assert len(caplog.messages) == 1
         clock[0] += 60
         made.put("s", "tools", tools("a", "a", forged, forged))
-        assert caplog.messages[1:] == [
-            "s: 2 tools are left out, their names are empty or taken: 'a', '\ufffd[2Jx forged'"
-        ]
+        assert caplog.messages[1:] == ["s: 2 tools with empty or duplicate names are ignored: 'a', '\ufffd[2Jx forged'"]
         clock[0] += 60
         made.put("s", "tools", tools("c"))
         made.put("s", "tools", tools("a", "a", forged, forged))

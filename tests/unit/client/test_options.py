@@ -44,7 +44,7 @@ def test_the_keywords_are_exactly_the_settings() -> None:
 
 def test_max_retries_is_another_name_of_max_attempts() -> None:
     assert settings(max_retries=5) == settings(max_attempts=5)
-    with pytest.raises(ConfigError, match="max_retries is another name of max_attempts; give only one of them"):
+    with pytest.raises(ConfigError, match="max_retries is another name of max_attempts: use only one of them"):
         settings(max_retries=5, max_attempts=5)
 
 

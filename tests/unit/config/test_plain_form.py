@@ -144,7 +144,7 @@ def test_reading_as_one_kind_needs_no_type_but_minds_a_wrong_one() -> None:
     "field,nearest", [("comand", "command"), ("cacheToolsList", "cache_tools_list"), ("arg", "args")]
 )
 def test_an_unknown_field_is_named_with_the_nearest_known_one(field: str, nearest: str) -> None:
-    with pytest.raises(ConfigError, match=f"{field}: no such setting; did you mean {nearest!r}") as caught:
+    with pytest.raises(ConfigError, match=f"{field}: unknown setting; did you mean {nearest!r}") as caught:
         server_from_dict({"type": "stdio", "command": "python", field: "x"})
     assert caught.value.key == field
     assert nearest in str(caught.value.expected)

@@ -23,9 +23,9 @@ from toolcrib.errors import AuthError
         ("Error: listen EADDRINUSE: address already in use :::3000", "another port"),
         (
             "python3: can't open file '/data/server.py': [Errno 2] No such file or directory",
-            "there is no /data/server.py",
+            "/data/server.py does not exist",
         ),
-        ("FileNotFoundError: [Errno 2] No such file or directory: '/data'", "there is no /data"),
+        ("FileNotFoundError: [Errno 2] No such file or directory: '/data'", "/data does not exist"),
         ("Error: GITHUB_PERSONAL_ACCESS_TOKEN not set", "under env, as ${GITHUB_PERSONAL_ACCESS_TOKEN}"),
         ("KeyError: 'API_KEY'", "under env, as ${API_KEY}"),
         ("error: invalid peer certificate: UnknownIssuer", "SSL_CERT_FILE"),
@@ -99,18 +99,18 @@ DOCKER_29 = (
         (
             "docker run -i x",
             "docker: Cannot connect to the Docker daemon at unix:///var/run/docker.sock. Is the docker daemon running?",
-            "the Docker daemon does not run",
+            "the Docker daemon is not running",
             "start Docker",
         ),
-        ("docker run -i x", DOCKER_29, "the Docker daemon does not run", "start Docker"),
+        ("docker run -i x", DOCKER_29, "the Docker daemon is not running", "start Docker"),
         (
             "docker run -i x",
             "docker: permission denied while trying to connect to the docker API at unix:///var/run/docker.sock",
-            "may not use",
+            "no permission to use",
             "group docker",
         ),
         ("npx x", "[Redis Error] Error: connect ECONNREFUSED 127.0.0.1:6379\n  at y", "reach 127.0.0.1:6379", "start"),
-        ("npx x", "Error: connect ECONNREFUSED ::1:27017", "cannot reach ::1:27017", "start what listens at ::1:27017"),
+        ("npx x", "Error: connect ECONNREFUSED ::1:27017", "cannot reach ::1:27017", "start the service at ::1:27017"),
         (
             "npx x",
             "Error: getaddrinfo ENOTFOUND db.internal\n errno: -3008",
@@ -121,7 +121,7 @@ DOCKER_29 = (
             "uvx x",
             'connection to server at "127.0.0.1", port 5432 failed: Connection refused',
             "cannot reach 127.0.0.1:5432",
-            "start what listens at 127.0.0.1:5432",
+            "start the service at 127.0.0.1:5432",
         ),
         (
             "uvx x",
@@ -139,7 +139,7 @@ DOCKER_29 = (
                 " ENOTFOUND registry.example"
             ),
             "its package cannot be fetched",
-            "needs the network",
+            "check the network connection",
         ),
         (
             "npx mcp-remote",
@@ -169,7 +169,7 @@ def test_reading_a_long_hostile_text_is_quick() -> None:
     "status, challenge, remedy",
     [
         (401, 'Bearer realm="x"', '"Bearer ${TOKEN}"'),
-        (401, 'Bearer resource_metadata="https://example.com/x"', "this version cannot sign in there by itself"),
+        (401, 'Bearer resource_metadata="https://example.com/x"', "this version cannot sign in there itself"),
         (401, 'Bearer resource_metadata="https://example.com/x"', "auth="),
         (401, 'Basic realm="x"', '"Basic ${CREDENTIALS}"'),
         (401, None, '"Bearer ${TOKEN}"'),

@@ -30,7 +30,7 @@ def test_every_variable_that_stands_for_nothing_is_named_with_its_place(tmp_path
     text = '{"command": "x", "args": ["${A}", "${B:-b}"], "env": {"C": "${C}", "D": "${E}", "E": "5"}}'
     (finding,) = [each for each in checked(entry_of(tmp_path, text)).findings if each.step == "variables"]
     assert finding.verdict is Verdict.BROKEN
-    assert finding.text.startswith("not set: A, C; wanted by args[0], env.C of ")
+    assert finding.text.startswith("not set: A, C; used in args[0], env.C of ")
     assert "export A=... C=..." in finding.fix
 
 
@@ -49,7 +49,7 @@ def test_an_entry_that_is_wrong_is_told_with_file_line_and_what_was_expected(tmp
     (finding,) = checked(entry_of(tmp_path, '\n{"command": "x", "args": "y"}')).findings
     assert finding.verdict is Verdict.BROKEN
     assert ".mcp.json:2" in finding.text
-    assert ".mcp.json:2, give" in finding.fix
+    assert ".mcp.json:2, use" in finding.fix
 
 
 def test_a_wrong_entry_with_a_missing_variable_tells_both(tmp_path: Path) -> None:
@@ -140,7 +140,7 @@ def test_warnings_about_a_file_and_disagreements_are_told(tmp_path: Path) -> Non
     checkup = ServerReport()
     examine_files(checkup, load_settings(first, second), [first, second])
     texts = [each.text for each in checkup.findings if each.verdict is Verdict.WARNING]
-    assert any("colour: is not known" in text for text in texts)
+    assert any("colour: unknown key" in text for text in texts)
     assert any("overrides" in text for text in texts)
 
 
@@ -148,7 +148,7 @@ def test_a_name_that_cannot_stand_in_names_of_tools_is_told(tmp_path: Path) -> N
     file = tmp_path / ".mcp.json"
     file.write_text('{"mcpServers": {"my server": {"command": "x"}}}')
     findings = checked(load_settings(file).entries[0]).findings
-    assert "it is called my-server" in findings[-1].text
+    assert "my-server is used instead" in findings[-1].text
 
 
 @pytest.mark.parametrize(

@@ -49,7 +49,7 @@ def test_parameters_without_a_type_are_found(properties: Any, untyped: list[str]
 @pytest.mark.parametrize("schema", [{"anyOf": [{}]}, {"type": "array"}])
 def test_schemas_that_model_apis_refuse_are_named(schema: dict[str, Any]) -> None:
     (finding,) = found(tool("odd", **schema)).findings
-    assert "LLM APIs refuse" in finding.text
+    assert "LLM APIs reject" in finding.text
     assert "odd" in finding.text
 
 
@@ -63,7 +63,7 @@ def test_a_name_with_letters_that_model_apis_refuse_is_told_with_its_alias() -> 
 def test_a_name_that_is_only_too_long_is_mended_by_a_shorter_name_of_the_server() -> None:
     name = "t" * 40
     (finding,) = found(tool(name), server="a-server-with-a-long-name").findings
-    assert "a name of at most 17 characters" in finding.fix
+    assert "at most 17 characters" in finding.fix
     assert found(tool(name), server="x" * 17).findings == []
 
 

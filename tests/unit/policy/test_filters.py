@@ -162,7 +162,7 @@ def test_a_filter_that_raises_on_every_tool_is_told_of_once_for_each_kind_of_fai
 
     with caplog.at_level(logging.WARNING, "toolcrib.policy"):
         assert not any(allows(broken, Tool(f"{kind}{number}")) for number in range(50) for kind in "ko")
-    assert [record.getMessage().partition(" on ")[0].rpartition(" ")[2] for record in caplog.records] == [
+    assert [record.getMessage().partition(" for ")[0].rpartition(" ")[2] for record in caplog.records] == [
         "KeyError",
         "OSError",
     ]

@@ -65,7 +65,7 @@ def test_a_decision_names_the_rule_that_decides(name: str, kind: str, said: str)
 def test_without_rules_everything_is_allowed() -> None:
     decision = Permissions().decide("mcp__fs__read")
     assert decision == Decision("allow", "")
-    assert decision.explain() == "allowed: no rule is against it"
+    assert decision.explain() == "allowed (no rule applies)"
 
 
 def test_an_empty_allow_list_allows_none_and_no_list_allows_all() -> None:

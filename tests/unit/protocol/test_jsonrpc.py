@@ -130,7 +130,7 @@ def test_depth_is_judged_by_nesting_alone(depth: int) -> None:
 def test_the_size_limit_is_exact(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(limits, "MAX_MESSAGE", 100)
     assert jsonrpc.decode(b'"' + b"x" * 98 + b'"') == "x" * 98
-    with pytest.raises(ProtocolError, match="101 bytes; the limit is 100"):
+    with pytest.raises(ProtocolError, match="101 bytes exceeds the limit of 100"):
         jsonrpc.decode(b'"' + b"x" * 99 + b'"')
 
 

@@ -87,13 +87,13 @@ def test_strings_integers_and_booleans_may_be_mirrored(kind: str) -> None:
     "kind", ["number", "array", "object", "null", "", None, True, ["string"], ["string", "null"], {"type": "string"}]
 )
 def test_no_other_type_may(kind: Any) -> None:
-    with pytest.raises(InvalidDeclaration, match="'value': only boolean, integer and string"):
+    with pytest.raises(InvalidDeclaration, match="'value': expected a boolean, integer or string"):
         declarations(marked(kind=kind))
 
 
 def test_a_parameter_without_a_type_may_not_be_mirrored() -> None:
     for schema in ({"x-mcp-header": "A"}, {"x-mcp-header": "A", "anyOf": [{"type": "string"}, {"type": "null"}]}):
-        with pytest.raises(InvalidDeclaration, match="not a NoneType"):
+        with pytest.raises(InvalidDeclaration, match="got a NoneType"):
             declarations({"properties": {"value": schema}})
 
 
@@ -112,7 +112,7 @@ def test_a_name_is_a_token_of_http(name: str) -> None:
     ids=lambda name: repr(name)[:20] if isinstance(name, str) else type(name).__name__,
 )
 def test_any_other_name_is_refused(name: Any) -> None:
-    with pytest.raises(InvalidDeclaration, match=r"'value': .* is no name of a header") as caught:
+    with pytest.raises(InvalidDeclaration, match=r"'value': .* is not a valid header name") as caught:
         declarations(marked(name))
     assert str(caught.value).isprintable()
 
@@ -120,7 +120,7 @@ def test_any_other_name_is_refused(name: Any) -> None:
 @pytest.mark.parametrize("twin", ["Region", "REGION", "region"])
 def test_names_are_unique_whatever_their_case(twin: str) -> None:
     schema = {"properties": {"a": MARKED, "b": {"properties": {"c": {"type": "integer", "x-mcp-header": twin}}}}}
-    with pytest.raises(InvalidDeclaration, match=f"'b.c': '{twin}' is already the name at 'a'"):
+    with pytest.raises(InvalidDeclaration, match=f"'b.c': '{twin}' is already used at 'a'"):
         declarations(schema)
 
 
@@ -168,7 +168,7 @@ def test_nested_properties_may_be_mirrored() -> None:
 def test_a_property_that_is_not_reached_by_properties_alone_may_not(schema: dict[str, Any], where: str) -> None:
     with pytest.raises(InvalidDeclaration) as caught:
         declarations(schema)
-    assert str(caught.value).startswith(f"x-mcp-header at {where}: only a property reached")
+    assert str(caught.value).startswith(f"x-mcp-header at {where}: allowed only for properties")
 
 
 @pytest.mark.parametrize("keyword", ["default", "const", "enum", "examples", "example", "x-other"])

@@ -87,7 +87,7 @@ def test_a_broken_file_is_told_with_its_line_and_never_written_to(
 def test_a_name_that_is_there_is_kept_unless_it_is_to_be_replaced(tmp_path: Path) -> None:
     path = write(tmp_path / ".mcp.json", '{\n"mcpServers": {\n"a": {"command": "old"}}}')
     before = path.read_bytes()
-    with pytest.raises(ConfigError, match=r"\.mcp\.json:3:1: there is a server a already"):
+    with pytest.raises(ConfigError, match=r"\.mcp\.json:3:1: a server a exists already"):
         put_servers(path, {"b": NEW, "a": NEW})
     assert path.read_bytes() == before
     put_servers(path, {"a": NEW}, replace=True)
@@ -97,7 +97,7 @@ def test_a_name_that_is_there_is_kept_unless_it_is_to_be_replaced(tmp_path: Path
 def test_none_is_removed_if_one_is_not_there(tmp_path: Path) -> None:
     path = write(tmp_path / "toolcrib.toml", '[servers.a]\ncommand = "x"\n')
     before = path.read_bytes()
-    with pytest.raises(ConfigError, match="there is no server b"):
+    with pytest.raises(ConfigError, match="no server b"):
         remove_servers(path, ["a", "b"])
     assert path.read_bytes() == before
     remove_servers(path, ["a"])
@@ -149,7 +149,7 @@ def test_what_cannot_be_written_is_told_and_leaves_nothing_behind(tmp_path: Path
     with pytest.raises(ConfigError, match="cannot be"):
         put_servers(tmp_path / "loop.json", {"a": NEW})
     path = write(tmp_path / ".mcp.json", "{}")
-    with pytest.raises(ConfigError, match="no Unicode text"):
+    with pytest.raises(ConfigError, match="not valid Unicode"):
         put_servers(path, {"a": {"command": "\udcff"}})
     assert path.read_text() == "{}"
     assert sorted(os.listdir(tmp_path)) == [".mcp.json", "loop.json"]
@@ -214,7 +214,7 @@ except tc.ConfigError as exc:
     print(exc)
 """
     done = subprocess.run([sys.executable, "-c", program], cwd=tmp_path, capture_output=True, text=True)
-    assert (done.stdout, done.stderr) == ("changing TOML needs tomlkit, the extra `cli`: pip install tomlkit\n", "")
+    assert (done.stdout, done.stderr) == ("editing TOML needs tomlkit (the extra `cli`): pip install tomlkit\n", "")
     assert (tmp_path / "toolcrib.toml").read_text() == "[servers.a]\ncommand = 'x'\n"
 
 
@@ -246,7 +246,7 @@ def test_one_of_us_waits_for_the_other_and_does_not_wait_for_ever(
         thread.join(30)
         assert "a" in load_settings(path).servers
         fcntl.flock(descriptor, fcntl.LOCK_EX)
-        monkeypatch.setattr(writing_module, "_PATIENCE", 0.05)
+        monkeypatch.setattr(writing_module, "_LOCK_TIMEOUT", 0.05)
         put_servers(path, {"b": NEW})
         assert "b" in load_settings(path).servers
     finally:

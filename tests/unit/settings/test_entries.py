@@ -87,7 +87,7 @@ def test_a_python_file_is_found_from_where_the_settings_stand(tmp_path: Path, mo
 def test_a_python_server_takes_the_common_options_and_no_others(tmp_path: Path) -> None:
     settings = load(tmp_path / ".mcp.json", {"s": {"python": "/t.py", "max_in_flight": 3, "args": ["x"]}})
     assert settings.servers == {"s": PythonServer("/t.py", max_in_flight=3)}
-    assert [text.partition(": ")[2] for text in settings.warnings] == ["args: has no effect on a server by python"]
+    assert [text.partition(": ")[2] for text in settings.warnings] == ["args: has no effect on a server of type python"]
 
 
 def test_the_environment_of_the_process_is_used_if_none_is_given(
@@ -100,10 +100,10 @@ def test_the_environment_of_the_process_is_used_if_none_is_given(
 @pytest.mark.parametrize(
     "values, key, expected",
     [
-        ({}, "", "command (a program of this machine), python (a file of tools) or url"),
-        ({"args": ["x"]}, "", "command (a program of this machine), python (a file of tools) or url"),
-        ({"command": ""}, "command", "a text that is not empty"),
-        ({"command": ["npx", "x"]}, "command", "a text"),
+        ({}, "", "command (a local program), python (a Python file with tools) or url"),
+        ({"args": ["x"]}, "", "command (a local program), python (a Python file with tools) or url"),
+        ({"command": ""}, "command", "a non-empty string"),
+        ({"command": ["npx", "x"]}, "command", "a non-empty string"),
         ({"command": "x", "args": "a b"}, "args", "a list of strings"),
         ({"command": "x", "args": ["a", 3]}, "args[1]", "a string"),
         ({"command": "x", "args": ["a", "${NO}"]}, "args[1]", "the variable NO"),
@@ -123,7 +123,7 @@ def test_the_environment_of_the_process_is_used_if_none_is_given(
         ({"command": "x", "url": URL}, "url", "command or a URL, not both, or a type"),
         ({"python": "x.py", "url": URL}, "url", "python or a URL, not both, or a type"),
         ({"command": "x", "python": "x.py"}, "python", "command or python, not both, or a type"),
-        ({"python": ""}, "python", "a text that is not empty"),
+        ({"python": ""}, "python", "a non-empty string"),
         ({"type": "python"}, "python", "the python"),
         ({"httpUrl": URL, "url": URL}, "url", "one URL"),
         ({"command": "x", "disabled": "yes"}, "disabled", "true or false"),
@@ -131,8 +131,8 @@ def test_the_environment_of_the_process_is_used_if_none_is_given(
         ({"command": "x", "reconnect": {"max_delay": -1}}, "reconnect.max_delay", "seconds"),
         ({"command": "x", "reconnect": {"dealy": 1}}, "reconnect.dealy", "one of base_delay"),
         ({"command": "x", "lifecycle": "once"}, "lifecycle", "one of singleton, transient"),
-        ({"command": "x", "includeTools": "a"}, "includeTools", "a list of names of tools"),
-        ({"type": "streamable-http", "url": URL, "streamable": False}, "streamable", "True, as the type says"),
+        ({"command": "x", "includeTools": "a"}, "includeTools", "a list of tool names"),
+        ({"type": "streamable-http", "url": URL, "streamable": False}, "streamable", "True for type streamable_http"),
     ],
 )
 def test_what_is_wrong_is_named_with_file_line_key_and_expectation(
@@ -172,7 +172,7 @@ def test_a_missing_variable_fails_its_server_and_not_the_file(tmp_path: Path) ->
 
 def test_a_circle_of_variables_fails_its_server(tmp_path: Path) -> None:
     found = entry(tmp_path, {"command": "x", "env": {"A": "${B}", "B": "${A}"}})
-    assert "env.A: A -> B -> A is a circle" in str(found.error)
+    assert "env.A: circular reference A -> B -> A" in str(found.error)
 
 
 def test_a_name_that_is_there_twice_fails_alone_and_names_both_lines(tmp_path: Path) -> None:
@@ -180,14 +180,14 @@ def test_a_name_that_is_there_twice_fails_alone_and_names_both_lines(tmp_path: P
     settings = load(tmp_path / ".mcp.json", text)
     (failed,) = settings.failed
     assert failed.error is not None and failed.error.line == 4  # type: ignore[attr-defined]
-    assert "this name is there twice, first in line 2" in str(failed.error)
+    assert "duplicate name (first defined on line 2)" in str(failed.error)
     assert list(settings.servers) == ["b"]
 
 
 def test_a_key_that_is_there_twice_fails_its_server(tmp_path: Path) -> None:
     text = '{"mcpServers": {"a": {"command": "1",\n"command": "2"}}}'
     (failed,) = load(tmp_path / ".mcp.json", text).failed
-    assert "command: is there twice, first in line 1" in str(failed.error)
+    assert "command: duplicate key (first defined on line 1)" in str(failed.error)
     assert failed.error.line == 2  # type: ignore[union-attr]
 
 
@@ -277,6 +277,6 @@ def test_max_retries_is_another_name_of_max_attempts_for_a_server_and_for_all() 
     assert read.servers["a"] == StdioServer("x", max_attempts=2)
     assert read.defaults == {"max_attempts": 4} and not read.warnings
     both = parse_settings({"servers": {"a": {"command": "x", "max_retries": 2, "max_attempts": 2}}})
-    assert "give only one of them" in str(both.failed[0].error)
+    assert "use only one of them" in str(both.failed[0].error)
     wrong = parse_settings({"servers": {"a": {"command": "x", "max_retries": 0}}})
     assert "max_retries" in str(wrong.failed[0].error)

@@ -48,9 +48,9 @@ def test_a_file_that_is_not_there(tmp_path: Path) -> None:
 
 
 def test_a_folder_or_a_pipe_is_no_file(tmp_path: Path) -> None:
-    assert "expected a plain file" in str(refused(tmp_path))
+    assert "expected a regular file" in str(refused(tmp_path))
     os.mkfifo(tmp_path / "pipe.json")
-    assert "expected a plain file" in str(refused(tmp_path / "pipe.json"))
+    assert "expected a regular file" in str(refused(tmp_path / "pipe.json"))
 
 
 def test_a_file_that_is_too_large(tmp_path: Path) -> None:
@@ -89,13 +89,13 @@ def test_servers_that_are_no_object(tmp_path: Path) -> None:
 
 def test_a_section_that_is_there_twice(tmp_path: Path) -> None:
     error = refused(tmp_path / ".mcp.json", '{"mcpServers": {},\n"mcpServers": {}}')
-    assert "mcpServers: is there twice, first in line 1" in str(error)
+    assert "mcpServers: duplicate key (first defined on line 1)" in str(error)
     assert error.line == 2
 
 
 def test_both_spellings_of_the_section(tmp_path: Path) -> None:
     error = refused(tmp_path / ".mcp.json", {"mcpServers": {}, "servers": {}})
-    assert "mcpServers and servers are both there" in str(error)
+    assert "expected one of mcpServers and servers, got both" in str(error)
 
 
 def test_a_misspelt_section_is_told_with_the_right_one(tmp_path: Path) -> None:

@@ -88,7 +88,7 @@ def test_a_file_for_other_settings_may_have_no_servers(tmp_path: Path, path: str
 def test_a_misspelt_section_in_such_a_file_is_warned_about(tmp_path: Path) -> None:
     settings = load(tmp_path / ".claude/settings.json", {"theme": "dark", "mcpservers": {"fs": FS}})
     assert settings.entries == ()
-    assert settings.warnings[0].endswith("mcpservers: is not known and has no effect; did you mean 'mcpServers'?")
+    assert settings.warnings[0].endswith("mcpservers: unknown key, has no effect; did you mean 'mcpServers'?")
 
 
 def test_a_server_may_be_called_hub_in_a_bare_map(tmp_path: Path) -> None:
@@ -166,7 +166,7 @@ class TestVsCode:
         (failed,) = settings.failed
         assert failed.name == "asks"
         assert failed.error.key == "servers.asks.env.KEY"  # type: ignore[union-attr]
-        assert "${input:api-key} asks a person" in str(failed.error)
+        assert "${input:api-key} prompts the user" in str(failed.error)
         assert settings.servers == {"fs": StdioServer("fs")}
 
     def test_numbers_and_nulls_in_env_are_as_there(self, tmp_path: Path) -> None:
@@ -238,7 +238,7 @@ def test_options_of_the_hub_in_a_file_of_another_program_are_warned_about(tmp_pa
     assert settings.defaults == {}
     (warning,) = settings.warnings
     assert warning.startswith(
-        f"{tmp_path / path}:7:3: hub: has no effect in a file of another program; put it into toolcrib.toml"
+        f"{tmp_path / path}:7:3: hub: has no effect in another program's file; put it into toolcrib.toml"
     )
 
 

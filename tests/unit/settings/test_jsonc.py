@@ -128,7 +128,7 @@ def assert_read_or_refused(text: str) -> None:
         ("[,]", 1, 2, "a value"),
         ('{"a": 1,,}', 1, 9, "a key in double quotes"),
         ("[1]\n[2]", 2, 1, "the end of the file"),
-        ('{"a": [1,\n2', 2, 2, "] before the end of the file, for what begins in line 1"),
+        ('{"a": [1,\n2', 2, 2, "] before the end of the file (opened on line 1)"),
         ('{"a": 1', 1, 8, "} before the end of the file"),
         ('{"a": "x', 1, 7, "a string in double quotes"),
         ('{"a": "x\ny"}', 1, 9, "a string in double quotes"),
@@ -137,9 +137,9 @@ def assert_read_or_refused(text: str) -> None:
         ("[NaN]", 1, 2, "a value"),
         ("[01]", 1, 3, "a comma or ]"),
         ("[tru]", 1, 2, "a value"),
-        ("[\n" + "9" * 5000 + "]", 2, 1, "a number of fewer digits"),
-        ("[" * 65, 1, 65, "at most 64 containers"),
-        ('{"a":' * 65, 1, 321, "at most 64 containers"),
+        ("[\n" + "9" * 5000 + "]", 2, 1, "a number with fewer digits"),
+        ("[" * 65, 1, 65, "at most 64 nested containers"),
+        ('{"a":' * 65, 1, 321, "at most 64 nested containers"),
     ],
 )
 def test_what_is_no_json_is_told_with_its_place(text: str, line: int, column: int, expected: str) -> None:

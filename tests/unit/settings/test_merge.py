@@ -87,7 +87,7 @@ def test_files_that_disagree_can_be_refused(tmp_path: Path) -> None:
     two = write(tmp_path / "two.json", {"a": {"command": "2"}})
     with pytest.raises(ConfigError) as caught:
         merge(load_settings(one), load_settings(two), on_conflict="raise")
-    assert f"{two}:2 and {one}:2 disagree about a" in str(caught.value)
+    assert f"{two}:2 and {one}:2 define a differently" in str(caught.value)
     assert (caught.value.file, caught.value.key, caught.value.server) == (str(two), "a", "a")
 
 
@@ -108,7 +108,7 @@ def test_options_and_warnings_are_put_together() -> None:
     two = parse_settings({"servers": {"a": {"command": "x", "zzz": 1}}, "hub": {"start": "eager"}})
     merged = merge(one, two)
     assert merged.defaults == {"start": "eager", "max_attempts": 2}
-    assert merged.warnings == ("zzz: is not known and has no effect",)
+    assert merged.warnings == ("zzz: unknown key, has no effect",)
 
 
 def test_nothing_merged_is_nothing() -> None:

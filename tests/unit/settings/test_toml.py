@@ -102,7 +102,7 @@ def test_broken_toml_is_told_with_its_place(tmp_path: Path, text: str, line: int
 
 @pytest.mark.parametrize("text", ["a = " + "[" * 100_000, "a." * 1000 + "b = 1", "a = " + "[" * 70 + "]" * 70])
 def test_nesting_ends_at_a_depth(tmp_path: Path, text: str) -> None:
-    assert refused(tmp_path, text).expected == "at most 64 containers inside of each other"
+    assert refused(tmp_path, text).expected == "at most 64 nested containers"
 
 
 @pytest.mark.parametrize(
@@ -132,7 +132,7 @@ def test_the_options_of_the_hub_must_be_a_table(tmp_path: Path) -> None:
 
 
 def test_an_unknown_option_is_told_with_the_nearest(tmp_path: Path) -> None:
-    assert "hub.on_eror: no such option; did you mean 'on_error'?" in str(refused(tmp_path, "[hub]\non_eror = 1"))
+    assert "hub.on_eror: unknown option; did you mean 'on_error'?" in str(refused(tmp_path, "[hub]\non_eror = 1"))
 
 
 def test_options_without_servers_are_kept(tmp_path: Path) -> None:
@@ -147,7 +147,7 @@ def test_a_mapping_may_have_options_too() -> None:
 
 def test_an_unknown_table_is_warned_about(tmp_path: Path) -> None:
     settings = load(tmp_path / "toolcrib.toml", '[servers.a]\ncommand = "x"\n[other]\nx = 1')
-    assert settings.warnings == (f"{tmp_path / 'toolcrib.toml'}:3:1: other: is not known and has no effect",)
+    assert settings.warnings == (f"{tmp_path / 'toolcrib.toml'}:3:1: other: unknown key, has no effect",)
 
 
 def test_a_misspelt_table_is_told_with_the_right_one(tmp_path: Path) -> None:
@@ -193,7 +193,7 @@ def test_where_a_place_cannot_be_known_none_is_told(tmp_path: Path) -> None:
 def test_a_key_of_very_many_parts_is_refused_at_once(tmp_path: Path, line: str, part: str) -> None:
     began = time.perf_counter()
     error = refused(tmp_path, line.format(".".join([part] * 100_000)))
-    assert error.expected == "at most 64 containers inside of each other"
+    assert error.expected == "at most 64 nested containers"
     assert time.perf_counter() - began < 5
 
 
@@ -223,7 +223,7 @@ def test_none_means_nothing_only_where_nothing_means_something(tmp_path: Path) -
     for option in ("allowed_tools", "disallowed_tools", "require_approval", "on_error", "reconnect"):
         error = refused(tmp_path, f'[hub]\n{option} = "none"')
         assert error.key == f"hub.{option}"
-        assert "the given string is not that" in str(error)
+        assert "got a string (value hidden)" in str(error)
     assert "max_retries" in str(refused(tmp_path, '[hub]\nreconnect = { max_retries = "all" }'))
     text = '[hub]\nreconnect = { max_retries = "none" }'
     assert load(tmp_path / "toolcrib.toml", text).defaults == {"reconnect": ReconnectPolicy(max_retries=None)}

@@ -1,7 +1,7 @@
-"""Changing a settings file in place: only the server that is meant changes, every other byte stays.
+"""Edits settings files in place: only the given servers change, every other byte stays.
 
-A broken file is never written to. What was written means what was wanted and nothing else: it is read back before it
-takes the old one's place, which it does in one step. Who writes at the same time does not lose anything.
+An invalid file is never written to. The new text is parsed and compared with the intended settings before it replaces
+the file atomically. Changes that other programs make at the same time are not lost.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ from ..keys import NULLABLE, NULLABLE_RETRIES
 from ..load import read_root
 from . import jsonc as edit_jsonc
 
-_PATIENCE: Final = 10.0
-"""Seconds to wait for somebody else of us who is writing into the same folder."""
+_LOCK_TIMEOUT: Final = 10.0
+"""Seconds to wait for another Toolcrib process that is writing in the same folder."""
 
-_TRIES: Final = 10
-"""How often an edit is made anew because another program wrote meanwhile."""
+_MAX_ATTEMPTS: Final = 10
+"""Attempts at an edit while other programs keep writing to the file."""
 
 
 def put_servers(
@@ -42,10 +42,10 @@ def put_servers(
     replace: bool = False,
     private: bool = False,
 ) -> dict[str, int]:
-    """Put these entries into the file, which is made where there is none: the line of each.
+    """Write these entries to the file, which is created if it is missing; return the line of each.
 
-    A name that is there already is a `ConfigError`, unless `replace` is given. `private`: a new file is for its owner's
-    eyes only.
+    A name that exists already raises `ConfigError`, unless `replace` is True. With `private`, a new file is readable by
+    its owner only.
     """
     kind = format_named(format) if format is not None else format_of(path)
     wanted = {name: _plain(values, _is_toml(path)) for name, values in servers.items()}
@@ -68,16 +68,16 @@ def put_servers(
 
 
 def remove_servers(path: Path, names: Collection[str], *, format: str | None = None) -> None:
-    """Take these entries out of the file. One that is not there is a `ConfigError`, and nothing is changed then."""
+    """Remove these entries from the file; if one is missing, raise `ConfigError` and change nothing."""
     kind = format_named(format) if format is not None else format_of(path)
 
     def change(document: Document) -> str:
         for name in names:
             root = read_root(document)
-            # Of several sections the last one is the one that holds.
+            # If several sections have the server, the last one is in force.
             paths = [each.path for each in find_sections(kind, root, document, Path.cwd()) if name in each.servers]
             if not paths:
-                raise document.error(f"there is no server {one_line(name, 80)}", expected="a server of this file")
+                raise document.error(f"no server {one_line(name, 80)}", expected="a server of this file")
             document = _changed(document, root, (*paths[-1], name), None)
         return document.text
 
@@ -85,15 +85,15 @@ def remove_servers(path: Path, names: Collection[str], *, format: str | None = N
 
 
 def edit(path: Path, change: Callable[[Document], str], *, private: bool = False) -> Document:
-    """Change a file's text, in one step; a file that is not there is empty before. What it holds then.
+    """Replace a file's text by the result of `change`, atomically, and return the new document.
 
-    A symbolic link stays one, and the file keeps its permissions. `change` is asked again if another program writes
-    meanwhile.
+    `change` gets an empty document if the file is missing, and is called again if another program wrote to the file in
+    the meantime. Symbolic links and the file's permissions are kept.
     """
     target = _real(path)
     try:
         with _locked(target.parent):
-            for _ in range(_TRIES):
+            for _ in range(_MAX_ATTEMPTS):
                 before = read_content(path) if target.exists() else None
                 document = decoded(path, before or b"")
                 text = change(document)
@@ -105,17 +105,17 @@ def edit(path: Path, change: Callable[[Document], str], *, private: bool = False
     except OSError as exc:
         message = f"cannot be written: {exc.strerror or type(exc).__name__}"
         raise Document(path).error(message, expected="a file that can be written") from exc
-    raise Document(path).error("other programs write to it all the time: try again", expected="nobody else's writes")
+    raise Document(path).error("other programs keep writing to it: try again", expected="no concurrent writes")
 
 
 def _real(path: Path) -> Path:
-    """The file itself, behind links."""
+    """Return the path with all symbolic links resolved."""
     try:
         target = path.resolve()
-    except (OSError, RuntimeError):  # before Python 3.13, which gives what it has got
+    except (OSError, RuntimeError):  # a circle of links; since Python 3.13, `resolve` returns the link instead
         target = path
     if target.is_symlink():
-        raise Document(path).error("cannot be written: its links go in a circle", expected="a file")
+        raise Document(path).error("cannot be written: circular symbolic links", expected="a file")
     return target
 
 
@@ -124,16 +124,16 @@ def _encoded(document: Document, text: str) -> bytes:
         return text.encode()
     except UnicodeEncodeError:
         pass
-    # Raised out here, because an encode error carries the whole text.
-    raise document.error("cannot hold what is no Unicode text", expected="Unicode text")
+    # Raised outside the `except` block: a chained encode error would contain the whole text.
+    raise document.error("the new text is not valid Unicode (it contains lone surrogates)", expected="Unicode text")
 
 
 @contextmanager
 def _locked(folder: Path) -> Iterator[None]:
-    """Alone among us in this folder. Where no lock can be had, the comparison before the last step has to do."""
+    """Lock this folder against other Toolcrib processes; if it cannot be locked, `_exchanged` still detects changes."""
     descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
-        deadline = time.monotonic() + _PATIENCE
+        deadline = time.monotonic() + _LOCK_TIMEOUT
         while time.monotonic() < deadline:
             try:
                 fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -149,7 +149,7 @@ def _locked(folder: Path) -> Iterator[None]:
 
 
 def _exchanged(target: Path, before: bytes | None, content: bytes, private: bool) -> bool:
-    """Whether the file has this content now; not if it is not what it was `before`."""
+    """Replace the file's content; return False, and leave the file alone, if its content is no longer `before`."""
     seen = target.stat() if before is not None else None
     if seen is not None and not os.access(target, os.W_OK):
         raise PermissionError(None, "it is read-only")
@@ -159,7 +159,7 @@ def _exchanged(target: Path, before: bytes | None, content: bytes, private: bool
     try:
         with open(descriptor, "wb") as file:
             if seen is not None:
-                with suppress(PermissionError):  # somebody else's file in a folder of ours
+                with suppress(PermissionError):  # the file belongs to another user
                     os.fchown(descriptor, seen.st_uid, seen.st_gid)
                 os.fchmod(descriptor, stat.S_IMODE(seen.st_mode))
             file.write(content)
@@ -179,15 +179,17 @@ def _check_place(document: Document, root: Any, place: tuple[str, ...], replace:
         above = above.get(key) or {}
     name, offset = one_line(place[-1], 80), place_of(root, *place)
     if isinstance(above, Table) and place[-1] in above.repeats:
-        raise document.error(f"{name} is there twice: expected it once", offset=offset, expected="it once")
+        first = document.line(above.repeats[place[-1]])
+        message = f"duplicate name {name} (first defined on line {first})"
+        raise document.error(message, offset=offset, expected="each name once")
     if place[-1] in above and not replace:
-        raise document.error(f"there is a server {name} already", offset=offset, expected="another name")
+        raise document.error(f"a server {name} exists already", offset=offset, expected="another name")
 
 
 def _changed(document: Document, root: Any, place: tuple[str, ...], values: Mapping[str, Any] | None) -> Document:
-    """Return the document with these values at this place, or with nothing there, and with nothing else changed.
+    """Return the document with these values at this place, or without the place if `values` is None.
 
-    The new text is read back: if it does not mean exactly that, `ConfigError`.
+    The new text is parsed again: if anything else changed, `ConfigError` is raised.
     """
     editor = _toml_editor() if document.path is not None and _is_toml(document.path) else edit_jsonc
     text = editor.remove(document, place) if values is None else editor.put(document, place, values)
@@ -203,7 +205,7 @@ def _toml_editor() -> ModuleType:
     try:
         from . import toml  # noqa: PLC0415  # tomlkit is an extra, and slow to load
     except ImportError as exc:
-        message = "changing TOML needs tomlkit, the extra `cli`: pip install tomlkit"
+        message = "editing TOML needs tomlkit (the extra `cli`): pip install tomlkit"
         raise ConfigError(message, expected="tomlkit") from exc
     return toml
 
@@ -222,7 +224,7 @@ def _expected(root: Any, place: tuple[str, ...], values: Mapping[str, Any] | Non
 
 
 def _without_empty(root: Any, section: tuple[str, ...]) -> Any:
-    """Without the section, if nothing is in it: in TOML it is there by its servers alone."""
+    """Return the value without the section if that is empty: in TOML, a section exists only with servers in it."""
     if not section or not isinstance(root.get(section[0]), dict):
         return root
     inner = _without_empty(root[section[0]], section[1:])
@@ -231,7 +233,7 @@ def _without_empty(root: Any, section: tuple[str, ...]) -> Any:
 
 
 def _plain(values: Any, is_toml: bool) -> Any:
-    """Dicts and lists of what the format can hold: TOML has no null, and says none where nothing means something."""
+    """Return the values as dicts and lists; TOML has no null, so there a meaningful None becomes `"none"`."""
     if isinstance(values, Mapping):
         kept = {key: _plain(item, is_toml) for key, item in values.items()}
         if is_toml:

@@ -1,7 +1,7 @@
-"""A server's entry in the words of the program that is to read it.
+"""Converts a server's entry to the format of the program that will read it.
 
-Variables stay references, spelled as that program spells them: what the environment holds never gets into a file. What
-the program cannot say is told, not dropped in silence.
+Variables stay references, in that program's syntax: values of the environment are never written to a file. Fields that
+the program does not support are reported.
 """
 
 from __future__ import annotations
@@ -33,21 +33,21 @@ _BARE_NAME: Final = re.compile(r"\$[A-Za-z_]")
 
 @dataclass(frozen=True, slots=True)
 class Program:
-    """How one program wants its servers."""
+    """The format in which one program expects its servers."""
 
     title: str
     format: str
     place: str
-    """Its file in a project's folder."""
+    """The path of its file in a project's folder."""
     keys: frozenset[str] | None = None
-    """The fields that it knows; None: all of ours."""
+    """The fields that it supports; None means all fields of Toolcrib."""
     types: Mapping[type, str] = field(default_factory=dict)
-    """The `type` that it wants for a kind of server."""
+    """The `type` that it expects for each kind of server."""
     names: Mapping[str, str] = field(default_factory=dict)
-    """Its own words for fields."""
+    """Its names of fields, where they differ from Toolcrib's."""
     reference: str = "${{{name}}}"
     defaults: bool = True
-    """Whether a variable may have a default."""
+    """Whether it supports variables with a default."""
 
 
 OWN: Final = Program("Toolcrib", "toolcrib", "toolcrib.toml", types={SseServer: "sse"})
@@ -76,14 +76,14 @@ PROGRAMS: Final[dict[str, Program]] = {
 
 
 def program_for(format: str) -> Program:
-    """Whose words a file of this format is written in; plain JSON is written as Claude Code wants it."""
+    """Return the program whose format is written to files of this format: that of Claude Code for plain JSON."""
     known = {program.format: program for program in (OWN, *PROGRAMS.values())}
     return known.get(format, PROGRAMS["claude"])
 
 
 @dataclass(frozen=True, slots=True)
 class Wording:
-    """An entry as it is to be written, and what could not be said."""
+    """An entry as it is to be written, and the fields that were lost."""
 
     values: dict[str, Any]
     lost: tuple[str, ...] = ()
@@ -92,11 +92,11 @@ class Wording:
 def worded(
     entry: ServerEntry, format: str, program: Program, *, only_known: bool = False, folder: Path | None = None
 ) -> Wording:
-    """An entry of a file of this format in another program's words; a broken one raises its `ConfigError`, as does one
-    with a text that the program would take for a variable.
+    """Return an entry of a file of this format in another program's format.
 
-    `only_known`: nothing but what that program itself understands; else what Toolcrib reads there is kept too. A Python
-    file is named from `folder` on, if it is in it.
+    Raises `ConfigError` if the entry is invalid, or contains a text that the program would treat as a variable. With
+    `only_known`, the result has only fields that the program itself supports, else all that Toolcrib reads from its
+    files. The path of a Python file is relative to `folder`, if the file is in it.
     """
     reading = Reading(Document(entry.source), FORMATS[format], dict(os.environ))
     reading.known = known_names(reading, Path.cwd())
@@ -111,7 +111,7 @@ def worded(
         else:
             said.update(speaker.say(kind, key, value))
     if speaker.mistaken:
-        what = f"{program.title} would take a plain {speaker.mistaken[0]} for a variable"
+        what = f"{program.title} would treat a literal {speaker.mistaken[0]} as a variable"
         raise ConfigError(f"{place(entry)}: {entry.display_name}: {what}", expected="no such text", server=entry.name)
     if entry.disabled and not only_known:
         said["disabled"] = True
@@ -121,10 +121,10 @@ def worded(
 
 
 def _meaning(entry: ServerEntry, reading: Reading) -> tuple[type[ServerConfig], dict[str, Any]]:
-    """What kind of server it is, and its fields by our own names; their texts as they stand in the file."""
+    """Return the kind of server and its fields, by Toolcrib's names and with the texts of the file."""
     given = {key: value for key, value in entry.raw.items() if value is not None or key in NULLABLE}
     own = {own_name(key): value for key, value in given.items()}
-    # What variables stand for does not matter for the meaning of the rest, and they need not be set here.
+    # The values of variables do not affect the other fields, and the variables need not be set here.
     texts = {key: _STAND_INS.get(own_name(key)) for key in given if own_name(key) in EXPANDED}
     bare = {key: value for key, value in {**given, **texts}.items() if value is not None or key in NULLABLE}
     judged = make_entry(reading, Section((), {entry.name: bare}), entry.name, entry.name)
@@ -146,7 +146,7 @@ def _meaning(entry: ServerEntry, reading: Reading) -> tuple[type[ServerConfig], 
 
 
 def _without_detours(path: str) -> str:
-    """Return the path of the same file without `..`; `a/../b` is another one than `b` if `a` is a link."""
+    """Return the path of the same file without `..`; `a/../b` may differ from `b` if `a` is a link."""
     short, real = os.path.normpath(path), os.path.realpath(path)
     return short if os.path.realpath(short) == real else real
 
@@ -159,13 +159,13 @@ def _of_file(fields: dict[str, Any], folder: Path | None) -> tuple[type[ServerCo
 
 
 def _as_command(fields: Mapping[str, Any]) -> dict[str, Any]:
-    """A server of a Python file, for those who know only programs."""
+    """Return the fields of a command that runs a server's Python file, for programs that only start commands."""
     rest = {key: value for key, value in fields.items() if key != "python"}
     return {"command": "toolcrib", "args": ["run", fields["python"]], **rest}
 
 
 class _Speaker:
-    """Says fields in a program's words, and remembers what it could not say, or not without being mistaken."""
+    """Converts fields to a program's format, and records what is lost or would be mistaken for a variable."""
 
     def __init__(self, program: Program, known: Mapping[str, str], own: Any, *, ours: bool) -> None:
         self._program = program
@@ -203,7 +203,7 @@ class _Speaker:
         if piece.name in self._known and not piece.of_environment:
             return self._known[piece.name]
         if piece.name in self._own and piece.name not in os.environ and not self._ours:
-            self.lost.append(f"${{{piece.name}}} for another variable of env")
+            self.lost.append(f"${{{piece.name}}}, which refers to another variable of env")
         if piece.default is None:
             return self._program.reference.format(name=piece.name)
         if not self._ours and (depth or not self._program.defaults):

@@ -1,4 +1,4 @@
-"""Changing one key of a JSON text, comments and all: every other byte stays as it is."""
+"""Changes one key of a JSON text with comments, and no byte outside it."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from ...errors import UsageError
 from ..documents import Document
 from ..jsonc import Reader
 
-_ROOM = 88
+_MAX_LINE = 88
 """Columns up to which a list stays on one line."""
 
 
@@ -40,7 +40,7 @@ class _Object:
 
 
 class _Finder(Reader):
-    """Finds objects of a text that is known to be right."""
+    """Finds the objects of a text that is known to be valid."""
 
     def object_at(self, at: int) -> _Object:
         self.at = at
@@ -63,7 +63,7 @@ class _Finder(Reader):
 
 
 def put(document: Document, path: tuple[str, ...], value: Any) -> str:
-    """The text with this value at this path: in the place of the former one, else behind its last neighbour."""
+    """Return the text with this value at this path: instead of the previous value, else after the last member."""
     text = document.text
     finder, here = _Finder(document), 0
     for depth, key in enumerate(path, 1):
@@ -75,7 +75,7 @@ def put(document: Document, path: tuple[str, ...], value: Any) -> str:
         if depth == len(path) or not text.startswith("{", here):
             shown = _shown(_nested(path[depth:], value), _indent_of(text, there[-1].start), _style(text, found))
             return text[:here] + shown + text[there[-1].end :]
-    raise UsageError("a path has at least one key")
+    raise UsageError("path: expected at least one key")
 
 
 def _nested(path: tuple[str, ...], value: Any) -> Any:
@@ -85,7 +85,7 @@ def _nested(path: tuple[str, ...], value: Any) -> Any:
 
 
 def remove(document: Document, path: tuple[str, ...]) -> str:
-    """The text without this key, however often it is there."""
+    """Return the text without this key, including all duplicates of it."""
     text = document.text
     while True:
         finder, here = _Finder(document), 0
@@ -101,7 +101,7 @@ def remove(document: Document, path: tuple[str, ...]) -> str:
 
 @dataclass(frozen=True, slots=True)
 class _Style:
-    """How an object is written; no `unit` of indentation: on one line."""
+    """The layout of an object; it is on one line if `unit`, its indentation, is None."""
 
     newline: str
     unit: str | None
@@ -120,7 +120,7 @@ def _style(text: str, found: _Object) -> _Style:
 
 
 def _unit(text: str, found: _Object) -> str:
-    """One step of indentation: that of this object, else that of the file's first indented line, else two blanks."""
+    """Return one level of indentation: this object's, else that of the file's first indented line, else two spaces."""
     if found.members:
         outer, inner = _indent_of(text, found.closed), _indent_of(text, found.members[0].start)
         if inner.startswith(outer) and inner != outer:
@@ -130,7 +130,7 @@ def _unit(text: str, found: _Object) -> str:
 
 
 def _indent_of(text: str, offset: int) -> str:
-    """The blanks that the line of this offset begins with."""
+    """Return the blanks at the beginning of the line of this offset."""
     start = text.rfind("\n", 0, offset) + 1
     blanks = re.compile(r"[ \t]*").match(text, start)
     return blanks[0] if blanks else ""
@@ -142,13 +142,13 @@ def _inserted(text: str, found: _Object, key: str, value: Any) -> str:
     indent = _indent_of(text, found.members[-1].start) if found.members else outer + (style.unit or "")
     member = f"{_text(key)}{style.colon}{_shown(value, indent, style)}"
     if not found.members:
-        # A comment in it may go to the end of its line, so the brace gets a line of its own.
+        # A comment in the object may extend to the end of its line, so the brace goes on a separate line.
         kept = text[found.opened + 1 : found.closed].rstrip()
         within = f"{kept}{style.newline}{indent}{member}{style.newline}{outer}"
         return text[: found.opened + 1] + within + text[found.closed :]
     last = found.members[-1]
     behind = last.end if last.comma is None else last.comma + 1
-    # On a line of its own it stands behind the comments of the last one; on the same line it cannot.
+    # A member on a separate line goes after the comments of the last one; on the same line it cannot.
     at = behind if style.unit is None else _behind_comments(text, behind, found.closed)
     before = style.comma.rstrip() if last.comma is None else ""
     after = "" if last.comma is None else style.comma.rstrip()
@@ -157,7 +157,7 @@ def _inserted(text: str, found: _Object, key: str, value: Any) -> str:
 
 
 def _behind_comments(text: str, at: int, limit: int) -> int:
-    """Behind the comments that stand on the same line as what ends at `at`."""
+    """Return the end of the comments that follow `at` on the same line."""
     comment = re.compile(r"[ \t]*(?://[^\n\r]*|/\*[^\n]*?\*/)")
     while (found := comment.match(text, at, limit)) is not None:
         at = found.end()
@@ -180,19 +180,19 @@ def _without(text: str, found: _Object, member: _JsonMember) -> str:
 
 
 def _span(text: str, found: _Object, member: _JsonMember, above: int, is_last: bool) -> tuple[int, int]:
-    """Return from where to where a member is cut out, with its comma and the blanks that it leaves.
+    """Return start and end of the text to remove for a member, including its comma and the blanks around it.
 
     `above` is the end of the member before it.
     """
     start, end = member.start, member.end if member.comma is None else member.comma + 1
     line = text.rfind("\n", 0, start) + 1
     if not text[line:start].strip() and line > found.opened:
-        # Its lines go, from the end of the line above on, with a comment at the end of the last of them.
+        # Remove its lines, from the end of the line above, with a comment at the end of the last line.
         before = line - 2 if text.startswith("\r\n", line - 2) else line - 1
         behind = _behind_comments(text, end, found.closed)
         if re.compile(r"[ \t]*\r?\n").match(text, behind):
             return before, behind
-        # What follows must not get into a comment.
+        # The text that follows must not become part of a comment.
         if is_last and "//" not in text[max(text.rfind("\n", 0, before) + 1, above) : before]:
             return before, end
     if is_last:
@@ -201,12 +201,12 @@ def _span(text: str, found: _Object, member: _JsonMember, above: int, is_last: b
 
 
 def _shown(value: Any, indent: str, style: _Style) -> str:
-    """A value as people write it: objects by lines, lists of plain values on one where there is room."""
+    """Return a value as JSON: objects on several lines, lists of scalars on one line if they fit."""
     flat = json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(style.comma, style.colon))
     if style.unit is None or not isinstance(value, Mapping | list) or not value:
         return flat
     is_plain = isinstance(value, list) and not any(isinstance(item, Mapping | list) for item in value)
-    if is_plain and len(indent) + len(flat) <= _ROOM:
+    if is_plain and len(indent) + len(flat) <= _MAX_LINE:
         return flat
     inner = indent + style.unit
     if isinstance(value, Mapping):

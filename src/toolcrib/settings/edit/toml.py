@@ -1,4 +1,4 @@
-"""Changes one table of a TOML text and no byte outside of it.
+"""Changes one table of a TOML text, and no byte outside it.
 
 A table can be written in many ways: `[a.b]`, `a.b.c = 1`, `b.c = 1` under `[a]`, `b = { c = 1 }`, and several of them
 together. tomlkit splits the text into its statements; the statements of the table are cut out and replaced here.
@@ -27,7 +27,7 @@ _MAX_LINE: Final = 100
 
 _Path = tuple[str, ...]
 _Edit = tuple[int, int, str]
-"""Start, end, and what goes there instead."""
+"""Start, end, and the replacement."""
 
 
 class _Piece(NamedTuple):
@@ -65,12 +65,12 @@ class _Statement:
         return isinstance(self.item, Table)
 
     def holds(self, path: _Path) -> bool:
-        """Return whether this is an inline table that what is at `path` belongs into."""
+        """Return whether this is an inline table that contains `path`."""
         return isinstance(self.item, InlineTable) and _is_within(path, self.path)
 
 
 def put(document: Document, path: _Path, value: Mapping[str, Any]) -> str:
-    """Return the text with this table: in the place of the former one, else behind its last neighbour."""
+    """Return the text with this table: instead of the previous one, else after the last table of its section."""
     text, statements = document.text, _statements(document)
     for each in statements:
         if each.holds(path):
@@ -115,7 +115,7 @@ def _located(document: Document, pieces: Iterable[_Piece], path: _Path, start: i
     block, header, at = path, -1, start
     for piece in pieces:
         if found and document.text.startswith(",", at) and not piece.text.startswith(","):
-            at += 1  # before tomlkit 0.15, commas between the members of an inline table are no pieces
+            at += 1  # before tomlkit 0.15, the commas of an inline table are not part of its body
         if not document.text.startswith(piece.text, at):
             break
         if isinstance(piece.item, Table):
@@ -126,7 +126,7 @@ def _located(document: Document, pieces: Iterable[_Piece], path: _Path, start: i
         if piece.item is not None:
             found.append(_Statement(piece.path, at, value, value_end, next_start, piece.item, block, header))
         at = next_start
-    if at != end:  # a text that tomlkit does not keep as it is
+    if at != end:  # tomlkit did not preserve the text
         raise document.error(UNEDITABLE, offset=at, expected="a file that can be edited in place")
     return found
 
@@ -141,7 +141,7 @@ def _pieces(body: Iterable[tuple[Key | None, Item]], path: _Path, prefix: str = 
         behind = f"{around.comment_ws}{around.comment}{around.trail}"
         if isinstance(item, AoT):
             yield from _pieces([(key, table) for table in item.body], path)
-        elif isinstance(item, Table) and item.is_super_table():  # one without a header of its own
+        elif isinstance(item, Table) and item.is_super_table():  # a table without a header
             yield from _pieces(item.value.body, inner, f"{prefix}{key.as_string()}." if key.is_dotted() else "")
         elif isinstance(item, Table):
             name = f"[[{item.display_name}]]" if item.is_aot_element() else f"[{item.display_name}]"
@@ -152,7 +152,7 @@ def _pieces(body: Iterable[tuple[Key | None, Item]], path: _Path, prefix: str = 
 
 
 def _in_order(text: str, pieces: Iterable[_Piece]) -> Iterator[_Piece]:
-    """Yield the pieces in the order of the text: tomlkit puts all tables of an array behind the first one."""
+    """Yield the pieces in the order of the text: tomlkit groups all tables of an array after the first one."""
     block: list[_Piece] = []
     blocks = defaultdict[str, deque[list[_Piece]]](deque, {"": deque([block])})
     for piece in pieces:
@@ -171,7 +171,7 @@ def _in_order(text: str, pieces: Iterable[_Piece]) -> Iterator[_Piece]:
 
 
 def _put_inline(document: Document, table: _Statement, path: _Path, value: Mapping[str, Any]) -> str:
-    """Return the text with this value in an inline table, or in the place of that table."""
+    """Return the text with this value in an inline table, or instead of that table."""
     text = document.text
     if table.path == path:
         return text[: table.value] + _shown(value) + text[table.value_end :]
@@ -188,7 +188,7 @@ def _put_inline(document: Document, table: _Statement, path: _Path, value: Mappi
 
 
 def _member_cuts(document: Document, table: _Statement, path: _Path) -> list[_Edit]:
-    """Return the edits that remove what is at this path from an inline table, with the commas."""
+    """Return the edits that remove the value at this path from an inline table, with its commas."""
     members = _members(document, table)
     for each in members:
         if each.holds(path) and each.path != path:
@@ -211,12 +211,12 @@ def _apply(edits: list[_Edit], text: str) -> str:
 
 
 def _without(document: Document, path: _Path, instead: str = "") -> str:
-    """Return the text without this table; `instead` is what replaces its first header with what is below it."""
+    """Return the text without this table; `instead` replaces its first header and the keys below that."""
     text, statements = document.text, _statements(document)
     first = next((each for each in statements if each.is_header and _is_within(each.path, path)), None)
     for each in reversed(statements):
         if each.is_header and _is_within(each.path, path):
-            # Up to its last key, with the comments in between. Comments behind that may belong to the next table.
+            # Up to its last key, including the comments in between. Later comments may belong to the next table.
             end = max(of.end for of in statements if of.header == each.start)
             if instead and each is first:
                 text = text[: each.start] + instead + text[each.start + len(text[each.start : end].rstrip("\r\n")) :]
@@ -234,7 +234,7 @@ def _without(document: Document, path: _Path, instead: str = "") -> str:
 def _cut(text: str, start: int, end: int, *, with_gap: bool = False) -> str:
     """Return the text without these lines.
 
-    A table takes the blank line above along, the last line of the text the line end before.
+    The blank line above a table is removed too, and the newline before the last line of the text.
     """
     if with_gap:
         above = re.search(r"(?:\A|\n)([ \t]*\r?\n)\Z", text[:start])
@@ -245,14 +245,14 @@ def _cut(text: str, start: int, end: int, *, with_gap: bool = False) -> str:
 
 
 def _behind_neighbours(document: Document, section: _Path) -> int:
-    """Return where a new table goes: behind the last one of its section, else behind everything but blank lines."""
+    """Return the offset for a new table: after the last one of its section, else at the end, before blank lines."""
     text = document.text
     within = [each for each in _statements(document) if _is_within(each.block, section)]
     if not within:
         return _line_end(text, len(text.rstrip())) if text.strip() else 0
     at = within[-1].end
     comments = re.compile(r"(?:[ \t]*#[^\n]*(?:\n|\Z))+").match(text, at)
-    # Comments right above the next table are about that one.
+    # Comments directly above the next table belong to that table.
     is_next = comments is not None and text[comments.end() :].lstrip(" \t").startswith("[")
     return comments.end() if comments is not None and not is_next else at
 
@@ -302,5 +302,5 @@ def _shown(value: Any) -> str:
             items = [f"{_dotted((key,))} = {_shown(item)}" for key, item in value.items() if item is not None]
             return f"{{ {', '.join(items)} }}" if items else "{}"
         case _:
-            expected = "texts, numbers, true, false, lists and tables"
-            raise ConfigError(f"TOML cannot hold {type(value).__name__}: expected {expected}", expected=expected)
+            expected = "strings, numbers, true, false, lists and tables"
+            raise ConfigError(f"TOML cannot represent {type(value).__name__}: expected {expected}", expected=expected)

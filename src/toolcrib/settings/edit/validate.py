@@ -1,4 +1,4 @@
-"""Whether an entry is right before it is written; variables need not be set for that."""
+"""Validates an entry before it is written, whether or not its variables are set."""
 
 from __future__ import annotations
 
@@ -19,20 +19,20 @@ from ..variables import Reference, parse
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """What is to be said about values that are right."""
+    """The remarks about valid values."""
 
     unset: tuple[str, ...]
-    """Variables that are set nowhere now: the server cannot be used before they are."""
+    """Variables that are not set now; the server cannot be used before they are."""
     warnings: tuple[str, ...] = ()
-    """What has no effect."""
+    """Warnings about keys that have no effect."""
 
 
 def check_values(name: str, values: Any, format: str, source: Path | None = None) -> Check:
-    """Whether these values make a server in a file of this format; the `ConfigError` that says why not, if not."""
+    """Check that these values are a valid server in a file of this format; raise `ConfigError` if not."""
     reading = Reading(Document(source), FORMATS[format], dict(os.environ))
     reading.known = known_names(reading, Path.cwd())
     unset = tuple(dict.fromkeys(_unset(values, reading.known))) if isinstance(values, Mapping) else ()
-    # A variable that is not set can be anything, so the entry is right if it is right with something.
+    # An unset variable may get any value, so the entry is valid if it is valid with one of these.
     trials = [dict.fromkeys(unset, text) for text in ("1", "http://localhost")] if unset else [{}]
     faults = []
     for stand_ins in trials:
@@ -51,19 +51,19 @@ def _unset(values: Mapping[str, Any], known: Container[str]) -> Iterator[str]:
         if own_name(key) not in EXPANDED:
             continue
         for inside, text in value.items() if isinstance(value, Mapping) else [("", value)]:
-            # An entry of env may stand for another one, not for itself.
+            # An entry of env may refer to another one, not to itself.
             there = {*os.environ, *own} - ({inside} - set(os.environ) if key == "env" else set())
             yield from (each.name for each in _needed(text) if each.name not in there and each.name not in known)
 
 
 def _needed(value: Any) -> Iterator[Reference]:
-    """The variables without a default, as far as the value can be understood."""
+    """Yield the variables without a default; malformed texts are skipped."""
     if isinstance(value, list | tuple):
         for item in value:
             yield from _needed(item)
     elif isinstance(value, str):
         try:
             pieces = parse(value)
-        except ConfigError:  # told by whoever reads the entry
+        except ConfigError:  # reported when the entry is read
             return
         yield from (piece for piece in pieces if isinstance(piece, Reference) and piece.default is None)

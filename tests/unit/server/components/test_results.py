@@ -303,7 +303,7 @@ def test_a_structure_that_cannot_be_made_is_told_where_it_was_forced() -> None:
         (int, None, "the returned NoneType"),
         (Item, {"count": 1}, "title: Field required"),
         (list[int], [1, "x"], "1: Input should be a valid integer"),
-        (float, float("nan"), "NaN and infinity are no JSON numbers"),
+        (float, float("nan"), "NaN and infinity are not JSON numbers"),
     ],
 )
 def test_what_was_not_promised_is_not_sent(annotation: Any, value: Any, told: str) -> None:

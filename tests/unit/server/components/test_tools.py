@@ -195,7 +195,7 @@ def test_header_declarations_are_read_once_and_bad_ones_refused() -> None:
     query.__annotations__["region"] = Region
     assert [tuple(declared) for declared in tool(query).headers] == [("Mcp-Param-Region", ("region",))]
     query.__annotations__["sql"] = Region
-    with pytest.raises(ConfigError, match="query: x-mcp-header at 'sql': 'Region' is already the name at 'region'"):
+    with pytest.raises(ConfigError, match="query: x-mcp-header at 'sql': 'Region' is already used at 'region'"):
         tool(query)
 
 

@@ -167,7 +167,7 @@ def test_folders_that_only_an_editor_knows_become_paths(tmp_path: Path, monkeypa
         ("${A:-${B:-c}}", "own", "${A:-${B:-c}}", ()),
         ("${A:-${B:-c}}", "claude", "${A:-${B}}", ("the default of B",)),
         ("${A:-x}${A:-y}", "cursor", "${env:A}${env:A}", ("the default of A",)),
-        ("${E}", "claude", "${E}", ("${E} for another variable of env",)),
+        ("${E}", "claude", "${E}", ("${E}, which refers to another variable of env",)),
     ],
 )
 def test_variables_are_spelled_as_the_program_spells_them(text: str, program: str, spelled: str, lost: Any) -> None:
@@ -179,7 +179,7 @@ def test_variables_are_spelled_as_the_program_spells_them(text: str, program: st
     "text, program, mark", [("$${X}", "claude", "${"), ("$${X}", "vscode", "${"), ("costs $X", "gemini", "$NAME")]
 )
 def test_a_text_that_the_program_would_take_for_a_variable_is_refused(text: str, program: str, mark: str) -> None:
-    with pytest.raises(ConfigError, match=re.escape(f"would take a plain {mark} for a variable")):
+    with pytest.raises(ConfigError, match=re.escape(f"would treat a literal {mark} as a variable")):
         said({"command": "x", "env": {"PRICE": text}}, program)
 
 
@@ -239,7 +239,7 @@ def test_a_variable_that_is_not_set_is_told_and_is_no_mistake(values: Any, unset
         ({"command": "x", "args": "a b"}, "args: expected a list"),
         ({"command": "x", "args": ["${KEY", "${KEY}"]}, r"args\[0\]: expected }"),
         ({"url": "ftp://${KEY}"}, "url: expected an absolute http"),
-        ({"command": "x", "env": {"A": "${input:a}"}}, "asks a person"),
+        ({"command": "x", "env": {"A": "${input:a}"}}, "prompts the user"),
         ("npx", "expected an object"),
     ],
 )

@@ -119,5 +119,5 @@ def test_every_value_is_read_back_as_it_was() -> None:
 
 
 def test_what_toml_cannot_hold_is_told() -> None:
-    with pytest.raises(ConfigError, match="TOML cannot hold bytes"):
+    with pytest.raises(ConfigError, match="TOML cannot represent bytes"):
         added("", value={"x": b"1"})

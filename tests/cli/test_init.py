@@ -28,7 +28,7 @@ def test_it_writes_a_file_with_comments_and_says_what_is_next(tmp_path: Path) ->
 def test_what_is_there_is_kept_unless_it_is_forced(tmp_path: Path) -> None:
     (tmp_path / "toolcrib.toml").write_text("# mine\n")
     refused = run_cli("init", cwd=tmp_path)
-    assert refused.code == 2 and "error: toolcrib.toml is there already\nhint: --force" in refused.err
+    assert refused.code == 2 and "error: toolcrib.toml already exists\nhint: --force" in refused.err
     assert (tmp_path / "toolcrib.toml").read_text() == "# mine\n"
     assert run_cli("init", "--force", cwd=tmp_path).code == 0
     assert (tmp_path / "toolcrib.toml").read_text() == COMMENTED

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, fields
 from typing import Any, Final, Literal, cast
 
-from .._util.suggest import did_you_mean, suggest
+from .._util.suggest import suggest
 from ..client.options import ClientOptions, ConnectionOptions, ResolvedOptions, checked_timeout, resolve
 from ..config import ALIASES, CHECKS, HttpServer, ServerConfig, SseServer, StdioServer, one_of, with_own_names
 from ..errors import ConfigError, ToolcribError
@@ -85,8 +85,7 @@ def checked_options(given: Mapping[str, Any], what: str, more: tuple[str, ...] =
     given = with_own_names(given)
     for key in given:
         if key not in known:
-            longer = [name for name in known if name.startswith(f"{key}_")]
-            hint = did_you_mean(longer) or suggest(key, [*known, *ALIASES])
+            hint = suggest(key, [*known, *ALIASES])
             raise ConfigError(f"{what} has no option {key!r}{hint}", key=key, expected="one of " + ", ".join(known))
     if "start" in given:
         checked_start(given["start"])

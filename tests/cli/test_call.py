@@ -319,4 +319,4 @@ def test_a_call_may_take_longer_than_a_clients_calls_do_by_default(tmp_path: Pat
 def test_without_a_name_that_is_what_is_told_even_without_settings(command: str, what: str, tmp_path: Path) -> None:
     ran = run_cli(command, cwd=tmp_path)
     assert (ran.code, ran.out) == (2, "")
-    assert ran.err == f"error: which {what}?\nhint: `toolcrib {what}s` lists them\n"
+    assert ran.err == f"error: no {what} given\nhint: `toolcrib {what}s` lists them\n"

@@ -192,7 +192,7 @@ def test_a_detour_through_a_link_leads_to_the_same_file(tmp_path: Path) -> None:
 
 def test_claude_desktop_gets_absolute_paths_and_a_bridge_for_what_it_does_not_support(folder: Path) -> None:
     with (folder / "toolcrib.toml").open("a") as file:
-        file.write('\n[servers.shell]\ncommand = "sh"\nargs = ["-c", "true"]\n')
+        file.write('\n[servers.shell]\ncommand = "sh"\nargs = ["-c", "toolcrib.toml", "."]\n')
     done = run(folder, "--for", "claude-desktop", "mine", "web", "fs", "shell")
     assert done.code == 0, done.err
     servers = done.json["mcpServers"]
@@ -201,7 +201,11 @@ def test_claude_desktop_gets_absolute_paths_and_a_bridge_for_what_it_does_not_su
     for name in ("web", "fs"):
         bridge = [*toolcrib, "bridge", name, "--config", f"{folder}/toolcrib.toml"]
         assert [servers[name]["command"], *servers[name]["args"]] == bridge
-    assert Path(servers["shell"]["command"]).is_absolute() and servers["shell"]["args"] == ["-c", "true"]
+    assert Path(servers["shell"]["command"]).is_absolute() and servers["shell"]["args"] == [
+        "-c",
+        f"{folder}/toolcrib.toml",
+        str(folder),
+    ]
     assert (
         "web: Claude Desktop starts it with `toolcrib bridge`, which needs its variables in the environment" in done.err
     )

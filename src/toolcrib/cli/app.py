@@ -125,7 +125,7 @@ def run(arguments: Sequence[str]) -> int:
         return Exit.INTERRUPTED
     except Exception as exc:  # noqa: BLE001  # the last place that can report it in one line
         if isinstance(exc, CliError) and exc.code is Exit.USAGE and not exc.hint:
-            exc.hint = _help_hint(" ".join(["toolcrib", *(word for word in own if word in COMMANDS)][:2]))
+            exc.hint = _help_hint(_command_in(own))
         code = tell(exc, debug=debug)
     return _flushed(code if isinstance(code, int) else Exit.OK)
 
@@ -138,20 +138,22 @@ def _message_of(error: click.UsageError) -> str:
 
 def _hint_for(error: click.UsageError, own: list[str]) -> str:
     """Return what to do about a wrong command line; `own` are its words before `--`."""
-    command, name = (None, "") if error.ctx is None else (error.ctx.command, error.ctx.command_path)
-    option = getattr(error, "option_name", "")
-    if name == "toolcrib call" and option == "--json":
+    command = _command_in(own)
+    if command is not None and command.name == "call" and getattr(error, "option_name", "") == "--json":
         return """--json prints the result; JSON for the tool goes after --args: --args '{"key": "value"}'"""
-    if isinstance(error, click.NoSuchOption) and isinstance(command, LazyCommand) and command.starts_servers:
-        # `option` is one letter of `-ab`, so the place of the wrong option is not known.
+    if isinstance(error, click.NoSuchOption) and command is not None and command.starts_servers:
         at = next((at for at, word in enumerate(own) if PurePath(word).name in LAUNCHERS), None)
         if at is not None:
             return f"the command of a server goes after --: {shlex.join(['toolcrib', *own[:at], '--', *own[at:]])}"
-    return _help_hint(name or "toolcrib")
+    return _help_hint(command)
 
 
-def _help_hint(path: str) -> str:
-    return f"`{path} --help` shows its usage"
+def _command_in(own: list[str]) -> LazyCommand | None:
+    return next((COMMANDS[word] for word in own if word in COMMANDS), None)
+
+
+def _help_hint(command: click.Command | None) -> str:
+    return f"`toolcrib {f'{command.name} ' if command is not None else ''}--help` shows its usage"
 
 
 def _prepare(debug: bool) -> None:

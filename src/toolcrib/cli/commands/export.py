@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import shutil
 import sys
@@ -96,7 +95,7 @@ def _worded(entries: list[ServerEntry], program: Program) -> tuple[dict[str, Map
             complain(str(exc), f"{name} is not exported")
             failed = True
             continue
-        servers[name] = _with_absolute_command(entry, wording.values, program)
+        servers[name] = _with_absolute_paths(entry, wording.values, program)
         if wording.lost:
             note(f"{name}: {program.title} cannot express {', '.join(wording.lost)}", "yellow")
     return servers, failed
@@ -109,15 +108,20 @@ def _file_of(program: Program) -> Path:
 
 def _needs_bridge(entry: ServerEntry) -> bool:
     """Return whether an entry has a URL, a variable or a folder, none of which Claude Desktop supports."""
-    return not isinstance(entry.config, StdioServer | PythonServer) or "cwd" in entry.raw or _has_variables(entry)
+    return not isinstance(entry.config, StdioServer | PythonServer) or "cwd" in entry.raw or _has_variables(entry.raw)
 
 
 def _with_variables(entry: ServerEntry) -> str:
-    return ", which needs its variables in the environment" if _has_variables(entry) else ""
+    return ", which needs its variables in the environment" if _has_variables(entry.raw) else ""
 
 
-def _has_variables(entry: ServerEntry) -> bool:
-    return "${" in json.dumps(entry.raw, default=str)
+def _has_variables(value: Any) -> bool:
+    """Return whether a value of an entry, or a value inside it, refers to a variable."""
+    if isinstance(value, Mapping):
+        return any(map(_has_variables, value.values()))
+    if isinstance(value, list | tuple):
+        return any(map(_has_variables, value))
+    return isinstance(value, str) and "${" in value
 
 
 def _bridged(entry: ServerEntry) -> dict[str, Any]:
@@ -126,12 +130,23 @@ def _bridged(entry: ServerEntry) -> dict[str, Any]:
     return _toolcrib("bridge", entry.name, "--config", str(entry.source.absolute()))
 
 
-def _with_absolute_command(entry: ServerEntry, values: Mapping[str, Any], program: Program) -> dict[str, Any]:
-    """Return an entry whose command is found without PATH: that of toolcrib, and for Claude Desktop all."""
+def _with_absolute_paths(entry: ServerEntry, values: Mapping[str, Any], program: Program) -> dict[str, Any]:
+    """Return an entry that starts toolcrib by its absolute path; for Claude Desktop all paths are absolute."""
     if "python" in entry.raw:
         return {**values, **_toolcrib(*values["args"])}
-    found = shutil.which(values["command"]) if program is CLAUDE_DESKTOP and "command" in values else None
-    return {**values, **({"command": os.path.abspath(found)} if found else {})}
+    if program is not CLAUDE_DESKTOP:
+        return dict(values)
+    found = shutil.which(values["command"])
+    args = [os.path.abspath(arg) if _is_path(arg) else arg for arg in values.get("args", ())]
+    return {
+        **values,
+        "command": os.path.abspath(found) if found else values["command"],
+        **({"args": args} if args else {}),
+    }
+
+
+def _is_path(argument: str) -> bool:
+    return argument in (".", "..") or Path(argument).is_file()
 
 
 def _toolcrib(*arguments: str) -> dict[str, Any]:

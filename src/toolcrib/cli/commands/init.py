@@ -40,8 +40,8 @@ COMMENTED: Final = """\
 
 # Options of every server; values shown are the defaults unless noted.
 # disabled = false                      # true: keep the entry, but do not use it
-# allowed_tools = ["read_file"]         # example: only these tools, by the server's own names
-# blocked_tools = ["delete_file"]       # example: all tools but these
+# allowed_tools = ["read_file"]         # an example: only these tools, by the server's own names
+# blocked_tools = ["delete_file"]       # an example: all tools but these
 # connect_timeout = 30                  # seconds to start; 120 for npx, uvx and others that download; "none": no limit
 # discovery_timeout = 30                # seconds for a list of tools, resources or prompts
 # execution_timeout = 30                # seconds for a call
@@ -52,8 +52,8 @@ COMMENTED: Final = """\
 # Options for all servers together.
 # [hub]
 # allowed_tools = ["mcp__*"]            # patterns of qualified names, mcp__SERVER__TOOL: all others need approval
-# disallowed_tools = ["mcp__*__delete_*"]   # example: never these
-# require_approval = { "mcp__*__write_*" = "always" }   # example: ask me first
+# disallowed_tools = ["mcp__*__delete_*"]   # an example: never these
+# require_approval = { "mcp__*__write_*" = "always" }   # an example: ask me first
 # on_error = "skip"                     # "raise": fail if a server cannot be started
 # start = "eager"                       # "lazy": start a server when it is first used
 # disconnect_idle_after = "none"        # seconds without a call after which a server stops; the next call starts it

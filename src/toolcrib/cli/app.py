@@ -149,7 +149,7 @@ def _hint_for(error: click.UsageError, own: list[str]) -> str:
 
 
 def _command_in(own: list[str]) -> LazyCommand | None:
-    return next((COMMANDS[word] for word in own if word in COMMANDS), None)
+    return COMMANDS.get(next((word for word in own if not word.startswith("-")), ""))
 
 
 def _help_hint(command: click.Command | None) -> str:

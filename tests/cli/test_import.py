@@ -59,7 +59,7 @@ def test_what_is_found_is_shown_and_nothing_is_taken_unasked(folder: Path) -> No
         "new",
     ]
     assert [row[-1] for row in done.rows] == ["new", "new", "broken", "new", "new", "disabled", "new"]
-    assert "${input:k} prompts the user" in done.err and "name the servers, or --all" in done.err
+    assert "${input:k} prompts the user" in done.err and "name the servers, or give --all" in done.err
     assert list(folder.iterdir()) == []
 
 

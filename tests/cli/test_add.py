@@ -90,7 +90,7 @@ def test_that_the_command_for_a_python_file_is_not_on_path_is_told(tmp_path: Pat
     program = tmp_path / "bin/toolcrib"
     program.parent.mkdir()
     told = run_cli("add", "tools.py", cwd=tmp_path, env={"PATH": str(program.parent)})
-    assert told.code == 0 and "there is no toolcrib on PATH" in told.err
+    assert told.code == 0 and "the entry starts toolcrib, which is not on PATH" in told.err
     program.touch(0o700)
     assert run_cli("add", "other", "tools.py", cwd=tmp_path, env={"PATH": str(program.parent)}).err == ""
 
@@ -120,7 +120,7 @@ def test_each_programs_file_gets_its_own_words(tmp_path: Path) -> None:
 def test_a_name_that_is_taken_is_kept_unless_it_is_to_be_replaced(tmp_path: Path) -> None:
     run_cli("add", "fs", "--", "old", cwd=tmp_path)
     taken = run_cli("add", "fs", "--", "new", cwd=tmp_path)
-    assert taken.code == 2 and "error: .mcp.json:3: there is a server 'fs' already\nhint: --replace" in taken.err
+    assert taken.code == 2 and "error: .mcp.json:3: there is already a server 'fs'\nhint: --replace" in taken.err
     assert servers(tmp_path / ".mcp.json")["fs"]["command"] == "old"
     again = run_cli("add", "fs", "--", "old", cwd=tmp_path)
     assert (again.code, again.out) == (0, "fs is already configured identically  (.mcp.json:3)\n")
@@ -144,18 +144,18 @@ def test_a_secret_is_written_and_warned_about_but_not_shown(tmp_path: Path) -> N
 def test_a_variable_that_is_not_set_is_told(tmp_path: Path) -> None:
     done = run_cli("add", "gh", "--env", "NO_SUCH_VARIABLE", "--", "x", cwd=tmp_path)
     assert done.code == 0
-    assert "warning: gh: the variable NO_SUCH_VARIABLE is not set here" in done.err
+    assert "warning: gh: the variable NO_SUCH_VARIABLE is not set" in done.err
 
 
 @pytest.mark.parametrize(
     "words, stdin, code, said",
     [
-        ([], "", 2, "which server?"),
+        ([], "", 2, "no server given"),
         (
             ["fs", "npx"],
             "",
             2,
-            "'npx' is neither a URL, a Python file nor JSON\nhint: a command goes behind --: toolcrib add fs -- npx",
+            "'npx' is neither a URL, a Python file nor JSON\nhint: a command goes after --: toolcrib add fs -- npx",
         ),
         (["my server", "--", "x"], "", 2, "'my server' cannot be a server's name"),
         (["fs", "https://x.io", "--", "x"], "", 2, "which server: https://x.io, or the command after --?"),
@@ -170,8 +170,8 @@ def test_a_variable_that_is_not_set_is_told(tmp_path: Path) -> None:
         (["fs", "--env", "A=${B", "--", "x"], "", 3, "env.A: expected } at the end of a variable"),
         ([], '{"mcpServers": {\n "a": {"command" "x"}}}', 3, "stdin:2:18: mcpServers.a.command: expected a colon"),
         ([], '{"mcpServers": {\n "a": {"comand": "x"}}}', 3, "stdin:2:2: expected command"),
-        ([], '{"mcpServers": {}}', 2, "there is no server in it"),
-        (["n"], '{"a": {"command": "x"}, "b": {"command": "y"}}', 2, "one name, 'n', for 2 servers"),
+        ([], '{"mcpServers": {}}', 2, "the JSON has no servers"),
+        (["n"], '{"a": {"command": "x"}, "b": {"command": "y"}}', 2, "'n' cannot name 2 servers"),
         ([], "[1]", 3, "expected an object of settings"),
         ([], '{"command": 1, "args": 2}', 3, "stdin:1:2: command: expected a non-empty string"),
         (["fs", '{"command": }'], "", 3, "JSON:1:13: command: expected a value"),
@@ -214,13 +214,13 @@ def test_check_starts_the_server_before_anything_is_written(tmp_path: Path) -> N
 def test_who_wins_over_what_was_added_is_told(tmp_path: Path) -> None:
     (tmp_path / "toolcrib.toml").write_text('[servers.fs]\ncommand = "x"\n')
     done = run_cli("add", "fs", "--config", ".mcp.json", "--", "y", cwd=tmp_path)
-    assert "warning: toolcrib.toml:1 has a server fs too, and that one is used" in done.err
+    assert "warning: toolcrib.toml:1 also defines fs, and takes precedence" in done.err
 
 
 def test_that_ones_own_settings_are_not_used_any_more_is_told(tmp_path: Path) -> None:
     run_cli("add", "a", "--user", "--", "x", cwd=tmp_path)
     done = run_cli("add", "b", "--", "y", cwd=tmp_path)
-    assert "this folder has settings of its own now" in done.err
+    assert "this folder now has its own settings" in done.err
     assert "settings of its own" not in run_cli("add", "c", "--", "y", cwd=tmp_path).err
 
 
@@ -234,4 +234,4 @@ def test_stdin_that_is_no_text_is_told(tmp_path: Path) -> None:
 def test_at_a_terminal_nobody_waits_for_stdin(tmp_path: Path) -> None:
     person = show_cli("add", cwd=tmp_path)
     assert person.code == 2
-    assert "which server?" in person.text
+    assert "no server given" in person.text

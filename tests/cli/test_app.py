@@ -50,19 +50,45 @@ def test_the_process_exits_with_the_code_of_the_command(words: tuple[str, ...], 
     [
         (("frob",), "No such command 'frob'."),
         (("tols",), "No such command 'tols'; did you mean 'tools'?"),
+        (("list",), "No such command 'list'; did you mean 'tools'?"),
         (("tools", "--serch", "x"), "No such option: --serch; did you mean '--search'"),
         (("tools", "--frob"), "No such option: --frob"),
         (("tools", "--timeout", "soon"), "Invalid value for '--timeout'"),
         (("tools", "--timeout", "0"), "Invalid value for '--timeout'"),
         (("tools", "--timeout", "inf"), "Invalid value for '--timeout'"),
         (("init", "--", "x"), "`toolcrib init` takes no command after --"),
-        (("call", "x", "--json"), "Option '--json' requires an argument."),
+        (("call", "x", "--args"), "Option '--args' requires an argument."),
     ],
 )
 def test_wrong_usage_is_one_line_and_a_hint(arguments: tuple[str, ...], told: str, tmp_path: Path) -> None:
     ran = run_cli(*arguments, cwd=tmp_path)
     error, hint = ran.err.splitlines()
-    assert (ran.code, ran.out) == (2, "") and error.startswith(f"error: {told}") and hint.startswith("hint: `toolcrib")
+    assert (ran.code, ran.out) == (2, "") and error.startswith(f"error: {told}")
+    known = "" if arguments[0] in ("frob", "tols", "list") else f"{arguments[0]} "
+    assert hint == f"hint: `toolcrib {known}--help` shows its usage"
+
+
+@pytest.mark.parametrize(
+    "words, hint",
+    [
+        (("tools", "npx", "-y", "foo"), "toolcrib tools -- npx -y foo"),
+        (("add", "fs", "/usr/bin/uvx", "--from", "a b"), "toolcrib add fs -- /usr/bin/uvx --from 'a b'"),
+    ],
+)
+def test_a_command_without_its_dashes_gets_a_hint(words: tuple[str, ...], hint: str, tmp_path: Path) -> None:
+    ran = run_cli(*words, cwd=tmp_path)
+    assert ran.code == 2 and f"hint: the command of a server goes after --: {hint}\n" in ran.err
+
+
+def test_a_command_in_place_of_a_server_gets_the_same_hint(tmp_path: Path) -> None:
+    write_settings(tmp_path, {"demo": DEMO})
+    ran = run_cli("tools", "npx", "foo", cwd=tmp_path)
+    assert ran.code == 4 and "hint: the command of a server goes after --: -- npx foo\n" in ran.err
+
+
+@pytest.mark.parametrize("words", [(), ("tools",)])
+def test_the_word_help_shows_the_help(words: tuple[str, ...], tmp_path: Path) -> None:
+    assert run_cli("help", *words, cwd=tmp_path) == run_cli(*words, "--help", cwd=tmp_path)
 
 
 def test_a_traceback_is_shown_only_to_who_wants_it(tmp_path: Path) -> None:
@@ -80,13 +106,13 @@ def test_a_bug_is_told_as_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setattr(Hub, "from_config", broken)
     ran = run_cli("tools", "--", *DEMO, cwd=tmp_path)
     assert (ran.code, ran.out) == (70, "") and "Traceback" not in ran.err
-    assert ran.err == "error: KeyError: 'oops'\nhint: this is a bug of toolcrib: --debug shows where\n"
+    assert ran.err == "error: KeyError: 'oops'\nhint: this is a bug in toolcrib: --debug shows the traceback\n"
 
 
 def test_a_terminal_that_speaks_no_unicode_is_no_reason_to_fail(tmp_path: Path) -> None:
     ran = run_process("call", "echo", "text=日本 é", "--", *DEMO, cwd=tmp_path, env={"PYTHONIOENCODING": "ascii"})
     assert (ran.code, ran.out) == (0, "?? ?\n")
-    ran = run_process("call", "echo", "text=é", "--raw", "--", *DEMO, cwd=tmp_path, env={"PYTHONIOENCODING": "ascii"})
+    ran = run_process("call", "echo", "text=é", "--json", "--", *DEMO, cwd=tmp_path, env={"PYTHONIOENCODING": "ascii"})
     assert ran.json["content"][0]["text"] == "é"
 
 

@@ -165,13 +165,13 @@ async def test_what_a_local_server_writes_to_stderr_is_seen(tmp_path: Path) -> N
 @pytest.mark.parametrize(
     "arguments, code, words",
     [
-        ((), 2, "which server?"),
+        ((), 2, "no server given"),
         (("http://127.0.0.1:9/mcp",), 5, "127.0.0.1:9"),
         (("--", sys.executable, "-c", "raise SystemExit('no garden today')"), 5, "no garden today"),
         (("--header", "X", "http://127.0.0.1:9/mcp"), 2, "--header: expected NAME=VALUE"),
         (("--header", "X=${NO_SUCH}", "http://127.0.0.1:9/mcp"), 3, "NO_SUCH is not set"),
         (("--header", "X=y", "--", *DEMO), 2, "only a server behind a URL takes headers"),
-        (("nobody",), 3, "there are no settings"),
+        (("nobody",), 3, "no settings found"),
         (("--http", "--host", "0.0.0.0", "--port", "0", "--", *DEMO), 2, "can be reached from other machines"),
         (("--http", "--transport", "sse", "--", *DEMO), 2, "--http conflicts with --transport sse"),
         (("--port", "0", "--", *DEMO), 2, "--port: over stdio"),

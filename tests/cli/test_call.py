@@ -32,19 +32,39 @@ def test_arguments_are_typed_by_the_schema(folder: Path) -> None:
 
 @pytest.mark.parametrize(
     "words, stdin",
-    [(["--json", '{"text": "hi"}'], ""), (["-"], '{"text": "hi"}'), (["--json", '{"text": "no"}', "text=hi"], "")],
+    [
+        (["--args", '{"text": "hi"}'], ""),
+        (["--args", "@given.json"], ""),
+        (["-"], '{"text": "hi"}'),
+        (["--args", '{"text": "no"}', "text=hi"], ""),
+    ],
 )
 def test_arguments_come_as_json_too(words: list[str], stdin: str, folder: Path) -> None:
+    (folder / "given.json").write_text('{"text": "hi"}')
     assert run_cli("call", "mcp__demo__echo", *words, cwd=folder, stdin=stdin).out == "hi\n"
+
+
+@pytest.mark.parametrize("words", [["--json", '{"text": "hi"}'], ['--json={"text": "hi"}'], ['{"text": "hi"}']])
+def test_json_without_its_option_gets_a_hint(words: list[str], folder: Path) -> None:
+    ran = run_cli("call", "mcp__demo__echo", *words, cwd=folder)
+    assert (ran.code, ran.out) == (2, "") and "goes after --args" in ran.err
+
+
+def test_a_call_that_started_all_servers_hints_at_the_qualified_name(folder: Path) -> None:
+    ran = run_cli("call", "echo", "text=hi", cwd=folder)
+    assert (ran.code, ran.out) == (0, "hi\n")
+    assert ran.err == "hint: `toolcrib call mcp__demo__echo` starts only the server demo\n"
+    assert run_cli("call", "mcp__demo__echo", "text=hi", cwd=folder).err == ""
 
 
 @pytest.mark.parametrize(
     "words",
     [
-        ["--json", "{"],
-        ["--json", "[]"],
-        ["--json", '{"text": NaN}'],
-        ["--json", "{}", "-"],
+        ["--args", "{"],
+        ["--args", "@nothing"],
+        ["--args", "[]"],
+        ["--args", '{"text": NaN}'],
+        ["--args", "{}", "-"],
         ["text"],
         ["text=@nothing"],
     ],
@@ -61,7 +81,7 @@ def test_arguments_that_cannot_be_read_are_wrong_usage(words: list[str], folder:
         (["a=x"], "a: expected number, got 'x'; missing b (number)"),
         ([], "missing a (number); missing b (number)"),
         (["a=1", "bb=2"], "missing b (number); bb is not an argument of it, did you mean 'b'?"),
-        (["--json", '{"a": 1, "b": "2"}'], 'b: "2" is not of type "number"'),
+        (["--args", '{"a": 1, "b": "2"}'], 'b: "2" is not of type "number"'),
     ],
 )
 def test_what_is_wrong_with_arguments_is_told_before_anything_is_sent(
@@ -118,20 +138,20 @@ def test_only_the_server_of_a_qualified_name_is_started(tmp_path: Path) -> None:
 
 def test_data_is_shown_readable_and_raw_is_the_whole_result(folder: Path) -> None:
     assert run_cli("call", "mcp__demo__add", "a=1", "b=2", cwd=folder).out == '{\n  "sum": 3\n}\n'
-    raw = run_cli("call", "mcp__demo__add", "a=1", "b=2", "--raw", cwd=folder).json
+    raw = run_cli("call", "mcp__demo__add", "a=1", "b=2", "--json", cwd=folder).json
     assert raw["structuredContent"] == {"sum": 3} and raw["content"][0]["type"] == "text"
 
 
 def test_pictures_and_sounds_are_saved_and_named(folder: Path) -> None:
     for number in (1, 2):
-        ran = run_cli("call", "mcp__goods__picture", "--out", "new/out", cwd=folder)
+        ran = run_cli("call", "mcp__goods__picture", "--output", "new/out", cwd=folder)
         suffix = "" if number == 1 else "-2"
         assert ran.out.splitlines() == [
             f"saved new/out/picture{suffix}.png (image/png, {len(PNG)} bytes)",
             f"saved new/out/picture{suffix}.wav (audio/wav, 4 bytes)",
         ]
     assert (folder / "new/out/picture-2.png").read_bytes() == PNG
-    ran = run_cli("call", "mcp__goods__picture", "--raw", cwd=folder)
+    ran = run_cli("call", "mcp__goods__picture", "--json", cwd=folder)
     assert ran.json["content"][0]["type"] == "image" and not list(folder.glob("*.png"))
 
 
@@ -140,13 +160,13 @@ def test_a_tool_that_fails_leaves_with_1_and_no_answer(folder: Path) -> None:
     assert (ran.code, ran.out, ran.err) == (1, "", "error: mcp__demo__fail: no luck\n")
     ran = run_cli("call", "mcp__goods__fails", "lines=2", cwd=folder)
     assert (ran.code, ran.err) == (1, "error: mcp__goods__fails failed\n  | reason 1\n  | reason 2\n")
-    ran = run_cli("call", "mcp__demo__fail", "--raw", cwd=folder)
+    ran = run_cli("call", "mcp__demo__fail", "--json", cwd=folder)
     assert ran.code == 1 and ran.json["isError"] is True
 
 
 def test_no_answer_in_time_is_an_outcome_of_its_own(folder: Path) -> None:
     ran = run_cli("call", "mcp__demo__slow_count", "steps=1", "seconds=60", "--timeout", "3", cwd=folder)
-    assert ran.code == 7 and "hint: --timeout gives it more seconds" in ran.err
+    assert ran.code == 7 and "hint: the call may still be running; --timeout, or execution_timeout" in ran.err
 
 
 # ---- meanwhile -----------------------------------------------------------------------------------------------
@@ -204,7 +224,7 @@ def test_a_question_can_be_declined_and_cancelled(folder: Path) -> None:
 def test_a_page_to_visit_is_shown_and_never_opened(answer: str, action: str, folder: Path) -> None:
     with terminal("call", "mcp__goods__visit", cwd=folder, echo=True) as screen:
         screen.until("  | https://login.example/?a=1")
-        screen.until("Go on? [y/N]")
+        screen.until("Continue? [y/N]")
         screen.type(answer)
         assert screen.exit_code() == 0
     assert "  | Please log in." in screen.text and screen.text.splitlines()[-1] == action
@@ -254,7 +274,7 @@ def test_a_call_that_needs_approval_is_asked_for(answer: str, code: int, guarded
         screen.type(answer)
         assert screen.exit_code() == code
     assert screen.text.splitlines()[-1].strip() == (
-        "hi" if code == 0 else "hint: `toolcrib explain NAME` tells which rule decides"
+        "hi" if code == 0 else "hint: `toolcrib explain NAME` shows which rule decides"
     )
 
 
@@ -299,4 +319,4 @@ def test_a_call_may_take_longer_than_a_clients_calls_do_by_default(tmp_path: Pat
 def test_without_a_name_that_is_what_is_told_even_without_settings(command: str, what: str, tmp_path: Path) -> None:
     ran = run_cli(command, cwd=tmp_path)
     assert (ran.code, ran.out) == (2, "")
-    assert ran.err == f"error: which {what}?\nhint: `toolcrib {what}s` lists them\n"
+    assert ran.err == f"error: no {what} given\nhint: `toolcrib {what}s` lists them\n"

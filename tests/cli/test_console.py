@@ -23,7 +23,7 @@ COMMANDS: list[tuple[str, ...]] = [
     ("tools", "--schema"),
     ("call", TOOL),
     ("call", "plain"),
-    ("call", "plain", "--raw"),
+    ("call", "plain", "--json"),
     ("call", "refused"),
     ("call", "plai"),
     ("resources",),

@@ -87,7 +87,7 @@ def test_without_json_a_program_gets_a_line_for_each_step(tmp_path: Path) -> Non
     assert red[:3] == ["gone", "error", "command"]
     assert "no-such-program" in red[4]
     assert red[5]
-    assert "2 servers: 1 well, 1 broken; 5 tools" in ran.err
+    assert "2 servers: 1 ok, 1 broken; 5 tools" in ran.err
 
 
 def test_servers_that_do_not_start_are_told_with_exit_code_stderr_and_a_fix(tmp_path: Path) -> None:
@@ -294,7 +294,7 @@ def test_entries_that_are_wrong_lack_a_variable_or_are_disabled_are_rows_like_th
 
 def test_a_server_that_is_disabled_is_counted_as_such(tmp_path: Path) -> None:
     settings(tmp_path, demo=stdio(*DEMO), off=stdio(*DEMO, disabled=True))
-    assert "2 servers: 1 well, 1 disabled; 5 tools" in run_cli("doctor", cwd=tmp_path).err
+    assert "2 servers: 1 ok, 1 disabled; 5 tools" in run_cli("doctor", cwd=tmp_path).err
 
 
 def test_names_in_lists_of_tools_that_no_tool_has_are_told_and_only_what_is_let_through_counts(tmp_path: Path) -> None:
@@ -314,7 +314,7 @@ def test_a_rule_of_the_hub_that_fits_no_tool_is_told_once_all_tools_are_known(tm
     hub = "[hub]\nallowed_tools = ['mcp__demo__add', 'mcp__demo__ecko*']\nrequire_approval = ['mcp__demo']\n"
     (tmp_path / "toolcrib.toml").write_text(servers + hub)
     (rule,) = [each for each in run_cli("doctor", "--json", cwd=tmp_path).json["files"] if each["step"] == "rules"]
-    assert rule["text"] == "allowed_tools of [hub]: mcp__demo__ecko* fits no tool"
+    assert rule["text"] == "allowed_tools of [hub]: mcp__demo__ecko* matches no tool"
     (tmp_path / "toolcrib.toml").write_text(servers + hub + "[servers.off]\ncommand = 'x'\ndisabled = true\n")
     assert "rules" not in {each["step"] for each in run_cli("doctor", "--json", cwd=tmp_path).json["files"]}
 
@@ -440,8 +440,8 @@ def test_a_file_that_others_may_write_is_told(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "arguments, code, said",
     [
-        (("doctor",), 3, "there are no settings"),
-        (("doctor", "demo"), 3, "there are no settings"),
+        (("doctor",), 3, "no settings found"),
+        (("doctor", "demo"), 3, "no settings found"),
         (("doctor", "--config", "gone.json"), 3, "gone.json"),
     ],
 )

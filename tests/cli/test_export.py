@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -58,7 +59,7 @@ def run(folder: Path, *words: str) -> Ran:
 
 
 def mine(folder: Path) -> Any:
-    return {"command": "toolcrib", "args": ["run", f"{folder}/tools.py"]}
+    return {"command": sys.executable, "args": ["-P", "-m", "toolcrib", "run", f"{folder}/tools.py"]}
 
 
 def test_claude_code(folder: Path) -> None:
@@ -78,8 +79,8 @@ def test_claude_code(folder: Path) -> None:
     }
     assert done.err == (
         "fs: Claude Code cannot express cwd, execution_timeout\n"
-        "off is left out: toolcrib.toml:22 disables it, which Claude Code cannot express\n"
-        "Claude Code has no options for all servers: start of [hub] stay here\n"
+        "off is not exported: toolcrib.toml:22 disables it, which Claude Code cannot express\n"
+        "Claude Code has no options for all servers: start of [hub] not exported\n"
     )
 
 
@@ -140,7 +141,7 @@ def test_what_stands_in_that_file_anyway_is_left_alone(folder: Path) -> None:
 def test_another_file_can_be_named_and_what_is_there_is_kept(folder: Path) -> None:
     (folder / "out.json").write_text('{"servers": {"web": {"type": "http", "url": "https://other.io"}}}')
     done = run(folder, "--for", "vscode", "--to", "out.json", "web", "old")
-    assert "web is skipped: out.json:1 has another one" in done.err
+    assert "web is skipped: out.json:1 differs" in done.err
     assert json.loads((folder / "out.json").read_text())["servers"]["web"]["url"] == "https://other.io"
     run(folder, "--for", "vscode", "--to", "out.json", "--replace", "web")
     servers = json.loads((folder / "out.json").read_text())["servers"]
@@ -151,7 +152,7 @@ def test_a_broken_server_is_told_and_the_others_are_there(folder: Path) -> None:
     (folder / "toolcrib.toml").write_text('[servers.a]\ncomand = "x"\n\n[servers.b]\ncommand = "y"\n')
     done = run(folder, "--for", "claude")
     assert done.code == 3 and done.json == {"mcpServers": {"b": {"command": "y"}}}
-    assert "error: a: toolcrib.toml:1:1: expected command" in done.err and "hint: a is left out" in done.err
+    assert "error: a: toolcrib.toml:1:1: expected command" in done.err and "hint: a is not exported" in done.err
 
 
 @pytest.mark.parametrize(
@@ -161,7 +162,7 @@ def test_a_broken_server_is_told_and_the_others_are_there(folder: Path) -> None:
         (["--for", "emacs"], 2, "emacs"),
         (["--for", "claude", "wbe"], 4, "there is no server 'wbe' in the settings; did you mean 'web'?"),
         (["--for", "claude", "--config", "no.json"], 3, "no.json: cannot be read"),
-        (["--for", "claude", "--to", "toolcrib.toml"], 2, "is where these servers are"),
+        (["--for", "claude", "--to", "toolcrib.toml"], 2, "nothing to export"),
         (["--for", "claude", "--to", "no/such.json"], 3, "cannot be written"),
     ],
 )
@@ -178,7 +179,7 @@ def test_paths_are_written_without_detours(tmp_path: Path) -> None:
     settings = tmp_path / "project/toolcrib.toml"
     settings.write_text('[servers.mine]\npython = "../tools/mine.py"\n')
     done = run_cli("export", "--for", "claude", "--config", "../project/toolcrib.toml", cwd=tmp_path / "elsewhere")
-    assert done.json["mcpServers"]["mine"]["args"] == ["run", f"{tmp_path}/tools/mine.py"]
+    assert done.json["mcpServers"]["mine"]["args"][-2:] == ["run", f"{tmp_path}/tools/mine.py"]
 
 
 def test_a_detour_through_a_link_leads_to_the_same_file(tmp_path: Path) -> None:
@@ -186,4 +187,38 @@ def test_a_detour_through_a_link_leads_to_the_same_file(tmp_path: Path) -> None:
     (tmp_path / "link").symlink_to(tmp_path / "real/inner")
     (tmp_path / "link/toolcrib.toml").write_text('[servers.mine]\npython = "../mine.py"\n')
     done = run_cli("export", "--for", "claude", "--config", "link/toolcrib.toml", cwd=tmp_path)
-    assert done.json["mcpServers"]["mine"]["args"] == ["run", f"{tmp_path}/real/mine.py"]
+    assert done.json["mcpServers"]["mine"]["args"][-2:] == ["run", f"{tmp_path}/real/mine.py"]
+
+
+def test_claude_desktop_gets_absolute_paths_and_a_bridge_for_what_it_does_not_support(folder: Path) -> None:
+    with (folder / "toolcrib.toml").open("a") as file:
+        file.write('\n[servers.shell]\ncommand = "sh"\nargs = ["-c", "toolcrib.toml", "."]\n')
+    done = run(folder, "--for", "claude-desktop", "mine", "web", "fs", "shell")
+    assert done.code == 0, done.err
+    servers = done.json["mcpServers"]
+    toolcrib = [sys.executable, "-P", "-m", "toolcrib"]
+    assert servers["mine"] == mine(folder)
+    for name in ("web", "fs"):
+        bridge = [*toolcrib, "bridge", name, "--config", f"{folder}/toolcrib.toml"]
+        assert [servers[name]["command"], *servers[name]["args"]] == bridge
+    assert Path(servers["shell"]["command"]).is_absolute() and servers["shell"]["args"] == [
+        "-c",
+        f"{folder}/toolcrib.toml",
+        str(folder),
+    ]
+    assert (
+        "web: Claude Desktop starts it with `toolcrib bridge`, which needs its variables in the environment" in done.err
+    )
+
+
+@pytest.mark.skipif(sys.platform == "darwin", reason="another folder there")
+def test_claude_desktop_servers_are_merged_into_its_file(folder: Path) -> None:
+    path = folder / ".config/Claude/claude_desktop_config.json"
+    path.parent.mkdir(parents=True)
+    path.write_text('{"globalShortcut": "x", "mcpServers": {"desk": {"command": "desk"}}}')
+    assert run(folder, "--for", "claude-desktop", "--write", "mine").code == 0
+    written = json.loads(path.read_text())
+    assert written["globalShortcut"] == "x" and written["mcpServers"] == {
+        "desk": {"command": "desk"},
+        "mine": mine(folder),
+    }

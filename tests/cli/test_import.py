@@ -1,4 +1,4 @@
-"""`toolcrib import`: what other programs have is shown first, and taken over as it was asked for."""
+"""`toolcrib import`: what other programs have is shown first, and imported on request."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def test_what_is_found_is_shown_and_nothing_is_taken_unasked(folder: Path) -> No
         "new",
     ]
     assert [row[-1] for row in done.rows] == ["new", "new", "broken", "new", "new", "disabled", "new"]
-    assert "${input:k} prompts the user" in done.err and "name the servers, or --all" in done.err
+    assert "${input:k} prompts the user" in done.err and "name the servers, or give --all" in done.err
     assert list(folder.iterdir()) == []
 
 
@@ -73,7 +73,7 @@ def test_all_is_all_that_is_neither_broken_nor_off_with_variables_kept(folder: P
         "g": {"type": "http", "url": "https://g.io", "execution_timeout": 5.0},
         "user": {"type": "http", "url": "https://claude.io/mcp"},
     }
-    assert "fs: left out, because it has no effect here: envFile" in done.err
+    assert "fs: not imported, because it has no effect here: envFile" in done.err
     settings = load_settings(folder / ".mcp.json", environ={"KEY": "k"})
     assert len(settings.servers) == 5 and not settings.warnings
 
@@ -100,10 +100,10 @@ def test_what_is_there_is_skipped_unless_it_is_to_be_replaced(folder: Path) -> N
     text = '{"mcpServers": {"fs": {"command": "mine"}, "desk": {"command": "desk", "args": ["a b"]}}}'
     (folder / ".mcp.json").write_text(text)
     states = {row[1]: row[-1] for row in run(folder).rows}
-    assert states["fs"] == "there, but other" and states["desk"] == "there already" and states["g"] == "new"
+    assert states["fs"] == "configured differently" and states["desk"] == "already configured" and states["g"] == "new"
     skipped = run(folder, "fs", "desk")
     assert skipped.code == 0 and "desk is already configured identically  (.mcp.json:1)" in skipped.out
-    assert "fs is skipped: .mcp.json:1 has another one; --replace takes its place" in skipped.err
+    assert "fs is skipped: .mcp.json:1 differs; --replace overwrites it" in skipped.err
     assert (folder / ".mcp.json").read_text() == text
     assert "replaced fs: fs  (.mcp.json:1)" in run(folder, "fs", "--replace").out
     assert taken(folder)["fs"]["command"] == "fs"
@@ -134,7 +134,7 @@ def test_the_projects_own_wins_over_the_persons(folder: Path) -> None:
     (folder / ".cursor").mkdir()
     (folder / ".cursor/mcp.json").write_text('{"mcpServers": {"fs": {"command": "of-the-project"}}}')
     done = run(folder, "cursor", "--all")
-    assert "fs of " in done.err and "is left out" in done.err
+    assert "fs of " in done.err and "is not imported" in done.err
     assert taken(folder)["fs"] == {"command": "of-the-project"}
 
 
@@ -157,13 +157,13 @@ def test_bad_input_is_one_clear_line(folder: Path, words: list[str], code: int, 
 def test_a_file_that_cannot_be_read_is_told_and_the_others_go_on(folder: Path) -> None:
     (folder.parent / ".cursor/mcp.json").write_text("{")
     done = run(folder, "--all")
-    assert done.code == 0 and ".cursor/mcp.json:1:2: " in done.err and "its servers are left out" in done.err
+    assert done.code == 0 and ".cursor/mcp.json:1:2: " in done.err and "its servers are skipped" in done.err
     assert set(taken(folder)) == {"desk", "code", "g", "user"}
 
 
 def test_at_a_terminal_it_asks_which(folder: Path) -> None:
     with terminal("import", cwd=folder, env={"HOME": str(folder.parent)}) as person:
-        person.until("Take over which?")
+        person.until("Import which?")
         person.type("99")
         person.until("'99' is neither a number nor a name")
         person.type("1, g")
@@ -175,7 +175,7 @@ def test_at_a_terminal_it_asks_which(folder: Path) -> None:
 @pytest.mark.parametrize("key, code", [("d", 0), ("c", 130)])
 def test_who_does_not_answer_takes_nothing(folder: Path, key: str, code: int) -> None:
     with terminal("import", cwd=folder, env={"HOME": str(folder.parent)}) as person:
-        person.until("Take over which?")
+        person.until("Import which?")
         person.press(key)
         assert person.exit_code() == code
         assert "Traceback" not in person.text
@@ -184,4 +184,43 @@ def test_who_does_not_answer_takes_nothing(folder: Path, key: str, code: int) ->
 
 def test_a_machine_without_other_programs(tmp_path: Path) -> None:
     done = run_cli("import", cwd=tmp_path)
-    assert (done.code, done.out) == (0, "") and "no servers are found" in done.err
+    assert (done.code, done.out) == (0, "") and "no servers found" in done.err
+
+
+SECRETS = {
+    "mcpServers": {
+        "tavily": {"command": "t", "args": ["--api-key", "tvly-123456"], "env": {"API_TOKEN": "first-secret"}},
+        "github": {"url": "https://x.io/mcp?api_key=url-secret", "headers": {"Authorization": "Bearer second-secret"}},
+        "other": {"command": "o", "env": {"API_TOKEN": "third-secret"}},
+    }
+}
+LITERALS = ("tvly-123456", "first-secret", "url-secret", "second-secret", "third-secret")
+
+
+def test_secrets_become_references_and_the_variables_to_set_are_named(folder: Path) -> None:
+    (folder / "given.json").write_text(json.dumps(SECRETS))
+    done = run(folder, "given.json", "--all")
+    text = (folder / ".mcp.json").read_text()
+    assert done.code == 0 and not [each for each in LITERALS if each in text + done.out + done.err]
+    servers = taken(folder)
+    assert servers["tavily"] == {
+        "command": "t",
+        "args": ["--api-key", "${API_KEY}"],
+        "env": {"API_TOKEN": "${API_TOKEN}"},
+    }
+    assert servers["github"]["url"] == "https://x.io/mcp?api_key=${GITHUB_API_KEY}"
+    assert servers["github"]["headers"] == {"Authorization": "Bearer ${TOKEN}"}
+    assert servers["other"]["env"] == {"API_TOKEN": "${OTHER_API_TOKEN}"}
+    assert "other: wrote ${OTHER_API_TOKEN} instead of the secret in env.API_TOKEN" in done.err
+    assert "warning: other: set OTHER_API_TOKEN to the secret in env.API_TOKEN of given.json:1" in done.err
+    assert {row[1]: row[-1] for row in run(folder, "given.json").rows}["tavily"] == "already configured"
+
+
+def test_secrets_are_kept_on_request_in_a_file_for_the_user_only(folder: Path) -> None:
+    (folder / "given.json").write_text(json.dumps(SECRETS))
+    (folder / ".mcp.json").write_text('{"mcpServers": {}}')
+    (folder / ".mcp.json").chmod(0o644)
+    for name in (".mcp.json", "new.json"):
+        assert run(folder, "given.json", "--all", "--keep-secrets", "--config", name).code == 0
+        path = folder / name
+        assert path.stat().st_mode & 0o777 == 0o600 and all(each in path.read_text() for each in LITERALS)

@@ -96,7 +96,7 @@ def test_every_command_loads_the_files_anew(folder: Path) -> None:
 
 
 def test_a_command_finds_its_own_folder_arguments_and_environment(folder: Path) -> None:
-    found = run_cli("call", "around", "--raw", cwd=folder, env={"SOME": "thing"}).json["structuredContent"]["result"]
+    found = run_cli("call", "around", "--json", cwd=folder, env={"SOME": "thing"}).json["structuredContent"]["result"]
     assert found == [str(folder), "toolcrib", "HOME", "SOME"]
 
 

@@ -28,7 +28,7 @@ def test_it_writes_a_file_with_comments_and_says_what_is_next(tmp_path: Path) ->
 def test_what_is_there_is_kept_unless_it_is_forced(tmp_path: Path) -> None:
     (tmp_path / "toolcrib.toml").write_text("# mine\n")
     refused = run_cli("init", cwd=tmp_path)
-    assert refused.code == 2 and "error: toolcrib.toml is there already\nhint: --force" in refused.err
+    assert refused.code == 2 and "error: toolcrib.toml already exists\nhint: --force" in refused.err
     assert (tmp_path / "toolcrib.toml").read_text() == "# mine\n"
     assert run_cli("init", "--force", cwd=tmp_path).code == 0
     assert (tmp_path / "toolcrib.toml").read_text() == COMMENTED
@@ -100,16 +100,16 @@ def test_the_values_that_it_shows_as_defaults_are_the_defaults(tmp_path: Path) -
 
 def test_what_it_says_about_silence_idleness_and_retries_is_true(tmp_path: Path) -> None:
     comments = {line.partition(" = ")[0]: line.partition("#")[2] for line in uncommented() if " = " in line}
-    assert "silence within a call" in comments["idle_timeout"]
-    assert "without use" in comments["disconnect_idle_after"]
+    assert "without progress" in comments["idle_timeout"]
+    assert "without a call" in comments["disconnect_idle_after"]
     plan = plan_of(
         tmp_path / "toolcrib.toml",
         "[hub]\ndisconnect_idle_after = 7\n"
         '[servers.remote]\nurl = "https://x.invalid/mcp"\nidle_timeout = 20\nmax_attempts = 1',
     )
     assert (plan.settings.idle_timeout, plan.disconnect_idle_after) == (20, 7)
-    assert "attempts in all" in comments["max_attempts"] and plan.settings.max_attempts == 1
-    with pytest.raises(ConfigError, match="max_attempts"):  # attempts in all: there is no zero of them
+    assert "attempts in total" in comments["max_attempts"] and plan.settings.max_attempts == 1
+    with pytest.raises(ConfigError, match="max_attempts"):  # attempts in total: there is no zero of them
         load_settings_strictly(tmp_path / "toolcrib.toml")
 
 

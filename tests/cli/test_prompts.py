@@ -41,7 +41,7 @@ def test_json_is_the_whole_answer(folder: Path) -> None:
         (["greeting"], 2, "mcp__goods__greeting: missing name\nhint: it takes name= [mood=]"),
         (["greeting", "name=a", "mod=b"], 2, "mod is not an argument of it, did you mean 'mood'?"),
         (["greetin", "name=a"], 4, "there is no prompt 'greetin'; did you mean 'mcp__goods__greeting'?"),
-        ([], 2, "which prompt?"),
+        ([], 2, "no prompt given"),
     ],
 )
 def test_what_is_wrong_is_told_before_anything_is_sent(words: list[str], code: int, told: str, folder: Path) -> None:

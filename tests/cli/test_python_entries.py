@@ -138,6 +138,6 @@ def test_what_a_server_of_this_process_prints_is_no_part_of_the_answer(tmp_path:
     listed = run_cli("tools", "--json", cwd=tmp_path)
     assert [tool["name"] for tool in listed.json] == ["mcp__garden__add", "mcp__garden__shout"]
     assert "here I am" in listed.err
-    called = run_cli("call", "add", "a=1", "b=2", "--raw", cwd=tmp_path)
+    called = run_cli("call", "add", "a=1", "b=2", "--json", cwd=tmp_path)
     assert called.json["structuredContent"] == {"result": 3}
     assert "adding" in called.err

@@ -35,7 +35,7 @@ def test_the_file_that_wins_loses_it_and_the_other_one_is_told(tmp_path: Path) -
         "removed b  (.mcp.json:5)",
         "removed c  (toolcrib.toml:5)",
     }
-    assert "a stands in .mcp.json:4 too, and that one is used now" in done.err
+    assert ".mcp.json:4 also defines a, and that entry is used now" in done.err
     assert (tmp_path / "toolcrib.toml").read_text() == "# mine\n"
     assert run_cli("remove", "a", cwd=tmp_path).out == "removed a  (.mcp.json:4)\n"
 
@@ -45,14 +45,14 @@ def test_an_unknown_name_is_told_with_the_nearest_and_nothing_is_removed(tmp_pat
     done = run_cli("remove", "fs", "gihtub", cwd=tmp_path)
     assert done.code == 4
     assert done.err == (
-        "error: there is no server 'gihtub' in .mcp.json; did you mean 'github'?\nhint: there are github, fs\n"
+        "error: there is no server 'gihtub' in .mcp.json; did you mean 'github'?\nhint: the servers are github, fs\n"
     )
     assert '"fs"' in (tmp_path / ".mcp.json").read_text()
 
 
 def test_where_there_are_no_settings_that_is_said(tmp_path: Path) -> None:
     done = run_cli("remove", "a", cwd=tmp_path)
-    assert done.code == 4 and "there are none here" in done.err
+    assert done.code == 4 and "no settings found here" in done.err
 
 
 def test_ones_own_file_is_meant_only_if_it_is_used_or_named(tmp_path: Path) -> None:

@@ -68,14 +68,14 @@ def test_json_is_the_whole_answer(folder: Path) -> None:
 def test_a_resource_of_nobody_in_sight_is_asked_back(folder: Path) -> None:
     ran = run_cli("read", "other://x", cwd=folder)
     assert ran.code == 2
-    assert ran.err == "error: whose is other://x?\nhint: say which server: demo or goods\n"
+    assert ran.err == "error: 2 servers may have other://x\nhint: name the server: demo or goods\n"
 
 
 def test_a_resource_that_is_not_there_is_not_found(folder: Path) -> None:
     ran = run_cli("read", "goods", "goods://none", cwd=folder)
     assert ran.code == 4 and "goods://none" in ran.err and "Traceback" not in ran.err
     assert run_cli("read", "nobody", "goods://text", cwd=folder).code == 2
-    assert run_cli("read", cwd=folder).err.startswith("error: which resource?")
+    assert run_cli("read", cwd=folder).err.startswith("error: no resource given")
 
 
 def test_a_person_sees_a_table(folder: Path) -> None:

@@ -176,7 +176,7 @@ def test_other_machines_are_let_in_only_on_purpose(file: Path) -> None:
     assert ran.code == 2
     assert ran.err.splitlines()[1:] == [  # without what the file prints
         "error: --host: 0.0.0.0 can be reached from other machines",
-        "hint: --allow-remote, if whoever reaches it may call; a ToolServer may have auth instead",
+        "hint: --allow-remote accepts unauthenticated requests from other machines; or give the ToolServer an `auth`",
     ]
 
 

@@ -109,7 +109,7 @@ async def test_code_that_cannot_be_run_leaves_the_old_at_work(served: Served, br
     good = place.read_text()
     place.write_text("WORD = (\n")
     assert f"{place}:1: SyntaxError: '(' was never closed" in await served.heard("error: ")
-    await served.heard("the code before it stays at work")
+    await served.heard("still serving the previous version")
     assert await served.word() == "rose"
     place.write_text(good)
     await served.heard("reloaded")
@@ -169,7 +169,7 @@ async def test_credentials_are_asked_by_the_newest_code_and_never_lost(file: Pat
         file.write_text(TOOLS)
         assert process.stderr is not None
         async with asyncio.timeout(30):
-            while b"auth has come or gone: start again for that" not in await process.stderr.readline():
+            while b"`auth` was added or removed; restart to apply" not in await process.stderr.readline():
                 continue
         assert not await _admits(url, "")
 

@@ -28,6 +28,7 @@ def test_every_server_is_shown_with_what_it_offers_and_how_it_stands(tmp_path: P
         "tokens": 0,
         "start_ms": 0,
         "error": None,
+        "hidden_tools": 0,
     }
     assert 0 < demo["start_ms"] < 60_000 and demo["tokens"] > 100
     assert (goods["resources"], goods["templates"], goods["prompts"]) == (2, 1, 1)
@@ -55,3 +56,21 @@ def test_settings_without_servers_are_no_error(tmp_path: Path) -> None:
     write_settings(tmp_path, {})
     ran = run_cli("servers", cwd=tmp_path)
     assert (ran.code, ran.out) == (0, "") and "toolcrib add" in ran.err
+
+
+def test_tools_that_rules_hide_are_counted_by_servers_and_tools(tmp_path: Path) -> None:
+    (tmp_path / "toolcrib.toml").write_text(
+        f"[hub]\ndisallowed_tools = ['mcp__demo__a*', 'mcp__demo__echo']\n[servers.demo]\n"
+        f"command = '{DEMO[0]}'\nargs = ['{DEMO[1]}']\n"
+    )
+    assert "demo: 2 hidden by rules" in show_cli("servers", cwd=tmp_path).text
+    assert run_cli("servers", "--json", cwd=tmp_path).json[0]["hidden_tools"] == 2
+    listed = show_cli("tools", cwd=tmp_path).text
+    assert "3 tools, about " in listed and "; 2 hidden by rules" in listed
+
+
+def test_a_hint_for_several_servers_is_shown_once_with_their_names(tmp_path: Path) -> None:
+    write_settings(tmp_path, {"a": DEAD, "b": DEAD})
+    ran = run_cli("tools", cwd=tmp_path)
+    assert ran.code == 5 and ran.err.count("hint: ") == 1
+    assert ran.err.endswith("hint: a, b: `toolcrib doctor` diagnoses the start step by step\n")

@@ -43,7 +43,7 @@ def test_the_settings_of_the_folder_come_before_ones_own_and_a_named_file_before
 
 def test_without_settings_it_is_told_how_to_begin(tmp_path: Path) -> None:
     ran = run_cli("tools", cwd=tmp_path)
-    assert ran.code == 3 and "there are no settings" in ran.err and "toolcrib init" in ran.err
+    assert ran.code == 3 and "no settings found" in ran.err and "toolcrib init" in ran.err
 
 
 def test_a_broken_file_is_told_with_its_line(tmp_path: Path) -> None:
@@ -70,7 +70,10 @@ def test_a_server_that_the_settings_do_not_have_is_told_with_the_nearest(tmp_pat
     write_settings(tmp_path, {"demo": DEMO})
     ran = run_cli("tools", "dmeo", cwd=tmp_path)
     assert (ran.code, ran.out) == (4, "")
-    assert ran.err == "error: there is no server 'dmeo' in the settings; did you mean 'demo'?\nhint: there are demo\n"
+    assert (
+        ran.err
+        == "error: there is no server 'dmeo' in the settings; did you mean 'demo'?\nhint: the servers are demo\n"
+    )
 
 
 def test_a_disabled_server_is_not_started(tmp_path: Path) -> None:
@@ -134,7 +137,7 @@ def test_a_url_where_nobody_listens_is_told_so(tmp_path: Path) -> None:
     "words, code, told",
     [
         (("tools", "none.py"), 4, "there is no file none.py"),
-        (("tools", "http://127.0.0.1:9/mcp", "more"), 2, "one server at a time"),
+        (("tools", "http://127.0.0.1:9/mcp", "more"), 2, "expected one server only"),
         (("tools", "http://127.0.0.1:9/mcp", "--", "x"), 2, "which server"),
         (("call", "http://127.0.0.1:9/mcp", "echo", "--", "x"), 2, "which server"),
     ],

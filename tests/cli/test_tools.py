@@ -66,7 +66,7 @@ def test_nothing_to_list_is_said_to_a_person(tmp_path: Path) -> None:
     write_settings(tmp_path, {"a": {"python": "a.py"}})
     for words, told in (
         (("tools",), "no tools"),
-        (("tools", "--search", "zebra"), "no tool fits 'zebra'"),
+        (("tools", "--search", "zebra"), "no tool matches 'zebra'"),
         (("resources",), "no resources"),
         (("prompts",), "no prompts"),
     ):

@@ -337,7 +337,7 @@ COMMANDS: list[tuple[str, tuple[str, ...]]] = [
     (DATA, ("resources",)),
     (DATA, ("prompts",)),
     (LINES, ("call", "mcp__good__all")),
-    (DATA, ("call", "mcp__good__all", "--raw")),
+    (DATA, ("call", "mcp__good__all", "--json")),
     (LINES, ("call", "mcp__good__fail")),
     (CHECKED, (*SAY, "field=error message", "text=mixed")),
     (CHECKED, (*SAY, "field=error message", "text=mixed", "--debug")),

@@ -5,8 +5,10 @@ from __future__ import annotations
 import io
 import logging
 import os
+import shlex
 import sys
 from collections.abc import Sequence
+from pathlib import PurePath
 from typing import Any, Final
 
 import click
@@ -16,15 +18,31 @@ from .._version import __version__
 from .command_table import COMMANDS, PANELS
 from .console import note
 from .exit_codes import CliError, Exit, tell
-from .lazy_command import Invocation, write_lines
+from .lazy_command import LAUNCHERS, Invocation, LazyCommand, write_lines
 from .shared_options import flag, option
 from .shell_completion import install_script, show_script
 
 _EXIT_CODES: Final = """
-0 success, 1 the tool failed, 2 usage, 3 settings, 4 not found,
+0 success, 1 tool reported an error, 2 usage, 3 settings, 4 not found,
 5 unreachable, 6 denied, 7 outcome unknown, 129 terminal closed,
 130 Ctrl-C, 143 SIGTERM
 """
+_OTHER_NAMES: Final = {
+    "check": "doctor",
+    "config": "init",
+    "delete": "remove",
+    "install": "add",
+    "list": "tools",
+    "ls": "tools",
+    "proxy": "bridge",
+    "rm": "remove",
+    "search": "tools",
+    "serve": "run",
+    "start": "run",
+    "status": "servers",
+    "uninstall": "remove",
+}
+"""Names that other programs have for what a command does."""
 
 
 class _Toolcrib(click.Group):
@@ -37,7 +55,9 @@ class _Toolcrib(click.Group):
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
         if args[0] not in self.commands and not ctx.resilient_parsing:
-            raise click.UsageError(f"No such command {args[0]!r}{suggest(args[0], self.commands) or '.'}", ctx)
+            other = [_OTHER_NAMES[args[0]]] if args[0] in _OTHER_NAMES else []
+            hint = did_you_mean(other) or suggest(args[0], self.commands)
+            raise click.UsageError(f"No such command {args[0]!r}{hint or '.'}", ctx)
         return super().resolve_command(ctx, args)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002
@@ -89,6 +109,8 @@ def run(arguments: Sequence[str]) -> int:
         own, command = own[:at], tuple(own[at + 1 :])
     debug = "--debug" in own
     own = [each for each in own if each != "--debug"]
+    if own[:1] == ["help"]:
+        own = [*own[1:2], "--help"]
     _prepare(debug)
     if command == ():
         return tell(CliError("no command given after --", hint="toolcrib tools -- npx -y some-server"), debug=debug)
@@ -96,13 +118,14 @@ def run(arguments: Sequence[str]) -> int:
     try:
         code = _make_group().main(own or ["--help"], "toolcrib", standalone_mode=False, obj=invocation)
     except click.UsageError as exc:
-        path = exc.ctx.command_path if exc.ctx is not None else "toolcrib"
-        code = tell(CliError(_message_of(exc), hint=f"`{path} --help` shows its usage"), debug=debug)
+        code = tell(CliError(_message_of(exc), hint=_hint_for(exc, own)), debug=debug)
     except SystemExit as exc:  # after completion, or because the reader of the help closed the pipe
         code = Exit.OK if isinstance(exc.__context__, BrokenPipeError) else exc.code
     except (KeyboardInterrupt, click.Abort):
         return Exit.INTERRUPTED
     except Exception as exc:  # noqa: BLE001  # the last place that can report it in one line
+        if isinstance(exc, CliError) and exc.code is Exit.USAGE and not exc.hint:
+            exc.hint = _help_hint(_command_in(own))
         code = tell(exc, debug=debug)
     return _flushed(code if isinstance(code, int) else Exit.OK)
 
@@ -111,6 +134,26 @@ def _message_of(error: click.UsageError) -> str:
     if isinstance(error, click.NoSuchOption):  # releases of click word it differently
         return f"No such option: {error.option_name}{did_you_mean(error.possibilities or ())}"
     return error.format_message()
+
+
+def _hint_for(error: click.UsageError, own: list[str]) -> str:
+    """Return what to do about a wrong command line; `own` are its words before `--`."""
+    command = _command_in(own)
+    if command is not None and command.name == "call" and getattr(error, "option_name", "") == "--json":
+        return """--json prints the result; JSON for the tool goes after --args: --args '{"key": "value"}'"""
+    if isinstance(error, click.NoSuchOption) and command is not None and command.starts_servers:
+        at = next((at for at, word in enumerate(own) if PurePath(word).name in LAUNCHERS), None)
+        if at is not None:
+            return f"the command of a server goes after --: {shlex.join(['toolcrib', *own[:at], '--', *own[at:]])}"
+    return _help_hint(command)
+
+
+def _command_in(own: list[str]) -> LazyCommand | None:
+    return COMMANDS.get(next((word for word in own if not word.startswith("-")), ""))
+
+
+def _help_hint(command: click.Command | None) -> str:
+    return f"`toolcrib {f'{command.name} ' if command is not None else ''}--help` shows its usage"
 
 
 def _prepare(debug: bool) -> None:

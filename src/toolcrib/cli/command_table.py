@@ -1,7 +1,7 @@
 """Every command: its arguments, options, help and examples. The code of each command is in `commands`.
 
-Nothing slow is imported here, so that the help of a command and the completion of its options are quick.
-Longer than 400 lines: it is one table, and all that users read about commands is best reviewed together.
+Imports nothing slow, so that the help of a command and the completion of its options are quick.
+Longer than 400 lines: it is one table, and the texts that users read about commands are best reviewed together.
 """
 
 from __future__ import annotations
@@ -39,9 +39,10 @@ _USE_SERVERS: Final = (
         """
         Show the servers: status, era of the protocol, what they offer, how long they took to start, the last error.
 
-        Token counts estimate how much of a model's context the tools of a server take. Piped, each server is one line,
-        with its error at the end, separated by tabs. The exit code is that of the first server that could not be
-        started, else 0.
+        The number of tools includes those that rules hide; a line below the table says how many these are. Token counts
+        estimate how much of a model's context the tools of a server take. Piped, each server is one line, with its
+        error at the end, separated by tabs. The exit code is that of the first server that could not be started, else
+        0.
         """,
         (SERVERS, CONFIG, JSON, TIMEOUT),
     ),
@@ -58,7 +59,11 @@ _USE_SERVERS: Final = (
             SERVERS,
             option("--search", "-s", metavar="WORDS", default="", help="Show only matching tools, best match first."),
             option(
-                "--limit", metavar="N", type=click.IntRange(1), default=10, help="How many tools a search may find."
+                "--limit",
+                metavar="N",
+                type=click.IntRange(1),
+                default=10,
+                help="Show at most N results of a search.",
             ),
             flag("--schema", help="Also show the arguments of each tool."),
             CONFIG,
@@ -79,25 +84,27 @@ toolcrib tools -- npx -y @modelcontextprotocol/server-everything
         """
         Call a tool with KEY=VALUE arguments, typed by its schema.
 
-        During the call, progress and the logs of the server are shown on stderr. Questions of the server are asked at
-        the terminal; without a terminal they are declined. Ctrl-C cancels the call at the server.
+        During the call, progress and the logs of the server are shown on stderr. Requests of the server for input
+        are prompts at the terminal; without a terminal they are declined. Ctrl-C cancels the call at the server.
         """,
         (
             words(
                 "[SERVER] NAME [KEY=VALUE]... [-]",
                 "The tool: its qualified name, or its own if only one server has it. KEY=VALUE is typed by the tool's "
                 "schema; KEY:=JSON is JSON, KEY=@FILE the content of a file, A.B=1 goes inside an object; KEY twice is "
-                "an array. - takes all arguments as JSON from standard input.",
+                "an array. - reads all arguments as JSON from standard input.",
             ),
-            option("--json", "given", metavar="JSON", default="", help="The arguments as one JSON object."),
-            flag("--raw", help="Print the whole result as JSON, and save nothing."),
             option(
-                "--out",
+                "--args", "given", metavar="JSON|@FILE", default="", help="The arguments as one JSON object, or @FILE."
+            ),
+            flag("--json", "as_json", help="Print the whole result as JSON, and save nothing."),
+            option(
+                "--output",
                 "-o",
                 metavar="DIR",
                 type=FILE,
                 default=Path(),
-                help="Where pictures, sounds and other files go.",
+                help="The folder for pictures, sounds and other files.",
             ),
             flag("--yes", "-y", help="Approve the call, if it needs approval."),
             option("--check/--no-check", default=True, help="Check the arguments before the call."),
@@ -107,7 +114,7 @@ toolcrib tools -- npx -y @modelcontextprotocol/server-everything
         examples="""
 toolcrib call mcp__fs__read_file path=notes.txt
 toolcrib call search query="red shoes" limit=3 filters.colour=red tags=new tags=sale
-toolcrib call add --json '{"a": 2, "b": 3}' -- python3 server.py
+toolcrib call add --args '{"a": 2, "b": 3}' -- python3 server.py
 echo '{"a": 2, "b": 3}' | toolcrib call https://example.com/mcp add -
 """,
     ),
@@ -203,7 +210,11 @@ toolcrib read fs file:///logo.png -o logo.png
                 help="How often servers behind a URL are checked.",
             ),
             option(
-                "--for", "seconds", metavar="SECONDS", type=click.FloatRange(0.001), help="Stop after so many seconds."
+                "--for",
+                "seconds",
+                metavar="SECONDS",
+                type=click.FloatRange(0.001),
+                help="Stop after this many seconds.",
             ),
             option("--count", "-n", metavar="N", type=click.IntRange(1), help="Stop after N lines."),
             CONFIG,
@@ -288,8 +299,9 @@ toolcrib add < claude_desktop_config.json
         Import servers from the settings of Claude Code, Claude Desktop, VS Code, Cursor or Gemini CLI.
 
         Shows what is found first. Prompts for a choice on a terminal; elsewhere --all or names are required, else
-        nothing is imported. Variables stay variables. A name that the settings already have is skipped, unless
-        --replace is given.
+        nothing is imported. Variables stay variables, and secrets become variables: ${NAME} is written instead, and the
+        command says which variables to set. A name that the settings already have is skipped, unless --replace is
+        given.
         """,
         (
             words(
@@ -298,6 +310,7 @@ toolcrib add < claude_desktop_config.json
                 complete=False,
             ),
             flag("--all", "everything", help="Import every valid, enabled server."),
+            flag("--keep-secrets", help="Copy secrets as they are, to a file that only you can read."),
             WRITTEN,
             USER,
             REPLACE,
@@ -318,26 +331,32 @@ toolcrib import claude-desktop github --dry-run
         Print the servers in the format of another program, or write them to its settings.
 
         Variables are not replaced: ${TOKEN} is written as that program spells it, so no secret leaves the environment.
-        What the program cannot express is reported on stderr.
+        Options that the program does not have are reported on stderr. Paths are absolute, so that the program finds
+        Python and the file from any folder. Claude Desktop starts remote servers, and servers that need variables, with
+        `toolcrib bridge`.
         """,
         (
             option(
                 "--for",
                 "program",
                 metavar="PROGRAM",
-                type=click.Choice(("claude", "vscode", "cursor", "gemini")),
+                type=click.Choice(("claude", "claude-desktop", "vscode", "cursor", "gemini")),
                 required=True,
-                help="claude (Claude Code), vscode, cursor or gemini (Gemini CLI).",
+                help="claude (Claude Code), claude-desktop, vscode, cursor or gemini (Gemini CLI).",
             ),
             words("[NAME]...", "Which servers. Default: all.", name="names"),
             CONFIG,
-            flag("--write", help="Write them to that program's file of this folder, and keep its other content."),
+            flag(
+                "--write",
+                help="Write them to that program's file, in this folder if it has one, and keep its other content.",
+            ),
             option("--to", metavar="FILE", type=FILE, help="Write them to this file instead."),
             REPLACE,
         ),
         examples="""
 toolcrib export --for vscode
 toolcrib export --for claude --write
+toolcrib export --for claude-desktop mine --write
 """,
         starts_servers=False,
     ),
@@ -350,8 +369,8 @@ _SERVE_AND_DIAGNOSE: Final = (
         """
         Serve the tools of a Python file: its ToolServer, or else the functions that are decorated with @tool.
 
-        The file is run as with `python FILE`, but without what stands under `if __name__ == "__main__"`. With --reload
-        clients stay connected; while the new code fails to load, the previous code is served.
+        Runs the file as `python FILE` does, except for code under `if __name__ == "__main__"`. With --reload clients
+        stay connected; while the new code fails to load, the previous code is served.
         """,
         (
             argument("file", "FILE[:NAME]", "A Python file; NAME if it has several servers."),
@@ -371,7 +390,7 @@ toolcrib run tools.py:server --http --port 9000 --reload
         """
         Offer a server to clients that use another transport: a remote one over stdio, a local one over HTTP.
 
-        Both sides may speak either era of the protocol. Over HTTP each session has a server process of its own; clients
+        Both sides may speak either era of the protocol. Over HTTP each session starts its own server process; clients
         of 2026-07-28, which has no sessions, share one.
         """,
         (
@@ -405,8 +424,8 @@ toolcrib bridge --http -- npx -y some-server    for a client that only speaks HT
         """
         Start every server step by step: what works, how long it took, and a fix for what does not.
 
-        The servers are started side by side, and ended again. --timeout is for all steps of a server together. The exit
-        code is 1 if something is broken.
+        The servers are started in parallel, and stopped again. --timeout limits all steps of a server together. The
+        exit code is 1 if something is broken.
         """,
         (SERVERS, flag("--strict", help="Also exit with 1 if there are warnings."), CONFIG, JSON, TIMEOUT),
         examples="""

@@ -32,7 +32,7 @@ _GAP: Final = 3
 _SHORTEST: Final = 20
 """The narrowest column of text in a table; with less room a table becomes a list."""
 _ECHO: Final = 3
-"""Columns that are left free behind a live line: a terminal shows ^C there, which must not begin a new row."""
+"""Columns that are left free behind a live line: a terminal echoes ^C there, which must not start a new row."""
 _LEFT: Final = 2
 """Columns by which a text below its name is moved to the right."""
 
@@ -55,7 +55,7 @@ class Column:
     heading: str
     style: str = ""
     text: bool = False
-    """It may be wrapped at words, or cut short in a brief table."""
+    """The text may be wrapped at words, or truncated in a brief table."""
     optional: int = 0
     """Columns that do not fit are left out, those with the highest number first."""
 
@@ -80,10 +80,10 @@ def keeping_stdout() -> Iterator[None]:
 
 
 def is_tty(stream: TextIO) -> bool:
-    """Return whether the stream is a terminal, by its descriptor: rich's proxies of a stream do not always say so."""
+    """Return whether the stream is a terminal, by its descriptor: rich's proxies do not always report it."""
     try:
         return os.isatty(stream.fileno())
-    except (OSError, ValueError):  # it has none, or is closed
+    except (OSError, ValueError):  # no descriptor, or closed
         return False
 
 
@@ -93,7 +93,7 @@ def is_terminal() -> bool:
 
 
 def can_ask() -> bool:
-    """Return whether a person at a terminal can be asked."""
+    """Return whether the user can be prompted at a terminal."""
     return is_tty(sys.stdin) and is_tty(sys.stderr)
 
 
@@ -108,7 +108,7 @@ def out() -> Console:
 @cache
 def err() -> Console:
     """Return the console for everything else: progress, warnings, errors."""
-    from rich.console import Console  # noqa: PLC0415  # slow; most commands have nothing to complain about
+    from rich.console import Console  # noqa: PLC0415  # slow; most commands have no errors to print
 
     return Console(stderr=True, highlight=False, markup=False, emoji=False, soft_wrap=True)
 
@@ -226,8 +226,8 @@ def _speaks_unicode() -> bool:
 def show_table(columns: Sequence[Column | str], rows: Iterable[Sequence[Any]], *, brief: bool = False) -> None:
     """Print rows under headings on a terminal, or tab-separated lines without headings for programs.
 
-    On a terminal no name is ever broken: text is wrapped at words, columns that are optional are left out, and where
-    even that is too wide each row is a list. `brief`: of text only the first sentence, as far as one line has room.
+    On a terminal no name is ever broken: text is wrapped at words, optional columns are left out, and if
+    even that is too wide each row is a list. `brief`: only the first sentence of texts, truncated to one line.
     """
     if not is_terminal():
         for row in rows:
@@ -278,7 +278,7 @@ def _first_sentence(text: Text) -> str:
 def _fitted(
     layout: list[Column], rows: list[list[Text]], width: int, *, brief: bool
 ) -> tuple[list[int], dict[int, int] | None]:
-    """Return the columns to show and their widths; None for the widths if there is no room for a table."""
+    """Return the columns to show and their widths; None for the widths if the terminal is too narrow for a table."""
     from rich.cells import cell_len  # noqa: PLC0415  # slow; only for a terminal
 
     natural = {at: max(cell_len(c.heading), *(row[at].cell_len for row in rows)) for at, c in enumerate(layout)}

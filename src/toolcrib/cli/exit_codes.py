@@ -1,9 +1,10 @@
-"""Exit codes, and what went wrong in one line and a hint."""
+"""Exit codes, and errors as one line with a hint."""
 
 from __future__ import annotations
 
 import sys
 import traceback
+from collections.abc import Mapping
 from enum import IntEnum
 from typing import Final
 
@@ -20,7 +21,7 @@ from ..errors import (
     ToolcribError,
     UsageError,
 )
-from .console import complain, plain
+from .console import complain, note, plain
 
 
 class Exit(IntEnum):
@@ -28,7 +29,7 @@ class Exit(IntEnum):
 
     OK = 0
     FAILED = 1
-    """The tool, or its server, said that it failed; `doctor` found something broken; nothing can be written."""
+    """The tool or its server reported an error; `doctor` found something broken; a file cannot be written."""
     USAGE = 2
     """The command line is wrong: unknown command or option, an argument that does not fit the tool's schema."""
     CONFIG = 3
@@ -36,19 +37,19 @@ class Exit(IntEnum):
     NOT_FOUND = 4
     """No such server, tool, resource or prompt."""
     UNREACHABLE = 5
-    """A server that was asked for cannot be started or reached, or does not speak MCP."""
+    """A requested server cannot be started or reached, or does not speak MCP."""
     DENIED = 6
-    """Not allowed: by the settings, by a person, or by the server, which wants other credentials."""
+    """Not allowed: by the settings, by the user, or by the server, which requires other credentials."""
     UNKNOWN = 7
-    """No answer in time, or the connection broke: whether the tool ran is not known."""
+    """No answer in time, or the connection broke: it is unknown whether the tool ran."""
     BUG = 70
-    """Something that should not happen: please report it, with the output of `--debug`."""
+    """A bug in toolcrib: please report it, with the output of `--debug`."""
     HUNG_UP = 129
     """The terminal was closed."""
     INTERRUPTED = 130
     """Ctrl-C."""
     TERMINATED = 143
-    """Told to end by SIGTERM; `run` and `bridge`, for which that is the usual end, leave with 0."""
+    """Stopped by SIGTERM; `run` and `bridge`, which usually end that way, exit with 0."""
 
 
 class CliError(Exception):
@@ -74,11 +75,14 @@ _CODES: tuple[tuple[type[BaseException], Exit], ...] = (
 )
 
 _HINTS: tuple[tuple[type[BaseException], str], ...] = (
-    (StartError, "`toolcrib doctor` goes through its start step by step"),
-    (ConnectError, "`toolcrib doctor` goes through the connection step by step"),
-    (AccessDenied, "`toolcrib explain NAME` tells which rule decides"),
-    (CallTimeout, "--timeout gives it more seconds; it may still be running there"),
-    (OutcomeUnknown, "it may have been done: look before you do it again"),
+    (StartError, "`toolcrib doctor` diagnoses the start step by step"),
+    (ConnectError, "`toolcrib doctor` diagnoses the connection step by step"),
+    (AccessDenied, "`toolcrib explain NAME` shows which rule decides"),
+    (
+        CallTimeout,
+        "the call may still be running; --timeout, or execution_timeout in the server's entry, allows more seconds",
+    ),
+    (OutcomeUnknown, "the tool may have run: check before you call it again"),
 )
 
 
@@ -87,7 +91,7 @@ QUOTED_LINES: Final = 20
 
 
 def code_of(error: BaseException) -> Exit:
-    """The exit code for an error."""
+    """Return the exit code for an error."""
     if isinstance(error, CliError):
         return error.code
     if isinstance(error, CallTimeout) and error.sent is False:
@@ -96,7 +100,7 @@ def code_of(error: BaseException) -> Exit:
 
 
 def hint_for(error: BaseException) -> str:
-    """What to do next; empty where the error says so itself."""
+    """Return what to do next; empty if the error itself says so."""
     if isinstance(error, CliError):
         return error.hint
     if isinstance(error, AuthError):
@@ -104,29 +108,46 @@ def hint_for(error: BaseException) -> str:
 
         return credentials_for(error)
     if isinstance(error, CallTimeout) and error.sent is False:
-        return "nothing was sent; --timeout gives it more seconds"
+        return "nothing was sent; --timeout, or connect_timeout in the server's entry, allows more seconds"
     if isinstance(error, ConnectError) and error.status is not None:
         return "is that the address of an MCP server? Most end with /mcp or /sse"
     return next((hint for kind, hint in _HINTS if isinstance(error, kind)), "")
 
 
 def tell(error: BaseException, *, debug: bool) -> Exit:
-    """Say what went wrong, and give the exit code for it."""
+    """Print an error, and return its exit code."""
     code = code_of(error)
     if debug:
         sys.stderr.write(plain("".join(traceback.format_exception(error))))
     if code is Exit.BUG:
-        complain(f"{type(error).__name__}: {error}", "this is a bug of toolcrib: --debug shows where")
+        complain(f"{type(error).__name__}: {error}", "this is a bug in toolcrib: --debug shows the traceback")
         return code
     complain_of(error)
     return code
 
 
 def complain_of(error: BaseException) -> None:
-    """Say what went wrong, and quote the last lines that a server wrote before it."""
+    """Print an error, with the last lines that a server wrote before it, and a hint."""
+    _complain(error, hint_for(error))
+
+
+def complain_of_servers(errors: Mapping[str, BaseException]) -> None:
+    """Print the errors of several servers; a hint that some of them share follows once, with their names."""
+    names: dict[str, list[str]] = {}
+    for name, error in errors.items():
+        names.setdefault(hint_for(error), []).append(name)
+    for error in errors.values():
+        hint = hint_for(error)
+        _complain(error, hint if len(names[hint]) == 1 else "")
+    for hint, servers in names.items():
+        if hint and len(servers) > 1:
+            note(f"hint: {', '.join(servers)}: {hint}", "")
+
+
+def _complain(error: BaseException, hint: str) -> None:
     message, stderr = str(error), error.stderr if isinstance(error, ConnectError) else ""
     if stderr:
         from ..diagnostics.causes import without_stderr  # noqa: PLC0415  # slow, and only errors need it
 
         message = without_stderr(message)
-    complain(message, hint_for(error), "\n".join(stderr.splitlines()[-QUOTED_LINES:]))
+    complain(message, hint, "\n".join(stderr.splitlines()[-QUOTED_LINES:]))

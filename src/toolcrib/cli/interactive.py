@@ -37,7 +37,7 @@ class TerminalUser:
         if self._agrees:
             return True
         if not can_ask():
-            message = "it needs approval, and there is no terminal to prompt at; --yes approves"
+            message = "the call needs approval, and cannot prompt without a terminal; --yes approves it"
             raise AccessDenied(message, server=call.server, tool=call.tool)
         async with self._turn:
             with self._aside():
@@ -57,7 +57,7 @@ class TerminalUser:
             return ElicitResult("decline")
         async with self._turn:
             with self._aside():
-                note("The server asks (Ctrl-D to cancel):", "bold")
+                note("The server requests input (Ctrl-D to cancel):", "bold")
                 note(_quoted(request.message), "")
                 try:
                     _forget_typed()
@@ -67,9 +67,9 @@ class TerminalUser:
                     return ElicitResult("cancel")
 
     async def _visit(self, request: ElicitRequest) -> ElicitResult:
-        note("It wants you to open this page. Look at the address first; toolcrib does not open it:", "bold")
+        note("The server asks you to open this page. Check the address first; toolcrib does not open it:", "bold")
         note(_quoted(str(request.url)), "")
-        return ElicitResult("accept" if await self._agreed("Go on? [y/N]", default=False) else "decline")
+        return ElicitResult("accept" if await self._agreed("Continue? [y/N]", default=False) else "decline")
 
     async def _fill_in(self, request: ElicitRequest) -> ElicitResult:
         properties = request.schema.get("properties")

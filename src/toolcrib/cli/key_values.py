@@ -1,6 +1,6 @@
 """`key=value` arguments of a command line, typed by a JSON Schema.
 
-a=1            a value of the type that the schema wants: JSON if it fits, else the text itself
+a=1            a value of the type that the schema requires: JSON if it fits, else the text itself
 a.b=1          a property of the object a
 a=1 a=2        an array; also a='[1, 2]', and a=1,2 if the items are not strings
 a:='{"b": 1}'  JSON, whatever the schema says
@@ -38,7 +38,7 @@ _TYPES: Final[dict[type, tuple[str, ...]]] = {
 
 
 class Misfit(Exception):
-    """A text that cannot be read as a value that the schema wants."""
+    """Raised for a text that has no value of the type that the schema requires."""
 
 
 class _GivenWord(NamedTuple):
@@ -55,7 +55,7 @@ def is_argument(word: str) -> bool:
 
 
 def merged(words: Iterable[str], schema: Wire, base: Wire) -> tuple[Wire, list[str]]:
-    """Return `base` with the arguments of the words added, and what is wrong with them: which, expected what, got what.
+    """Return `base` with the arguments of the words added, and a description of each problem with them.
 
     Raises `CliError` for a word that is not `key=value`.
     """
@@ -130,7 +130,7 @@ def parameters(schema: Wire) -> list[tuple[str, str, bool, str]]:
 
 
 def described(schema: Any, root: Wire) -> str:
-    """Return in few words what a schema wants."""
+    """Return a short description of the values that a schema accepts."""
     return _described(schema, SchemaDocument(root))
 
 
@@ -168,7 +168,7 @@ def _choices(plain: Mapping[str, Any]) -> list[Any] | None:
 def _read(word: str) -> _GivenWord:
     match = _WORD.fullmatch(word)
     if match is None:
-        raise CliError(f"{word!r}: expected key=value", hint="key:=JSON gives JSON; key=@FILE what is in a file")
+        raise CliError(f"{word!r}: expected key=value", hint="key:=JSON gives JSON; key=@FILE the content of a file")
     key, sign, text = match.groups()
     if text.startswith("@"):
         text = _file(key, text[1:])
@@ -179,9 +179,9 @@ def _file(key: str, path: str) -> str:
     try:
         return Path(path).expanduser().read_text("utf-8")
     except (OSError, ValueError) as exc:
-        reason = "it is no text" if isinstance(exc, ValueError) else exc.strerror
+        reason = "it is not UTF-8 text" if isinstance(exc, ValueError) else exc.strerror
         hint = f"{key}:='\"@...\"' gives a text that begins with @"
-        raise CliError(f"{key}: the file {path} cannot be read: {reason}", hint=hint) from None
+        raise CliError(f"{key}: cannot read {path}: {reason}", hint=hint) from None
 
 
 def _value(several: list[_GivenWord], schema: Any, document: SchemaDocument) -> Any:
@@ -266,7 +266,7 @@ def _typed(text: str, schema: Any, document: SchemaDocument) -> Any:
 
 
 def _readings(text: str, kinds: set[str]) -> Iterator[Any]:
-    """Yield the values that a text can mean, the text itself after those that say more."""
+    """Yield the values that a text can mean, the text itself last."""
     if "boolean" in kinds and text.lower() in ("true", "false"):
         yield text.lower() == "true"
     elif not kinds.isdisjoint(("integer", "number")) and (number := _number(text)) is not None:

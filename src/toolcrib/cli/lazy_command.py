@@ -8,11 +8,16 @@ import inspect
 import signal
 from collections.abc import Coroutine, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 import click
 
 from .console import keeping_stdout
+
+LAUNCHERS: Final = frozenset(
+    ("bun", "bunx", "deno", "docker", "node", "npm", "npx", "pipx", "pnpm", "podman", "python", "python3", "uv", "uvx")
+)
+"""Programs that usually start servers; on a command line they go after `--`."""
 
 
 @dataclass(frozen=True, slots=True)

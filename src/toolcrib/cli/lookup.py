@@ -8,6 +8,7 @@ from typing import TypeVar
 
 from .._util.suggest import did_you_mean
 from ..catalog.routing import nearest
+from ..hub.hub import Hub
 from ..types import Prompt, Tool
 from .exit_codes import CliError, Exit
 from .target import HubSession, Target, is_file, is_url, split_server
@@ -33,7 +34,14 @@ def split_words(
         target, rest = split_server(words, config, command, is_name=is_name)
         if rest and is_name(rest[0]):
             return target, rest[0], rest[1:]
-    raise CliError(f"which {kind}?", hint=f"`toolcrib {kind}s` lists them")
+    raise CliError(f"no {kind} given", hint=f"`toolcrib {kind}s` lists them")
+
+
+async def count_hidden(hub: Hub) -> dict[str, int]:
+    """Return how many tools of each server are hidden by rules; servers without hidden tools are left out."""
+    visible = {tool.name for tool in await hub.list_tools(deferred=True)}
+    hidden = {state.name: sum(tool.name not in visible for tool in state.tools) for state in hub.list_servers()}
+    return {name: count for name, count in hidden.items() if count}
 
 
 async def find_tool(session: HubSession, name: str) -> Tool:
@@ -81,5 +89,5 @@ def describe_missing(kind: str, name: str, items: Iterable[T]) -> str:
 
 def _not_found(kind: str, name: str, items: Iterable[T], session: HubSession) -> CliError:
     failed = ", ".join(state.name for state in session.failed)
-    hint = f"`toolcrib {kind}s` lists them" + (f"; {failed} could not be asked" if failed else "")
+    hint = f"`toolcrib {kind}s` lists them" + (f"; {failed} could not be started" if failed else "")
     return CliError(describe_missing(kind, name, items), hint=hint, code=Exit.NOT_FOUND)

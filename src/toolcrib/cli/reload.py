@@ -1,7 +1,7 @@
-"""A tool server whose file may change while it is served: clients stay, the new code answers from the next call on.
+"""A tool server whose file is reloaded while it is served: clients stay connected, and new calls run the new code.
 
-It happens in this process, so that everything else is as it is without it: sessions, credentials, the open port. What
-the old code has left running (threads, connections) goes on; a call under way ends in the code that it began in.
+The file is reloaded in this process, so that sessions, credentials and the open port stay as they are. Threads and
+connections that the old code started keep running; calls in progress finish in the old code.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ from ..types import Wire
 from .console import complain, note
 
 INTERVAL: Final = 0.3
-"""Seconds between two looks at the files."""
+"""Seconds between two checks of the files."""
 
 
-class _Following:
-    """One who watches for changes, whichever server is the current one."""
+class _Subscription:
+    """A client's subscription to changes; it follows from one server to its replacement."""
 
     def __init__(self, front: Replaceable, wanted: Wire, peer: Peer, deliver: Deliver) -> None:
         self.accepted: Wire = {}
@@ -41,74 +41,74 @@ class _Following:
         self._watch: Watch | None = None
 
     async def follow(self, server: ToolServer) -> None:
-        """Hear of this server's changes, and of no other's."""
+        """Subscribe to the changes of this server, and end the subscription to the one before."""
         before = self._watch
         self._watch = await server.router.watch(self._wanted, self._peer, self._deliver)
         self.accepted = self._watch.accepted
         if before is not None:
             await before.close()
 
-    def tell(self, lists: Mapping[str, str]) -> None:
-        """The server is another one: these lists may have changed."""
+    def notify(self, lists: Mapping[str, str]) -> None:
+        """Notify the client that these lists may have changed, because the server was replaced."""
         for flag, method in lists.items():
             if self._wanted.get(flag) is True:
                 self._deliver(method, {})
 
     async def close(self) -> None:
-        """Hear no more."""
-        self._front.leave(self)
+        """End the subscription."""
+        self._front.remove(self)
         if self._watch is not None:
             await self._watch.close()
 
 
 class Replaceable:
-    """Answers as a tool server does that can be replaced by another one."""
+    """A request handler that passes requests to a tool server, which can be replaced."""
 
     def __init__(self, server: ToolServer) -> None:
         self.server = server
-        self._following: dict[_Following, None] = {}
+        self._subscriptions: dict[_Subscription, None] = {}
 
     async def replace(self, server: ToolServer) -> None:
-        """From now on this one answers; who watches is told."""
+        """Pass requests to this server from now on, and notify subscribed clients."""
         offered = {*self.server.router.capabilities(), *server.router.capabilities()}
         lists = {flag: method for flag, method in LISTS.items() if flag.removesuffix("ListChanged") in offered}
         self.server = server
-        for each in list(self._following):
+        for each in list(self._subscriptions):
             await each.follow(server)
-            each.tell(lists)
+            each.notify(lists)
 
-    def leave(self, following: _Following) -> None:
-        """It watches no more."""
-        self._following.pop(following, None)
+    def remove(self, subscription: _Subscription) -> None:
+        """Forget a subscription that has ended."""
+        self._subscriptions.pop(subscription, None)
 
-    # ---- the seam --------------------------------------------------------------------------------------------
+    # ---- the interface of a request handler ----------------------------------------------------------------------
 
     def describe(self, peer: Peer) -> Wire:
-        """Who answers, and what is offered now."""
+        """Return the name and the capabilities of the current server."""
         return self.server.router.describe(peer)
 
     def may_ask(self, method: str, params: Wire) -> bool:
-        """Whether the function that answers takes a context."""
+        """Return whether the function that handles the request takes a context."""
         return self.server.router.may_ask(method, params)
 
     def mirrored(self, tool: str) -> tuple[Declaration, ...]:
-        """The arguments of a tool that modern HTTP repeats in headers."""
+        """Return the arguments of a tool that modern HTTP repeats in headers."""
         return self.server.router.mirrored(tool)
 
     async def answer(self, method: str, params: Wire, context: RequestContext) -> Wire:
-        """The result of a request."""
+        """Return the result of a request."""
         return await self.server.router.answer(method, params, context)
 
-    async def watch(self, wanted: Wire, peer: Peer, deliver: Deliver) -> _Following:
-        """Hear of changes, also of those that a new server brings."""
-        following = _Following(self, wanted, peer, deliver)
-        await following.follow(self.server)
-        self._following[following] = None
-        return following
+    async def watch(self, wanted: Wire, peer: Peer, deliver: Deliver) -> _Subscription:
+        """Subscribe to changes of the current server and of those that replace it."""
+        subscription = _Subscription(self, wanted, peer, deliver)
+        await subscription.follow(self.server)
+        self._subscriptions[subscription] = None
+        return subscription
 
 
 class Reloading:
-    """A file that is served and watched. `find` gives the server of the module."""
+    """A served file that is reloaded when it changes. `find` returns the server of its module."""
 
     def __init__(self, server: ToolServer, file: Path, find: Callable[[ModuleType], ToolServer]) -> None:
         self.name = server.name
@@ -119,10 +119,10 @@ class Reloading:
         self._find = find
         self._failed_in: Path | None = None
         self._poller = FilePoller()
-        sys.dont_write_bytecode = True  # it is told apart by the second, and we reload sooner than that
+        sys.dont_write_bytecode = True  # Python compares its time stamps in seconds; reloads may follow faster
 
     async def serve(self, transport: str, **options: Any) -> None:
-        """Serve it until it is stopped, and follow its files meanwhile."""
+        """Serve the file until stopped, and watch it and its modules for changes."""
         self._follow_files()
         watching = asyncio.create_task(self._watch())
         try:
@@ -135,7 +135,7 @@ class Reloading:
         return self.router.server.auth
 
     def _authenticate(self, headers: Mapping[str, str]) -> Any:
-        assert self._auth is not None  # a server that has none does not replace one that has
+        assert self._auth is not None  # `reload` rejects a server that removes it
         return self._auth(headers)
 
     # ---- watching --------------------------------------------------------------------------------------------
@@ -144,17 +144,17 @@ class Reloading:
         while True:
             await asyncio.sleep(INTERVAL)
             self._follow_files()
-            if any(file.exists() for file in self._poller.poll()):  # a file that is gone may be about to be replaced
+            if any(file.exists() for file in self._poller.poll()):  # a deleted file may be about to be replaced
                 await self.reload()
 
     def _follow_files(self) -> None:
-        """Follow the file, the modules that it imported from its folder, and the file in which it failed."""
+        """Watch the file, the modules that it imported from its folder, and the file in which it failed."""
         modules = [Path(str(each.__file__)) for each in self._modules().values()]
         failed = [] if self._failed_in is None else [self._failed_in]
         self._poller.follow([self._file, *modules, *failed])
 
     def _modules(self) -> dict[str, ModuleType]:
-        """The modules of the user's own, by name."""
+        """Return the user's own modules, by name."""
         return {name: each for name, each in list(sys.modules.items()) if self._is_own(getattr(each, "__file__", None))}
 
     def _is_own(self, file: Any) -> bool:
@@ -165,7 +165,7 @@ class Reloading:
     # ---- reloading -------------------------------------------------------------------------------------------
 
     async def reload(self) -> None:
-        """Run the files as they are now. Where that fails, the code before stays at work."""
+        """Run the files as they are now. If that fails, the previous version is still served."""
         before = self._modules()
         for name in before:
             del sys.modules[name]
@@ -173,20 +173,20 @@ class Reloading:
         try:
             server = self._find(run_file(self._file, self._file.read_bytes()))
             if (server.auth is None) != (self._auth is None):
-                raise ConfigError(f"{self._file}: auth has come or gone: start again for that")
+                raise ConfigError(f"{self._file}: `auth` was added or removed; restart to apply")
         except (ConfigError, UsageError, OSError) as exc:
             sys.modules.update(before)
-            self._tell_failure(exc)
+            self._report_failure(exc)
             return
         self._failed_in = None
         self._follow_files()
         await self.router.replace(server)
         note(f"reloaded {self._file.name}: {len(server.tools)} tool{'s' * (len(server.tools) != 1)}")
 
-    def _tell_failure(self, exc: ConfigError | UsageError | OSError) -> None:
+    def _report_failure(self, exc: ConfigError | UsageError | OSError) -> None:
         if isinstance(exc, ConfigError) and exc.file is not None:
             self._failed_in = Path(exc.file)
         self._follow_files()
         if exc.__cause__ is not None:
             note(own_frames(exc.__cause__))
-        complain(str(exc), "the code before it stays at work")
+        complain(str(exc), "still serving the previous version")

@@ -119,7 +119,11 @@ def save(data: bytes, mime_type: str | None, folder: Path, name: str) -> Path:
             break
     except OSError as exc:
         message = f"cannot save to {folder}: {exc.strerror}"
-        raise CliError(message, hint="--out DIR chooses another folder", code=Exit.FAILED) from None
+        raise CliError(
+            message,
+            hint="--output of call and read names another place; prompt saves in the current folder",
+            code=Exit.FAILED,
+        ) from None
     say(f"saved {path} ({cell(mime_type or 'unknown type')}, {len(data):,} bytes)")
     return path
 
@@ -128,8 +132,8 @@ def write_bytes(data: bytes, path: Path) -> None:
     """Write bytes unchanged to a file, or to standard output if `path` is `-`."""
     if str(path) == "-":
         if is_terminal():
-            message = "these bytes would reach the terminal as they are, whatever they do to it"
-            raise CliError(message, hint="-o FILE keeps them; a pipe takes them too")
+            message = "refusing to write raw bytes to a terminal: they may contain control sequences"
+            raise CliError(message, hint="-o FILE saves them; or redirect the output")
         stdout().flush()
         stdout().buffer.write(data)
         stdout().buffer.flush()
@@ -141,7 +145,7 @@ def write_bytes(data: bytes, path: Path) -> None:
 
 
 def extension_of(mime_type: Any) -> str:
-    """Return the extension of files of this type; only harmless ones, so that no server can leave code behind."""
+    """Return the extension of files of this type; only harmless ones, so that no server can create executable files."""
     essence = str(mime_type or "").partition(";")[0].strip().lower()
     return _EXTENSIONS.get(essence, ".bin")
 

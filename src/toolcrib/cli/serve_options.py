@@ -1,4 +1,4 @@
-"""What `run` and `bridge` share: the transport, its options, logging and messages while they serve."""
+"""Shared by `run` and `bridge`: the transport, its options, logging and messages while they serve."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from .exit_codes import CliError
 
 
 class Transport(StrEnum):
-    """How a server is served."""
+    """The transports over which a server can be served."""
 
     STDIO = "stdio"
     HTTP = "http"
@@ -35,10 +35,10 @@ class ServeParameters(TypedDict):
 
 
 _HINTS: Final = {
-    "host": "--allow-remote, if whoever reaches it may call; a ToolServer may have auth instead",
-    "port": "--port takes another one; 0 is any that is free",
+    "host": "--allow-remote accepts unauthenticated requests from other machines; or give the ToolServer an `auth`",
+    "port": "choose another --port; 0 chooses a free one",
 }
-"""What to do about an option that cannot be served with."""
+"""What to do about an option that was rejected."""
 
 
 def choose_transport(**given: Unpack[ServeParameters]) -> tuple[Transport, dict[str, Any]]:
@@ -52,7 +52,7 @@ def choose_transport(**given: Unpack[ServeParameters]) -> tuple[Transport, dict[
     }
     if options and transport is Transport.STDIO:
         option = next(iter(options)).replace("_", "-")
-        raise CliError(f"--{option}: over stdio it has no effect", hint="--http serves at a URL")
+        raise CliError(f"--{option} has no effect over stdio", hint="--http serves at a URL")
     return transport, options
 
 
@@ -86,7 +86,7 @@ class _PlainHandler(logging.Handler):
 
 
 async def announce(name: str, transport: Transport, serving: Coroutine[Any, Any, None]) -> None:
-    """Serve; at a terminal first say what the process waits for, inside the task that Ctrl-C ends in good order."""
+    """Serve; at a terminal first print what the process waits for, within the task that Ctrl-C cancels."""
     if transport is Transport.STDIO and sys.stdin is not None and sys.stdin.isatty():
         note(f"{name} serves MCP over stdio and waits for a client's messages; --http serves it at a URL")
     await serving

@@ -1,16 +1,21 @@
-"""What the commands that change settings share: which file they write, and what they report."""
+"""Shared by the commands that change settings: the file that they write, and what they report."""
 
 from __future__ import annotations
 
+import itertools
+import os
+import re
 import shlex
 import shutil
 import sys
 from collections.abc import Iterable, Mapping
+from copy import deepcopy
 from pathlib import Path
 from typing import Any
+from urllib.parse import unquote_plus
 
 from ..config import MASK, mask_urls
-from ..config.secrets_scan import placeholders, written_plainly
+from ..config.secrets_scan import placeholders, variable_for, written_plainly
 from ..config.servers import URLS
 from ..errors import ConfigError
 from ..settings import ServerEntry, Settings
@@ -36,7 +41,7 @@ def file_to_write(config: Path | None, user: bool) -> Path:
     check_one_file(config, user)
     if user:
         return own_settings()
-    # The one that wins where several are read.
+    # The one that takes precedence if several are read.
     here = [path for name in reversed(PROJECT_FILES) if (path := Path(name)).is_file()]
     return config or (here[0] if here else Path(PROJECT_FILES[0]))
 
@@ -46,13 +51,13 @@ def pairs(option: str, given: Iterable[str]) -> dict[str, str]:
     found = {}
     for text in given:
         name, sign, value = text.partition("=")
-        if option == "--header" and ":" in name:  # as curl has it
+        if option == "--header" and ":" in name:  # as in curl
             name, sign, value = text.partition(":")
         if not sign and option == "--env":
             value = f"${{{name}}}"
         elif not sign or not name.strip():
             raise CliError(
-                f"{option}: expected NAME=VALUE", hint=f"{option} 'NAME=${{VARIABLE}}' keeps a secret outside"
+                f"{option}: expected NAME=VALUE", hint=f"{option} 'NAME=${{VARIABLE}}' keeps a secret out of the file"
             )
         found[name.strip()] = value.strip() if option == "--header" else value
     return found
@@ -72,13 +77,13 @@ def same(entry: ServerEntry | None, values: Mapping[str, Any]) -> bool:
 def free(
     path: Path, servers: Mapping[str, Mapping[str, Any]], *, replace: bool, format: str | None = None
 ) -> dict[str, Mapping[str, Any]]:
-    """Return the servers to write: not those that the file has already, nor, without `replace`, has differently."""
+    """Return the servers to write: those that the file does not have, and with `replace` those that differ in it."""
     there = standing(path, format)
     for name, values in servers.items():
         if same(there.get(name), values):
             say(f"{name} is already configured identically  ({place(there[name])})")
         elif name in there and not replace:
-            note(f"{name} is skipped: {place(there[name])} has another one; --replace takes its place", "yellow")
+            note(f"{name} is skipped: {place(there[name])} differs; --replace overwrites it", "yellow")
     wanted = {name: values for name, values in servers.items() if not same(there.get(name), values)}
     return {name: values for name, values in wanted.items() if replace or name not in there}
 
@@ -93,36 +98,100 @@ def checked(name: str, entry: ServerEntry, format: str) -> Check:
     raise fault
 
 
+class References:
+    """References to variables instead of secrets; each variable stands for one secret of all servers."""
+
+    def __init__(self) -> None:
+        self._secrets: dict[str, str] = {}
+
+    def replace_secrets(self, server: str, values: Mapping[str, Any]) -> tuple[dict[str, Any], list[tuple[str, str]]]:
+        """Return an entry with `${NAME}` instead of its secrets, and the key and the variable of each secret."""
+        changed, replaced = deepcopy(dict(values)), list[tuple[str, str]]()
+        for plain in written_plainly(values):
+            container, key = _locate(changed, plain.key)
+            text = str(container[key])
+            start, end = len(plain.instead.removesuffix(f"${{{plain.variable}}}")), len(text)
+            if plain.key in URLS:
+                start, end = _secret_in_url(text, plain.variable)
+            variable = self._variable(plain.variable, server, text[start:end])
+            container[key] = f"{text[:start]}${{{variable}}}{text[end:]}"
+            replaced.append((plain.key, variable))
+        return changed, replaced
+
+    def _variable(self, name: str, server: str, secret: str) -> str:
+        """Return a variable for a secret: with the server's name if another secret has the plain name."""
+        for count in itertools.count():
+            candidate = (name, variable_for(f"{server}_{name}"))[count] if count < 2 else f"{name}_{count}"
+            if self._secrets.setdefault(candidate, secret) == secret and os.environ.get(candidate, secret) == secret:
+                return candidate
+        raise AssertionError  # the loop does not end
+
+
+def _locate(values: dict[str, Any], key: str) -> tuple[Any, Any]:
+    """Return the container and the key in it for `env.NAME`, `args[0]` or `url`."""
+    if key.startswith("args["):
+        return values["args"], int(key[len("args[") : -1])
+    table, _, name = key.partition(".")
+    return (values[table], name) if name else (values, key)
+
+
+def _secret_in_url(url: str, variable: str) -> tuple[int, int]:
+    """Return start and end of the secret in a URL for which `written_plainly` suggests this variable.
+
+    It is the value of a field of the query, as the URL quotes it, or the password.
+    """
+    for field in re.finditer(r"(?<=[?&])([^=&#]+)=([^&#]+)", url):
+        if variable_for(unquote_plus(field[1])) == variable and not field[2].startswith("${"):
+            return field.span(2)
+    password = re.match(r"[^:/?#]+://[^:@/?#]*:([^/?#]+)@", url)
+    return (0, len(url)) if password is None else password.span(1)
+
+
 def keep(
-    path: Path, servers: Mapping[str, Mapping[str, Any]], *, replace: bool = False, format: str | None = None
+    path: Path,
+    servers: Mapping[str, Mapping[str, Any]],
+    *,
+    replace: bool = False,
+    format: str | None = None,
+    private: bool = False,
 ) -> None:
-    """Write servers into a file, and report their lines."""
+    """Write servers into a file, and report their lines.
+
+    A new file is readable only by its owner if it has secrets; with `private` an existing one becomes so too.
+    """
     if not servers:
         return
+    has_secrets = any(written_plainly(values) for values in servers.values())
+    if private and has_secrets and path.exists():
+        path.chmod(0o600)  # before the secrets are in it
+        note(f"only you can read {path} now")
     is_own, own_were_used = path == own_settings(), settings_files(None) == [own_settings()]
     if is_own:
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     before = standing(path, format)
-    lines = put_servers(path, servers, format=format, replace=replace, private=is_own)
+    lines = put_servers(path, servers, format=format, replace=replace, private=is_own or has_secrets)
     for name, line in lines.items():
         say(f"{'replaced' if name in before else 'added'} {name}: {described(servers[name])}  ({path}:{line})")
     for name, values in servers.items():
         for key in placeholders(values):
-            note(f"warning: {name}: {key} in {path} is a placeholder: put the real value there", "yellow")
+            note(f"warning: {name}: {key} in {path} is a placeholder: replace it with the real value", "yellow")
         for key, _, instead in written_plainly(values):
             note(f"warning: {name}: {key} looks like a secret stored in plain text in {path}", "yellow")
             note(f"hint: keep it in the environment, and write {instead} there")
+    if has_secrets and path.stat().st_mode & 0o077:
+        note(f"warning: other users of this machine can read {path}: chmod 600 {path}", "yellow")
+    for name, values in servers.items():
         if values.get("command") == "toolcrib" and shutil.which("toolcrib") is None:
-            note(f"warning: {name}: there is no toolcrib on PATH, and the entry starts it by that name", "yellow")
-            note(f"hint: put {Path(sys.executable).parent} on PATH, or write the whole path there")
+            note(f"warning: {name}: the entry starts toolcrib, which is not on PATH", "yellow")
+            note(f"hint: add {Path(sys.executable).parent} to PATH, or write the absolute path there")
     if own_were_used and settings_files(None) != [own_settings()]:
-        note(f"this folder has settings of its own now; your own in {own_settings()} are not used here")
+        note(f"this folder now has its own settings; yours in {own_settings()} are not used here")
 
 
 def tell_unset(name: str, check: Check) -> None:
     """Warn about what a valid entry still lacks."""
     for variable in check.unset:
-        note(f"warning: {name}: the variable {variable} is not set here; the server needs it", "yellow")
+        note(f"warning: {name}: the variable {variable} is not set; the server needs it", "yellow")
     for text in check.warnings:
         note(f"warning: {name}: {text}", "yellow")
 
@@ -134,7 +203,7 @@ def tell_overriding(path: Path, names: Mapping[str, Any]) -> None:
     for other in map(Path, PROJECT_FILES[PROJECT_FILES.index(str(path)) + 1 :]):
         for name, entry in standing(other).items():
             if name in names:
-                note(f"warning: {place(entry)} has a server {name} too, and that one is used", "yellow")
+                note(f"warning: {place(entry)} also defines {name}, and takes precedence", "yellow")
 
 
 def described(values: Mapping[str, Any]) -> str:

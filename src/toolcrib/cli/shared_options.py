@@ -62,17 +62,17 @@ TIMEOUT: Final = option(
     metavar="SECONDS",
     type=float,
     callback=_check_seconds,
-    help="Seconds to wait: to connect, for a list, for a call. Default: what the settings say, else 30; 120 to "
+    help="Seconds to wait: to connect, for a list, for a call. Default: from the settings, else 30; 120 to "
     "connect with a command that may download, and no limit for a call that shows progress.",
 )
 
-# Of the commands that change settings.
+# For the commands that change settings.
 WRITTEN: Final = config("The file to write. Default: toolcrib.toml or .mcp.json of this folder, else a new .mcp.json.")
 USER: Final = flag("--user", help="Your own settings, for all folders that have none.")
 REPLACE: Final = flag("--replace", help="Replace a server that has the same name.")
 DRY_RUN: Final = flag("--dry-run", help="Show what would be done, and write nothing.")
 
-# Of `run` and `bridge`; `serve_options` interprets them.
+# For `run` and `bridge`; `serve_options` interprets them.
 SERVE: Final = (
     option(
         "--transport",
@@ -86,7 +86,7 @@ SERVE: Final = (
         metavar="HOST",
         help="Where to listen; beyond this machine only with --allow-remote. Default: 127.0.0.1.",
     ),
-    option("--port", "-p", metavar="PORT", type=click.IntRange(0, 65535), help="0: any that is free. Default: 8000."),
+    option("--port", "-p", metavar="PORT", type=click.IntRange(0, 65535), help="0: any free port. Default: 8000."),
     option("--path", metavar="PATH", help="Default: /mcp, for SSE /sse."),
     flag("--allow-remote", help="Allow a host beyond this machine without authentication."),
 )

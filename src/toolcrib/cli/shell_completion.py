@@ -31,7 +31,7 @@ def complete_server_names(ctx: click.Context, _: click.Parameter, incomplete: st
     try:
         settings = find_settings(ctx.params.get("config"))
     except (ToolcribError, CliError):
-        return []  # the command itself will say what is wrong
+        return []  # the command itself will report the error
     return [entry.name for entry in settings.entries if entry.name.startswith(incomplete)]
 
 

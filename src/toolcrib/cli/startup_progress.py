@@ -31,19 +31,19 @@ class StartupProgress:
         self._fetching = {name for name, config in local.items() if may_download(config.command, config.args)}
 
     def listening(self, entry: ServerEntry) -> ServerEntry:
-        """Return the entry so that what its server writes to stderr arrives here."""
+        """Return the entry with a handler that passes the stderr of its server to this display."""
         handler = partial(self.hear, entry.name)
         return replace(entry, client_options={**entry.client_options, "stderr_handler": handler})
 
     def hear(self, server: str, line: str) -> None:
-        """Take a line that a server wrote to stderr."""
+        """Record a line that a server wrote to stderr."""
         if server in self._secrets:
             line = self._secrets[server].mask(line)
         if shown := cell(line):
             self._lines[server] = shown[:_LONGEST]
 
     def describe(self, starting: Iterable[str]) -> str:
-        """Return what is going on with the servers of these names."""
+        """Return the progress of the servers of these names."""
         names, elapsed = list(starting), time.monotonic() - self._began
         text = "starting " + ", ".join(names)
         if elapsed < LONG_WAIT:

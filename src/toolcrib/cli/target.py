@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import re
+import shlex
 import sys
 from collections.abc import AsyncIterator, Callable, Collection, Coroutine, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
@@ -24,13 +25,13 @@ from ..settings.discover import user_settings
 from ..tool_names import slug
 from ..types import UNSET, ConnectionState
 from .console import note, waiting
-from .exit_codes import CliError, Exit, code_of, complain_of
+from .exit_codes import CliError, Exit, code_of, complain_of_servers
 from .interactive import TerminalUser
-from .lazy_command import Invocation
+from .lazy_command import LAUNCHERS, Invocation
 from .startup_progress import StartupProgress
 
 PROJECT_FILES: Final = (".mcp.json", "toolcrib.toml")
-"""Settings of a folder; where both are there, the later one wins."""
+"""Settings of a folder; if both exist, the later one takes precedence."""
 
 SILENCE: Final = 30.0
 """Seconds without progress after which a call times out."""
@@ -59,8 +60,8 @@ def find_settings(config: Path | None) -> Settings:
     """Load the settings of these files; raise `CliError` if there are none."""
     files = settings_files(config)
     if not files:
-        message = f"there are no settings: neither {' nor '.join(PROJECT_FILES)} here, nor {own_settings()}"
-        hint = "toolcrib init writes some; or name a server: toolcrib tools -- npx -y some-server"
+        message = f"no settings found: neither {' nor '.join(PROJECT_FILES)} here, nor {own_settings()}"
+        hint = "`toolcrib init` writes a settings file; or name a server: toolcrib tools -- npx -y some-server"
         raise CliError(message, hint=hint, code=Exit.CONFIG)
     return load_settings(*files)
 
@@ -126,8 +127,8 @@ class Target:
     def call_timeouts(self, server: str | None) -> dict[str, float | None]:
         """Return the time-outs of a call that neither the user nor the settings limit: none while progress arrives."""
         entry = self.settings.get(server or "")
-        said = UNSET if entry is None or entry.config is None else entry.config.execution_timeout
-        if said is not UNSET or "execution_timeout" in self.settings.defaults:
+        configured = UNSET if entry is None or entry.config is None else entry.config.execution_timeout
+        if configured is not UNSET or "execution_timeout" in self.settings.defaults:
             return {}
         return {"timeout": None, "idle_timeout": SILENCE}
 
@@ -156,7 +157,7 @@ def choose(words: Sequence[str], config: Path | None, command: Sequence[str]) ->
     named = ad_hoc(words[0] if words else None, command)
     if named is not None:
         if len(words) > (0 if command else 1):
-            raise CliError(f"{words[-1]}: one server at a time, if it is not from the settings")
+            raise CliError(f"{words[-1]}: expected one server only, if it is not from the settings")
         name, server = named
         if isinstance(server, StdioServer):
             # A command that is typed gets the whole environment, as if the user had run it in the shell.
@@ -170,14 +171,21 @@ def choose(words: Sequence[str], config: Path | None, command: Sequence[str]) ->
     found = {word: target.find(word) for word in words}
     unknown = next((word for word, name in found.items() if name is None), None)
     if unknown is not None:
-        raise unknown_server(unknown, target.names)
+        raise unknown_server(unknown, target.names, hint=_command_hint(words, unknown))
     return target.only([name for name in found.values() if name is not None])
 
 
+def _command_hint(words: Sequence[str], name: str) -> str:
+    """Return the hint that a command goes after `--`, if the word is one and not the name of a server."""
+    if Path(name).name not in LAUNCHERS:
+        return ""
+    return f"the command of a server goes after --: -- {shlex.join(words[words.index(name) :])}"
+
+
 def unknown_server(name: str, known: Collection[str], where: str = "the settings", hint: str = "") -> CliError:
-    """Return the error that there is no server of this name; without a hint it lists those that are there."""
+    """Return the error for an unknown server name; without a hint it lists the known names."""
     message = f"there is no server {name!r} in {where}{did_you_mean(nearest(name, known))}"
-    return CliError(message, hint=hint or (f"there are {', '.join(known)}" if known else ""), code=Exit.NOT_FOUND)
+    return CliError(message, hint=hint or (f"the servers are {', '.join(known)}" if known else ""), code=Exit.NOT_FOUND)
 
 
 def split_server(
@@ -219,7 +227,7 @@ async def open_servers(
     `report_failures` False neither happens, and the caller looks at `failed`.
     """
     if not target.settings.entries:
-        note("the settings have no servers; toolcrib add puts one in")
+        note("the settings have no servers; `toolcrib add` adds one")
     if timeout is not None:
         target = target.with_timeout(timeout)
     # Every server has its own time-out to start, so the hub needs none.
@@ -234,7 +242,7 @@ async def open_servers(
         if report_failures:
             _report(states)
             if [state.status.state for state in states] == [ConnectionState.DISABLED]:
-                hint = "take `disabled` out of its entry to use it"
+                hint = "remove `disabled` from its entry to use it"
                 raise CliError(f"{states[0].name} is disabled in the settings", hint=hint, code=Exit.DENIED)
         yield HubSession(hub, [state for state in states if _has_failed(state)])
     finally:
@@ -262,10 +270,11 @@ def _has_failed(state: ServerState) -> bool:
 
 
 def _report(states: Sequence[ServerState]) -> None:
+    complain_of_servers({s.name: s.last_error for s in states if s.last_error is not None and _has_failed(s)})
     for state in states:
-        if state.last_error is not None and _has_failed(state):
-            complain_of(state.last_error)
-        elif state.last_error is not None:
+        if _has_failed(state):
+            continue
+        if state.last_error is not None:
             note(f"warning: {state.last_error}", "yellow")
         elif state.status.state is ConnectionState.DISABLED and len(states) > 1:
             note(f"{state.name} is disabled in the settings")

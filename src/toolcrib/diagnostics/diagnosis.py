@@ -74,8 +74,9 @@ async def explain(
         text = "not an MCP server: it does not implement initialize, or echoes its input"
         report.broken(step, text, "correct the command: this program is not an MCP server", seconds)
     else:
-        more = f"--timeout {deadline.seconds * 4:g}"
-        fix = f"check that it is an MCP server for stdio; if it is only slow, set connect_timeout, or use {more}"
+        more = f"{deadline.seconds * 4:g}"
+        slow = f"if it is only slow, set connect_timeout = {more} in its entry, or give doctor --timeout {more}"
+        fix = f"check that it is an MCP server for stdio; {slow}"
         _note_failure(report, step, config, error.message, stderr_of(error, report), fix, seconds)
 
 

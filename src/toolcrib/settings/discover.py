@@ -49,6 +49,16 @@ def user_settings(environ: Mapping[str, str], home: Path | None = None) -> Path:
     return config_folder(environ, home) / "toolcrib" / "toolcrib.toml"
 
 
+def claude_desktop_settings(environ: Mapping[str, str], home: Path | None = None, platform: str = sys.platform) -> Path:
+    """Return the path of the settings of Claude Desktop, whether or not the file exists."""
+    return _programs(home or home_folder(environ), environ, platform) / "Claude" / "claude_desktop_config.json"
+
+
+def _programs(home: Path, environ: Mapping[str, str], platform: str) -> Path:
+    """Return the folder in which desktop programs keep their settings."""
+    return home / "Library/Application Support" if platform == "darwin" else config_folder(environ, home)
+
+
 def _read(path: Path, project: Path, environ: Mapping[str, str]) -> list[Settings]:
     try:
         return read_file(path, project=project, environ=environ)
@@ -59,9 +69,8 @@ def _read(path: Path, project: Path, environ: Mapping[str, str]) -> list[Setting
 
 
 def _of_person(home: Path, environ: Mapping[str, str], platform: str) -> Iterator[Path]:
-    programs = home / "Library/Application Support" if platform == "darwin" else config_folder(environ, home)
-    yield programs / "Claude" / "claude_desktop_config.json"
-    yield programs / "Code" / "User" / "mcp.json"
+    yield claude_desktop_settings(environ, home, platform)
+    yield _programs(home, environ, platform) / "Code" / "User" / "mcp.json"
     yield home / ".cursor" / "mcp.json"
     yield home / ".gemini" / "settings.json"
     yield home / ".claude.json"

@@ -47,7 +47,7 @@ def test_every_command_is_under_one_heading() -> None:
 
 
 def test_choices_are_those_of_the_code() -> None:
-    assert choices("export", "program") == set(PROGRAMS)
+    assert choices("export", "program") == {*PROGRAMS, "claude-desktop"}
     assert choices("run", "transport") == choices("bridge", "transport") == {each.value for each in Transport}
     words = next(each for each in COMMANDS["import"].params if isinstance(each, Argument))
     assert all(source in words.description for source in SOURCES)

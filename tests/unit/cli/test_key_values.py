@@ -162,7 +162,7 @@ def test_a_file_gives_its_text_or_its_json(tmp_path: Path) -> None:
 
 def test_a_file_that_cannot_be_read_is_told_with_a_way_to_mean_the_text_itself(tmp_path: Path) -> None:
     (tmp_path / "binary").write_bytes(b"\xff\xfe\x00")
-    for name, reason in (("none", "No such file"), ("binary", "it is no text")):
+    for name, reason in (("none", "No such file"), ("binary", "it is not UTF-8 text")):
         with pytest.raises(CliError, match=reason) as caught:
             merged([f"text=@{tmp_path}/{name}"], SCHEMA, {})
         assert caught.value.code is Exit.USAGE and "text:=" in caught.value.hint

@@ -100,7 +100,7 @@ def test_a_folder_that_cannot_be_written_to_is_told(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(CliError, match="cannot save to") as caught:
         save(b"x", "image/png", tmp_path / "file" / "below", "a")
-    assert caught.value.code is Exit.FAILED and "--out" in caught.value.hint
+    assert caught.value.code is Exit.FAILED and "--output" in caught.value.hint
     with pytest.raises(CliError, match="cannot write"):
         write_bytes(b"x", tmp_path / "file" / "below")
 

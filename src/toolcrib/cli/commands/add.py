@@ -60,11 +60,11 @@ async def command(
         wording = worded(entry, given.format, program_for(format_name(path)), folder=path.absolute().parent)
         servers[entry.display_name] = wording.values
         for lost in wording.lost:
-            note(f"{entry.display_name}: {lost} is left out, it has no effect here")
+            note(f"{entry.display_name}: {lost} is not written, because it has no effect here")
     for name, entry in standing(path).items():
         if name in servers and not replace and not same(entry, servers[name]):
-            message = f"{place(entry)}: there is a server {name!r} already"
-            raise CliError(message, hint="--replace puts the new one in its place; or give another name")
+            message = f"{place(entry)}: there is already a server {name!r}"
+            raise CliError(message, hint="--replace overwrites it; or choose another name")
     if check:
         await _try(given.entries, timeout)
     servers = free(path, servers, replace=replace)
@@ -89,7 +89,7 @@ def _given(words: Sequence[str], command: tuple[str, ...], options: dict[str, An
         names.append(last)
     if len(names) > 1:
         message = f"{names[1]!r} is neither a URL, a Python file nor JSON"
-        raise CliError(message, hint=f"a command goes behind --: toolcrib add {names[0]} -- {' '.join(names[1:])}")
+        raise CliError(message, hint=f"a command goes after --: toolcrib add {names[0]} -- {' '.join(names[1:])}")
     name = names[0] if names else ""
     if name and not is_server_name(name):
         message = f"{name!r} cannot be a server's name: expected letters, digits and -, in parts joined by single _"
@@ -106,7 +106,7 @@ def _given(words: Sequence[str], command: tuple[str, ...], options: dict[str, An
 
 
 def _values(source: str, command: tuple[str, ...], options: dict[str, Any]) -> dict[str, Any]:
-    """Return the entry in our own format; raise `CliError` for an option that does not fit."""
+    """Return the entry in toolcrib's format; raise `CliError` for an option that does not apply."""
     values: dict[str, Any] = {"python": str(Path(source).absolute())}
     fitting: tuple[str, ...] = ()
     if command:
@@ -125,10 +125,10 @@ def _document(source: str) -> Document:
     if source not in ("", "-"):
         return Document(Path("JSON"), source)
     if not source and sys.stdin.isatty():
-        raise CliError("which server?", hint=_EXAMPLES)
+        raise CliError("no server given", hint=_EXAMPLES)
     document = decoded(Path("stdin"), sys.stdin.buffer.read())
     if not document.text.strip():
-        raise CliError("which server? There is nothing on stdin", hint=_EXAMPLES)
+        raise CliError("no server given, and stdin is empty", hint=_EXAMPLES)
     return document
 
 
@@ -142,9 +142,9 @@ def _of_json(name: str, document: Document) -> tuple[ServerEntry, ...]:
         root = Table({"mcpServers": Table({named: root}, {named: 0})}, {"mcpServers": 0})
     entries = [entry for part in parts_of(document, root, FORMATS["json"], Path.cwd()) for entry in part.entries]
     if not entries:
-        raise CliError("there is no server in it", hint='expected {"mcpServers": {"NAME": {"command": ...}}}')
+        raise CliError("the JSON has no servers", hint='expected {"mcpServers": {"NAME": {"command": ...}}}')
     if name and len(entries) > 1:
-        raise CliError(f"one name, {name!r}, for {len(entries)} servers", hint="leave it out: they have names")
+        raise CliError(f"{name!r} cannot name {len(entries)} servers", hint="omit it: the JSON has their names")
     return tuple(entry if not name else _renamed(entry, name) for entry in entries)
 
 

@@ -57,7 +57,7 @@ async def _bridge(upstream: ServerConfig, transport: Transport, options: dict[st
     try:
         try:
             await proxy.start()
-        except StartError as exc:  # what it wrote was shown as it came
+        except StartError as exc:  # its stderr was already printed
             raise CliError(without_stderr(exc.message), hint=hint_for(exc), code=code_of(exc)) from exc
         await serve(proxy, transport.value, **where)
     finally:
@@ -68,7 +68,8 @@ def _upstream(server: str | None, config: Path | None, command: Sequence[str]) -
     """Return the server to offer, and its name, with the tool filter of the settings."""
     if server is None and not command:
         raise CliError(
-            "which server?", hint="a name from the settings, a URL, or a command: toolcrib bridge --http -- COMMAND"
+            "no server given",
+            hint="give a name, a URL, or a command: toolcrib bridge --http -- COMMAND",
         )
     entry = choose([] if server is None else [server], config, command).settings.entries[0]
     if entry.config is None:

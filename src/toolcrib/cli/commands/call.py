@@ -8,7 +8,7 @@ import sys
 from collections.abc import Coroutine, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from ...config import SecretMask, secrets_of
 from ...types import TextContent, Tool, ToolResult, Wire
@@ -22,27 +22,31 @@ from ..progress import Meter
 from ..render import show_block, show_result
 from ..target import Target, open_servers
 
+_JSON_EXAMPLE: Final = """toolcrib call NAME --args '{"key": "value"}'"""
+
 
 def command(
     invocation: Invocation,
     words: Sequence[str],
     given: str,
-    raw: bool,
-    out: Path,
+    as_json: bool,
+    output: Path,
     yes: bool,
     check: bool,
     config: Path | None,
     timeout: float | None,
 ) -> Coroutine[Any, Any, Exit]:
     """Call a tool."""
+    if text := next((word for word in words if word.lstrip().startswith("{")), None):
+        raise CliError(f"{text}: expected KEY=VALUE", hint=f"JSON goes after --args: {_JSON_EXAMPLE}")
     target, name, rest = split_words("tool", words, config, invocation.command)
     if given and "-" in rest:
-        raise CliError("--json and - both give the arguments", hint="give one of them")
+        raise CliError("--args and - both give the arguments", hint="give one of them")
     # Read before the event loop runs, which would handle Ctrl-C instead.
-    base = _object(sys.stdin.read() if "-" in rest else given)
+    base = _object(sys.stdin.read() if "-" in rest else _text(given))
     rest = [word for word in rest if word != "-"]
-    wish = _CallRequest(name, rest, base, check, yes, raw, out)
-    return _call(target.owner_of(name), wish, timeout)
+    request = _CallRequest(name, rest, base, check, yes, as_json, output)
+    return _call(target.owner_of(name), request, timeout)
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,14 +58,14 @@ class _CallRequest:
     base: Wire
     check: bool
     yes: bool
-    raw: bool
+    as_json: bool
     folder: Path
 
 
-async def _call(target: Target, wish: _CallRequest, timeout: float | None) -> Exit:
+async def _call(target: Target, request: _CallRequest, timeout: float | None) -> Exit:
     configs = [entry.config for entry in target.settings.entries if entry.config is not None]
-    meter = Meter(wish.name, functools.reduce(operator.or_, map(secrets_of, configs), SecretMask()))
-    user = TerminalUser(meter.aside, agrees=wish.yes)
+    meter = Meter(request.name, functools.reduce(operator.or_, map(secrets_of, configs), SecretMask()))
+    user = TerminalUser(meter.aside, agrees=request.yes)
     handlers: dict[str, Any] = {
         "approve": user.approve,
         "elicitation_handler": user.elicit,
@@ -70,12 +74,26 @@ async def _call(target: Target, wish: _CallRequest, timeout: float | None) -> Ex
     }
     # Failures of servers that do not have the tool do not matter.
     async with open_servers(target, timeout=timeout, report_failures=len(target.names) == 1, **handlers) as session:
-        tool = await find_tool(session, wish.name)
-        arguments = arguments_for(tool, wish.words, wish.base, check=wish.check)
+        tool = await find_tool(session, request.name)
+        arguments = arguments_for(tool, request.words, request.base, check=request.check)
         timeouts: dict[str, Any] = target.call_timeouts(tool.server) if timeout is None else {}
         with meter:
             result = await session.hub.call_tool(tool.name, arguments, on_progress=meter.on_progress, **timeouts)
-        return _show(result, tool, wish.folder, raw=wish.raw)
+        code = _show(result, tool, request.folder, as_json=request.as_json)
+        if len(target.names) > 1:
+            note(f"hint: `toolcrib call {tool.name}` starts only the server {tool.server}")
+        return code
+
+
+def _text(given: str) -> str:
+    """Return the JSON that --args gives: the text itself, or the content of @FILE."""
+    if not given.startswith("@"):
+        return given
+    try:
+        return Path(given[1:]).expanduser().read_text("utf-8")
+    except (OSError, ValueError) as exc:
+        reason = "it is not UTF-8 text" if isinstance(exc, ValueError) else exc.strerror
+        raise CliError(f"--args: cannot read {given[1:]}: {reason}", hint="expected JSON, or @ and a file") from None
 
 
 def _object(text: str) -> Wire:
@@ -84,11 +102,9 @@ def _object(text: str) -> Wire:
     try:
         value = from_json(text)
     except ValueError as exc:
-        raise CliError(
-            f"the arguments are no JSON: {exc}", hint="""toolcrib call NAME --json '{"key": "value"}'"""
-        ) from None
+        raise CliError(f"the arguments are not valid JSON: {exc}", hint=_JSON_EXAMPLE) from None
     if not isinstance(value, dict):
-        raise CliError("the arguments must be one JSON object", hint="""toolcrib call NAME --json '{"key": "value"}'""")
+        raise CliError("the arguments must be one JSON object", hint=_JSON_EXAMPLE)
     return value
 
 
@@ -108,16 +124,17 @@ def arguments_for(tool: Tool, words: list[str], base: Wire, *, check: bool = Tru
     return arguments
 
 
-def _show(result: ToolResult, tool: Tool, folder: Path, *, raw: bool) -> Exit:
+def _show(result: ToolResult, tool: Tool, folder: Path, *, as_json: bool) -> Exit:
     name = tool.original_name or tool.name
-    if raw:
+    if as_json:
         show_json(result.raw)
     elif result.is_error:
-        # On stderr: a program that reads standard output must not take an error for a result.
-        said = result.text.strip()
-        short = "\n" not in said
+        # On stderr: a program that reads standard output must not mistake an error for a result.
+        text = result.text.strip()
+        short = "\n" not in text
         complain(
-            f"{tool.name}: {said or 'it failed'}" if short else f"{tool.name} failed", quoted="" if short else said
+            f"{tool.name}: {text or 'the tool failed'}" if short else f"{tool.name} failed",
+            quoted="" if short else text,
         )
         for block in result.content:
             if not isinstance(block, TextContent):

@@ -45,15 +45,15 @@ _MARKS: Final = {
     Verdict.BROKEN: ("✗", "bold red"),
 }
 _KINDS: Final = (
-    (Verdict.FINE, "well"),
+    (Verdict.FINE, "ok"),
     (Verdict.SKIPPED, "disabled"),
     (Verdict.WARNING, "with warnings"),
     (Verdict.BROKEN, "broken"),
 )
 ROOM: Final = 40
-"""Columns of a terminal that a table must leave for what was found."""
+"""Columns of a terminal that a table must leave for findings."""
 _GAPS: Final = 15
-"""Columns of a terminal that the five columns of the table take for themselves."""
+"""Columns of a terminal that the gaps of the five columns of the table take."""
 
 
 async def command(
@@ -90,16 +90,18 @@ def _examined_files(settings: Settings, paths: Sequence[Path]) -> list[ServerRep
 
 
 def _examine_rules(report: ServerReport, settings: Settings, reports: Sequence[ServerReport]) -> None:
-    """Patterns of [hub] that fit no tool, if all tools are known."""
+    """Warn about patterns of [hub] that match no tool, if the tools of all servers are known."""
     if any("tools" not in each.facts for each in reports):
         return
     tools = [whole_name(each.server, tool) for each in reports for tool in each.facts.get("tool_names", ())]
     for key, pattern in idle_patterns(settings.defaults, tools):
-        report.warn("rules", f"{key} of [hub]: {pattern} fits no tool", "correct it: toolcrib tools shows the names")
+        report.warn(
+            "rules", f"{key} of [hub]: {pattern} matches no tool", "correct it: `toolcrib tools` lists the names"
+        )
 
 
 async def _examined(settings: Settings, timeout: float | None, *, start_disabled: bool) -> list[ServerReport]:
-    """Examine all entries, a few at a time as a hub starts them: together they would slow each other down."""
+    """Examine all entries, a few at a time as a hub starts them: all at once they would slow each other down."""
     starts = StartQueue()
     default_timeout = time_to_connect(settings.defaults.get("connect_timeout"))
     startup = StartupProgress(settings.entries)
@@ -124,7 +126,7 @@ async def _examined(settings: Settings, timeout: float | None, *, start_disabled
 
 @contextmanager
 def _progress(names: Sequence[str], startup: StartupProgress) -> Iterator[Callable[[str, str], None]]:
-    """A line for each server with the step that it is at, where a person looks."""
+    """Show each server and its current step on a terminal; yields the function that sets the step."""
     if not sys.stderr.isatty():
         yield lambda *_: None
         return
@@ -132,7 +134,7 @@ def _progress(names: Sequence[str], startup: StartupProgress) -> Iterator[Callab
     from rich.text import Text  # noqa: PLC0415
 
     class Step(TextColumn):
-        """The step that a server is at; after a while also what it wrote last."""
+        """The current step of a server; after a while also its last line on stderr."""
 
         def render(self, task: Task) -> Text:
             is_long = not task.finished and (task.elapsed or 0) >= LONG_WAIT
@@ -210,7 +212,7 @@ def _show_to_a_person(reports: list[ServerReport]) -> None:
 
 
 def _room_for_words(reports: list[ServerReport]) -> int:
-    """The columns that are left for what was found beside server, mark, step and time."""
+    """Return the columns of the terminal that server, mark, step and time leave for findings."""
     servers = max((len(each.server or "settings") for each in reports), default=0)
     steps = max((len(finding.step) for each in reports for finding in each.findings), default=0)
     times = max((len(_took(finding)) for each in reports for finding in each.findings), default=0)
@@ -223,7 +225,7 @@ def _longest_word(reports: list[ServerReport]) -> int:
 
 
 def _show_lines(reports: list[ServerReport]) -> None:
-    """The same without columns, where these would leave too little room or break words."""
+    """Print the findings as lines, for a terminal on which a table would be too wide."""
     from rich.text import Text  # noqa: PLC0415  # slow; only for a terminal
 
     width = out().width
@@ -241,7 +243,7 @@ def _show_lines(reports: list[ServerReport]) -> None:
 
 
 def _words(finding: Finding) -> Text:
-    """What was found, what the server wrote about it, and the fix, in lines of one cell."""
+    """Return a finding, the server's output about it, and the fix, as the lines of one cell."""
     from rich.text import Text  # noqa: PLC0415  # slow; only for a terminal
 
     words = Text(cell(finding.text))
@@ -266,7 +268,7 @@ def _summarise(reports: list[ServerReport]) -> None:
         shared.setdefault(tuple(owners), []).append(name)
     for servers, names in shared.items():
         verb, whole = "is a tool" if len(names) == 1 else "are tools", f"mcp__{servers[0]}__{names[0]}"
-        note(f"{few(names)} {verb} of {' and '.join(servers)}: the whole name, as {whole}, tells which")
+        note(f"{few(names)} {verb} of {' and '.join(servers)}: call them by qualified names such as {whole}")
     counted = [f"{count} {words}" for verdict, words in _KINDS if (count := sum(v.verdict is verdict for v in reports))]
     tools, tokens = (sum(each.facts.get(key, 0) for each in reports) for key in ("tools", "tokens"))
     of_servers, of_tools = (

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import os
 import re
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from dataclasses import replace as replace_fields
 from pathlib import Path
 from typing import Any, Final
 
@@ -19,6 +21,7 @@ from ..console import Column, Styled, can_ask, complain, note, show_json, show_t
 from ..exit_codes import CliError
 from ..lazy_command import Invocation
 from ..settings_edit import (
+    References,
     checked,
     described,
     file_to_write,
@@ -50,10 +53,12 @@ class _Found:
     entry: ServerEntry
     program: str
     state: str
-    """`new`; `same` or `other`, as our file has it already; `disabled`; `broken`."""
+    """`new`; `same` or `other`, if our file already has the name; `disabled`; `broken`."""
     wording: Wording | None = None
     check: Check | None = None
     fault: ConfigError | None = None
+    secrets: Sequence[tuple[str, str]] = ()
+    """The key and the variable of each secret that a reference replaces."""
 
     @property
     def name(self) -> str:
@@ -75,6 +80,7 @@ def command(
     _invocation: Invocation,
     words: Sequence[str],
     everything: bool,
+    keep_secrets: bool,
     config: Path | None,
     user: bool,
     replace: bool,
@@ -85,10 +91,8 @@ def command(
     path = file_to_write(config, user)
     source, names = _split(words)
     if as_json and (everything or names):
-        raise CliError(
-            "--json lists what is found, and takes nothing over", hint="leave it out, or --all and the names"
-        )
-    found = _find(source, path)
+        raise CliError("--json lists what is found, and imports nothing", hint="omit --json, or --all and the names")
+    found = _find(source, path, None if keep_secrets else References())
     if as_json:
         show_json([each.as_json() for each in found])
         return
@@ -101,12 +105,12 @@ def command(
     if dry_run:
         note(f"would write {', '.join(wanted) or 'nothing'} to {path}")
     else:
-        keep(path, wanted, replace=replace)
+        keep(path, wanted, replace=replace, private=keep_secrets)
 
 
 def _show(found: list[_Found], source: str) -> None:
     if not found:
-        note(f"no servers are found in the settings of {source or 'other programs'}")
+        note(f"no servers found in the settings of {source or 'other programs'}")
         return
     rows = [
         (at, each.name, each.program, described(each.entry.raw), _near(each.entry), _shown(each.state))
@@ -127,17 +131,18 @@ def _show(found: list[_Found], source: str) -> None:
 
 
 def _split(words: Sequence[str]) -> tuple[str, list[str]]:
-    """The source, if one is named, and the servers."""
+    """Return the source, if the first word names one, and the names of servers."""
     first = words[0] if words else ""
     is_path = "/" in first or first.endswith((".json", ".toml")) or Path(first).is_file()
     return (first, list(words[1:])) if first in SOURCES or is_path else ("", list(words))
 
 
-def _find(source: str, path: Path) -> list[_Found]:
+def _find(source: str, path: Path, references: References | None) -> list[_Found]:
+    """Return the servers of other programs; with `references`, variables take the place of their secrets."""
     if source and source not in SOURCES:
         parts = read_file(source)
     else:
-        # What is read anyway needs no import.
+        # Toolcrib reads these files itself: they need no import.
         ours = {Path(name).resolve() for name in PROJECT_FILES} | {path.resolve()}
         parts = [
             part
@@ -150,22 +155,33 @@ def _find(source: str, path: Path) -> list[_Found]:
     found = []
     for part in parts:
         if part.error is not None:
-            complain(str(part.error), "its servers are left out")
+            complain(str(part.error), "its servers are skipped")
         title = next((name for name, formats in SOURCES.items() if part.format in formats), part.format)
-        found += [_judged(entry, title, part.format, path, there) for entry in part.entries]
+        found += [_examine(entry, title, part.format, path, there, references) for entry in part.entries]
     return found
 
 
-def _judged(entry: ServerEntry, title: str, format: str, path: Path, there: Mapping[str, ServerEntry]) -> _Found:
+def _examine(
+    entry: ServerEntry,
+    title: str,
+    format: str,
+    path: Path,
+    there: Mapping[str, ServerEntry],
+    references: References | None,
+) -> _Found:
     try:
         check = checked(entry.display_name, entry, format)
         wording = worded(entry, format, program_for(format_name(path)), folder=path.absolute().parent)
     except ConfigError as exc:
         return _Found(entry, title, "broken", fault=exc)
+    secrets: list[tuple[str, str]] = []
+    if references is not None:
+        values, secrets = references.replace_secrets(entry.display_name, wording.values)
+        wording = replace_fields(wording, values=values)
     state = "disabled" if entry.disabled else "new"
     if entry.display_name in there:
         state = "same" if same(there[entry.display_name], wording.values) else "other"
-    return _Found(entry, title, state, wording, check)
+    return _Found(entry, title, state, wording, check, secrets=secrets)
 
 
 def _near(entry: ServerEntry) -> str:
@@ -173,7 +189,7 @@ def _near(entry: ServerEntry) -> str:
 
 
 def _shown(state: str) -> Styled:
-    words = {"same": "there already", "other": "there, but other"}
+    words = {"same": "already configured", "other": "configured differently"}
     return Styled(words.get(state, state), _COLOURS[state])
 
 
@@ -188,7 +204,7 @@ def _chosen(found: list[_Found], names: Sequence[str], everything: bool, *, may_
         return []
     if can_ask():
         return _last_of_each(_asked(found))
-    note("nothing is taken over: name the servers, or --all")
+    note("nothing imported: name the servers, or give --all")
     return []
 
 
@@ -203,7 +219,7 @@ def _named(found: list[_Found], names: Sequence[str]) -> list[_Found]:
 def _asked(found: list[_Found]) -> list[_Found]:
     """Prompt for the servers to import; Return or Ctrl-D selects none."""
     while True:
-        sys.stderr.write("Take over which? Numbers or names, or all: ")
+        sys.stderr.write("Import which? Numbers or names, or all: ")
         sys.stderr.flush()
         answer = sys.stdin.readline().strip()
         if answer == "all":
@@ -213,7 +229,7 @@ def _asked(found: list[_Found]) -> list[_Found]:
         unknown = [word for word in wanted if word not in numbered and word not in numbered.values()]
         if not unknown:
             return [each for at, each in enumerate(found, 1) if str(at) in wanted or each.name in wanted]
-        complain(f"{unknown[0]!r} is neither a number nor a name of the table")
+        complain(f"{unknown[0]!r} is neither a number nor a name in the table")
 
 
 def _last_of_each(chosen: list[_Found]) -> list[_Found]:
@@ -224,7 +240,7 @@ def _last_of_each(chosen: list[_Found]) -> list[_Found]:
     kept = {each.name: each for each in chosen}
     for each in chosen:
         if kept[each.name] is not each:
-            note(f"{each.name} of {place(each.entry)} is left out: {place(kept[each.name].entry)} has it too")
+            note(f"{each.name} of {place(each.entry)} is not imported: {place(kept[each.name].entry)} takes precedence")
     return list(kept.values())
 
 
@@ -232,8 +248,12 @@ def _tell(each: _Found, is_written: bool) -> None:
     if not is_written:
         return
     if each.wording is not None and each.wording.lost:
-        note(f"{each.name}: left out, because it has no effect here: {', '.join(each.wording.lost)}")
+        note(f"{each.name}: not imported, because it has no effect here: {', '.join(each.wording.lost)}")
     if each.entry.disabled:
-        note(f"{each.name} is disabled in {place(each.entry)}, and stays so")
+        note(f"{each.name} is disabled in {place(each.entry)}, and stays disabled")
+    for key, variable in each.secrets:
+        note(f"{each.name}: wrote ${{{variable}}} instead of the secret in {key}")
+        if variable not in os.environ:
+            note(f"warning: {each.name}: set {variable} to the secret in {key} of {place(each.entry)}", "yellow")
     if each.check is not None:
         tell_unset(each.name, each.check)

@@ -19,44 +19,44 @@ PLAIN: Final = """\
 """
 
 COMMENTED: Final = """\
-# The servers of `toolcrib`: `toolcrib add` and `toolcrib remove` change this file and leave the rest as it is.
-# Take the `#` away from what you want, then `toolcrib tools` lists what there is and `toolcrib doctor` checks it.
+# The servers of `toolcrib`: `toolcrib add` and `toolcrib remove` edit this file and keep the rest unchanged.
+# Uncomment what you need; then `toolcrib tools` lists the tools, and `toolcrib doctor` checks the servers.
 
-# A program of this machine. This one needs node, and shows everything that a server can do.
+# A program on this machine. This one needs Node.js, and has one of everything that a server can offer.
 # [servers.everything]
 # command = "npx"
 # args = ["-y", "@modelcontextprotocol/server-everything"]
-# env = { API_KEY = "${API_KEY}" }      # ${NAME} is taken from your environment, ${NAME:-default} if it is there
+# env = { API_KEY = "${API_KEY}" }      # ${NAME} is a variable of your environment; ${NAME:-default} has a default
 # cwd = "${HOME}"
 
-# Functions of a Python file, in this very process: `tools.py` has a `ToolServer`. The path is from this file on.
+# Functions of a Python file, run in this process: `tools.py` has a `ToolServer`. The path is relative to this file.
 # [servers.mine]
 # python = "tools.py"
 
-# A server elsewhere.
+# A remote server.
 # [servers.remote]
-# url = "https://example.com/mcp"       # type = "sse" for one that speaks HTTP+SSE
+# url = "https://example.com/mcp"       # type = "sse" for HTTP+SSE
 # headers = { Authorization = "Bearer ${API_TOKEN}" }
 
-# Every server can have these too; the values are the defaults unless noted.
-# disabled = false                      # keep it here, do not use it
+# Options of every server; values shown are the defaults unless noted.
+# disabled = false                      # true: keep the entry, but do not use it
 # allowed_tools = ["read_file"]         # an example: only these tools, by the server's own names
-# blocked_tools = ["delete_file"]       # an example: all but these
+# blocked_tools = ["delete_file"]       # an example: all tools but these
 # connect_timeout = 30                  # seconds to start; 120 for npx, uvx and others that download; "none": no limit
 # discovery_timeout = 30                # seconds for a list of tools, resources or prompts
 # execution_timeout = 30                # seconds for a call
-# idle_timeout = "none"                 # seconds of silence within a call; progress ends a silence
-# max_attempts = 3                      # attempts in all, where it is safe to send a request again; 1: no retries
+# idle_timeout = "none"                 # seconds without progress after which a call times out
+# max_attempts = 3                      # attempts in total, if it is safe to repeat a request; 1: no retries
 # lifecycle = "singleton"               # "transient": a new connection, and process, for every call
 
-# What holds for all servers together.
+# Options for all servers together.
 # [hub]
 # allowed_tools = ["mcp__*"]            # patterns of qualified names, mcp__SERVER__TOOL: all others need approval
 # disallowed_tools = ["mcp__*__delete_*"]   # an example: never these
 # require_approval = { "mcp__*__write_*" = "always" }   # an example: ask me first
-# on_error = "skip"                     # "raise": no server is used if one cannot be started
-# start = "eager"                       # "lazy": start a server when it is needed
-# disconnect_idle_after = "none"        # stop a server after so many seconds without use; the next call starts it again
+# on_error = "skip"                     # "raise": fail if a server cannot be started
+# start = "eager"                       # "lazy": start a server when it is first used
+# disconnect_idle_after = "none"        # seconds without a call after which a server stops; the next call starts it
 """
 
 
@@ -67,9 +67,7 @@ def command(_invocation: Invocation, config: Path | None, as_json: bool, user: b
 
     def fill(_: Document) -> str:
         if path.exists() and not force:
-            raise CliError(
-                f"{path} is there already", hint="--force writes over it; toolcrib add puts a server into it"
-            )
+            raise CliError(f"{path} already exists", hint="--force overwrites it; `toolcrib add` adds a server to it")
         return text
 
     if user:
@@ -77,8 +75,8 @@ def command(_invocation: Invocation, config: Path | None, as_json: bool, user: b
     edit(path, fill, private=user)
     say(f"wrote {path}")
     note("next: toolcrib add fs -- npx -y @modelcontextprotocol/server-filesystem .")
-    note("      toolcrib import     takes over the servers of other programs")
-    note("      toolcrib tools      lists what there is then; toolcrib doctor tells what is wrong")
+    note("      toolcrib import     imports the servers of other programs")
+    note("      toolcrib tools      lists the tools; toolcrib doctor diagnoses problems")
 
 
 def _chosen(config: Path | None, as_json: bool, user: bool) -> Path:

@@ -26,5 +26,5 @@ async def command(invocation: Invocation, long: bool, as_json: bool, **chosen: U
 
 
 def taken(prompt: Prompt) -> str:
-    """Its arguments, as one would type them."""
+    """Return the arguments of a prompt, as they are typed."""
     return " ".join(f"{each.name}=" if each.required else f"[{each.name}=]" for each in prompt.arguments)

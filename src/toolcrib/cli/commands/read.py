@@ -29,7 +29,7 @@ async def command(
     """Read a resource."""
     target, uri, more = split_words("resource", words, config, invocation.command, is_name=bool)
     if more:
-        raise CliError(f"{uri!r} is no server of the settings", hint="toolcrib read [SERVER] URI")
+        raise CliError(f"there is no server {uri!r} in the settings", hint="toolcrib read [SERVER] URI")
     async with open_servers(target, timeout=timeout, report_failures=len(target.names) == 1) as session:
         contents = await session.hub.read_resource(await _owner(session, uri), uri)
         if as_json:
@@ -43,16 +43,18 @@ async def command(
 
 
 async def _owner(session: HubSession, uri: str) -> str:
-    """Whose resource it is: who lists it, else who has a template for it, else the only one that has any at all."""
+    """Return the server of a resource: the one that lists it, else the one with a matching template, else the only one
+    that has resources.
+    """
     hub = session.hub
     listed = [resource.server for resource in await hub.list_resources() if resource.uri == uri]
     templates = await hub.list_resource_templates()
     fitting = [template.server for template in templates if _fits(template, uri)]
-    found = _names(listed) or _names(fitting) or _able(hub)
+    found = _names(listed) or _names(fitting) or _capable(hub)
     if not found:
         raise CliError("none of the servers has resources", hint="`toolcrib resources` lists them", code=Exit.NOT_FOUND)
     if len(found) > 1:
-        raise CliError(f"whose is {uri}?", hint=f"say which server: {' or '.join(found)}")
+        raise CliError(f"{len(found)} servers may have {uri}", hint=f"name the server: {' or '.join(found)}")
     return found[0]
 
 
@@ -61,12 +63,12 @@ def _names(servers: Iterable[str | None]) -> list[str]:
 
 
 def _fits(template: ResourceTemplate, uri: str) -> bool:
-    with contextlib.suppress(ConfigError):  # a template that we cannot read decides nothing
+    with contextlib.suppress(ConfigError):  # an invalid template matches nothing
         return UriTemplate(template.uri_template).match(uri) is not None
     return False
 
 
-def _able(hub: Hub) -> list[str]:
+def _capable(hub: Hub) -> list[str]:
     states = [state for state in hub.list_servers() if state.last_error is None and state.server_info]
     able = [state.name for state in states if state.server_info and "resources" in state.server_info.capabilities]
     return able or [state.name for state in states if len(states) == 1]

@@ -31,11 +31,11 @@ def command(_invocation: Invocation, names: Sequence[str], config: Path | None, 
             say(f"removed {name}  ({place(entries[name])})")
     for name, (*others, _) in places.items():
         if others:
-            note(f"{name} stands in {place(others[-1])} too, and that one is used now; remove it there as well?")
+            note(f"{place(others[-1])} also defines {name}, and that entry is used now")
 
 
 def _unknown(name: str, files: list[Path], known: list[str]) -> CliError:
     own = own_settings()
     hint = f"{own} has it: toolcrib remove --user {name}" if own not in files and name in standing(own) else ""
-    where = " and ".join(map(str, files)) or "the settings, as there are none here"
+    where = " and ".join(map(str, files)) or "the settings: no settings found here"
     return unknown_server(name, known, where, hint)

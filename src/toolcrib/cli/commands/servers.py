@@ -6,9 +6,10 @@ from typing import Any, Final, Unpack
 
 from ...hub.server_state import ServerState
 from ...types import ConnectionState
-from ..console import Column, Styled, is_terminal, show_json, show_table
-from ..exit_codes import complain_of
+from ..console import Column, Styled, is_terminal, say, show_json, show_table
+from ..exit_codes import complain_of_servers
 from ..lazy_command import Invocation
+from ..lookup import count_hidden
 from ..target import ServerParameters, open_chosen
 
 _COLOURS: Final = {
@@ -34,13 +35,14 @@ async def command(invocation: Invocation, as_json: bool, **chosen: Unpack[Server
     """Show the status of the servers."""
     async with open_chosen(invocation, report_failures=False, **chosen) as session:
         states = session.hub.list_servers()
+        hidden = await count_hidden(session.hub)
         if as_json:
-            show_json([_as_json(state) for state in states])
+            show_json([{**_as_json(state), "hidden_tools": hidden.get(state.name, 0)} for state in states])
         elif is_terminal():
             show_table(_COLUMNS, [_row(state) for state in states])
-            for state in states:
-                if state.last_error is not None:
-                    complain_of(state.last_error)
+            for name, count in hidden.items():
+                say(f"{name}: {count} hidden by rules; `toolcrib tools {name}` lists the others")
+            complain_of_servers({state.name: state.last_error for state in states if state.last_error is not None})
         else:
             show_table(_COLUMNS, [[*_row(state), state.last_error or ""] for state in states])
         return session.code

@@ -10,6 +10,7 @@ from ...types import Tool
 from ..console import Column, Styled, indented, is_terminal, say, say_title, show_json, show_table
 from ..key_values import parameters
 from ..lazy_command import Invocation
+from ..lookup import count_hidden
 from ..target import ServerParameters, open_chosen
 
 
@@ -40,13 +41,14 @@ async def command(
                 brief=not long,
             )
         if is_terminal() and not as_json:
-            say(_sum(tools, search))
+            hidden = 0 if search else sum((await count_hidden(session.hub)).values())
+            say(_sum(tools, search) + (f"; {hidden} hidden by rules" if hidden else ""))
         return session.code
 
 
 def _sum(tools: list[Tool], search: str) -> str:
     if not tools:
-        return f"no tool fits {search!r}" if search else "no tools"
+        return f"no tool matches {search!r}" if search else "no tools"
     return f"{len(tools)} tool{'s' * (len(tools) > 1)}, about {sum(map(estimate_tokens, tools)):,} tokens"
 
 
@@ -59,7 +61,7 @@ def _about(tool: Tool) -> str:
 
 
 def _as_json(tool: Tool) -> dict[str, Any]:
-    """As its server lists it, under its qualified name, with what we know beside."""
+    """Return a tool as its server lists it, but with its qualified name, its server and its tokens."""
     ours = {"name": tool.name, "server": tool.server, "original_name": tool.original_name}
     return {**ours, **{key: value for key, value in tool.raw.items() if key != "name"}, "tokens": estimate_tokens(tool)}
 

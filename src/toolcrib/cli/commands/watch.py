@@ -48,10 +48,10 @@ async def command(
 ) -> int:
     """Show live what servers send."""
     if level not in LOG_LEVELS:
-        raise CliError(f"{level!r} is no level", hint=f"levels are {', '.join(LOG_LEVELS)}")
+        raise CliError(f"--level: unknown level {level!r}", hint=f"levels are {', '.join(LOG_LEVELS)}")
     arguments = [word for word in words if not is_url(word) and is_argument(word)]
     if arguments and not call:
-        raise CliError(f"{arguments[0]} is an argument, but of which tool?", hint="--call NAME says which")
+        raise CliError(f"{arguments[0]} is an argument, but no tool is given", hint="--call NAME names the tool")
     target = choose([word for word in words if word not in arguments], config, invocation.command)
     if timeout is not None:
         target = target.with_timeout(timeout)
@@ -67,29 +67,29 @@ async def command(
     return Exit.OK
 
 
-# ---- what is done meanwhile ------------------------------------------------------------------------------------
+# ---- concurrent work ------------------------------------------------------------------------------------
 
 
 async def _do(monitor: Monitor, doing: Sequence[Callable[[], Coroutine[Any, Any, None]]]) -> None:
     """Start the servers, then run all of this concurrently; the first error ends the watch."""
     await monitor.hub.start()
     states = monitor.hub.list_servers()
-    # A server that was reached and is gone already was started: it is connected to again.
+    # A server that connected and went away again was started: the hub reconnects to it.
     errors = [s.last_error for s in states if s.last_error is not None and s.name not in monitor.reached]
     if len(errors) == len(states):
-        raise errors[0] if errors else CliError("there is no server to be watched", code=Exit.NOT_FOUND)
+        raise errors[0] if errors else CliError("no server to watch", code=Exit.NOT_FOUND)
     await asyncio.gather(*(do() for do in doing))
 
 
 async def _subscribe(monitor: Monitor, uri: str) -> None:
-    """To the servers that list the resource, or to all if none does: its URI may be one of a template."""
+    """Subscribe at the servers that list the resource, or at all if none does: its URI may match a template."""
     states = monitor.hub.list_servers()
     states = [state for state in states if state.connected] or states
     owners = [state for state in states if any(resource.uri == uri for resource in state.resources)]
-    await asyncio.gather(*(_hear(monitor, state.name, uri) for state in owners or states))
+    await asyncio.gather(*(_report_updates(monitor, state.name, uri) for state in owners or states))
 
 
-async def _hear(monitor: Monitor, server: str, uri: str) -> None:
+async def _report_updates(monitor: Monitor, server: str, uri: str) -> None:
     try:
         async with monitor.hub.listen(server, uri, tools=False, prompts=False, resources=False) as changes:
             monitor.tell(server, "resource", f"subscribed to {uri}", uri=uri, state="subscribed")
@@ -181,7 +181,7 @@ def _print(activity: Activity, *, as_lines: bool) -> None:
 
 
 def _print_to_a_person(activity: Activity) -> None:
-    clock = datetime.fromtimestamp(activity.at).strftime("%H:%M:%S.%f")[:-3]  # noqa: DTZ006  # the clock on the wall
+    clock = datetime.fromtimestamp(activity.at).strftime("%H:%M:%S.%f")[:-3]  # noqa: DTZ006  # local time
     if not is_terminal():
         stdout().write("\t".join((clock, activity.server, activity.kind, cell(activity.text))) + "\n")
         return

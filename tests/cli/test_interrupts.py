@@ -90,7 +90,7 @@ def test_when_asked_for_approval(tmp_path: Path) -> None:
     assert "Traceback" not in screen.text
 
 
-def test_while_a_function_of_this_process_does_not_let_go(tmp_path: Path) -> None:
+def test_while_an_in_process_function_blocks(tmp_path: Path) -> None:
     write_settings(tmp_path, {"a": {"python": "a.py"}})
     (tmp_path / "a.py").write_text(
         "import time, toolcrib as tc\nserver = tc.ToolServer('a')\n"
@@ -106,7 +106,7 @@ def test_while_a_function_of_this_process_does_not_let_go(tmp_path: Path) -> Non
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
-def test_who_is_told_to_end_leaves_as_cleanly(number: signal.Signals, tmp_path: Path) -> None:
+def test_sigterm_ends_it_as_cleanly(number: signal.Signals, tmp_path: Path) -> None:
     journal = tmp_path / "journal"
     with terminal("call", "forever", f"journal={journal}", "--", *GOODS, cwd=tmp_path) as screen:
         screen.until("half")

@@ -44,6 +44,6 @@ def test_json_is_the_whole_answer(folder: Path) -> None:
         ([], 2, "which prompt?"),
     ],
 )
-def test_what_is_wrong_is_told_before_anything_is_sent(words: list[str], code: int, told: str, folder: Path) -> None:
+def test_mistakes_are_reported_before_anything_is_sent(words: list[str], code: int, told: str, folder: Path) -> None:
     ran = run_cli("prompt", *words, cwd=folder)
     assert (ran.code, ran.out) == (code, "") and told in ran.err

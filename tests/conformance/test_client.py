@@ -133,7 +133,7 @@ TOLD = [
 
 @pytest.mark.slow
 @pytest.mark.parametrize("scenario, wire, mode", TOLD)
-def test_a_client_that_is_told_the_era_passes(
+def test_a_client_with_a_fixed_era_passes(
     scenario: str, wire: str, mode: str, play_alone: Callable[..., Played]
 ) -> None:
     played = play_alone(scenario, wire, mode)

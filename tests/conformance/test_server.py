@@ -105,7 +105,7 @@ def test_the_numbers_of_server_scenarios_are_those_that_the_suite_is_known_to_ha
     assert {wire: len(table) for wire, table in OF_REVISION.items()} == {LEGACY: 33, MODERN: 40}
 
 
-def test_a_pattern_tells_right_from_wrong() -> None:
+def test_a_pattern_distinguishes_right_from_wrong() -> None:
     pattern = {"a": [1, {"b": ANYTHING}], "c": ABSENT}
 
     assert fits(pattern, {"a": [1, {"b": None, "more": 2}], "d": 3})

@@ -85,7 +85,7 @@ async def test_a_server_that_cannot_be_connected_is_not_added() -> None:
         assert manager.list_servers() == []
 
 
-async def test_each_server_has_a_connection_of_its_own(filesystem_process: tc.StdioServer, folder: Path) -> None:
+async def test_each_server_has_its_own_connection(filesystem_process: tc.StdioServer, folder: Path) -> None:
     """The picture: one manager, a client for each server, a transport for each client."""
     async with Hub(dict.fromkeys(("server1", "server2", "server3"), filesystem_process)) as manager:
         path = {"path": str(folder / "test.txt")}
@@ -187,7 +187,7 @@ async def test_the_operations_of_the_resource_manager(filesystem: tc.ToolServer,
         assert [each.name for each in matches] == ["picture.png", "test.txt"]
 
 
-async def test_a_picture_is_no_text(filesystem: tc.ToolServer, folder: Path) -> None:
+async def test_a_picture_is_not_text(filesystem: tc.ToolServer, folder: Path) -> None:
     """Read as text. Here: of what is none, a typed error, and read_bytes gives it."""
     async with Hub({"filesystem": filesystem}) as manager:
         uri = (folder / "picture.png").as_uri()

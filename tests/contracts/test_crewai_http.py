@@ -98,7 +98,7 @@ def asked(watched: Watched, method: str) -> int:
 
 
 @every_way
-def test_a_transport_tells_its_type_and_identifier(endpoint: Endpoint) -> None:
+def test_a_transport_has_a_type_and_an_identifier(endpoint: Endpoint) -> None:
     """transport_type(); server_identifier(): for caching and logging."""
     server = endpoint.server()
     assert server.transport_type == TYPES[endpoint.kind]
@@ -146,7 +146,7 @@ async def test_non_streaming_http_is_plain_request_and_answer(process: WebServer
     assert {step.split()[0] for step in watched.steps} <= {"POST", "DELETE"}
 
 
-async def test_sse_posts_its_messages_and_hears_on_one_stream(process: WebServer, mode: str) -> None:
+async def test_sse_posts_its_messages_and_receives_on_one_stream(process: WebServer, mode: str) -> None:
     """Connects to remote MCP servers using Server-Sent Events."""
     stream, messages = Watched(process, "/sse"), Watched(process, "/messages")
     async with tc.Client(tc.SseServer(process.url("sse")), mode=mode) as client:

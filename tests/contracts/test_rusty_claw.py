@@ -155,7 +155,7 @@ async def test_a_duplicate_name_overwrites_with_a_warning(
     assert await text_of(server, "calculator", {"operation": "multiply", "a": 3, "b": 4}) == "Result: 12"
 
 
-async def test_clients_hear_of_the_overwriting(server: tc.ToolServer) -> None:
+async def test_clients_are_notified_of_the_overwriting(server: tc.ToolServer) -> None:
     """Here only: who lists tools is told that the list is another one."""
     async with tc.Client(server) as client, client.listen() as changes:
         server.add_tool(calculator)

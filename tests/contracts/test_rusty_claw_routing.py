@@ -53,7 +53,7 @@ def test_a_qualified_name_is_mcp_server_tool() -> None:
     assert tool_names.make("math-tools", "calculator") == "mcp__math-tools__calculator"
 
 
-async def test_inside_of_the_server_tools_have_their_short_names_only() -> None:
+async def test_inside_the_server_tools_have_their_short_names_only() -> None:
     """This naming is handled by the CLI, not the SDK. Here: by the hub (test_004_rusty_claw_hub.py)."""
     server = tc.ToolServer("math-tools")
     server.add_tool(add_two, name="calculator", input_schema=ADDING)
@@ -180,7 +180,7 @@ async def test_an_unknown_tool_is_32602(server: tc.ToolServer) -> None:
 
 
 @pytest.mark.parametrize("params", [None, {}, {"name": 7}, {"name": "calculator", "arguments": [1, 2]}, [1]])
-async def test_params_that_are_none_are_32602_too(server: tc.ToolServer, params: Any) -> None:
+async def test_invalid_params_are_32602_too(server: tc.ToolServer, params: Any) -> None:
     """Looks up tool by `params.name`, executes with `params.arguments`."""
     answer = await server.handle(request("tools/call", params))
     assert answer is not None and answer["error"]["code"] == -32602
@@ -190,7 +190,7 @@ async def test_params_that_are_none_are_32602_too(server: tc.ToolServer, params:
     "said, code",
     [("{", -32700), (b"\xff", -32700), ("[]", -32600), ("7", -32600), ('{"id": 1, "method": "ping"}', -32600)],
 )
-async def test_what_is_no_request_is_answered_by_json_rpcs_own_codes(
+async def test_invalid_requests_are_answered_with_the_codes_of_json_rpc(
     server: tc.ToolServer, said: str | bytes, code: int
 ) -> None:
     """JSON-RPC 2.0: -32700 for what is no JSON, -32600 for what is no request."""

@@ -88,7 +88,7 @@ USES: dict[str, Callable[[sync.Client], Any]] = {
 }
 
 
-def test_inside_of_the_with_block_the_session_is_active(sdk1: WebServer) -> None:
+def test_inside_the_with_block_the_session_is_active(sdk1: WebServer) -> None:
     """The session remains active and connected while the tools are used."""
     watched = Watched(sdk1, "/stateful")
     with MCPClient(sdk1.url("stateful/mcp")) as client:
@@ -99,7 +99,7 @@ def test_inside_of_the_with_block_the_session_is_active(sdk1: WebServer) -> None
 
 
 @pytest.mark.parametrize("use", USES)
-def test_before_and_after_the_with_block_an_error_tells_what_to_do(sdk1: WebServer, use: str) -> None:
+def test_before_and_after_the_with_block_an_error_says_what_to_do(sdk1: WebServer, use: str) -> None:
     """Outside of this context you'll encounter errors: MCPClientInitializationError. Here: UsageError."""
     for make in SERVERS.values():
         client = MCPClient(make(sdk1))
@@ -212,7 +212,7 @@ def test_a_call_can_be_given_a_timeout(server: Any) -> None:
 
 
 @pytest.mark.parametrize("kind", [tc.HttpServer, tc.SseServer])
-def test_a_server_that_does_not_run_is_told_at_the_door(kind: Any) -> None:
+def test_a_server_that_does_not_run_is_reported_on_entering(kind: Any) -> None:
     """Connection failures: first ensure that the MCP server is running and accessible."""
     url = f"http://127.0.0.1:{free_port()}/mcp"
     with pytest.raises(tc.ConnectError) as told, MCPClient(kind(url), max_attempts=1):
@@ -221,7 +221,7 @@ def test_a_server_that_does_not_run_is_told_at_the_door(kind: Any) -> None:
 
 
 @pytest.mark.parametrize("kind", [tc.HttpServer, tc.SseServer])
-def test_a_wrong_url_is_told_at_the_door(sdk1: WebServer, kind: Any) -> None:
+def test_a_wrong_url_is_reported_on_entering(sdk1: WebServer, kind: Any) -> None:
     """Connection failures: make sure that the URL is correct."""
     with pytest.raises(tc.ConnectError) as told, MCPClient(kind(sdk1.url("nowhere"))):
         pass

@@ -64,7 +64,7 @@ def test_several_clients_can_be_entered_side_by_side_as_well(places: dict[str, P
         assert len(one.list_tools() + two.list_tools()) == 2 * len(two.list_tools())
 
 
-def test_transports_of_ones_own_stand_in_one_hub(tmp_path: Path) -> None:
+def test_custom_transports_work_together_in_one_hub(tmp_path: Path) -> None:
     """MCPClient(lambda: sse_client(...)), MCPClient(lambda: stdio_client(...)): used together, callables and all."""
     made = {}
     for name in ("one", "two"):

@@ -151,7 +151,7 @@ def test_a_url_alone_leads_to_the_sse_server(served: Callable[[str], WebServer])
             assert client.call_tool("calculator", {"x": 1, "y": 2}).text == "3"
 
 
-def test_run_needs_no_more_than_the_transport(tmp_path: Path) -> None:
+def test_run_needs_only_the_transport(tmp_path: Path) -> None:
     """mcp.run(transport="sse") and http://localhost:8000/sse. Here: any free port for 0; it says on stderr where."""
     defaults = inspect.signature(tc.ToolServer.run).parameters
     assert (defaults["host"].default, defaults["port"].default) == ("127.0.0.1", 8000)
@@ -226,7 +226,7 @@ def test_a_tool_that_fails_returns_an_informative_message(server: Any) -> None:
 
 
 @every_transport
-def test_a_call_that_takes_too_long_ends_at_its_timeout_and_hurts_no_other(server: Any) -> None:
+def test_a_call_that_takes_too_long_ends_at_its_timeout_and_affects_no_other(server: Any) -> None:
     """Set appropriate timeouts for tool calls to prevent hanging on long-running operations."""
     with MCPClient(server) as client:
         with pytest.raises(tc.CallTimeout):
@@ -236,7 +236,7 @@ def test_a_call_that_takes_too_long_ends_at_its_timeout_and_hurts_no_other(serve
 
 @pytest.mark.parametrize("transport", ["sse", "http"])
 @pytest.mark.parametrize("host", ["0.0.0.0", "::", "192.0.2.1"])
-def test_nobody_serves_the_network_by_accident(transport: Any, host: str) -> None:
+def test_a_server_is_not_exposed_to_the_network_by_accident(transport: Any, host: str) -> None:
     """Consider security implications, especially for network-accessible servers. Here: they need auth, or a word."""
     with pytest.raises(tc.ConfigError, match="allow_remote") as told:
         tc.ToolServer("s").run(transport, host=host, port=0)
@@ -277,7 +277,7 @@ def test_arguments_that_do_not_match_the_schema_are_named(server: Any) -> None:
 
 
 @pytest.mark.parametrize("transport", ["sse", "http"])
-def test_the_servers_log_tells_what_went_wrong(served: Callable[[str], WebServer], transport: str) -> None:
+def test_the_servers_log_says_what_went_wrong(served: Callable[[str], WebServer], transport: str) -> None:
     """Consulting the server logs can provide detailed information about what went wrong during the execution."""
     process = served(transport)
     with MCPClient(CONFIGS[transport](process.url(PATHS[transport]))) as client:

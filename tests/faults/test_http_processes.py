@@ -132,7 +132,7 @@ print(json.dumps({**json.loads(answer), "after": after}))
 
 
 @either_era
-async def test_a_forked_child_gets_a_clear_error_and_the_parents_connections_are_unhurt(web: Web, era: str) -> None:
+async def test_a_forked_child_gets_a_clear_error_and_the_parents_connections_still_work(web: Web, era: str) -> None:
     server: BadWebServer = await web.server(era=era)
     out, err, code, _ = await finished(FORKED, server.url)
     assert (err, code) == ("", 0)

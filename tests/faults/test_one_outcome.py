@@ -73,7 +73,7 @@ async def test_a_call_cancelled_before_it_was_written_never_runs_later(faulty: F
 
 
 @either_era
-async def test_small_calls_that_the_pipe_took_are_told_as_perhaps_sent(faulty: FaultyServer, era: str) -> None:
+async def test_small_calls_that_the_pipe_took_are_reported_as_perhaps_sent(faulty: FaultyServer, era: str) -> None:
     ledger, gate = Ledger(), faulty.path("gate")
     async with faulty.client(era=era) as client:
         await client.call_tool("hold", {"until": str(gate)})

@@ -45,7 +45,7 @@ def clone(tmp_path: Path) -> Path:
     return target
 
 
-def test_scripts_up_works_for_somebody_who_has_just_cloned_the_project(tmp_path: Path) -> None:
+def test_scripts_up_works_in_a_fresh_clone(tmp_path: Path) -> None:
     project, home, path = clone(tmp_path), tmp_path / "home", bare_path(tmp_path)
     home.mkdir()
     ran = subprocess.run(

@@ -40,7 +40,7 @@ def test_a_run_that_leaves_nothing_passes(tmp_path: Path) -> None:
     assert ran.returncode == 0, ran.stdout
 
 
-def test_a_run_that_leaves_a_child_and_an_orphan_in_a_session_of_its_own_fails_and_ends_them(tmp_path: Path) -> None:
+def test_a_run_that_leaves_a_child_and_an_orphan_in_its_own_session_fails_and_ends_them(tmp_path: Path) -> None:
     code = f"""
 def test_it():
     child = subprocess.Popen(["sleep", "600"])

@@ -75,7 +75,9 @@ def test_every_option_of_every_command_is_in_the_reference(tmp_path: Path) -> No
         assert [option for option in options if option not in section] == [], name
 
 
-def test_a_stale_page_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture) -> None:
+def test_a_stale_page_is_reported(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture
+) -> None:
     monkeypatch.setattr(reference, "FOLDER", tmp_path)
     assert reference.main(["--check"]) == 1
     assert "stale: api.md" in capsys.readouterr().out

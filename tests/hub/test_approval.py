@@ -78,7 +78,7 @@ async def test_a_call_that_was_edited_is_sent_as_edited_each_time() -> None:
 
 
 @pytest.mark.parametrize("when", ["after the yes", "while they think"])
-async def test_arguments_that_change_after_somebody_saw_them_were_not_approved(when: str) -> None:
+async def test_arguments_that_change_after_they_were_shown_were_not_approved(when: str) -> None:
     disk, asked = Disk(), []
     seen, said = asyncio.Event(), asyncio.Event()
 
@@ -309,7 +309,7 @@ async def test_a_yes_holds_though_the_server_has_got_another_tool_meanwhile() ->
 
 
 @pytest.mark.parametrize("verdict", ["no", "to a hidden tool"])
-async def test_a_no_is_told_once_to_who_listens(verdict: str) -> None:
+async def test_a_denial_is_sent_once_to_listeners(verdict: str) -> None:
     def approve(call: tc.ToolCall) -> Any:
         return False if verdict == "no" else replace(call, tool="hidden", name="mcp__s__hidden")
 
@@ -326,7 +326,7 @@ async def test_a_no_is_told_once_to_who_listens(verdict: str) -> None:
 # ---- interceptors that go again ------------------------------------------------------------------------------
 
 
-async def test_an_interceptor_that_was_released_sees_no_call_any_more() -> None:
+async def test_an_interceptor_that_was_removed_sees_no_further_calls() -> None:
     seen: list[str] = []
     async with Hub({"s": echo_server("a")}) as hub:
 

@@ -41,7 +41,7 @@ async def test_seven_list_in_the_time_of_the_slowest_of_them(tmp_path: Path) -> 
         assert took < 3 * slowest["ten"] + 5, "and who enters waits a little for the others, not for ever"
 
 
-async def test_status_tells_the_truth_about_the_three_and_their_healing_is_told_by_events(tmp_path: Path) -> None:
+async def test_status_is_right_for_the_three_and_events_report_their_recovery(tmp_path: Path) -> None:
     async with ten(tmp_path) as all_ten:
         impatient = {**all_ten.servers, "hangs": (all_ten.servers["hangs"], {"connect_timeout": 1.0})}
         async with Hub(impatient, start_timeout=0, reconnect=EAGER) as hub:

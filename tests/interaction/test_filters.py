@@ -71,7 +71,7 @@ async def test_a_filter_that_needs_the_whole_tool_gets_it_before_the_call(harnes
     assert len(harness.journal.got("tools/list")) == 1
 
 
-async def test_a_dynamic_filter_sees_who_asks(harness: Place) -> None:
+async def test_a_dynamic_filter_sees_the_caller(harness: Place) -> None:
     seen: list[tc.FilterContext] = []
 
     def only_here(context: tc.FilterContext, tool: tc.Tool) -> bool:

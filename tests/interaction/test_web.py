@@ -89,7 +89,7 @@ async def test_a_modern_stream_that_breaks_is_lost_and_nothing_runs_twice(harnes
 
 
 @STANDING
-async def test_what_is_said_while_the_standing_stream_is_broken_is_heard_when_it_is_back(harness: Place) -> None:
+async def test_messages_sent_while_the_get_stream_is_broken_are_received_when_it_is_back(harness: Place) -> None:
     async with harness.client() as c, c.listen() as changes:
         news = {"jsonrpc": "2.0", "method": "notifications/prompts/list_changed"}
         harness.at_the_front(lambda front: front.lose_standing(news))

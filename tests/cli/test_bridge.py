@@ -229,7 +229,7 @@ def _line(process: subprocess.Popen[bytes], **message: Any) -> Any:
 
 
 def _begun(folder: Path) -> tuple[subprocess.Popen[bytes], list[psutil.Process]]:
-    """A bridge with a call under way, and the processes behind it."""
+    """A bridge with a call in flight, and the processes behind it."""
     process = subprocess.Popen(
         [*COMMAND, "bridge", "--", *DEMO],
         stdin=subprocess.PIPE,

@@ -30,7 +30,7 @@ pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 @dataclass
 class Guest:
-    """A client in front of a bridge, and what it was asked and told."""
+    """A client in front of a bridge, and the requests and notifications that it received."""
 
     client: tc.Client
     journal: Path
@@ -139,7 +139,7 @@ def here(lasting: Guest) -> Guest:
 
 @pytest_asyncio.fixture(loop_scope="module")
 async def alone(eras: tuple[str, str], tmp_path: Path) -> AsyncIterator[Guest]:
-    """A client with a bridge and an upstream of its own."""
+    """A client with its own bridge and upstream."""
     async with guest_of_a_bridge(eras, tmp_path / "journal") as found:
         yield found
 
@@ -254,7 +254,7 @@ async def test_an_upstream_that_dies_is_a_typed_error_and_comes_back(alone: Gues
         await alone.client.request("tools/call", {"name": "die", "arguments": {}})
     assert caught.value.code == -32603
     assert caught.value.data == {"reason": "OutcomeUnknown", "sent": True}
-    assert "bridged_server.py" not in caught.value.message  # what it wrote is not for everybody who reaches us
+    assert "bridged_server.py" not in caught.value.message  # its stderr is not for every client
     async with asyncio.timeout(WITHIN):
         assert await alone.text("pid") != first
 

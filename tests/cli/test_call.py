@@ -107,7 +107,7 @@ def test_only_the_server_of_a_qualified_name_is_started(tmp_path: Path) -> None:
     write_settings(tmp_path, {"demo": DEMO, "other": other})
     assert run_cli("call", "mcp__demo__echo", "text=hi", cwd=tmp_path).out == "hi\n"
     assert not trace.exists()
-    assert run_cli("call", "echo", "text=hi", cwd=tmp_path).out == "hi\n"  # the failure of the other is no concern
+    assert run_cli("call", "echo", "text=hi", cwd=tmp_path).out == "hi\n"  # the failure of the other does not matter
     assert trace.exists()
 
 

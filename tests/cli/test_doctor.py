@@ -33,7 +33,7 @@ def bad(**script: Any) -> dict[str, Any]:
 
 
 def step(ran: Ran, server: str, name: str) -> dict[str, Any]:
-    """What the JSON says of one step of one server."""
+    """Return the JSON of one step of one server."""
     (checkup,) = [each for each in ran.json["servers"] if each["server"] == server]
     found = [each for each in checkup["steps"] if each["step"] == name]
     assert len(found) == 1, checkup["steps"]
@@ -432,7 +432,7 @@ def test_a_file_that_others_may_write_is_reported(tmp_path: Path) -> None:
     (tmp_path / ".mcp.json").chmod(0o666)
     ran = run_cli("doctor", "--json", cwd=tmp_path)
     assert [each["fix"] for each in ran.json["files"]] == ["chmod go-w .mcp.json"]
-    assert stat.S_IMODE((tmp_path / ".mcp.json").stat().st_mode) == 0o666  # it is told, not done
+    assert stat.S_IMODE((tmp_path / ".mcp.json").stat().st_mode) == 0o666  # it is reported, not done
 
 
 @pytest.mark.parametrize(

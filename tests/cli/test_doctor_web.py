@@ -27,7 +27,7 @@ def add(a: int, b: int) -> int:
 
 
 def page(status: int, body: bytes, kind: str = "text/html", more: Mapping[str, str] | None = None) -> Any:
-    """A place that gives everybody the same answer."""
+    """A server that gives every request the same answer."""
 
     async def app(scope: Any, receive: Any, send: Any) -> None:
         headers = {"content-type": kind, "content-length": str(len(body)), **(more or {})}

@@ -1,4 +1,4 @@
-"""Ctrl-C, at a real terminal: quick, clean, nobody left behind, exit code 130."""
+"""Ctrl-C, at a real terminal: quick, clean, no process left behind, exit code 130."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def test_while_arguments_are_typed(tmp_path: Path) -> None:
 
 
 def _sleeps(screen: Terminal) -> bool:
-    """Whether it waits for somebody, with all that it needs loaded: some CPU time was used, and now none is."""
+    """Return whether it waits for input, with everything loaded: some CPU time was used, and now none is."""
     process = psutil.Process(screen.child.pid)
     used = process.cpu_times().user
     screen.read(0.5)

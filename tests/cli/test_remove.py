@@ -1,4 +1,4 @@
-"""`toolcrib remove`: out of the file where it stands, and only that."""
+"""`toolcrib remove`: from the file that has it, and only that."""
 
 from __future__ import annotations
 

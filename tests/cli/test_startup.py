@@ -21,7 +21,7 @@ IMPATIENT = (
         "from toolcrib.cli.app import run; sys.exit(run(sys.argv[1:]))"
     ),
 )
-"""The command line, with less patience before it tells what it waits for."""
+"""The command line, with a shorter delay before it reports what it waits for."""
 
 
 @pytest.mark.parametrize("command", ["tools", "servers", "doctor"])

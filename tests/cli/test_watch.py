@@ -29,7 +29,7 @@ def stdio(*command: str, **more: Any) -> dict[str, Any]:
 
 
 class Watching:
-    """`toolcrib watch --json` at work: its lines are read as they come."""
+    """A running `toolcrib watch --json`: its lines are read as they come."""
 
     def __init__(self, process: asyncio.subprocess.Process) -> None:
         self.process = process

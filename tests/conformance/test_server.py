@@ -1,7 +1,7 @@
 """The official conformance suite against our server: every scenario of both eras.
 
-The suite passes a server that answers in the right form. What it was answered with is in its notes: it is looked at
-here. What it does not even note is in test_server_contents.py.
+The suite passes a server that answers in the right form. Its notes have the answers: it is looked at
+here. Answers that it does not note are tested in test_server_contents.py.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What the server under test really says, tool by tool: the same in both eras, by our own client.
+"""The answers of the server under test, tool by tool, the same in both eras, read by Toolcrib's client.
 
 The official suite looks at the form of answers. A server that answered nonsense, or whose tools all failed, would pass.
 """

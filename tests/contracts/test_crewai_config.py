@@ -36,7 +36,7 @@ def test_transport_types_display_as_their_value() -> None:
         tc.TransportType.STREAMABLE_HTTP: ("streamable_http", "streamable_http"),
         tc.TransportType.SSE: ("sse", "sse"),
     }
-    assert shown.items() >= expected.items()  # a Python file is one more way, of our own
+    assert shown.items() >= expected.items()  # a Python file is one more way, specific to Toolcrib
 
 
 @pytest.mark.parametrize("kind", tc.TransportType)

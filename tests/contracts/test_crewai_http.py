@@ -1,8 +1,8 @@
-"""crewAI's MCP module, sentence by sentence: HTTP and SSE. What was a stub there (the I/O) is real here.
+"""crewAI's MCP module, sentence by sentence: HTTP and SSE. The stub there (the I/O) is real here.
 
 Where that document writes `HTTPTransport::new(url, headers, streamable)` or `MCPServerHTTP::new(url).with_headers(...)`
 Toolcrib writes `HttpServer(url, headers=..., streamable=...)`. Each docstring gives the document's sentence in short
-words, and, after "Here:", where Toolcrib departs from it and why. The servers are the SDK's, each a process of its own.
+words, and, after "Here:", where Toolcrib departs from it and why. The servers are the SDK's, each in its own process.
 
 Longer than 400 lines: all sentences of one document share its servers.
 """

@@ -127,7 +127,7 @@ async def test_other_tools_require_permission(permitted: bool) -> None:
 
 
 async def test_without_an_approver_other_tools_are_not_offered() -> None:
-    """Here: a tool that would need permission is neither listed nor callable if there is nobody to ask."""
+    """Here: a tool that would need permission is neither listed nor callable without an approver."""
     async with Hub(servers(), allowed_tools=[CALCULATOR, ADD]) as hub:
         assert await seen(hub) == [CALCULATOR, ADD]
         assert await refused(hub, DELETE) == "allowed_tools"
@@ -140,7 +140,7 @@ async def test_disallowed_tools_are_blocked() -> None:
         assert await seen(hub) == [CALCULATOR, ADD, "mcp__risky-server__look"]
         assert await refused(hub, DELETE) == f"disallowed_tools: {DELETE}"
         assert hub.explain(DELETE) == f"denied by disallowed_tools: {DELETE}"
-        assert asked == [], "nobody can allow what is disallowed"
+        assert asked == [], "a disallowed tool cannot be allowed"
 
 
 async def test_a_tool_that_is_allowed_and_disallowed_is_blocked() -> None:

@@ -2,7 +2,7 @@
 
 Where that document writes `handle_jsonrpc` and `ClawError`, Toolcrib writes `handle` and `RemoteError`. Each docstring
 gives the document's sentence in short words, and, after "Here:", where Toolcrib departs from it and why. The JSON of
-section 8 stands here word for word.
+section 8 is quoted verbatim.
 """
 
 from __future__ import annotations
@@ -247,7 +247,7 @@ async def test_any_other_exception_is_a_result_that_a_model_can_read(
     fetching: tc.ToolServer, url: str, text: str
 ) -> None:
     """Err(ClawError) is -32603. Here: only a RemoteError; what a tool fails of otherwise is a result with `isError`,
-    as MCP wants it: a model sees results and can mend its call, while a JSON-RPC error ends in the program."""
+    as MCP wants it: a model sees results and can correct its call, while a JSON-RPC error ends in the program."""
     result = (await call(fetching, "fetch", {"url": url}))["result"]
     assert result == {"content": [{"type": "text", "text": text}], "isError": True}
 
@@ -263,7 +263,7 @@ async def test_any_other_exception_is_a_result_that_a_model_can_read(
 async def test_missing_and_invalid_parameters_are_named(arguments: dict[str, Any], told: str) -> None:
     """The macro returns ClawError::ToolExecution, thus -32603, for missing or invalid required parameters.
 
-    Here: a result with `isError` that names them, for the model made the mistake and the model can mend it.
+    Here: a result with `isError` that names them, for the model made the mistake and the model can correct it.
     """
     server = tc.ToolServer("s")
 

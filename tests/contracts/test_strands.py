@@ -197,7 +197,7 @@ def test_communication_goes_on_while_the_main_thread_does_something_else() -> No
 
     with MCPClient(transport):
         ask.set()
-        assert answered.wait(BOUND), "the client answers the server without any call of ours"
+        assert answered.wait(BOUND), "the client answers the server without any call"
 
 
 def test_other_threads_may_use_the_client_while_one_waits(harness: Place) -> None:

@@ -2,7 +2,7 @@
 
 Where that document writes `MCPClient(factory)` and `list_tools_sync()`, Toolcrib writes `toolcrib.sync.Client(server)`,
 of a factory, a URL or a config, and `list_tools()`. Each docstring gives the document's sentence in short words, and,
-after "Here:", a departure. The servers are the SDK's, each a process of its own.
+after "Here:", a departure. The servers are the SDK's, each in its own process.
 """
 
 from __future__ import annotations
@@ -195,7 +195,7 @@ def test_communication_goes_on_while_the_main_thread_does_something_else(sdk2: W
     with MCPClient(sdk2.url("stateful/mcp")) as idle, MCPClient(sdk2.url("stateful/mcp")) as busy, idle.listen():
         idle.on(ev.ToolsChanged, changed)
         busy.call_tool("grow")
-        assert heard.wait(BOUND), "the idle client hears of it without any call"
+        assert heard.wait(BOUND), "the idle client is notified without any call"
         busy.call_tool("cut")
     assert threading.current_thread().name not in threads
 

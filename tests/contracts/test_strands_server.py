@@ -2,7 +2,7 @@
 
 Where that document writes `FastMCP("Calculator Server")` and `@mcp.tool(...)`, Toolcrib writes `ToolServer` and the
 same; where it writes `MCPClient(factory)`, `toolcrib.sync.Client(server)`. Each docstring gives the document's sentence
-in short words, and, after "Here:", a departure. The server is the document's program, run as a process of its own.
+in short words, and, after "Here:", a departure. The server is the document's program, run as a separate process.
 """
 
 from __future__ import annotations
@@ -105,7 +105,7 @@ def served(programs: dict[str, Path]) -> Iterator[Callable[[str], WebServer]]:
 
 @pytest.fixture
 def server(request: pytest.FixtureRequest, served: Callable[[str], WebServer], programs: dict[str, Path]) -> Any:
-    """What a client is given for the document's transport, and for the others that it names if a test asks for them."""
+    """The argument of a client for the document's transport, or for another one on request."""
     transport = getattr(request, "param", "sse")
     if transport == "stdio":
         return tc.StdioServer(sys.executable, [str(programs["stdio"]), "stdio"])
@@ -248,7 +248,7 @@ def test_a_server_is_not_exposed_to_the_network_by_accident(transport: Any, host
 def test_a_page_of_another_origin_cannot_use_the_server(
     served: Callable[[str], WebServer], transport: str, header: tuple[str, str], status: int
 ) -> None:
-    """Consider security implications: a browser on this machine is no way in."""
+    """Consider security implications: a browser on this machine cannot be used to get in."""
     connection = http.client.HTTPConnection("127.0.0.1", served(transport).port, timeout=20)
     try:
         connection.request("GET" if transport == "sse" else "POST", f"/{PATHS[transport]}", headers=dict([header]))

@@ -1,4 +1,4 @@
-"""Strands' MCP tools, sentence by sentence: transports of one's own.
+"""Strands' MCP tools, sentence by sentence: custom transports.
 
 Where that document writes `MCPClient(factory)`, Toolcrib writes `toolcrib.sync.Client(factory)`. Each docstring gives
 the document's sentence in short words.

@@ -1,4 +1,4 @@
-"""A yes is for one call: not for another, not for later, not for whoever comes after. And no stays no."""
+"""An approval is valid for one call only: not for another, a later or another caller's call. A denial is final."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ WIPE = "mcp__s__wipe"
 
 
 class Disk:
-    """A server whose one tool does what nobody wants to happen unasked."""
+    """Return a server whose one tool must not run without approval."""
 
     def __init__(self) -> None:
         self.wiped: list[str] = []
@@ -146,7 +146,7 @@ async def test_two_at_once_of_one_call_wait_for_one_answer(verdict: bool) -> Non
         async def hedge(call: tc.ToolCall, proceed: tc.CallNext) -> tc.ToolResult:
             both = [asyncio.ensure_future(proceed(call)) for _ in range(2)]
             done, _ = await asyncio.wait(both, timeout=0.05)
-            assert not done and disk.wiped == [], "nothing runs while somebody thinks"
+            assert not done and disk.wiped == [], "nothing runs while the approver decides"
             said.set()
             results = await outcomes(*both)
             return next((each for each in results if isinstance(each, tc.ToolResult)), tc.ToolResult.from_error("no"))
@@ -172,7 +172,7 @@ async def test_the_yes_of_one_caller_is_not_anothers() -> None:
 
 
 async def test_the_interceptors_of_a_tool_see_whatever_is_sent_to_it() -> None:
-    """By whomever: by an interceptor of another tool, or by the one who approves."""
+    """An interceptor of another tool, or the approver itself, changes them."""
     seen: list[tuple[str, str]] = []
 
     def elsewhere(call: tc.ToolCall) -> tc.ToolCall:
@@ -253,11 +253,11 @@ async def test_a_view_explains_its_meta_tools_and_does_not_load_them() -> None:
         assert view.loaded == ()
 
 
-# ---- what happens while somebody thinks ----------------------------------------------------------------------
+# ---- calls while an approver decides -------------------------------------------------------------------------
 
 
 class Thinking:
-    """An approver who says yes when told to."""
+    """An approver that approves on demand."""
 
     def __init__(self) -> None:
         self.asked = asyncio.Event()

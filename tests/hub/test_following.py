@@ -177,7 +177,7 @@ async def test_a_change_of_rules_emits_events_for_the_servers_that_it_concerns(t
 
 
 async def test_a_server_keeps_its_name_when_a_neighbour_goes(tmp_path: Path) -> None:
-    """Else a rule that is written with its name would hold for another, and no more for it."""
+    """Otherwise a rule with its name would apply to another server, and no longer to this one."""
     one, two = bad(tmp_path, "one"), bad(tmp_path, "two")
     file = tmp_path / ".mcp.json"
 
@@ -201,7 +201,7 @@ async def test_a_server_keeps_its_name_when_a_neighbour_goes(tmp_path: Path) -> 
 
 
 async def test_a_hub_is_made_of_what_is_found_on_the_machine(tmp_path: Path) -> None:
-    """`Hub.from_config(discover_settings())`: the project's word goes before the person's."""
+    """`Hub.from_config(discover_settings())`: the project's settings override the user's."""
     home, project = tmp_path / "home", tmp_path / "project"
     mine, ours, both = (bad(tmp_path, name) for name in ("mine", "ours", "both"))
     for folder, servers in ((home / ".cursor", {"mine": mine, "both": mine}), (project, {"ours": ours, "both": both})):

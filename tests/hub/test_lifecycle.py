@@ -1,4 +1,4 @@
-"""Servers that live for one call, and servers that are let go when nobody uses them."""
+"""Servers that live for one call, and servers that are closed when they are idle."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ async def test_a_server_is_not_idle_while_a_call_is_in_flight(tmp_path: Path) ->
 
 
 async def test_a_call_that_arrives_while_its_idle_server_is_closed_is_not_lost(tmp_path: Path) -> None:
-    """The timer has gone off, the parting has not begun: in that one turn of the loop somebody calls."""
+    """The call arrives in the loop iteration after the timer fired and before the server is closed."""
     faulty = bad(tmp_path, "one")
     async with Hub({"one": faulty.server()}, disconnect_idle_after=0.05) as hub:
         pool = hub._servers.by_name["one"].pool

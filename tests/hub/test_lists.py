@@ -1,4 +1,4 @@
-"""Lists of many servers: whom they wait for, how long, what is told when one is missing, and how often."""
+"""Lists of many servers: which servers they wait for, how long, and what is reported for missing ones."""
 
 from __future__ import annotations
 
@@ -193,7 +193,7 @@ async def test_a_listener_that_learns_of_a_servers_tools_finds_it_connected(tmp_
         assert found == [(ConnectionState.CONNECTED, None)]
 
 
-# ---- hearing of changes --------------------------------------------------------------------------------------
+# ---- notifications of changes-----------------------------------------------------------------------------------
 
 
 def notes() -> tc.ToolServer:

@@ -241,7 +241,7 @@ async def test_resources_of_child_processes_and_functions_are_listed_together(tm
         for uri in ("memo://blob", "memo://both"):
             with pytest.raises(BinaryResource):
                 await hub.resources.read_text("crib", uri)
-        # What a template makes is listed by nobody, and can be read.
+        # Resources of a template are not listed, but can be read.
         assert await hub.resources.read_text("crib", "memo://people/ann") == "This is ann."
     assert harness.journal.faults == []
 

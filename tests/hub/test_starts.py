@@ -30,7 +30,7 @@ class Starts:
         self._log.touch()
 
     def server(self, name: str, until: float | None = None) -> tc.StdioServer:
-        """A server that is ready after so many seconds, or once it is released."""
+        """Return a server that is ready after the given seconds, or once it is released."""
         condition = str(self._folder / f"go-{name}") if until is None else str(until)
         return tc.StdioServer(sys.executable, ["-S", "-E", CHILD, str(self._log), name, condition])
 

@@ -280,7 +280,7 @@ for kind in ("approve", "interceptor", "listener", "filter"):
 
 @pytest.mark.parametrize("by", ["exit", "interrupt"])
 def test_a_function_that_exits_ends_only_its_own_call(by: str) -> None:
-    """In a program of its own: where this is wrong, every client and hub of the process hangs."""
+    """Runs in a separate program: a failure hangs every client and hub of the process."""
     ran = run_python(LEAVES, by)
     try:
         out, _ = ran.communicate(timeout=60)

@@ -23,7 +23,7 @@ GITHUB = ("create_issue", "create_pull_request", "delete_repo", "list_issues")
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    """What the file server serves."""
+    """The folder that the file server serves."""
     place = tmp_path / "data"
     place.mkdir()
     (place / "a.txt").write_text("text of a")

@@ -1,4 +1,4 @@
-"""Callers who give up, servers that go under load, odd ones: nobody pays for another. Ten of them: test_ten."""
+"""Callers who give up, servers that go under load, odd ones: none affects another. Ten of them: test_ten."""
 
 from __future__ import annotations
 

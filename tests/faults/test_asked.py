@@ -1,4 +1,4 @@
-"""Servers that ask in mid-call: answered only where it was declared, and never a way to hurt the connection."""
+"""Servers that ask in mid-call: answered only where it was declared, and never a way to break the connection."""
 
 from __future__ import annotations
 

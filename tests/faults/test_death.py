@@ -1,4 +1,4 @@
-"""Servers that die: told at once, nobody else is hurt, and the next call finds a new life."""
+"""Servers that die: reported at once, no other server is affected, and the next call restarts it."""
 
 from __future__ import annotations
 

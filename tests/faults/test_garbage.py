@@ -1,4 +1,4 @@
-"""Bytes that are no messages, and messages that are too much: counted and told, and the connection lives."""
+"""Bytes that are not messages, and messages that are too large: counted and reported, and the connection survives."""
 
 from __future__ import annotations
 

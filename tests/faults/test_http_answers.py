@@ -1,4 +1,4 @@
-"""Answers that are none: each is one typed error of one call, told truly, and the next call is as good as ever.
+"""Invalid answers: each is one typed error of one call, reported correctly, and the next call is as good as ever.
 
 Every bad answer comes after the call was executed, so sending it again would be seen: its nonce would have run twice.
 """

@@ -1,4 +1,4 @@
-"""Servers that say "not now": waited for within the deadline, else told with how long; never run twice."""
+"""Servers that say "not now": waited for within the deadline, else reported with the delay; never run twice."""
 
 from __future__ import annotations
 

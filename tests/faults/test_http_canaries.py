@@ -1,4 +1,4 @@
-"""What must not get out: no header, token, URL secret or session id in any text of ours, nor to anybody else."""
+"""No header, token, URL secret or session id is in any text of Toolcrib, nor sent to another server."""
 
 from __future__ import annotations
 

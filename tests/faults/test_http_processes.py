@@ -1,4 +1,4 @@
-"""Threads, forks and the end of the interpreter, over HTTP: answers never cross, and nobody leaves noise behind."""
+"""Threads, forks and the end of the interpreter, over HTTP: answers never cross, and no process prints warnings."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The bad web server and the lines themselves, over plain aiohttp: they do as told, or the rest proves nothing."""
+"""The bad web server and the bad lines, tested with plain aiohttp: they misbehave as configured."""
 
 from __future__ import annotations
 

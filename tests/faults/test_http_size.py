@@ -1,4 +1,4 @@
-"""Answers too large, too deep, or small and exploding: told soon, with bounded memory, and the next call works."""
+"""Answers too large, too deep, or small and exploding: reported soon, with bounded memory, and the next call works."""
 
 from __future__ import annotations
 

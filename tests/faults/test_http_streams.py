@@ -1,4 +1,4 @@
-"""Event streams that break, stutter or lie: resumed where the era allows it, else told as unknown; never run twice."""
+"""Broken, slow or wrong event streams: resumed where the era allows it, else reported as unknown; never run twice."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What people write wrong, given to a hub: typed errors that name what, where and what to do; nobody else suffers."""
+"""Mistakes of users in the input of a hub: typed errors that say what, where and what to do; nothing else is affected."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Lists without measure: 100,000 tools and cursors without an end are told or cut in bounded time."""
+"""Lists without measure: 100,000 tools and endless cursors are reported or cut in bounded time."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The first law: every call has one honest outcome. What was told to be unsent never ran, and nothing ran twice.
+"""The first law: every call has one honest outcome. Calls reported as unsent never ran, and no call ran twice.
 
 The server reads stdin late (it stops reading until a gate file is there) and records the nonce of each call before it
 answers. It handles its input in order, so the answer to one last call proves that all before it were read: what has

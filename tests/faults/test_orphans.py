@@ -1,4 +1,4 @@
-"""Nothing is left behind: not by close, not by the interpreter's exit, not by kill -9 of our own process."""
+"""Nothing is left behind: not by close, not by the interpreter's exit, not by kill -9 of the process itself."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Who comes to the wrong door: hosts, origins, verbs, paths, headers, sessions and states of somebody else's."""
+"""Misdirected requests: hosts, origins, verbs, paths, headers, sessions and states of other clients."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ async def server() -> AsyncIterator[Place]:
 
 @pytest_asyncio.fixture(loop_scope="module")
 async def place(server: Place) -> AsyncIterator[Place]:
-    """A server; whoever comes, no tool runs and nobody complains. It still works afterwards."""
+    """A server; for every request, no tool runs and nothing is logged. It still works afterwards."""
     server.ran.clear()
     yield server
     assert not server.ran

@@ -1,4 +1,4 @@
-"""Whole processes that serve: they end when they are told to, in time, with exit code 0 and without a traceback."""
+"""Whole processes that serve: they end on request, in time, with exit code 0 and without a traceback."""
 
 from __future__ import annotations
 
@@ -170,7 +170,7 @@ async def test_a_signal_under_load_drains_and_ends_with_everything_open() -> Non
 
 
 async def hammer(place: Place, answered: list[int]) -> None:
-    """Calls until nobody answers; what is answered is answered whole."""
+    """Call until the server no longer answers; what is answered is answered whole."""
     request = asked("add", a=1, b=2)
     with contextlib.suppress(ConnectionError):
         while True:

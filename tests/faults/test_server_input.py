@@ -1,4 +1,4 @@
-"""What is no request, or a wrong one: the right code and status, the id where it can be read, nothing executed."""
+"""Invalid and wrong requests: the right code and status, the id where it can be read, nothing executed."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ async def server() -> AsyncIterator[Place]:
 
 @pytest_asyncio.fixture(loop_scope="module")
 async def place(server: Place) -> AsyncIterator[Place]:
-    """A server; whatever the test says to it, no tool runs and nobody complains. It still works afterwards."""
+    """A server; whatever the test says to it, no tool runs and nothing is logged. It still works afterwards."""
     server.ran.clear()
     yield server
     assert not server.ran

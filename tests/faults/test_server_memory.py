@@ -34,7 +34,7 @@ MIB = 1024 * 1024
 
 
 class Talkative(Tools):
-    """Its tools tell and ask many things at the same time."""
+    """Its tools send many notifications and questions at the same time."""
 
     def __init__(self) -> None:
         super().__init__()

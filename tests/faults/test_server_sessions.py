@@ -1,4 +1,4 @@
-"""Many sessions: they end when nobody uses them, make room for others, and leave nothing behind."""
+"""Many sessions: they end when they are idle, make room for others, and leave nothing behind."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tools that misbehave: their client gets an answer, nobody else is disturbed, and no traceback leaves the process."""
+"""Misbehaving tools: their client gets an answer, no other request is affected, and no traceback leaves the process."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ Ask = Callable[[str], Awaitable[dict[str, Any]]]
 
 
 class Odd(BaseException):
-    """Nobody's idea of an exception."""
+    """An unusual exception."""
 
 
 class Mute(Exception):

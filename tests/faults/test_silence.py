@@ -1,4 +1,4 @@
-"""Servers that are slow, silent or do not read: the deadline holds, the server is told, and a dead one is restarted."""
+"""Slow, silent and stuck servers: the deadline holds, the server is notified, and a dead one is restarted."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Changes at the server: heard by who asked for them, also after the server was restarted."""
+"""Changes at the server: received by their subscribers, also after a restart of the server."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ async def heard(changes: Any, number: int) -> list[tc.Change]:
 
 
 def subscribed(harness: Place) -> list[str]:
-    """The URIs that the server was asked to tell about, one asking after the other."""
+    """Return the URIs of each subscription request to the server."""
     if harness.modern:
         wishes = [message["params"]["notifications"] for message in harness.journal.got("subscriptions/listen")]
         return [uri for wish in wishes for uri in wish.get("resourceSubscriptions", ())]

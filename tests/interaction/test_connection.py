@@ -1,4 +1,4 @@
-"""The life of a connection: made when it is needed, let go, made again, ended for good."""
+"""The life of a connection: made on demand, closed, made again, ended for good."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What happened, told to listeners: sync or async, in order, and none of them can do harm."""
+"""Events for listeners: sync or async, in order, and none of them can do harm."""
 
 from __future__ import annotations
 

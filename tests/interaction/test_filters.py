@@ -1,4 +1,4 @@
-"""Tool filters: a hidden tool is neither listed nor callable, and the rule is told."""
+"""Tool filters: a hidden tool is neither listed nor callable, and the error names the rule."""
 
 from __future__ import annotations
 

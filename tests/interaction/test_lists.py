@@ -1,4 +1,4 @@
-"""Lists: all pages, kept while fresh, never longer, never for somebody else."""
+"""Lists: all pages, kept while fresh, never longer, never for another caller."""
 
 from __future__ import annotations
 

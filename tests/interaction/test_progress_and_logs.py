@@ -1,4 +1,4 @@
-"""What a server tells during a call: progress in order, log lines from the asked level on."""
+"""Notifications of a server during a call: progress in order, log lines from the asked level on."""
 
 from __future__ import annotations
 

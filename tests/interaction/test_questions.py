@@ -1,4 +1,4 @@
-"""What a server may ask of the client in mid-call: only what was offered, answered the same in both eras."""
+"""Requests of a server to the client during a call: only what was offered, answered the same in both eras."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tests.interaction.marks import MODERN, OLDER, per_protocol
 
 
 async def answer_to(c: tc.Client, tool: str, **arguments: Any) -> dict[str, Any]:
-    """What came back to the server's question: `{"result": ...}` or `{"error": ...}`."""
+    """The answer to the server's question: `{"result": ...}` or `{"error": ...}`."""
     said = json.loads((await c.call_tool(tool, arguments)).text)
     return {key: value for key, value in said.items() if key in ("result", "error")}
 

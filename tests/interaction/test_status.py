@@ -1,4 +1,4 @@
-"""How a connection stands: the breaker after many failures, the words of the status, a server that does not answer."""
+"""The status of a connection: the breaker after many failures, the texts of the status, a server without answers."""
 
 from __future__ import annotations
 

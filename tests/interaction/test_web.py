@@ -56,7 +56,7 @@ async def test_a_stream_that_breaks_in_mid_call_goes_on_where_it_broke(harness: 
 
 @SESSIONS
 async def test_a_call_goes_on_while_its_stream_is_broken(harness: Place) -> None:
-    """Nobody cancelled it: its answer waits."""
+    """It was not cancelled: its answer waits."""
     async with harness.client(server_options={"web": {"cuts": ["middle"]}}) as c:
         call = asyncio.create_task(c.call_tool("sleeper", on_progress=lambda *_: None))
         await eventually(lambda: harness.journal.calls)

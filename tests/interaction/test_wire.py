@@ -1,4 +1,4 @@
-"""What a server sends that is odd, doubled, late or new: borne, counted, or told, and never a reason to fall over."""
+"""Odd, repeated, late or unknown messages of a server: tolerated, counted, or reported, and never fatal."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Calls that are given up: the server is told, its tool ends, and the connection is whole."""
+"""Calls that are given up: the server is notified, its tool ends, and the connection still works."""
 
 from __future__ import annotations
 

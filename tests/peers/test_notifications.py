@@ -1,4 +1,4 @@
-"""What servers tell of their own accord: logs, changed lists, updated resources."""
+"""Notifications of servers: logs, changed lists, updated resources."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The reference memory server from npm: nested structured data, and a resource that tells its subscribers."""
+"""The reference memory server from npm: nested structured data, and a resource that notifies its subscribers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Clients of other makes at our server: they are greeted, list and call tools, and hear how a call goes on."""
+"""Clients of other makes at our server: they are greeted, list and call tools, and receive progress of a call."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Mistakes of users in the input of a hub: typed errors that say what, where and what to do; nothing else is affected."""
+"""Mistakes in the input of a hub: typed errors that say what, where and what to do; nothing else is affected."""
 
 from __future__ import annotations
 

@@ -3,7 +3,7 @@
     python tests/interaction/reference_server.py --era modern|legacy|both [--journal FILE] [--options JSON]
 
 `ReferenceServer.handle(message, send)` takes one message and sends any number; it needs no clock, no thread and no
-loop. Received messages are kept in the journal, a file that outlives the server, and so is every fault of the client: the
+loop. Received messages are kept in the journal, a file that outlives the server, and so are faults of the client: the
 fixtures fail a test that left one. Standard library only.
 """
 

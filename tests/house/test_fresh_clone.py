@@ -66,7 +66,7 @@ def test_scripts_up_works_in_a_fresh_clone(tmp_path: Path) -> None:
     if os.path.exists(f"{path}/npx"):
         assert rows["files"][1] == "connected"
     else:
-        assert "skipping the npm server, files" in ran.stderr
+        assert "the npm server, files, is left out" in ran.stderr
     assert "mcp__demo__slow_count" in rows
     assert '"words": 4' in ran.stdout
     assert "counted to 5" in ran.stdout

@@ -1,4 +1,4 @@
-"""The command line's part: whole processes, from their start to their end, as somebody at a terminal waits for them."""
+"""Measures the command line: whole processes, from start to exit, as a user at a terminal experiences them."""
 
 import argparse
 import json
@@ -18,7 +18,7 @@ from bench import report
 from bench.driving import ROOT, in_turn, say
 from bench.report import FASTMCP, OURS, Goal, Outcome, Round, row
 
-PYTHON, SERVER, IMPORTS = "bare python", "server's own start", "imports of ours alone"
+PYTHON, SERVER, IMPORTS = "bare python", "server's own start", "imports of toolcrib only"
 TIMEOUT = 120.0
 SERVER_COMMAND = [sys.executable, str(ROOT / "examples" / "demo_server.py")]
 HELLO = {
@@ -29,25 +29,25 @@ HELLO = {
 }
 
 Start = Callable[[dict[str, str]], None]
-"""Runs once, in this environment; ends when it has what was wanted."""
+"""Runs a command once in the given environment and returns when its output was received."""
 
 
 @dataclass(frozen=True, eq=False)
 class Task:
-    """One table: what is wanted of a command line, and who does it; the first one is the barest."""
+    """One table: a job for a command line, and the programs that do it; the first one does the least."""
 
     key: str
     title: str
     ways: dict[str, Start]
     goals: dict[str, str]
-    """Whom ours is compared with -> goal."""
+    """Name of the program that Toolcrib is compared with -> goal."""
 
 
-# ---- what is run ---------------------------------------------------------------------------------------------
+# ---- commands -----------------------------------------------------------------------------------------------
 
 
 def command(*words: str, says: str = "") -> Start:
-    """A process whose output is piped. What does not say `says` has not done what was measured."""
+    """Return a function that runs a process with piped output and exits if the output does not contain `says`."""
 
     def start(env: dict[str, str]) -> None:
         done = subprocess.run(words, capture_output=True, text=True, timeout=TIMEOUT, env=env, check=False)
@@ -58,7 +58,7 @@ def command(*words: str, says: str = "") -> Start:
 
 
 def greet_server(env: dict[str, str]) -> None:
-    """Start it, and read its first answer: nobody who uses it can be faster."""
+    """Start the server and read its first answer: the lower bound for every command that uses the server."""
     with subprocess.Popen(SERVER_COMMAND, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=env) as server:
         assert server.stdin is not None and server.stdout is not None
         server.stdin.write(json.dumps(HELLO).encode() + b"\n")
@@ -70,7 +70,7 @@ def greet_server(env: dict[str, str]) -> None:
 
 
 def beside(python: str, name: str) -> str:
-    """A command that was installed with this interpreter."""
+    """Return the path of a command that is installed next to this interpreter."""
     return str(Path(python).with_name(name))
 
 
@@ -83,27 +83,27 @@ def tasks(options: argparse.Namespace) -> list[Task]:
         peer, server = beside(options.sdk_python, "fastmcp"), f"--command={shlex.join(SERVER_COMMAND)}"
         helps[FASTMCP] = command(peer, "--help", says="inspect")
         listed[FASTMCP] = command(peer, "list", server, says="slow_count")
-        # Its key=value words cannot follow a --command: the first one would be taken for the server.
+        # FastMCP does not accept key=value arguments after --command: it takes the first one for the server.
         given = '--input-json={"a": 2, "b": 3}'
         called[FASTMCP] = command(peer, "call", server, "--target=add", given, says='"sum": 5')
     return [
         Task("help", "--help", helps, {FASTMCP: "<= 0.5"}),
-        Task("tools", "tools of a stdio server", {**floor("tools"), **listed}, {}),
-        Task("call", "call of a tool of a stdio server", {**floor("call"), **called}, {}),
+        Task("tools", "tools of a stdio server", {**lower_bounds("tools"), **listed}, {}),
+        Task("call", "call of a tool of a stdio server", {**lower_bounds("call"), **called}, {}),
     ]
 
 
-def floor(module: str) -> dict[str, Start]:
-    """What a command cannot do without."""
+def lower_bounds(module: str) -> dict[str, Start]:
+    """Return the parts that every such command includes: the start of the server, and the imports."""
     program = f"import toolcrib.cli.app, toolcrib.cli.commands.{module}"
     return {SERVER: greet_server, IMPORTS: command(sys.executable, "-c", program)}
 
 
-# ---- how it is measured --------------------------------------------------------------------------------------
+# ---- measurement ---------------------------------------------------------------------------------------------
 
 
 def timed(start: Start, env: dict[str, str]) -> dict[str, float]:
-    """How long it took, and how much of the processors, its children's share included."""
+    """Return the wall time and the processor time of a run, including its child processes."""
     before, began = resource.getrusage(resource.RUSAGE_CHILDREN), perf_counter()
     start(env)
     seconds, after = perf_counter() - began, resource.getrusage(resource.RUSAGE_CHILDREN)
@@ -111,8 +111,8 @@ def timed(start: Start, env: dict[str, str]) -> dict[str, float]:
 
 
 def measure_task(task: Task, rounds: int, env: dict[str, str]) -> list[Round]:
-    """The first time only compiles, and is thrown away."""
-    say(f"toolcrib {task.title}: once, for the compiler")
+    """Measure `rounds` rounds, after one run that only compiles the bytecode."""
+    say(f"toolcrib {task.title}: compiling")
     for start in task.ways.values():
         start(env)
     found = []
@@ -125,22 +125,23 @@ def measure_task(task: Task, rounds: int, env: dict[str, str]) -> list[Round]:
 
 def measure_tasks(options: argparse.Namespace) -> dict[Task, list[Round]]:
     with tempfile.TemporaryDirectory(prefix="bench-") as compiled:
-        # An installed package is compiled, a source tree or a fresh environment may not be: here all are, in one place.
+        # Installed packages are compiled; a source tree or a fresh environment may not be. A shared bytecode cache
+        # makes all of them equal.
         env = {**os.environ, "PYTHONPYCACHEPREFIX": compiled, "PYTHONDONTWRITEBYTECODE": ""}
         return {task: measure_task(task, options.rounds, env) for task in tasks(options)}
 
 
-# ---- how it is shown -----------------------------------------------------------------------------------------
+# ---- report --------------------------------------------------------------------------------------------------
 
 
 def beyond(rounds: list[Round], name: str) -> float:
-    """Seconds that it takes more than the server alone needs until it answers."""
+    """Return the seconds beyond the time that the server alone needs until it answers."""
     return statistics.median(each[name]["seconds"] - each[SERVER]["seconds"] for each in rounds)
 
 
 def goals(task: Task, rounds: list[Round]) -> list[Goal]:
     users = [name for name in (OURS, FASTMCP) if SERVER in task.ways and name in task.ways]
-    rows = [row(f"{name}: more than the {SERVER}", beyond(rounds, name) * 1e3, "{:.0f} ms") for name in users]
+    rows = [row(f"{name}: time beyond the {SERVER}", beyond(rounds, name) * 1e3, "{:.0f} ms") for name in users]
     for name in task.ways:
         if name != OURS:
             value = report.ratio(rounds, "seconds", OURS, name)
@@ -163,7 +164,7 @@ def noise(task: Task, rounds: list[Round]) -> str:
 
 
 def measure(options: argparse.Namespace) -> Outcome:
-    """What is wanted of it."""
+    """Measure the command line if `--over` includes it."""
     out = Outcome()
     if "cli" in options.over:
         found = measure_tasks(options)

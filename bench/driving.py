@@ -1,4 +1,4 @@
-"""Running the drivers: each in a process of its own, and none always behind the same neighbour."""
+"""Runs the drivers, each in its own process and in an order that alternates between rounds."""
 
 import json
 import subprocess
@@ -25,5 +25,5 @@ def run_driver(python: str, driver: str, *arguments: str, timeout: float) -> Any
 
 
 def in_turn(names: Iterable[str], number: int) -> list[str]:
-    """The order of a round: every second one runs backwards."""
+    """Return the order of a round: every second round is reversed, so that no driver always follows the same one."""
     return list(names) if number % 2 else list(reversed(list(names)))

@@ -1,7 +1,7 @@
-"""The child that every client talks to: as fast as plain Python allows, so that the client is what is measured.
+"""The stdio server that every client calls: as fast as plain Python allows, so that the client dominates the result.
 
-It speaks both eras, answers a whole read with one write, and leaves when its standard input ends. `--cpu N` keeps it on
-one processor.
+It supports both protocol eras, answers everything that one read returned with one write, and exits when its standard
+input ends. `--cpu N` pins it to one processor.
 """
 
 import json
@@ -12,7 +12,7 @@ from typing import Any
 
 try:
     from orjson import dumps, loads
-except ImportError:  # the benchmark's child also runs on a bare interpreter
+except ImportError:  # also runs on an interpreter without orjson
     loads = json.loads
 
     def dumps(value: Any) -> bytes:  # type: ignore[misc]
@@ -24,7 +24,7 @@ CAPABILITIES: dict[str, Any] = {"tools": {}}
 STALE = {"ttlMs": 0, "cacheScope": "private", "resultType": "complete"}
 ECHO = {
     "name": "echo",
-    "description": "Gives the text back.",
+    "description": "Returns the text.",
     "inputSchema": {"type": "object", "properties": {"text": {"type": "string"}}, "required": ["text"]},
 }
 

@@ -1,4 +1,4 @@
-"""The many servers that a hub is measured with: all different, and the same in every run and for every make.
+"""Servers for the hub benchmark: all different, but the same in every run and for every library.
 
 Standard library only: the drivers run in the peers' environments too.
 """
@@ -18,20 +18,20 @@ NOUNS = (
 )  # fmt: skip
 PARAMETERS = {
     "after": ("string", "Only what changed after this time, in ISO 8601."),
-    "assignee": ("string", "The user who is to take care of it."),
+    "assignee": ("string", "The user to assign it to."),
     "body": ("string", "The text, in Markdown."),
-    "dry_run": ("boolean", "Say what would be done, and do nothing."),
-    "format": ("string", "The format of the answer: json, csv or text."),
-    "labels": ("array", "Labels to put on it."),
-    "limit": ("integer", "How many to give at most."),
-    "notify": ("boolean", "Whether everybody who follows it is told."),
-    "title": ("string", "A short title that people will read."),
-    "workspace": ("string", "The workspace, if it is not the default one."),
+    "dry_run": ("boolean", "Report the changes without applying them."),
+    "format": ("string", "The output format: json, csv or text."),
+    "labels": ("array", "Labels to add."),
+    "limit": ("integer", "Maximum number of results."),
+    "notify": ("boolean", "Whether to notify all followers."),
+    "title": ("string", "A short, readable title."),
+    "workspace": ("string", "The workspace; the default one if omitted."),
 }
 
 
 class Described(NamedTuple):
-    """A tool, as every make is given it."""
+    """Name, description and input schema of a tool."""
 
     name: str
     description: str
@@ -39,7 +39,7 @@ class Described(NamedTuple):
 
 
 def every_tool() -> list[Described]:
-    """All tools that there are; servers share them, as `list_issues` is to be found at more than one."""
+    """Return all tools. Servers share them, as `list_issues` exists on more than one real server."""
     choice = random.Random(1)
     return [described(verb, noun, choice) for noun in NOUNS for verb in VERBS]
 
@@ -49,11 +49,11 @@ def described(verb: str, noun: str, choice: random.Random) -> Described:
     for name in choice.sample(sorted(PARAMETERS), 4):
         kind, description = PARAMETERS[name]
         properties[name] = {"type": kind, "description": description}
-    description = f"{verb.capitalize()} a {noun} of a {choice.choice(NOUNS)}. Gives the {noun} as it is afterwards."
+    description = f"{verb.capitalize()} a {noun} of a {choice.choice(NOUNS)}. Returns the updated {noun}."
     return Described(f"{verb}_{noun}", description, {"type": "object", "properties": properties})
 
 
 def servers(count: int, tools: list[T], each: int) -> dict[str, list[T]]:
-    """So many servers by name, each with so many of the tools."""
+    """Return `count` server names, each with a random sample of `each` tools."""
     names = [f"{NOUNS[number % len(NOUNS)]}-{number}" for number in range(count)]
     return {name: random.Random(name).sample(tools, each) for name in names}

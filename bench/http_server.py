@@ -1,12 +1,12 @@
-"""The server on HTTP that every client talks to: both eras on a bare asyncio protocol, so that the client is measured.
+"""The HTTP server that every client calls: a bare asyncio protocol, so that the client dominates the result.
 
-It prints its port, and leaves when its standard input ends. `--cpu N` keeps it on one processor. The path says how a
-call is answered:
+It supports both protocol eras, prints its port, and exits when its standard input ends. `--cpu N` pins it to one
+processor. The path determines how a call is answered:
 
     /mcp            as JSON
-    /sse-answers    as an event stream; its end is a write of its own, as it is with real servers
+    /sse-answers    as an event stream whose end is written separately, as real servers do
     .../slow        after 50 ms
-    .../guarded     only with the token
+    .../guarded     only with the bearer token
 """
 
 import asyncio
@@ -24,7 +24,7 @@ SESSION = b"Mcp-Session-Id: bench\r\n"
 ACCEPTED = b"HTTP/1.1 202 Accepted\r\nContent-Length: 0\r\n\r\n"
 ENDED = b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n"
 NO_STREAM = b"HTTP/1.1 405 Method Not Allowed\r\nAllow: POST, DELETE\r\nContent-Length: 0\r\n\r\n"
-STRANGER = b"HTTP/1.1 401 Unauthorized\r\nWWW-Authenticate: Bearer\r\nContent-Length: 0\r\n\r\n"
+UNAUTHORIZED = b"HTTP/1.1 401 Unauthorized\r\nWWW-Authenticate: Bearer\r\nContent-Length: 0\r\n\r\n"
 EVENTS_HEAD = b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n"
 LAST_CHUNK = b"0\r\n\r\n"
 
@@ -33,7 +33,7 @@ authorised = re.compile(rb"\r\nauthorization: Bearer %s(?:\r\n|$)" % TOKEN, re.I
 
 
 class Way(NamedTuple):
-    """How the calls of a path are answered."""
+    """How the server answers calls to a path."""
 
     events: bool
     slow: bool
@@ -56,7 +56,7 @@ def answer(message: dict[str, Any]) -> bytes:
 
 
 class Exchanges(asyncio.Protocol):
-    """One connection: requests with a `Content-Length`, one after the other."""
+    """One connection: answers requests that have a `Content-Length`, one after the other."""
 
     def __init__(self) -> None:
         self.rest = b""
@@ -80,7 +80,7 @@ class Exchanges(asyncio.Protocol):
 
     def on_request(self, verb: bytes, way: Way, head: bytes, body: bytes) -> None:
         if way.guarded and not authorised(head):
-            self.write(STRANGER)
+            self.write(UNAUTHORIZED)
         elif verb != b"POST":
             self.write(ENDED if verb == b"DELETE" else NO_STREAM)
         else:

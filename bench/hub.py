@@ -1,4 +1,4 @@
-"""The hub's part: many servers of one process as one, started, listed, searched, called."""
+"""Measures a hub over many in-process servers: starting, listing and searching tools, calling a tool."""
 
 import argparse
 import statistics
@@ -13,14 +13,14 @@ WAYS = {
     "list": "list_tools",
     "search": "search_tools, 3 words",
     "long_search": "search_tools, 7 words",
-    "first_search": "the first search, which reads all tools",
+    "first_search": "first search, which indexes all tools",
 }
 GOALS = {"list": "<= 5", "search": "<= 10", "long_search": "<= 10"}
-"""Milliseconds."""
+"""Limits in milliseconds."""
 
 
 def measure_hub(options: argparse.Namespace) -> list[Round]:
-    """Rounds of maker -> seconds of each start and of each way of using the many."""
+    """Return, for each round: library -> seconds of each start and of each operation."""
     makes = {OURS: (sys.executable, "toolcrib")}
     if options.sdk_python:
         makes |= {GROUP: (options.sdk_python, "sdk"), MOUNTED: (options.sdk_python, "fastmcp")}
@@ -28,7 +28,7 @@ def measure_hub(options: argparse.Namespace) -> list[Round]:
     arguments += [f"--seconds={options.seconds / 4}", f"--warm-up={options.warm_up}"]
     rounds = []
     for number in range(1, options.rounds + 1):
-        say(f"{options.servers} servers as one: round {number} of {options.rounds}")
+        say(f"hub with {options.servers} servers: round {number} of {options.rounds}")
         found = {}
         for name in in_turn(makes, number):
             python, make = makes[name]
@@ -43,7 +43,7 @@ def median(rounds: list[Round], name: str, way: str) -> float:
 
 
 def starts(rounds: list[Round], name: str) -> dict[int, float]:
-    """Number of servers -> seconds for each of them."""
+    """Return number of servers -> seconds per server."""
     return {
         int(count): statistics.median(each[name]["starts"][count] for each in rounds) / int(count)
         for count in rounds[0][name]["starts"]
@@ -51,26 +51,26 @@ def starts(rounds: list[Round], name: str) -> dict[int, float]:
 
 
 def surcharge(rounds: list[Round], name: str) -> float:
-    """What a call by way of the many takes more than one by a client of its server."""
+    """Return the extra time of a call through the hub, compared with a client connected to the one server."""
     return statistics.median(each[name]["call"] - each[name]["bare"] for each in rounds)
 
 
 def goals(rounds: list[Round]) -> list[Goal]:
     rows = [row(words, median(rounds, OURS, way) * 1e3, "{:.2f} ms", GOALS.get(way, "")) for way, words in WAYS.items()]
-    rows.append(row("a call: more than by the bare client", surcharge(rounds, OURS) * 1e6, "{:.1f} us", "< 15"))
+    rows.append(row("call: time beyond the bare client", surcharge(rounds, OURS) * 1e6, "{:.1f} us", "< 15"))
     per_server = starts(rounds, OURS)
     few, many = min(per_server), max(per_server)
     for count, taken in per_server.items():
-        rows.append(row(f"start and first list of {count}: time for each", taken * 1e3, "{:.2f} ms"))
+        rows.append(row(f"start and first list of {count}: time per server", taken * 1e3, "{:.2f} ms"))
     growth = per_server[many] / per_server[few]
-    rows.append(row(f"  time for each of {many} / for each of {few}", growth, "{:.2f}x", "<= 2"))
+    rows.append(row(f"  time per server with {many} / with {few}", growth, "{:.2f}x", "<= 2"))
     for name in rounds[0]:
         if name != OURS:
             for way in ("list", "call"):
                 value = report.ratio(rounds, way, name, OURS)
-                rows.append(row(f"{name}: its time / ours, {way}", value, "{:.2f}x"))
+                rows.append(row(f"{name}: its time / toolcrib's, {way}", value, "{:.2f}x"))
             theirs = starts(rounds, name)[many] / per_server[many]
-            rows.append(row(f"{name}: its time / ours, start of {many}", theirs, "{:.2f}x"))
+            rows.append(row(f"{name}: its time / toolcrib's, start of {many}", theirs, "{:.2f}x"))
     return rows
 
 
@@ -92,12 +92,12 @@ def table(title: str, rounds: list[Round]) -> list[list[str]]:
 
 
 def measure(options: argparse.Namespace) -> Outcome:
-    """What is wanted of it."""
+    """Measure the hub if `--over` includes it."""
     out = Outcome()
     if "hub" in options.over:
-        title = f"{options.servers} servers of {options.tools} tools as one"
+        title = f"hub with {options.servers} servers of {options.tools} tools"
         rounds = out.figures["hub"] = measure_hub(options)
-        out.goals[f"toolcrib, {title}"] = goals(rounds)
+        out.goals[f"toolcrib {title}"] = goals(rounds)
         lines = table(title, rounds)
         out.tables.append(report.columns([*lines, [""] * len(lines[0])]))
         noise = report.warning(title, "bare client", [each[OURS]["bare"] for each in rounds], 1.0)

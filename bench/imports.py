@@ -1,4 +1,4 @@
-"""Import times: fresh interpreters, one import each, in turn, so that noise hits all alike."""
+"""Measures import times: one import per fresh interpreter, in turn, so that noise affects all of them equally."""
 
 import os
 import statistics
@@ -25,7 +25,7 @@ def wanted(python: str, sdk_python: str | None) -> list[Import]:
     imports = [
         Import("floor", python, "import asyncio, orjson"),
         Import("toolcrib", python, "import toolcrib"),
-        # Our names load lazily: what a user of the client pays is this.
+        # The names of the package load lazily: this is the cost for a user of the client.
         Import("toolcrib_client", python, "from toolcrib import Client, StdioServer"),
         Import("toolcrib_server", python, "from toolcrib import ToolServer"),
     ]
@@ -38,7 +38,8 @@ def wanted(python: str, sdk_python: str | None) -> list[Import]:
 
 def once(what: Import, compiled: str) -> float:
     program = PROGRAM.format(statement=what.statement)
-    # An installed package is compiled, a source tree or a fresh environment may not be: here all are, in one place.
+    # Installed packages are compiled; a source tree or a fresh environment may not be. A shared bytecode cache makes
+    # all of them equal.
     env = {**os.environ, "PYTHONPYCACHEPREFIX": compiled, "PYTHONDONTWRITEBYTECODE": ""}
     command = [what.python, "-c", program]
     done = subprocess.run(command, check=True, capture_output=True, text=True, timeout=60, env=env)
@@ -46,7 +47,7 @@ def once(what: Import, compiled: str) -> float:
 
 
 def measure(python: str, sdk_python: str | None, times: int) -> dict[str, float]:
-    """Seconds per import, the median of `times`; the first round only compiles and is thrown away."""
+    """Return the median seconds per import; a first round, which only compiles, is discarded."""
     imports = wanted(python, sdk_python)
     with tempfile.TemporaryDirectory(prefix="bench-") as compiled:
         for what in imports:

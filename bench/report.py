@@ -1,4 +1,4 @@
-"""From figures to the table. A ratio is taken within each round, then the median: drift between rounds cancels out."""
+"""Formats figures as tables. Ratios are computed within each round, then their median: drift between rounds cancels."""
 
 import operator
 import statistics
@@ -13,7 +13,7 @@ NOISY_SPREAD = 1.5
 NOISY_SHARE = 0.6
 METRICS = {
     "in_flight_rate": "{width} in flight: calls/s",
-    "in_flight_cpu": "{width} in flight: own processor time per call",
+    "in_flight_cpu": "{width} in flight: client processor time per call",
     "sequential_p50": "sequential: p50 latency",
     "lifecycle": "connect, list, call, close: time",
 }
@@ -21,22 +21,22 @@ METRICS = {
 
 @dataclass(frozen=True)
 class Way:
-    """One table: how the clients reach the echo tool, and what is expected of ours there."""
+    """One table: how the clients reach the echo tool, and the goals for Toolcrib."""
 
     title: str
     over: str
     mode: str
     clients: dict[str, tuple[str, str]]
-    """Name in the table -> interpreter and driver; the first one is the barest."""
+    """Name in the table -> interpreter and driver; the first one does the least."""
     goals: dict[tuple[str, str], str]
-    """Metric and client that ours is compared with -> goal."""
+    """Metric and the client that Toolcrib is compared with -> goal."""
     unwanted: tuple[str, ...]
-    """Modules that a call of ours must not load."""
+    """Modules that a call with Toolcrib must not load."""
 
 
 @dataclass(frozen=True)
 class Goal:
-    """One row: what was measured and, where there is a goal, what it is and whether it is met."""
+    """One row: a measured value and, if there is a goal, the goal and whether it is met."""
 
     name: str
     value: float
@@ -47,7 +47,7 @@ class Goal:
 
 @dataclass
 class Outcome:
-    """What was measured of a part, and how it is shown."""
+    """The figures of one part of the benchmark, with their goals, tables and warnings."""
 
     figures: dict[str, Any] = field(default_factory=dict)
     goals: dict[str, list[Goal]] = field(default_factory=dict)
@@ -59,7 +59,7 @@ COMPARE: dict[str, Callable[[float, float], bool]] = {"<=": operator.le, "<": op
 
 
 def row(name: str, value: float, form: str, goal: str = "") -> Goal:
-    """`form` shows the value ("{:.2f}x"), `goal` is a comparison and a number (">= 8")."""
+    """Return a row; `form` formats the value ("{:.2f}x"), `goal` is a comparison and a number (">= 8")."""
     if not goal:
         return Goal(name, value, form.format(value))
     sign, bound = goal.split()
@@ -100,7 +100,7 @@ def oauth_goals(rounds: list[Round]) -> list[Goal]:
     for client, goal in {OURS: "<= 1.2", SDK: ""}.items():
         for pace, words in {"fast": "ten calls at once", "slow": "ten calls of 50 ms at once"}.items():
             value = statistics.median(each[client][pace]["with"] / each[client][pace]["without"] for each in rounds)
-            rows.append(row(f"{client}, {words}: time against without it", value, "{:.2f}x", goal))
+            rows.append(row(f"{client}, {words}: time relative to no provider", value, "{:.2f}x", goal))
     return rows
 
 
@@ -108,27 +108,27 @@ def import_goals(imports: dict[str, float]) -> list[Goal]:
     rows = [
         row("import toolcrib", imports["toolcrib"], "{:.3f} s", "<= 0.15"),
         row("from toolcrib import Client, StdioServer", imports["toolcrib_client"], "{:.3f} s", "<= 0.15"),
-        row("import asyncio, orjson (the floor)", imports["floor"], "{:.3f} s"),
+        row("import asyncio, orjson (lower bound)", imports["floor"], "{:.3f} s"),
         row("from toolcrib import ToolServer", imports["toolcrib_server"], "{:.3f} s"),
     ]
     if "mcp" in imports:
         rows.append(row("import mcp", imports["mcp"], "{:.3f} s"))
-        rows.append(row("the SDK's server", imports["mcp_server"], "{:.3f} s"))
+        rows.append(row("import of the SDK's server", imports["mcp_server"], "{:.3f} s"))
         rows.append(row("import mcp / import toolcrib", imports["mcp"] / imports["toolcrib"], "{:.2f}x", ">= 5"))
         used = imports["mcp_client"] / imports["toolcrib_client"]
-        rows.append(row("the same with the client's names", used, "{:.2f}x", ">= 5"))
+        rows.append(row("import of the SDK's client / of toolcrib's client", used, "{:.2f}x", ">= 5"))
     return rows
 
 
 def memory_goals(idle: dict[str, float]) -> list[Goal]:
     return [
-        row("idle connection: resident memory of ours", idle["resident_kib"], "{:.0f} KiB", "< 200"),
-        row("idle connection: Python allocations of ours", idle["traced_kib"], "{:.0f} KiB"),
+        row("idle connection: resident memory", idle["resident_kib"], "{:.0f} KiB", "< 200"),
+        row("idle connection: Python allocations", idle["traced_kib"], "{:.0f} KiB"),
     ]
 
 
 def noise(way: Way, rounds: list[Round]) -> str:
-    """A warning if the barest client did not have the processors for itself."""
+    """Return a warning if the bare client did not have the processors to itself."""
     bare = next(iter(way.clients))
     rates = [each[bare]["in_flight_rate"] for each in rounds]
     busy = statistics.median(each[bare]["in_flight_rate"] * each[bare]["in_flight_cpu"] for each in rounds)
@@ -136,16 +136,17 @@ def noise(way: Way, rounds: list[Round]) -> str:
 
 
 def warning(title: str, bare: str, figures: list[float], busy: float) -> str:
-    """By the barest one of a table. It needs both: noise flatters the others.
+    """Return a warning if the bare implementation of a table varied too much or had too little processor time.
 
-    Alone it is busy nearly all the time and the same in every round.
+    On a quiet machine it is busy nearly all the time and equally fast in every round. Noise slows the bare
+    implementation most, which makes the others look better than they are.
     """
     spread = max(figures) / min(figures)
     if spread < NOISY_SPREAD and busy > NOISY_SHARE:
         return ""
     return (
         f"!! NOISY: {title}: the {bare} varied {spread:.1f}-fold and had its processor {busy:.0%} of the time; "
-        "the verdicts on these calls are not to be believed, run it again on a quiet machine"
+        "these results are unreliable, run the benchmark again on a quiet machine"
     )
 
 
@@ -161,10 +162,10 @@ def columns(lines: list[list[str]]) -> str:
 
 
 def clients_tables(ways: dict[str, dict[str, dict[str, float]]], width: int) -> str:
-    """The figures themselves, way by way, in the same columns."""
+    """Return one table of figures per way, with the same columns."""
     lines = []
     for title, clients in ways.items():
-        lines.append([title, "p50 us", "p99 us", f"{width} in flight /s", "own cpu us/call", "connect..close ms"])
+        lines.append([title, "p50 us", "p99 us", f"{width} in flight /s", "client cpu us/call", "connect..close ms"])
         for client, figure in clients.items():
             lines.append(
                 [

@@ -1,4 +1,4 @@
-"""Runs the drivers in turn, several rounds, and prints the tables (or, with --json, every figure)."""
+"""Runs all drivers in turn for several rounds and prints tables (or, with --json, every figure)."""
 
 import argparse
 import json
@@ -25,7 +25,7 @@ JSON_GOALS = {
 
 
 def ways(options: argparse.Namespace) -> list[report.Way]:
-    """What is measured: stdio, and HTTP with both kinds of answers in both eras. The peers run in the chosen era."""
+    """Return the tables: stdio, and HTTP with both kinds of answers in both eras. Peers run in the chosen era only."""
     own, sdk, mode = sys.executable, options.sdk_python, options.mode
     ours = {report.OURS: (own, "toolcrib_client")}
     peers = {report.SDK: (sdk, "sdk_client"), report.FASTMCP: (sdk, "fastmcp_client")} if sdk else {}
@@ -65,7 +65,7 @@ def measure_calls(way: report.Way, options: argparse.Namespace) -> list[report.R
 
 
 def measure_oauth(options: argparse.Namespace) -> list[report.Round]:
-    """Empty if the SDK, whose provider it is, is not there."""
+    """Measure calls with the SDK's OAuth provider; return an empty list if the SDK is not installed."""
     rounds = []
     if options.sdk_python and "json" in options.over:
         for number in range(1, options.rounds + 1):
@@ -92,12 +92,12 @@ def parse_options() -> argparse.Namespace:
     parser.add_argument("--seconds", type=float, default=1.0, help="length of each measurement of calls")
     parser.add_argument("--warm-up", type=int, default=200, help="calls before each measurement")
     parser.add_argument("--in-flight", type=int, default=64)
-    parser.add_argument("--lifecycles", type=int, default=5, help="connect, list, call, close: times per round")
+    parser.add_argument("--lifecycles", type=int, default=5, help="cycles of connect, list, call, close per round")
     parser.add_argument("--imports", type=int, default=11, help="fresh interpreters per import")
     parser.add_argument("--idle", type=int, default=100, help="idle connections whose memory is measured")
     parser.add_argument("--sessions", type=int, default=1000, help="open sessions whose memory is measured")
     parser.add_argument("--servers", type=int, default=200, help="servers of the hub")
-    parser.add_argument("--tools", type=int, default=50, help="tools of each of them")
+    parser.add_argument("--tools", type=int, default=50, help="tools per server of the hub")
     parser.add_argument(
         "--mode", choices=["auto", "legacy"], default="auto", help="auto: 2026-07-28, legacy: 2025-11-25"
     )
@@ -106,20 +106,20 @@ def parse_options() -> argparse.Namespace:
         nargs="+",
         choices=OVER,
         default=OVER,
-        help="clients: stdio, HTTP with JSON answers, HTTP with event streams; servers: in one process, over HTTP; "
-        "many servers as one; the command line",
+        help="parts to measure (default: all). Clients: stdio, json and events (HTTP); servers: direct (in process) "
+        "and served (HTTP); hub; cli",
     )
-    parser.add_argument("--free", action="store_true", help="leave the placing of the processes to the scheduler")
+    parser.add_argument("--free", action="store_true", help="do not pin processes to processors")
     parser.add_argument("--sdk-python", default=str(SDK_PYTHON), help="an interpreter with mcp 2.x and fastmcp 4.x")
     parser.add_argument("--sdk1-python", default=str(SDK1_PYTHON), help="an interpreter with mcp 1.x, for its server")
-    parser.add_argument("--json", action="store_true", help="every figure of every round")
-    parser.add_argument("--strict", action="store_true", help="a missed goal is a failure")
+    parser.add_argument("--json", action="store_true", help="print every figure of every round as JSON")
+    parser.add_argument("--strict", action="store_true", help="exit with code 1 if a goal is missed")
     options = parser.parse_args()
     if not Path(options.sdk_python).exists():
-        say(f"!! NOT MEASURED: the SDK, FastMCP and OAuth ({options.sdk_python} is not there)")
+        say(f"!! NOT MEASURED: the SDK, FastMCP and OAuth ({options.sdk_python} does not exist)")
         options.sdk_python = None
     if not Path(options.sdk1_python).exists():
-        say(f"!! NOT MEASURED: the SDK 1.x ({options.sdk1_python} is not there)")
+        say(f"!! NOT MEASURED: the SDK 1.x ({options.sdk1_python} does not exist)")
         options.sdk1_python = None
     return options
 

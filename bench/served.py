@@ -1,4 +1,4 @@
-"""The servers' part: calls within one process, `tools/call` over HTTP, the memory of sessions."""
+"""Measures servers: calls within one process, `tools/call` over HTTP, memory of sessions."""
 
 import argparse
 import json
@@ -14,19 +14,19 @@ from bench.report import FASTMCP, OURS, SDK, Goal, Outcome, Round, row
 PLAIN, ECHO, SHORT_SDK = "plain function, checked by pydantic", "bare ASGI echo", "mcp SDK, stateless JSON"
 SDK1, SHORT_SDK1 = "mcp SDK 1.x", "mcp SDK 1.x, stateless JSON"
 ASIDE = {"context": "with a Context", "thread": "sync, in a thread"}
-"""Ways of calling ours that are shown for information."""
+"""Further ways of calling a Toolcrib server, shown for information."""
 DIRECT_GOALS = {SDK: ">= 30", SDK1: ">= 30"}
 SERVED_GOALS = {ECHO: ">= 0.5", SDK: ">= 8", SHORT_SDK: ">= 8", SDK1: ">= 8", SHORT_SDK1: ">= 8"}
 SCALE = 1000
-"""Sessions for which the memory is told, however many were opened."""
-DROWNED = 0.9
+"""Sessions that the reported memory is scaled to, independent of the number that was opened."""
+SATURATED = 0.9
 
 
 # ---- in one process ------------------------------------------------------------------------------------------
 
 
 def measure_direct(options: argparse.Namespace) -> list[Round]:
-    """Rounds of maker -> way of calling -> seconds."""
+    """Return, for each round: library -> way of calling -> seconds."""
     makes = {PLAIN: (sys.executable, "plain"), OURS: (sys.executable, "toolcrib")}
     if options.sdk_python:
         makes |= {SDK: (options.sdk_python, "sdk"), FASTMCP: (options.sdk_python, "fastmcp")}
@@ -52,7 +52,7 @@ def direct_goals(rounds: list[Round]) -> list[Goal]:
         for name in rounds[0]:
             if name != OURS and mode in rounds[0][name]:
                 value = report.ratio(rounds, mode, name, OURS)
-                rows.append(row(f"  {name}: its time / ours", value, "{:.2f}x", DIRECT_GOALS.get(name, "")))
+                rows.append(row(f"  {name}: its time / toolcrib's", value, "{:.2f}x", DIRECT_GOALS.get(name, "")))
     return rows
 
 
@@ -74,7 +74,7 @@ def direct_table(rounds: list[Round]) -> list[list[str]]:
 
 
 def servers(options: argparse.Namespace) -> dict[str, dict[str, list[str]]]:
-    """Name in the table -> how to start it, and what it speaks; the first one is the barest."""
+    """Return name in the table -> command and protocol eras; the first server does the least."""
     own, sdk, sdk1 = sys.executable, options.sdk_python, options.sdk1_python
     both, old = list(REVISIONS), ["legacy"]
     found = {
@@ -92,7 +92,7 @@ def servers(options: argparse.Namespace) -> dict[str, dict[str, list[str]]]:
 
 
 def measure_served(options: argparse.Namespace) -> dict[str, Any]:
-    """Era -> rounds; and by which parser each server reads HTTP."""
+    """Return the rounds of each era, and the HTTP parser of each server."""
     every = servers(options)
     say(f"served over HTTP: {len(every)} servers, {options.rounds} rounds in each era")
     arguments = [f"--servers={json.dumps(every)}", f"--rounds={options.rounds}", f"--seconds={options.seconds / 2}"]
@@ -106,7 +106,7 @@ def measure_served(options: argparse.Namespace) -> dict[str, Any]:
 
 
 def parser_of(python: str) -> str:
-    """What uvicorn takes there: the fast one if it is installed."""
+    """Return the HTTP parser that uvicorn uses in this environment: `httptools` if it is installed."""
     done = subprocess.run([python, "-c", "import httptools"], check=False, capture_output=True, timeout=60)
     return "h11" if done.returncode else "httptools"
 
@@ -126,13 +126,13 @@ def served_noise(title: str, rounds: list[Round]) -> str:
     rates = [each[ECHO]["rate"] for each in rounds]
     share = statistics.median(each[ECHO]["rate"] * each[ECHO]["server_cpu"] for each in rounds)
     load = max(each[name]["busy"] for each in rounds for name in each)
-    if load > DROWNED:
-        return f"!! LIMITED: {title}: the load had its processor {load:.0%} of the time: the servers can do more"
+    if load > SATURATED:
+        return f"!! LIMITED: {title}: the load generator used {load:.0%} of its processor, so the servers may be faster"
     return report.warning(title, ECHO, rates, share)
 
 
 def served_table(title: str, rounds: list[Round], parsers: dict[str, str]) -> list[list[str]]:
-    lines = [[title, "calls/s", "server cpu us/call", "load's cpu", "HTTP by"]]
+    lines = [[title, "calls/s", "server cpu us/call", "load generator cpu", "HTTP parser"]]
     for name in rounds[0]:
         rate, cpu, busy = (
             statistics.median(each[name][metric] for each in rounds) for metric in ("rate", "server_cpu", "busy")
@@ -145,7 +145,7 @@ def served_table(title: str, rounds: list[Round], parsers: dict[str, str]) -> li
 
 
 def measure_sessions(options: argparse.Namespace) -> dict[str, Any]:
-    """Maker -> bytes for an idle session and for one with its stream open; of the SDK's fewer are opened."""
+    """Return library -> bytes per idle session and per session with an open stream; the SDK opens fewer sessions."""
     say(f"memory of {options.sessions} sessions")
     makes = {OURS: (sys.executable, "toolcrib", options.sessions)}
     if options.sdk_python:
@@ -167,11 +167,11 @@ def sessions_goals(sessions: dict[str, Any]) -> list[Goal]:
     return rows
 
 
-# ---- all of it -----------------------------------------------------------------------------------------------
+# ---- all parts -----------------------------------------------------------------------------------------------
 
 
 def measure(options: argparse.Namespace) -> Outcome:
-    """What is wanted of it."""
+    """Measure the parts for servers that `--over` includes."""
     out = Outcome()
     if "direct" in options.over:
         direct = out.figures["direct"] = measure_direct(options)

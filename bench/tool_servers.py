@@ -1,12 +1,12 @@
-"""The servers that are measured: one tool, `add`, on each make, as its documentation shows it.
+"""The measured servers: one tool, `add`, with each library, written as its documentation shows.
 
-The drivers call them in their own process, or start this file, which serves one of them over HTTP:
+The drivers call them in process, or start this file, which serves one of them over HTTP:
 
     python tool_servers.py MAKE [--plain] [--cpu N]
 
-It says on stderr where it listens, as ours does by itself, and leaves when its standard input ends. `--plain` is for
-makes that know a shorter manner, without sessions and streams. Nobody writes a log line per request, and every make has
-the HTTP parser that is installed beside it: `httptools` where there is one.
+It prints its URL on stderr, as Toolcrib does, and exits when its standard input ends. `--plain` selects the mode
+without sessions and streams in libraries that have one. Access logs are off, and each library uses the HTTP parser that
+is installed in its environment: `httptools` if available.
 """
 
 import argparse
@@ -20,7 +20,7 @@ from typing import Any
 from orjson import loads
 
 PATH = "/mcp"
-# As long as our answer: what is written is part of what is measured.
+# As long as the answer of a Toolcrib server: writing it is part of the measurement.
 FIXED = (
     b'{"jsonrpc":"2.0","id":%d,"result":{"resultType":"complete","content":[{"type":"text","text":"5"}],'
     b'"structuredContent":{"result":5},"_meta":{"io.modelcontextprotocol/serverInfo":'
@@ -74,7 +74,7 @@ def fastmcp() -> Any:
 
 
 async def bare(scope: Any, receive: Any, send: Any) -> None:
-    """What any server on ASGI must do at least: read the body, know its id, answer."""
+    """Do the minimum of any ASGI server: read the body, parse its id, send an answer."""
     parts = []
     more = True
     while more:
@@ -110,7 +110,7 @@ def serve_bare(plain: bool) -> None:
 def serve_app(app: Any, **options: Any) -> None:
     import uvicorn
 
-    # Only where the protocol is named does asyncio turn off Nagle's delay, which costs 40 ms an answer.
+    # asyncio disables Nagle's algorithm, which delays answers by 40 ms, only if the protocol is given explicitly.
     listening = socket.socket(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     listening.bind(("127.0.0.1", 0))
     listening.listen(2048)

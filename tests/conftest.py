@@ -45,7 +45,7 @@ def _load_hypothesis_profile(tier: str) -> None:
         max_examples=examples,
         derandomize=not is_nightly,
         print_blob=is_nightly,
-        deadline=None,  # machines are shared: a slow example is no failure
+        deadline=None,  # machines are shared: a slow example is not a failure
         suppress_health_check=[HealthCheck.too_slow],
     )
     settings.load_profile(tier)

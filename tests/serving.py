@@ -1,4 +1,4 @@
-"""An ASGI app of ours behind a real port, in the test's own loop."""
+"""An ASGI app on a real port, in the event loop of the test."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Bare aiohttp: a POST for each call by hand, the answer read whole; no deadlines, limits, states or types."""
+"""Bare aiohttp: one POST per call, the answer is read at once; no time-outs, limits, states or types."""
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -12,7 +12,7 @@ from orjson import dumps, loads
 
 @asynccontextmanager
 async def open_session(site: Site) -> AsyncIterator[Session]:
-    # The same bytes as the others: the modern wire has metadata in each body and says some of it again in headers.
+    # Sends the same bytes as the other clients: in the modern era, metadata in each body and some of it in headers.
     modern = site.mode == "auto"
     meta = {"_meta": META} if modern else {}
     headers = {"Accept": "application/json, text/event-stream", "Content-Type": "application/json"}
@@ -24,8 +24,8 @@ async def open_session(site: Site) -> AsyncIterator[Session]:
             nonlocal last_id
             last_id += 1
             body = dumps({"jsonrpc": "2.0", "id": last_id, "method": method, "params": params})
-            said = {**headers, "Mcp-Method": method, **named} if modern else headers
-            async with http.post(site.url, data=body, headers=said) as response:
+            request_headers = {**headers, "Mcp-Method": method, **named} if modern else headers
+            async with http.post(site.url, data=body, headers=request_headers) as response:
                 answer = await response.read()
                 if "Mcp-Session-Id" in response.headers:
                     headers["Mcp-Session-Id"] = response.headers["Mcp-Session-Id"]

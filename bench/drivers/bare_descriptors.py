@@ -1,7 +1,8 @@
-"""Below the raw pipe: system calls on the bare descriptors, without back-pressure, deadlines, states or typed results.
+"""System calls on bare file descriptors: no asyncio streams, back-pressure, time-outs, states or typed results.
 
-Each call is one `os.write`. Gathering lines for one write per turn saves system calls but lets the child idle
-meanwhile: with a processor for each of the two this is the faster way, and one call at a time has nothing to gather.
+Each call is one `os.write`. Collecting lines for one write per loop iteration would save system calls but leave the
+server idle meanwhile: one write per call is faster if client and server have a processor each, and a sequential
+client has nothing to collect.
 """
 
 import asyncio
@@ -46,9 +47,9 @@ class Pipe:
 
     def write(self, message: dict[str, Any]) -> None:
         line = dumps(message) + b"\n"
-        # Good enough for a limit: what is in flight here always fits into a pipe.
+        # Good enough for a lower bound: the calls in flight always fit into the pipe.
         if os.write(self.stdin, line) != len(line):
-            raise BufferError("the pipe is full: fewer calls in flight, please")
+            raise BufferError("the pipe is full: use a smaller --in-flight")
 
     def read(self) -> None:
         *lines, self.rest = (self.rest + os.read(self.stdout, 1 << 18)).split(b"\n")
@@ -67,7 +68,7 @@ class Pipe:
 @asynccontextmanager
 async def open_session(child: Child) -> AsyncIterator[Session]:
     pipe = Pipe(child)
-    # The same bytes as the others: on the modern wire every request carries its metadata.
+    # Sends the same bytes as the other clients: in the modern era every request carries metadata.
     meta = {"_meta": META} if child.mode == "auto" else {}
     try:
         if meta:

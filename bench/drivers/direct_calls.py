@@ -1,6 +1,6 @@
-"""`add(2, 3)` in one process, client and server together: microseconds per call. Prints one line of JSON.
+"""Measures `add(2, 3)` with client and server in one process. Prints seconds per call as one line of JSON.
 
-Which make is measured is an argument, and the interpreter is one that has it. A call counts when its sum has been read.
+The library is an argument and must be installed for the interpreter. A call is complete when the sum was read.
 """
 
 import argparse
@@ -93,13 +93,13 @@ async def fastmcp() -> AsyncIterator[dict[str, Call]]:
 
 @asynccontextmanager
 async def plain() -> AsyncIterator[dict[str, Call]]:
-    """The limit: the function itself, its arguments and its return checked by pydantic."""
+    """Call the function itself, with pydantic checking arguments and return value: the lower bound."""
     from pydantic import validate_call
 
     checked = validate_call(validate_return=True)(tool_servers.add)
 
     async def call() -> int:
-        found: int = await checked(**{"a": 2, "b": 3})  # noqa: PIE804  # arguments come as a dict
+        found: int = await checked(**{"a": 2, "b": 3})  # noqa: PIE804  # as in a request, arguments are a dict
         return found
 
     yield {"auto": call}
@@ -109,7 +109,7 @@ MAKES = {"toolcrib": toolcrib, "sdk": sdk, "sdk1": sdk1, "fastmcp": fastmcp, "pl
 
 
 async def repeated(call: Call, calls: int) -> float:
-    """The mean time of so many calls."""
+    """Return the mean time of `calls` calls."""
     start = perf_counter()
     for _ in range(calls):
         if await call() != 5:
@@ -118,7 +118,7 @@ async def repeated(call: Call, calls: int) -> float:
 
 
 async def measure(make: str, seconds: float, warm_up: int) -> dict[str, Any]:
-    """Way of calling -> seconds per call: the median of batches, in which the ways take turns."""
+    """Return way of calling -> seconds per call: the median of batches, with the ways in turn."""
     async with MAKES[make]() as ways:
         for call in ways.values():
             await repeated(call, warm_up)

@@ -1,4 +1,4 @@
-"""FastMCP's client, as its documentation shows it. The child does not outlive the session, as with the others."""
+"""FastMCP's client, used as its documentation shows. `keep_alive=False` ends the server with the session."""
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager

@@ -1,4 +1,4 @@
-"""What an idle connection costs our process: KiB per connection over many tiny children. Prints one line of JSON."""
+"""Measures the memory of the client per idle stdio connection, in KiB. Prints one line of JSON."""
 
 import argparse
 import asyncio
@@ -11,7 +11,7 @@ import psutil
 
 from toolcrib import Client, StdioServer
 
-# A shell is the smallest child that can answer; what the children take is theirs, not ours.
+# A shell is the smallest process that can answer. The memory of the servers is not counted.
 TINY_SERVER = """
 while read -r line; do
     id=${line##*\\"id\\":}

@@ -1,7 +1,7 @@
-"""Many servers of this process as one: start, list, search, call. Prints one line of JSON, all times in seconds.
+"""Measures many in-process servers behind one hub: start, list, search, call. Prints seconds as one line of JSON.
 
-Which make is measured is an argument, and the interpreter is one that has it. Beside the calls by way of the many, the
-same tool is called by a client of its server alone, in turn: the difference is what the many cost.
+The library is an argument and must be installed for the interpreter. Calls through the hub take turns with calls of the
+same tool by a client of its server alone: the difference is the overhead of the hub.
 """
 
 import argparse
@@ -23,20 +23,20 @@ from tool_servers import add
 Way = Callable[[], Awaitable[Any]]
 BATCH = 20
 SHARES = (8, 4, 2, 1)
-"""Starts are measured with an eighth of the servers, a quarter, half, all."""
+"""Starts are measured with an eighth, a quarter, half and all of the servers."""
 QUERY = "create an issue"
 LONG_QUERY = "export every invoice of a customer project"
 
 
 class Make(NamedTuple):
-    """How tools and servers are made, and how servers are opened together: what that yields is how they are used."""
+    """Functions of a library that make a tool, make a server, and open many servers, which yields the operations."""
 
     tool: Callable[[fleet.Described], Any]
     server: Callable[[str, list[Any]], Any]
     together: Callable[[dict[str, Any]], AbstractAsyncContextManager[dict[str, Way]]]
 
 
-# ---- the makes -----------------------------------------------------------------------------------------------
+# ---- the libraries -------------------------------------------------------------------------------------------
 
 
 def toolcrib_tool(described: fleet.Described) -> Any:
@@ -95,7 +95,7 @@ def sdk_server(name: str, tools: list[Any]) -> Any:
 
 @asynccontextmanager
 async def sdk(servers: dict[str, Any]) -> AsyncIterator[dict[str, Way]]:
-    """Its `ClientSessionGroup` connects one after the other, and keeps the tools in a dict."""
+    """Open a `ClientSessionGroup`, which connects to one server after the other and keeps the tools in a dict."""
     from mcp import Client
     from mcp.client.session_group import ClientSessionGroup
 
@@ -140,7 +140,7 @@ def fastmcp_server(name: str, tools: list[Any]) -> Any:
 
 @asynccontextmanager
 async def fastmcp(servers: dict[str, Any]) -> AsyncIterator[dict[str, Way]]:
-    """Its way for servers of one process is to mount them on one more; its client of many does so with proxies."""
+    """Mount the servers on a router server, as FastMCP recommends for servers in one process."""
     from fastmcp import Client, FastMCP
 
     router = FastMCP("router")
@@ -159,7 +159,7 @@ async def fastmcp(servers: dict[str, Any]) -> AsyncIterator[dict[str, Way]]:
 
 
 def renamed(tool: Any, described: fleet.Described) -> Any:
-    """A pydantic tool under another name; none of these is called."""
+    """Return a copy of a pydantic tool with another name and schema; the copies are never called."""
     return tool.model_copy(
         update={"name": described.name, "description": described.description, "parameters": described.schema}
     )
@@ -176,7 +176,7 @@ MAKES = {
 
 
 async def started(make: Make, servers: dict[str, Any], tools: int) -> float:
-    """From nothing to the first list of all tools."""
+    """Return the seconds from the start to the first list of all tools."""
     gc.collect()
     start = perf_counter()
     async with make.together(servers) as ways:
@@ -195,13 +195,13 @@ async def repeated(way: Way, times: int) -> float:
 
 
 async def used(make: Make, servers: dict[str, Any], seconds: float, warm_up: int) -> dict[str, Any]:
-    """Way -> the median of batches, in which the ways take turns; and what the first search took."""
+    """Return operation -> median seconds of batches, with the operations in turn, and the time of the first search."""
     async with make.together(servers) as ways:
         found = {}
         if "search" in ways:
             found["first_search"] = await repeated(ways["search"], 1)
             if not await ways["search"]() or not await ways["long_search"]():
-                raise AssertionError("nothing was found")
+                raise AssertionError("the search found no tools")
         for way in ("call", "bare"):
             if await ways[way]() != 5:
                 raise AssertionError("2 + 3 is 5")
@@ -220,12 +220,12 @@ async def measure(options: argparse.Namespace) -> dict[str, Any]:
     tools = [make.tool(described) for described in fleet.every_tool()]
     offered = fleet.servers(options.servers, tools, options.tools - 1)
     servers = {name: make.server(name, its_tools) for name, its_tools in offered.items()}
-    # Servers are in this process only to be measured with: who starts them must not pay for a look through them.
+    # The servers are in this process only for the measurement: the garbage collector must not scan them in the starts.
     gc.collect()
     gc.freeze()
     counts = [max(options.servers // share, 1) for share in SHARES]
     starts = {}
-    for count in (1, *counts):  # the first one pays for what is made once in a process
+    for count in (1, *counts):  # the extra first start pays for everything that is created once per process
         starts[count] = await started(make, dict(list(servers.items())[:count]), options.tools)
     figures = {"starts": {count: starts[count] for count in counts}}
     return figures | await used(make, servers, options.seconds, options.warm_up)
@@ -235,7 +235,7 @@ if __name__ == "__main__":
     parser = argparse.ArgumentParser()
     parser.add_argument("make", choices=MAKES)
     parser.add_argument("--servers", type=int, default=200)
-    parser.add_argument("--tools", type=int, default=50, help="of each server, the one that is called among them")
-    parser.add_argument("--seconds", type=float, default=1.0, help="for each way of using them")
+    parser.add_argument("--tools", type=int, default=50, help="tools per server, including the one that is called")
+    parser.add_argument("--seconds", type=float, default=1.0, help="for each operation")
     parser.add_argument("--warm-up", type=int, default=200, help="calls before the measurement")
     print(json.dumps(asyncio.run(measure(parser.parse_args()))))

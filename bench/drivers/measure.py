@@ -1,4 +1,4 @@
-"""The one protocol of measurement. Every driver runs it in a process of its own and prints one line of JSON.
+"""The measurement that all client drivers share. Each driver runs in its own process and prints one line of JSON.
 
 Standard library only: the drivers run in the peers' environments too.
 """
@@ -22,7 +22,7 @@ BENCH = Path(__file__).resolve().parent.parent
 ECHO_SERVER = str(BENCH / "echo_server.py")
 HTTP_SERVER = str(BENCH / "http_server.py")
 PATHS = {"json": "/mcp", "events": "/sse-answers"}
-# The modules whose absence from the stdio path is a promise, and the usual suspects of a slow import.
+# Modules that calls over stdio must not load, and others that make imports slow.
 WATCHED = ("pydantic", "aiohttp", "mcp", "httpx", "anyio", "jsonschema_rs", "opentelemetry", "ssl", "typing_extensions")
 
 
@@ -35,22 +35,22 @@ class Session(NamedTuple):
 
 @dataclass(frozen=True)
 class Child:
-    """A server to start, over stdio."""
+    """A stdio server to start."""
 
     command: str
     args: list[str]
-    mode: str  # "auto" finds the modern era in our servers, "legacy" shakes hands
+    mode: str  # "auto" negotiates the modern era with these servers, "legacy" uses the handshake
 
 
 @dataclass(frozen=True)
 class Site:
-    """A server that runs, over HTTP."""
+    """A running HTTP server."""
 
     url: str
     mode: str
 
 
-# A driver takes the kind of server that it can reach.
+# A driver accepts the kinds of servers that it supports.
 Open = Callable[[Any], AbstractAsyncContextManager[Session]]
 
 
@@ -61,7 +61,7 @@ async def checked(session: Session, text: str) -> None:
 
 
 async def sequential(session: Session, seconds: float) -> list[float]:
-    """The latency of each call, one after the other."""
+    """Call in sequence for `seconds`; return the latency of each call."""
     latencies = []
     number = 0
     now = perf_counter()
@@ -76,25 +76,25 @@ async def sequential(session: Session, seconds: float) -> list[float]:
 
 
 async def in_flight(session: Session, seconds: float, width: int) -> tuple[float, float]:
-    """Calls per second, and our own processor time per call, with `width` callers that each wait for their answer."""
+    """Return calls per second and client processor time per call, with `width` concurrent sequential callers."""
     calls = 0
     start, cpu_start = perf_counter(), process_time()
     end = start + seconds
 
-    async def caller(who: int) -> None:
+    async def caller(name: int) -> None:
         nonlocal calls
         number = 0
         while perf_counter() < end:
             number += 1
-            await checked(session, f"caller {who} call {number}")
+            await checked(session, f"caller {name} call {number}")
             calls += 1
 
-    await asyncio.gather(*(caller(who) for who in range(width)))
+    await asyncio.gather(*(caller(name) for name in range(width)))
     return calls / (perf_counter() - start), (process_time() - cpu_start) / calls
 
 
 async def lifecycle(open_session: Open, server: Child | Site) -> float:
-    """Connect, list, call, close: seconds."""
+    """Connect, list, call, close; return the seconds."""
     start = perf_counter()
     async with open_session(server) as session:
         await session.list_tools()
@@ -103,11 +103,11 @@ async def lifecycle(open_session: Open, server: Child | Site) -> float:
 
 
 def keep_apart(options: argparse.Namespace) -> list[str]:
-    """Places this process; gives the arguments that place a server on another processor.
+    """Pin this process to a processor; return the arguments that pin a server to another one.
 
-    Where the scheduler puts the two processes changes the figures twofold and by chance, so both are placed, each time
-    where the client's own cost shows the most: on one processor for calls one after the other (no waking of a sleeping
-    processor hides it), on two for many in flight (the server's work is done meanwhile).
+    The scheduler's placement of the two processes can change the figures by a factor of two, at random. Both are
+    therefore pinned where the cost of the client shows most: on one processor for sequential calls (no wake-up of a
+    sleeping processor hides it), on two for concurrent calls (the server works in parallel).
     """
     processors = sorted(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else []
     if options.free or len(processors) < 2:
@@ -119,7 +119,7 @@ def keep_apart(options: argparse.Namespace) -> list[str]:
 
 @contextmanager
 def http_server(options: argparse.Namespace, *placed: str) -> Iterator[str]:
-    """A server on HTTP while entered: the beginning of its URLs. It leaves when its standard input is closed."""
+    """Start an HTTP server and yield the start of its URLs; closing its standard input stops it."""
     command = [options.server_python, HTTP_SERVER, *placed]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
         assert process.stdout is not None
@@ -128,7 +128,7 @@ def http_server(options: argparse.Namespace, *placed: str) -> Iterator[str]:
 
 @contextmanager
 def servers(options: argparse.Namespace) -> Iterator[tuple[Child | Site, Child | Site]]:
-    """The server of the sequential and the server of the concurrent measurement: one beside us and one apart."""
+    """Yield the server for sequential calls, on this processor, and the one for concurrent calls, on another."""
     placed, python, mode = keep_apart(options), options.server_python, options.mode
     if options.over == "stdio":
         yield Child(python, [ECHO_SERVER], mode), Child(python, [ECHO_SERVER, *placed], mode)
@@ -143,7 +143,7 @@ def loaded_modules() -> list[str]:
 
 
 async def warm_up(session: Session, calls: int, width: int = 1) -> None:
-    """So many calls, `width` at once: over HTTP that many connections are open then."""
+    """Make `calls` calls, `width` at once, which opens `width` connections over HTTP."""
     await session.list_tools()
     for number in range(0, calls, width):
         await asyncio.gather(*(checked(session, f"warm {number + one}") for one in range(width)))
@@ -180,10 +180,12 @@ async def measure_both(
 
 def parse_options() -> argparse.Namespace:
     parser = argparse.ArgumentParser()
-    parser.add_argument("--server-python", default=sys.executable, help="the interpreter of the server")
-    parser.add_argument("--over", choices=["stdio", *PATHS], default="stdio", help="stdio, or how HTTP answers")
+    parser.add_argument("--server-python", default=sys.executable, help="interpreter that runs the server")
+    parser.add_argument(
+        "--over", choices=["stdio", *PATHS], default="stdio", help="stdio, or HTTP with JSON answers or event streams"
+    )
     parser.add_argument("--mode", choices=["auto", "legacy"], default="auto")
-    parser.add_argument("--free", action="store_true", help="leave the placing of the processes to the scheduler")
+    parser.add_argument("--free", action="store_true", help="do not pin processes to processors")
     parser.add_argument("--seconds", type=float, default=1.0, help="length of each of the two measurements")
     parser.add_argument("--warm-up", type=int, default=200, help="calls before each measurement")
     parser.add_argument("--in-flight", type=int, default=64)

@@ -1,8 +1,8 @@
-"""Ten calls at once, with the SDK's own OAuth provider and without: ours and the SDK's client. Prints one line of JSON.
+"""Measures ten concurrent calls with and without the SDK's OAuth provider, by Toolcrib's and the SDK's client.
 
-The token lies in the provider's storage, so nothing is left to do but to put it on. The session with it and the one
-without take turns, so that noise hits both alike. Calls that take 50 ms show whether they wait for each other, calls
-that take no time show what the provider costs.
+The provider's storage holds a token, so the provider only has to add it to requests. The sessions with and without the
+provider take turns, so that noise affects both equally. Calls that take 50 ms show whether they wait for each other;
+calls that take no time show the cost of the provider. Prints one line of JSON.
 """
 
 import argparse
@@ -22,13 +22,13 @@ from measure import Session, checked, http_server, keep_apart, parse_options, wa
 
 import toolcrib
 
-TOKEN = "bench"  # the one that the server asks for
+TOKEN = "bench"  # the token that the server accepts
 CALLS = 10
-FEWEST_TURNS = 3
+MIN_TURNS = 3
 
 
 class Storage:
-    """A `TokenStorage` that has a token."""
+    """A `TokenStorage` with a token."""
 
     def __init__(self) -> None:
         self.tokens: OAuthToken | None = OAuthToken(access_token=TOKEN)
@@ -84,11 +84,11 @@ async def ten_at_once(session: Session) -> float:
 
 
 async def in_turn(sessions: dict[str, Session], seconds: float) -> dict[str, float]:
-    """The median time of ten calls for each session."""
+    """Return the median time of ten concurrent calls for each session."""
     taken: dict[str, list[float]] = {name: [] for name in sessions}
     end = perf_counter() + seconds
     turns = 0
-    while perf_counter() < end or turns < FEWEST_TURNS:
+    while perf_counter() < end or turns < MIN_TURNS:
         turns += 1
         for name, session in sessions.items():
             taken[name].append(await ten_at_once(session))

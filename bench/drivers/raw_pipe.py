@@ -1,4 +1,4 @@
-"""The raw pipe: asyncio's subprocess streams by hand, a reader task, a drain per call; no deadlines, states, types."""
+"""asyncio's subprocess streams with a reader task and one drain per call; no time-outs, states or types."""
 
 import asyncio
 from asyncio.subprocess import PIPE

@@ -1,4 +1,4 @@
-"""The official SDK's high-level client, as its documentation shows it."""
+"""The official SDK's high-level client, used as its documentation shows."""
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager

@@ -1,8 +1,8 @@
-"""`tools/call` over HTTP, as the servers serve it: all are up, and each is loaded in its turn. Prints one line of JSON.
+"""Measures `tools/call` over HTTP: starts all servers, then loads each in turn. Prints one line of JSON.
 
     served_calls.py --servers '{"NAME": {"command": ["PYTHON", "MAKE", "--plain"], "modes": ["auto", "legacy"]}, ...}'
 
-A server that waits costs nothing, so all live through all rounds and are as warm as they will ever be.
+An idle server uses no processor time, so all servers run through all rounds and are warm.
 """
 
 import argparse
@@ -16,13 +16,13 @@ from measure import keep_apart
 
 
 def measure(servers: dict[str, Served], options: argparse.Namespace) -> dict[str, list[dict[str, Any]]]:
-    """Era -> rounds -> server -> figures."""
+    """Return era -> rounds -> server -> figures."""
     figures: dict[str, list[dict[str, Any]]] = {}
     for mode in ("auto", "legacy"):
         figures[mode] = []
         speakers = [name for name in servers if mode in options.servers[name]["modes"]]
         for number in range(options.rounds):
-            # Every second round runs backwards: nobody always follows the same neighbour.
+            # Every second round is reversed, so that no server always follows the same one.
             order = reversed(speakers) if number % 2 else speakers
             found = {name: one_load(servers[name], mode, options) for name in order}
             figures[mode].append({name: found[name] for name in speakers})
@@ -41,7 +41,7 @@ def main() -> None:
     parser.add_argument("--connections", type=int, default=32)
     parser.add_argument("--seconds", type=float, default=1.0)
     parser.add_argument("--warm-up", type=int, default=200, help="answers before each measurement")
-    parser.add_argument("--free", action="store_true", help="leave the placing of the processes to the scheduler")
+    parser.add_argument("--free", action="store_true", help="do not pin processes to processors")
     options = parser.parse_args()
     placed = keep_apart(options)
     with ExitStack() as stack:

@@ -1,9 +1,9 @@
-"""What open sessions of the legacy era cost a server: bytes of resident memory for each. Prints one line of JSON.
+"""Measures the resident memory of a server per open session of the legacy era. Prints bytes as one line of JSON.
 
     session_memory.py PYTHON MAKE --sessions N
 
-Twice, each time in a fresh server: sessions that were begun and left open, and sessions that each hold a connection
-with their standing stream besides.
+Measures twice, each time with a new server: idle sessions, and sessions that each hold a connection with an open GET
+stream.
 """
 
 import argparse
@@ -18,22 +18,22 @@ from measure import keep_apart
 WARM_UP_SESSIONS = 20
 STREAM = "text/event-stream"
 SPARE_DESCRIPTORS = 100
-SETTLED = 0.3
+SETTLE_SECONDS = 0.3
 
 
 def begin(served: Served, count: int) -> None:
-    """So many sessions, one after the other on one connection."""
+    """Open `count` sessions, one after the other on one connection."""
     connection = Connection(served.port, "legacy")
     for _ in range(count):
-        connection.said.pop("Mcp-Session-Id", None)
+        connection.headers.pop("Mcp-Session-Id", None)
         connection.begin()
-        if "Mcp-Session-Id" not in connection.said:
-            raise AssertionError("the server gave no session")
+        if "Mcp-Session-Id" not in connection.headers:
+            raise AssertionError("the response has no Mcp-Session-Id")
     connection.socket.close()
 
 
 def begin_listening(served: Served, count: int, stack: ExitStack) -> None:
-    """So many sessions, each with its standing stream on a connection of its own."""
+    """Open `count` sessions, each with its own connection and an open GET stream."""
     for _ in range(count):
         connection = Connection(served.port, "legacy")
         stack.callback(connection.socket.close)
@@ -41,13 +41,13 @@ def begin_listening(served: Served, count: int, stack: ExitStack) -> None:
         connection.socket.sendall(connection.head("GET", Accept=STREAM))
         answer = b""
         while b"\r\n\r\n" not in answer:
-            answer += connection.received()
+            answer += connection.receive()
         if not answer.startswith(b"HTTP/1.1 200 ") or STREAM.encode() not in answer:
-            raise AssertionError(f"there is no standing stream: {answer!r}")
+            raise AssertionError(f"expected an event stream, got {answer!r}")
 
 
-def grown(options: argparse.Namespace, placed: list[str], *, listening: bool) -> float:
-    """Bytes for each session."""
+def growth(options: argparse.Namespace, placed: list[str], *, listening: bool) -> float:
+    """Return the growth of the server's memory per session, in bytes."""
     with started(options.python, options.make, *placed) as served, ExitStack() as stack:
         served.await_listening()
         sizes = []
@@ -56,7 +56,7 @@ def grown(options: argparse.Namespace, placed: list[str], *, listening: bool) ->
                 begin_listening(served, count, stack)
             else:
                 begin(served, count)
-            time.sleep(SETTLED)  # what the last answers left behind is cleared away
+            time.sleep(SETTLE_SECONDS)  # until the server has freed the state of the last requests
             sizes.append(served.resident())
     return (sizes[1] - sizes[0]) / options.sessions
 
@@ -66,14 +66,16 @@ def main() -> None:
     parser.add_argument("python")
     parser.add_argument("make")
     parser.add_argument("--sessions", type=int, default=1000)
-    parser.add_argument("--free", action="store_true", help="leave the placing of the processes to the scheduler")
+    parser.add_argument("--free", action="store_true", help="do not pin processes to processors")
     options = parser.parse_args()
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     needed = options.sessions + WARM_UP_SESSIONS + SPARE_DESCRIPTORS
     if soft != resource.RLIM_INFINITY and soft < needed:
-        resource.setrlimit(resource.RLIMIT_NOFILE, (needed, hard))  # a server that is started here inherits it
+        resource.setrlimit(resource.RLIMIT_NOFILE, (needed, hard))  # inherited by the server
     placed = keep_apart(options)
-    print(json.dumps({"idle": grown(options, placed, listening=False), "open": grown(options, placed, listening=True)}))
+    print(
+        json.dumps({"idle": growth(options, placed, listening=False), "open": growth(options, placed, listening=True)})
+    )
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Our client, as the README shows it: every default in place, deadlines included."""
+"""Toolcrib's client, used as the README shows: with all defaults, time-outs included."""
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager

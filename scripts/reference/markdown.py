@@ -19,7 +19,7 @@ def document(title: str, *parts: str) -> str:
 
 
 def table(heads: Sequence[str], rows: Iterable[Sequence[Any]]) -> str:
-    """Return a table, or an empty text if there are no rows."""
+    """Return a table, or an empty text without rows."""
     lines = ["| " + " | ".join(cell(value) for value in row) + " |" for row in rows]
     return "\n".join(("| " + " | ".join(heads) + " |", "|" + " --- |" * len(heads), *lines)) if lines else ""
 

@@ -117,7 +117,7 @@ ARROWS = (
 
 
 def check_arrows() -> None:
-    """Raise if the transition table has a transition for which there is no arrow."""
+    """Raise if the transition table has a transition without an arrow."""
     missing = sorted(
         f"{start} -> {end}" for start, end in _allowed() - {each for arrow in ARROWS for each in arrow.transitions}
     )

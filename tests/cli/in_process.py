@@ -1,6 +1,6 @@
-"""Run `toolcrib` inside the test process: an interpreter of its own costs about half a second per command.
+"""Run `toolcrib` inside the test process: a separate interpreter costs about half a second per command.
 
-While the command runs, it has what a process of its own would have: standard streams (also as the file descriptors 0, 1
+While the command runs, it has the environment of a separate process: standard streams (also as file descriptors 0, 1
 and 2), working directory, environment, arguments, import path and logging. All of that is restored afterwards, and what
 the command loaded or cached is dropped, so that the next command starts as cleanly as a new process.
 """
@@ -32,7 +32,7 @@ def run_here(arguments: Sequence[str], cwd: Path, env: Mapping[str, str], stream
     """Run a command line in this process and return its exit code.
 
     `streams` are the file descriptors for its standard input, output and error. Only the main thread can do this, and
-    only outside of an event loop: a command has an event loop and signal handlers of its own.
+    only outside an event loop: a command has its own event loop and signal handlers.
     """
     if _has_running_loop():
         raise RuntimeError("a coroutine cannot run a command in its own process; use run_process")

@@ -43,7 +43,7 @@ TERMINAL = {"TERM": "xterm-256color"}
 
 @dataclass(frozen=True, slots=True)
 class Ran:
-    """What a command left behind."""
+    """The result of a command."""
 
     code: int
     out: str
@@ -60,7 +60,7 @@ class Ran:
 
 
 def environment(home: Path, **more: str) -> dict[str, str]:
-    """Nobody's own settings, whatever the machine has."""
+    """An environment without the settings of the machine's user."""
     kept = {key: value for key, value in os.environ.items() if key in ("PATH", "LANG", "SSL_CERT_FILE", "TMPDIR")}
     return {**kept, "HOME": str(home), "LANG": kept.get("LANG", "C.UTF-8"), **more}
 
@@ -149,7 +149,7 @@ def write_settings(folder: Path, servers: Mapping[str, Any], name: str = ".mcp.j
 
 
 class Screen:
-    """What a terminal shows of the bytes that it gets."""
+    """Return the text that a terminal shows for these bytes."""
 
     def __init__(self, width: int, height: int) -> None:
         self._screen = pyte.HistoryScreen(width, height, history=10_000)
@@ -277,7 +277,7 @@ def terminal(
     program: tuple[str, ...] = COMMAND,
     echo: bool | None = None,
 ) -> Iterator[Terminal]:
-    """`toolcrib` (or another program, such as a shell) in a terminal of its own.
+    """`toolcrib` (or another program, such as a shell) in its own terminal.
 
     `echo`: whether the screen shows what is typed, as a person's does; by default only in other programs.
     """

@@ -57,7 +57,7 @@ _COLOURS = {"brown": "yellow", "default": "default"}
 
 
 def _tools(person: Shell) -> None:
-    """The first look: what is there, and a call at work."""
+    """The first look: the servers, and a running call."""
     person.run("toolcrib add demo -- python3 demo_server.py")
     person.run("toolcrib tools")
     person.type("toolcrib call slow_count steps=20 seconds=0.2")
@@ -73,7 +73,7 @@ def _doctor(person: Shell) -> None:
 
 
 def _watch(person: Shell) -> None:
-    """What a server sends while a tool works."""
+    """Messages of a server while a tool runs."""
     person.run("toolcrib add demo -- python3 demo_server.py")
     person.clear()
     person.type("toolcrib watch demo --call slow_count steps=3")

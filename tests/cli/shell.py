@@ -19,7 +19,7 @@ BROKEN = "import sys\nsys.exit('Error: the variable ISSUES_TOKEN is required')\n
 
 
 class Shell:
-    """What is typed into it, and what it shows then."""
+    """Types into the shell and reads what it shows."""
 
     def __init__(self, screen: Terminal) -> None:
         self.screen = screen
@@ -53,7 +53,7 @@ class Shell:
         return sum(line.startswith(f"{PROMPT} ") for line in self.screen.lines)
 
     def _answer(self) -> str:
-        """What is below the last command, without the prompt that waits for the next one."""
+        """Return the text below the last command, without the next prompt."""
         lines = self.screen.text.splitlines()
         last = max(at for at, line in enumerate(lines) if line.startswith(f"{PROMPT} "))
         return "\n".join(line for line in lines[last + 1 :] if line != PROMPT).strip("\n")

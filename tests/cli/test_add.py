@@ -85,7 +85,7 @@ def test_a_python_file_is_in_process_for_us_and_a_command_for_others(tmp_path: P
     }
 
 
-def test_that_the_command_for_a_python_file_is_not_on_path_is_told(tmp_path: Path) -> None:
+def test_a_missing_command_for_a_python_file_is_reported(tmp_path: Path) -> None:
     (tmp_path / "tools.py").write_text("")
     program = tmp_path / "bin/toolcrib"
     program.parent.mkdir()
@@ -141,7 +141,7 @@ def test_a_secret_is_written_and_warned_about_but_not_shown(tmp_path: Path) -> N
     assert kept.err == ""
 
 
-def test_a_variable_that_is_not_set_is_told(tmp_path: Path) -> None:
+def test_a_variable_that_is_not_set_is_reported(tmp_path: Path) -> None:
     done = run_cli("add", "gh", "--env", "NO_SUCH_VARIABLE", "--", "x", cwd=tmp_path)
     assert done.code == 0
     assert "warning: gh: the variable NO_SUCH_VARIABLE is not set" in done.err
@@ -187,14 +187,14 @@ def test_bad_input_is_one_clear_line_and_writes_nothing(
 
 
 @pytest.mark.parametrize("content", ["", " \n"])
-def test_an_empty_file_is_none(tmp_path: Path, content: str) -> None:
+def test_an_empty_file_is_treated_as_missing(tmp_path: Path, content: str) -> None:
     (tmp_path / ".mcp.json").write_text(content)
     done = run_cli("add", "fs", "--", "srv", cwd=tmp_path)
     assert (done.code, done.err) == (0, "")
     assert servers(tmp_path / ".mcp.json") == {"fs": {"command": "srv"}}
 
 
-def test_a_broken_file_is_told_with_its_line_and_stays(tmp_path: Path) -> None:
+def test_a_broken_file_is_reported_with_its_line_and_stays(tmp_path: Path) -> None:
     (tmp_path / ".mcp.json").write_text('{\n  "mcpServers": {,}\n}')
     done = run_cli("add", "fs", "--", "x", cwd=tmp_path)
     assert done.code == 3 and done.err.startswith("error: .mcp.json:2:18: ")
@@ -211,27 +211,27 @@ def test_check_starts_the_server_before_anything_is_written(tmp_path: Path) -> N
     assert set(servers(tmp_path / ".mcp.json")) == {"demo"}
 
 
-def test_who_wins_over_what_was_added_is_told(tmp_path: Path) -> None:
+def test_a_file_that_overrides_the_added_server_is_reported(tmp_path: Path) -> None:
     (tmp_path / "toolcrib.toml").write_text('[servers.fs]\ncommand = "x"\n')
     done = run_cli("add", "fs", "--config", ".mcp.json", "--", "y", cwd=tmp_path)
     assert "warning: toolcrib.toml:1 also defines fs, and takes precedence" in done.err
 
 
-def test_that_ones_own_settings_are_not_used_any_more_is_told(tmp_path: Path) -> None:
+def test_settings_that_are_no_longer_used_are_reported(tmp_path: Path) -> None:
     run_cli("add", "a", "--user", "--", "x", cwd=tmp_path)
     done = run_cli("add", "b", "--", "y", cwd=tmp_path)
     assert "this folder now has its own settings" in done.err
     assert "settings of its own" not in run_cli("add", "c", "--", "y", cwd=tmp_path).err
 
 
-def test_stdin_that_is_no_text_is_told(tmp_path: Path) -> None:
+def test_stdin_that_is_not_text_is_reported(tmp_path: Path) -> None:
     done = subprocess.run(
         [*COMMAND, "add"], input=b'{"\xff', cwd=tmp_path, capture_output=True, env=environment(tmp_path), timeout=60
     )
     assert (done.returncode, done.stderr) == (3, b"error: stdin:1:3: is not UTF-8 text\n")
 
 
-def test_at_a_terminal_nobody_waits_for_stdin(tmp_path: Path) -> None:
+def test_at_a_terminal_it_does_not_wait_for_stdin(tmp_path: Path) -> None:
     person = show_cli("add", cwd=tmp_path)
     assert person.code == 2
     assert "no server given" in person.text

@@ -32,7 +32,7 @@ def test_every_command_can_be_loaded_and_has_help(name: str, tmp_path: Path) -> 
     assert ran.code == 0 and f"toolcrib {name} [OPTIONS]" in ran.out and "{" not in ran.out.split("\n")[1], ran.err
 
 
-def test_the_version_is_told(tmp_path: Path) -> None:
+def test_the_version_is_printed(tmp_path: Path) -> None:
     assert run_cli("--version", cwd=tmp_path).out == f"toolcrib {__version__}\n"
 
 
@@ -91,7 +91,7 @@ def test_the_word_help_shows_the_help(words: tuple[str, ...], tmp_path: Path) ->
     assert run_cli("help", *words, cwd=tmp_path) == run_cli(*words, "--help", cwd=tmp_path)
 
 
-def test_a_traceback_is_shown_only_to_who_wants_it(tmp_path: Path) -> None:
+def test_a_traceback_is_shown_only_on_request(tmp_path: Path) -> None:
     words = ("call", "nothing", "--", *DEMO)
     assert "Traceback" not in run_cli(*words, cwd=tmp_path).err
     debug = run_cli("--debug", *words, cwd=tmp_path)
@@ -99,7 +99,7 @@ def test_a_traceback_is_shown_only_to_who_wants_it(tmp_path: Path) -> None:
     assert "Traceback" in run_cli("call", "nothing", "--debug", "--", *DEMO, cwd=tmp_path).err
 
 
-def test_a_bug_is_told_as_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_bug_is_reported_as_a_bug(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def broken(*_: Any, **__: Any) -> None:
         raise KeyError("oops")
 
@@ -109,7 +109,7 @@ def test_a_bug_is_told_as_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     assert ran.err == "error: KeyError: 'oops'\nhint: this is a bug in toolcrib: --debug shows the traceback\n"
 
 
-def test_a_terminal_that_speaks_no_unicode_is_no_reason_to_fail(tmp_path: Path) -> None:
+def test_a_terminal_without_unicode_does_not_cause_a_failure(tmp_path: Path) -> None:
     ran = run_process("call", "echo", "text=日本 é", "--", *DEMO, cwd=tmp_path, env={"PYTHONIOENCODING": "ascii"})
     assert (ran.code, ran.out) == (0, "?? ?\n")
     ran = run_process("call", "echo", "text=é", "--json", "--", *DEMO, cwd=tmp_path, env={"PYTHONIOENCODING": "ascii"})
@@ -117,7 +117,7 @@ def test_a_terminal_that_speaks_no_unicode_is_no_reason_to_fail(tmp_path: Path) 
 
 
 @pytest.mark.parametrize("closed, code", [("<&-", 0), (">&-", 0), ("2>&-", 0), ("<&- >&- 2>&-", 0), (">/dev/full", 1)])
-def test_closed_and_full_streams_are_no_bug(closed: str, code: int, tmp_path: Path) -> None:
+def test_closed_and_full_streams_are_not_bugs(closed: str, code: int, tmp_path: Path) -> None:
     line = f"{sys.executable} -m toolcrib tools -- {' '.join(DEMO)} {closed}"
     done = subprocess.run(["sh", "-c", line], cwd=tmp_path, env=environment(tmp_path), capture_output=True, text=True)
     assert done.returncode == code and "Traceback" not in done.stderr and "bug" not in done.stderr
@@ -155,7 +155,7 @@ def test_the_shell_completes_commands_options_and_servers(line: str, offered: li
 # ---- what it needs -------------------------------------------------------------------------------------------
 
 
-def test_without_the_extra_it_tells_what_to_install(tmp_path: Path) -> None:
+def test_without_the_extra_it_says_what_to_install(tmp_path: Path) -> None:
     command = [sys.executable, "-S", "-m", "toolcrib", "tools"]  # -S: no site-packages, so neither click nor rich
     env = {**environment(tmp_path), "PYTHONPATH": str(ROOT / "src")}
     done = subprocess.run(command, cwd=tmp_path, env=env, capture_output=True, text=True)

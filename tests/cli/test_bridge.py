@@ -177,7 +177,7 @@ async def test_what_a_local_server_writes_to_stderr_is_seen(tmp_path: Path) -> N
         (("--port", "0", "--", *DEMO), 2, "--port: over stdio"),
     ],
 )
-def test_what_cannot_be_bridged_is_told_in_a_line(
+def test_invalid_targets_are_reported_in_one_line(
     tmp_path: Path, arguments: tuple[str, ...], code: int, words: str
 ) -> None:
     ran = run_cli("bridge", *arguments, cwd=tmp_path)
@@ -210,7 +210,7 @@ async def _adds(client: tc.Client) -> bool:
         return False
 
 
-def test_a_person_at_the_terminal_is_told_why_nothing_happens(tmp_path: Path) -> None:
+def test_a_user_at_a_terminal_sees_why_nothing_happens(tmp_path: Path) -> None:
     with terminal("bridge", "--", *DEMO, cwd=tmp_path) as screen:
         screen.until("demo_server serves MCP over stdio and waits for a client's messages; --http serves it at a URL")
         screen.press("c")
@@ -229,7 +229,7 @@ def _line(process: subprocess.Popen[bytes], **message: Any) -> Any:
 
 
 def _begun(folder: Path) -> tuple[subprocess.Popen[bytes], list[psutil.Process]]:
-    """A bridge with a call under way, and the processes behind it."""
+    """A bridge with a call in flight, and the processes behind it."""
     process = subprocess.Popen(
         [*COMMAND, "bridge", "--", *DEMO],
         stdin=subprocess.PIPE,
@@ -247,7 +247,7 @@ def _begun(folder: Path) -> tuple[subprocess.Popen[bytes], list[psutil.Process]]
 
 
 @pytest.mark.parametrize("how", ["EOF", signal.SIGINT, signal.SIGTERM, signal.SIGKILL], ids=str)
-def test_a_bridge_that_ends_leaves_nobody_behind(tmp_path: Path, how: Any) -> None:
+def test_a_bridge_that_ends_leaves_no_process_behind(tmp_path: Path, how: Any) -> None:
     process, behind = _begun(tmp_path)
     assert behind
     assert process.stdin is not None
@@ -263,7 +263,7 @@ def test_a_bridge_that_ends_leaves_nobody_behind(tmp_path: Path, how: Any) -> No
 
 
 @pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL], ids=str)
-async def test_a_bridge_at_a_url_leaves_nobody_behind(how: signal.Signals) -> None:
+async def test_a_bridge_at_a_url_leaves_no_process_behind(how: signal.Signals) -> None:
     async with by_http("--", *DEMO) as (url, process):
         async with tc.Client(url, mode="legacy", roots=["file:///garden"]) as client:
             assert (await client.call_tool("echo", {"text": "hi"})).text == "hi"
@@ -275,7 +275,7 @@ async def test_a_bridge_at_a_url_leaves_nobody_behind(how: signal.Signals) -> No
         assert psutil.wait_procs(behind, timeout=WITHIN)[1] == []
 
 
-def test_ctrl_c_while_the_upstream_is_started_leaves_nobody_behind(tmp_path: Path) -> None:
+def test_ctrl_c_while_the_upstream_is_started_leaves_no_process_behind(tmp_path: Path) -> None:
     silent = (sys.executable, "-c", "import sys; print('here', file=sys.stderr, flush=True); sys.stdin.read()")
     with terminal("bridge", "--", *silent, cwd=tmp_path) as screen:
         screen.until("here")

@@ -30,7 +30,7 @@ pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 @dataclass
 class Guest:
-    """A client in front of a bridge, and what it was asked and told."""
+    """A client in front of a bridge, and the requests and notifications that it received."""
 
     client: tc.Client
     journal: Path
@@ -139,7 +139,7 @@ def here(lasting: Guest) -> Guest:
 
 @pytest_asyncio.fixture(loop_scope="module")
 async def alone(eras: tuple[str, str], tmp_path: Path) -> AsyncIterator[Guest]:
-    """A client with a bridge and an upstream of its own."""
+    """A client with its own bridge and upstream."""
     async with guest_of_a_bridge(eras, tmp_path / "journal") as found:
         yield found
 
@@ -214,7 +214,7 @@ async def test_a_call_that_is_given_up_is_cancelled_upstream(here: Guest) -> Non
     assert (await here.client.call_tool("add", {"a": 1, "b": 1})).data == 2
 
 
-async def test_changes_are_told(here: Guest) -> None:
+async def test_changes_are_forwarded(here: Guest) -> None:
     async with here.client.listen("crib://plot", prompts=False, resources=False) as changes, asyncio.timeout(WITHIN):
         await here.client.call_tool("grow")
         assert await anext(changes) == tc.Change("tools")
@@ -223,7 +223,7 @@ async def test_changes_are_told(here: Guest) -> None:
     assert "grown" in [tool.name for tool in await here.client.list_tools()]
 
 
-async def test_a_resource_that_is_not_there_is_told_with_the_code_of_the_era(here: Guest) -> None:
+async def test_a_missing_resource_is_reported_with_the_code_of_the_era(here: Guest) -> None:
     with pytest.raises(tc.RemoteError) as caught:
         await here.client.request("resources/read", {"uri": "crib://nowhere"})
     assert caught.value.code == (-32002 if here.front == "legacy" else -32602)
@@ -254,12 +254,12 @@ async def test_an_upstream_that_dies_is_a_typed_error_and_comes_back(alone: Gues
         await alone.client.request("tools/call", {"name": "die", "arguments": {}})
     assert caught.value.code == -32603
     assert caught.value.data == {"reason": "OutcomeUnknown", "sent": True}
-    assert "bridged_server.py" not in caught.value.message  # what it wrote is not for everybody who reaches us
+    assert "bridged_server.py" not in caught.value.message  # its stderr is not for every client
     async with asyncio.timeout(WITHIN):
         assert await alone.text("pid") != first
 
 
-async def test_changes_are_told_also_after_the_upstream_came_back(alone: Guest) -> None:
+async def test_changes_are_forwarded_after_the_upstream_came_back(alone: Guest) -> None:
     async with alone.client.listen("crib://plot", tools=False, prompts=False, resources=False) as changes:
         with pytest.raises(tc.RemoteError):
             await alone.client.request("tools/call", {"name": "die", "arguments": {}})
@@ -269,7 +269,7 @@ async def test_changes_are_told_also_after_the_upstream_came_back(alone: Guest) 
             assert await anext(changes) == tc.Change("resource", "crib://plot")
 
 
-async def test_the_upstream_is_told_of_no_more_than_the_client_can_do(
+async def test_only_capabilities_of_the_client_are_declared_to_the_upstream(
     upstream: tc.StdioServer, eras: tuple[str, str], tmp_path: Path
 ) -> None:
     front, behind = eras
@@ -299,9 +299,7 @@ async def test_a_client_that_refuses_is_a_refusal_to_the_upstream(
 # ---- who shares an upstream ------------------------------------------------------------------------------------
 
 
-async def test_sessions_have_processes_of_their_own_which_end_with_them(
-    upstream: tc.StdioServer, tmp_path: Path
-) -> None:
+async def test_sessions_have_their_own_processes_which_end_with_them(upstream: tc.StdioServer, tmp_path: Path) -> None:
     async with bridged(upstream) as url:
         async with guest(url, "legacy", tmp_path / "journal") as one, guest(url, "legacy", tmp_path / "journal") as two:
             pids = {int(await each.text("pid")) for each in (one, two, one)}

@@ -130,7 +130,7 @@ def server_cases() -> list[Any]:
 
 
 @pytest.mark.parametrize("peer, front", server_cases())
-async def test_a_server_of_another_make_answers_asks_and_tells_through_the_bridge(peer: Peer, front: str) -> None:
+async def test_a_server_of_another_library_answers_asks_and_notifies_through_the_bridge(peer: Peer, front: str) -> None:
     python = present(ENVIRONMENTS / peer.environment / "bin/python", f"the environment {peer.environment}")
     upstream = tc.StdioServer(str(python), [str(SERVERS / peer.script)])
     async with bridged(upstream, peer.mode) as url, ScriptedClient(url, mode=front) as scripted:

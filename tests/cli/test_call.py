@@ -84,15 +84,13 @@ def test_arguments_that_cannot_be_read_are_wrong_usage(words: list[str], folder:
         (["--args", '{"a": 1, "b": "2"}'], 'b: "2" is not of type "number"'),
     ],
 )
-def test_what_is_wrong_with_arguments_is_told_before_anything_is_sent(
-    words: list[str], told: str, folder: Path
-) -> None:
+def test_wrong_arguments_are_reported_before_anything_is_sent(words: list[str], told: str, folder: Path) -> None:
     ran = run_cli("call", "mcp__demo__add", *words, cwd=folder)
     expected = f"error: mcp__demo__add: {told}\nhint: it takes a=<number> b=<number>\n"
     assert (ran.code, ran.out, ran.err) == (2, "", expected)
 
 
-def test_who_wants_to_can_send_what_the_schema_refuses(folder: Path) -> None:
+def test_arguments_that_the_schema_refuses_can_be_sent_on_request(folder: Path) -> None:
     ran = run_cli("call", "mcp__demo__add", "a=1", "--no-check", cwd=folder)
     assert (ran.code, ran.err) == (1, "error: mcp__demo__add: missing: b\n")
 
@@ -118,7 +116,7 @@ def test_a_name_that_two_servers_have_is_asked_back(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["mcp__demo__ecoh", "ecoh", "mcp__dmeo__echo"])
-def test_a_tool_that_is_not_there_is_told_with_the_nearest_names(name: str, folder: Path) -> None:
+def test_a_missing_tool_is_reported_with_the_nearest_names(name: str, folder: Path) -> None:
     ran = run_cli("call", name, cwd=folder)
     assert ran.code == 4 and f"there is no tool '{name}'; did you mean 'mcp__demo__echo'" in ran.err
 
@@ -129,7 +127,7 @@ def test_only_the_server_of_a_qualified_name_is_started(tmp_path: Path) -> None:
     write_settings(tmp_path, {"demo": DEMO, "other": other})
     assert run_cli("call", "mcp__demo__echo", "text=hi", cwd=tmp_path).out == "hi\n"
     assert not trace.exists()
-    assert run_cli("call", "echo", "text=hi", cwd=tmp_path).out == "hi\n"  # the failure of the other is no concern
+    assert run_cli("call", "echo", "text=hi", cwd=tmp_path).out == "hi\n"  # the failure of the other does not matter
     assert trace.exists()
 
 
@@ -164,7 +162,7 @@ def test_a_tool_that_fails_leaves_with_1_and_no_answer(folder: Path) -> None:
     assert ran.code == 1 and ran.json["isError"] is True
 
 
-def test_no_answer_in_time_is_an_outcome_of_its_own(folder: Path) -> None:
+def test_no_answer_in_time_is_a_separate_outcome(folder: Path) -> None:
     ran = run_cli("call", "mcp__demo__slow_count", "steps=1", "seconds=60", "--timeout", "3", cwd=folder)
     assert ran.code == 7 and "hint: the call may still be running; --timeout, or execution_timeout" in ran.err
 
@@ -278,7 +276,7 @@ def test_a_call_that_needs_approval_is_asked_for(answer: str, code: int, guarded
     )
 
 
-def test_who_does_not_answer_does_not_approve(guarded: Path) -> None:
+def test_end_of_input_does_not_approve(guarded: Path) -> None:
     with terminal("call", "echo", "text=hi", cwd=guarded, echo=True) as screen:
         screen.until("Call it? [y/N]")
         screen.press("d")
@@ -299,7 +297,7 @@ def test_no_yes_opens_what_is_denied(guarded: Path) -> None:
 
 
 @pytest.mark.timeout(25)  # less than the 30 seconds after which a client itself gives up
-def test_a_call_may_take_as_long_as_it_tells_of_its_progress(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_call_may_take_as_long_as_it_reports_progress(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(target, "SILENCE", 1.5)
     ran = run_cli("call", "slow_count", "steps=8", "seconds=0.25", "--", *DEMO, cwd=tmp_path)
     assert (ran.code, ran.out) == (0, "counted to 8\n"), ran.err
@@ -316,7 +314,7 @@ def test_a_call_may_take_longer_than_a_clients_calls_do_by_default(tmp_path: Pat
 @pytest.mark.parametrize(
     "command, what", [("call", "tool"), ("prompt", "prompt"), ("read", "resource"), ("explain", "tool")]
 )
-def test_without_a_name_that_is_what_is_told_even_without_settings(command: str, what: str, tmp_path: Path) -> None:
+def test_a_missing_name_is_reported_even_without_settings(command: str, what: str, tmp_path: Path) -> None:
     ran = run_cli(command, cwd=tmp_path)
     assert (ran.code, ran.out) == (2, "")
     assert ran.err == f"error: no {what} given\nhint: `toolcrib {what}s` lists them\n"

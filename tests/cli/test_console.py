@@ -136,7 +136,7 @@ def test_wide_characters_keep_a_table_straight(tmp_path: Path) -> None:
     assert "日本語の説明です" in screen.text.replace(" ", "") and "ascii" in screen.text
 
 
-def test_colours_are_left_out_where_nobody_wants_them(tmp_path: Path) -> None:
+def test_colours_are_omitted_where_they_are_not_wanted(tmp_path: Path) -> None:
     screen = show_cli("tools", "--", *DEMO, cwd=tmp_path, env={"NO_COLOR": "1"})
     assert "what it does" in screen.text and b"\x1b[3" not in screen.bytes  # no colour; bold is none
     screen = show_cli("call", "fail", "--", *DEMO, cwd=tmp_path, env={"TERM": "dumb"})

@@ -33,7 +33,7 @@ def bad(**script: Any) -> dict[str, Any]:
 
 
 def step(ran: Ran, server: str, name: str) -> dict[str, Any]:
-    """What the JSON says of one step of one server."""
+    """Return the JSON of one step of one server."""
     (checkup,) = [each for each in ran.json["servers"] if each["server"] == server]
     found = [each for each in checkup["steps"] if each["step"] == name]
     assert len(found) == 1, checkup["steps"]
@@ -90,7 +90,7 @@ def test_without_json_a_program_gets_a_line_for_each_step(tmp_path: Path) -> Non
     assert "2 servers: 1 ok, 1 broken; 5 tools" in ran.err
 
 
-def test_servers_that_do_not_start_are_told_with_exit_code_stderr_and_a_fix(tmp_path: Path) -> None:
+def test_servers_that_do_not_start_are_reported_with_exit_code_stderr_and_a_fix(tmp_path: Path) -> None:
     said = "first line\nError: SOME_TOKEN is required"
     settings(
         tmp_path,
@@ -186,7 +186,7 @@ def test_a_launcher_that_fails_leads_to_the_fix_that_works(
         ("Internal error", "connect ECONNREFUSED 127.0.0.1:5432", "127.0.0.1:5432"),
     ],
 )
-def test_a_server_that_cannot_reach_its_backend_is_told_with_the_backend(
+def test_a_server_that_cannot_reach_its_backend_is_reported_with_the_backend(
     tmp_path: Path, message: str, stderr: str, host: str
 ) -> None:
     program = tmp_path / "server.py"
@@ -218,7 +218,7 @@ for line in sys.stdin:
 """
 
 
-def test_a_server_that_waits_for_a_sign_in_is_told_with_what_it_wrote(tmp_path: Path) -> None:
+def test_a_server_that_waits_for_a_sign_in_is_reported_with_what_it_wrote(tmp_path: Path) -> None:
     program = (
         "import sys, time; print('visit https://x.invalid/authorize', file=sys.stderr, flush=True); time.sleep(99)"
     )
@@ -230,7 +230,7 @@ def test_a_server_that_waits_for_a_sign_in_is_told_with_what_it_wrote(tmp_path: 
     assert "sign in" in found["fix"]
 
 
-def test_a_placeholder_is_told_as_such_and_not_as_a_secret(tmp_path: Path) -> None:
+def test_a_placeholder_is_reported_as_such_and_not_as_a_secret(tmp_path: Path) -> None:
     values = ["<YOUR KEY>", "YOUR_API_KEY", "changeme", "sk-...", "xxxx"]
     settings(tmp_path, **{f"s{at}": stdio(*DEMO, env={"API_KEY": value}) for at, value in enumerate(values)})
     (tmp_path / ".mcp.json").chmod(0o644)
@@ -252,9 +252,7 @@ def test_a_placeholder_is_told_as_such_and_not_as_a_secret(tmp_path: Path) -> No
         ("./nowhere.sh", "the file ./nowhere.sh does not exist", "path"),
     ],
 )
-def test_a_command_that_is_not_there_is_told_with_what_was_meant(
-    tmp_path: Path, command: str, text: str, fix: str
-) -> None:
+def test_a_missing_command_is_reported_with_a_suggestion(tmp_path: Path, command: str, text: str, fix: str) -> None:
     (tmp_path / "here.sh").write_text("#!/bin/sh\n")
     settings(tmp_path, one={"command": command})
     ran = run_cli("doctor", "--json", cwd=tmp_path)
@@ -297,7 +295,7 @@ def test_a_server_that_is_disabled_is_counted_as_such(tmp_path: Path) -> None:
     assert "2 servers: 1 ok, 1 disabled; 5 tools" in run_cli("doctor", cwd=tmp_path).err
 
 
-def test_names_in_lists_of_tools_that_no_tool_has_are_told_and_only_what_is_let_through_counts(tmp_path: Path) -> None:
+def test_names_in_lists_that_match_no_tool_are_reported_and_only_allowed_tools_count(tmp_path: Path) -> None:
     settings(tmp_path, demo=stdio(*DEMO, allowed_tools=["add", "ecko"], blocked_tools=["zzz"]))
     ran = run_cli("doctor", "--json", cwd=tmp_path)
     assert (facts(ran, "demo")["tools"], ran.json["tools"]) == (1, 1)
@@ -309,7 +307,7 @@ def test_names_in_lists_of_tools_that_no_tool_has_are_told_and_only_what_is_let_
     assert "the tools are add, echo" in blocked["fix"]
 
 
-def test_a_rule_of_the_hub_that_fits_no_tool_is_told_once_all_tools_are_known(tmp_path: Path) -> None:
+def test_a_rule_of_the_hub_that_matches_no_tool_is_reported_once_all_tools_are_known(tmp_path: Path) -> None:
     servers = f"[servers.demo]\ncommand = '{DEMO[0]}'\nargs = ['{DEMO[1]}']\n"
     hub = "[hub]\nallowed_tools = ['mcp__demo__add', 'mcp__demo__ecko*']\nrequire_approval = ['mcp__demo']\n"
     (tmp_path / "toolcrib.toml").write_text(servers + hub)
@@ -319,7 +317,7 @@ def test_a_rule_of_the_hub_that_fits_no_tool_is_told_once_all_tools_are_known(tm
     assert "rules" not in {each["step"] for each in run_cli("doctor", "--json", cwd=tmp_path).json["files"]}
 
 
-def test_a_program_that_is_no_server_is_told_as_such(tmp_path: Path) -> None:
+def test_a_program_that_is_not_a_server_is_reported_as_such(tmp_path: Path) -> None:
     chatter = "import sys\nprint('hello', flush=True)\nsys.stdin.read()"
     settings(tmp_path, echoes=stdio("cat"), chatters=stdio(sys.executable, "-c", chatter))
     ran = run_cli("doctor", "--json", "--timeout", "2", cwd=tmp_path)
@@ -348,7 +346,7 @@ def test_a_secret_stays_one_even_if_the_server_prints_it(tmp_path: Path) -> None
         assert "of-the-" not in ran.out + ran.err
 
 
-def test_a_package_without_a_version_is_told_with_the_pinned_spelling(tmp_path: Path) -> None:
+def test_a_package_without_a_version_is_reported_with_the_pinned_spelling(tmp_path: Path) -> None:
     launcher = tmp_path / "npx"
     launcher.write_text(f"#!/bin/sh\nexec {' '.join(DEMO)}\n")
     launcher.chmod(0o700)
@@ -367,7 +365,7 @@ def test_a_package_without_a_version_is_told_with_the_pinned_spelling(tmp_path: 
     assert step(again, "one", "package")["fix"] == "write @scope/server@4.5.6"
 
 
-def test_what_makes_a_server_awkward_is_told(tmp_path: Path) -> None:
+def test_awkward_properties_of_a_server_are_reported(tmp_path: Path) -> None:
     settings(
         tmp_path,
         old=bad(era="legacy"),
@@ -406,7 +404,7 @@ def test_without_a_time_out_the_servers_own_holds_and_else_that_of_all(tmp_path:
     assert "connect_timeout=0.7 s" in step(ran, "other", "starts")["text"]
 
 
-def test_tools_that_a_model_cannot_understand_are_told(tmp_path: Path) -> None:
+def test_tools_that_a_model_cannot_understand_are_reported(tmp_path: Path) -> None:
     (tmp_path / "tools.py").write_text(
         "import toolcrib as tc\nserver = tc.ToolServer('odd')\n@server.tool(name='get.it')\ndef get(x): return x\n"
     )
@@ -418,7 +416,7 @@ def test_tools_that_a_model_cannot_understand_are_told(tmp_path: Path) -> None:
     assert {"descriptions", "types", "names"} <= {each["step"] for each in odd["steps"]}
 
 
-def test_a_python_file_that_cannot_be_run_is_told_with_its_line(tmp_path: Path) -> None:
+def test_a_python_file_that_cannot_be_run_is_reported_with_its_line(tmp_path: Path) -> None:
     (tmp_path / "broken.py").write_text("import toolcrib\nraise ValueError('no way')\n")
     (tmp_path / "toolcrib.toml").write_text(
         '[servers.broken]\npython = "broken.py"\n[servers.gone]\npython = "gone.py"\n'
@@ -429,12 +427,12 @@ def test_a_python_file_that_cannot_be_run_is_told_with_its_line(tmp_path: Path) 
     assert "gone.py" in step(ran, "gone", "command")["text"]
 
 
-def test_a_file_that_others_may_write_is_told(tmp_path: Path) -> None:
+def test_a_file_that_others_may_write_is_reported(tmp_path: Path) -> None:
     settings(tmp_path, demo=stdio(*DEMO))
     (tmp_path / ".mcp.json").chmod(0o666)
     ran = run_cli("doctor", "--json", cwd=tmp_path)
     assert [each["fix"] for each in ran.json["files"]] == ["chmod go-w .mcp.json"]
-    assert stat.S_IMODE((tmp_path / ".mcp.json").stat().st_mode) == 0o666  # it is told, not done
+    assert stat.S_IMODE((tmp_path / ".mcp.json").stat().st_mode) == 0o666  # it is reported, not done
 
 
 @pytest.mark.parametrize(
@@ -454,7 +452,7 @@ def test_without_settings_there_is_one_clear_line(
     assert "Traceback" not in ran.err
 
 
-def test_a_file_that_is_broken_is_told_with_its_line(tmp_path: Path) -> None:
+def test_a_file_that_is_broken_is_reported_with_its_line(tmp_path: Path) -> None:
     (tmp_path / ".mcp.json").write_text('{\n"mcpServers": {\n')
     ran = run_cli("doctor", cwd=tmp_path)
     assert ran.code == 3

@@ -27,7 +27,7 @@ def add(a: int, b: int) -> int:
 
 
 def page(status: int, body: bytes, kind: str = "text/html", more: Mapping[str, str] | None = None) -> Any:
-    """A place that gives everybody the same answer."""
+    """A server that gives every request the same answer."""
 
     async def app(scope: Any, receive: Any, send: Any) -> None:
         headers = {"content-type": kind, "content-length": str(len(body)), **(more or {})}
@@ -69,7 +69,7 @@ def test_a_server_that_is_well_has_every_step(tmp_path: Path, path: str) -> None
     assert "1 tool," in found["tools"]["text"]
 
 
-def test_nobody_listens_and_nobody_answers(tmp_path: Path) -> None:
+def test_a_closed_port_and_a_silent_port(tmp_path: Path) -> None:
     with in_background(unreachable()) as port:
         urls = (f"http://127.0.0.1:{closed_port()}/mcp", f"http://127.0.0.1:{port}/mcp")
         ran = doctor(tmp_path, *urls, patience=1)
@@ -79,7 +79,7 @@ def test_nobody_listens_and_nobody_answers(tmp_path: Path) -> None:
     assert "firewall" in steps(ran, "web-2")["port"]["fix"]
 
 
-def test_a_host_that_has_no_address_is_told(tmp_path: Path) -> None:
+def test_a_host_without_an_address_is_reported(tmp_path: Path) -> None:
     ran = doctor(tmp_path, "https://no-such-host.invalid/mcp")
     assert ran.code == 1
     assert list(steps(ran)) == ["settings", "address", "host"]
@@ -91,7 +91,7 @@ def test_a_host_that_has_no_address_is_told(tmp_path: Path) -> None:
     "status, challenge, fix",
     [(401, 'Bearer realm="crib"', "Bearer ${TOKEN}"), (401, "Basic", "Basic ${"), (403, "", "that allow it")],
 )
-def test_the_credentials_that_it_wants_are_told(tmp_path: Path, status: int, challenge: str, fix: str) -> None:
+def test_the_credentials_that_it_wants_are_reported(tmp_path: Path, status: int, challenge: str, fix: str) -> None:
     more = {"www-authenticate": challenge} if challenge else {}
     with in_background(served(page(status, b"no", more=more))) as origin:
         ran = doctor(tmp_path, origin + "/mcp")
@@ -102,7 +102,7 @@ def test_the_credentials_that_it_wants_are_told(tmp_path: Path, status: int, cha
     assert fix in found["fix"]
 
 
-def test_a_server_that_wants_an_oauth_sign_in_is_told_as_such(tmp_path: Path) -> None:
+def test_a_server_that_wants_an_oauth_sign_in_is_reported_as_such(tmp_path: Path) -> None:
     challenge = 'Bearer resource_metadata="https://example.com/.well-known/oauth-protected-resource"'
     with in_background(served(page(401, b"no", more={"www-authenticate": challenge}))) as origin:
         ran = doctor(tmp_path, origin + "/mcp")
@@ -137,7 +137,7 @@ def test_a_credential_that_the_server_repeats_is_not_shown(tmp_path: Path) -> No
 
 
 @pytest.mark.parametrize("status", [200, 404, 405, 501])
-def test_a_page_that_is_no_mcp_server_is_told(tmp_path: Path, status: int) -> None:
+def test_a_page_that_is_not_an_mcp_server_is_reported(tmp_path: Path, status: int) -> None:
     with in_background(served(page(status, b"<html>Welcome</html>"))) as origin:
         ran = doctor(tmp_path, origin + "/mcp")
     assert ran.code == 1
@@ -146,7 +146,7 @@ def test_a_page_that_is_no_mcp_server_is_told(tmp_path: Path, status: int) -> No
     assert f"HTTP {status}" in found["text"] and "Welcome" not in found["text"]
 
 
-def test_a_server_that_is_not_well_is_told_as_such(tmp_path: Path) -> None:
+def test_an_unhealthy_server_is_reported_as_such(tmp_path: Path) -> None:
     with in_background(served(page(500, b"oops", "text/plain"))) as origin:
         ran = doctor(tmp_path, origin + "/mcp")
     assert "ask its operator" in steps(ran)["connects"]["fix"]
@@ -160,7 +160,7 @@ def test_the_url_of_the_site_leads_to_that_of_its_server(tmp_path: Path) -> None
             assert f"an MCP server answers at {origin}/mcp" in steps(ran, server)["connects"]["fix"]
 
 
-def test_a_server_of_the_other_kind_is_told_in_both_directions(tmp_path: Path) -> None:
+def test_a_server_of_the_other_kind_is_reported_in_both_directions(tmp_path: Path) -> None:
     with (
         in_background(served(math.asgi(path="/sse", transport="sse"))) as old,
         in_background(served(math.asgi())) as new,
@@ -179,7 +179,7 @@ def test_a_server_of_the_other_kind_is_told_in_both_directions(tmp_path: Path) -
 @pytest.mark.parametrize(
     "headers, verdict", [({}, "warning"), ({"Authorization": "Bearer ${HOME}"}, "error")], ids=["plain", "credentials"]
 )
-def test_plain_http_beyond_this_machine_is_told(tmp_path: Path, headers: dict[str, str], verdict: str) -> None:
+def test_plain_http_to_another_machine_is_reported(tmp_path: Path, headers: dict[str, str], verdict: str) -> None:
     ran = doctor(tmp_path, "http://no-such-host.invalid/mcp", headers=headers)
     assert steps(ran)["address"]["verdict"] == verdict
     assert "use https://no-such-host.invalid/mcp" in steps(ran)["address"]["fix"]
@@ -226,7 +226,7 @@ async def tls_place(certificates: Certificates, name: str) -> AsyncIterator[int]
         ("server", "gone.pem", "error", "a PEM file"),
     ],
 )
-def test_a_certificate_that_cannot_be_trusted_is_told_with_the_remedy(
+def test_a_certificate_that_cannot_be_trusted_is_reported_with_the_remedy(
     tmp_path: Path, certificates: Certificates, name: str, ca: str | None, verdict: str, words: str
 ) -> None:
     more = {} if ca is None else {"ca": certificates.path(ca)}
@@ -238,13 +238,13 @@ def test_a_certificate_that_cannot_be_trusted_is_told_with_the_remedy(
     assert words in found["fix"]
 
 
-def test_https_to_a_port_that_speaks_plain_http_is_told(tmp_path: Path) -> None:
+def test_https_to_a_port_that_speaks_plain_http_is_reported(tmp_path: Path) -> None:
     with in_background(served(math.asgi())) as origin:
         ran = doctor(tmp_path, origin.replace("http:", "https:") + "/mcp")
         assert f"use {origin};" in steps(ran)["tls"]["fix"]
     assert ran.code == 1
 
 
-def test_a_certificate_that_is_not_looked_at_is_told(tmp_path: Path) -> None:
+def test_a_certificate_that_is_not_verified_is_reported(tmp_path: Path) -> None:
     ran = doctor(tmp_path, "https://no-such-host.invalid/mcp", verify=False)
     assert "not verified" in steps(ran)["address"]["text"]

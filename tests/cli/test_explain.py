@@ -54,12 +54,12 @@ disabled = true
         ("mcp__nobody__x", "does not begin with the name of a server of this hub"),
     ],
 )
-def test_what_decides_of_a_tool_is_told_whether_or_not_it_is_there(name: str, told: str, folder: Path) -> None:
+def test_the_deciding_rule_is_shown_for_existing_and_missing_tools(name: str, told: str, folder: Path) -> None:
     ran = run_cli("explain", name, cwd=folder)
     assert ran.code == 0 and told in ran.out and ran.err == ""
 
 
-def test_a_server_of_its_own_can_be_asked_about(tmp_path: Path) -> None:
+def test_a_server_given_on_the_command_line_can_be_explained(tmp_path: Path) -> None:
     ran = run_cli("explain", "echo", "--", *DEMO, cwd=tmp_path)
     assert ran.out == "mcp__demo_server__echo: allowed (no rule applies)\n"
     assert run_cli("explain", "--", *DEMO, cwd=tmp_path).err.startswith("error: which tool?")

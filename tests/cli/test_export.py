@@ -130,7 +130,7 @@ def test_it_is_merged_into_the_programs_own_file(folder: Path, program: str) -> 
     assert path.read_bytes() == before
 
 
-def test_what_stands_in_that_file_anyway_is_left_alone(folder: Path) -> None:
+def test_other_content_of_the_file_is_kept(folder: Path) -> None:
     (folder / ".mcp.json").write_text('{"mcpServers": {"own": {"command": "x", "execution_timeout": 5}}}')
     done = run(folder, "--for", "claude", "--write", "--replace")
     assert done.code == 0 and "own" not in done.out
@@ -148,7 +148,7 @@ def test_another_file_can_be_named_and_what_is_there_is_kept(folder: Path) -> No
     assert servers["web"]["url"] == "https://example.com/mcp" and set(servers) == {"web", "old"}
 
 
-def test_a_broken_server_is_told_and_the_others_are_there(folder: Path) -> None:
+def test_a_broken_server_is_reported_and_the_others_are_exported(folder: Path) -> None:
     (folder / "toolcrib.toml").write_text('[servers.a]\ncomand = "x"\n\n[servers.b]\ncommand = "y"\n')
     done = run(folder, "--for", "claude")
     assert done.code == 3 and done.json == {"mcpServers": {"b": {"command": "y"}}}

@@ -154,7 +154,7 @@ def test_bad_input_is_one_clear_line(folder: Path, words: list[str], code: int, 
     assert list(folder.iterdir()) == []
 
 
-def test_a_file_that_cannot_be_read_is_told_and_the_others_go_on(folder: Path) -> None:
+def test_an_unreadable_file_is_reported_and_the_others_are_used(folder: Path) -> None:
     (folder.parent / ".cursor/mcp.json").write_text("{")
     done = run(folder, "--all")
     assert done.code == 0 and ".cursor/mcp.json:1:2: " in done.err and "its servers are skipped" in done.err
@@ -173,7 +173,7 @@ def test_at_a_terminal_it_asks_which(folder: Path) -> None:
 
 
 @pytest.mark.parametrize("key, code", [("d", 0), ("c", 130)])
-def test_who_does_not_answer_takes_nothing(folder: Path, key: str, code: int) -> None:
+def test_an_aborted_prompt_imports_nothing(folder: Path, key: str, code: int) -> None:
     with terminal("import", cwd=folder, env={"HOME": str(folder.parent)}) as person:
         person.until("Import which?")
         person.press(key)

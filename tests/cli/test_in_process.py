@@ -100,6 +100,6 @@ def test_a_command_finds_its_own_folder_arguments_and_environment(folder: Path) 
     assert found == [str(folder), "toolcrib", "HOME", "SOME"]
 
 
-async def test_a_coroutine_is_told_to_start_a_process(folder: Path) -> None:
+async def test_a_coroutine_gets_an_error_that_says_to_start_a_process(folder: Path) -> None:
     with pytest.raises(RuntimeError, match="run_process"):
         run_cli("tools", cwd=folder)

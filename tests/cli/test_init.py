@@ -47,7 +47,7 @@ def test_a_persons_own_file_is_for_their_eyes_only(tmp_path: Path) -> None:
     assert stat.S_IMODE(own.parent.stat().st_mode) == 0o700
 
 
-def test_two_files_at_once_and_a_folder_that_is_not_there_are_told(tmp_path: Path) -> None:
+def test_two_files_at_once_and_a_missing_folder_are_reported(tmp_path: Path) -> None:
     both = run_cli("init", "--user", "--json", cwd=tmp_path)
     assert both.code == 2 and "hint: give one of them" in both.err
     nowhere = run_cli("init", "--config", "no/such.toml", cwd=tmp_path)

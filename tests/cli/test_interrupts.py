@@ -1,4 +1,4 @@
-"""Ctrl-C, at a real terminal: quick, clean, nobody left behind, exit code 130."""
+"""Ctrl-C, at a real terminal: quick, clean, no process left behind, exit code 130."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def test_while_arguments_are_typed(tmp_path: Path) -> None:
 
 
 def _sleeps(screen: Terminal) -> bool:
-    """Whether it waits for somebody, with all that it needs loaded: some CPU time was used, and now none is."""
+    """Return whether it waits for input, with everything loaded: some CPU time was used, and now none is."""
     process = psutil.Process(screen.child.pid)
     used = process.cpu_times().user
     screen.read(0.5)
@@ -90,7 +90,7 @@ def test_when_asked_for_approval(tmp_path: Path) -> None:
     assert "Traceback" not in screen.text
 
 
-def test_while_a_function_of_this_process_does_not_let_go(tmp_path: Path) -> None:
+def test_while_an_in_process_function_blocks(tmp_path: Path) -> None:
     write_settings(tmp_path, {"a": {"python": "a.py"}})
     (tmp_path / "a.py").write_text(
         "import time, toolcrib as tc\nserver = tc.ToolServer('a')\n"
@@ -106,7 +106,7 @@ def test_while_a_function_of_this_process_does_not_let_go(tmp_path: Path) -> Non
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
-def test_who_is_told_to_end_leaves_as_cleanly(number: signal.Signals, tmp_path: Path) -> None:
+def test_sigterm_ends_it_as_cleanly(number: signal.Signals, tmp_path: Path) -> None:
     journal = tmp_path / "journal"
     with terminal("call", "forever", f"journal={journal}", "--", *GOODS, cwd=tmp_path) as screen:
         screen.until("half")

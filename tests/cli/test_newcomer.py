@@ -37,7 +37,7 @@ def test_the_first_five_minutes(tmp_path: Path) -> None:
         assert "%" not in answer
         assert '"sum": 5' in person.run("toolcrib call add a=2 b=3")
 
-        # Wrong words are told with the right ones.
+        # Misspelt words are reported with the right ones.
         assert "mcp__demo__slow_count" in person.run("toolcrib call slow_cuont")
         assert "expected integer" in person.run("toolcrib call slow_count steps=many")
         assert "allowed" in person.run("toolcrib explain slow_count")

@@ -36,7 +36,7 @@ def test_json_is_the_whole_answer(folder: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "words, code, told",
+    "words, code, message",
     [
         (["greeting"], 2, "mcp__goods__greeting: missing name\nhint: it takes name= [mood=]"),
         (["greeting", "name=a", "mod=b"], 2, "mod is not an argument of it, did you mean 'mood'?"),
@@ -44,6 +44,6 @@ def test_json_is_the_whole_answer(folder: Path) -> None:
         ([], 2, "no prompt given"),
     ],
 )
-def test_what_is_wrong_is_told_before_anything_is_sent(words: list[str], code: int, told: str, folder: Path) -> None:
+def test_mistakes_are_reported_before_anything_is_sent(words: list[str], code: int, message: str, folder: Path) -> None:
     ran = run_cli("prompt", *words, cwd=folder)
-    assert (ran.code, ran.out) == (code, "") and told in ran.err
+    assert (ran.code, ran.out) == (code, "") and message in ran.err

@@ -131,7 +131,7 @@ def test_the_command_line_says_what_is_wrong_with_a_file(settings: Path) -> None
     assert "Traceback" not in listed.err
 
 
-def test_what_a_server_of_this_process_prints_is_no_part_of_the_answer(tmp_path: Path) -> None:
+def test_output_of_an_in_process_server_is_not_part_of_the_answer(tmp_path: Path) -> None:
     chatty = TOOLS.replace("    return a + b", "    print('adding')\n    return a + b") + "\nprint('here I am')\n"
     (tmp_path / "tools.py").write_text(chatty)
     (tmp_path / "toolcrib.toml").write_text('[servers.garden]\npython = "tools.py"\n')

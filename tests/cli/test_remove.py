@@ -1,4 +1,4 @@
-"""`toolcrib remove`: out of the file where it stands, and only that."""
+"""`toolcrib remove`: from the file that has it, and only that."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def test_servers_go_and_everything_else_stays(tmp_path: Path) -> None:
     )
 
 
-def test_the_file_that_wins_loses_it_and_the_other_one_is_told(tmp_path: Path) -> None:
+def test_the_entry_is_removed_from_the_winning_file_and_the_other_one_is_reported(tmp_path: Path) -> None:
     (tmp_path / ".mcp.json").write_text(JSON)
     (tmp_path / "toolcrib.toml").write_text(TOML)
     done = run_cli("remove", "a", "b", "c", cwd=tmp_path)
@@ -40,7 +40,7 @@ def test_the_file_that_wins_loses_it_and_the_other_one_is_told(tmp_path: Path) -
     assert run_cli("remove", "a", cwd=tmp_path).out == "removed a  (.mcp.json:4)\n"
 
 
-def test_an_unknown_name_is_told_with_the_nearest_and_nothing_is_removed(tmp_path: Path) -> None:
+def test_an_unknown_name_is_reported_with_the_nearest_and_nothing_is_removed(tmp_path: Path) -> None:
     (tmp_path / ".mcp.json").write_text('{"github": {"command": "x"}, "fs": {"command": "y"}}')
     done = run_cli("remove", "fs", "gihtub", cwd=tmp_path)
     assert done.code == 4
@@ -50,7 +50,7 @@ def test_an_unknown_name_is_told_with_the_nearest_and_nothing_is_removed(tmp_pat
     assert '"fs"' in (tmp_path / ".mcp.json").read_text()
 
 
-def test_where_there_are_no_settings_that_is_said(tmp_path: Path) -> None:
+def test_missing_settings_are_reported(tmp_path: Path) -> None:
     done = run_cli("remove", "a", cwd=tmp_path)
     assert done.code == 4 and "no settings found here" in done.err
 
@@ -68,7 +68,7 @@ def test_ones_own_file_is_meant_only_if_it_is_used_or_named(tmp_path: Path) -> N
     assert own.read_text() == "# mine\n"
 
 
-def test_a_broken_server_can_be_removed_and_a_broken_file_is_told(tmp_path: Path) -> None:
+def test_a_broken_server_can_be_removed_and_a_broken_file_is_reported(tmp_path: Path) -> None:
     (tmp_path / ".mcp.json").write_text('{"mcpServers": {"a": {"comand": 1}, "b": {"command": "x"}}}')
     assert run_cli("remove", "a", cwd=tmp_path).code == 0
     assert (tmp_path / ".mcp.json").read_text() == '{"mcpServers": {"b": {"command": "x"}}}'

@@ -65,7 +65,7 @@ def test_json_is_the_whole_answer(folder: Path) -> None:
     assert piece["mimeType"] == "image/png" and piece["blob"]
 
 
-def test_a_resource_of_nobody_in_sight_is_asked_back(folder: Path) -> None:
+def test_a_resource_of_an_unknown_server_is_refused_with_a_question(folder: Path) -> None:
     ran = run_cli("read", "other://x", cwd=folder)
     assert ran.code == 2
     assert ran.err == "error: 2 servers may have other://x\nhint: name the server: demo or goods\n"

@@ -155,7 +155,7 @@ async def test_what_the_file_says_of_logging_holds(file: Path) -> None:
         ),
     ],
 )
-def test_a_file_that_is_wrong_is_told_with_its_own_lines_alone(
+def test_an_error_in_a_file_is_reported_with_only_its_own_lines(
     file: Path, text: str, words: str, shows: str | None
 ) -> None:
     file.write_text(text)
@@ -166,7 +166,7 @@ def test_a_file_that_is_wrong_is_told_with_its_own_lines_alone(
     assert "pyfile.py" not in ran.err and "cli/" not in ran.err
 
 
-def test_a_file_that_is_not_there_is_told(tmp_path: Path) -> None:
+def test_a_missing_file_is_reported(tmp_path: Path) -> None:
     ran = run_cli("run", "nowhere.py", cwd=tmp_path)
     assert (ran.code, ran.err) == (3, f"error: {tmp_path / 'nowhere.py'}: file not found\n")
 
@@ -180,7 +180,7 @@ def test_other_machines_are_let_in_only_on_purpose(file: Path) -> None:
     ]
 
 
-def test_a_port_that_is_taken_is_told(file: Path) -> None:
+def test_a_port_in_use_is_reported(file: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
         ran = run_cli("run", str(file), "--http", "--port", str(port), cwd=file.parent)
@@ -188,7 +188,7 @@ def test_a_port_that_is_taken_is_told(file: Path) -> None:
     assert f"error: --port: cannot listen on 127.0.0.1:{port}" in ran.err
 
 
-def test_a_person_at_the_terminal_is_told_why_nothing_happens(file: Path) -> None:
+def test_a_user_at_a_terminal_sees_why_nothing_happens(file: Path) -> None:
     with terminal("run", str(file), cwd=file.parent) as screen:
         screen.until("waits for a client's messages; --http serves it at a URL")
         screen.press("c")
@@ -226,7 +226,7 @@ def _end(process: subprocess.Popen[bytes], how: Any) -> None:
 
 @pytest.mark.parametrize("how", ["EOF", signal.SIGINT, signal.SIGTERM], ids=str)
 @pytest.mark.parametrize("options", [(), ("--reload",)], ids=["plain", "reload"])
-def test_it_ends_quietly_and_leaves_nobody(file: Path, how: Any, options: tuple[str, ...]) -> None:
+def test_it_ends_quietly_and_leaves_no_process(file: Path, how: Any, options: tuple[str, ...]) -> None:
     process = _begun(file, *options)
     children = psutil.Process(process.pid).children(recursive=True)
     _end(process, how)
@@ -236,7 +236,7 @@ def test_it_ends_quietly_and_leaves_nobody(file: Path, how: Any, options: tuple[
     assert psutil.wait_procs(children, timeout=10)[1] == []
 
 
-async def test_it_ends_with_the_one_who_started_it(file: Path) -> None:
+async def test_it_ends_with_its_parent(file: Path) -> None:
     """A parent that is killed closes nothing in good order, but its pipes end."""
     code = "import subprocess, sys, time; subprocess.Popen(sys.argv[1:], stdin=subprocess.PIPE); time.sleep(3600)"
     parent = subprocess.Popen([sys.executable, "-c", code, *COMMAND, "run", str(file)], stderr=subprocess.PIPE)

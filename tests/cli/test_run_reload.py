@@ -88,7 +88,7 @@ async def served(request: pytest.FixtureRequest, file: Path) -> AsyncIterator[Se
         yield each
 
 
-async def test_the_client_is_told_and_the_new_code_answers(served: Served) -> None:
+async def test_the_client_is_notified_and_the_new_code_answers(served: Served) -> None:
     assert await served.word() == "rose"
     served.file.write_text(TOOLS + MORE)
     assert await served.next_change() == tc.Change("tools")
@@ -104,7 +104,7 @@ async def test_a_module_of_the_folder_is_followed_too(served: Served) -> None:
 
 
 @pytest.mark.parametrize("broken", ["tools.py", "beside.py"])
-async def test_code_that_cannot_be_run_leaves_the_old_at_work(served: Served, broken: str) -> None:
+async def test_broken_code_leaves_the_previous_version_running(served: Served, broken: str) -> None:
     place = served.file.with_name(broken)
     good = place.read_text()
     place.write_text("WORD = (\n")
@@ -116,7 +116,7 @@ async def test_code_that_cannot_be_run_leaves_the_old_at_work(served: Served, br
     assert await served.word() == "rose"
 
 
-async def test_a_new_module_that_is_broken_is_mended(served: Served) -> None:
+async def test_a_new_module_that_was_broken_can_be_fixed(served: Served) -> None:
     new = served.file.with_name("added.py")
     new.write_text("WORD = (\n")
     served.file.write_text(TOOLS.replace("import beside", "import added as beside"))
@@ -125,7 +125,7 @@ async def test_a_new_module_that_is_broken_is_mended(served: Served) -> None:
     await served.until("lily")
 
 
-async def test_a_call_under_way_ends_in_the_code_that_it_began_in(file: Path) -> None:
+async def test_a_call_in_flight_ends_in_the_code_that_it_began_in(file: Path) -> None:
     asked, go_on = asyncio.Event(), asyncio.Event()
 
     async def answer(_: tc.ElicitRequest) -> bool:

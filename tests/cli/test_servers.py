@@ -10,7 +10,7 @@ from tests.cli.kit import DEMO, GOODS, run_cli, show_cli, write_settings
 DEAD = (sys.executable, "-c", "import sys; sys.exit('no key')")
 
 
-def test_every_server_is_shown_with_what_it_offers_and_how_it_stands(tmp_path: Path) -> None:
+def test_every_server_is_shown_with_its_features_and_its_status(tmp_path: Path) -> None:
     off = {"command": "x", "disabled": True}
     write_settings(tmp_path, {"demo": DEMO, "goods": GOODS, "dead": DEAD, "wrong": {"comand": "x"}, "off": off})
     ran = run_cli("servers", "--json", cwd=tmp_path)
@@ -52,7 +52,7 @@ def test_a_program_reads_lines_and_a_person_a_table(tmp_path: Path) -> None:
     assert below[3].startswith("hint: `toolcrib doctor`")
 
 
-def test_settings_without_servers_are_no_error(tmp_path: Path) -> None:
+def test_settings_without_servers_are_not_an_error(tmp_path: Path) -> None:
     write_settings(tmp_path, {})
     ran = run_cli("servers", cwd=tmp_path)
     assert (ran.code, ran.out) == (0, "") and "toolcrib add" in ran.err

@@ -21,7 +21,7 @@ IMPATIENT = (
         "from toolcrib.cli.app import run; sys.exit(run(sys.argv[1:]))"
     ),
 )
-"""The command line, with less patience before it tells what it waits for."""
+"""The command line, with a shorter delay before it reports what it waits for."""
 
 
 @pytest.mark.parametrize("command", ["tools", "servers", "doctor"])
@@ -35,7 +35,7 @@ def test_after_a_while_the_time_and_the_last_line_of_the_server_are_shown(tmp_pa
     assert "visit" not in screen.text
 
 
-def test_a_launcher_that_may_be_downloading_is_told_as_such_and_secrets_are_not_shown(tmp_path: Path) -> None:
+def test_a_launcher_that_may_be_downloading_is_reported_as_such_and_secrets_are_not_shown(tmp_path: Path) -> None:
     program = tmp_path / "npx"
     program.write_text('#!/bin/sh\necho "fetching with $SOME_TOKEN" >&2\nsleep 60\n')
     program.chmod(0o700)
@@ -69,7 +69,7 @@ def test_ctrl_c_leaves_no_progress_bar(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("command", ["tools", "servers", "call"])
-def test_a_start_that_takes_too_long_is_told_with_what_the_server_wrote(tmp_path: Path, command: str) -> None:
+def test_a_start_that_takes_too_long_is_reported_with_what_the_server_wrote(tmp_path: Path, command: str) -> None:
     words = (command, *(["echo"] if command == "call" else []), "--timeout", "1.5", "--")
     ran = run_cli(*words, sys.executable, "-c", WAITS, cwd=tmp_path)
     assert ran.code == 5

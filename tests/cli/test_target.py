@@ -41,18 +41,18 @@ def test_the_settings_of_the_folder_come_before_ones_own_and_a_named_file_before
     assert names("--config", "named.json") == ["named"]
 
 
-def test_without_settings_it_is_told_how_to_begin(tmp_path: Path) -> None:
+def test_without_settings_it_explains_how_to_begin(tmp_path: Path) -> None:
     ran = run_cli("tools", cwd=tmp_path)
     assert ran.code == 3 and "no settings found" in ran.err and "toolcrib init" in ran.err
 
 
-def test_a_broken_file_is_told_with_its_line(tmp_path: Path) -> None:
+def test_a_broken_file_is_reported_with_its_line(tmp_path: Path) -> None:
     (tmp_path / ".mcp.json").write_text('{\n  "mcpServers": {,}\n}', "utf-8")
     ran = run_cli("tools", cwd=tmp_path)
     assert ran.code == 3 and ".mcp.json:2:" in ran.err and "Traceback" not in ran.err
 
 
-def test_what_the_settings_warn_of_is_told(tmp_path: Path) -> None:
+def test_warnings_of_the_settings_are_reported(tmp_path: Path) -> None:
     write_settings(tmp_path, {"demo": {"command": DEMO[0], "args": [DEMO[1]], "evn": {}}})
     ran = run_cli("call", "echo", "text=hi", cwd=tmp_path)
     assert ran.out == "hi\n" and ran.err.startswith("warning: ") and "did you mean 'env'?" in ran.err
@@ -66,7 +66,7 @@ def test_one_server_that_is_down_does_not_hide_the_others(tmp_path: Path) -> Non
     assert ran.err.splitlines()[:2] == ["error: dead: the server's process ended with exit code 1", "  | no key"]
 
 
-def test_a_server_that_the_settings_do_not_have_is_told_with_the_nearest(tmp_path: Path) -> None:
+def test_an_unknown_server_is_reported_with_the_nearest(tmp_path: Path) -> None:
     write_settings(tmp_path, {"demo": DEMO})
     ran = run_cli("tools", "dmeo", cwd=tmp_path)
     assert (ran.code, ran.out) == (4, "")
@@ -95,7 +95,7 @@ def test_a_disabled_server_is_not_started(tmp_path: Path) -> None:
         ((), 2, "no command given after --"),
     ],
 )
-def test_a_command_that_is_no_server_is_told_in_one_line_and_a_hint(
+def test_a_command_that_is_not_a_server_is_reported_in_one_line_with_a_hint(
     command: tuple[str, ...], code: int, told: str, tmp_path: Path
 ) -> None:
     ran = run_cli("tools", "--", *command, cwd=tmp_path)
@@ -122,13 +122,13 @@ def page() -> Iterator[str]:
         thread.join()
 
 
-def test_a_url_that_is_no_mcp_server_is_told_so(page: str, tmp_path: Path) -> None:
+def test_a_url_that_is_not_an_mcp_server_is_reported(page: str, tmp_path: Path) -> None:
     ran = run_cli("tools", page, cwd=tmp_path)
     assert ran.code == 5 and "404" in ran.err and "is that the address of an MCP server?" in ran.err
     assert "Traceback" not in ran.err
 
 
-def test_a_url_where_nobody_listens_is_told_so(tmp_path: Path) -> None:
+def test_a_url_with_a_closed_port_is_reported(tmp_path: Path) -> None:
     ran = run_cli("tools", "http://127.0.0.1:9/mcp", cwd=tmp_path)
     assert ran.code == 5 and "connecting failed" in ran.err and "hint: " in ran.err
 
@@ -166,7 +166,7 @@ def test_a_python_file(tmp_path: Path) -> None:
     assert run_cli("read", "goods.py:server", "goods://number/5", cwd=tmp_path).out == "number 5\n"
 
 
-def test_a_tool_server_of_ours_over_http(tmp_path: Path) -> None:
+def test_a_toolcrib_server_over_http(tmp_path: Path) -> None:
     server = tc.ToolServer("ours")
 
     @server.tool

@@ -34,7 +34,7 @@ def test_a_server_of_the_settings_can_be_chosen(tmp_path: Path) -> None:
     assert {row[0].split("__")[1] for row in run_cli("tools", "goods", cwd=tmp_path).rows} == {"goods"}
 
 
-def test_a_search_gives_the_best_first_and_no_more_than_wanted(tmp_path: Path) -> None:
+def test_a_search_returns_the_best_first_up_to_the_limit(tmp_path: Path) -> None:
     ran = run_cli("tools", "--search", "count slowly", "--limit", "1", "--", *DEMO, cwd=tmp_path)
     assert [row[0] for row in ran.rows] == ["mcp__demo_server__slow_count"]
     ran = run_cli("tools", "--search", "zebra", "--", *DEMO, cwd=tmp_path)
@@ -84,7 +84,7 @@ def test_a_tool_that_needs_approval_is_listed_and_one_that_is_denied_is_not(tmp_
     assert [row[0][11:] for row in run_cli("tools", cwd=tmp_path).rows] == ["add", "echo", "slow_count", "greet"]
 
 
-def test_who_reads_only_the_first_line_hears_no_complaint(tmp_path: Path) -> None:
+def test_a_reader_of_only_the_first_line_causes_no_error(tmp_path: Path) -> None:
     script = f"{sys.executable} -m toolcrib tools --json -- {' '.join(DEMO)} | head -c 20; echo ${{PIPESTATUS[0]}}"
     with terminal("-c", script, cwd=tmp_path, program=("bash",)) as screen:
         assert screen.exit_code() == 0

@@ -29,7 +29,7 @@ def stdio(*command: str, **more: Any) -> dict[str, Any]:
 
 
 class Watching:
-    """`toolcrib watch --json` at work: its lines are read as they come."""
+    """A running `toolcrib watch --json`: its lines are read as they come."""
 
     def __init__(self, process: asyncio.subprocess.Process) -> None:
         self.process = process
@@ -180,7 +180,7 @@ async def test_a_resource_that_changes_is_seen(tmp_path: Path) -> None:
         await watch.until("resource", "changed", uri="demo://status")
 
 
-async def test_a_subscription_that_is_refused_is_told(tmp_path: Path) -> None:
+async def test_a_subscription_that_is_refused_is_reported(tmp_path: Path) -> None:
     write_settings(tmp_path, {"one": stdio(*BAD, json.dumps({"era": "legacy", "refused": ["resources/subscribe"]}))})
     async with watching("-r", "some://thing", cwd=tmp_path) as watch:
         await watch.until("resource", "no subscription to some://thing", state="refused")
@@ -208,7 +208,7 @@ async def test_over_http_tools_are_seen_to_come_and_go_and_the_server_too(tmp_pa
     assert watch.process.returncode == 130
 
 
-async def test_a_server_behind_a_url_that_goes_away_is_told_and_so_is_its_return(tmp_path: Path) -> None:
+async def test_the_loss_and_the_return_of_a_server_behind_a_url_are_reported(tmp_path: Path) -> None:
     demo = [str(ROOT / "examples/demo_http_server.py"), "--port"]
 
     async def start(port: str) -> tuple[asyncio.subprocess.Process, str]:
@@ -275,7 +275,7 @@ async def test_ctrl_c_ends_it_cleanly_with_130_and_leaves_no_server(tmp_path: Pa
         assert not alive(pid)
 
 
-def test_time_that_is_up_and_a_reader_who_goes_end_it_too(tmp_path: Path) -> None:
+def test_a_time_limit_and_a_closed_pipe_end_it_too(tmp_path: Path) -> None:
     write_settings(tmp_path, {"demo": stdio(*DEMO)})
     assert run_cli("watch", "--for", "0.01", cwd=tmp_path).code == 0
     line = f"{' '.join(COMMAND)} watch | head -1"

@@ -24,12 +24,12 @@ def shown(*words: str, folder: Path, width: int) -> str:
 
 
 def on_one_line(text: str) -> str:
-    """The same with every line break a space: a word that was broken is none any more."""
+    """Return the text with line breaks replaced by spaces."""
     return " ".join(text.replace("  | ", " ").split())
 
 
 def holds(text: str, name: str, width: int) -> bool:
-    """Whether a name stands there as a whole. One that is wider than the terminal is broken by it, not by us."""
+    """Return whether the text has the unbroken name. The terminal breaks names that are wider than itself."""
     return name in text if len(name) <= width else name in text.replace("\n", "")
 
 

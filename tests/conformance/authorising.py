@@ -1,4 +1,4 @@
-"""How the client under test authorises: the OAuth providers of the `mcp` SDK, 1.x or 2.x, and somebody who agrees."""
+"""How the client under test authorises: the OAuth providers of the `mcp` SDK, 1.x or 2.x, and a user who agrees."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ from mcp.client.auth.extensions.client_credentials import (
 from mcp.shared import auth as shared
 from mcp.shared.auth import OAuthClientInformationFull, OAuthClientMetadata
 
-REDIRECT = "http://localhost:3000/callback"  # nobody listens there: the person reads the address it is sent to
+REDIRECT = "http://localhost:3000/callback"  # the port is closed: the person reads the address it is sent to
 METADATA = "https://conformance-test.local/client-metadata.json"
 
-# What goes wrong in a provider reaches us as an exception; that it also logs a traceback is between it and its users.
+# Failures of a provider are exceptions; that it also logs a traceback is between it and its users.
 logging.getLogger("mcp").addHandler(logging.NullHandler())
 
 
@@ -70,10 +70,10 @@ class Person:
 
 
 def provider(scenario: str, url: str, context: Mapping[str, Any], person: Person) -> Any:
-    """What the scenario expects to meet: a program with its own credentials, or a person at a browser."""
+    """The client that the scenario expects: a program with its own credentials, or a person at a browser."""
     if scenario in PROGRAMS:
         with warnings.catch_warnings():
-            # The SDK wants to be told the issuer; the suite does not tell it.
+            # The SDK needs the issuer; the suite does not provide it.
             warnings.simplefilter("ignore")
             return PROGRAMS[scenario](url, context)
     return OAuthClientProvider(

@@ -22,7 +22,7 @@ import toolcrib as tc
 
 SCENARIO = os.environ.get("MCP_CONFORMANCE_SCENARIO", "initialize")
 CONTEXT = json.loads(os.environ.get("MCP_CONFORMANCE_CONTEXT", "{}"))
-WITHIN = 25.0  # the suite ends us after 30 s, and then nobody would say what happened
+WITHIN = 25.0  # the suite ends us after 30 s, and then the failure would not be reported
 
 A_VALUE_OF = {"string": "x", "integer": 1, "number": 1.5, "boolean": True, "object": {}, "array": [], "null": None}
 
@@ -89,7 +89,7 @@ async def call_all(visit: Visit, tools: list[tc.Tool]) -> None:
 
 
 async def call_in_turn(visit: Visit, tools: list[tc.Tool]) -> None:
-    """What the scenario's context names, value for value."""
+    """The values of the scenario's context."""
     for call in CONTEXT["toolCalls"]:
         await visit.call((call["name"], call["arguments"]))
 

@@ -20,7 +20,7 @@ def served() -> Iterator[Served]:
 
 @pytest.fixture(scope="session")
 def judged_revision(served: Served, tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], JudgedRevision]:
-    """What the suite says of the server in a revision: one run of the suite for all scenarios."""
+    """The results of the suite for the server in a revision: one run of the suite for all scenarios."""
     return cache(lambda wire: judge_all(served.url, wire, tmp_path_factory.mktemp("server")))
 
 
@@ -35,5 +35,5 @@ def client_of() -> Iterator[Callable[[str], ForkServer]]:
 def played_revision(
     client_of: Callable[[str], ForkServer], tmp_path_factory: pytest.TempPathFactory
 ) -> Callable[[str], PlayedRevision]:
-    """What the suite says of the client in a revision: one run of the suite for all scenarios."""
+    """The results of the suite for the client in a revision: one run of the suite for all scenarios."""
     return cache(lambda wire: play_all(wire, tmp_path_factory.mktemp("client"), client_of("sdk2")))

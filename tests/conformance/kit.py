@@ -64,7 +64,7 @@ def listed(*options: str, side: str = "client") -> dict[str, set[str]]:
 
 @dataclass(frozen=True)
 class Judged:
-    """What the suite says of one scenario. It has an exit code for a scenario that it ran alone."""
+    """The result of one scenario. It has an exit code for a scenario that it ran alone."""
 
     checks: list[dict[str, Any]]
     said: str
@@ -116,7 +116,7 @@ class Played(Judged):
     client_stderr: str = ""
 
     def requests(self) -> list[dict[str, Any]]:
-        """What the mock server noted of the messages that came; not every scenario notes them."""
+        """The notes of the mock server on the received messages; not every scenario notes them."""
         return self._notes("incoming-request")
 
     def answers(self) -> list[dict[str, Any]]:

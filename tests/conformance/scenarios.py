@@ -93,7 +93,7 @@ ONLY_OLDEST: dict[str, Report] = {
     "auth/2025-03-26-oauth-endpoint-fallback": AUTHORISED,
 }
 
-# A program authorises by itself: nobody is sent to a page.
+# A program authorises by itself: no user opens a page.
 EXTENSIONS: dict[str, Report] = {
     "auth/client-credentials-jwt": AUTHORISED | {"authorised": 0},
     "auth/client-credentials-basic": AUTHORISED | {"authorised": 0},

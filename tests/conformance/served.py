@@ -1,4 +1,4 @@
-"""The server under test as a process: started on a port of its own, ended by its id."""
+"""The server under test as a process: started on its own port, ended by its id."""
 
 from __future__ import annotations
 

@@ -30,7 +30,7 @@ async def test_sampling(prompt: str, ctx: tc.Context) -> str:
     """Ask the client's model.
 
     Args:
-        prompt: What the model is asked.
+        prompt: The question to the model.
     """
     return f"LLM response: {(await ctx.sample(prompt, max_tokens=100)).text}"
 
@@ -40,7 +40,7 @@ async def test_elicitation(message: str, ctx: tc.Context) -> str:
     """Ask the person who they are.
 
     Args:
-        message: What the person is shown.
+        message: The text for the user.
     """
     schema = form(
         username={"type": "string", "description": "User's response"},
@@ -86,7 +86,7 @@ async def test_elicitation_sep1330_enums(ctx: tc.Context) -> str:
 
 @tc.tool
 async def test_missing_capability(ctx: tc.Context) -> str:
-    """Need a model, which a client without one must be told."""
+    """Need a model; a client without one must get an error."""
     return (await ctx.sample("Is anybody there?", max_tokens=10)).text
 
 

@@ -43,7 +43,7 @@ def said(text: str) -> Pattern:
 
 
 def asking(**questions: Pattern) -> Pattern:
-    """These questions; the test sees to it that there are no others."""
+    """These questions; the test checks that no others exist."""
     return {"resultType": "input_required", "inputRequests": questions, "requestState": ANYTHING, "content": ABSENT}
 
 
@@ -334,7 +334,7 @@ OF_REVISION: dict[str, dict[str, Seen]] = {
 # ---- what the suite only notes -------------------------------------------------------------------------------------
 
 NOTED: dict[str, set[str]] = {
-    # Nothing comes before those answers, so they are no streams.
+    # Nothing comes before those answers, so they are not streams.
     "server-sse-multiple-streams": {"ServerSSEStreamsFunctional"},
     "server-sse-polling": {"OutgoingRequest", "IncomingResponse", "IncomingSseEvent", "StreamClosed"},
 }

@@ -14,7 +14,7 @@ import toolcrib as tc
 PNG = b64decode("iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR4nGP4z8DwHwAFAAH/iZk9HQAAAABJRU5ErkJggg==")
 WAV = b64decode("UklGRiQAAABXQVZFZm10IBAAAAABAAEAQB8AAIA+AAACABAAZGF0YQAAAAA=")
 
-A_STEP = 0.05  # seconds; the scenarios want what a tool tells meanwhile to come one after the other
+A_STEP = 0.05  # seconds; the scenarios expect the notifications of a tool one after the other
 
 
 def embedded(uri: str, mime_type: str, text: str) -> tc.EmbeddedResource:
@@ -131,7 +131,7 @@ SCHEMA_2020_12: dict[str, Any] = {
 
 
 async def reach(arguments: dict[str, Any]) -> str:
-    """By a schema of our own making, the handler gets the arguments as they came."""
+    """With a custom schema, the handler gets the arguments unchanged."""
     way = arguments["phone"] if arguments.get("contactMethod") == "phone" else arguments["email"]
     return f"{arguments.get('name', 'somebody')} is reached by {way}"
 

@@ -82,7 +82,7 @@ def is_late(played: Played) -> bool:
 
 @pytest.fixture
 def play_alone(client_of: Callable[[str], ForkServer], tmp_path: Path) -> Callable[..., Played]:
-    """Play a scenario in a revision in a run of the suite of its own."""
+    """Run a scenario in a revision in its own run of the suite."""
 
     def play_one(scenario: str, wire: str, mode: str = "auto", environment: str = "sdk2") -> Played:
         played = play(scenario, wire, tmp_path / "first", client_of(environment), mode)
@@ -133,7 +133,7 @@ TOLD = [
 
 @pytest.mark.slow
 @pytest.mark.parametrize("scenario, wire, mode", TOLD)
-def test_a_client_that_is_told_the_era_passes(
+def test_a_client_with_a_fixed_era_passes(
     scenario: str, wire: str, mode: str, play_alone: Callable[..., Played]
 ) -> None:
     played = play_alone(scenario, wire, mode)

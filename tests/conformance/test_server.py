@@ -1,7 +1,7 @@
 """The official conformance suite against our server: every scenario of both eras.
 
-The suite passes a server that answers in the right form. What it was answered with is in its notes: it is looked at
-here. What it does not even note is in test_server_contents.py.
+The suite passes a server that answers in the right form. Its notes have the answers: it is looked at
+here. Answers that it does not note are tested in test_server_contents.py.
 """
 
 from __future__ import annotations
@@ -105,7 +105,7 @@ def test_the_numbers_of_server_scenarios_are_those_that_the_suite_is_known_to_ha
     assert {wire: len(table) for wire, table in OF_REVISION.items()} == {LEGACY: 33, MODERN: 40}
 
 
-def test_a_pattern_tells_right_from_wrong() -> None:
+def test_a_pattern_distinguishes_right_from_wrong() -> None:
     pattern = {"a": [1, {"b": ANYTHING}], "c": ABSENT}
 
     assert fits(pattern, {"a": [1, {"b": None, "more": 2}], "d": 3})

@@ -1,4 +1,4 @@
-"""What the server under test really says, tool by tool: the same in both eras, by our own client.
+"""The answers of the server under test, tool by tool, the same in both eras, read by Toolcrib's client.
 
 The official suite looks at the form of answers. A server that answered nonsense, or whose tools all failed, would pass.
 """
@@ -177,7 +177,7 @@ async def test_a_tool_that_fails_says_why(served: Served, mode: Mode) -> None:
         ({"email": 5}, "email"),
     ],
 )
-async def test_arguments_that_break_a_given_schema_are_told_to_the_model(
+async def test_arguments_that_break_a_given_schema_are_reported_to_the_model(
     served: Served, mode: Mode, arguments: dict[str, Any], named: str
 ) -> None:
     async with Guest(served.url, mode, clean_arguments="never").client as c:
@@ -214,7 +214,7 @@ async def test_logs_come_from_the_asked_level_on(served: Served, mode: Mode) -> 
     assert lines == [tc.LogMessage(level, f"a line of level {level}", "conformance") for level in important]
 
 
-async def test_a_session_that_names_no_level_hears_from_info_on(served: Served) -> None:
+async def test_a_session_without_a_level_receives_logs_from_info_on(served: Served) -> None:
     async with Guest(served.url, "legacy").client as c:
         await c.call_tool("test_simple_text")
         before = c.counters.received
@@ -262,7 +262,7 @@ async def test_questions_come_as_the_tool_asked_them_each_once(served: Served, m
 
 
 @BOTH
-async def test_a_client_that_cannot_be_asked_is_told_what_it_lacks(served: Served, mode: Mode) -> None:
+async def test_a_client_without_a_capability_learns_which_one_it_lacks(served: Served, mode: Mode) -> None:
     deaf = Guest(served.url, mode, sampling_handler=None, elicitation_handler=None, roots=None)
     async with deaf.client as c:
         if mode == MODERN:
@@ -345,14 +345,14 @@ async def test_completions_are_those_that_begin_so(served: Served, mode: Mode) -
         ("test_touch_watched_resource", tc.Change("resource", "test://watched-resource")),
     ],
 )
-async def test_a_change_is_told_to_who_listens(served: Served, mode: Mode, trigger: str, change: tc.Change) -> None:
+async def test_a_change_is_sent_to_listeners(served: Served, mode: Mode, trigger: str, change: tc.Change) -> None:
     async with Guest(served.url, mode).client as c, c.listen("test://watched-resource") as changes:
         await c.call_tool(trigger)
         assert await asyncio.wait_for(anext(changes), WITHIN) == change
 
 
 @BOTH
-async def test_the_server_says_who_it_is(served: Served, mode: Mode) -> None:
+async def test_the_server_identifies_itself(served: Served, mode: Mode) -> None:
     async with Guest(served.url, mode).client as c:
         info = c.server_info
 

@@ -175,7 +175,7 @@ def test_the_project_wins(places: tuple[Path, Path]) -> None:
 
 
 def test_a_variable_that_is_not_set_fails_its_server_and_no_other(places: tuple[Path, Path]) -> None:
-    """ "GITHUB_TOKEN": "${GITHUB_TOKEN}". Here: nobody is started with an empty token."""
+    """ "GITHUB_TOKEN": "${GITHUB_TOKEN}". Here: no server is started with an empty token."""
     places[1].write_text(SETTINGS)
     settings = load_settings(places[1], environ={"API_KEY": "key"})
     assert list(settings.servers) == ["filesystem", "remote-api"]

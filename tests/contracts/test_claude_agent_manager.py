@@ -85,7 +85,7 @@ async def test_a_server_that_cannot_be_connected_is_not_added() -> None:
         assert manager.list_servers() == []
 
 
-async def test_each_server_has_a_connection_of_its_own(filesystem_process: tc.StdioServer, folder: Path) -> None:
+async def test_each_server_has_its_own_connection(filesystem_process: tc.StdioServer, folder: Path) -> None:
     """The picture: one manager, a client for each server, a transport for each client."""
     async with Hub(dict.fromkeys(("server1", "server2", "server3"), filesystem_process)) as manager:
         path = {"path": str(folder / "test.txt")}
@@ -118,7 +118,7 @@ async def test_tools_are_exposed_with_qualified_names(server: str, tool: str, na
 async def test_names_are_the_managers_business() -> None:
     """parse_mcp_name, make_mcp_name, is_mcp_name are not part of the public API: use call_tool directly.
 
-    Here: nobody takes a name apart at all, so no names of servers and tools can be mistaken for others.
+    Here: names are never parsed, so no names of servers and tools can be mistaken for others.
     """
     assert not any("mcp_name" in name for name in tc.__all__) and not hasattr(tool_names, "parse")
     async with Hub({"a": echo_server("b__c"), "a_b": echo_server("c")}) as manager:
@@ -187,8 +187,8 @@ async def test_the_operations_of_the_resource_manager(filesystem: tc.ToolServer,
         assert [each.name for each in matches] == ["picture.png", "test.txt"]
 
 
-async def test_a_picture_is_no_text(filesystem: tc.ToolServer, folder: Path) -> None:
-    """Read as text. Here: of what is none, a typed error, and read_bytes gives it."""
+async def test_a_picture_is_not_text(filesystem: tc.ToolServer, folder: Path) -> None:
+    """Read as text. Here: of other content, a typed error, and read_bytes gives it."""
     async with Hub({"filesystem": filesystem}) as manager:
         uri = (folder / "picture.png").as_uri()
         with pytest.raises(BinaryResource, match="read_bytes"):
@@ -209,7 +209,7 @@ async def test_the_resource_query_builder(filesystem: tc.ToolServer) -> None:
         assert [(each.server, each.name) for each in results] == [("filesystem", "test.txt")]
         of_both = await ResourceQuery().mime_type("text/plain").execute(manager.resources)
         assert [each.server for each in of_both] == ["filesystem", "copy"]
-        # Here: a server that is not there is no empty answer.
+        # Here: a missing server is not an empty answer.
         with pytest.raises(tc.ServerNotFound):
             await ResourceQuery().server("filesytem").execute(manager.resources)
 
@@ -309,7 +309,7 @@ async def test_the_policy_is_the_managers(tmp_path: Path) -> None:
 
 
 async def test_the_states_of_a_connection() -> None:
-    """Connecting, Connected, Disconnected. Here: and why it is so, and four more that tell people what to do."""
+    """Connecting, Connected, Disconnected. Here: and why it is so, and four more that say what to do."""
     assert {"connecting", "connected", "disconnected"} < {state.value for state in tc.ConnectionState}
     release = asyncio.Event()
 

@@ -1,4 +1,4 @@
-"""crewAI's MCP module, sentence by sentence: the client. What was a stub there (I/O, session, events) is real here.
+"""crewAI's MCP module, sentence by sentence: the client. Stubs there (I/O, session, events) are real here.
 
 Where that document writes `MCPClient::new(transport).with_connect_timeout(60)`, Toolcrib writes
 `Client(server, connect_timeout=60)`. Each docstring gives the document's sentence in short words, and, after "Here:",

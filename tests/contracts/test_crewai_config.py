@@ -36,7 +36,7 @@ def test_transport_types_display_as_their_value() -> None:
         tc.TransportType.STREAMABLE_HTTP: ("streamable_http", "streamable_http"),
         tc.TransportType.SSE: ("sse", "sse"),
     }
-    assert shown.items() >= expected.items()  # a Python file is one more way, of our own
+    assert shown.items() >= expected.items()  # a Python file is one more way, specific to Toolcrib
 
 
 @pytest.mark.parametrize("kind", tc.TransportType)
@@ -45,7 +45,7 @@ def test_transport_types_are_parsed_whatever_their_case(kind: tc.TransportType) 
         assert tc.TransportType.parse(text) is kind
 
 
-def test_a_transport_type_that_is_none_is_told_with_the_choices() -> None:
+def test_an_invalid_transport_type_is_reported_with_the_choices() -> None:
     with pytest.raises(tc.ConfigError, match="stdio, http, streamable_http, sse"):
         tc.TransportType.parse("websocket")
 
@@ -201,7 +201,7 @@ def test_a_tool_in_both_lists_is_blocked() -> None:
     assert [both({"name": name}) for name in ("tool_a", "tool_b", "tool_c")] == [True, False, False]
 
 
-def test_a_static_filter_can_stand_wherever_a_function_can() -> None:
+def test_a_static_filter_can_be_used_wherever_a_function_can() -> None:
     server = tc.StdioServer("python", tool_filter=tc.static_filter(["search", "calculate"]))
     assert allows(server.tool_filter, tc.Tool.from_wire({"name": "search"}))
     assert not allows(server.tool_filter, tc.Tool.from_wire({"name": "write"}))

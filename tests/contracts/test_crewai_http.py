@@ -1,8 +1,8 @@
-"""crewAI's MCP module, sentence by sentence: HTTP and SSE. What was a stub there (the I/O) is real here.
+"""crewAI's MCP module, sentence by sentence: HTTP and SSE. The stub there (the I/O) is real here.
 
 Where that document writes `HTTPTransport::new(url, headers, streamable)` or `MCPServerHTTP::new(url).with_headers(...)`
 Toolcrib writes `HttpServer(url, headers=..., streamable=...)`. Each docstring gives the document's sentence in short
-words, and, after "Here:", where Toolcrib departs from it and why. The servers are the SDK's, each a process of its own.
+words, and, after "Here:", where Toolcrib departs from it and why. The servers are the SDK's, each in its own process.
 
 Longer than 400 lines: all sentences of one document share its servers.
 """
@@ -98,7 +98,7 @@ def asked(watched: Watched, method: str) -> int:
 
 
 @every_way
-def test_a_transport_tells_its_type_and_identifier(endpoint: Endpoint) -> None:
+def test_a_transport_has_a_type_and_an_identifier(endpoint: Endpoint) -> None:
     """transport_type(); server_identifier(): for caching and logging."""
     server = endpoint.server()
     assert server.transport_type == TYPES[endpoint.kind]
@@ -146,7 +146,7 @@ async def test_non_streaming_http_is_plain_request_and_answer(process: WebServer
     assert {step.split()[0] for step in watched.steps} <= {"POST", "DELETE"}
 
 
-async def test_sse_posts_its_messages_and_hears_on_one_stream(process: WebServer, mode: str) -> None:
+async def test_sse_posts_its_messages_and_receives_on_one_stream(process: WebServer, mode: str) -> None:
     """Connects to remote MCP servers using Server-Sent Events."""
     stream, messages = Watched(process, "/sse"), Watched(process, "/messages")
     async with tc.Client(tc.SseServer(process.url("sse")), mode=mode) as client:

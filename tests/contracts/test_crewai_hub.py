@@ -1,7 +1,7 @@
 """crewAI's MCP module, sentence by sentence: tool filters where an agent has many servers.
 
-Where that document gives an agent `mcps: Vec<MCPServerConfig>`, Toolcrib gives a `Hub` a dict of them, and what the
-filters are told of the agent and its run is said once, by `hub.view(agent=..., run_context=...)`. Each docstring gives
+Where that document gives an agent `mcps: Vec<MCPServerConfig>`, Toolcrib gives a `Hub` a dict of them, and
+`hub.view(agent=..., run_context=...)` passes the agent and its run to the filters. Each docstring gives
 the document's sentence in short words, and, after "Here:", where Toolcrib departs from it and why.
 """
 
@@ -133,7 +133,7 @@ async def test_a_static_filter_over_the_whole_hub_names_qualified_tools() -> Non
 
 
 async def test_a_tool_must_pass_its_servers_filter_and_the_hubs() -> None:
-    """Here: two filters are no way around one another."""
+    """Here: one filter cannot bypass the other."""
     own = tc.static_filter(blocked=["write_file"])
     of_all = tc.static_filter(blocked=["mcp__s__delete_files"])
     async with Hub({"s": (server("s"), {"tool_filter": own})}, tool_filter=of_all) as hub:

@@ -155,8 +155,8 @@ async def test_a_duplicate_name_overwrites_with_a_warning(
     assert await text_of(server, "calculator", {"operation": "multiply", "a": 3, "b": 4}) == "Result: 12"
 
 
-async def test_clients_hear_of_the_overwriting(server: tc.ToolServer) -> None:
-    """Here only: who lists tools is told that the list is another one."""
+async def test_clients_are_notified_of_the_overwriting(server: tc.ToolServer) -> None:
+    """Here only: clients are notified that the list changed."""
     async with tc.Client(server) as client, client.listen() as changes:
         server.add_tool(calculator)
         assert (await anext(changes)).kind == "tools"
@@ -206,7 +206,7 @@ async def test_the_registry_keeps_servers_by_name_and_routes_to_them(server: tc.
 
 
 async def test_a_server_that_is_not_registered_is_an_error_with_the_nearest_name(server: tc.ToolServer) -> None:
-    """handle(...).await?: an error. Here: ServerNotFound, which tells the names that look like it."""
+    """handle(...).await?: an error. Here: ServerNotFound, which has similar names."""
     with pytest.raises(tc.ServerNotFound, match="my_servr") as told:
         await tc.ServerRegistry([server]).handle("my_servr", request("tools/list"))
     assert told.value.nearest == ("my_server",)
@@ -246,7 +246,7 @@ def test_the_description_is_the_doc_comment_or_tool_and_name() -> None:
 
 
 class Custom:
-    """A type that nobody can describe as JSON."""
+    """A type that cannot be described as JSON."""
 
 
 @pytest.mark.parametrize(
@@ -280,7 +280,7 @@ def test_the_supported_parameter_types(annotation: Any, schema: dict[str, Any], 
 
 
 async def test_a_custom_type_gets_the_object_as_it_came() -> None:
-    """Custom types: object. Here: it is not validated, for nobody knows how, and passed on."""
+    """Custom types: object. Here: it is passed on without validation."""
     server = tc.ToolServer("s")
 
     @server.tool
@@ -383,7 +383,7 @@ async def test_a_closure_or_a_method_is_a_handler_too() -> None:
 
 
 async def test_a_handler_is_not_called_with_what_its_schema_refuses() -> None:
-    """args["a"].as_f64().unwrap_or(0.0). Here: the schema was given to be kept, so the caller is told what is wrong."""
+    """args["a"].as_f64().unwrap_or(0.0). Here: the schema was given to be kept, so the caller gets an error."""
     server, handler = tc.ToolServer("s"), CalculatorHandler()
     server.add_tool(handler, name="add", input_schema=ADDING)
     for arguments, word in (({"a": 1}, "b"), ({"a": 1, "b": "two"}, "two")):

@@ -59,7 +59,7 @@ async def refused(hub: Any, name: str) -> str:
 # ---- 1 and 2: external servers and servers of this process
 
 
-async def test_both_categories_of_servers_stand_in_one_map(tmp_path: Path) -> None:
+async def test_both_categories_of_servers_are_in_one_map(tmp_path: Path) -> None:
     """External servers: separate processes, by mcp_servers: HashMap<String, Config>; SDK servers: in-process tools."""
     both = {"my-server": tc.StdioServer(sys.executable, [DEMO]), **servers()}
     async with Hub(both) as hub:
@@ -85,7 +85,7 @@ async def test_a_tool_appears_under_its_qualified_name() -> None:
     assert (tool.name, tool.server, tool.original_name) == (CALCULATOR, "math-tools", "calculator")
 
 
-async def test_inside_of_the_server_tools_keep_their_short_names() -> None:
+async def test_inside_the_server_tools_keep_their_short_names() -> None:
     """Inside the SDK, tools are registered with their short name only."""
     both = servers()
     async with Hub(both) as hub:
@@ -126,8 +126,8 @@ async def test_other_tools_require_permission(permitted: bool) -> None:
         assert asked == ["mcp__risky-server__look"]
 
 
-async def test_where_nobody_can_permit_other_tools_are_not_there() -> None:
-    """Here: a tool that would need permission is neither listed nor callable if there is nobody to ask."""
+async def test_without_an_approver_other_tools_are_not_offered() -> None:
+    """Here: a tool that would need permission is neither listed nor callable without an approver."""
     async with Hub(servers(), allowed_tools=[CALCULATOR, ADD]) as hub:
         assert await seen(hub) == [CALCULATOR, ADD]
         assert await refused(hub, DELETE) == "allowed_tools"
@@ -140,7 +140,7 @@ async def test_disallowed_tools_are_blocked() -> None:
         assert await seen(hub) == [CALCULATOR, ADD, "mcp__risky-server__look"]
         assert await refused(hub, DELETE) == f"disallowed_tools: {DELETE}"
         assert hub.explain(DELETE) == f"denied by disallowed_tools: {DELETE}"
-        assert asked == [], "nobody can allow what is disallowed"
+        assert asked == [], "a disallowed tool cannot be allowed"
 
 
 async def test_a_tool_that_is_allowed_and_disallowed_is_blocked() -> None:

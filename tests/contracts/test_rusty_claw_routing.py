@@ -2,7 +2,7 @@
 
 Where that document writes `handle_jsonrpc` and `ClawError`, Toolcrib writes `handle` and `RemoteError`. Each docstring
 gives the document's sentence in short words, and, after "Here:", where Toolcrib departs from it and why. The JSON of
-section 8 stands here word for word.
+section 8 is quoted verbatim.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ def test_a_qualified_name_is_mcp_server_tool() -> None:
     assert tool_names.make("math-tools", "calculator") == "mcp__math-tools__calculator"
 
 
-async def test_inside_of_the_server_tools_have_their_short_names_only() -> None:
+async def test_inside_the_server_tools_have_their_short_names_only() -> None:
     """This naming is handled by the CLI, not the SDK. Here: by the hub (test_004_rusty_claw_hub.py)."""
     server = tc.ToolServer("math-tools")
     server.add_tool(add_two, name="calculator", input_schema=ADDING)
@@ -180,7 +180,7 @@ async def test_an_unknown_tool_is_32602(server: tc.ToolServer) -> None:
 
 
 @pytest.mark.parametrize("params", [None, {}, {"name": 7}, {"name": "calculator", "arguments": [1, 2]}, [1]])
-async def test_params_that_are_none_are_32602_too(server: tc.ToolServer, params: Any) -> None:
+async def test_invalid_params_are_32602_too(server: tc.ToolServer, params: Any) -> None:
     """Looks up tool by `params.name`, executes with `params.arguments`."""
     answer = await server.handle(request("tools/call", params))
     assert answer is not None and answer["error"]["code"] == -32602
@@ -190,7 +190,7 @@ async def test_params_that_are_none_are_32602_too(server: tc.ToolServer, params:
     "said, code",
     [("{", -32700), (b"\xff", -32700), ("[]", -32600), ("7", -32600), ('{"id": 1, "method": "ping"}', -32600)],
 )
-async def test_what_is_no_request_is_answered_by_json_rpcs_own_codes(
+async def test_invalid_requests_are_answered_with_the_codes_of_json_rpc(
     server: tc.ToolServer, said: str | bytes, code: int
 ) -> None:
     """JSON-RPC 2.0: -32700 for what is no JSON, -32600 for what is no request."""
@@ -247,7 +247,7 @@ async def test_any_other_exception_is_a_result_that_a_model_can_read(
     fetching: tc.ToolServer, url: str, text: str
 ) -> None:
     """Err(ClawError) is -32603. Here: only a RemoteError; what a tool fails of otherwise is a result with `isError`,
-    as MCP wants it: a model sees results and can mend its call, while a JSON-RPC error ends in the program."""
+    as MCP wants it: a model sees results and can correct its call, while a JSON-RPC error ends in the program."""
     result = (await call(fetching, "fetch", {"url": url}))["result"]
     assert result == {"content": [{"type": "text", "text": text}], "isError": True}
 
@@ -263,7 +263,7 @@ async def test_any_other_exception_is_a_result_that_a_model_can_read(
 async def test_missing_and_invalid_parameters_are_named(arguments: dict[str, Any], told: str) -> None:
     """The macro returns ClawError::ToolExecution, thus -32603, for missing or invalid required parameters.
 
-    Here: a result with `isError` that names them, for the model made the mistake and the model can mend it.
+    Here: a result with `isError` that names them, for the model made the mistake and the model can correct it.
     """
     server = tc.ToolServer("s")
 

@@ -40,7 +40,7 @@ def pair(tmp_path: Path) -> Iterator[Place]:
 # ---- "all operations must be performed within the client's context manager"
 
 
-def test_inside_of_the_with_block_the_session_is_active(harness: Place) -> None:
+def test_inside_the_with_block_the_session_is_active(harness: Place) -> None:
     """The session remains active and connected while the tools are used."""
     with MCPClient(harness.server()) as client:
         for n in range(3):
@@ -67,7 +67,7 @@ USES: dict[str, Callable[[sync.Client], Any]] = {
 
 
 @pytest.mark.parametrize("use", USES)
-def test_before_the_with_block_an_error_tells_what_to_do(harness: Place, use: str) -> None:
+def test_before_the_with_block_an_error_says_what_to_do(harness: Place, use: str) -> None:
     """Outside of this context you'll encounter errors."""
     with pytest.raises(tc.UsageError, match="with block"):
         USES[use](MCPClient(harness.server()))
@@ -197,7 +197,7 @@ def test_communication_goes_on_while_the_main_thread_does_something_else() -> No
 
     with MCPClient(transport):
         ask.set()
-        assert answered.wait(BOUND), "the client answers the server without any call of ours"
+        assert answered.wait(BOUND), "the client answers the server without any call"
 
 
 def test_other_threads_may_use_the_client_while_one_waits(harness: Place) -> None:
@@ -243,7 +243,7 @@ def test_a_call_can_be_given_a_timeout(harness: Place) -> None:
         assert client.call_tool("echo", {"text": "x"}).text == "x"
 
 
-def test_a_wrong_command_is_told_at_the_door() -> None:
+def test_a_wrong_command_is_reported_on_entering() -> None:
     """Connection failures: make sure that the command is correct."""
     with pytest.raises(tc.StartError, match="no-such-command-here"), MCPClient(tc.StdioServer("no-such-command-here")):
         pass

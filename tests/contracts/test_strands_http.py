@@ -2,7 +2,7 @@
 
 Where that document writes `MCPClient(factory)` and `list_tools_sync()`, Toolcrib writes `toolcrib.sync.Client(server)`,
 of a factory, a URL or a config, and `list_tools()`. Each docstring gives the document's sentence in short words, and,
-after "Here:", a departure. The servers are the SDK's, each a process of its own.
+after "Here:", a departure. The servers are the SDK's, each in its own process.
 """
 
 from __future__ import annotations
@@ -88,7 +88,7 @@ USES: dict[str, Callable[[sync.Client], Any]] = {
 }
 
 
-def test_inside_of_the_with_block_the_session_is_active(sdk1: WebServer) -> None:
+def test_inside_the_with_block_the_session_is_active(sdk1: WebServer) -> None:
     """The session remains active and connected while the tools are used."""
     watched = Watched(sdk1, "/stateful")
     with MCPClient(sdk1.url("stateful/mcp")) as client:
@@ -99,7 +99,7 @@ def test_inside_of_the_with_block_the_session_is_active(sdk1: WebServer) -> None
 
 
 @pytest.mark.parametrize("use", USES)
-def test_before_and_after_the_with_block_an_error_tells_what_to_do(sdk1: WebServer, use: str) -> None:
+def test_before_and_after_the_with_block_an_error_says_what_to_do(sdk1: WebServer, use: str) -> None:
     """Outside of this context you'll encounter errors: MCPClientInitializationError. Here: UsageError."""
     for make in SERVERS.values():
         client = MCPClient(make(sdk1))
@@ -195,7 +195,7 @@ def test_communication_goes_on_while_the_main_thread_does_something_else(sdk2: W
     with MCPClient(sdk2.url("stateful/mcp")) as idle, MCPClient(sdk2.url("stateful/mcp")) as busy, idle.listen():
         idle.on(ev.ToolsChanged, changed)
         busy.call_tool("grow")
-        assert heard.wait(BOUND), "the idle client hears of it without any call"
+        assert heard.wait(BOUND), "the idle client is notified without any call"
         busy.call_tool("cut")
     assert threading.current_thread().name not in threads
 
@@ -212,7 +212,7 @@ def test_a_call_can_be_given_a_timeout(server: Any) -> None:
 
 
 @pytest.mark.parametrize("kind", [tc.HttpServer, tc.SseServer])
-def test_a_server_that_does_not_run_is_told_at_the_door(kind: Any) -> None:
+def test_a_server_that_does_not_run_is_reported_on_entering(kind: Any) -> None:
     """Connection failures: first ensure that the MCP server is running and accessible."""
     url = f"http://127.0.0.1:{free_port()}/mcp"
     with pytest.raises(tc.ConnectError) as told, MCPClient(kind(url), max_attempts=1):
@@ -221,7 +221,7 @@ def test_a_server_that_does_not_run_is_told_at_the_door(kind: Any) -> None:
 
 
 @pytest.mark.parametrize("kind", [tc.HttpServer, tc.SseServer])
-def test_a_wrong_url_is_told_at_the_door(sdk1: WebServer, kind: Any) -> None:
+def test_a_wrong_url_is_reported_on_entering(sdk1: WebServer, kind: Any) -> None:
     """Connection failures: make sure that the URL is correct."""
     with pytest.raises(tc.ConnectError) as told, MCPClient(kind(sdk1.url("nowhere"))):
         pass

@@ -64,7 +64,7 @@ def test_several_clients_can_be_entered_side_by_side_as_well(places: dict[str, P
         assert len(one.list_tools() + two.list_tools()) == 2 * len(two.list_tools())
 
 
-def test_transports_of_ones_own_stand_in_one_hub(tmp_path: Path) -> None:
+def test_custom_transports_work_together_in_one_hub(tmp_path: Path) -> None:
     """MCPClient(lambda: sse_client(...)), MCPClient(lambda: stdio_client(...)): used together, callables and all."""
     made = {}
     for name in ("one", "two"):
@@ -77,7 +77,7 @@ def test_transports_of_ones_own_stand_in_one_hub(tmp_path: Path) -> None:
 
 
 def test_the_servers_live_as_long_as_the_block(places: dict[str, Place]) -> None:
-    """All operations within the context manager; outside of it, errors. Here: UsageError."""
+    """All operations within the context manager; outside it, errors. Here: UsageError."""
     hub = Hub({way: place.server() for way, place in places.items()})
     with pytest.raises(tc.UsageError, match="with"):
         hub.list_tools()
@@ -144,7 +144,7 @@ def test_the_status_is_error_if_the_tool_says_so(hub: Hub) -> None:
 def test_text_and_images_are_mapped_and_nothing_is_dropped(hub: Hub) -> None:
     """Text: {"text"}; image: {"image": {"format", "source": {"bytes"}}}, base64 decoded; others: None.
 
-    Here: other blocks are told as text, so that the model knows of them.
+    Here: other blocks become text, so that the model knows of them.
     """
     text, image, audio, link, resource, unknown, last = hub.call_tool("mcp__stdio__blocks").to_tool_result("t")[
         "content"

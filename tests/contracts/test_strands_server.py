@@ -2,7 +2,7 @@
 
 Where that document writes `FastMCP("Calculator Server")` and `@mcp.tool(...)`, Toolcrib writes `ToolServer` and the
 same; where it writes `MCPClient(factory)`, `toolcrib.sync.Client(server)`. Each docstring gives the document's sentence
-in short words, and, after "Here:", a departure. The server is the document's program, run as a process of its own.
+in short words, and, after "Here:", a departure. The server is the document's program, run as a separate process.
 """
 
 from __future__ import annotations
@@ -105,7 +105,7 @@ def served(programs: dict[str, Path]) -> Iterator[Callable[[str], WebServer]]:
 
 @pytest.fixture
 def server(request: pytest.FixtureRequest, served: Callable[[str], WebServer], programs: dict[str, Path]) -> Any:
-    """What a client is given for the document's transport, and for the others that it names if a test asks for them."""
+    """The argument of a client for the document's transport, or for another one on request."""
     transport = getattr(request, "param", "sse")
     if transport == "stdio":
         return tc.StdioServer(sys.executable, [str(programs["stdio"]), "stdio"])
@@ -151,7 +151,7 @@ def test_a_url_alone_leads_to_the_sse_server(served: Callable[[str], WebServer])
             assert client.call_tool("calculator", {"x": 1, "y": 2}).text == "3"
 
 
-def test_run_needs_no_more_than_the_transport(tmp_path: Path) -> None:
+def test_run_needs_only_the_transport(tmp_path: Path) -> None:
     """mcp.run(transport="sse") and http://localhost:8000/sse. Here: any free port for 0; it says on stderr where."""
     defaults = inspect.signature(tc.ToolServer.run).parameters
     assert (defaults["host"].default, defaults["port"].default) == ("127.0.0.1", 8000)
@@ -226,7 +226,7 @@ def test_a_tool_that_fails_returns_an_informative_message(server: Any) -> None:
 
 
 @every_transport
-def test_a_call_that_takes_too_long_ends_at_its_timeout_and_hurts_no_other(server: Any) -> None:
+def test_a_call_that_takes_too_long_ends_at_its_timeout_and_affects_no_other(server: Any) -> None:
     """Set appropriate timeouts for tool calls to prevent hanging on long-running operations."""
     with MCPClient(server) as client:
         with pytest.raises(tc.CallTimeout):
@@ -236,7 +236,7 @@ def test_a_call_that_takes_too_long_ends_at_its_timeout_and_hurts_no_other(serve
 
 @pytest.mark.parametrize("transport", ["sse", "http"])
 @pytest.mark.parametrize("host", ["0.0.0.0", "::", "192.0.2.1"])
-def test_nobody_serves_the_network_by_accident(transport: Any, host: str) -> None:
+def test_a_server_is_not_exposed_to_the_network_by_accident(transport: Any, host: str) -> None:
     """Consider security implications, especially for network-accessible servers. Here: they need auth, or a word."""
     with pytest.raises(tc.ConfigError, match="allow_remote") as told:
         tc.ToolServer("s").run(transport, host=host, port=0)
@@ -248,7 +248,7 @@ def test_nobody_serves_the_network_by_accident(transport: Any, host: str) -> Non
 def test_a_page_of_another_origin_cannot_use_the_server(
     served: Callable[[str], WebServer], transport: str, header: tuple[str, str], status: int
 ) -> None:
-    """Consider security implications: a browser on this machine is no way in."""
+    """Consider security implications: a browser on this machine cannot be used to get in."""
     connection = http.client.HTTPConnection("127.0.0.1", served(transport).port, timeout=20)
     try:
         connection.request("GET" if transport == "sse" else "POST", f"/{PATHS[transport]}", headers=dict([header]))
@@ -277,7 +277,7 @@ def test_arguments_that_do_not_match_the_schema_are_named(server: Any) -> None:
 
 
 @pytest.mark.parametrize("transport", ["sse", "http"])
-def test_the_servers_log_tells_what_went_wrong(served: Callable[[str], WebServer], transport: str) -> None:
+def test_the_servers_log_says_what_went_wrong(served: Callable[[str], WebServer], transport: str) -> None:
     """Consulting the server logs can provide detailed information about what went wrong during the execution."""
     process = served(transport)
     with MCPClient(CONFIGS[transport](process.url(PATHS[transport]))) as client:

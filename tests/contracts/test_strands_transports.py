@@ -1,4 +1,4 @@
-"""Strands' MCP tools, sentence by sentence: transports of one's own.
+"""Strands' MCP tools, sentence by sentence: custom transports.
 
 Where that document writes `MCPClient(factory)`, Toolcrib writes `toolcrib.sync.Client(factory)`. Each docstring gives
 the document's sentence in short words.
@@ -97,7 +97,7 @@ def test_a_tuple_may_also_be_awaited_or_entered(pair: Place) -> None:
     assert entered == ["in", "out"]
 
 
-def test_a_callable_that_returns_something_else_is_told_what_was_expected() -> None:
+def test_a_callable_that_returns_something_else_raises_an_error_with_what_was_expected() -> None:
     """Must return a tuple of (read_stream, write_stream)."""
     with pytest.raises(tc.ConfigError, match="transport callable gave str") as told, MCPClient(lambda: "streams"):
         pass

@@ -1,4 +1,4 @@
-"""A small MCP server that misbehaves when told to: standard library only, one thread, about 20 ms to start.
+"""A small MCP server that misbehaves on request: standard library only, one thread, about 20 ms to start.
 
     python -S -E bad_server.py '{"log": "log.txt", "era": "legacy", "exit": {"code": 3, "stderr": "no token"}}'
     python bad_server.py --list          # every behaviour, one line each
@@ -8,7 +8,7 @@ Without a script it is a good server of both eras. The script (JSON) has four ki
 - STARTS: what goes wrong before it serves, in the order of the script;
 - WIRES: what goes wrong with every message it sends ("wire": ["twice", ...]; a call's argument `wire` does it once);
 - `first`: keys that hold only in the first life (the first `first_lives` lives) of the server, counted in the log.
-What goes wrong in mid-call is chosen by the call itself: TOOLS.
+The call itself chooses the fault: TOOLS.
 
 The log has one line for each thing that happened, appended before the server answers: "start PID", "call NONCE",
 "cancel NONCE", "child PID", "method NAME" (but tools/call), "eof", "term".

@@ -1,4 +1,4 @@
-"""What the bad web server can do: ANSWERS go wrong (before a call is executed, or after), TOOLS do what a tool may do.
+"""Behaviours of the bad web server: ANSWERS fail before or after a call is executed, TOOLS do what a tool may do.
 
 The first line of a docstring says what happens and which values it takes. In texts, `$ID` is the id of the request.
 """
@@ -40,7 +40,7 @@ def filled(request: Request, value: str | None) -> bytes:
 
 
 async def leave(request: Request, how: str) -> None:
-    """End a body: "end" as promised, "fin" or "reset" under way, "hang" never."""
+    """End a body: "end" as promised, "fin" or "reset" in the middle, "hang" never."""
     if how == "end":
         await request.end()
     elif how == "fin":

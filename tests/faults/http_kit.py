@@ -1,4 +1,4 @@
-"""What the fault tests over HTTP share: the servers and lines of one test, certificates, an authorisation provider."""
+"""Helpers of the fault tests over HTTP: the servers and lines of one test, certificates, an authorisation provider."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ async def running(server: BadWebServer, count: int) -> None:
 
 @contextlib.contextmanager
 def bounded(memory: int, within: float) -> Iterator[None]:
-    """The body takes no more memory and time than this."""
+    """The body takes at most this much memory and time."""
     tracemalloc.start()
     start = time.monotonic()
     try:
@@ -114,7 +114,7 @@ async def unreachable() -> AsyncIterator[int]:
 
 
 def closed_port() -> int:
-    """A port where nobody listens."""
+    """Return a closed port."""
     with listening() as listener:
         return int(listener.getsockname()[1])
 
@@ -124,7 +124,7 @@ def closed_port() -> int:
 
 @dataclass(frozen=True)
 class Certificates:
-    """An authority of our own, a server and a client that it knows, and one that nobody knows."""
+    """A test authority with certificates of a server and a client, and one certificate without an authority."""
 
     directory: Path
 

@@ -53,7 +53,7 @@ class Stream:
 
 @dataclass
 class Session:
-    """What the legacy era keeps between requests."""
+    """The state of the legacy era between requests."""
 
     id: str
     version: str
@@ -105,7 +105,7 @@ class Request(Exchange):
                 raise
 
     async def say(self, message: dict[str, Any]) -> None:
-        """One event of the answer. In a session it is kept first, whether anybody still listens or not."""
+        """One event of the answer. In a session it is kept first, whether or not a client still listens."""
         if not self.opened:
             await self.open_stream()
         if self.stream is not None:

@@ -1,4 +1,4 @@
-"""What stands between a client and a server: a line with faults of TCP's own, and an HTTP proxy that works."""
+"""A proxy between a client and a server: a line with faults of TCP's own, and an HTTP proxy that works."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tests.faults.http_wire import BUFFER, Connection, Received, listening
 
 @dataclass(frozen=True)
 class Fault:
-    """What is wrong with the line. Bytes are counted from the moment at which the fault is put in force."""
+    """The faults of the line. Bytes are counted from the moment at which the fault is put in force."""
 
     latency: float = 0.0
     """Seconds before each piece goes on, either way."""
@@ -24,7 +24,7 @@ class Fault:
     down: int | None = None
     """After so many bytes of answers, `then` happens."""
     then: str = "fin"
-    """"fin", "reset", "half" (FIN to the client, requests still go on), "blackhole" (nothing goes on any more)."""
+    """"fin", "reset", "half" (FIN to the client, requests still go on), "blackhole" (nothing is forwarded)."""
 
 
 FINE = Fault()
@@ -110,7 +110,7 @@ class Passage:
 
 
 class _Line:
-    """A listener of our own and the tasks of its connections."""
+    """A listener and the tasks of its connections."""
 
     def __init__(self) -> None:
         self.accepted = 0
@@ -217,7 +217,7 @@ class ForwardProxy(_Line):
             await passage.server.over()
 
     async def _forward(self, client: Connection, received: Received) -> None:
-        """One request on a connection of its own, whose end is the end of the answer."""
+        """Send one request on its own connection, whose end is the end of the answer."""
         url = urlsplit(received.target)
         server = await self._reach(str(url.hostname), url.port or 80)
         headers = [(k, v) for k, v in received.headers if not k.lower().startswith(("proxy-", "connection"))]

@@ -1,4 +1,4 @@
-"""A small MCP server over raw HTTP that misbehaves when told to. Without being told it is a good one, of both eras.
+"""A small MCP server over raw HTTP that misbehaves on request. By default it behaves well, in both eras.
 
 Its ways to go wrong are the ANSWERS of http_behaviours.py. A gate (`server.gate("tools/call", "status", status=500)`)
 does one *before* anything is executed; a call of the tool of that name does it *after* its nonce was recorded as
@@ -46,7 +46,7 @@ class Gate:
 
 
 class BadWebServer:
-    """One server on a port of its own. Options are plain attributes, to be changed at any time."""
+    """One server on its own port. Options are plain attributes, to be changed at any time."""
 
     verbs: Mapping[str, Handler] = VERBS
     request_type = Request
@@ -127,7 +127,7 @@ class BadWebServer:
         self.sessions.clear()
 
     def push(self, message: dict[str, Any]) -> None:
-        """Send of our own accord, on the standing stream of each session."""
+        """Send a message on the GET stream of each session."""
         for session in self.sessions.values():
             if session.standing is not None:
                 session.standing.put(message)

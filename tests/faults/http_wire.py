@@ -153,7 +153,7 @@ class Connection:
         self.writer.close()
 
     async def over(self) -> None:
-        """Closed, in whatever way; how its last bytes fared is nobody's business."""
+        """Closed, in whatever way; the fate of its last bytes does not matter."""
         if not self.ended:
             self.close()
         with contextlib.suppress(OSError, ssl.SSLError):
@@ -202,7 +202,7 @@ class Exchange:
             await self.raw(b"0\r\n\r\n")
 
     async def respond(self, status: int, headers: Headers = (), body: bytes = b"") -> None:
-        """A whole answer; its length is told unless the headers say something about it."""
+        """A whole answer; adds its length unless the headers have one."""
         pairs = [*(headers.items() if isinstance(headers, Mapping) else headers)]
         if not any(name.lower() in ("content-length", "transfer-encoding") for name, _ in pairs):
             pairs.append(("Content-Length", str(len(body))))

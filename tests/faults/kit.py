@@ -1,4 +1,4 @@
-"""What the fault tests share: the bad server as a configuration, its log, bounded polling, the ledger of the laws."""
+"""Helpers of the fault tests: the bad server as a configuration, its log, bounded polling, the ledger of the laws."""
 
 from __future__ import annotations
 
@@ -117,7 +117,7 @@ def alive_with(mark: str) -> list[int]:
 class Children:
     """The processes that a test starts, found by a text in their command lines; for the check after every test.
 
-    A server that a client started leads a group of its own, with its descendants: if that group is empty, it left
+    A server that a client started leads its own process group, with its descendants: if that group is empty, it left
     nothing. Only if a group is not, or if a program of the test could have started servers, are all processes of the
     machine looked at, which takes a hundred times as long.
     """
@@ -173,7 +173,7 @@ def frozen_garbage() -> Iterator[None]:
 
 
 def run_python(code: str, *arguments: str, **options: Any) -> subprocess.Popen[str]:
-    """A Python of its own, warnings as errors, for what happens to a whole process."""
+    """A separate Python with warnings as errors, for tests of a whole process."""
     return subprocess.Popen(
         [sys.executable, "-W", "error", "-c", code, *arguments],
         stdout=subprocess.PIPE,
@@ -215,7 +215,7 @@ class Record:
 
 @dataclass
 class FaultyServer:
-    """One test's bad server: `server()` configures it, `record` tells what it did, `directory` is the test's own."""
+    """One test's bad server: `server()` configures it, `record` has its actions, `directory` is the test's own."""
 
     directory: Path
     record: Record = field(init=False)
@@ -253,7 +253,7 @@ Outcome = tc.ToolResult | BaseException
 
 
 async def outcome_of(call: Awaitable[tc.ToolResult]) -> Outcome:
-    """The one outcome that a call may have; anything else is a fault of ours and is raised."""
+    """The one outcome that a call may have; anything else is a bug and is raised."""
     try:
         return await call
     except (ToolcribError, asyncio.CancelledError) as exc:

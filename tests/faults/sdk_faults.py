@@ -1,6 +1,6 @@
 """Which rows of our fault table the mcp SDK's client fails. Run by scripts/sdk-faults, with the SDK's own interpreter.
 
-Each row runs in a process of its own under a hard time limit, because a client that hangs is one of the findings.
+Each row runs in its own process under a hard time limit, because a client that hangs is one of the findings.
 """
 
 from __future__ import annotations

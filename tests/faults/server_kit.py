@@ -1,4 +1,4 @@
-"""A tool server of ours behind a real port, and a client that says exactly the bytes that a test wants said."""
+"""A tool server on a real port, and a client that sends exactly the bytes of a test."""
 
 from __future__ import annotations
 
@@ -97,7 +97,7 @@ class Place:
     url: str
     lines: list[Line] = field(default_factory=list)
     faults: list[str] = field(default_factory=list)
-    """What was logged as an error, and what the loop complained of."""
+    """Errors in the log, and complaints of the event loop."""
 
     @property
     def port(self) -> int:
@@ -135,7 +135,7 @@ class Place:
     async def send(
         self, body: bytes, headers: Pairs | Mapping[str, Any] = (), verb: str = "POST", path: str = "/mcp"
     ) -> Answer:
-        """One request on a connection of its own, and its whole answer."""
+        """Send one request on its own connection; return its complete answer."""
         line = await self.open(body, headers, verb, path)
         try:
             return await line.answer()
@@ -182,7 +182,7 @@ class Place:
         return said
 
     async def quiet(self) -> None:
-        """Wait until nobody is answered any more; who is still there then was forgotten."""
+        """Wait until no request is being answered; who is still there then was forgotten."""
         end = asyncio.get_running_loop().time() + 5
         while left := [task for task in asyncio.all_tasks() - self._known if not self._may_stay(task)]:
             assert asyncio.get_running_loop().time() < end, f"tasks are left: {left}"
@@ -228,8 +228,11 @@ class _Faults(logging.Handler):
 
 @contextlib.asynccontextmanager
 async def serving(tools: Tools | None = None, *, faults: bool = False, **options: Any) -> AsyncIterator[Place]:
-    """A place for one test. After it nobody is being answered, nothing is left of its sessions and suspended calls, and
-    nothing was logged as an error unless the test expects `faults`."""
+    """Yield a place for one test.
+
+    Afterwards no request is being answered, no session or suspended call is left, and no error was logged unless the
+    test expects `faults`.
+    """
     tools = tools or Tools()
     app = tools.server.asgi(**options)
     loggers = [logging.getLogger(), logging.getLogger("uvicorn.error")]
@@ -249,7 +252,7 @@ async def serving(tools: Tools | None = None, *, faults: bool = False, **options
             await app.close()
             for line in place.lines:
                 line.cut()
-    gc.collect()  # an exception that nobody retrieved is told when its task is collected
+    gc.collect()  # an exception that was never retrieved is reported when its task is collected
     for logger in loggers:
         logger.removeHandler(handler)
     assert (place.sessions, place.parked, len(tools.server.changes)) == (0, 0, 0)

@@ -1,4 +1,4 @@
-"""What is said to a server, byte for byte, and what it answers."""
+"""The bytes sent to a server, and its answers."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ class Answer:
 
     @property
     def text(self) -> str:
-        """What the tool said."""
+        """The text of the tool."""
         return str(self.json["result"]["content"][0]["text"])
 
 
@@ -92,7 +92,7 @@ class Line:
         self._held = b""
 
     async def say(self, data: bytes) -> None:
-        """Bytes; a server that reads no more is no error of ours, for it may have said why."""
+        """Bytes; a server that stopped reading is not an error: it may have sent the reason."""
         with contextlib.suppress(ConnectionError):
             self.writer.write(data)
             await self.writer.drain()
@@ -142,7 +142,7 @@ class Line:
             yield {name or ":": value.removeprefix(" ") for name, _, value in pairs}
 
     async def event(self, within: float = PATIENCE) -> dict[str, str]:
-        """The next event that is no comment and says something."""
+        """Return the next event with data."""
         async with asyncio.timeout(within):
             async for event in self.events():
                 if event.get("data"):

@@ -1,4 +1,4 @@
-"""A tool server as a program of its own, for what happens to a whole process: `serving_child.py TRANSPORT [SECONDS]`.
+"""A tool server as a separate program, for tests of a whole process: `serving_child.py TRANSPORT [SECONDS]`.
 
 SECONDS is how long requests may take to end when the server is stopped, if that is to be shorter than usual.
 """

@@ -1,4 +1,4 @@
-"""Servers that ask in mid-call: answered only where it was declared, and never a way to hurt the connection."""
+"""Servers that ask in mid-call: answered only where it was declared, and never a way to break the connection."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ async def test_a_declared_request_is_answered_by_its_handler(faulty: FaultyServe
         assert [root["uri"] for root in rooted["roots"]] == ["file:///srv/data"]
 
 
-async def test_a_handler_that_raises_hurts_its_own_call_only(faulty: FaultyServer, era: str) -> None:
+async def test_a_handler_that_raises_fails_its_own_call_only(faulty: FaultyServer, era: str) -> None:
     def broken(request: tc.ElicitRequest) -> None:
         raise RuntimeError("the handler's own fault c4n4ry")
 
@@ -116,7 +116,7 @@ async def test_an_undeclared_elicitation_mode_is_refused(faulty: FaultyServer) -
         assert json.loads((await client.call_tool("ask", asked)).text)["code"] == -32602
 
 
-async def test_the_deadline_stands_still_while_a_person_answers(faulty: FaultyServer, era: str) -> None:
+async def test_the_deadline_is_paused_while_a_person_answers(faulty: FaultyServer, era: str) -> None:
     clock = Clock()
 
     async def think(request: tc.ElicitRequest) -> dict[str, Any]:

@@ -123,7 +123,7 @@ def test_a_wire_changes_the_messages(faulty: FaultyServer, wire: str, lines: lis
             assert ("result" in answer) == (wire != "no_result")
 
 
-def test_garbage_stands_around_the_answer(faulty: FaultyServer) -> None:
+def test_garbage_surrounds_the_answer(faulty: FaultyServer) -> None:
     with started(faulty, wire=["garbage"]) as pipe:
         pipe.ask(1, "ping")
         lines = [pipe.line() for _ in range(19)]
@@ -206,7 +206,7 @@ def test_a_request_in_mid_call_waits_for_the_answer(faulty: FaultyServer) -> Non
         assert pipe.answer()["result"]["resultType"] == "input_required"
 
 
-def test_pages_end_or_never_end_as_told(faulty: FaultyServer) -> None:
+def test_pages_end_or_never_end_as_configured(faulty: FaultyServer) -> None:
     with started(faulty, tools=1990, page=1000) as pipe:
         pipe.ask(1, "tools/list")
         page = pipe.answer()["result"]

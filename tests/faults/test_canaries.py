@@ -1,4 +1,4 @@
-"""What must not get out: the parent's environment into the child, a secret into any text of ours."""
+"""What must not get out: the parent's environment into the child, a secret into any text of Toolcrib."""
 
 from __future__ import annotations
 

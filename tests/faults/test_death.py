@@ -1,4 +1,4 @@
-"""Servers that die: told at once, nobody else is hurt, and the next call finds a new life."""
+"""Servers that die: reported at once, no other server is affected, and the next call restarts it."""
 
 from __future__ import annotations
 
@@ -177,7 +177,7 @@ async def test_a_call_that_waits_for_its_next_attempt_ends_with_the_close_as_uns
 
 
 @either_era
-async def test_the_death_of_one_server_hurts_no_other(faulty: FaultyServer, era: str) -> None:
+async def test_the_death_of_one_server_affects_no_other(faulty: FaultyServer, era: str) -> None:
     healthy = faulty.client(era=era)
     async with healthy, faulty.client(era=era) as sick:
         calls = [asyncio.create_task(healthy.call_tool("slow", {"nonce": f"h{n}", "seconds": 0.3})) for n in range(10)]
@@ -186,7 +186,7 @@ async def test_the_death_of_one_server_hurts_no_other(faulty: FaultyServer, era:
         assert [(await call).text for call in calls] == [f"h{n}" for n in range(10)]
 
 
-async def test_an_idle_death_is_noticed_and_told(faulty: FaultyServer, era: str) -> None:
+async def test_an_idle_death_is_noticed_and_reported(faulty: FaultyServer, era: str) -> None:
     seen: list[events.Event] = []
     async with faulty.client(era=era) as client:
         client.on(events.Event, seen.append)

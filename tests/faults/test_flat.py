@@ -145,7 +145,7 @@ async def test_everything_is_flat_over_time_outs_of_a_server_that_does_not_read(
         await assert_flat(before, allowance=200 * KIB)
 
 
-def test_the_sync_client_leaves_no_descriptor_and_no_more_than_its_one_thread(faulty: FaultyServer) -> None:
+def test_the_sync_client_leaves_no_descriptor_and_only_its_one_thread(faulty: FaultyServer) -> None:
     def descriptors() -> int:
         return len(list(Path("/proc/self/fd").iterdir()))
 

@@ -1,4 +1,4 @@
-"""Bytes that are no messages, and messages that are too much: counted and told, and the connection lives."""
+"""Bytes that are not messages, and messages that are too large: counted and reported, and the connection survives."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ async def test_a_line_of_100_mb_is_refused_at_the_cap_in_linear_time(faulty: Fau
 
 @either_era
 @pytest.mark.parametrize("depth", [200, 100_000, 1_000_000])
-async def test_an_answer_too_deep_is_told_within_a_second_and_the_connection_lives(
+async def test_an_answer_too_deep_is_reported_within_a_second_and_the_connection_lives(
     faulty: FaultyServer, era: str, depth: int
 ) -> None:
     async with faulty.client(era=era) as client:
@@ -140,7 +140,7 @@ async def test_duplicate_and_unknown_ids_and_crlf_change_nothing(faulty: FaultyS
 
 @either_era
 @pytest.mark.parametrize("wire", ["odd_result", "no_result"])
-async def test_a_result_that_is_no_object_is_a_protocol_error_and_no_crash(
+async def test_a_result_that_is_not_an_object_is_a_protocol_error_and_does_not_crash(
     faulty: FaultyServer, era: str, wire: str
 ) -> None:
     async with faulty.client(era=era) as client:
@@ -203,7 +203,7 @@ async def test_a_flood_of_stderr_blocks_nothing(faulty: FaultyServer, when: str,
     assert faulty.record.lives == 1
 
 
-async def test_a_stderr_handler_hears_a_flood_to_its_end(faulty: FaultyServer) -> None:
+async def test_a_stderr_handler_receives_a_flood_to_its_end(faulty: FaultyServer) -> None:
     ends: list[str] = []
 
     def hear(line: str) -> None:

@@ -1,4 +1,4 @@
-"""Answers that are none: each is one typed error of one call, told truly, and the next call is as good as ever.
+"""Invalid answers: each is one typed error of one call, reported correctly, and the next call is as good as ever.
 
 Every bad answer comes after the call was executed, so sending it again would be seen: its nonce would have run twice.
 """
@@ -85,7 +85,7 @@ CASES: dict[str, Case] = {
 
 
 @pytest.mark.parametrize("name", CASES)
-async def test_an_answer_that_is_none_is_one_typed_error_of_one_call(web: Web, era: str, name: str) -> None:
+async def test_an_invalid_answer_is_one_typed_error_of_one_call(web: Web, era: str, name: str) -> None:
     how, kind, attributes = CASES[name]
     ledger, server = Ledger(), await web.server(era=era)
     async with web.client(server) as client:
@@ -101,7 +101,7 @@ async def test_an_answer_that_is_none_is_one_typed_error_of_one_call(web: Web, e
 
 
 @pytest.mark.parametrize("body, kind", [("", ProtocolError), (ERROR, RemoteError)], ids=["bodiless", "JSON-RPC"])
-async def test_a_404_without_a_session_is_no_expiry(web: Web, era: str, body: str, kind: type[Exception]) -> None:
+async def test_a_404_without_a_session_is_not_an_expiry(web: Web, era: str, body: str, kind: type[Exception]) -> None:
     ledger, server = Ledger(), await web.server(era=era, gives_session=False)
     async with web.client(server) as client:
         outcome = await ledger.call(client, "status", **answer(404, body))
@@ -131,7 +131,7 @@ RAW = {
 
 @pytest.mark.parametrize("then", ["fin", "reset"])
 @pytest.mark.parametrize("name", RAW)
-async def test_bytes_that_are_no_http_answer_are_a_typed_error_and_never_unsent(
+async def test_bytes_that_are_not_http_are_a_typed_error_and_never_unsent(
     web: Web, era: str, name: str, then: str
 ) -> None:
     ledger, server = Ledger(), await web.server(era=era)

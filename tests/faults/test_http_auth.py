@@ -123,7 +123,7 @@ async def test_a_new_token_that_is_refused_too_is_an_auth_error_after_one_refres
     ledger.check(server.executed)
 
 
-async def test_callers_cancelled_during_a_refresh_do_not_hurt_those_who_wait_beside_them(web: Web, era: str) -> None:
+async def test_callers_cancelled_during_a_refresh_do_not_affect_other_waiting_callers(web: Web, era: str) -> None:
     ledger, server = Ledger(), await web.server(era=era, tokens={"t1"})
     provider = Provider("t1", "t2", seconds=0.2)
     async with web.client(server, auth=provider) as client:
@@ -291,7 +291,7 @@ async def test_a_header_function_that_fails_is_a_typed_error_and_nothing_is_sent
 
 
 @either_era
-async def test_the_time_for_connecting_stands_still_while_a_person_signs_in(web: Web, era: str) -> None:
+async def test_the_connect_timeout_is_paused_while_a_person_signs_in(web: Web, era: str) -> None:
     server = await web.server(tokens={"good"}, era=era)
     provider = Provider("bad", "good", seconds=1.0)
     async with web.client(server, auth=provider, connect_timeout=0.6) as client:

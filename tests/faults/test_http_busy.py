@@ -1,4 +1,4 @@
-"""Servers that say "not now": waited for within the deadline, else told with how long; never run twice."""
+"""Servers that say "not now": waited for within the deadline, else reported with the delay; never run twice."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ async def test_a_pause_given_as_a_date_is_kept(web: Web) -> None:
 @either_era
 @pytest.mark.parametrize("status", [429, 503])
 @pytest.mark.parametrize("after", ["60", "date"])
-async def test_a_pause_beyond_the_deadline_is_told_at_once(web: Web, era: str, status: int, after: str) -> None:
+async def test_a_pause_beyond_the_deadline_is_reported_at_once(web: Web, era: str, status: int, after: str) -> None:
     ledger, server = Ledger(), await web.server(era=era)
     async with web.client(server) as client:
         value = date_in(60) if after == "date" else after
@@ -71,7 +71,7 @@ async def test_a_pause_beyond_the_deadline_is_told_at_once(web: Web, era: str, s
     ledger.check(server.executed)
 
 
-async def test_a_server_that_stays_busy_is_asked_no_more_often_than_max_attempts(web: Web, era: str) -> None:
+async def test_a_server_that_stays_busy_is_asked_at_most_max_attempts_times(web: Web, era: str) -> None:
     ledger, server = Ledger(), await web.server(era=era)
     async with web.client(server, max_attempts=2) as client:
         server.gate("tools/call", "status", status=429, headers={"Retry-After": "0"})
@@ -97,7 +97,7 @@ async def test_a_429_that_says_no_sensible_pause_is_tried_again_by_our_own(web: 
 @pytest.mark.parametrize(
     "value", ["9" * 400, date_in(1e9), "Fri, 31 Dec 9999 23:59:59 GMT"], ids=["digits", "decades", "last date"]
 )
-async def test_an_absurd_pause_is_no_crash(web: Web, value: str) -> None:
+async def test_an_absurd_pause_does_not_crash(web: Web, value: str) -> None:
     ledger, server = Ledger(), await web.server()
     async with web.client(server) as client:
         server.gate("tools/call", "status", status=429, headers={"Retry-After": value}, times=1)
@@ -169,7 +169,7 @@ SICK = {
         {"do": "status", "status": 502},
     ],
 )
-async def test_a_failure_of_the_probe_is_no_verdict_about_the_era(
+async def test_a_failure_of_the_probe_does_not_decide_the_era(
     web: Web, how: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     lucky(monkeypatch)

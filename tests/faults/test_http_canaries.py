@@ -1,4 +1,4 @@
-"""What must not get out: no header, token, URL secret or session id in any text of ours, nor to anybody else."""
+"""No header, token, URL secret or session id is in any text of Toolcrib, nor sent to another server."""
 
 from __future__ import annotations
 
@@ -146,7 +146,7 @@ async def test_a_header_function_that_raises_its_secret_does_not_show_it(
     assert server.requests == []
 
 
-async def test_what_a_server_says_reaches_no_text_of_ours_with_control_characters(
+async def test_texts_of_a_server_are_shown_without_control_characters(
     web: Web, era: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.DEBUG)

@@ -35,7 +35,7 @@ async def test_a_refused_port_is_a_connect_error_that_names_the_place(web: Web) 
     assert not outcome.sent
 
 
-async def test_a_name_that_nobody_has_is_a_connect_error_that_names_it(web: Web) -> None:
+async def test_an_unknown_host_name_is_a_connect_error_that_names_it(web: Web) -> None:
     client = web.client("http://no-such-host-7f3a.invalid/mcp", connect_timeout=10)
     with pytest.raises(ConnectError, match=r"no-such-host-7f3a\.invalid") as caught:
         await client.connect()
@@ -286,7 +286,7 @@ async def test_a_restarted_server_costs_a_call_nothing_that_was_not_sent(web: We
         pytest.param({"status": 410}, 410, id="410"),
     ],
 )
-async def test_a_url_that_is_no_mcp_server_is_a_connect_error_for_good(
+async def test_a_url_that_is_not_an_mcp_server_is_a_permanent_connect_error(
     web: Web, how: dict[str, Any], status: int
 ) -> None:
     server = await web.server()
@@ -313,7 +313,7 @@ async def test_a_server_that_fails_while_connecting_may_be_tried_again(web: Web,
     await succeeds(lambda: client.call_tool("echo", {"nonce": "x"}, timeout=5))
 
 
-async def test_all_who_wait_share_one_handshake(web: Web, era: str) -> None:
+async def test_all_waiting_callers_share_one_handshake(web: Web, era: str) -> None:
     server = await web.server(era=era)
     client = web.client(server)
     calls = [client.call_tool("echo", {"nonce": str(n)}) for n in range(50)]

@@ -150,7 +150,7 @@ async def test_connections_are_shared_not_heaped(web: Web, era: str, streams: bo
 
 
 @either_era
-async def test_the_sync_client_leaves_no_socket_and_no_more_than_its_one_thread(web: Web, era: str) -> None:
+async def test_the_sync_client_leaves_no_socket_and_only_its_one_thread(web: Web, era: str) -> None:
     server = await web.server(era=era)
 
     def footprint() -> tuple[int, list[str]]:

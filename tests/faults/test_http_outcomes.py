@@ -75,7 +75,7 @@ async def test_a_connection_that_ends_before_the_answer_is_whole_is_an_unknown_o
 
 @either_era
 @pytest.mark.parametrize("cut", [0, 1, 100, 400, 150_000])
-async def test_a_request_cut_on_its_way_never_runs_and_is_told_truly(web: Web, era: str, cut: int) -> None:
+async def test_a_request_cut_on_its_way_never_runs_and_is_reported_correctly(web: Web, era: str, cut: int) -> None:
     """Half a request cannot run; whether the client may know that depends on how much it had handed over."""
     ledger, server = Ledger(), await web.server(era=era)
     line = await web.line(server)

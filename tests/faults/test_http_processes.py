@@ -1,4 +1,4 @@
-"""Threads, forks and the end of the interpreter, over HTTP: answers never cross, and nobody leaves noise behind."""
+"""Threads, forks and the end of the interpreter, over HTTP: answers never cross, and no process prints warnings."""
 
 from __future__ import annotations
 
@@ -132,7 +132,7 @@ print(json.dumps({**json.loads(answer), "after": after}))
 
 
 @either_era
-async def test_a_forked_child_gets_a_clear_error_and_the_parents_connections_are_unhurt(web: Web, era: str) -> None:
+async def test_a_forked_child_gets_a_clear_error_and_the_parents_connections_still_work(web: Web, era: str) -> None:
     server: BadWebServer = await web.server(era=era)
     out, err, code, _ = await finished(FORKED, server.url)
     assert (err, code) == ("", 0)

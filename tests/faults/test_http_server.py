@@ -1,4 +1,4 @@
-"""The bad web server and the lines themselves, over plain aiohttp: they do as told, or the rest proves nothing."""
+"""The bad web server and the bad lines, tested with plain aiohttp: they misbehave as configured."""
 
 from __future__ import annotations
 
@@ -111,7 +111,7 @@ async def test_it_notes_the_rules_that_a_client_breaks(web: Web, http: aiohttp.C
         assert any(sign in breach for breach in found), f"{sign}: {found}"
 
 
-async def test_a_gate_stands_before_the_execution_and_a_tool_behind_it(web: Web, http: aiohttp.ClientSession) -> None:
+async def test_a_gate_precedes_the_execution_and_a_tool_follows_it(web: Web, http: aiohttp.ClientSession) -> None:
     server = await web.server()
     server.gate("tools/call", "status", status=503, skip=1, times=1)
     for nonce, status in (("a", 200), ("b", 503), ("c", 200)):
@@ -123,7 +123,7 @@ async def test_a_gate_stands_before_the_execution_and_a_tool_behind_it(web: Web,
 
 
 @pytest.mark.parametrize("then, error", [("fin", aiohttp.ServerDisconnectedError), ("reset", aiohttp.ClientOSError)])
-async def test_it_ends_a_connection_as_told(
+async def test_it_ends_a_connection_as_configured(
     web: Web, http: aiohttp.ClientSession, then: str, error: type[Exception]
 ) -> None:
     server = await web.server()

@@ -30,7 +30,7 @@ async def test_a_hundred_callers_of_an_expired_session_share_one_new_one_and_all
     ledger.check(server.executed)
 
 
-async def test_a_second_and_third_expiry_soon_after_cost_the_hundred_callers_no_more(web: Web) -> None:
+async def test_a_second_and_third_expiry_soon_after_cost_the_hundred_callers_nothing_further(web: Web) -> None:
     ledger, server = Ledger(), await web.server(era="legacy")
     async with web.client(server) as client:
         for _ in range(3):
@@ -59,7 +59,7 @@ async def test_sessions_that_expire_again_and_again_under_load_lose_and_double_n
     ledger.check(server.executed)
 
 
-async def test_a_call_under_way_when_the_session_expires_keeps_its_own_stream(web: Web) -> None:
+async def test_a_call_in_flight_when_the_session_expires_keeps_its_own_stream(web: Web) -> None:
     ledger, server = Ledger(), await web.server(era="legacy")
     async with web.client(server) as client:
         under_way = [asyncio.create_task(ledger.call(client, "slow", seconds=0.3)) for _ in range(5)]
@@ -98,7 +98,7 @@ async def test_a_server_that_forgets_every_session_at_once_is_not_asked_for_ever
     ledger.check(server.executed)
 
 
-async def test_a_new_handshake_that_fails_is_told_to_all_and_the_next_one_succeeds(web: Web) -> None:
+async def test_a_new_handshake_that_fails_is_reported_to_all_callers_and_the_next_one_succeeds(web: Web) -> None:
     ledger, server = Ledger(), await web.server(era="legacy")
     async with web.client(server, max_attempts=1) as client:
         await ledger.call(client)
@@ -173,7 +173,7 @@ async def test_a_modern_server_gets_no_session_no_get_and_no_delete(web: Web) ->
 @pytest.mark.parametrize(
     "how", [{"do": "status", "status": 500}, {"do": "die"}, {"do": "silent"}, {"do": "status", "status": 405}]
 )
-async def test_a_farewell_that_fails_hurts_nobody_and_is_bounded(web: Web, how: dict[str, Any]) -> None:
+async def test_a_farewell_that_fails_does_no_harm_and_is_bounded(web: Web, how: dict[str, Any]) -> None:
     server = await web.server(era="legacy")
     server.gate("DELETE", **how)
     client = web.client(server)
@@ -198,7 +198,7 @@ async def test_a_session_id_that_no_header_can_carry_is_refused(web: Web, sessio
 # ---- the standing stream
 
 
-async def test_the_servers_first_word_after_the_handshake_is_heard(web: Web) -> None:
+async def test_the_servers_first_message_after_the_handshake_is_received(web: Web) -> None:
     server, heard = await web.server(era="legacy"), []
     client = web.client(server)
     client.on(events.ToolsChanged, heard.append)
@@ -227,7 +227,7 @@ async def test_a_standing_stream_that_is_never_answered_does_not_hold_up_the_cal
     assert time.monotonic() - start < 5
 
 
-async def test_without_streamable_there_is_no_standing_stream(web: Web) -> None:
+async def test_without_streamable_there_is_no_get_stream(web: Web) -> None:
     server = await web.server(era="legacy")
     async with web.client(server, streamable=False) as client:
         assert (await client.call_tool("echo", {"nonce": "x", "as": "event"})).text == "x"
@@ -261,7 +261,7 @@ async def test_a_standing_stream_that_ends_at_once_is_not_opened_in_a_hot_loop(w
         assert (await client.call_tool("echo", {"nonce": "y"})).text == "y"
 
 
-async def test_garbage_on_the_standing_stream_is_counted_and_what_follows_is_heard(web: Web) -> None:
+async def test_garbage_on_the_get_stream_is_counted_and_later_messages_are_received(web: Web) -> None:
     server, heard = await web.server(era="legacy"), []
     client = web.client(server)
     client.on(events.ToolsChanged, heard.append)

@@ -128,7 +128,7 @@ async def test_a_call_that_waits_for_a_connection_is_unsent_when_its_time_is_ove
 
 @either_era
 @pytest.mark.parametrize("latency", [0.0, 0.003])
-async def test_deadlines_that_pass_at_any_moment_are_told_truly(web: Web, era: str, latency: float) -> None:
+async def test_deadlines_that_pass_at_any_moment_are_reported_correctly(web: Web, era: str, latency: float) -> None:
     ledger, server, dice = Ledger(), await web.server(era=era), random.Random(7)
     line = await web.line(server, lambda number: Fault(latency=latency))
     async with web.client(line) as client:
@@ -160,7 +160,7 @@ async def test_a_cancelled_caller_is_free_at_once_and_the_server_learns_of_it(we
     ledger.check(server.executed)
 
 
-async def test_callers_cancelled_at_any_moment_hurt_nobody(web: Web, era: str) -> None:
+async def test_callers_cancelled_at_any_moment_do_no_harm(web: Web, era: str) -> None:
     ledger, server = Ledger(), await web.server(era=era)
     async with web.client(server) as client:
         for turns in range(1, 31):
@@ -256,7 +256,7 @@ async def test_closing_with_calls_in_flight_ends_each_with_an_honest_outcome(web
 
 
 @either_era
-async def test_closing_while_calls_wait_to_be_sent_tells_them_that_they_were_not(web: Web, era: str) -> None:
+async def test_closing_while_calls_wait_to_be_sent_reports_them_as_unsent(web: Web, era: str) -> None:
     ledger, server = Ledger(), await web.server(era=era)
     client = web.client(server, max_connections=2)
     busy = [asyncio.create_task(ledger.call(client, "slow", timeout=60)) for _ in range(2)]

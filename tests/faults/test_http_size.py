@@ -1,4 +1,4 @@
-"""Answers too large, too deep, or small and exploding: told soon, with bounded memory, and the next call works."""
+"""Answers too large, too deep, or small and exploding: reported soon, with bounded memory, and the next call works."""
 
 from __future__ import annotations
 
@@ -115,7 +115,9 @@ async def test_a_long_comment_before_the_answer_is_passed_over_with_bounded_memo
 @either_era
 @pytest.mark.parametrize("shape", ["json", "event"])
 @pytest.mark.parametrize("depth", [200, 100_000])
-async def test_an_answer_too_deep_is_told_soon_and_is_no_crash(web: Web, era: str, depth: int, shape: str) -> None:
+async def test_an_answer_too_deep_is_reported_soon_and_does_not_crash(
+    web: Web, era: str, depth: int, shape: str
+) -> None:
     ledger, server = Ledger(), await web.server(era=era)
     async with web.client(server) as client:
         with bounded(memory=80 * MIB, within=10):
@@ -163,7 +165,7 @@ async def test_arguments_of_30_mb_arrive(web: Web, era: str) -> None:
 
 @either_era
 @pytest.mark.parametrize("status, kind", [(413, ProtocolError), (429, RateLimited), (401, AuthError)])
-async def test_a_refusal_that_comes_before_the_body_was_read_is_heard(
+async def test_a_refusal_that_comes_before_the_body_was_read_is_received(
     web: Web, era: str, status: int, kind: type[Exception]
 ) -> None:
     ledger, server = Ledger(), await web.server(era=era, hasty=status)

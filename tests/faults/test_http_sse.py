@@ -137,7 +137,7 @@ async def test_a_401_without_credentials_is_an_auth_error(web: Web) -> None:
 
 
 @pytest.mark.parametrize("how", [{}, {"head": True}])
-async def test_the_deadline_holds_and_the_server_is_told(web: Web, how: dict[str, Any]) -> None:
+async def test_the_deadline_holds_and_the_server_is_notified(web: Web, how: dict[str, Any]) -> None:
     ledger, server = Ledger(), await started(web)
     async with client_of(web, server) as client:
         outcome = await ledger.call(client, "silent", timeout=0.3, **how)

@@ -1,4 +1,4 @@
-"""Event streams that break, stutter or lie: resumed where the era allows it, else told as unknown; never run twice."""
+"""Broken, slow or wrong event streams: resumed where the era allows it, else reported as unknown; never run twice."""
 
 from __future__ import annotations
 
@@ -100,7 +100,7 @@ async def test_two_failed_resumptions_are_an_unknown_outcome(web: Web, do: dict[
     ledger.check(server.executed)
 
 
-async def test_one_failed_resumption_is_none(web: Web) -> None:
+async def test_one_failed_resumption_is_tolerated(web: Web) -> None:
     ledger, server = Ledger(), await web.server(era="legacy")
     server.gate("resume", "status", status=502, times=1)
     async with web.client(server) as client:
@@ -221,7 +221,7 @@ async def test_garbage_events_are_counted_and_the_answer_behind_them_arrives(web
 
 
 @either_era
-async def test_bytes_that_are_no_utf8_are_counted_and_the_answer_behind_them_arrives(web: Web, era: str) -> None:
+async def test_bytes_that_are_not_utf8_are_counted_and_the_answer_behind_them_arrives(web: Web, era: str) -> None:
     server = await web.server(era=era)
     bad = b'data: "\xff\xfe\x80"\n\ndata: ' + GOOD.encode() + b"\n\n"
     async with web.client(server) as client:
@@ -243,7 +243,7 @@ async def test_half_of_the_answer_in_a_whole_event_fails_its_call_at_once(web: W
 
 @either_era
 @pytest.mark.parametrize("others", ["999999", '"nobody"', "null", "true", "1.5", "-1"])
-async def test_answers_to_ids_that_nobody_asked_are_dropped_and_counted(web: Web, era: str, others: str) -> None:
+async def test_answers_to_unknown_ids_are_dropped_and_counted(web: Web, era: str, others: str) -> None:
     server = await web.server(era=era)
     async with web.client(server) as client:
         text = f"data: {GOOD.replace('$ID', others).replace('fine', 'crossed')}\n\n" * 5 + f"data: {GOOD}\n\n"
@@ -262,7 +262,7 @@ async def test_a_doubled_answer_is_one_answer(web: Web, era: str) -> None:
     ledger.check(server.executed)
 
 
-async def test_a_late_answer_reaches_nobody(web: Web) -> None:
+async def test_a_late_answer_reaches_no_caller(web: Web) -> None:
     ledger, server = Ledger(), await web.server(era="legacy")
     async with web.client(server) as client:
         await eventually(lambda: server.standing)

@@ -1,4 +1,4 @@
-"""What people write wrong, given to a hub: typed errors that name what, where and what to do; nobody else suffers."""
+"""Mistakes in the input of a hub: typed errors that say what, where and what to do; nothing else is affected."""
 
 from __future__ import annotations
 
@@ -102,7 +102,9 @@ async def test_a_tool_of_an_unknown_server_is_not_found() -> None:
 # ---- files that disagree, variables that run in a circle -----------------------------------------------------
 
 
-async def test_of_files_that_disagree_the_last_one_wins_and_it_is_told_over_whom(faulty: FaultyServer) -> None:
+async def test_of_files_that_disagree_the_last_one_wins_and_the_overridden_file_is_reported(
+    faulty: FaultyServer,
+) -> None:
     general, own = faulty.path("general.json"), faulty.path("own.json")
     general.write_text(json.dumps({"mcpServers": {"a": {"command": "no-such-command-here"}}}))
     own.write_text(json.dumps({"mcpServers": {"a": entry(faulty)}}))

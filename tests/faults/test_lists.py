@@ -1,4 +1,4 @@
-"""Lists without measure: 100,000 tools and cursors without an end are told or cut in bounded time."""
+"""Lists without measure: 100,000 tools and endless cursors are reported or cut in bounded time."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ async def test_a_server_without_a_capability_gives_empty_lists_and_is_not_asked(
     assert not {"tools/list", "resources/list", "prompts/list"} & set(faulty.record.entries("method"))
 
 
-async def test_an_unknown_tool_is_told_with_the_nearest_names_where_the_list_is_known(
+async def test_an_unknown_tool_is_reported_with_the_nearest_names_where_the_list_is_known(
     faulty: FaultyServer, era: str
 ) -> None:
     async with faulty.client(era=era) as client:

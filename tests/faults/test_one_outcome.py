@@ -1,4 +1,4 @@
-"""The first law: every call has one honest outcome. What was told to be unsent never ran, and nothing ran twice.
+"""The first law: every call has one honest outcome. Calls reported as unsent never ran, and no call ran twice.
 
 The server reads stdin late (it stops reading until a gate file is there) and records the nonce of each call before it
 answers. It handles its input in order, so the answer to one last call proves that all before it were read: what has
@@ -73,7 +73,7 @@ async def test_a_call_cancelled_before_it_was_written_never_runs_later(faulty: F
 
 
 @either_era
-async def test_small_calls_that_the_pipe_took_are_told_as_perhaps_sent(faulty: FaultyServer, era: str) -> None:
+async def test_small_calls_that_the_pipe_took_are_reported_as_perhaps_sent(faulty: FaultyServer, era: str) -> None:
     ledger, gate = Ledger(), faulty.path("gate")
     async with faulty.client(era=era) as client:
         await client.call_tool("hold", {"until": str(gate)})

@@ -1,4 +1,4 @@
-"""Nothing is left behind: not by close, not by the interpreter's exit, not by kill -9 of our own process."""
+"""Nothing is left behind: not by close, not by the interpreter's exit, not by kill -9 of the process itself."""
 
 from __future__ import annotations
 
@@ -96,7 +96,7 @@ async def test_a_connect_that_is_cancelled_leaves_no_process(faulty: FaultyServe
     await eventually(lambda: not faulty.living(), within=10)
 
 
-async def test_disconnect_lets_go_of_the_process_and_the_next_call_starts_it_again(faulty: FaultyServer) -> None:
+async def test_disconnect_releases_the_process_and_the_next_call_starts_it_again(faulty: FaultyServer) -> None:
     client = faulty.client()
     await client.connect()
     await client.disconnect()

@@ -1,4 +1,4 @@
-"""Threads, forks and loops: answers never cross, and who may not use a client gets a clear error."""
+"""Threads, forks and loops: answers never cross, and a process that may not use a client gets a clear error."""
 
 from __future__ import annotations
 

@@ -143,7 +143,7 @@ async def test_a_hook_may_give_the_challenge_itself() -> None:
 
 
 @pytest.mark.parametrize("kind", [RuntimeError, KeyError, TimeoutError, OSError, asyncio.CancelledError])
-async def test_a_hook_that_breaks_lets_nobody_in_and_tells_nothing(kind: type[BaseException]) -> None:
+async def test_a_hook_that_breaks_rejects_requests_and_reveals_nothing(kind: type[BaseException]) -> None:
     def hook(headers: Mapping[str, str]) -> Any:
         raise kind(f"db://user:{SECRET}@host")
 
@@ -155,7 +155,7 @@ async def test_a_hook_that_breaks_lets_nobody_in_and_tells_nothing(kind: type[Ba
         assert not place.ran
 
 
-async def test_credentials_that_come_twice_are_nobody_s() -> None:
+async def test_duplicate_credentials_are_rejected() -> None:
     async with serving(auth=by_token) as place:
         body = b"{}"
         pairs = place.pairs({}, len(body))
@@ -166,14 +166,14 @@ async def test_credentials_that_come_twice_are_nobody_s() -> None:
 
 
 @pytest.mark.parametrize("refusal", [None, False], ids=repr)
-async def test_none_and_false_are_nobody(refusal: Any) -> None:
+async def test_none_and_false_are_rejected(refusal: Any) -> None:
     async with serving(auth=lambda headers: refusal) as place:
         assert (await place.post(modern("tools/call", ADD), ALICE)).status == 401
         assert not place.ran
 
 
 @pytest.mark.parametrize("principal", ["", 0, True, (), {"sub": "alice"}, ["alice"]], ids=repr)
-async def test_any_other_principal_is_somebody(principal: Any) -> None:
+async def test_any_other_principal_is_accepted(principal: Any) -> None:
     async with serving(auth=lambda headers: principal) as place:
         session = await place.session()
         assert (await place.post(message("tools/call", call("who")), session)).text == repr(principal)
@@ -206,7 +206,7 @@ async def test_a_stolen_session_id_does_not_exist_for_the_thief() -> None:
         assert last["result"]["content"][0]["text"] == "alice said accept"
 
 
-async def test_what_another_principal_is_told_does_not_say_whether_a_session_exists() -> None:
+async def test_answers_to_another_principal_do_not_reveal_whether_a_session_exists() -> None:
     async with serving(auth=by_token) as place:
         session = await place.session(headers=ALICE)
         known = await place.post(message("ping"), {**session, **BOB})
@@ -279,7 +279,7 @@ async def test_no_header_value_is_ever_logged(caplog: pytest.LogCaptureFixture) 
     assert all(SECRET not in str(vars(record)) for record in caplog.records if record.name.startswith("toolcrib"))
 
 
-async def test_beyond_loopback_nobody_is_served_without_auth_or_a_flag() -> None:
+async def test_beyond_loopback_no_client_is_served_without_auth_or_a_flag() -> None:
     server = Tools().server
     for host in ("0.0.0.0", "::", "192.0.2.1", "tools.example", ""):
         with pytest.raises(tc.ConfigError, match="allow_remote"):

@@ -1,4 +1,4 @@
-"""Who comes to the wrong door: hosts, origins, verbs, paths, headers, sessions and states of somebody else's."""
+"""Misdirected requests: hosts, origins, verbs, paths, headers, sessions and states of other clients."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ async def server() -> AsyncIterator[Place]:
 
 @pytest_asyncio.fixture(loop_scope="module")
 async def place(server: Place) -> AsyncIterator[Place]:
-    """A server; whoever comes, no tool runs and nobody complains. It still works afterwards."""
+    """A server; for every request, no tool runs and nothing is logged. It still works afterwards."""
     server.ran.clear()
     yield server
     assert not server.ran
@@ -104,7 +104,7 @@ VERBS = ["POST", "GET", "DELETE", "PUT", "OPTIONS"]
 
 
 @pytest.mark.parametrize("host", FOREIGN_HOSTS, ids=repr)
-async def test_who_means_another_host_is_misdirected(place: Place, host: Any) -> None:
+async def test_a_request_for_another_host_is_misdirected(place: Place, host: Any) -> None:
     answer = await place.post(modern("tools/call", ADD), {"Host": host})
     assert answer.status in ((421, 400) if host in (None, "") or isinstance(host, bytes) else (421,))
     assert "result" not in answer.json
@@ -224,7 +224,7 @@ async def test_a_request_in_the_name_of_two_sessions_is_refused(place: Place, ve
 
 
 @pytest.mark.parametrize("version", ["1999-01-01", "2026-07-29", "latest", "DRAFT-2026", "2025-11-25, 2026-07-28", "0"])
-async def test_a_version_that_nobody_serves_is_refused_with_those_that_are(place: Place, version: str) -> None:
+async def test_an_unsupported_version_is_refused_with_the_supported_ones(place: Place, version: str) -> None:
     answer = await place.post(modern("tools/call", ADD, version=version))
     assert (answer.status, answer.code) == (400, -32022)
     assert {MODERN, LEGACY} <= set(answer.error["data"]["supported"])
@@ -289,7 +289,7 @@ async def test_a_websocket_is_not_spoken(place: Place) -> None:
 
 
 @pytest.mark.parametrize("accept", ["application/json", "text/html", "image/*"])
-async def test_a_standing_stream_is_only_for_who_takes_events(place: Place, accept: str) -> None:
+async def test_a_get_stream_requires_a_client_that_accepts_events(place: Place, accept: str) -> None:
     answer = await place.send(b"", await place.session() | {"Accept": accept}, "GET")
     assert answer.status == 406
 
@@ -341,7 +341,7 @@ async def test_what_was_never_said_cannot_be_resumed(place: Place, place_said: s
     assert (await place.post(message("ping"), session)).status == 200
 
 
-async def test_nobody_resumes_the_stream_of_another_session(server: Place) -> None:
+async def test_a_session_cannot_resume_the_stream_of_another(server: Place) -> None:
     mine, other = await server.session(), await server.session()
     server.tools.release.clear()
     line = await server.begin(message("tools/call", call("talk")), mine)

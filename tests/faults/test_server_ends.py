@@ -1,4 +1,4 @@
-"""Whole processes that serve: they end when they are told to, in time, with exit code 0 and without a traceback."""
+"""Whole processes that serve: they end on request, in time, with exit code 0 and without a traceback."""
 
 from __future__ import annotations
 
@@ -170,7 +170,7 @@ async def test_a_signal_under_load_drains_and_ends_with_everything_open() -> Non
 
 
 async def hammer(place: Place, answered: list[int]) -> None:
-    """Calls until nobody answers; what is answered is answered whole."""
+    """Call until the server no longer answers; what is answered is answered whole."""
     request = asked("add", a=1, b=2)
     with contextlib.suppress(ConnectionError):
         while True:
@@ -179,7 +179,7 @@ async def hammer(place: Place, answered: list[int]) -> None:
             answered.append(answer.status)
 
 
-async def test_listeners_are_told_that_it_is_over() -> None:
+async def test_listeners_are_notified_of_the_end() -> None:
     async with web() as (one, place):
         line = await place.begin(modern("subscriptions/listen", {"notifications": {"toolsListChanged": True}}, 77))
         await line.head()
@@ -203,7 +203,7 @@ async def test_a_tool_that_does_not_end_holds_no_process(tool: str, bound: float
     assert tool == "block" or b"3 tasks did not end" in one.stderr
 
 
-async def test_a_second_signal_is_no_reason_for_a_traceback() -> None:
+async def test_a_second_signal_prints_no_traceback() -> None:
     async with web("http", SOON) as (one, place):
         await place.begin(asked("nap", seconds=600))
         assert (await place.post(asked("add", a=1, b=2))).text == "3"
@@ -252,7 +252,7 @@ async def test_a_server_over_stdio_ends_with_what_it_does(how: str) -> None:
         assert one.quiet(), one.stderr
 
 
-async def test_what_a_tool_prints_is_no_message() -> None:
+async def test_output_of_a_tool_is_not_a_message() -> None:
     async with child("stdio") as one:
         await one.say(message("initialize", {"protocolVersion": LEGACY}, 0))
         assert (await one.hear())["id"] == 0

@@ -148,7 +148,7 @@ def id_of(value: Any) -> Any:
 
 
 def may_run(value: Any, tool: str, has_states: bool = True) -> bool:
-    """Whether a message is a call of this tool that somebody could mean. A state of nobody's forbids it, where there
+    """Whether a message is a call of this tool that is valid. A state of nobody's forbids it, where there
     are any."""
     if not isinstance(value, dict) or value.get("method") != "tools/call" or value.get("jsonrpc") != "2.0":
         return False
@@ -278,7 +278,7 @@ class Duplex:
         self.said += said if isinstance(said, list) else [said]
 
     async def settle(self) -> None:
-        """Until nothing is at work."""
+        """Wait until nothing is running."""
         async with asyncio.timeout(5):
             while [task for task in self.session._tasks if not self._listens(task)]:
                 await asyncio.sleep(0)

@@ -1,4 +1,4 @@
-"""What is no request, or a wrong one: the right code and status, the id where it can be read, nothing executed."""
+"""Invalid and wrong requests: the right code and status, the id where it can be read, nothing executed."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ async def server() -> AsyncIterator[Place]:
 
 @pytest_asyncio.fixture(loop_scope="module")
 async def place(server: Place) -> AsyncIterator[Place]:
-    """A server; whatever the test says to it, no tool runs and nobody complains. It still works afterwards."""
+    """A server; whatever the test says to it, no tool runs and nothing is logged. It still works afterwards."""
     server.ran.clear()
     yield server
     assert not server.ran
@@ -98,7 +98,7 @@ NO_JSON = {
 
 
 @pytest.mark.parametrize("body", NO_JSON.values(), ids=NO_JSON)
-async def test_what_is_no_json_is_a_parse_error(place: Place, body: bytes, era: str) -> None:
+async def test_non_json_is_a_parse_error(place: Place, body: bytes, era: str) -> None:
     headers = await in_era(place, era)
     began = time.monotonic()
     answer = await place.send(body, headers)
@@ -124,7 +124,7 @@ NO_MESSAGE: list[Any] = [
 
 
 @pytest.mark.parametrize("body", NO_MESSAGE, ids=repr)
-async def test_what_is_no_message_is_an_invalid_request(place: Place, body: Any, era: str) -> None:
+async def test_a_non_message_is_an_invalid_request(place: Place, body: Any, era: str) -> None:
     headers = await in_era(place, era)
     answer = await place.post(body, headers)
     assert (answer.status, answer.code) == (400, -32600)
@@ -133,7 +133,7 @@ async def test_what_is_no_message_is_an_invalid_request(place: Place, body: Any,
 
 
 @pytest.mark.parametrize("params", [None, 5, "x", [], [1, 2], True], ids=repr)
-async def test_params_that_are_no_object_are_refused(place: Place, params: Any, era: str) -> None:
+async def test_params_that_are_not_an_object_are_refused(place: Place, params: Any, era: str) -> None:
     headers = await in_era(place, era)
     answer = await place.post({"jsonrpc": "2.0", "id": "seven", "method": "tools/call", "params": params}, headers)
     assert (answer.status, answer.code, answer.json["id"]) == (400, -32602, "seven")
@@ -165,7 +165,7 @@ async def test_a_call_of_the_wrong_types_has_invalid_params(place: Place, params
 
 
 @pytest.mark.parametrize("wrong", [5, "x", [1], True], ids=repr)
-async def test_a_meta_that_is_no_object_is_refused(place: Place, wrong: Any, era: str) -> None:
+async def test_a_meta_that_is_not_an_object_is_refused(place: Place, wrong: Any, era: str) -> None:
     headers = await in_era(place, era)
     answer = await place.post(message("tools/call", {**ADD, "_meta": wrong}), headers)
     assert (answer.code, answer.json["id"]) == (-32602, 1)
@@ -181,7 +181,7 @@ WRONG_META: dict[str, Any] = {
 
 
 @pytest.mark.parametrize("wrong", WRONG_META.values(), ids=WRONG_META)
-async def test_a_modern_request_says_who_asks_and_in_which_version(place: Place, wrong: Any) -> None:
+async def test_a_modern_request_identifies_the_client_and_the_version(place: Place, wrong: Any) -> None:
     headers = modern_headers(modern("tools/call", ADD))
     answer = await place.post(message("tools/call", {**ADD, "_meta": wrong}), headers)
     assert (answer.status, answer.code, answer.json["id"]) == (400, -32602, 1)
@@ -195,7 +195,7 @@ async def test_input_responses_are_an_object_of_objects(place: Place, wrong: Any
 
 
 @pytest.mark.parametrize("wrong", [5, "x", [1], {"a": 1}], ids=repr)
-async def test_a_cursor_that_is_none_of_ours_is_refused(place: Place, wrong: Any, era: str) -> None:
+async def test_an_unknown_cursor_is_refused(place: Place, wrong: Any, era: str) -> None:
     headers = await in_era(place, era)
     request = request_of(era, {"cursor": wrong}, "tools/list")
     answer = await place.post(request, headers | (modern_headers(request) if era == "modern" else {}))
@@ -217,7 +217,7 @@ async def test_an_integer_that_no_64_bits_hold_is_never_rounded(era: str) -> Non
         assert answer.json["result"]["structuredContent"] == {"result": 2**70 + 1}
 
 
-async def test_an_unknown_tool_is_told_the_nearest_names(place: Place, era: str) -> None:
+async def test_an_unknown_tool_is_reported_with_the_nearest_names(place: Place, era: str) -> None:
     headers = await in_era(place, era)
     request = request_of(era, call("ad"))
     answer = await place.post(request, headers | {"Mcp-Name": "ad"})
@@ -257,7 +257,7 @@ async def test_an_unknown_method_is_not_found(place: Place, method: str, era: st
 
 
 @pytest.mark.parametrize("method", ["initialize", "ping", "logging/setLevel", "resources/subscribe"])
-async def test_what_the_modern_era_has_no_more_is_not_found(place: Place, method: str) -> None:
+async def test_methods_that_the_modern_era_removed_are_not_found(place: Place, method: str) -> None:
     before = place.sessions
     answer = await place.post(modern(method, {"level": "debug", "uri": "config://app"}))
     assert (answer.status, answer.code, place.sessions) == (404, -32601, before)
@@ -274,7 +274,7 @@ async def test_what_the_legacy_era_has_not_yet_is_not_found(place: Place, method
 
 @pytest.mark.parametrize("version", [MODERN, LEGACY, "2025-06-18"])
 @pytest.mark.parametrize("size", [0, 1, 3])
-async def test_a_batch_is_refused_where_there_are_none(place: Place, version: str, size: int) -> None:
+async def test_a_batch_is_refused_in_eras_without_batches(place: Place, version: str, size: int) -> None:
     headers = {"Mcp-Protocol-Version": MODERN} if version == MODERN else await place.session(version)
     answer = await place.post(
         [request_of("modern" if version == MODERN else "", ADD, id=n) for n in range(size)], headers
@@ -312,7 +312,7 @@ async def test_a_body_that_says_it_is_too_large_is_not_waited_for(place: Place) 
     assert await line.ended()
 
 
-async def test_a_client_that_asks_before_sending_too_much_is_told_no_at_once(place: Place) -> None:
+async def test_a_client_that_asks_before_sending_too_much_is_refused_at_once(place: Place) -> None:
     line = await place.line()
     pairs = place.pairs({**ECHO, "Content-Length": str(5 * MIB), "Expect": "100-continue"}, None)
     line.writer.write(head_of("POST", "/mcp", pairs))
@@ -335,7 +335,7 @@ async def test_a_body_without_a_length_is_cut_at_the_limit(place: Place) -> None
     assert sent < 64 * MIB
 
 
-async def test_a_body_that_comes_byte_by_byte_blocks_nobody_and_is_taken(place: Place) -> None:
+async def test_a_body_that_arrives_byte_by_byte_blocks_no_other_request_and_is_accepted(place: Place) -> None:
     line = await place.line()
     body = json.dumps(modern("tools/call", call("nothing"))).encode()
     pairs = place.pairs({**ECHO, "Mcp-Name": "nothing", "Content-Length": str(len(body))}, None)

@@ -55,7 +55,7 @@ async def test_a_closed_connection_cancels_in_the_modern_era_and_not_before(tool
         assert place.tools.cancelled[tool] == 1
 
 
-async def test_a_thread_hears_that_its_modern_client_has_gone() -> None:
+async def test_a_thread_learns_that_its_modern_client_has_gone() -> None:
     tools, ended = Tools(), threading.Event()
 
     @tools.server.tool
@@ -73,7 +73,7 @@ async def test_a_thread_hears_that_its_modern_client_has_gone() -> None:
         await eventually(ended.is_set, within=1)
 
 
-async def test_who_lost_the_connection_gets_the_rest_and_the_answer_once() -> None:
+async def test_a_client_that_lost_the_connection_gets_the_rest_and_the_answer_once() -> None:
     async with serving() as place:
         session = await place.session()
         line = await place.begin(talk("legacy", "seven", words=5), session)
@@ -208,7 +208,7 @@ async def test_the_latest_standing_stream_takes_over_and_stays() -> None:
 
 
 @pytest.mark.parametrize("era", ["legacy", "modern"])
-async def test_a_storm_of_changes_is_told_once(era: str) -> None:
+async def test_a_storm_of_changes_is_reported_once(era: str) -> None:
     async with serving() as place:
         lines = []
         for _ in range(3):
@@ -323,7 +323,7 @@ async def test_a_tool_waits_for_a_client_that_does_not_read_and_loses_nothing(er
         assert last["result"]["content"][0]["text"] == "released"
 
 
-async def test_large_messages_come_whole_and_in_order_to_who_reads(era: str) -> None:
+async def test_large_messages_arrive_complete_and_in_order(era: str) -> None:
     async with serving() as place:
         place.tools.release.set()
         line = await place.begin(talk(era, words=12, size=2 * MIB), await session_of(place, era))
@@ -334,7 +334,7 @@ async def test_large_messages_come_whole_and_in_order_to_who_reads(era: str) -> 
 
 
 @pytest.mark.parametrize("era", ["legacy", "modern"])
-async def test_a_listener_that_does_not_read_costs_little_and_hears_of_the_last_change(era: str) -> None:
+async def test_a_listener_that_does_not_read_costs_little_and_receives_the_last_change(era: str) -> None:
     uri = "config://" + "x" * 8_000
     tools = Tools()
     tools.server.add_resource(lambda: "", uri, name="long")

@@ -34,7 +34,7 @@ MIB = 1024 * 1024
 
 
 class Talkative(Tools):
-    """Its tools tell and ask many things at the same time."""
+    """Its tools send many notifications and questions at the same time."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -84,7 +84,7 @@ class Duplex:
 # ---- towards a client that does not read ---------------------------------------------------------------------
 
 
-async def test_a_tool_that_tells_many_things_at_once_waits_with_each_of_them_over_a_stream() -> None:
+async def test_a_tool_that_sends_many_notifications_at_once_waits_with_each_over_a_stream() -> None:
     tools = Talkative()
     client = Duplex(tools.server)
     client.room = asyncio.get_running_loop().create_future()
@@ -100,7 +100,7 @@ async def test_a_tool_that_tells_many_things_at_once_waits_with_each_of_them_ove
 
 
 @pytest.mark.parametrize("era", ["legacy", "modern"])
-async def test_a_tool_that_tells_many_things_at_once_waits_with_each_of_them_over_http(era: str) -> None:
+async def test_a_tool_that_sends_many_notifications_at_once_waits_with_each_over_http(era: str) -> None:
     async with serving(Talkative()) as place:
         session = await place.session() if era == "legacy" else {}
         params = call("shout", {"words": 200, "size": 128 * 1024})

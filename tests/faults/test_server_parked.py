@@ -148,7 +148,7 @@ async def test_a_state_survives_wrong_and_missing_answers() -> None:
 @pytest.mark.parametrize(
     "wrong", [{}, {"action": "perhaps"}, {"action": 5}, {"action": "accept", "content": [1]}], ids=repr
 )
-async def test_an_answer_that_is_none_fails_the_call_and_not_the_server(wrong: Any) -> None:
+async def test_an_invalid_answer_fails_the_call_and_not_the_server(wrong: Any) -> None:
     async with serving(faults=True) as place:
         state = await parked(place)
         answer = await come_again(place, state, inputResponses={"go": wrong})
@@ -166,7 +166,7 @@ async def test_ten_clients_with_one_state_get_one_outcome() -> None:
         assert place.ran == {"ask": 1, "asked": 1}
 
 
-async def test_what_the_client_cannot_be_asked_is_told_before_anything_waits() -> None:
+async def test_a_question_that_the_client_does_not_support_is_refused_before_anything_waits() -> None:
     async with serving() as place:
         request = message("tools/call", {**call("ask"), "_meta": meta(capabilities={})})
         answer = await place.post(request)

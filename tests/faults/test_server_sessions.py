@@ -1,4 +1,4 @@
-"""Many sessions: they end when nobody uses them, make room for others, and leave nothing behind."""
+"""Many sessions: they end when they are idle, make room for others, and leave nothing behind."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ async def opened(place: Place, count: int) -> list[dict[str, str]]:
     return ids
 
 
-async def test_a_thousand_sessions_live_side_by_side_and_end_when_nobody_uses_them() -> None:
+async def test_a_thousand_sessions_live_side_by_side_and_end_when_they_are_idle() -> None:
     clock = Clock()
     async with serving(session_ttl=600.0) as place:
         ids = await opened(place, 1_000)
@@ -64,7 +64,7 @@ async def test_a_thousand_sessions_live_side_by_side_and_end_when_nobody_uses_th
         assert (await place.post(message("ping"), ids[0])).status == 404
 
 
-async def test_an_idle_session_is_over_at_its_time_even_if_nobody_has_swept() -> None:
+async def test_an_idle_session_expires_even_before_the_sweep() -> None:
     async with serving(session_ttl=0.2) as place:
         used, idle = await opened(place, 2)
         began = asyncio.get_running_loop().time()
@@ -121,7 +121,7 @@ async def test_a_busy_session_never_makes_room() -> None:
 
 
 @pytest.mark.parametrize("count", [300])
-async def test_answers_that_nobody_came_for_are_not_kept_for_ever(count: int) -> None:
+async def test_uncollected_answers_are_not_kept_forever(count: int) -> None:
     async with serving() as place:
         (session,) = await opened(place, 1)
         place.tools.release.set()

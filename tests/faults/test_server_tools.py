@@ -1,4 +1,4 @@
-"""Tools that misbehave: their client gets an answer, nobody else is disturbed, and no traceback leaves the process."""
+"""Misbehaving tools: their client gets an answer, no other request is affected, and no traceback leaves the process."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ Ask = Callable[[str], Awaitable[dict[str, Any]]]
 
 
 class Odd(BaseException):
-    """Nobody's idea of an exception."""
+    """An unusual exception."""
 
 
 class Mute(Exception):
@@ -254,7 +254,7 @@ def giving(value: Callable[[], Any]) -> list[Callable[..., Any]]:
     return [give_any, give_dict, give]
 
 
-async def test_what_a_tool_tells_beyond_json_fails_there_and_nowhere_else(era: str) -> None:
+async def test_a_notification_that_is_not_json_fails_only_there(era: str) -> None:
     tools, caught = Tools(), []
 
     @tools.server.tool
@@ -292,7 +292,7 @@ async def test_what_a_tool_tells_beyond_json_fails_there_and_nowhere_else(era: s
 # ---- tools that take long ------------------------------------------------------------------------------------
 
 
-async def test_tools_that_block_a_thread_block_nobody_else(era: str) -> None:
+async def test_tools_that_block_a_thread_block_no_other_call(era: str) -> None:
     tools, release = Tools(), threading.Event()
 
     @tools.server.tool
@@ -320,7 +320,7 @@ async def test_tools_that_block_a_thread_block_nobody_else(era: str) -> None:
         assert place.ran["block"] == 40
 
 
-async def test_a_tool_that_ignores_its_cancellation_is_answered_for_nobody(era: str) -> None:
+async def test_a_tool_that_ignores_its_cancellation_sends_no_answer(era: str) -> None:
     tools = Tools()
 
     @tools.server.tool

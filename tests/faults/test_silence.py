@@ -1,4 +1,4 @@
-"""Servers that are slow, silent or do not read: the deadline holds, the server is told, and a dead one is restarted."""
+"""Slow, silent and stuck servers: the deadline holds, the server is notified, and a dead one is restarted."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def checks_in(faulty: FaultyServer) -> int:
     return sum(method in ("ping", "server/discover") for method in faulty.record.entries("method"))
 
 
-async def test_a_call_never_answered_ends_at_its_deadline_and_the_server_is_told(
+async def test_a_call_never_answered_ends_at_its_deadline_and_the_server_is_notified(
     faulty: FaultyServer, era: str
 ) -> None:
     async with faulty.client(era=era) as client:
@@ -96,7 +96,7 @@ async def test_closing_a_client_whose_server_does_not_read_is_bounded(
     assert not faulty.living()
 
 
-async def test_a_cancelled_caller_is_free_at_once_and_the_server_is_told(faulty: FaultyServer, era: str) -> None:
+async def test_a_cancelled_caller_is_free_at_once_and_the_server_is_notified(faulty: FaultyServer, era: str) -> None:
     async with faulty.client(era=era) as client:
         task = asyncio.create_task(client.call_tool("silent", {"nonce": "c"}))
         await eventually(lambda: faulty.record.executed["c"])
@@ -126,7 +126,7 @@ async def test_a_cancelled_caller_is_free_at_once_though_the_pipe_is_full(faulty
 
 
 @either_era
-async def test_a_late_answer_is_dropped_and_reaches_nobody(faulty: FaultyServer, era: str) -> None:
+async def test_a_late_answer_is_dropped_and_reaches_no_caller(faulty: FaultyServer, era: str) -> None:
     async with faulty.client(era=era) as client:
         with pytest.raises(UnansweredTimeout):
             await client.call_tool("slow", {"nonce": "late", "seconds": 0.4}, timeout=0.1)

@@ -182,7 +182,7 @@ async def test_an_open_breaker_lets_one_trial_through_and_closes_when_it_succeed
     await client.close()
 
 
-async def test_all_who_wait_share_one_start(faulty: FaultyServer, era: str) -> None:
+async def test_all_waiting_callers_share_one_start(faulty: FaultyServer, era: str) -> None:
     client = faulty.client(era=era, delay=0.2)
     calls = [client.call_tool("echo", {"nonce": str(n)}) for n in range(20)]
     results = (await asyncio.gather(*(client.connect() for _ in range(20)), *calls))[20:]
@@ -192,7 +192,7 @@ async def test_all_who_wait_share_one_start(faulty: FaultyServer, era: str) -> N
     assert faulty.record.lives == 1
 
 
-async def test_a_caller_cancelled_while_connecting_does_not_hurt_those_who_wait_beside_it(
+async def test_a_caller_cancelled_while_connecting_does_not_affect_other_waiting_callers(
     faulty: FaultyServer, era: str
 ) -> None:
     client = faulty.client(era=era, delay=0.3)
@@ -212,7 +212,9 @@ async def test_a_banner_before_the_protocol_is_skipped(faulty: FaultyServer, era
         assert (await client.call_tool("echo", {"nonce": "x"})).text == "x"
 
 
-async def test_a_program_that_prints_and_never_speaks_the_protocol_is_told_with_a_sample(faulty: FaultyServer) -> None:
+async def test_a_program_that_prints_and_never_speaks_the_protocol_is_reported_with_a_sample(
+    faulty: FaultyServer,
+) -> None:
     server = tc.StdioServer("sh", ["-c", "echo usage: thing FILE; exec cat >/dev/null"])
     client = tc.Client(server, reconnect=FAST, connect_timeout=0.5)
     with pytest.raises(ToolcribError, match="usage: thing FILE"):

@@ -70,7 +70,7 @@ class Answer:
 
 @dataclass
 class Report:
-    """What was seen of one server."""
+    """The observations of one server."""
 
     name: str
     package: str
@@ -189,7 +189,7 @@ def _judge(where: str, server: FieldServer, answer: Answer, report: Report) -> N
 
 
 async def _examine(server: FieldServer | BrokenServer, file: Path, report: Report) -> None:
-    """Run `toolcrib doctor`. A slow start is no defect of a server that may have to be fetched first."""
+    """Run `toolcrib doctor`. A slow start is not a defect: the server may have to be downloaded first."""
     code, said = await _run_doctor(server.name, file)
     if said is None:
         report.unmet.append(f"doctor: {code}")
@@ -399,7 +399,7 @@ async def _expect_no_leftovers(place: Surroundings, reports: Mapping[str, Report
 
 
 async def _run_bounded(options: argparse.Namespace) -> int:
-    """Run, and clean up if the time is over or the script is told to end."""
+    """Run, and clean up on a time-out or a termination signal."""
     task = asyncio.current_task()
     assert task is not None
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, task.cancel)

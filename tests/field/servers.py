@@ -47,7 +47,7 @@ class FieldServer:
     returns: str = ""
     """Text that the result must contain. Empty: see `needs`."""
     needs: str = ""
-    """What the call needs beyond the package. Without it the server answers with an error of its own, which is fine."""
+    """Requirements of the call beyond the package. Without them the server's own error is accepted."""
     env: Mapping[str, str] = field(default_factory=dict)
     doctor_warns: tuple[str, ...] = ()
     """Steps of `toolcrib doctor` that end with a warning. A slow start is never counted: it depends on the machine."""

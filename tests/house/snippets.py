@@ -1,15 +1,15 @@
 """Runs the snippets of a Markdown file: `python snippets.py FILE [PACKAGE ...]`.
 
-| block | what is done with it |
+| block | treatment |
 | --- | --- |
-| `python` | it runs; all of a file share one namespace and one event loop, and may use `await` at the top |
-| `console` | each line that begins with `$ ` is run in a terminal, and what follows it is what the terminal must show |
-| `text`, right after one of `python` | what that one must print |
-| any that begins with a comment that is a file's name | it is saved under that name, in the current folder |
+| `python` | run; all blocks of a file share one namespace and one event loop, and may use top-level `await` |
+| `console` | each line that begins with `$ ` is run in a terminal, which must show the lines that follow |
+| `text`, right after one of `python` | the expected output of that block |
+| any block that begins with a comment with a file name | saved under that name in the current folder |
 
-`...` in an output stands for anything within a line, and alone in a line for any number of lines. A block that needs
-something more names it behind the language (`python mcp`, `console network`) and runs only if that is among the
-arguments. The project's own `scripts/` set everything up: they are not run from here and have tests of their own.
+`...` in an output matches anything within a line, and any number of lines if it is alone in its line. A block that
+needs a package names it after the language (`python mcp`, `console network`) and runs only if the package is among the
+arguments. The project's `scripts/` are not run from here; other tests run them.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class Block:
     body: str
     line: int
     follows: bool
-    """Nothing but blank lines lies between this block and the one before it."""
+    """Whether only blank lines are between this block and the one before it."""
 
     @property
     def file_name(self) -> str | None:
@@ -56,7 +56,7 @@ class Block:
 
 @dataclass(frozen=True)
 class Shown:
-    """What a document says that is printed, and what was."""
+    """The output that a document shows, and the real one."""
 
     line: int
     expected: str
@@ -77,7 +77,7 @@ def blocks(text: str) -> Iterator[Block]:
 
 
 def runnable(text: str, *packages: str) -> list[Block]:
-    """The blocks of a document that run, where these packages are there."""
+    """Return the blocks of a document that run if these packages are installed."""
     return [
         block
         for block in blocks(text)
@@ -88,7 +88,7 @@ def runnable(text: str, *packages: str) -> list[Block]:
 
 
 def looks_like(expected: str, printed: str) -> bool:
-    """Whether the two are equal line by line, trailing blanks and the `...` aside."""
+    """Return whether the two are equal line by line, except for trailing blanks and `...`."""
     pattern = ""
     for line in expected.strip().splitlines():
         any_lines = line.strip() == "..."
@@ -98,7 +98,7 @@ def looks_like(expected: str, printed: str) -> bool:
 
 
 def run(path: Path, *packages: str) -> int:
-    """Run the snippets of the file that can run; gives back how many there were."""
+    """Run the runnable snippets of the file and return their number."""
     text = path.read_text()
     found, wanted = list(blocks(text)), set(runnable(text, *packages))
     namespace: dict[str, Any] = {"__name__": "__main__"}
@@ -128,7 +128,7 @@ def _execute(block: Block, path: Path, namespace: dict[str, Any], runner: asynci
 
 
 def typed(block: Block) -> Iterator[Shown]:
-    """Each command of a console block, typed at a terminal; `$?` is the exit code of the one before."""
+    """Run each command of a console block in a terminal; `$?` is the exit code of the command before."""
     code, line = 0, block.line
     for session in re.split(r"^\$ ", block.body, flags=re.MULTILINE)[1:]:
         command, _, expected = session.partition("\n")
@@ -138,14 +138,14 @@ def typed(block: Block) -> Iterator[Shown]:
 
 
 def at_terminal(command: str) -> tuple[int, str]:
-    """Run a command of a shell where somebody looks: its exit code, and what stands on the screen in the end."""
+    """Run a shell command in a terminal; return its exit code and the final text of the screen."""
     import pyte  # only where a document has such blocks
 
     here = os.path.dirname(sys.executable)
     aside = ("XDG_CONFIG_HOME", "COLUMNS", "LINES", "CI")
     env = {name: value for name, value in os.environ.items() if name not in aside}
     env |= {"PATH": f"{here}:{os.environ['PATH']}", "HOME": os.getcwd(), "TERM": "xterm", "NO_COLOR": "1"}
-    env |= {"PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}  # a reader has none of those that our own tests need
+    env |= {"PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}  # readers do not have the plugins of these tests
     ours, theirs = pty.openpty()
     termios.tcsetwinsize(theirs, (50, COLUMNS))
     process = subprocess.Popen(
@@ -167,10 +167,10 @@ def _everything(terminal: int, deadline: float, command: str) -> bytes:
     read = b""
     while True:
         ready, _, _ = select.select([terminal], [], [], max(0.0, deadline - time.monotonic()))
-        assert ready, f"{command} did not end; so far it said {read.decode(errors='replace')}"
+        assert ready, f"{command} did not end; its output so far: {read.decode(errors='replace')}"
         try:
             piece = os.read(terminal, 65536)
-        except OSError:  # Linux: nobody holds the other end any more
+        except OSError:  # Linux: the other end was closed
             return read
         if not piece:
             return read

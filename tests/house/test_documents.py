@@ -1,4 +1,4 @@
-"""What the documents say is true: their snippets run, their names exist, and nothing public is left out."""
+"""The documents are correct: their snippets run, their names exist, and nothing public is missing."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from toolcrib import config
 ROOT = Path(__file__).parents[2]
 DOCUMENTS = [ROOT / "README.md", ROOT / "examples/README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 GENERATED = ROOT / "docs/reference"
-# What is made from the code names everything by itself: only what people wrote can have forgotten something.
+# Generated pages are complete by construction: only pages written by hand can miss something.
 TEXT = "\n".join(path.read_text() for path in DOCUMENTS if GENERATED not in path.parents)
 
 
@@ -42,7 +42,7 @@ WITH_SNIPPETS = [path for path in DOCUMENTS if snippets.runnable(path.read_text(
 
 
 def commands_in(document: Path) -> int:
-    """Each command that a document shows starts programs, which is slow."""
+    """Return the number of commands in a document. Each starts programs, which is slow."""
     return sum(
         block.body.count("\n$ ") + 1 for block in snippets.runnable(document.read_text()) if block.language == "console"
     )
@@ -88,7 +88,7 @@ def test_the_snippets_that_need_a_peer_run_with_it(document: Path, package: str,
 
 
 def test_no_python_is_shown_that_is_not_run() -> None:
-    """Unless it needs what is not ours, and says so."""
+    """Only blocks marked `theirs`, which need other packages, are not run."""
     for document in DOCUMENTS:
         needs = {block.needs for block in snippets.blocks(document.read_text()) if block.language == "python"}
         assert needs <= {"", *PEERS, "theirs"}, document
@@ -117,7 +117,7 @@ def test_a_command_that_shows_something_else_is_found(tmp_path: Path) -> None:
         snippets.run(document)
 
 
-def test_dots_stand_for_a_part_of_a_line_or_for_lines() -> None:
+def test_dots_match_a_part_of_a_line_or_whole_lines() -> None:
     assert snippets.looks_like("a ... c\n...\nz", "a b c\n1\n2\nz\n")
     assert snippets.looks_like("...\nz", "z")
     assert not snippets.looks_like("a ... c\nz", "a b c\n1\nz\n")
@@ -152,7 +152,7 @@ LINK = re.compile(
 
 
 def links(document: Path) -> list[tuple[Path, str]]:
-    """Return the file and the anchor of every relative link and image outside of code."""
+    """Return the file and the anchor of every relative link and image, except in code."""
     prose = re.sub(r"^```.*?^```$|`[^`\n]+`", "``", document.read_text(), flags=re.MULTILINE | re.DOTALL)
     found = [(match[1] or match[3] or "", match[2] or "") for match in LINK.finditer(prose)]
     return [(document.parent / target if target else document, anchor) for target, anchor in found]
@@ -203,7 +203,7 @@ def test_every_frame_of_the_call_paths_exists() -> None:
     assert missing == []
 
 
-def test_what_a_newcomer_is_sent_to_exists() -> None:
+def test_the_files_and_commands_for_newcomers_exist() -> None:
     pages = sorted((ROOT / "docs/coming-from").glob("*.md"))
     assert pages
     for page in pages:
@@ -260,7 +260,7 @@ def test_every_example_is_listed() -> None:
 
 
 def anchors(text: str) -> set[str]:
-    """As GitHub makes them of headings; one that is there already is counted."""
+    """Return the anchors that GitHub generates for headings; repeated ones get a number."""
     made: dict[str, int] = {}
     prose = re.sub(r"^```.*?^```$", "", text, flags=re.MULTILINE | re.DOTALL)
     for heading in re.findall(r"^#+ (.+)$", prose, re.MULTILINE):

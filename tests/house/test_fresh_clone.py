@@ -1,4 +1,4 @@
-"""What a newcomer does first: clone, `scripts/up`; on a machine that knows nothing of the project."""
+"""The first steps of a newcomer: clone the project and run `scripts/up` on a fresh machine."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ pytestmark = [pytest.mark.slow, pytest.mark.timeout(PATIENCE + 60)]
 
 
 def bare_path(tmp_path: Path) -> str:
-    """Only what the README asks for: python3, pip, git; and node, if it is there."""
+    """Return a PATH with the requirements of the README only: python3, pip, git, and node if it is installed."""
     folder = tmp_path / "bin"
     folder.mkdir()
     wanted = ("python3", "git", "bash", "env", "node", "npm", "npx", "dirname", "cat", "cmp", "mkdir", "rm", "uname")
@@ -29,7 +29,7 @@ def bare_path(tmp_path: Path) -> str:
 
 
 def clone(tmp_path: Path) -> Path:
-    """The project as it stands, with what is not committed yet."""
+    """Return a copy of the project, including uncommitted changes."""
     target = tmp_path / "toolcrib"
     listed = subprocess.run(
         ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"],
@@ -45,7 +45,7 @@ def clone(tmp_path: Path) -> Path:
     return target
 
 
-def test_scripts_up_works_for_somebody_who_has_just_cloned_the_project(tmp_path: Path) -> None:
+def test_scripts_up_works_in_a_fresh_clone(tmp_path: Path) -> None:
     project, home, path = clone(tmp_path), tmp_path / "home", bare_path(tmp_path)
     home.mkdir()
     ran = subprocess.run(

@@ -1,4 +1,4 @@
-"""The guide to the hub: nothing that a hub takes, tells or can do is left out."""
+"""The guide to the hub: no option, state or method of a hub is missing."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The check at the end of every run bites: a process that tests leave behind makes the run fail."""
+"""The check at the end of every run works: a process that tests leave behind fails the run."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ import subprocess
 from tests import conftest
 conftest.EXIT_GRACE_SECONDS = 0.5
 """
-"""What is left below never ends by itself: there is nothing to wait for."""
+"""Processes left by the code below never end by themselves, so a long wait is useless."""
 
 
 def run_with_the_check(code: str, folder: Path) -> subprocess.CompletedProcess[str]:
@@ -28,7 +28,7 @@ def run_with_the_check(code: str, folder: Path) -> subprocess.CompletedProcess[s
 
 
 def is_gone(pid: int) -> bool:
-    """Not there, or dead and waiting for a parent that does not reap."""
+    """Return whether the process has ended, or is a zombie that its parent does not reap."""
     try:
         return psutil.Process(pid).status() == psutil.STATUS_ZOMBIE
     except psutil.NoSuchProcess:
@@ -40,7 +40,7 @@ def test_a_run_that_leaves_nothing_passes(tmp_path: Path) -> None:
     assert ran.returncode == 0, ran.stdout
 
 
-def test_a_run_that_leaves_a_child_and_an_orphan_in_a_session_of_its_own_fails_and_ends_them(tmp_path: Path) -> None:
+def test_a_run_that_leaves_a_child_and_an_orphan_in_its_own_session_fails_and_ends_them(tmp_path: Path) -> None:
     code = f"""
 def test_it():
     child = subprocess.Popen(["sleep", "600"])

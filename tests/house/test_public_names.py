@@ -1,4 +1,4 @@
-"""The public names stand twice in `toolcrib/__init__.py`, once for type checkers: the two must say the same."""
+"""`toolcrib/__init__.py` lists the public names twice, once for type checkers: both lists must be equal."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What `import toolcrib` gives, and what it costs."""
+"""The public names of `import toolcrib`, and the cost of importing it."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ HEAVY = {"pydantic", "aiohttp", "mcp", "fastmcp", "jsonschema_rs", "opentelemetr
 
 
 def loaded_after(code: str, *, python: str = sys.executable) -> set[str]:
-    """The modules in memory after this code ran in a fresh interpreter."""
+    """Return the modules that are loaded after this code ran in a fresh interpreter."""
     report = "\nimport json, sys; print(json.dumps(sorted(sys.modules)))"
     ran = subprocess.run(
         [python, "-c", code + report], cwd=ROOT, capture_output=True, text=True, timeout=60, check=True
@@ -68,7 +68,7 @@ asyncio.run(main())
 
 
 def seconds_to(code: str, python: Path, runs: int) -> float:
-    """The best of so many fresh interpreters, so that a busy machine does not decide."""
+    """Return the best time of `runs` fresh interpreters, which is robust on a busy machine."""
     timed = f"import time; start = time.perf_counter(); {code}; print(time.perf_counter() - start)"
     ran = [
         subprocess.run([python, "-c", timed], cwd=ROOT, capture_output=True, text=True, timeout=60, check=True)

@@ -61,7 +61,7 @@ def test_every_event_is_in_the_reference() -> None:
 
 
 def test_every_option_of_every_command_is_in_the_reference(tmp_path: Path) -> None:
-    """Compared with what the command line itself says, which no generator of ours has made."""
+    """Compares the page with the `--help` of each command, which the generator does not produce."""
     # One process for all: most of the time of a command's help is the start of Python.
     code = "import sys; from toolcrib.cli.app import run; [run([name, '--help']) for name in sys.argv[1:]]"
     env = {"PATH": os.environ["PATH"], "HOME": str(tmp_path), "TERM": "dumb", "NO_COLOR": "1", "COLUMNS": "200"}
@@ -75,7 +75,9 @@ def test_every_option_of_every_command_is_in_the_reference(tmp_path: Path) -> No
         assert [option for option in options if option not in section] == [], name
 
 
-def test_a_stale_page_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture) -> None:
+def test_a_stale_page_is_reported(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture
+) -> None:
     monkeypatch.setattr(reference, "FOLDER", tmp_path)
     assert reference.main(["--check"]) == 1
     assert "stale: api.md" in capsys.readouterr().out

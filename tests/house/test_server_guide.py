@@ -1,4 +1,4 @@
-"""The guide to tool servers: its examples run over every transport, and nothing that a server takes is left out."""
+"""The guide to tool servers: its examples run over every transport, and no option of a server is missing."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ STARTING = 60.0  # seconds
 
 @contextlib.contextmanager
 def running(transport: str) -> Iterator[Any]:
-    """What a client is given to reach the example."""
+    """Yield the argument for a client of the running example."""
     if transport == "stdio":
         yield tc.StdioServer(sys.executable, [str(EXAMPLE)])
         return
@@ -115,7 +115,7 @@ def test_both_contexts_know_the_same_words() -> None:
     assert public(SyncContext) == public(Context) - {"finish"}
 
 
-# What the others are made of: they are for those who build on a server, and for `run` and `Client`.
+# Building blocks of the others, for code that extends a server, and for `run` and `Client`.
 INNER = {"changes", "completions", "info", "make_channel", "prompts", "resources", "router", "templates", "tools"}
 
 

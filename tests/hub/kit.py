@@ -1,4 +1,4 @@
-"""What the tests of the hub share: tool servers of this process, servers played as tables, bad ones as children."""
+"""Helpers of the hub tests: in-process tool servers, table-driven servers, and bad servers as child processes."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def math_server(name: str = "math") -> tc.ToolServer:
 
 
 def echo_server(*tools: str, name: str = "echo") -> tc.ToolServer:
-    """A server whose tools all give their arguments back."""
+    """Return a server whose tools return their arguments."""
     server = tc.ToolServer(name)
 
     async def echo(arguments: dict[str, Any]) -> dict[str, Any]:
@@ -64,7 +64,7 @@ def counting_server(name: str = "counting") -> tuple[tc.ToolServer, Counter[str]
 
     @server.tool
     async def echo(nonce: str) -> str:
-        """Give the nonce back."""
+        """Return the nonce."""
         ran[nonce] += 1
         return nonce
 
@@ -87,14 +87,14 @@ def played(*tools: str, **answers: Any) -> PlayedServer:
 
 
 def bad(directory: Path, name: str) -> FaultyServer:
-    """A place for one bad server of several."""
+    """Return the folder for one of several bad servers."""
     place = directory / name
     place.mkdir()
     return FaultyServer(place)
 
 
 def state(hub: Hub, name: str) -> Any:
-    """How the server of this name stands."""
+    """Return the status of the server with this name."""
     return next(each for each in hub.list_servers() if each.name == name)
 
 
@@ -103,7 +103,7 @@ def names(tools: list[tc.Tool]) -> list[str]:
 
 
 async def outcomes(*calls: Awaitable[Any]) -> list[Any]:
-    """What became of each: its result or its exception."""
+    """Return the result or the exception of each."""
     return await asyncio.gather(*calls, return_exceptions=True)
 
 

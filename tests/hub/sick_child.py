@@ -1,4 +1,4 @@
-"""A server that is sick until somebody cures it: `sick_child.py HOW CURE LOG COMMAND...`; standard library only.
+"""A server that fails until it is cured: `sick_child.py HOW CURE LOG COMMAND...`; standard library only.
 
 HOW is what is wrong with it: it `hangs` (takes everything, answers nothing), `crashes` (shakes hands, and dies when it
 is asked for its tools), or sends `garbage` (more bad lines in a row than anybody takes). Once the file CURE is there,

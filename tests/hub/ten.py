@@ -1,4 +1,4 @@
-"""Ten real servers: seven that are well, over every transport, and three that are sick until they are cured."""
+"""Ten real servers: seven healthy ones, over every transport, and three that fail until they are cured."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ class Ten:
 
 @contextlib.asynccontextmanager
 async def ten(directory: Path) -> AsyncIterator[Ten]:
-    """Stdio children of ours and of the SDK, HTTP in a process of its own, SSE behind a port, two of this process."""
+    """Yield stdio servers of Toolcrib and of the SDK, an HTTP and an SSE server, and two in-process servers."""
     made = Ten(directory)
     made.add_sick("hangs")
     made.add_child("slow", delay=0.3)
@@ -87,7 +87,7 @@ async def ten(directory: Path) -> AsyncIterator[Ten]:
 
 @contextlib.asynccontextmanager
 async def serving_child(log: Path) -> AsyncIterator[str]:
-    """The address of a tool server in a process of its own."""
+    """Yield the address of a tool server in its own process."""
     child = await asyncio.create_subprocess_exec(sys.executable, WEB, "http", str(log), stderr=asyncio.subprocess.PIPE)
     assert child.stderr is not None
     try:

@@ -1,4 +1,4 @@
-"""A yes is for one call: not for another, not for later, not for whoever comes after. And no stays no."""
+"""An approval is valid for one call only: not for another, a later or another caller's call. A denial is final."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ WIPE = "mcp__s__wipe"
 
 
 class Disk:
-    """A server whose one tool does what nobody wants to happen unasked."""
+    """Return a server whose one tool must not run without approval."""
 
     def __init__(self) -> None:
         self.wiped: list[str] = []
@@ -78,7 +78,7 @@ async def test_a_call_that_was_edited_is_sent_as_edited_each_time() -> None:
 
 
 @pytest.mark.parametrize("when", ["after the yes", "while they think"])
-async def test_arguments_that_change_after_somebody_saw_them_were_not_approved(when: str) -> None:
+async def test_arguments_that_change_after_they_were_shown_were_not_approved(when: str) -> None:
     disk, asked = Disk(), []
     seen, said = asyncio.Event(), asyncio.Event()
 
@@ -146,7 +146,7 @@ async def test_two_at_once_of_one_call_wait_for_one_answer(verdict: bool) -> Non
         async def hedge(call: tc.ToolCall, proceed: tc.CallNext) -> tc.ToolResult:
             both = [asyncio.ensure_future(proceed(call)) for _ in range(2)]
             done, _ = await asyncio.wait(both, timeout=0.05)
-            assert not done and disk.wiped == [], "nothing runs while somebody thinks"
+            assert not done and disk.wiped == [], "nothing runs while the approver decides"
             said.set()
             results = await outcomes(*both)
             return next((each for each in results if isinstance(each, tc.ToolResult)), tc.ToolResult.from_error("no"))
@@ -172,7 +172,7 @@ async def test_the_yes_of_one_caller_is_not_anothers() -> None:
 
 
 async def test_the_interceptors_of_a_tool_see_whatever_is_sent_to_it() -> None:
-    """By whomever: by an interceptor of another tool, or by the one who approves."""
+    """An interceptor of another tool, or the approver itself, changes them."""
     seen: list[tuple[str, str]] = []
 
     def elsewhere(call: tc.ToolCall) -> tc.ToolCall:
@@ -253,11 +253,11 @@ async def test_a_view_explains_its_meta_tools_and_does_not_load_them() -> None:
         assert view.loaded == ()
 
 
-# ---- what happens while somebody thinks ----------------------------------------------------------------------
+# ---- calls while an approver decides -------------------------------------------------------------------------
 
 
 class Thinking:
-    """An approver who says yes when told to."""
+    """An approver that approves on demand."""
 
     def __init__(self) -> None:
         self.asked = asyncio.Event()
@@ -309,7 +309,7 @@ async def test_a_yes_holds_though_the_server_has_got_another_tool_meanwhile() ->
 
 
 @pytest.mark.parametrize("verdict", ["no", "to a hidden tool"])
-async def test_a_no_is_told_once_to_who_listens(verdict: str) -> None:
+async def test_a_denial_is_sent_once_to_listeners(verdict: str) -> None:
     def approve(call: tc.ToolCall) -> Any:
         return False if verdict == "no" else replace(call, tool="hidden", name="mcp__s__hidden")
 
@@ -326,7 +326,7 @@ async def test_a_no_is_told_once_to_who_listens(verdict: str) -> None:
 # ---- interceptors that go again ------------------------------------------------------------------------------
 
 
-async def test_an_interceptor_that_was_released_sees_no_call_any_more() -> None:
+async def test_an_interceptor_that_was_removed_sees_no_further_calls() -> None:
     seen: list[str] = []
     async with Hub({"s": echo_server("a")}) as hub:
 

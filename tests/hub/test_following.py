@@ -31,7 +31,7 @@ def here(hub: Hub) -> list[str]:
     return [each.name for each in hub.list_servers()]
 
 
-async def test_settings_with_a_wrong_rule_change_nothing_and_are_taken_once_they_are_mended(tmp_path: Path) -> None:
+async def test_settings_with_a_wrong_rule_change_nothing_and_apply_once_they_are_fixed(tmp_path: Path) -> None:
     a, b = bad(tmp_path, "a"), bad(tmp_path, "b")
     file = toml(tmp_path / "toolcrib.toml", "disallowed_tools = ['mcp__a__slow']", a=a)
     async with Hub.from_config(file) as hub:
@@ -46,7 +46,7 @@ async def test_settings_with_a_wrong_rule_change_nothing_and_are_taken_once_they
         assert "mcp__a__slow" in names(await hub.list_tools()) and "mcp__a__fail" not in names(await hub.list_tools())
 
 
-async def test_a_watched_file_with_a_wrong_rule_is_told_and_followed_once_it_is_mended(
+async def test_a_watched_file_with_a_wrong_rule_is_reported_and_followed_once_it_is_fixed(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     a, b = bad(tmp_path, "a"), bad(tmp_path, "b")
@@ -165,7 +165,7 @@ async def test_a_server_that_was_removed_by_hand_stays_away_until_its_own_entry_
         assert here(hub) == ["a", "b"]
 
 
-async def test_a_change_of_rules_is_told_by_the_servers_that_it_concerns(tmp_path: Path) -> None:
+async def test_a_change_of_rules_emits_events_for_the_servers_that_it_concerns(tmp_path: Path) -> None:
     a, b = bad(tmp_path, "a"), bad(tmp_path, "b")
     file = toml(tmp_path / "toolcrib.toml", a=a, b=b)
     async with Hub.from_config(file) as hub:
@@ -177,7 +177,7 @@ async def test_a_change_of_rules_is_told_by_the_servers_that_it_concerns(tmp_pat
 
 
 async def test_a_server_keeps_its_name_when_a_neighbour_goes(tmp_path: Path) -> None:
-    """Else a rule that is written with its name would hold for another, and no more for it."""
+    """Otherwise a rule with its name would apply to another server, and no longer to this one."""
     one, two = bad(tmp_path, "one"), bad(tmp_path, "two")
     file = tmp_path / ".mcp.json"
 
@@ -201,7 +201,7 @@ async def test_a_server_keeps_its_name_when_a_neighbour_goes(tmp_path: Path) -> 
 
 
 async def test_a_hub_is_made_of_what_is_found_on_the_machine(tmp_path: Path) -> None:
-    """`Hub.from_config(discover_settings())`: the project's word goes before the person's."""
+    """`Hub.from_config(discover_settings())`: the project's settings override the user's."""
     home, project = tmp_path / "home", tmp_path / "project"
     mine, ours, both = (bad(tmp_path, name) for name in ("mine", "ours", "both"))
     for folder, servers in ((home / ".cursor", {"mine": mine, "both": mine}), (project, {"ours": ours, "both": both})):

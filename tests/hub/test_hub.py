@@ -70,7 +70,7 @@ async def test_lists_and_calls_ask_no_server_for_its_list_again() -> None:
         assert len(server.named("tools/list")) == 1
 
 
-async def test_the_state_of_a_server_tells_everything_about_it() -> None:
+async def test_the_state_of_a_server_has_everything_about_it() -> None:
     config = math_server()
     async with Hub({"math": config}) as hub:
         (found,) = hub.list_servers()
@@ -117,7 +117,7 @@ async def test_completions_go_to_the_server_of_the_prompt_or_template() -> None:
             await hub.complete("note:///{name}", "name", "y")
 
 
-async def test_what_is_not_there_is_told_with_the_nearest_names() -> None:
+async def test_unknown_names_are_reported_with_the_nearest_names() -> None:
     async with Hub({"math": math_server()}) as hub:
         with pytest.raises(tc.ToolNotFound, match="did you mean 'mcp__math__add'") as tool:
             await hub.call_tool("mcp__math__ad")
@@ -147,7 +147,7 @@ async def test_a_change_of_a_server_is_in_the_list_when_its_one_event_comes() ->
             await hub.call_tool("mcp__math__fail")
 
 
-async def test_changes_of_resources_and_prompts_are_told_too() -> None:
+async def test_changes_of_resources_and_prompts_are_reported_too() -> None:
     server = math_server()
     heard: list[tc.events.Event] = []
     async with Hub({"math": server}) as hub:
@@ -161,7 +161,7 @@ async def test_changes_of_resources_and_prompts_are_told_too() -> None:
         assert [prompt.name for prompt in await hub.list_prompts()] == ["mcp__math__explain", "mcp__math__hello"]
 
 
-async def test_a_list_that_is_told_to_have_changed_and_did_not_raises_no_event() -> None:
+async def test_a_change_notification_without_a_change_emits_no_event() -> None:
     server, heard = played("one"), []
     async with Hub({"s": server}) as hub:
         (before,) = await hub.list_tools()
@@ -185,7 +185,7 @@ async def test_a_burst_of_changes_is_one_look() -> None:
         assert len(server.named("tools/list")) <= 5
 
 
-async def test_a_call_to_a_tool_that_is_just_being_dropped_is_told_so() -> None:
+async def test_a_call_to_a_tool_that_is_being_dropped_raises_a_clear_error() -> None:
     server = played("one", "won", tools__call=tc.RemoteError(-32602, "Unknown tool: one"))
     async with Hub({"s": server}) as hub:
         server.answers["tools/list"] = listing("won")
@@ -195,7 +195,7 @@ async def test_a_call_to_a_tool_that_is_just_being_dropped_is_told_so() -> None:
         await eventually(lambda: names(list(state(hub, "s").tools)) == ["mcp__s__won"])
 
 
-async def test_refresh_asks_servers_that_tell_of_no_changes() -> None:
+async def test_refresh_asks_servers_that_send_no_change_notifications() -> None:
     server, other = (played(name, initialize={**LEGACY, "capabilities": {"tools": {}}}) for name in "ab")
     async with Hub({"s": server, "t": other}) as hub:
         server.answers["tools/list"] = other.answers["tools/list"] = listing("new")
@@ -239,7 +239,7 @@ async def test_a_server_that_is_added_later_is_listened_to_as_well() -> None:
         assert heard == ["late"]
 
 
-async def test_local_processes_urls_and_functions_stand_side_by_side(tmp_path: Path) -> None:
+async def test_local_processes_urls_and_functions_work_side_by_side(tmp_path: Path) -> None:
     async with (
         served(math_server("web").asgi()) as url,
         served(math_server("old").asgi(path="/sse", transport="sse")) as old,

@@ -79,7 +79,7 @@ async def test_one_that_is_added_while_the_hub_works_holds_from_then_on() -> Non
         assert (await hub.call_tool("mcp__s__a", {"x": 1})).data == {"x": 1, "marked": True}
 
 
-async def test_a_call_carries_who_asks_and_the_options_and_is_frozen() -> None:
+async def test_a_call_carries_the_caller_and_the_options_and_is_frozen() -> None:
     seen: list[ToolCall] = []
     async with Hub({"s": echo_server("a")}) as hub:
 
@@ -186,7 +186,7 @@ async def test_what_is_approved_is_what_is_sent() -> None:
         assert seen == [{"changed": True}]
 
 
-async def test_a_tool_that_is_hidden_from_who_asks_reaches_no_interceptor() -> None:
+async def test_a_tool_that_is_hidden_from_the_caller_reaches_no_interceptor() -> None:
     """One that keeps answers must not give them to those who may not see the tool."""
     admins = tc.dynamic_filter(lambda context, tool: context.agent == "admin")
     async with Hub({"s": (echo_server("a"), {"tool_filter": admins})}) as hub:
@@ -229,7 +229,7 @@ async def test_its_own_exception_is_the_outcome() -> None:
             await hub.call_tool("mcp__s__a")
 
 
-async def test_what_is_no_interceptor_is_refused() -> None:
+async def test_a_non_interceptor_is_refused() -> None:
     async with Hub({"s": echo_server("a")}) as hub:
         with pytest.raises(tc.UsageError, match="async def"):
             hub.intercept(lambda call, proceed: proceed(call))  # type: ignore[call-overload]
@@ -247,7 +247,7 @@ async def test_what_is_no_interceptor_is_refused() -> None:
 
 
 @pytest.mark.parametrize("mistake", ["returns nothing", "proceeds with nothing"])
-async def test_a_mistake_in_an_interceptor_is_told_clearly(mistake: str) -> None:
+async def test_a_mistake_in_an_interceptor_is_reported_clearly(mistake: str) -> None:
     async with Hub({"s": echo_server("a")}) as hub:
 
         @hub.intercept

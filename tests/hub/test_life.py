@@ -42,7 +42,7 @@ async def test_servers_start_side_by_side() -> None:
         assert names(await hub.list_tools()) == ["mcp__a__t", "mcp__b__t"]
 
 
-async def test_a_start_is_single_flight_whoever_asks(tmp_path: Path) -> None:
+async def test_a_start_is_single_flight_for_all_callers(tmp_path: Path) -> None:
     faulty = bad(tmp_path, "one")
     hub = Hub({"one": faulty.server(delay=0.2)})
     calls = [hub.call_tool("mcp__one__echo", {"nonce": f"n{n}"}) for n in range(20)]
@@ -94,7 +94,7 @@ async def test_waiting_for_the_server_is_part_of_the_calls_time() -> None:
             await hub.call_tool("mcp__s__t", timeout=-1)
 
 
-async def test_entering_waits_no_longer_than_it_is_told_to() -> None:
+async def test_entering_waits_no_longer_than_its_timeout() -> None:
     slow = asyncio.Event()
 
     async def handshake(params: dict[str, Any]) -> dict[str, Any]:
@@ -175,7 +175,7 @@ async def test_lazy_servers_start_when_they_are_called(tmp_path: Path) -> None:
         assert (one.record.lives, two.record.lives) == (0, 1)
 
 
-async def test_lazy_servers_start_for_a_list_once_for_all_who_ask(tmp_path: Path) -> None:
+async def test_lazy_servers_start_for_a_list_once_for_all_callers(tmp_path: Path) -> None:
     one = bad(tmp_path, "one")
     async with Hub({"one": one.server(), "math": (math_server(), {"start": "eager"})}, start="lazy") as hub:
         assert state(hub, "math").connected
@@ -221,7 +221,7 @@ async def test_a_server_that_cannot_be_connected_is_not_added(tmp_path: Path) ->
             await hub.call_tool("mcp__no__t")
 
 
-async def test_who_gives_up_adding_a_server_leaves_none_behind() -> None:
+async def test_cancelling_the_addition_of_a_server_leaves_none_behind() -> None:
     async with Hub({}) as hub:
         with pytest.raises(TimeoutError):
             async with asyncio.timeout(0.05):

@@ -1,4 +1,4 @@
-"""Servers that live for one call, and servers that are let go when nobody uses them."""
+"""Servers that live for one call, and servers that are closed when they are idle."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ async def test_structured_scalars_of_a_transient_server_are_unwrapped_as_those_o
         assert (await hub.call_tool("mcp__math__add", {"a": 1, "b": 2})).data == 3
 
 
-async def test_a_server_that_nobody_uses_is_let_go_and_comes_back_for_a_call(tmp_path: Path) -> None:
+async def test_an_idle_server_is_closed_and_restarted_for_a_call(tmp_path: Path) -> None:
     faulty = bad(tmp_path, "idle")
     async with Hub({"idle": faulty.server()}, disconnect_idle_after=0.05) as hub:
         await eventually(lambda: faulty.living() == [])
@@ -76,7 +76,7 @@ async def test_a_server_that_nobody_uses_is_let_go_and_comes_back_for_a_call(tmp
         await eventually(lambda: faulty.living() == [])
 
 
-async def test_a_server_is_not_idle_while_a_call_is_under_way(tmp_path: Path) -> None:
+async def test_a_server_is_not_idle_while_a_call_is_in_flight(tmp_path: Path) -> None:
     faulty = bad(tmp_path, "busy")
     async with Hub({"busy": faulty.server()}, disconnect_idle_after=0.05) as hub:
         result = await hub.call_tool("mcp__busy__slow", {"nonce": "n", "seconds": 0.5})
@@ -84,8 +84,8 @@ async def test_a_server_is_not_idle_while_a_call_is_under_way(tmp_path: Path) ->
         assert faulty.record.lives <= 2
 
 
-async def test_a_call_that_comes_as_its_idle_server_is_let_go_is_not_lost(tmp_path: Path) -> None:
-    """The timer has gone off, the parting has not begun: in that one turn of the loop somebody calls."""
+async def test_a_call_that_arrives_while_its_idle_server_is_closed_is_not_lost(tmp_path: Path) -> None:
+    """The call arrives in the loop iteration after the timer fired and before the server is closed."""
     faulty = bad(tmp_path, "one")
     async with Hub({"one": faulty.server()}, disconnect_idle_after=0.05) as hub:
         pool = hub._servers.by_name["one"].pool
@@ -102,7 +102,7 @@ async def test_a_call_that_comes_as_its_idle_server_is_let_go_is_not_lost(tmp_pa
 
 
 @pytest.mark.parametrize("most, stubborn", [(1, False), (3, False), (2, True), (None, False)])
-async def test_a_transient_server_has_no_more_processes_at_once_than_calls_may_be_in_flight(
+async def test_a_transient_server_has_at_most_as_many_processes_as_calls_may_be_in_flight(
     tmp_path: Path, most: int | None, stubborn: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Not even if its processes ignore the end of their input: a call keeps its place until its process is gone."""

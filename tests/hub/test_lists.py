@@ -1,4 +1,4 @@
-"""Lists of many servers: whom they wait for, how long, what is told when one is missing, and how often."""
+"""Lists of many servers: which servers they wait for, how long, and what is reported for missing ones."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ async def test_by_default_servers_that_are_slow_together_are_waited_for(tmp_path
 
 
 @pytest.mark.parametrize("wrong", ["soon", -1, "10", True, float("nan")])
-def test_a_start_timeout_that_is_none_is_a_config_error(wrong: Any) -> None:
+def test_an_invalid_start_timeout_is_a_config_error(wrong: Any) -> None:
     with pytest.raises(tc.ConfigError) as refused:
         Hub(start_timeout=wrong)
     assert refused.value.key == "start_timeout"
@@ -144,7 +144,7 @@ async def test_a_refresh_is_not_answered_by_a_list_that_was_asked_for_before_it(
         ("prompts/list", "prompts"),
     ],
 )
-async def test_a_list_that_could_not_be_had_is_told_and_asked_for_again(method: str, what: str) -> None:
+async def test_a_list_that_failed_is_reported_and_requested_again(method: str, what: str) -> None:
     server = library()
     good = server.answers[method]
     server.answers[method] = tc.RemoteError(-32603, "the database is starting")
@@ -180,7 +180,7 @@ async def test_one_change_of_resources_and_templates_is_one_event() -> None:
         assert heard == [tc.events.ResourcesChanged("s")]
 
 
-async def test_who_hears_of_a_servers_tools_finds_it_well(tmp_path: Path) -> None:
+async def test_a_listener_that_learns_of_a_servers_tools_finds_it_connected(tmp_path: Path) -> None:
     faulty = bad(tmp_path, "sick")
     sick = faulty.server(first={"exit": {"code": 3}}, first_lives=2)
     found: list[tuple[ConnectionState, Any]] = []
@@ -193,7 +193,7 @@ async def test_who_hears_of_a_servers_tools_finds_it_well(tmp_path: Path) -> Non
         assert found == [(ConnectionState.CONNECTED, None)]
 
 
-# ---- hearing of changes --------------------------------------------------------------------------------------
+# ---- notifications of changes-----------------------------------------------------------------------------------
 
 
 def notes() -> tc.ToolServer:

@@ -28,7 +28,7 @@ async def test_a_server_with_two_underscores_gets_a_slug() -> None:
         assert names(await hub.list_tools()) == ["mcp__a_b__c", "mcp__a__b__c"]
 
 
-async def test_a_free_display_name_gets_a_unique_slug_that_the_state_tells() -> None:
+async def test_a_free_display_name_gets_a_unique_slug_that_the_state_shows() -> None:
     servers = {"My Server": echo_server("x"), "My-Server": echo_server("y"), "Größe!": echo_server("z")}
     async with Hub(servers) as hub:
         found = {each.display_name: each.name for each in hub.list_servers()}

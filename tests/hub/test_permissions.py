@@ -63,7 +63,7 @@ async def test_the_tour_of_permissions() -> None:
         assert [call.tool for call in asked] == ["create_issue", "create_repo", "write_file"]
 
 
-async def test_what_needs_approval_is_neither_listed_nor_callable_where_nobody_can_give_it() -> None:
+async def test_tools_that_need_approval_are_neither_listed_nor_callable_without_an_approver() -> None:
     async with Hub(
         {"s": echo_server("free", "asks", "outside")},
         allowed_tools=["mcp__s__free", "mcp__s__asks"],
@@ -151,7 +151,7 @@ async def test_a_person_has_all_the_time_they_want() -> None:
         assert not (await calling).is_error
 
 
-async def test_arguments_are_cleaned_once_before_anybody_is_asked() -> None:
+async def test_arguments_are_cleaned_once_before_the_approver_is_asked() -> None:
     server = tc.ToolServer("s")
     got: list[Any] = []
     schema = {"type": "object", "properties": {"q": {"type": "string"}, "tags": {"type": ["array", "null"]}}}
@@ -212,7 +212,7 @@ async def test_the_filter_of_a_config_holds_in_a_hub() -> None:
     await hub.close()
 
 
-async def test_dynamic_filters_are_told_who_asks() -> None:
+async def test_dynamic_filters_receive_the_caller() -> None:
     contexts: list[tc.FilterContext] = []
 
     def by_role(context: tc.FilterContext, tool: tc.Tool) -> bool:
@@ -250,7 +250,7 @@ async def test_a_filter_that_breaks_hides() -> None:
         await refused(hub, "mcp__s__a")
 
 
-async def test_a_refused_call_reaches_no_server_and_is_told_to_who_listens() -> None:
+async def test_a_refused_call_reaches_no_server_and_is_sent_to_listeners() -> None:
     server, heard = played("a"), []
     async with Hub({"s": server}, disallowed_tools=["mcp__s__a"]) as hub:
         hub.on(tc.events.ToolExecutionFailed, heard.append)

@@ -114,7 +114,7 @@ async def test_what_a_server_adds_is_found() -> None:
         assert uris(await hub.resources.find_by_pattern("*new*")) == ["new.txt"]
 
 
-async def test_one_dead_server_takes_nobody_elses_resources_away(tmp_path: Path) -> None:
+async def test_one_dead_server_takes_no_other_servers_resources_away(tmp_path: Path) -> None:
     dead = tc.StdioServer(str(tmp_path / "nothing"))
     async with Hub({"dead": dead, "fs": files()}) as hub:
         assert len(await hub.resources.list_all()) == 4
@@ -187,7 +187,7 @@ async def test_nothing_is_left_out_silently(pieces: list[dict[str, Any]], text: 
                 assert await read("s", "a:") == expected
 
 
-async def test_what_is_not_there_is_told_by_type() -> None:
+async def test_missing_items_raise_errors_by_type() -> None:
     async with Hub({"files": files(), "none": echo_server()}) as hub:
         for use in (
             lambda: hub.resources.list_from_server("file"),
@@ -220,7 +220,7 @@ async def test_a_wrong_pattern_is_a_config_error() -> None:
 # ---- over every way ------------------------------------------------------------------------------------------
 
 
-async def test_resources_of_child_processes_and_functions_stand_side_by_side(tmp_path: Path) -> None:
+async def test_resources_of_child_processes_and_functions_are_listed_together(tmp_path: Path) -> None:
     harness = Place("stdio", "older", tmp_path)
     servers = {
         "fs": files(),
@@ -241,7 +241,7 @@ async def test_resources_of_child_processes_and_functions_stand_side_by_side(tmp
         for uri in ("memo://blob", "memo://both"):
             with pytest.raises(BinaryResource):
                 await hub.resources.read_text("crib", uri)
-        # What a template makes is listed by nobody, and can be read.
+        # Resources of a template are not listed, but can be read.
         assert await hub.resources.read_text("crib", "memo://people/ann") == "This is ann."
     assert harness.journal.faults == []
 

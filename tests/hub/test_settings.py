@@ -23,7 +23,7 @@ def entry(faulty: FaultyServer, **more: Any) -> dict[str, Any]:
 
 
 def write(path: Path, **servers: Any) -> Path:
-    """In one step, as editors do: nobody reads half a file."""
+    """Write in one step, as editors do: no reader sees half a file."""
     draft = path.with_suffix(".draft")
     draft.write_text(json.dumps({"mcpServers": servers}))
     return draft.replace(path)

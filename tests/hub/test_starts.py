@@ -30,7 +30,7 @@ class Starts:
         self._log.touch()
 
     def server(self, name: str, until: float | None = None) -> tc.StdioServer:
-        """A server that is ready after so many seconds, or once it is released."""
+        """Return a server that is ready after the given seconds, or once it is released."""
         condition = str(self._folder / f"go-{name}") if until is None else str(until)
         return tc.StdioServer(sys.executable, ["-S", "-E", CHILD, str(self._log), name, condition])
 
@@ -66,7 +66,7 @@ def starts(tmp_path: Path) -> Starts:
 
 
 @pytest.mark.slow
-async def test_only_so_many_servers_start_at_a_time_and_none_fails_because_it_waited(starts: Starts) -> None:
+async def test_a_limited_number_of_servers_start_at_a_time_and_none_fails_because_it_waited(starts: Starts) -> None:
     """All starts together take longer than one server's connect_timeout."""
     names = [f"s{n}" for n in range(8)]
     servers = {name: starts.server(name, until=0.7) for name in names}
@@ -182,7 +182,7 @@ async def test_the_server_whose_tools_are_listed_first_is_started_before_the_oth
     await hub.close()
 
 
-async def test_a_server_that_is_added_goes_before_those_that_wait(starts: Starts) -> None:
+async def test_a_server_that_is_added_starts_before_those_that_wait(starts: Starts) -> None:
     async with Hub(
         {name: starts.server(name) for name in ("a", "b", "c")}, max_parallel_starts=1, start_timeout=0.01
     ) as hub:

@@ -42,7 +42,7 @@ WAYS: list[dict[str, Any]] = [{}, {"lifecycle": "transient"}, {"disconnect_idle_
 
 
 class OneHub(RuleBasedStateMachine):
-    """Servers a, b, c come and go by the settings file, x and y by hand. Each has a ledger of its own."""
+    """Servers a, b, c come and go by the settings file, x and y by hand. Each has its own ledger."""
 
     @initialize(names=st.sets(st.sampled_from(NAMES)))
     def begin(self, names: set[str]) -> None:

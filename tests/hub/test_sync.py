@@ -165,7 +165,7 @@ USES: dict[str, Callable[[Any], Any]] = {
 
 @pytest.mark.parametrize("use", USES)
 @pytest.mark.parametrize("when", ["before", "after", "after a failed start"])
-def test_outside_of_the_with_block_the_error_says_so(use: str, when: str) -> None:
+def test_outside_the_with_block_the_error_says_so(use: str, when: str) -> None:
     hub = Hub({"math": math_server()})
     if when == "after":
         with hub:
@@ -178,7 +178,7 @@ def test_outside_of_the_with_block_the_error_says_so(use: str, when: str) -> Non
         USES[use](hub)
 
 
-def test_what_needs_no_server_works_outside_of_the_block_too() -> None:
+def test_what_needs_no_server_works_outside_the_block_too() -> None:
     hub = Hub({"math": math_server(), "My server": echo_server()})
     heard: list[Any] = []
     stop = hub.on(tc.events.ConnectionCompleted, heard.append)
@@ -218,7 +218,7 @@ def test_a_hub_does_not_travel(travel: Callable[[Any], Any]) -> None:
         travel(Hub({"math": math_server()}))
 
 
-def test_wrong_options_are_told_as_by_the_async_hub() -> None:
+def test_wrong_options_raise_the_same_errors_as_in_the_async_hub() -> None:
     with pytest.raises(tc.ConfigError, match="execution_timeout"):
         Hub({}, execution_timout=3)
     with pytest.raises(tc.ConfigError, match="from_config"):
@@ -269,7 +269,7 @@ def test_servers_come_and_go_while_other_threads_look() -> None:
         assert all(each.result(BOUND) for each in looking)
 
 
-def test_one_dead_server_takes_nobody_with_it(tmp_path: Path) -> None:
+def test_one_dead_server_affects_no_other(tmp_path: Path) -> None:
     faulty = bad(tmp_path, "well")
     servers = {"well": faulty.server(), "dead": tc.StdioServer(str(tmp_path / "nothing"))}
     with Hub(servers, reconnect=FAST) as hub:
@@ -279,7 +279,7 @@ def test_one_dead_server_takes_nobody_with_it(tmp_path: Path) -> None:
         assert {state.name: state.connected for state in hub.list_servers()} == {"well": True, "dead": False}
 
 
-async def test_a_loop_that_runs_elsewhere_is_no_hindrance() -> None:
+async def test_a_loop_that_runs_elsewhere_does_not_matter() -> None:
     assert asyncio.get_running_loop().is_running()
     with Hub({"math": math_server()}) as hub:
         assert hub.call_tool("mcp__math__add", {"a": 1, "b": 2}).data == 3

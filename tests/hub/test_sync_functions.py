@@ -46,7 +46,7 @@ def test_approval_is_given_by_plain_and_async_functions(is_async: bool) -> None:
     assert threading.current_thread() not in threads and portal._thread not in threads
 
 
-def test_interceptors_of_both_kinds_stand_in_one_row() -> None:
+def test_interceptors_of_both_kinds_form_one_chain() -> None:
     told: list[str] = []
     with Hub({"s": echo_server("a"), "t": echo_server("b")}) as hub:
 
@@ -104,7 +104,7 @@ def test_a_plain_interceptor_may_try_again_or_answer_itself_and_its_exception_is
             hub.intercept(7)  # type: ignore[type-var]
 
 
-def test_a_plain_interceptor_that_gives_no_result_is_told() -> None:
+def test_a_plain_interceptor_without_a_result_is_reported() -> None:
     with Hub({"s": echo_server("a")}) as hub:
         hub.intercept(lambda call, proceed: proceed(call).text)
         with pytest.raises(tc.UsageError, match="returned str"):
@@ -279,8 +279,8 @@ for kind in ("approve", "interceptor", "listener", "filter"):
 
 
 @pytest.mark.parametrize("by", ["exit", "interrupt"])
-def test_a_function_that_wants_to_leave_the_program_ends_its_own_call_and_nobody_elses(by: str) -> None:
-    """In a program of its own: where this is wrong, every client and hub of the process hangs."""
+def test_a_function_that_exits_ends_only_its_own_call(by: str) -> None:
+    """Runs in a separate program: a failure hangs every client and hub of the process."""
     ran = run_python(LEAVES, by)
     try:
         out, _ = ran.communicate(timeout=60)

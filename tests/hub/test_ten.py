@@ -41,7 +41,7 @@ async def test_seven_list_in_the_time_of_the_slowest_of_them(tmp_path: Path) -> 
         assert took < 3 * slowest["ten"] + 5, "and who enters waits a little for the others, not for ever"
 
 
-async def test_status_tells_the_truth_about_the_three_and_their_healing_is_told_by_events(tmp_path: Path) -> None:
+async def test_status_is_right_for_the_three_and_events_report_their_recovery(tmp_path: Path) -> None:
     async with ten(tmp_path) as all_ten:
         impatient = {**all_ten.servers, "hangs": (all_ten.servers["hangs"], {"connect_timeout": 1.0})}
         async with Hub(impatient, start_timeout=0, reconnect=EAGER) as hub:
@@ -81,7 +81,7 @@ def verdict(hub: Hub, name: str) -> bool:
 
 
 async def check_the_sick(hub: Hub) -> None:
-    """What each says of itself, to who looks, to who calls and to who asks why."""
+    """Check each server's status, the errors of calls, and `explain`."""
     words = {"hangs": "connect_timeout=1.0", "crashes": "exit code 7", "garbage": "no messages"}
     for name, said in words.items():
         found = state(hub, name)
@@ -163,7 +163,7 @@ async def test_removing_servers_under_load_fails_only_their_own_calls(tmp_path: 
         assert {each.name for each in hub.list_servers()} == {*WELL, *ILL} - going
     for name, ledger in ledgers.items():
         said = {type(outcome) for each in ledger.outcomes.values() for outcome in each}
-        # What was under way is not known to have run; what came after is not there.
+        # Calls in flight may have run; later calls find no server.
         typed = {tc.ToolResult, tc.ConnectionLost, tc.OutcomeUnknown, tc.ToolNotFound}
         assert said <= (typed if name in going else {tc.ToolResult}), name
         assert (tc.ToolNotFound in said) == (name in going), name

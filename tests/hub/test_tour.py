@@ -23,7 +23,7 @@ GITHUB = ("create_issue", "create_pull_request", "delete_repo", "list_issues")
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    """What the file server serves."""
+    """The folder that the file server serves."""
     place = tmp_path / "data"
     place.mkdir()
     (place / "a.txt").write_text("text of a")
@@ -76,7 +76,7 @@ async def test_the_hub_with_its_permissions(folder: Path) -> None:
         assert told == "denied by disallowed_tools: mcp__github__delete_*"
 
 
-async def test_a_tool_outside_of_the_allowed_is_neither_listed_nor_callable_where_nobody_can_approve() -> None:
+async def test_a_tool_outside_the_allowed_is_neither_listed_nor_callable_without_an_approver() -> None:
     servers = {"fs": echo_server("read_file", "write_file"), "math": math_server()}
     reading = ["mcp__fs__read_*"]
     async with tc.Hub(servers, allowed_tools=reading) as hub:
@@ -91,7 +91,7 @@ async def test_a_tool_outside_of_the_allowed_is_neither_listed_nor_callable_wher
         assert len(await hub.list_tools()) == 4
 
 
-async def test_the_servers_and_how_they_stand(folder: Path, tmp_path: Path) -> None:
+async def test_the_servers_and_their_status(folder: Path, tmp_path: Path) -> None:
     faulty = bad(tmp_path, "db")
     async with tour(folder) as hub:
         assert [(s.name, str(s.status.state), s.last_error) for s in hub.list_servers()] == [

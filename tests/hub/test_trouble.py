@@ -1,4 +1,4 @@
-"""Callers who give up, servers that go under load, odd ones: nobody pays for another. Ten of them: test_ten."""
+"""Callers who give up, servers that go under load, odd ones: none affects another. Ten of them: test_ten."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from tests.unit.kit import LEGACY, SILENCE, eventually, turns
 from toolcrib.types import ConnectionState
 
 
-async def test_entering_with_one_that_hangs_waits_as_long_as_it_is_told_and_no_longer(tmp_path: Path) -> None:
+async def test_entering_with_a_server_that_hangs_waits_for_the_timeout_and_no_longer(tmp_path: Path) -> None:
     began = time.monotonic()
     async with Hub({"hangs": played(initialize=SILENCE), "here": math_server()}, start_timeout=0.3) as hub:
         took = time.monotonic() - began
@@ -93,7 +93,7 @@ async def test_killing_a_server_under_load_fails_only_its_own_calls_and_it_comes
     assert ledger.count(lambda outcome: isinstance(outcome, tc.OutcomeUnknown)) >= 10
 
 
-async def test_cancelled_callers_hurt_nobody(tmp_path: Path) -> None:
+async def test_cancelled_callers_do_no_harm(tmp_path: Path) -> None:
     faulty = bad(tmp_path, "one")
     ledger = Ledger()
     async with Hub({"one": faulty.server()}) as hub:
@@ -133,7 +133,7 @@ async def test_a_transient_call_that_is_cancelled_leaves_no_process(tmp_path: Pa
         await eventually(lambda: faulty.living() == [])
 
 
-async def test_a_transient_call_under_way_fails_when_its_server_goes(tmp_path: Path) -> None:
+async def test_a_transient_call_in_flight_fails_when_its_server_goes(tmp_path: Path) -> None:
     faulty = bad(tmp_path, "each")
     async with Hub({"each": (faulty.server(), {"lifecycle": "transient"})}) as hub:
         calling = asyncio.create_task(hub.call_tool("mcp__each__silent", {"nonce": "n"}))
@@ -167,7 +167,7 @@ async def test_a_server_whose_list_is_broken_is_degraded_and_says_why() -> None:
         assert names(await hub.list_tools()) == ["mcp__s__t"]
 
 
-async def test_a_server_that_breaks_as_no_server_should_takes_nobody_with_it() -> None:
+async def test_a_server_that_breaks_unexpectedly_affects_no_other() -> None:
     def broken() -> Any:
         raise ValueError("a transport with a bug")
 

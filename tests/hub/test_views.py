@@ -92,7 +92,7 @@ async def test_a_deferred_tool_that_is_called_is_loaded_in_that_view() -> None:
         assert names(await hub.list_tools()) == ["mcp__s__a"]
 
 
-async def test_deferred_tools_are_listed_only_to_who_asks_for_them() -> None:
+async def test_deferred_tools_are_listed_only_on_request() -> None:
     async with Hub({"db": echo_server("query", "search_events", "drop"), "s": echo_server("a")}) as hub:
         hub.toolsets.register(Toolset("db").defer_all().keep_loaded("search_events"))
         assert names(await hub.list_tools()) == ["mcp__db__search_events", "mcp__s__a"]
@@ -106,7 +106,7 @@ async def test_deferred_tools_are_listed_only_to_who_asks_for_them() -> None:
         assert len(await hub.list_tools()) == 3
 
 
-async def test_loading_is_one_views_business_and_changes_nobody_elses_list() -> None:
+async def test_loading_in_one_view_changes_no_other_views_list() -> None:
     async with Hub({"db": echo_server("query", "drop")}) as hub:
         hub.toolsets.register(Toolset("db").defer_all())
         view, other = hub.view(), hub.view()
@@ -189,7 +189,7 @@ async def test_a_model_searches_and_calls_by_two_tools() -> None:
         ("call_tool", {"name": "mcp__s__a", "arguments": [1]}),
     ],
 )
-async def test_what_a_model_says_wrong_is_told_to_the_model(name: str, arguments: dict[str, object]) -> None:
+async def test_mistakes_of_a_model_are_reported_to_the_model(name: str, arguments: dict[str, object]) -> None:
     async with Hub({"s": echo_server("a")}) as hub:
         result = await hub.view(meta_tools=True).call_tool(name, arguments)
         assert result.is_error and result.text

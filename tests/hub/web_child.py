@@ -1,4 +1,4 @@
-"""A tool server behind a port, as a program of its own: `web_child.py TRANSPORT LOG`. The log is as a bad server's."""
+"""A tool server on a port as a separate program: `web_child.py TRANSPORT LOG`; the log is that of a bad server."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ server = tc.ToolServer("web", version="1.0.0")
 
 @server.tool
 async def echo(nonce: str) -> str:
-    """Give the nonce back."""
+    """Return the nonce."""
     os.write(log, f"call {nonce}\n".encode())
     return nonce
 

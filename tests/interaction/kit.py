@@ -102,7 +102,7 @@ class Writer:
 
 
 class Tube:
-    """A `MessageStream` of one's own: two queues of JSON texts."""
+    """A custom `MessageStream`: two queues of JSON texts."""
 
     def __init__(self, inbox: asyncio.Queue[str], outbox: asyncio.Queue[str]) -> None:
         self._inbox, self._outbox = inbox, outbox
@@ -127,7 +127,7 @@ class Tube:
 
 @dataclass
 class Place:
-    """One way to a server of one era. `client()` and `sync_client()` make clients, `journal` tells what came in."""
+    """One way to a server of one era. `client()` and `sync_client()` make clients, `journal` has what was received."""
 
     way: str
     era: str
@@ -163,14 +163,14 @@ class Place:
         return self.modern or self.way != "plain"
 
     def sick(self, attempts: int) -> dict[str, int]:
-        """Options for a server that dies of so many first attempts to connect.
+        """Options for a server that dies in a number of first attempts to connect.
 
         Where a death by the probe may be its own verdict on the server, each of them has a second life.
         """
         return {"sick": attempts * (1 if self.era == "legacy" or self.way in ("http", "plain") else 2)}
 
     def server(self, **server_options: Any) -> Any:
-        """What a client takes as its server; `crib` are options of the reference server."""
+        """The server argument of a client; `crib` are options of the reference server."""
         return getattr(self, self.way)(server_options)
 
     def client(self, *, server_options: dict[str, Any] | None = None, **options: Any) -> tc.Client:

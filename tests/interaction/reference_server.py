@@ -3,7 +3,7 @@
     python tests/interaction/reference_server.py --era modern|legacy|both [--journal FILE] [--options JSON]
 
 `ReferenceServer.handle(message, send)` takes one message and sends any number; it needs no clock, no thread and no
-loop. What came in is kept in the journal, a file that outlives the server, and so is every fault of the client's: the
+loop. Received messages are kept in the journal, a file that outlives the server, and so are faults of the client: the
 fixtures fail a test that left one. Standard library only.
 """
 
@@ -48,14 +48,14 @@ OPTIONS: dict[str, Any] = {
     "odd": {},  # method -> the result as it stands here, without anything that belongs around it
     "missing": [],  # methods that are not there, whatever the capabilities say
     "string_ids": False,  # answers carry the id as a text
-    "unknown": "error",  # how an unknown tool is told: "error" | "result"
+    "unknown": "error",  # how an unknown tool is reported: "error" | "result"
     "revision": None,  # what initialize answers, whatever was asked
     "supported": [MODERN],  # what discover offers
 }
 
 
 class Journal:
-    """What came in and what went wrong, over all lives of a server; one JSON value a line."""
+    """Received messages and errors, over all lives of a server; one JSON value a line."""
 
     def __init__(self, path: str) -> None:
         self.path = path
@@ -76,7 +76,7 @@ class Journal:
         return [message for message in self.entries("got") if message.get("method") == method]
 
     def taken_back(self, method: str = "tools/call") -> list[int]:
-        """The ids of the requests of this method that the client does not want any more.
+        """The ids of the requests of this method that the client cancelled.
 
         It says so in a notification, or over HTTP in the modern era by closing the stream.
         """
@@ -113,7 +113,7 @@ class Request:
 
     @property
     def capabilities(self) -> Message:
-        """What the client declared."""
+        """The capabilities that the client declared."""
         declared = self.meta.get(META + "clientCapabilities") if self.modern else self.server.client
         return declared or {}
 
@@ -191,7 +191,7 @@ class ReferenceServer:
             self.take_back(params["requestId"])
 
     def take_back(self, id: Any) -> None:
-        """The client does not want it any more."""
+        """The client cancelled it."""
         self.sleepers.pop(id, None)
         self.listening.pop(id, None)
 
@@ -223,7 +223,7 @@ class ReferenceServer:
 
     def _look_for_faults(self, request: Request, message: Message) -> None:
         wrong = {
-            "an id that is no number, or not a new one": type(request.id) is not int
+            "an id that is not a number, or not a new one": type(request.id) is not int
             or request.id in self.ids
             or (self.in_order and request.id <= max(self.ids, default=0)),
             "empty params": message.get("params") == {},
@@ -254,7 +254,7 @@ class ReferenceServer:
         self.send({"jsonrpc": "2.0", "method": method} | ({"params": params} if params else {}))
 
     def tell_change(self, wish: str, method: str, uri: str | None = None) -> None:
-        """A change, to whoever asked to be told in the way of its era."""
+        """Send a change to its subscribers, as the era defines it."""
         params = {"uri": uri} if uri is not None else {}
         if self.initialized and (uri is None or uri in self.subscribed):
             self.tell(method, params)

@@ -1,4 +1,4 @@
-"""What the reference server has besides tools: resources, templates, prompts, completions."""
+"""Features of the reference server besides tools: resources, templates, prompts, completions."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def resource(uri: str) -> list[dict[str, Any]] | None:
 
 
 def prompt(name: str, arguments: dict[str, str]) -> dict[str, Any] | None:
-    """The prompt filled in. Arguments that are no texts are left out, so that a client that sends some is found out."""
+    """Return the filled-in prompt, without arguments that are not texts, which reveals a client that sends some."""
     texts = {key: value for key, value in arguments.items() if isinstance(value, str)}
     if name == "plain":
         return {"messages": [{"role": "user", "content": {"type": "text", "text": "Hello."}}]}

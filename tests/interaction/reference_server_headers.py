@@ -1,4 +1,4 @@
-"""What the modern era's headers must say about the body that comes with them."""
+"""Checks the headers of the modern era against the body."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def decoded(value: str | None) -> str | None:
 
 
 def mismatch(headers: Mapping[str, str], message: Message) -> str | None:
-    """What the client told wrongly, or not at all."""
+    """Return the headers that are wrong or missing."""
     params, method = message.get("params") or {}, message["method"]
     expected = {
         VERSION: (params.get("_meta") or {}).get(META + "protocolVersion"),

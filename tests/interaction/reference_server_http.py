@@ -37,7 +37,7 @@ class Exchange(Stream):
 
 
 class Visit(Life):
-    """A life with the requests that are under way, and in the legacy era a session."""
+    """A life with its requests in flight, and in the legacy era a session."""
 
     def __init__(self, server: ReferenceServer, astray: bool) -> None:
         super().__init__(server)
@@ -68,7 +68,7 @@ class Visit(Life):
                 return self.standing.add(message)
             answered.add(message)
             answered.end()
-            if not self.session:  # a modern id must only differ from those under way
+            if not self.session:  # a modern id must only differ from those in flight
                 self.server.ids.discard(answered.id)
             return None
         return (self._related(message) or self._unrelated(message, current)).add(message)
@@ -191,7 +191,7 @@ class StreamableFront(Front):
         return await self._reply(request, visit, exchange)
 
     def _visit_of(self, message: Message) -> Visit:
-        """Who asks under an id that is under way already must be somebody else."""
+        """A request with an id that is in flight already must come from another client."""
         for visit in self._visits:
             if str(message["id"]) not in visit.open:
                 return visit

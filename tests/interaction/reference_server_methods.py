@@ -1,4 +1,4 @@
-"""What the reference server answers to each method of the protocol."""
+"""The answers of the reference server to each method of the protocol."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the reference server's fronts over HTTP share: a thread with a loop, a port, lives, streams of events."""
+"""Shared code of the reference server's HTTP fronts: a thread with a loop, a port, lives, streams of events."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ STREAM_HEADERS = {"Content-Type": EVENT_STREAM, "Cache-Control": "no-cache", "X-
 
 
 class Host:
-    """A thread with an event loop of its own: a test may move its own loop's clock, or have no loop at all."""
+    """A thread with its own event loop: a test may move its own loop's clock, or have no loop at all."""
 
     def __init__(self) -> None:
         self._loop = asyncio.new_event_loop()
@@ -87,7 +87,7 @@ class Stream:
             await self._wait()
 
     async def pour(self, response: web.StreamResponse, start: int) -> None:
-        """Write all events from number `start` on, to the end of the stream or until somebody else reads it."""
+        """Write all events from number `start` on, to the end of the stream or until another reader takes over."""
         mine = self.reader = object()
         self._changed.set()  # for who read it before
         try:
@@ -107,7 +107,7 @@ class Stream:
         return f"event: message\n{id}data: {json.dumps(self.messages[number])}\n\n".encode()
 
     async def prime(self, response: web.StreamResponse) -> None:
-        """The first event has an id and no data: whoever loses the connection now knows from where to go on."""
+        """The first event has an id and no data: a client that loses the connection now knows where to resume."""
         await response.write(f": primed\nid: {self.name}/0\nretry: {RETRY}\ndata:\n\n".encode())
 
     async def _wait(self) -> None:
@@ -124,14 +124,14 @@ class Life:
         self.over = False
 
     def take(self, message: Message) -> list[Message]:
-        """What the server says to this message; raises `Crash` where it dies of it."""
+        """The answer of the server to this message; raises `Crash` where it dies of it."""
         said: list[Message] = []
         self.server.handle(message, said.append)
         return said
 
 
 class Front:
-    """The reference server behind a port of its own. When a life crashes, all connections are cut."""
+    """The reference server on its own port. When a life crashes, all connections are cut."""
 
     path = "/mcp"
 
@@ -162,7 +162,7 @@ class Front:
         await self._server.shutdown(0.0)
 
     def left_open(self) -> list[str]:
-        """What should not be there any more when the client has gone."""
+        """State that must be gone after the client has left."""
         number = len(self._server.connections)
         return [f"{number} connections open"] if number else []
 

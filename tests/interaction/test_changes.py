@@ -1,4 +1,4 @@
-"""Changes at the server: heard by who asked for them, also after the server was restarted."""
+"""Changes at the server: received by their subscribers, also after a restart of the server."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ async def heard(changes: Any, number: int) -> list[tc.Change]:
 
 
 def subscribed(harness: Place) -> list[str]:
-    """The URIs that the server was asked to tell about, one asking after the other."""
+    """Return the URIs of each subscription request to the server."""
     if harness.modern:
         wishes = [message["params"]["notifications"] for message in harness.journal.got("subscriptions/listen")]
         return [uri for wish in wishes for uri in wish.get("resourceSubscriptions", ())]
@@ -32,14 +32,14 @@ def subscribed(harness: Place) -> list[str]:
 
 
 @pytest.mark.transport
-async def test_a_changed_list_is_heard(harness: Place) -> None:
+async def test_a_changed_list_is_received(harness: Place) -> None:
     async with harness.client() as c, c.listen() as changes:
         for kind in ("tools", "prompts", "resources"):
             await c.call_tool("grow", {"kind": kind})
             assert await heard(changes, 1) == [tc.Change(kind)]  # type: ignore[arg-type]
 
 
-async def test_only_the_asked_kinds_are_heard(harness: Place) -> None:
+async def test_only_the_requested_kinds_are_received(harness: Place) -> None:
     async with harness.client() as c, c.listen(tools=False, resources=False) as changes:
         for kind in ("tools", "resources", "prompts"):
             await c.call_tool("grow", {"kind": kind})
@@ -47,7 +47,7 @@ async def test_only_the_asked_kinds_are_heard(harness: Place) -> None:
 
 
 @pytest.mark.transport
-async def test_a_changed_resource_is_heard_by_who_asked_for_its_uri(harness: Place) -> None:
+async def test_a_changed_resource_is_received_by_subscribers_of_its_uri(harness: Place) -> None:
     async with harness.client() as c, c.listen(TEXT) as changes, c.listen(BLOB) as others:
         await touched(c, BLOB, TEXT)
         assert await heard(changes, 1) == [tc.Change("resource", TEXT)]
@@ -55,14 +55,14 @@ async def test_a_changed_resource_is_heard_by_who_asked_for_its_uri(harness: Pla
     assert TEXT in subscribed(harness)
 
 
-async def test_a_resource_that_nobody_asked_for_is_not_told(harness: Place) -> None:
+async def test_a_resource_without_subscribers_is_not_reported(harness: Place) -> None:
     async with harness.client() as c, c.listen(TEXT) as changes:
         await touched(c, BLOB, "memo://both", TEXT)
         assert await heard(changes, 1) == [tc.Change("resource", TEXT)]
 
 
 @pytest.mark.transport
-async def test_all_who_listen_hear_the_same_in_order(harness: Place) -> None:
+async def test_all_listeners_receive_the_same_changes_in_order(harness: Place) -> None:
     expected = [tc.Change("resource", TEXT), tc.Change("tools"), tc.Change("resource", TEXT)]
     async with harness.client() as c, c.listen(TEXT) as one, c.listen(TEXT) as two:
         await touched(c, TEXT)
@@ -72,7 +72,7 @@ async def test_all_who_listen_hear_the_same_in_order(harness: Place) -> None:
             assert await heard(changes, 3) == expected
 
 
-async def test_two_who_want_the_same_resource_are_one_to_the_server(harness: Place) -> None:
+async def test_two_subscribers_of_one_resource_are_one_for_the_server(harness: Place) -> None:
     async with harness.client() as c:
         async with c.listen(TEXT) as one, c.listen(TEXT):
             await touched(c, TEXT)
@@ -80,7 +80,7 @@ async def test_two_who_want_the_same_resource_are_one_to_the_server(harness: Pla
         assert subscribed(harness) == [TEXT]
 
 
-async def test_one_who_leaves_takes_nothing_from_the_other(harness: Place) -> None:
+async def test_a_listener_that_leaves_does_not_affect_the_other(harness: Place) -> None:
     async with harness.client() as c, c.listen(TEXT) as stays:
         async with c.listen(TEXT):
             pass
@@ -89,7 +89,7 @@ async def test_one_who_leaves_takes_nothing_from_the_other(harness: Place) -> No
 
 
 @OLDER
-async def test_after_the_last_one_left_an_older_server_is_told(harness: Place) -> None:
+async def test_after_the_last_subscriber_left_a_legacy_server_is_notified(harness: Place) -> None:
     async with harness.client() as c:
         async with c.listen(TEXT, BLOB):
             pass
@@ -133,7 +133,7 @@ async def test_subscribing_connects_if_need_be(harness: Place) -> None:
 
 
 @OLDER
-async def test_a_refused_subscription_is_told_and_forgotten(harness: Place) -> None:
+async def test_a_refused_subscription_is_reported_and_forgotten(harness: Place) -> None:
     async with harness.client(server_options={"odd": {"resources/subscribe": 7}}) as c:
         for _ in range(2):
             with pytest.raises(tc.ProtocolError):
@@ -152,7 +152,7 @@ async def test_listening_must_be_entered(harness: Place) -> None:
 
 
 @client_side
-async def test_who_has_left_hears_nothing_more(harness: Place) -> None:
+async def test_a_listener_that_left_receives_nothing_more(harness: Place) -> None:
     async with harness.client() as c:
         async with c.listen() as changes:
             waiting = asyncio.create_task(anext(changes, None))
@@ -187,7 +187,7 @@ SYNTHETIC = {tc.Change("tools"), tc.Change("prompts"), tc.Change("resources"), t
 
 
 @pytest.mark.transport
-async def test_after_a_restart_what_may_have_been_missed_is_told_and_new_changes_are_heard(
+async def test_after_a_restart_possibly_missed_changes_are_reported_and_new_ones_received(
     harness: Place, relisten_soon: None
 ) -> None:
     async with harness.client() as c, c.listen(TEXT) as changes:
@@ -229,7 +229,7 @@ async def test_a_listening_lives_through_several_restarts(harness: Place, relist
 
 
 @MODERN
-async def test_a_modern_server_without_news_to_tell_is_not_asked_to(harness: Place) -> None:
+async def test_a_modern_server_without_change_notifications_is_not_asked_for_them(harness: Place) -> None:
     async with harness.client(server_options={"capabilities": {"tools": {}}}) as c, c.listen():
         await c.list_tools()
     assert harness.journal.got("subscriptions/listen") == []
@@ -247,7 +247,7 @@ async def test_a_listening_that_the_server_ends_is_begun_again(harness: Place, r
 
 
 @pytest.mark.transport
-async def test_a_change_is_told_once_also_while_one_listening_replaces_another(harness: Place) -> None:
+async def test_a_change_is_reported_once_while_one_listen_request_replaces_another(harness: Place) -> None:
     told: list[tc.events.ToolsChanged] = []
     async with harness.client() as c:
         c.on(tc.events.ToolsChanged, told.append)

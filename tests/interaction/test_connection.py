@@ -1,4 +1,4 @@
-"""The life of a connection: made when it is needed, let go, made again, ended for good."""
+"""The life of a connection: made on demand, closed, made again, ended for good."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ async def test_without_with_the_first_call_connects(harness: Place) -> None:
     await c.close()
 
 
-async def test_all_who_come_at_once_share_one_connection(harness: Place) -> None:
+async def test_all_concurrent_callers_share_one_connection(harness: Place) -> None:
     c = harness.client()
     results = await asyncio.gather(*(c.call_tool("echo", {"text": str(n)}) for n in range(20)))
     assert [result.text for result in results] == [str(n) for n in range(20)]
@@ -75,7 +75,7 @@ async def test_close_is_final(harness: Place) -> None:
 
 
 @pytest.mark.transport
-async def test_closing_fails_the_calls_under_way(harness: Place) -> None:
+async def test_closing_fails_the_calls_in_flight(harness: Place) -> None:
     c = await harness.client().connect()
     sleeping = asyncio.create_task(c.call_tool("sleeper"))
     await eventually(lambda: "sleeper" in harness.journal.calls)
@@ -85,7 +85,7 @@ async def test_closing_fails_the_calls_under_way(harness: Place) -> None:
 
 
 @pytest.mark.transport
-async def test_disconnecting_fails_the_calls_under_way_and_no_later_one(harness: Place) -> None:
+async def test_disconnecting_fails_the_calls_in_flight_and_no_later_one(harness: Place) -> None:
     c = await harness.client().connect()
     sleeping = asyncio.create_task(c.call_tool("sleeper"))
     await eventually(lambda: "sleeper" in harness.journal.calls)
@@ -120,7 +120,7 @@ async def test_a_failed_connect_leaves_a_clean_state(harness: Place) -> None:
 
 
 @only(ways=["stdio"])
-async def test_a_child_that_dies_at_the_start_is_told_with_its_exit_code(harness: Place) -> None:
+async def test_a_child_that_dies_at_the_start_is_reported_with_its_exit_code(harness: Place) -> None:
     with pytest.raises(tc.StartError) as told:
         await harness.client(server_options=harness.sick(9)).connect()
     assert told.value.exit_code == 7
@@ -188,14 +188,14 @@ async def test_older_revisions_are_accepted(harness: Place, revision: str) -> No
 
 
 @OLDER
-async def test_an_unknown_revision_is_told_with_both_sides(harness: Place) -> None:
+async def test_an_unknown_revision_is_reported_with_both_sides(harness: Place) -> None:
     with pytest.raises(tc.ConnectError, match=r"1999-01-01.*2025-11-25") as told:
         await harness.client(server_options={"revision": "1999-01-01"}).connect()
     assert told.value.permanent is True
 
 
 @only(eras=["modern"])
-async def test_a_modern_server_of_unknown_versions_only_is_told_with_both_sides(harness: Place) -> None:
+async def test_a_modern_server_of_unknown_versions_only_is_reported_with_both_sides(harness: Place) -> None:
     with pytest.raises(tc.ConnectError, match=r"2031-01-01.*2026-07-28") as told:
         await harness.client(server_options={"supported": ["2031-01-01"]}).connect()
     assert told.value.permanent is True

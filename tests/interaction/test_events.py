@@ -1,4 +1,4 @@
-"""What happened, told to listeners: sync or async, in order, and none of them can do harm."""
+"""Events for listeners: sync or async, in order, and none of them can do harm."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ async def test_a_first_connection_is_started_and_completed(harness: Place) -> No
     assert (gone.server, bool(gone.reason)) == ("y", True)
 
 
-async def test_a_second_connection_is_told_as_a_reconnect(harness: Place) -> None:
+async def test_a_second_connection_is_reported_as_a_reconnect(harness: Place) -> None:
     async with harness.client() as c:
         heard = hearing(c)
         await c.disconnect()
@@ -50,7 +50,7 @@ async def test_a_second_connection_is_told_as_a_reconnect(harness: Place) -> Non
 
 
 @pytest.mark.transport
-async def test_a_failed_connection_is_told_with_its_error(harness: Place) -> None:
+async def test_a_failed_connection_is_reported_with_its_error(harness: Place) -> None:
     c = harness.client(server_options=harness.sick(1))
     heard = hearing(c)
     with pytest.raises(tc.ConnectError) as told:
@@ -64,7 +64,7 @@ async def test_a_failed_connection_is_told_with_its_error(harness: Place) -> Non
 
 @pytest.mark.transport
 @CONNECTED
-async def test_a_lost_connection_is_made_again_unasked_and_told(harness: Place) -> None:
+async def test_a_lost_connection_is_made_again_automatically_and_reported(harness: Place) -> None:
     async with harness.client(reconnect=FAST) as c:
         heard = hearing(c)
         with pytest.raises(tc.OutcomeUnknown):
@@ -77,7 +77,7 @@ async def test_a_lost_connection_is_made_again_unasked_and_told(harness: Place) 
     assert harness.journal.lives == 2
 
 
-async def test_a_call_is_told_when_it_starts_and_when_it_is_answered(harness: Place) -> None:
+async def test_a_call_emits_events_when_it_starts_and_when_it_is_answered(harness: Place) -> None:
     async with harness.client(name="y") as c:
         heard = hearing(c)
         await c.call_tool("echo", {"text": "x"})
@@ -90,7 +90,7 @@ async def test_a_call_is_told_when_it_starts_and_when_it_is_answered(harness: Pl
     assert (failed_tool.tool, failed_tool.is_error) == ("fail", True)
 
 
-async def test_a_call_without_an_answer_is_told_with_its_error(harness: Place) -> None:
+async def test_a_call_without_an_answer_is_reported_with_its_error(harness: Place) -> None:
     async with harness.client() as c:
         heard = hearing(c, ev.ToolExecutionFailed)
         with pytest.raises(tc.RemoteError) as told:
@@ -100,7 +100,7 @@ async def test_a_call_without_an_answer_is_told_with_its_error(harness: Place) -
         assert 0 < failed.duration < 10
 
 
-async def test_a_cancelled_call_is_told_as_failed(harness: Place) -> None:
+async def test_a_cancelled_call_is_reported_as_failed(harness: Place) -> None:
     async with harness.client() as c:
         heard = hearing(c, ev.ToolExecutionFailed)
         call = asyncio.create_task(c.call_tool("sleeper"))
@@ -113,7 +113,7 @@ async def test_a_cancelled_call_is_told_as_failed(harness: Place) -> None:
 
 @client_side
 @pytest.mark.parametrize("kind", [ev.ToolExecutionStarted, ev.ToolExecutionCompleted])
-async def test_one_kind_of_event_can_be_heard_alone(harness: Place, kind: type[ev.Event]) -> None:
+async def test_one_kind_of_event_can_be_subscribed_to_alone(harness: Place, kind: type[ev.Event]) -> None:
     async with harness.client() as c:
         heard = hearing(c, kind)
         await c.call_tool("echo", {"text": "x"})
@@ -121,7 +121,7 @@ async def test_one_kind_of_event_can_be_heard_alone(harness: Place, kind: type[e
 
 
 @pytest.mark.transport
-async def test_a_changed_list_of_tools_is_told(harness: Place) -> None:
+async def test_a_changed_list_of_tools_is_reported(harness: Place) -> None:
     async with harness.client(name="y") as c:
         heard = hearing(c, ev.ToolsChanged)
         await c.call_tool("grow", {"kind": "prompts"})
@@ -140,7 +140,7 @@ async def test_after_a_reconnect_the_list_of_tools_may_have_changed(harness: Pla
 
 
 @client_side
-async def test_an_async_listener_hears_one_event_after_the_other(harness: Place) -> None:
+async def test_an_async_listener_receives_one_event_after_the_other(harness: Place) -> None:
     heard: list[str] = []
 
     async def listener(event: ev.ToolExecutionStarted) -> None:
@@ -182,7 +182,7 @@ async def raising_later(event: ev.Event) -> None:
 
 @client_side
 @pytest.mark.parametrize("listener", [raising, raising_later])
-async def test_a_listener_that_raises_hurts_nobody(
+async def test_a_listener_that_raises_does_no_harm(
     harness: Place, listener: Callable[[ev.Event], Any], caplog: pytest.LogCaptureFixture
 ) -> None:
     c = harness.client()
@@ -198,7 +198,7 @@ async def test_a_listener_that_raises_hurts_nobody(
 
 
 @client_side
-async def test_a_listener_that_never_ends_holds_up_nobody(harness: Place) -> None:
+async def test_a_listener_that_never_ends_delays_nothing(harness: Place) -> None:
     c = harness.client()
     c.on(ev.Event, never)
     heard = hearing(c)

@@ -1,4 +1,4 @@
-"""Tool filters: a hidden tool is neither listed nor callable, and the rule is told."""
+"""Tool filters: a hidden tool is neither listed nor callable, and the error names the rule."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ async def test_a_filter_that_needs_the_whole_tool_gets_it_before_the_call(harnes
     assert len(harness.journal.got("tools/list")) == 1
 
 
-async def test_a_dynamic_filter_sees_who_asks(harness: Place) -> None:
+async def test_a_dynamic_filter_sees_the_caller(harness: Place) -> None:
     seen: list[tc.FilterContext] = []
 
     def only_here(context: tc.FilterContext, tool: tc.Tool) -> bool:

@@ -1,4 +1,4 @@
-"""Lists: all pages, kept while fresh, never longer, never for somebody else."""
+"""Lists: all pages, kept while fresh, never longer, never for another caller."""
 
 from __future__ import annotations
 
@@ -167,7 +167,7 @@ async def test_the_news_of_one_list_leaves_the_others_fresh(harness: Place) -> N
 
 
 @pytest.mark.transport
-async def test_a_list_without_listening_for_changes_hears_of_them_all_the_same(harness: Place) -> None:
+async def test_a_list_is_updated_without_listening_for_changes(harness: Place) -> None:
     heard: list[tc.events.ToolsChanged] = []
     async with harness.client(cache_tools_list=True) as c:
         c.on(tc.events.ToolsChanged, heard.append)

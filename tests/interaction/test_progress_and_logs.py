@@ -1,4 +1,4 @@
-"""What a server tells during a call: progress in order, log lines from the asked level on."""
+"""Notifications of a server during a call: progress in order, log lines from the asked level on."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ async def test_progress_comes_in_order_to_an_async_function_and_wholly_before_th
 
 
 @per_protocol
-async def test_the_clients_progress_handler_hears_calls_without_one_of_their_own(harness: Place) -> None:
+async def test_the_clients_progress_handler_is_used_for_calls_without_their_own(harness: Place) -> None:
     general: list[float] = []
     own: list[float] = []
     async with harness.client(progress_handler=lambda progress, *_: general.append(progress)) as c:
@@ -72,7 +72,7 @@ async def test_progress_of_calls_at_once_goes_to_the_right_ones(harness: Place) 
 
 @client_side
 @pytest.mark.parametrize("is_async", [False, True])
-async def test_a_progress_listener_that_raises_hurts_nobody(
+async def test_a_progress_listener_that_raises_does_no_harm(
     harness: Place, is_async: bool, caplog: pytest.LogCaptureFixture
 ) -> None:
     heard: list[float] = []
@@ -107,7 +107,9 @@ async def said(c: tc.Client, *levels: str) -> None:
 
 
 @pytest.mark.parametrize("level, heard", [("debug", 4), ("info", 3), ("warning", 2), ("error", 1)])
-async def test_the_log_handler_hears_from_the_asked_level_on(harness: Place, level: Any, heard: int) -> None:
+async def test_the_log_handler_receives_messages_from_the_requested_level_on(
+    harness: Place, level: Any, heard: int
+) -> None:
     lines: list[tc.LogMessage] = []
     async with harness.client(log_handler=lines.append, log_level=level) as c:
         if not harness.modern:
@@ -127,7 +129,7 @@ async def test_a_log_handler_alone_asks_for_info(harness: Place) -> None:
 
 
 @pytest.mark.transport
-async def test_an_async_log_handler_hears_in_order(harness: Place) -> None:
+async def test_an_async_log_handler_receives_messages_in_order(harness: Place) -> None:
     lines: list[str] = []
 
     async def handle(message: tc.LogMessage) -> None:
@@ -141,7 +143,7 @@ async def test_an_async_log_handler_hears_in_order(harness: Place) -> None:
 
 
 @client_side
-async def test_a_log_handler_that_raises_hurts_nobody(harness: Place, caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_log_handler_that_raises_does_no_harm(harness: Place, caplog: pytest.LogCaptureFixture) -> None:
     def broken(message: tc.LogMessage) -> None:
         raise ValueError("log handler")
 

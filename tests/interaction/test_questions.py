@@ -1,4 +1,4 @@
-"""What a server may ask of the client in mid-call: only what was offered, answered the same in both eras."""
+"""Requests of a server to the client during a call: only what was offered, answered the same in both eras."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tests.interaction.marks import MODERN, OLDER, per_protocol
 
 
 async def answer_to(c: tc.Client, tool: str, **arguments: Any) -> dict[str, Any]:
-    """What came back to the server's question: `{"result": ...}` or `{"error": ...}`."""
+    """The answer to the server's question: `{"result": ...}` or `{"error": ...}`."""
     said = json.loads((await c.call_tool(tool, arguments)).text)
     return {key: value for key, value in said.items() if key in ("result", "error")}
 
@@ -154,7 +154,7 @@ async def test_a_question_that_the_server_takes_back_gets_no_answer(harness: Pla
 
 
 @per_protocol
-async def test_roots_are_told_as_uris(harness: Place, tmp_path: Path) -> None:
+async def test_roots_are_sent_as_uris(harness: Place, tmp_path: Path) -> None:
     roots = [tmp_path, "/srv/data", "https://example.com/x", {"uri": "file:///named", "name": "n"}]
     async with harness.client(roots=roots) as c:
         told = (await answer_to(c, "roots"))["result"]["roots"]
@@ -231,7 +231,7 @@ async def test_a_handler_that_raises_is_an_error_to_the_server_without_its_text(
 @MODERN
 @pytest.mark.parametrize("tool, option", [("sample", "sampling_handler"), ("elicit", "elicitation_handler")])
 @pytest.mark.parametrize("said", [RuntimeError("my own fault"), 7], ids=["raises", "wrong type"])
-async def test_a_modern_call_whose_handler_fails_fails_and_nobody_says_that_the_person_refused(
+async def test_a_modern_call_whose_handler_fails_fails_without_reporting_a_refusal(
     harness: Place, tool: str, option: str, said: Any
 ) -> None:
     def broken(request: Any) -> Any:

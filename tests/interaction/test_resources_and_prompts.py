@@ -37,7 +37,7 @@ async def test_a_text_a_blob_and_several_pieces_are_read(harness: Place) -> None
     assert person.text == "This is ann."
 
 
-async def test_a_resource_that_is_not_there_is_told_in_both_eras(harness: Place) -> None:
+async def test_a_missing_resource_is_reported_in_both_eras(harness: Place) -> None:
     async with harness.client(name="y") as c:
         with pytest.raises(tc.ResourceNotFound, match="memo://none") as told:
             await c.read_resource("memo://none")

@@ -28,7 +28,7 @@ async def test_a_call_is_sent_again_when_the_server_died_before_it(harness: Plac
 
 @pytest.mark.transport
 @only(eras=["modern"])
-async def test_a_transport_that_died_once_is_no_verdict_on_the_era(harness: Place) -> None:
+async def test_a_transport_that_died_once_does_not_decide_the_era(harness: Place) -> None:
     c = harness.client(server_options={"sick": 1})
     assert (await c.call_tool("echo", {"text": "x"})).text == "x"
     assert c.server_info is not None
@@ -142,7 +142,7 @@ async def test_a_tool_that_the_operator_calls_safe_is_run_again(
     ],
     ids=["another", "not this call", "trusted without a hint"],
 )
-async def test_a_tool_that_nobody_calls_safe_is_not(
+async def test_a_tool_that_is_not_marked_as_safe_is_not_retried(
     harness: Place, options: dict[str, Any], call: dict[str, Any]
 ) -> None:
     async with harness.client(**options) as c:

@@ -1,4 +1,4 @@
-"""How a connection stands: the breaker after many failures, the words of the status, a server that does not answer."""
+"""The status of a connection: the breaker after many failures, the texts of the status, a server without answers."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ async def failing(c: tc.Client, times: int) -> None:
 
 
 @pytest.mark.transport
-async def test_after_five_failures_in_a_row_nobody_tries_for_a_while(harness: Place, clock: Clock) -> None:
+async def test_after_five_failures_in_a_row_no_attempt_is_made_for_a_while(harness: Place, clock: Clock) -> None:
     policy = tc.ReconnectPolicy(max_delay=30)
     c = harness.client(server_options=harness.sick(5), reconnect=policy)
     await failing(c, 5)
@@ -50,7 +50,7 @@ async def test_a_trial_that_fails_keeps_the_breaker_open(harness: Place, clock: 
     assert c.connected
 
 
-async def test_one_trial_is_made_for_all_who_come_after_the_pause(harness: Place, clock: Clock) -> None:
+async def test_one_trial_is_made_for_all_callers_after_the_pause(harness: Place, clock: Clock) -> None:
     options = harness.sick(6)
     c = harness.client(server_options=options, reconnect=tc.ReconnectPolicy(max_delay=30))
     await failing(c, 5)

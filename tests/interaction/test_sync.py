@@ -65,7 +65,7 @@ def test_the_errors_are_the_same(place: Place) -> None:
 
 
 @client_side
-def test_outside_of_the_with_block_the_error_is_clear(place: Place) -> None:
+def test_outside_the_with_block_the_error_is_clear(place: Place) -> None:
     c = place.sync_client()
     for use in (c.list_tools, lambda: c.call_tool("echo"), c.ping, c.disconnect, c.listen):
         with pytest.raises(tc.UsageError, match="with"):
@@ -142,7 +142,7 @@ def test_a_plain_handler_may_block_and_use_the_client(place: Place) -> None:
 
 
 @pytest.mark.transport
-def test_changes_are_heard_in_a_plain_loop(place: Place) -> None:
+def test_changes_are_received_in_a_plain_loop(place: Place) -> None:
     with place.sync_client() as c, c.listen("memo://text") as changes:
         c.call_tool("touch", {"uri": "memo://text"})
         c.call_tool("grow")
@@ -151,7 +151,7 @@ def test_changes_are_heard_in_a_plain_loop(place: Place) -> None:
 
 
 @pytest.mark.transport
-def test_changes_are_heard_after_a_restart(place: Place, relisten_soon: None) -> None:
+def test_changes_are_received_after_a_restart(place: Place, relisten_soon: None) -> None:
     with place.sync_client(reconnect=FAST) as c, c.listen() as changes:
         with pytest.raises(tc.OutcomeUnknown):
             c.call_tool("die", {"nonce": "n"})
@@ -194,7 +194,7 @@ async def test_a_running_loop_elsewhere_is_fine(place: Place) -> None:
 
 
 @client_side
-def test_a_callback_on_the_portals_own_thread_is_told_that_it_cannot_wait(place: Place) -> None:
+def test_a_callback_on_the_portals_own_thread_gets_an_error_that_it_cannot_wait(place: Place) -> None:
     told: list[Exception] = []
     with place.sync_client() as c:
 

@@ -28,7 +28,7 @@ def sleeper_ids(harness: Place) -> list[int]:
 
 
 @pytest.mark.transport
-async def test_a_passed_deadline_is_told_as_unanswered_and_the_server_is_told_to_stop(
+async def test_a_passed_deadline_is_reported_as_unanswered_and_cancels_the_request(
     harness: Place, clock: Clock
 ) -> None:
     async with harness.client(name="y") as c:
@@ -55,7 +55,7 @@ async def test_a_call_before_its_deadline_is_not_ended(harness: Place, clock: Cl
 
 
 @client_side
-async def test_without_a_timeout_of_its_own_a_call_has_the_clients(harness: Place, clock: Clock) -> None:
+async def test_without_its_own_timeout_a_call_uses_the_clients(harness: Place, clock: Clock) -> None:
     async with harness.client(execution_timeout=60) as c:
         call = await asleep(harness, c)
         clock.advance(50)
@@ -79,7 +79,7 @@ async def test_the_default_is_30_seconds(harness: Place, clock: Clock) -> None:
 
 
 @client_side
-async def test_none_is_no_timeout(harness: Place, clock: Clock) -> None:
+async def test_none_means_no_timeout(harness: Place, clock: Clock) -> None:
     async with harness.client(execution_timeout=5) as c:
         call = await asleep(harness, c, timeout=None)
         clock.advance(100_000)
@@ -162,7 +162,7 @@ async def test_the_clients_idle_timeout_holds_where_a_call_has_none(harness: Pla
 
 
 @pytest.mark.transport
-async def test_a_cancelled_caller_is_told_to_the_server_and_hurts_nobody(harness: Place) -> None:
+async def test_a_cancelled_call_is_reported_to_the_server_and_affects_no_other(harness: Place) -> None:
     async with harness.client() as c:
         cancelled, other = await asleep(harness, c), await asleep(harness, c)
         cancelled.cancel()

@@ -48,7 +48,7 @@ async def test_an_object_with_a_result_field_is_not_taken_for_a_wrapped_scalar(h
 
 
 @per_protocol
-async def test_a_structured_null_is_told_from_no_data(harness: Place) -> None:
+async def test_a_structured_null_is_distinguished_from_no_data(harness: Place) -> None:
     async with harness.client() as c:
         result = await c.call_tool("nothing")
         assert (result.data, result.has_data, result.content) == (None, True, ())
@@ -71,7 +71,7 @@ async def test_every_block_is_kept_in_order_also_one_of_an_unknown_kind(harness:
 
 
 @client_side
-async def test_a_result_tells_how_long_the_call_took(harness: Place) -> None:
+async def test_a_result_says_how_long_the_call_took(harness: Place) -> None:
     async with harness.client() as c:
         assert 0 < (await c.call_tool("echo", {"text": "x"})).elapsed < 10
 
@@ -137,7 +137,7 @@ async def test_an_unknown_tool_is_looked_for_where_no_list_is_known(harness: Pla
             await c.call_tool("zzz")
 
 
-async def test_a_tools_own_error_is_no_reason_to_doubt_that_it_is_there(harness: Place) -> None:
+async def test_an_error_result_does_not_mean_that_the_tool_is_missing(harness: Place) -> None:
     async with harness.client() as c:
         await c.list_tools()
         assert (await c.call_tool("fail")).is_error
@@ -194,7 +194,7 @@ async def test_arguments_of_a_tool_whose_schema_is_not_known_are_untouched_by_de
 
 
 @client_side
-async def test_a_wrong_timeout_is_told_before_anything_is_sent(harness: Place) -> None:
+async def test_a_wrong_timeout_is_reported_before_anything_is_sent(harness: Place) -> None:
     async with harness.client() as c:
         for timeout in (0, -1, True):
             with pytest.raises(tc.ConfigError, match="timeout"):
@@ -206,6 +206,6 @@ async def test_a_wrong_timeout_is_told_before_anything_is_sent(harness: Place) -
     "options, named",
     [({"timeout": 3}, "'timeout'; did you mean"), ({"mode": "2031"}, "mode"), ({"max_attempts": 0}, "max_attempts")],
 )
-def test_a_wrong_option_is_told_with_its_name(options: dict[str, Any], named: str) -> None:
+def test_a_wrong_option_is_reported_with_its_name(options: dict[str, Any], named: str) -> None:
     with pytest.raises(tc.ConfigError, match=named):
         tc.Client(tc.StdioServer("python"), **options)

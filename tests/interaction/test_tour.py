@@ -22,7 +22,7 @@ async def test_one_server_as_in_the_tour(harness: Place) -> None:
 
 
 @pytest.mark.transport
-async def test_what_the_client_tells_of_itself(harness: Place) -> None:
+async def test_the_attributes_of_a_client(harness: Place) -> None:
     c = harness.client(name="fs")
     assert (c.name, c.connected, c.server_info, c.status.state) == ("fs", False, None, tc.ConnectionState.DISCONNECTED)
     async with c:
@@ -47,7 +47,7 @@ async def test_the_raw_door_gives_the_answer_as_it_came(harness: Place) -> None:
         assert params == {"name": "given", "arguments": {"x": None}}, "what the caller gave stays as it was"
 
 
-async def test_the_raw_door_tells_the_servers_errors(harness: Place) -> None:
+async def test_raw_requests_raise_the_servers_errors(harness: Place) -> None:
     async with harness.client(name="fs") as c:
         with pytest.raises(tc.RemoteError) as told:
             await c.request("no/such/method", {"a": 1})
@@ -88,7 +88,7 @@ async def test_the_mode_chooses_the_era_of_a_server_that_speaks_both(harness: Pl
 
 
 @pytest.mark.parametrize("server", [{"command": "python"}, "settings/.mcp.json", {"mcpServers": {}}, 7])
-def test_what_is_no_server_is_told_at_once(server: object) -> None:
+def test_a_non_server_is_reported_at_once(server: object) -> None:
     with pytest.raises(tc.ConfigError) as told:
         tc.Client(server)
     assert told.value.key == "server"

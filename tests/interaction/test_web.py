@@ -56,7 +56,7 @@ async def test_a_stream_that_breaks_in_mid_call_goes_on_where_it_broke(harness: 
 
 @SESSIONS
 async def test_a_call_goes_on_while_its_stream_is_broken(harness: Place) -> None:
-    """Nobody cancelled it: its answer waits."""
+    """It was not cancelled: its answer waits."""
     async with harness.client(server_options={"web": {"cuts": ["middle"]}}) as c:
         call = asyncio.create_task(c.call_tool("sleeper", on_progress=lambda *_: None))
         await eventually(lambda: harness.journal.calls)
@@ -89,7 +89,7 @@ async def test_a_modern_stream_that_breaks_is_lost_and_nothing_runs_twice(harnes
 
 
 @STANDING
-async def test_what_is_said_while_the_standing_stream_is_broken_is_heard_when_it_is_back(harness: Place) -> None:
+async def test_messages_sent_while_the_get_stream_is_broken_are_received_when_it_is_back(harness: Place) -> None:
     async with harness.client() as c, c.listen() as changes:
         news = {"jsonrpc": "2.0", "method": "notifications/prompts/list_changed"}
         harness.at_the_front(lambda front: front.lose_standing(news))

@@ -1,4 +1,4 @@
-"""What a server sends that is odd, doubled, late or new: borne, counted, or told, and never a reason to fall over."""
+"""Odd, repeated, late or unknown messages of a server: tolerated, counted, or reported, and never fatal."""
 
 from __future__ import annotations
 
@@ -91,7 +91,7 @@ async def test_a_modern_server_that_asks_is_counted_and_not_answered(harness: Pl
 
 @per_protocol
 @pytest.mark.parametrize("result", [7, "text", None, [1]])
-async def test_a_result_that_is_no_object_is_a_protocol_error(harness: Place, result: Any) -> None:
+async def test_a_result_that_is_not_an_object_is_a_protocol_error(harness: Place, result: Any) -> None:
     async with harness.client(name="y", server_options={"odd": {"prompts/get": result}}) as c:
         with pytest.raises(tc.ProtocolError) as told:
             await c.get_prompt("plain")
@@ -111,7 +111,7 @@ async def test_a_list_without_the_list_is_a_protocol_error(harness: Place, metho
 
 @per_protocol
 @pytest.mark.parametrize("method", LISTS)
-async def test_entries_that_are_no_objects_are_left_out(harness: Place, method: str) -> None:
+async def test_entries_that_are_not_objects_are_left_out(harness: Place, method: str) -> None:
     name, key = LISTS[method]
     good = {"name": "good", "uri": "memo://good", "uriTemplate": "memo://{good}"}
     async with harness.client(server_options={"odd": {method: {key: [None, "bad", good, 7]}}}) as c:

@@ -1,4 +1,4 @@
-"""What the life test checks: deadlines, outcomes, executions, CPU use, and what is left behind."""
+"""The checks of the life test: deadlines, outcomes, executions, CPU use, and leaks."""
 
 from __future__ import annotations
 
@@ -136,7 +136,7 @@ class Watchdog:
 
 @dataclass
 class Ledger:
-    """Every call under a nonce of its own, to be compared with what the server executed."""
+    """Records every call with a unique nonce, for comparison with the executions of the server."""
 
     path: Path
     outcomes: dict[str, list[Any]] = field(default_factory=dict)
@@ -155,7 +155,7 @@ class Ledger:
         self.outcomes[nonce].append(outcome)
 
     def check(self) -> None:
-        """Compare; called when no server runs any more."""
+        """Compare calls and executions, after all servers have ended."""
         text = self.path.read_text() if self.path.exists() else ""
         # A nonce alone on its line, or as the bad server writes it among other things.
         executed = Counter(line.removeprefix("call ") for line in text.splitlines())

@@ -99,7 +99,7 @@ class WebServer:
 
 @dataclass
 class Slot:
-    """A client that several tasks use; `ended`: somebody has called `close`."""
+    """A client that several tasks use; `ended`: `close` was called."""
 
     client: tc.Client
     ended: bool = False
@@ -231,7 +231,7 @@ class Life:
             raise Broken(f"{kind} {note} raised {outcome!r}") from outcome
 
     async def call(self, slot: Slot, rng: random.Random, how: str) -> None:
-        """One call with a nonce of its own."""
+        """Make one call with a unique nonce."""
         timeout = rng.choice([0.0005, 0.01, 0.1]) if how == "deadline" else 5.0
         tool = {"long": "slow", "fail": "fail", "block": "block"}.get(how) or rng.choice(["echo", "echo", "slow"])
         tool = "slow" if tool == "block" and slot.client.name == "bare" else tool

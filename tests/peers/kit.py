@@ -1,4 +1,4 @@
-"""What the peer tests share: the peers as a table, and a client that remembers what its server asked and told."""
+"""Helpers of the peer tests: a table of peers, and a client that records requests and notifications of its server."""
 
 from __future__ import annotations
 

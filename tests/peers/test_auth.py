@@ -42,7 +42,7 @@ async def test_a_token_in_the_headers_opens_the_door(guarded: WebServer, kind: s
 
 @pytest.mark.parametrize("kind", CONFIGS)
 @pytest.mark.parametrize("mode", ["auto", "legacy"])
-async def test_without_a_token_the_challenge_is_told(guarded: WebServer, kind: str, mode: str) -> None:
+async def test_without_a_token_the_challenge_is_reported(guarded: WebServer, kind: str, mode: str) -> None:
     client = tc.Client(CONFIGS[kind](guarded), mode=mode)
     try:
         with pytest.raises(tc.AuthError) as refusal:

@@ -164,7 +164,7 @@ async def test_a_modern_client_is_asked_by_an_upstream_that_asks_in_mid_call(cal
     assert steps() == ["began n1", "ended n1"]
 
 
-async def test_who_comes_twice_joins_the_same_call(caller: Open, steps: Steps) -> None:
+async def test_a_client_that_repeats_a_request_joins_the_same_call(caller: Open, steps: Steps) -> None:
     async with caller() as client:
         first = await client.call()
         one, other = await asyncio.gather(client.again(first, "Ada"), client.again(first, "Eve"))

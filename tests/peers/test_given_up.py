@@ -1,4 +1,4 @@
-"""Calls that are given up: the server is told, its tool ends, and the connection is whole."""
+"""Calls that are given up: the server is notified, its tool ends, and the connection still works."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ async def test_a_cancelled_caller_cancels_the_tool(scripted: ScriptedClient) -> 
 
 
 @pytest.mark.peers(Chosen(PEERS, [SDK1, *over_http(SDK2_MODERN)], over_http(SDK2_MODERN)))
-async def test_a_passed_deadline_cancels_the_tool_and_tells_that_it_was_sent(scripted: ScriptedClient) -> None:
+async def test_a_passed_deadline_cancels_the_tool_and_reports_that_it_was_sent(scripted: ScriptedClient) -> None:
     before = len(await naps(scripted))
 
     with pytest.raises(tc.UnansweredTimeout) as late:

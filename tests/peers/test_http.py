@@ -110,7 +110,7 @@ async def test_a_server_of_an_older_revision_is_taken_as_it_is(revision: str, pa
 
 
 @MODERNS
-async def test_a_reset_probe_is_no_verdict_on_the_era(peer: Peer, web: WebOf, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_reset_probe_does_not_decide_the_era(peer: Peer, web: WebOf, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("random.random", lambda: 0.0)  # no time between the tries
     async with Relay(web(peer).port, resets=1) as relay:
         client = tc.Client(relay.url("stateful/mcp"))
@@ -255,7 +255,7 @@ async def test_a_restart_with_many_callers_makes_one_new_session(mortal: tuple[P
 
 @pytest.mark.slow
 @LEGACY_MORTAL
-async def test_a_new_session_is_no_retry(mortal: tuple[Peer, WebServer]) -> None:
+async def test_a_new_session_is_not_a_retry(mortal: tuple[Peer, WebServer]) -> None:
     _, server = mortal
     async with tc.Client(server.url("stateful/mcp"), mode="legacy", max_attempts=1) as client:
         await asyncio.to_thread(server.restart)
@@ -264,7 +264,7 @@ async def test_a_new_session_is_no_retry(mortal: tuple[Peer, WebServer]) -> None
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("short_waits")
-async def test_who_listens_hears_of_changes_after_a_restart(mortal: tuple[Peer, WebServer]) -> None:
+async def test_listeners_are_notified_of_changes_after_a_restart(mortal: tuple[Peer, WebServer]) -> None:
     peer, server = mortal
     client = tc.Client(server.url("stateful/mcp"), mode=peer.mode)
     async with client, client.listen(prompts=False, resources=False) as changes:

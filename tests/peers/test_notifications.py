@@ -1,4 +1,4 @@
-"""What servers tell of their own accord: logs, changed lists, updated resources."""
+"""Notifications of servers: logs, changed lists, updated resources."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ async def test_logs_from_the_asked_level_on_reach_the_handler(scripted: Scripted
 
 
 @pytest.mark.peers(EACH_TRANSPORT)
-async def test_a_changed_list_of_tools_is_told_and_listed_anew(scripted: ScriptedClient) -> None:
+async def test_a_changed_list_of_tools_is_reported_and_listed_again(scripted: ScriptedClient) -> None:
     events: list[tc.events.ToolsChanged] = []
     stop = scripted.client.on(tc.events.ToolsChanged, events.append)
     try:
@@ -80,7 +80,7 @@ async def test_a_change_right_after_the_listening_began_is_not_missed(
 
 
 @SUBSCRIBABLE
-async def test_one_change_is_told_once(scripted: ScriptedClient) -> None:
+async def test_one_change_is_reported_once(scripted: ScriptedClient) -> None:
     async with scripted.client.listen(COUNTER) as changes:
         await scripted.client.call_tool("grow")
         await scripted.client.call_tool("touch")
@@ -118,7 +118,7 @@ async def test_updates_come_between_subscribe_and_unsubscribe(scripted: Scripted
 
 
 @SUBSCRIBABLE
-async def test_subscribe_by_hand_is_heard_by_who_listens_to_that_resource(scripted: ScriptedClient) -> None:
+async def test_a_manual_subscription_notifies_listeners_of_that_resource(scripted: ScriptedClient) -> None:
     await scripted.client.subscribe(COUNTER)
     async with scripted.client.listen(COUNTER) as changes:
         await scripted.client.call_tool("touch")

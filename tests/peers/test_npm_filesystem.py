@@ -43,7 +43,7 @@ async def test_a_picture_comes_as_bytes(npm_server: Callable[..., tc.StdioServer
 
 
 @pytest.mark.slow
-async def test_what_is_outside_of_its_directories_is_refused(
+async def test_what_is_outside_its_directories_is_refused(
     npm_server: Callable[..., tc.StdioServer], place: Path
 ) -> None:
     async with tc.Client(npm_server("filesystem", str(place / "given"))) as fs:

@@ -1,4 +1,4 @@
-"""The reference memory server from npm: nested structured data, and a resource that tells its subscribers."""
+"""The reference memory server from npm: nested structured data, and a resource that notifies its subscribers."""
 
 from __future__ import annotations
 
@@ -33,14 +33,14 @@ async def test_a_graph_is_kept_over_a_restart(memory: tc.StdioServer) -> None:
     assert graph.data == json.loads(read.text) == {"entities": [ANN], "relations": []}
 
 
-async def test_an_update_is_told_to_who_subscribed(memory: tc.StdioServer) -> None:
+async def test_an_update_is_sent_to_subscribers(memory: tc.StdioServer) -> None:
     client = tc.Client(memory)
     async with client, client.listen(GRAPH, tools=False, prompts=False, resources=False) as changes:
         await client.call_tool("create_entities", {"entities": [ANN]})
         assert await first(changes) == tc.Change("resource", GRAPH)
 
 
-async def test_bad_arguments_and_unknown_names_are_told_apart(memory: tc.StdioServer) -> None:
+async def test_bad_arguments_and_unknown_names_are_distinguished(memory: tc.StdioServer) -> None:
     async with tc.Client(memory) as client:
         await client.list_tools()
         bad = await client.call_tool("create_entities", {"entities": "Ann"})

@@ -1,4 +1,4 @@
-"""Clients of other makes at our server: they are greeted, list and call tools, and hear how a call goes on."""
+"""Clients of other makes at our server: they are greeted, list and call tools, and receive progress of a call."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ def test_results_of_each_shape_arrive(seen: Report) -> None:
     assert not any("isError" in result for result in results.values())
 
 
-def test_bytes_are_what_their_mime_type_says_and_nothing_is_no_content(seen: Report) -> None:
+def test_bytes_are_what_their_mime_type_says_and_none_is_empty_content(seen: Report) -> None:
     assert bare(seen["ours_only"]["picture"])["content"] == [{"type": "image", "data": PNG, "mimeType": "image/png"}]
     assert bare(seen["ours_only"]["nothing"]) == {"content": []}
 
@@ -115,7 +115,7 @@ def test_an_unknown_tool_is_an_error_that_names_the_nearest(seen: Report) -> Non
     assert "forecst" in unknown["message"] and "'forecast'" in unknown["message"]
 
 
-def test_a_tool_may_answer_with_an_error_of_its_own(seen: Report) -> None:
+def test_a_tool_may_answer_with_its_own_error(seen: Report) -> None:
     assert seen["ours_only"]["refused"] == {"code": 1234, "message": "not today", "data": {"until": "tomorrow"}}
 
 
@@ -153,7 +153,7 @@ def test_logs_come_from_the_level_that_was_asked_for(seen: Report) -> None:
     ]
 
 
-def test_a_tool_knows_who_asks(seen: Report, visitor: Visitor) -> None:
+def test_a_tool_knows_the_caller(seen: Report, visitor: Visitor) -> None:
     who = seen["ours_only"]["who"]
 
     assert {"name": "guest", "version": "1.2.3"}.items() <= who["client"].items()

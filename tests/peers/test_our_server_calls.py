@@ -55,7 +55,7 @@ def test_a_tool_is_given_the_roots(seen: Report) -> None:
 
 
 @pytest.mark.visitors(BARE)
-def test_who_can_answer_nothing_is_not_asked(visitor: Visitor, web_servers: Servers) -> None:
+def test_a_client_without_handlers_is_not_asked(visitor: Visitor, web_servers: Servers) -> None:
     seen = visit(visitor, "bare", web_servers)
 
     wanted: dict[str, Any] = {"ask_model": {"sampling": {}}, "ask_user": {"elicitation": {"form": {}}}}
@@ -76,7 +76,7 @@ def test_a_call_that_is_given_up_is_cancelled(seen: Report) -> None:
 
 
 @LEGACY
-def test_nobody_comes_again_and_again_for_a_call_that_was_given_up(seen: Report, visitor: Visitor) -> None:
+def test_a_call_that_was_given_up_is_not_resumed_forever(seen: Report, visitor: Visitor) -> None:
     # npm's older client does not take an error for an answer, and tries twice before it believes that there is no more.
     assert seen["after_giving_up"] == 0 or (visitor.client == "npm1" and seen["after_giving_up"] <= 2)
 
@@ -105,7 +105,7 @@ async def test_a_cut_connection_is_taken_up_again_and_nothing_runs_twice(
 
 @pytest.mark.slow
 @LEGACY
-async def test_what_changed_while_a_standing_stream_was_cut_is_heard_afterwards(
+async def test_changes_while_the_get_stream_was_cut_are_received_afterwards(
     visitor: Visitor, web_servers: Servers
 ) -> None:
     async with Relay(our_server(web_servers, "http").port) as relay:

@@ -88,7 +88,7 @@ def test_arguments_are_completed_and_know_the_others(seen: Report) -> None:
     assert tone["values"] == ["bees-k"]
 
 
-def test_who_subscribed_hears_of_changes_and_nobody_else_does(seen: Report) -> None:
+def test_only_subscribers_are_notified_of_changes(seen: Report) -> None:
     assert seen["news"] == {
         "updated": "crib://counter",
         "grown": True,

@@ -80,7 +80,7 @@ async def test_an_argument_of_a_prompt_is_completed(scripted: ScriptedClient) ->
     assert not completion.has_more
 
 
-async def test_completion_is_told_what_was_chosen_before(scripted: ScriptedClient) -> None:
+async def test_completion_receives_the_earlier_choices(scripted: ScriptedClient) -> None:
     ref = {"type": "ref/prompt", "name": "explain"}
 
     completion = await scripted.client.complete(ref, "tone", "k", context={"topic": "bees"})

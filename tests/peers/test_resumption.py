@@ -48,7 +48,7 @@ async def naps(client: tc.Client) -> list[str]:
 
 
 @KEEPERS
-async def test_a_server_that_hangs_up_on_a_call_gives_the_rest_to_who_comes_back(peer: Peer, web: WebOf) -> None:
+async def test_a_server_that_hangs_up_on_a_call_sends_the_rest_after_a_reconnect(peer: Peer, web: WebOf) -> None:
     server, seen = web(peer), list[float]()
     watched = Watched(server, "/resumable")
 
@@ -63,7 +63,7 @@ async def test_a_server_that_hangs_up_on_a_call_gives_the_rest_to_who_comes_back
 
 @pytest.mark.slow
 @KEEPERS
-async def test_each_of_several_calls_gets_the_rest_of_its_own(peer: Peer, web: WebOf) -> None:
+async def test_each_of_several_calls_gets_its_own_rest(peer: Peer, web: WebOf) -> None:
     server = web(peer)
     watched = Watched(server, "/resumable")
     seen: dict[int, list[float]] = {n: [] for n in range(5)}

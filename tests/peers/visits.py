@@ -1,6 +1,6 @@
 """Visits of other makes' clients to our server: who comes how, and what they report. They are in clients/ and npm/.
 
-A visit is a process of its own in the peer's environment; each is made once, and every test that asks about it looks at
+A visit is a separate process in the peer's environment; each is made once, and every test that asks about it looks at
 the same report.
 """
 
@@ -126,7 +126,7 @@ def target_of(visitor: Visitor, servers: Servers) -> list[str]:
 
 
 def visit(visitor: Visitor, errand: str, servers: Servers) -> Report:
-    """What the visitor saw on this errand."""
+    """The observations of the visitor on this errand."""
     if (visitor, errand) not in _done:
         _done[visitor, errand] = subprocess.run(
             visitor.command(errand, *target_of(visitor, servers), servers=servers),

@@ -1,4 +1,4 @@
-"""Real servers that are reached over HTTP: each a process of its own, on a port of this machine, ended by its id."""
+"""Real servers that are reached over HTTP: each in its own process, on a local port, ended by its id."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ class WebServer:
         self._errors.close()
 
     def words(self) -> str:
-        """What it wrote to its standard error."""
+        """The text on its standard error."""
         self._errors.seek(0)
         return self._errors.read().decode(errors="replace")
 
@@ -105,7 +105,7 @@ class ToldServer(WebServer):
 
 
 def free_port() -> int:
-    """One that nobody listens on now."""
+    """Return a closed port."""
     with socket.create_server(("127.0.0.1", 0)) as free:
         port: int = free.getsockname()[1]
     return port
@@ -194,7 +194,7 @@ class Relay:
         self.port = self._server.sockets[0].getsockname()[1]
 
     def refuse(self) -> None:
-        """Nobody is at home any more for those who come."""
+        """Refuse new connections."""
         self._server.close()
 
     async def __aexit__(self, *exc: object) -> None:

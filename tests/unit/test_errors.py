@@ -110,7 +110,7 @@ def test_an_error_hangs_where_it_is_drawn(name: str, parent: str | None) -> None
         assert kind.__bases__[0].__name__ == (parent or "Exception")
 
 
-def test_a_usage_error_is_no_outcome_of_a_call() -> None:
+def test_a_usage_error_is_not_an_outcome_of_a_call() -> None:
     assert not issubclass(UsageError, ToolcribError)
 
 
@@ -178,6 +178,6 @@ def test_of_a_peers_text_only_the_beginning_is_kept() -> None:
     assert ProtocolError(sample="x" * 10_000).sample == "x" * 200
 
 
-def test_a_start_error_is_seen_by_who_waits_for_a_connection() -> None:
+def test_a_start_error_is_raised_for_callers_that_wait_for_a_connection() -> None:
     with pytest.raises(ConnectError):
         raise StartError("gone", exit_code=1)

@@ -60,7 +60,7 @@ def test_every_event_is_tried_here() -> None:
     assert public - {Event} == {type(event) for event in EVENTS}
 
 
-def test_a_listener_hears_its_kind_alone_and_a_listener_to_all_hears_all() -> None:
+def test_a_listener_receives_only_its_kind_and_a_general_listener_receives_all() -> None:
     listeners, one, every = Listeners(), [], []
     listeners.on(Disconnected, one.append)
     listeners.on(Event, every.append)
@@ -70,7 +70,7 @@ def test_a_listener_hears_its_kind_alone_and_a_listener_to_all_hears_all() -> No
     assert every == EVENTS
 
 
-def test_a_listener_that_was_stopped_hears_nothing_more() -> None:
+def test_a_listener_that_was_stopped_receives_nothing_more() -> None:
     listeners, heard = Listeners(), []
     assert not listeners.entries
     stop = listeners.on(Event, heard.append)
@@ -105,7 +105,7 @@ def test_stopping_one_of_two_equal_listeners_leaves_the_other() -> None:
     assert heard == [EVENTS[0]]
 
 
-def test_a_listener_may_stop_itself_and_add_others_while_it_is_told() -> None:
+def test_a_listener_may_stop_itself_and_add_others_during_an_event() -> None:
     listeners, heard = Listeners(), []
 
     def once(event: Event) -> None:
@@ -119,7 +119,7 @@ def test_a_listener_may_stop_itself_and_add_others_while_it_is_told() -> None:
     assert heard == [EVENTS[0], EVENTS[1]]
 
 
-def test_a_sync_listener_that_raises_is_logged_and_hurts_nobody(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_sync_listener_that_raises_is_logged_and_does_no_harm(caplog: pytest.LogCaptureFixture) -> None:
     listeners, heard = Listeners(), []
 
     def bad(event: Event) -> None:
@@ -133,7 +133,7 @@ def test_a_sync_listener_that_raises_is_logged_and_hurts_nobody(caplog: pytest.L
     assert "my own fault" in caplog.text
 
 
-async def test_an_async_listener_hears_in_order_and_one_at_a_time() -> None:
+async def test_an_async_listener_receives_events_in_order_and_one_at_a_time() -> None:
     heard: list[int] = []
     inside = 0
 
@@ -156,7 +156,7 @@ async def test_an_async_listener_hears_in_order_and_one_at_a_time() -> None:
     assert heard == list(range(50))
 
 
-async def test_an_async_listener_that_raises_hears_the_next_event_all_the_same(
+async def test_an_async_listener_that_raises_still_receives_the_next_event(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     heard: list[Event] = []
@@ -174,7 +174,7 @@ async def test_an_async_listener_that_raises_hears_the_next_event_all_the_same(
     assert caplog.text.count("ValueError: my own fault") == 3
 
 
-async def test_a_listener_that_waits_for_something_cancelled_hears_the_next_events_in_order(
+async def test_a_listener_that_waits_for_something_cancelled_receives_the_next_events_in_order(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     """To be cancelled inside is one more way to raise."""
@@ -198,7 +198,7 @@ async def test_a_listener_that_waits_for_something_cancelled_hears_the_next_even
     assert heard == [0, 1, 2, 3]
 
 
-async def test_a_slow_async_listener_delays_nobody_and_keeps_the_newest(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_slow_async_listener_delays_nothing_and_keeps_the_newest(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(events, "BACKLOG", 10)
     listeners, quick, slow = Listeners(), [], []
     go_on = asyncio.Event()
@@ -223,7 +223,7 @@ def test_what_is_kept_for_a_slow_listener_is_bounded() -> None:
     assert Delivery(print, "listener")._backlog.maxlen == events.BACKLOG == 10_000
 
 
-async def test_no_task_is_left_when_there_is_no_work() -> None:
+async def test_no_task_is_left_without_work() -> None:
     before = asyncio.all_tasks()
 
     async def listener(*args: Any) -> None:

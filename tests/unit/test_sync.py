@@ -88,7 +88,7 @@ def test_errors_are_the_same_typed_errors() -> None:
 
 
 @pytest.mark.parametrize("when", ["before", "after", "after an error inside", "after a failed connect"])
-def test_outside_of_the_with_block_the_error_says_so(when: str) -> None:
+def test_outside_the_with_block_the_error_says_so(when: str) -> None:
     server = played()
     client = connected(server)
     if when == "after":
@@ -147,7 +147,7 @@ def test_all_clients_share_one_thread() -> None:
         assert [thread.name for thread in threading.enumerate()].count("toolcrib-portal") == 1
 
 
-async def test_a_loop_that_runs_elsewhere_is_no_hindrance() -> None:
+async def test_a_loop_that_runs_elsewhere_does_not_matter() -> None:
     """As in a notebook, where a loop always runs in the caller's thread."""
     assert asyncio.get_running_loop().is_running()
     with connected() as client:

@@ -1,4 +1,4 @@
-"""A client of another make behind the same verbs for all, and what it was asked and told."""
+"""A client of another make behind the same verbs for all, and the requests and notifications that it received."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class Refused(Exception):
 
 
 class Book:
-    """What a guest was asked and told."""
+    """The requests and notifications that a guest received."""
 
     def __init__(self) -> None:
         self.asked: list[Wire] = []

@@ -46,7 +46,7 @@ warnings.simplefilter("ignore")  # what is deprecated is still what this server 
 
 
 class Clerk:
-    """Registers whoever asks, and authorises without a word."""
+    """Registers every client, and authorises without asking."""
 
     def __init__(self) -> None:
         self.clients: dict[str, OAuthClientInformationFull] = {}

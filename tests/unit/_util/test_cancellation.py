@@ -180,7 +180,7 @@ async def test_after_the_end_it_cancels_nothing() -> None:
     assert await asyncio.create_task(observed(outcome)) == ("done", 0)
 
 
-async def test_a_task_that_is_cleaning_up_can_be_told_apart_too() -> None:
+async def test_a_task_that_is_cleaning_up_can_be_distinguished_too() -> None:
     async def clean_up() -> str:
         try:
             await for_ever()
@@ -351,7 +351,7 @@ class Nested:
 @example(["inner", "step", "outer", "step", "finish", "caller"], True)
 @example(["finish", "inner"], False)
 @example(["timeout", "step", "step", "outer"], True)
-def test_in_any_order_the_callers_cancellation_wins_and_no_count_of_our_own_is_left(
+def test_in_any_order_the_callers_cancellation_wins_and_no_extra_cancel_count_is_left(
     actions: list[str], cleans_up: bool
 ) -> None:
     async def run() -> None:

@@ -114,7 +114,7 @@ def test_the_same_content_with_another_time_is_a_change_unless_only_content_coun
     assert (polled.poll(), by_content.poll()) == ([], [])
 
 
-def test_permissions_are_no_change(poller: FilePoller, file: Path) -> None:
+def test_changed_permissions_are_not_a_change(poller: FilePoller, file: Path) -> None:
     file.chmod(0o644 if file.stat().st_mode & 0o100 else 0o744)
     assert poller.poll() == []
 

@@ -10,7 +10,7 @@ from toolcrib._util.futures import outcome, settle
 from toolcrib.errors import ConnectError
 
 
-async def test_all_who_wait_get_the_outcome_and_what_is_done_stays_done() -> None:
+async def test_all_waiting_callers_get_the_outcome_and_what_is_done_stays_done() -> None:
     well, failed, done = outcome(), outcome(), outcome()
     done.set_result(None)
     settle([well, None, done], None)
@@ -21,7 +21,7 @@ async def test_all_who_wait_get_the_outcome_and_what_is_done_stays_done() -> Non
         await failed
 
 
-async def test_an_outcome_that_is_cancelled_or_that_no_caller_waits_for_is_no_lost_exception(
+async def test_an_outcome_that_is_cancelled_or_that_no_caller_waits_for_is_not_a_lost_exception(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     cancelled, unwatched = outcome(), outcome()

@@ -11,7 +11,7 @@ from toolcrib._util.locks import PerLoop, PerLoopLock, running_loop
 from toolcrib.errors import UsageError
 
 
-def test_each_event_loop_has_one_of_its_own() -> None:
+def test_each_event_loop_has_its_own() -> None:
     slots = PerLoop(partial(asyncio.Semaphore, 1))
 
     async def contend() -> asyncio.Semaphore:

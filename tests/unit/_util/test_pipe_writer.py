@@ -205,7 +205,7 @@ async def test_a_cancelled_flush_leaves_the_others_waiting(pipe: Pipe) -> None:
     assert not drained.done()
 
 
-async def test_closing_drops_what_waits_and_writes_no_more(pipe: Pipe) -> None:
+async def test_closing_drops_pending_writes_and_writes_nothing_further(pipe: Pipe) -> None:
     left: list[int] = []
     pipe.write(BIG)
     waiting = pipe.write(b"waiting\n", lambda: left.append(1))
@@ -226,7 +226,7 @@ async def test_closing_drops_what_waits_and_writes_no_more(pipe: Pipe) -> None:
 
 
 @pytest.mark.parametrize("blocked", [False, True])
-async def test_a_pipe_that_nothing_reads_any_more_is_reported_once(pipe: Pipe, blocked: bool) -> None:
+async def test_a_pipe_without_a_reader_is_reported_once(pipe: Pipe, blocked: bool) -> None:
     if blocked:
         pipe.write(BIG)
     waiting = pipe.write(b"waiting\n") if blocked else None

@@ -66,7 +66,7 @@ def test_any_other_reference_says_nothing(reference: Any) -> None:
 
 
 @pytest.mark.parametrize("root", [None, True, False, 7, "x", [], {}, {"$defs": []}, {"$defs": {"a": None}}])
-def test_what_is_no_schema_can_be_read(root: Any) -> None:
+def test_a_non_schema_can_be_read(root: Any) -> None:
     document = SchemaDocument(root)
     for reference in ("#/$defs/a", "#a"):
         assert document.resolve(reference) is True
@@ -175,7 +175,7 @@ def test_every_schema_in_a_schema_is_found_and_no_data() -> None:
     ]
 
 
-def test_types_and_lists_that_are_none_are_empty() -> None:
+def test_invalid_types_and_lists_are_empty() -> None:
     assert types_of({"type": ["string", "null"]}) == ("string", "null")
     assert (
         types_of({}) == types_of({"type": "any"}) == types_of({"type": 7}) == types_of({"type": ["string", {}]}) == ()

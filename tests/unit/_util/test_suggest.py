@@ -89,7 +89,7 @@ def test_a_name_counts_as_misspelled_only_if_it_is_very_similar(
 
 
 @pytest.mark.parametrize("name", ["tool_0777_creat_issue", "tool", "t" * 10_000, "issue_" * 33])
-def test_only_so_many_names_are_compared(compared: Counter[str], name: str) -> None:
+def test_only_a_limited_number_of_names_is_compared(compared: Counter[str], name: str) -> None:
     known = [*MANY, *("t" * length for length in range(MAX_LENGTH, 2 * MAX_LENGTH))]
     similar_names(name, known)
     assert compared["names"] <= MAX_COMPARED + 1  # difflib sets an empty text first

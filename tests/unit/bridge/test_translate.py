@@ -220,7 +220,7 @@ def test_a_request_of_the_server_crosses_to_the_client(
     assert params == before
 
 
-def test_every_elicitation_by_url_has_an_id_of_its_own() -> None:
+def test_every_elicitation_by_url_has_its_own_id() -> None:
     made = [translate.translate_client_request("elicitation/create", URL, modern=False) for _ in range(2)]
     assert made[0]["elicitationId"] != made[1]["elicitationId"]
 

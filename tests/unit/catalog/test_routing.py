@@ -32,7 +32,7 @@ def names_of(routes: tuple[Route[str], ...]) -> list[str]:
     return [route.tool.name for route in routes]
 
 
-def test_a_route_knows_the_tool_by_both_names_and_who_answers_for_it() -> None:
+def test_a_route_knows_both_names_of_the_tool_and_its_server() -> None:
     made, _ = catalog(fs=tools("read", title="Read"))
     route = made.routes["mcp__fs__read"]
     assert (route.owner, route.original) == ("owner of fs", "read")
@@ -61,7 +61,7 @@ def test_only_a_list_that_differs_is_a_change() -> None:
     assert made.routes["mcp__fs__read"] is not before[0]
 
 
-def test_a_first_list_that_is_empty_is_no_change() -> None:
+def test_a_first_list_that_is_empty_is_not_a_change() -> None:
     made, _ = catalog(fs=[])
     assert made.version == 0
     assert made.put("fs", "prompts", []) is False
@@ -69,7 +69,7 @@ def test_a_first_list_that_is_empty_is_no_change() -> None:
     assert made.put("fs", "tools", []) is True
 
 
-def test_who_was_removed_lists_nothing_any_more() -> None:
+def test_a_removed_server_lists_nothing() -> None:
     made, _ = catalog(a=tools("x", "long" * 20), b=tools("x"))
     made.put("a", "prompts", [Prompt("hello", raw={"name": "hello"})])
     assert set(made.drop("a")) == {"tools", "prompts"}

@@ -134,7 +134,7 @@ def test_equal_scores_go_by_server_and_name() -> None:
     assert found("early late", SearchIndex([tool("a", "x", "late"), tool("a", "y", "early")])) == ["x", "y"]
 
 
-def test_who_may_not_see_a_tool_gets_the_next_one_instead() -> None:
+def test_a_caller_that_may_not_see_a_tool_gets_the_next_one_instead() -> None:
     all_of_them = found("issue")
     assert found("issue", limit=1, allowed=lambda t: t.original_name != all_of_them[0]) == all_of_them[1:2]
     assert found("issue", allowed=lambda _: False) == []
@@ -252,7 +252,7 @@ STRANGE: list[Any] = [
 
 
 @pytest.mark.parametrize("schema", STRANGE)
-def test_a_schema_that_is_none_does_no_harm(schema: Any) -> None:
+def test_an_invalid_schema_does_no_harm(schema: Any) -> None:
     index = SearchIndex([Tool("mcp__a__find", title=7, description="me", input_schema=schema, server="a")])  # type: ignore[arg-type]
     assert len(index.search("find me")) == 1
 

@@ -137,12 +137,12 @@ def test_a_value_becomes_what_the_schema_wants(words: list[str], expected: dict[
         (["count=" + "9" * 100 + "x"], f"count: expected integer, got '{'9' * 60}...'"),
     ],
 )
-def test_a_value_that_does_not_fit_is_told_with_what_was_expected(words: list[str], problem: str) -> None:
+def test_a_value_that_does_not_fit_is_reported_with_what_was_expected(words: list[str], problem: str) -> None:
     _, problems = merged(words, SCHEMA, {})
     assert len(problems) == 1 and problems[0].startswith(problem)
 
 
-def test_all_that_is_wrong_is_told_at_once() -> None:
+def test_all_mistakes_are_reported_at_once() -> None:
     values, problems = merged(["count=x", "deep=x", "text=a"], SCHEMA, {})
     assert values == {"text": "a"} and len(problems) == 2
 
@@ -160,7 +160,7 @@ def test_a_file_gives_its_text_or_its_json(tmp_path: Path) -> None:
     assert merged(words, SCHEMA, {})[0] == {"text": "two\nlines", "address": {"number": 7}}
 
 
-def test_a_file_that_cannot_be_read_is_told_with_a_way_to_mean_the_text_itself(tmp_path: Path) -> None:
+def test_a_file_that_cannot_be_read_is_reported_with_the_escape_for_literal_text(tmp_path: Path) -> None:
     (tmp_path / "binary").write_bytes(b"\xff\xfe\x00")
     for name, reason in (("none", "No such file"), ("binary", "it is not UTF-8 text")):
         with pytest.raises(CliError, match=reason) as caught:
@@ -169,7 +169,7 @@ def test_a_file_that_cannot_be_read_is_told_with_a_way_to_mean_the_text_itself(t
 
 
 @pytest.mark.parametrize("word", ["text", "=a", ""])
-def test_a_word_without_a_key_is_no_argument(word: str) -> None:
+def test_a_word_without_a_key_is_not_an_argument(word: str) -> None:
     with pytest.raises(CliError, match="expected key=value"):
         merged([word], SCHEMA, {})
 
@@ -179,12 +179,12 @@ def test_missing_arguments_are_named_with_their_type() -> None:
     assert missing({}, schema) == ["missing a (number)", "missing b (any)"]
 
 
-def test_an_unknown_argument_is_told_with_the_nearest_one() -> None:
+def test_an_unknown_argument_is_reported_with_the_nearest_one() -> None:
     assert unknown({"txet": "a", "count": 1}, SCHEMA) == ["txet is not an argument of it, did you mean 'text'?"]
     assert unknown({"anything": 1}, {"type": "object"}) == []
 
 
-def test_several_unknown_arguments_are_told_with_one_question() -> None:
+def test_several_unknown_arguments_are_reported_with_one_question() -> None:
     problems = unknown({"txet": "a", "textt": "b", "cuont": 1}, SCHEMA)
     assert problems == ["txet, textt, cuont are not arguments of it, did you mean 'text' or 'count'?"]
 
@@ -195,7 +195,7 @@ def test_the_schema_is_asked_for_the_rest() -> None:
 
 
 @pytest.mark.parametrize("schema", [{"type": 5}, {"$ref": "http://127.0.0.1:9/never"}, {"properties": [1]}])
-def test_what_is_no_schema_refuses_nothing_and_fetches_nothing(schema: dict[str, Any]) -> None:
+def test_a_non_schema_refuses_nothing_and_fetches_nothing(schema: dict[str, Any]) -> None:
     assert refused({"a": 1}, schema) == []
     assert merged(["a=1"], schema, {})[0] == {"a": 1}
 
@@ -234,6 +234,6 @@ def test_a_schema_that_branches_without_end_costs_little() -> None:
     assert time.monotonic() - began < 10
 
 
-def test_json_that_is_nested_too_deeply_is_told() -> None:
+def test_json_that_is_nested_too_deeply_is_reported() -> None:
     _, problems = merged(["a:=" + "[" * 100_000], {"properties": {"a": {}}}, {})
     assert problems and "nested too deeply" in problems[0]

@@ -96,7 +96,7 @@ def test_the_ending_comes_from_the_type(mime_type: Any, extension: str) -> None:
     assert extension_of(mime_type) == extension
 
 
-def test_a_folder_that_cannot_be_written_to_is_told(tmp_path: Path) -> None:
+def test_a_folder_that_cannot_be_written_to_is_reported(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(CliError, match="cannot save to") as caught:
         save(b"x", "image/png", tmp_path / "file" / "below", "a")

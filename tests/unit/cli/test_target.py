@@ -46,7 +46,7 @@ def test_a_url_is_called_by_its_host_and_port(url: str, name: str) -> None:
     assert found is not None and found[0] == name and isinstance(found[1], HttpServer)
 
 
-def test_urls_and_files_are_told_from_names() -> None:
+def test_urls_and_files_are_distinguished_from_names() -> None:
     assert is_url("https://x") and not is_url("x") and not is_url("file:///x")
     assert is_file("a/b.py") and is_file("b.py:server") and not is_file("b.pyc") and not is_file("b.py:")
 
@@ -109,6 +109,6 @@ def test_only_what_is_typed_gets_the_whole_environment(file: Path, monkeypatch: 
 
 
 @pytest.mark.parametrize("words", [["c"], ["a", "https://host/mcp"], ["https://host/mcp", "a"]])
-def test_what_cannot_be_meant_is_told(words: list[str], file: Path) -> None:
+def test_impossible_values_are_reported(words: list[str], file: Path) -> None:
     with pytest.raises(CliError):
         choose(words, file, ())

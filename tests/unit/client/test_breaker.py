@@ -130,7 +130,7 @@ async def test_a_client_whose_server_cannot_be_reached_stops_trying_for_a_while_
     await client.close()
 
 
-async def test_a_trial_that_connected_and_was_let_go_does_not_lock_the_client_out() -> None:
+async def test_a_trial_that_connected_and_was_closed_does_not_lock_the_client_out() -> None:
     client, server, clock = await broken_client()
     server.broken = False
     await clock.advance(31)

@@ -29,7 +29,7 @@ async def refused(server: Any, **options: Any) -> ConnectError:
     return caught.value
 
 
-async def test_a_silent_server_is_told_with_what_may_be_wrong() -> None:
+async def test_a_silent_server_is_reported_with_possible_causes() -> None:
     server = PlayedServer(initialize=SILENCE, server__discover=SILENCE)
     error = await refused(server, connect_timeout=0.05)
     assert "connect_timeout=0.05" in str(error)
@@ -37,7 +37,7 @@ async def test_a_silent_server_is_told_with_what_may_be_wrong() -> None:
     assert not error.permanent
 
 
-async def test_a_server_that_talks_other_things_is_told_with_a_sample_of_them() -> None:
+async def test_a_server_that_talks_other_things_is_reported_with_a_sample_of_them() -> None:
     class Banner(PlayedServer):
         def __call__(self) -> MemoryStream:
             stream = super().__call__()
@@ -49,14 +49,14 @@ async def test_a_server_that_talks_other_things_is_told_with_a_sample_of_them() 
     assert "Welcome to MyServer" in str(error)
 
 
-async def test_a_refusal_is_told_in_the_servers_words_and_not_tried_again() -> None:
+async def test_a_refusal_is_reported_in_the_servers_words_and_not_tried_again() -> None:
     server = PlayedServer(initialize=tc.RemoteError(-32603, "licence expired"))
     error = await refused(server)
     assert "licence expired [-32603]" in str(error)
     assert error.permanent
 
 
-async def test_a_server_that_goes_away_before_it_answers_is_told_so() -> None:
+async def test_a_server_that_exits_before_it_answers_is_reported() -> None:
     class Gone(PlayedServer):
         async def _answer(self, end: MemoryStream, message: Any) -> None:
             await end.close()
@@ -116,7 +116,7 @@ async def test_a_process_that_dies_without_hearing_us_is_started_once(tmp_path: 
 
 
 @pytest.mark.parametrize("made", [None, 7, (1, 2)])
-async def test_a_transport_that_is_none_is_the_callers_mistake(made: Any) -> None:
+async def test_an_invalid_transport_is_the_callers_mistake(made: Any) -> None:
     client = tc.Client(lambda: made)
     with pytest.raises(ConfigError, match="transport callable"):
         await client.connect()

@@ -115,7 +115,7 @@ async def test_the_protocols_own_example_is_answered() -> None:
     assert responses["capital_of_france"]["content"] == {"type": "text", "text": "Paris"}
 
 
-async def test_the_time_of_the_answering_is_told_so_that_it_does_not_count() -> None:
+async def test_the_time_of_answering_is_reported_so_that_it_does_not_count() -> None:
     clock, waited = Clock(), []
     asked, answered = asyncio.Event(), asyncio.Event()
 
@@ -167,7 +167,7 @@ async def test_on_other_requests_input_may_not_be_asked_for(method: str) -> None
 
 
 @pytest.mark.parametrize("requests", [[1], "text", {"a": 1}, {"a": None}, {"a": ELICIT, "b": []}])
-async def test_requests_that_are_none_break_the_protocol(requests: Any) -> None:
+async def test_invalid_requests_break_the_protocol(requests: Any) -> None:
     exchange = Exchange(DONE)
     with pytest.raises(ProtocolError):
         await run(exchange, asks(requests))
@@ -190,7 +190,7 @@ async def test_a_refused_sampling_or_roots_request_fails_the_call(request_: Wire
     assert exchange.sent == []
 
 
-async def test_an_elicitation_that_nobody_answers_is_cancelled() -> None:
+async def test_an_elicitation_without_an_answer_is_cancelled() -> None:
     exchange = Exchange(DONE)
     await run(exchange, asks({"a": ELICIT}), Handlers().answer)
     assert exchange.sent[0]["inputResponses"] == {"a": {"action": "cancel"}}

@@ -71,7 +71,7 @@ async def test_an_answer_without_the_list_breaks_the_protocol(method: str, wire:
 
 
 @pytest.mark.parametrize("method, wire, key", LISTS)
-async def test_entries_that_are_none_are_left_out(method: str, wire: str, key: str) -> None:
+async def test_invalid_entries_are_left_out(method: str, wire: str, key: str) -> None:
     server = played()
     server.answers[wire] = {key: [{"name": "a"}, None, 7, "text", [{"name": "b"}]]}
     async with client_of(server) as client:
@@ -136,7 +136,7 @@ async def test_many_calls_that_need_the_list_ask_for_it_once() -> None:
     assert len(server.named("tools/list")) == 1
 
 
-async def test_who_waits_for_the_list_that_another_call_asked_for_does_so_within_its_own_deadline() -> None:
+async def test_a_call_that_waits_for_the_list_of_another_call_keeps_its_own_deadline() -> None:
     server = played(tools__list=SILENCE, tools__call={"content": []})
     async with tc.Client(server, mode="legacy", tool_filter=lambda tool: True) as client, asyncio.timeout(10):
         patient = asyncio.create_task(client.call_tool("a", timeout=None))

@@ -22,7 +22,7 @@ def unsupported(*supported: Any) -> RemoteError:
 # ---- the answers of one question -----------------------------------------------------------------------------
 
 
-async def test_a_modern_server_is_asked_once_and_every_request_will_say_who_we_are() -> None:
+async def test_a_modern_server_is_asked_once_and_every_request_identifies_the_client() -> None:
     server = PlayedServer(server__discover=MODERN)
     agreed = await agree(server)
     assert (agreed.version, agreed.era, agreed.handshake) == ("2026-07-28", versions.MODERN, False)
@@ -51,7 +51,7 @@ async def test_any_error_that_is_not_recognisably_modern_means_the_legacy_era(co
 
 
 @pytest.mark.parametrize("answer", [{}, {"supportedVersions": "2026-07-28"}, {"tools": []}])
-async def test_a_server_that_answers_anything_to_anything_is_no_modern_one(answer: Wire) -> None:
+async def test_a_server_that_answers_anything_to_anything_is_not_modern(answer: Wire) -> None:
     assert (await agree(PlayedServer(server__discover=answer, initialize=LEGACY))).era is versions.LEGACY
 
 
@@ -146,7 +146,7 @@ async def test_without_a_common_version_the_attempt_ends_for_good_and_does_not_g
     assert server.methods == ["server/discover"]
 
 
-async def test_a_server_that_offers_the_very_version_that_it_refused_is_asked_once_more_and_no_more() -> None:
+async def test_a_server_that_offers_the_version_that_it_refused_is_asked_exactly_once_more() -> None:
     server = PlayedServer(server__discover=unsupported("2026-07-28"))
     with pytest.raises(ConnectError) as caught:
         await agree(server)
@@ -183,7 +183,7 @@ async def test_a_server_that_was_updated_meanwhile_is_asked_anew() -> None:
     assert server.methods == ["initialize", "server/discover"]
 
 
-async def test_an_answer_that_is_no_object_breaks_the_protocol() -> None:
+async def test_an_answer_that_is_not_an_object_breaks_the_protocol() -> None:
     def nonsense(params: Wire) -> Any:
         return [1, 2]
 

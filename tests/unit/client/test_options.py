@@ -67,7 +67,7 @@ def test_a_keyword_beats_the_config_and_the_config_beats_the_default(option: str
 
 
 @pytest.mark.parametrize("option", ["connect_timeout", "discovery_timeout", "execution_timeout", "idle_timeout"])
-def test_none_is_no_timeout_in_every_place(option: str) -> None:
+def test_none_means_no_timeout_everywhere(option: str) -> None:
     assert getattr(settings(**{option: None}), option) is None
     assert getattr(settings(tc.StdioServer("server", **{option: None})), option) is None
     config = tc.StdioServer("server", **{option: 5.0})
@@ -96,14 +96,14 @@ def test_what_a_config_leaves_open_is_the_default() -> None:
         ("tool_filters", "tool_filter"),
     ],
 )
-def test_a_wrong_name_is_told_with_the_nearest_right_one(wrong: str, nearest: str) -> None:
+def test_a_wrong_name_is_reported_with_the_nearest_right_one(wrong: str, nearest: str) -> None:
     with pytest.raises(ConfigError, match=f"{wrong!r}; did you mean {nearest!r}") as caught:
         tc.Client(lambda: None, **{wrong: 1})  # type: ignore[misc]
     assert caught.value.key == wrong
     assert nearest in (caught.value.expected or "")
 
 
-def test_a_name_like_no_other_is_told_with_all_that_there_are() -> None:
+def test_a_name_unlike_any_other_is_reported_with_all_valid_names() -> None:
     with pytest.raises(ConfigError) as caught:
         tc.Client(lambda: None, zzz=1)  # type: ignore[call-arg]
     assert "did you mean" not in str(caught.value)
@@ -137,7 +137,7 @@ def test_a_name_like_no_other_is_told_with_all_that_there_are() -> None:
         ("name", ["", 7]),
     ],
 )
-def test_a_wrong_value_is_told_with_its_option_and_what_was_expected(option: str, values: list[Any]) -> None:
+def test_a_wrong_value_is_reported_with_its_option_and_what_was_expected(option: str, values: list[Any]) -> None:
     taken = []
     for value in values:
         try:
@@ -170,13 +170,13 @@ class Transport:
     def __call__(self) -> None: ...
 
 
-def test_the_attributes_of_somebodys_transport_are_no_options() -> None:
+def test_the_attributes_of_a_custom_transport_are_not_options() -> None:
     client = tc.Client(Transport())
     assert client._settings.mode == "auto"
     assert client._settings.roots is None
 
 
-def test_a_client_is_named_after_its_server_unless_it_is_told_a_name() -> None:
+def test_a_client_is_named_after_its_server_unless_it_is_given_a_name() -> None:
     server = tc.StdioServer("python", ["server.py"])
     assert tc.Client(server).name == "stdio:python:server.py"
     assert tc.Client(server, name="mine").name == "mine"

@@ -90,7 +90,7 @@ async def test_a_slow_server_that_answered_initialize_is_legacy(monkeypatch: pyt
 
 
 @pytest.mark.usefixtures("soon")
-async def test_a_slow_server_that_refuses_both_questions_is_told_by_its_refusal_of_the_handshake() -> None:
+async def test_a_slow_server_that_refuses_both_requests_is_reported_with_its_refusal_of_the_handshake() -> None:
     server = PlayedServer(server__discover=SILENCE, initialize=RemoteError(-32603, "out of order"))
     agreeing = asyncio.create_task(agree(server))
     await eventually(lambda: len(server.methods) == 2)

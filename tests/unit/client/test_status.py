@@ -31,7 +31,7 @@ def test_a_state_follows_another_only_as_the_table_says(before: ConnectionState,
         assert standing.status.state is before
 
 
-def test_every_state_has_its_row_and_from_each_one_can_be_let_go() -> None:
+def test_every_state_has_its_row_and_can_be_left_by_disconnecting() -> None:
     assert set(TRANSITIONS) == set(ConnectionState)
     # A disabled server of a hub has no connection, so no connection ever becomes one.
     assert TRANSITIONS[ConnectionState.DISABLED] == frozenset()

@@ -44,7 +44,7 @@ class ModernServer(PlayedServer):
         await self.end.send(jsonrpc.notification(method, {"_meta": meta, **params}))
 
 
-async def test_two_who_want_the_same_are_one_to_the_server() -> None:
+async def test_two_equal_subscriptions_are_one_for_the_server() -> None:
     server = legacy_server()
     async with tc.Client(server, mode="legacy") as client:
         await client.subscribe(URI)
@@ -56,7 +56,7 @@ async def test_two_who_want_the_same_are_one_to_the_server() -> None:
     assert [m for m in server.methods if m.startswith("resources/")] == ["resources/subscribe", "resources/unsubscribe"]
 
 
-async def test_who_joins_a_subscription_that_is_refused_is_refused_too() -> None:
+async def test_a_subscriber_that_joins_a_refused_subscription_is_refused_too() -> None:
     """The second one came while the first one was still being asked for."""
     server, gate = legacy_server(), asyncio.Event()
 
@@ -77,7 +77,7 @@ async def test_who_joins_a_subscription_that_is_refused_is_refused_too() -> None
         assert len(server.named("resources/subscribe")) == before + 1
 
 
-async def test_changes_are_for_who_asked_for_them() -> None:
+async def test_changes_are_delivered_to_their_subscribers() -> None:
     server = legacy_server()
     client = tc.Client(server, mode="legacy")
     async with client, client.listen(URI, tools=False) as some, client.listen(resources=False) as others:
@@ -97,7 +97,7 @@ async def test_changes_must_be_entered_first() -> None:
         await anext(changes)
 
 
-async def test_a_new_wish_opens_a_new_listening_before_the_old_one_is_let_go() -> None:
+async def test_a_new_subscription_opens_a_new_stream_before_the_old_one_is_closed() -> None:
     server = ModernServer()
     async with tc.Client(server) as client:
         await eventually(lambda: server.listening)
@@ -111,7 +111,7 @@ async def test_a_new_wish_opens_a_new_listening_before_the_old_one_is_let_go() -
 
 
 @pytest.mark.parametrize("how", ["in good order", "with an error"])
-async def test_a_listening_that_the_server_ends_is_opened_again_and_what_was_missed_is_told(
+async def test_a_listen_request_that_the_server_ends_is_repeated_and_missed_changes_are_reported(
     how: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(subscriptions, "RELISTEN", 0.001)

@@ -307,7 +307,7 @@ async def test_the_attempts_in_the_background_end_with_disconnect_and_close(end:
     await client.close()
 
 
-async def test_a_caller_during_the_pause_gets_the_outcome_of_an_attempt_of_its_own() -> None:
+async def test_a_caller_during_the_pause_gets_the_outcome_of_its_own_attempt() -> None:
     server = Unreachable(OSError("away"))
     policy = tc.ReconnectPolicy(base_delay=60, max_delay=60, max_retries=None, jitter_factor=0)
     client = tc.Client(server, mode="legacy", reconnect=policy, max_attempts=1)

@@ -134,14 +134,14 @@ async def test_many_calls_at_once_have_a_span_each_with_its_own_traceparent(otel
     assert len(sent) == 20
 
 
-async def test_lists_and_handshakes_are_no_calls(otel: Any) -> None:
+async def test_lists_and_handshakes_are_not_calls(otel: Any) -> None:
     server = PlayedServer(initialize=LEGACY, tools__list={"tools": []})
     async with tc.Client(server, mode="legacy") as client:
         await client.list_tools()
     assert otel.exporter.get_finished_spans() == ()
 
 
-def test_without_the_api_loaded_there_is_no_span_and_nothing_is_imported() -> None:
+def test_without_the_api_loaded_no_span_is_made_and_nothing_is_imported() -> None:
     code = """
 import asyncio, sys
 from tests.unit.kit import LEGACY, PlayedServer

@@ -134,7 +134,7 @@ async def test_a_list_that_fails_before_a_call_says_that_the_call_was_not_sent()
 
 
 @pytest.mark.parametrize("arguments", ['{"a": 1}', [1], 5])
-async def test_arguments_that_are_no_mapping_are_refused_with_a_hint(arguments: Any) -> None:
+async def test_arguments_that_are_not_a_mapping_are_refused_with_a_hint(arguments: Any) -> None:
     server = played()
     async with client_of(server) as client:
         with pytest.raises(tc.UsageError, match=r"mapping of names to values.*json\.loads"):
@@ -164,7 +164,7 @@ async def test_the_callers_arguments_are_never_changed() -> None:
 
 
 @pytest.mark.parametrize("kind", [tc.events.ToolExecutionCompleted, tc.events.ToolExecutionStarted])
-async def test_whoever_listens_to_one_kind_of_event_hears_it(kind: Any) -> None:
+async def test_a_listener_to_one_kind_of_event_receives_it(kind: Any) -> None:
     heard: list[Any] = []
     async with client_of(played()) as client:
         client.on(kind, heard.append)
@@ -172,7 +172,7 @@ async def test_whoever_listens_to_one_kind_of_event_hears_it(kind: Any) -> None:
     assert [(event.server, event.tool) for event in heard] == [("office", "print")]
 
 
-async def test_a_failed_and_a_cancelled_call_are_told_to_who_listens_to_failures_alone() -> None:
+async def test_a_failed_and_a_cancelled_call_are_sent_to_listeners_of_failures_alone() -> None:
     heard: list[tc.events.ToolExecutionFailed] = []
     server = played(tools__call=RemoteError(-32000, "broken"))
     async with client_of(server) as client:

@@ -147,7 +147,7 @@ async def test_ids_are_integers_from_one_on_and_never_used_twice(spoken: tuple[s
     assert ids == list(range(1, len(ids) + 1))
 
 
-async def test_the_progress_token_is_the_id_and_comes_only_if_somebody_listens(spoken: tuple[str, Full]) -> None:
+async def test_the_progress_token_is_the_id_and_is_sent_only_if_there_is_a_listener(spoken: tuple[str, Full]) -> None:
     with_token, without, _ = spoken[1].named("tools/call")
     assert with_token["params"]["_meta"]["progressToken"] == with_token["id"]
     assert with_token["params"]["_meta"]["com.example/mine"] == 1
@@ -165,7 +165,7 @@ async def test_a_handshake_connection_stamps_nothing_on_its_requests(spoken: tup
     assert stamped == (requests if revision == spec.MODERN else [])
 
 
-async def test_all_that_was_offered_is_declared_and_no_more(spoken: tuple[str, Full]) -> None:
+async def test_exactly_the_offered_handlers_are_declared(spoken: tuple[str, Full]) -> None:
     revision, server = spoken
     first = server.received[0]["params"]
     declared = (

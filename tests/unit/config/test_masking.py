@@ -35,7 +35,7 @@ def test_a_masked_mapping_shows_names_only_but_gives_values() -> None:
     assert dict(headers) == {"Authorization": CANARY}
 
 
-def test_the_repr_tells_what_was_given_and_no_more() -> None:
+def test_the_repr_shows_exactly_the_given_values() -> None:
     server = StdioServer("python", ["s.py"], retry_safe=["b", "a"], connect_timeout=None)
     assert repr(server) == ("StdioServer(command='python', args=['s.py'], connect_timeout=None, retry_safe=['a', 'b'])")
 

@@ -169,7 +169,7 @@ def test_a_missing_field_is_named(values: dict[str, Any], key: str) -> None:
 
 
 @pytest.mark.parametrize("values", [None, [], "stdio", 7])
-def test_what_is_no_object_is_refused(values: Any) -> None:
+def test_a_non_object_is_refused(values: Any) -> None:
     with pytest.raises(ConfigError):
         server_from_dict(values)
     with pytest.raises(ConfigError):

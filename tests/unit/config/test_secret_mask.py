@@ -120,7 +120,7 @@ def test_credentials_that_come_later_are_masked_and_only_the_last_ones_kept() ->
     assert mask.mask("token-00001") == "token-00001"
 
 
-def test_a_folder_that_exists_is_no_secret_unless_its_name_says_so(tmp_path: Path) -> None:
+def test_a_folder_that_exists_is_not_a_secret_unless_its_name_says_so(tmp_path: Path) -> None:
     folder = str(tmp_path)
     text = f"see {folder}/server.log"
     assert secrets_of_process({"CACHE_DIR": folder}).mask(text) == text
@@ -131,7 +131,7 @@ def test_a_folder_that_exists_is_no_secret_unless_its_name_says_so(tmp_path: Pat
 @pytest.mark.parametrize(
     "value", ["true", "error", "production", "8080", "1.2.3", "http://localhost:3000", "https://a.example/"]
 )
-def test_ordinary_values_are_no_secrets_unless_their_name_says_so(value: str) -> None:
+def test_ordinary_values_are_not_secrets_unless_their_name_says_so(value: str) -> None:
     text = f"it is {value} here"
     assert secrets_of_process({"SETTING": value}).mask(text) == text
     assert secrets_of_process({"API_KEY": value}).mask(text) == f"it is {MASK} here"

@@ -56,7 +56,7 @@ def test_paths_are_taken_as_their_texts() -> None:
     assert HttpServer(URL, ca=Path("/ca.pem"), client_cert=("/c.pem", "/k.pem")).ca == "/ca.pem"
 
 
-def test_options_of_their_own_are_by_keyword_only() -> None:
+def test_their_own_options_are_keyword_only() -> None:
     with pytest.raises(TypeError):
         HttpServer(URL, {"Authorization": "x"})  # type: ignore[misc]
     with pytest.raises(TypeError):

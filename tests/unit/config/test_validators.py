@@ -88,7 +88,7 @@ def test_what_was_given_is_called_as_in_files(value: Any, kind: str) -> None:
         StdioServer(value)
 
 
-def test_the_name_of_a_file_that_is_no_utf_8_can_be_given() -> None:
+def test_the_name_of_a_file_that_is_not_utf_8_can_be_given() -> None:
     name = os.fsdecode(b"caf\xe9")
     assert StdioServer(name, [name], cwd=name).args == (name,)
 
@@ -170,7 +170,7 @@ def test_no_error_repeats_a_value_not_even_by_what_it_is_chained_to(values: dict
 @pytest.mark.parametrize(
     "text", [f'{{"token": "{CANARY}"', f'"{CANARY}"', f"[{CANARY}]", f"{CANARY}", '{"a": ' * 100_000]
 )
-def test_json_that_cannot_be_read_is_told_without_its_text(text: str) -> None:
+def test_json_that_cannot_be_read_is_reported_without_its_text(text: str) -> None:
     with pytest.raises(ConfigError) as caught:
         server_from_json(text)
     assert CANARY not in every_text_of(caught.value)

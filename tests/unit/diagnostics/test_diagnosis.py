@@ -149,7 +149,7 @@ DOCKER_29 = (
         ),
     ],
 )
-def test_the_cause_is_told_with_the_command_that_works(line: str, stderr: str, what: str, fix: str) -> None:
+def test_the_cause_is_reported_with_the_command_that_works(line: str, stderr: str, what: str, fix: str) -> None:
     command, *args = shlex.split(line)
     found = diagnose(stderr, parse_command(command, args))
     assert found is not None
@@ -177,7 +177,7 @@ def test_reading_a_long_hostile_text_is_quick() -> None:
         (403, None, "that allow it"),
     ],
 )
-def test_the_credentials_that_a_server_wants_are_told_from_its_challenge(
+def test_the_credentials_that_a_server_wants_are_read_from_its_challenge(
     status: int, challenge: str | None, remedy: str
 ) -> None:
     assert remedy in credentials_for(AuthError("", status=status, challenge=challenge))

@@ -86,7 +86,7 @@ def test_the_pinned_spelling_is_that_of_the_launcher(line: str, pinned: str) -> 
     assert found.pinned("1.0") == pinned
 
 
-def test_the_version_that_npx_has_fetched_last_is_told_from_its_cache(tmp_path: Path) -> None:
+def test_the_version_that_npx_fetched_last_is_read_from_its_cache(tmp_path: Path) -> None:
     package = package_of("npx", ["-y", "@scope/server"])
     assert package is not None
     environ = {"HOME": str(tmp_path)}
@@ -99,7 +99,7 @@ def test_the_version_that_npx_has_fetched_last_is_told_from_its_cache(tmp_path: 
     assert fetched_version(package, environ) == "2.0.0"
 
 
-def test_the_version_that_uvx_has_fetched_is_told_from_its_cache(tmp_path: Path) -> None:
+def test_the_version_that_uvx_fetched_is_read_from_its_cache(tmp_path: Path) -> None:
     package = package_of("uvx", ["mcp-server.git"])
     assert package is not None
     (tmp_path / "archive-v0/xyz/mcp_server_git-1.2.dist-info").mkdir(parents=True)

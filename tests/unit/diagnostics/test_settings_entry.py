@@ -34,7 +34,7 @@ def test_every_variable_that_stands_for_nothing_is_named_with_its_place(tmp_path
     assert "export A=... C=..." in finding.fix
 
 
-def test_variables_that_are_set_are_no_finding(tmp_path: Path) -> None:
+def test_variables_that_are_set_are_not_reported(tmp_path: Path) -> None:
     environ = {"A": "1"}
     entry = entry_of(tmp_path, '{"url": "https://example.com/${A}"}', environ)
     assert [(each.step, each.verdict) for each in checked(entry, environ).findings] == [("settings", Verdict.FINE)]
@@ -45,14 +45,14 @@ def test_an_entry_that_only_lacks_a_variable_could_be_read(tmp_path: Path) -> No
     assert steps == {"settings": Verdict.FINE, "variables": Verdict.BROKEN}
 
 
-def test_an_entry_that_is_wrong_is_told_with_file_line_and_what_was_expected(tmp_path: Path) -> None:
+def test_an_entry_that_is_wrong_is_reported_with_file_line_and_what_was_expected(tmp_path: Path) -> None:
     (finding,) = checked(entry_of(tmp_path, '\n{"command": "x", "args": "y"}')).findings
     assert finding.verdict is Verdict.BROKEN
     assert ".mcp.json:2" in finding.text
     assert ".mcp.json:2, use" in finding.fix
 
 
-def test_a_wrong_entry_with_a_missing_variable_tells_both(tmp_path: Path) -> None:
+def test_a_wrong_entry_with_a_missing_variable_reports_both(tmp_path: Path) -> None:
     entry = entry_of(tmp_path, '{"command": "x", "url": "https://example.com", "env": {"A": "${A}"}}')
     assert [(each.step, each.verdict) for each in checked(entry).findings] == [
         ("settings", Verdict.BROKEN),
@@ -60,7 +60,7 @@ def test_a_wrong_entry_with_a_missing_variable_tells_both(tmp_path: Path) -> Non
     ]
 
 
-def test_text_that_only_looks_like_a_variable_is_none() -> None:
+def test_text_that_only_looks_like_a_variable_is_not_a_variable() -> None:
     assert missing_variables({"args": ["$A", "$${A}", "${A"], "env": {"B": 1}}, {}) == []
 
 
@@ -90,7 +90,7 @@ def test_secrets_in_plain_text_are_found_by_name_or_by_look(raw: dict[str, Any],
     assert written_plainly(raw) == places
 
 
-def test_a_secret_in_plain_text_is_told_and_never_shown(tmp_path: Path) -> None:
+def test_a_secret_in_plain_text_is_reported_and_never_shown(tmp_path: Path) -> None:
     entry = entry_of(tmp_path, '{"command": "x", "env": {"TOKEN": "do-not-show"}}')
     (finding,) = [each for each in checked(entry).findings if each.step == "secrets"]
     assert (finding.verdict, finding.fix) == (Verdict.WARNING, "write ${TOKEN} there, and export TOKEN=...")
@@ -123,7 +123,9 @@ def test_a_variable_that_is_passed_on_is_secret_only_by_its_name(monkeypatch: py
         (0o666, '{"command": "x"}', ["chmod go-w"]),
     ],
 )
-def test_files_that_others_may_read_or_write_are_told(tmp_path: Path, mode: int, text: str, fixes: list[str]) -> None:
+def test_files_that_others_may_read_or_write_are_reported(
+    tmp_path: Path, mode: int, text: str, fixes: list[str]
+) -> None:
     file = tmp_path / ".mcp.json"
     file.write_text('{"mcpServers": {"one": ' + text + "}}")
     file.chmod(mode)
@@ -133,7 +135,7 @@ def test_files_that_others_may_read_or_write_are_told(tmp_path: Path, mode: int,
     assert told == [f"{fix} {file}" for fix in fixes]
 
 
-def test_warnings_about_a_file_and_disagreements_are_told(tmp_path: Path) -> None:
+def test_warnings_about_a_file_and_disagreements_are_reported(tmp_path: Path) -> None:
     first, second = tmp_path / ".mcp.json", tmp_path / "toolcrib.toml"
     first.write_text('{"mcpServers": {"one": {"command": "x", "colour": "red"}}}')
     second.write_text('[servers.one]\ncommand = "y"\n')
@@ -144,7 +146,7 @@ def test_warnings_about_a_file_and_disagreements_are_told(tmp_path: Path) -> Non
     assert any("overrides" in text for text in texts)
 
 
-def test_a_name_that_cannot_stand_in_names_of_tools_is_told(tmp_path: Path) -> None:
+def test_a_name_that_cannot_be_part_of_tool_names_is_reported(tmp_path: Path) -> None:
     file = tmp_path / ".mcp.json"
     file.write_text('{"mcpServers": {"my server": {"command": "x"}}}')
     findings = checked(load_settings(file).entries[0]).findings
@@ -178,7 +180,7 @@ def test_a_value_that_is_still_to_be_replaced_is_a_placeholder_and_no_secret(val
         *("hunter2", "flour-mill", "/srv/data", "maxxx", "production"),
     ],
 )
-def test_a_real_value_is_no_placeholder(value: str) -> None:
+def test_a_real_value_is_not_a_placeholder(value: str) -> None:
     assert placeholders({"env": {"API_KEY": value}, "args": ["--api-key", value]}) == []
 
 

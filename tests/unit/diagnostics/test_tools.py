@@ -19,7 +19,7 @@ def found(*tools: Tool, server: str = "one") -> ServerReport:
     return checkup
 
 
-def test_tools_that_are_described_and_typed_are_no_finding() -> None:
+def test_tools_with_descriptions_and_types_are_not_reported() -> None:
     checkup = found(tool("add", properties={"a": {"type": "number"}, "b": {"$ref": "#/$defs/B"}}))
     assert checkup.findings == []
     assert checkup.facts["tokens"] > 0
@@ -53,28 +53,28 @@ def test_schemas_that_model_apis_refuse_are_named(schema: dict[str, Any]) -> Non
     assert "odd" in finding.text
 
 
-def test_a_name_with_letters_that_model_apis_refuse_is_told_with_its_alias() -> None:
+def test_a_name_with_letters_that_model_apis_refuse_is_reported_with_its_alias() -> None:
     checkup = found(tool("get.user"))
     (finding,) = checkup.findings
     assert "get.user" in finding.text
     assert checkup.facts["aliases"]["get.user"] in finding.fix
 
 
-def test_a_name_that_is_only_too_long_is_mended_by_a_shorter_name_of_the_server() -> None:
+def test_a_name_that_is_only_too_long_is_fixed_by_a_shorter_name_of_the_server() -> None:
     name = "t" * 40
     (finding,) = found(tool(name), server="a-server-with-a-long-name").findings
     assert "at most 17 characters" in finding.fix
     assert found(tool(name), server="x" * 17).findings == []
 
 
-def test_a_name_that_is_there_twice_is_told() -> None:
+def test_a_duplicate_name_is_reported() -> None:
     (finding,) = found(tool("same"), tool("other"), tool("same")).findings
     assert finding.step == "names"
     assert "same" in finding.text
     assert "other" not in finding.text
 
 
-def test_tools_that_cost_many_tokens_are_told_with_what_can_be_done() -> None:
+def test_tools_that_cost_many_tokens_are_reported_with_what_can_be_done() -> None:
     long = tool("long", "word " * MANY_TOKENS)
     (finding,) = found(long).findings
     assert finding.step == "tokens"

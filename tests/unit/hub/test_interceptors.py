@@ -100,7 +100,7 @@ async def test_everything_else_is_a_refusal_with_the_rule(verdict: Any) -> None:
     assert (denied.value.rule, denied.value.server, denied.value.tool) == ("require_approval: x", "s", "t")
 
 
-async def test_an_error_of_ours_in_an_approver_is_passed_on() -> None:
+async def test_a_toolcrib_error_in_an_approver_is_passed_on() -> None:
     def limited(call: ToolCall) -> bool:
         raise RateLimited("too many questions")
 

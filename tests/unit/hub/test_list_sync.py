@@ -104,7 +104,7 @@ async def test_callers_of_one_fetch_share_its_outcome_and_later_ones_wait_for_th
         assert later.done()
 
 
-async def test_without_its_tools_a_fetch_fails_for_all_who_wait() -> None:
+async def test_without_its_tools_a_fetch_fails_for_all_waiting_callers() -> None:
     server = library(tools__list=tc.RemoteError(-32603, "no tools today"))
     async with connected(server) as (client, lists, published):
         tools, everything = lists.request_tools(), lists.request_all()
@@ -151,7 +151,7 @@ async def test_lists_that_change_all_the_time_are_fetched_after_a_pause_but_at_o
         assert waiting.done()
 
 
-async def test_stopping_ends_all_who_wait() -> None:
+async def test_stopping_ends_all_waiting_callers() -> None:
     lists = ListSync("s", lambda kind, _: None, retry_delay=60)
     tools, everything = lists.request_tools(), lists.request_all()
     lists.stop(tc.ConnectionLost("the server was removed"))

@@ -124,7 +124,7 @@ def test_executing_gives_what_the_resources_give() -> None:
 
 @pytest.mark.parametrize("step", ["server", "pattern", "mime_type", "name"])
 @pytest.mark.parametrize("value", [None, 7, ["a"], b"a"])
-def test_a_condition_that_is_no_text_is_a_config_error_that_names_it(step: str, value: Any) -> None:
+def test_a_condition_that_is_not_text_is_a_config_error_that_names_it(step: str, value: Any) -> None:
     with pytest.raises(ConfigError, match=step) as told:
         getattr(ResourceQuery(), step)(value)
     assert told.value.key == step
@@ -137,7 +137,7 @@ def test_a_uri_matches_itself_and_its_beginning_with_a_star(uri: str, head: str,
     assert ResourceQuery().pattern("*" + tail).matches(Resource(uri + tail))
 
 
-def test_bytes_that_are_no_text_are_told_by_a_type_of_their_own() -> None:
+def test_bytes_that_are_not_text_raise_their_own_error_type() -> None:
     error = BinaryResource("not text", server="fs", uri="a:", mime_type="image/png")
     assert isinstance(error, ToolcribError)
     for twin in (pickle.loads(pickle.dumps(error)), copy.copy(error)):

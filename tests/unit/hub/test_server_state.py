@@ -38,7 +38,7 @@ def test_a_state_is_a_value_with_what_follows_from_it() -> None:
         ("http://127.0.0.1/mcp", {"execution_timeout": 7}, 7),
     ],
 )
-def test_one_servers_word_goes_before_its_config_that_before_the_word_for_all(
+def test_options_of_one_server_override_its_config_which_overrides_the_defaults(
     given: Any, of_all: dict[str, Any], expected: Any
 ) -> None:
     assert spec_for("s", "s", given, of_all).settings.execution_timeout == expected
@@ -81,7 +81,7 @@ def test_what_is_wrong_names_the_server() -> None:
         assert wrong.value.server == "s"
 
 
-def test_options_that_concern_each_server_are_told_from_those_of_the_hub() -> None:
+def test_options_of_each_server_are_distinguished_from_those_of_the_hub() -> None:
     policy = ReconnectPolicy()
     given = {
         "allowed_tools": [],

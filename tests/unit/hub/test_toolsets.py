@@ -103,7 +103,7 @@ def test_the_registry_keeps_the_last_toolset_of_each_server() -> None:
     assert "fs" in toolsets and "x" not in toolsets
 
 
-def test_a_removed_toolset_defers_nothing_any_more() -> None:
+def test_a_removed_toolset_defers_nothing() -> None:
     deferred = Toolset("db").defer_all()
     toolsets = Toolsets([deferred])
     assert toolsets.remove("db") == deferred

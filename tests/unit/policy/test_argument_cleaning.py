@@ -80,11 +80,11 @@ def test_the_four_rules() -> None:
     }
 
 
-def test_sources_that_are_no_array_and_strings_elsewhere_stay() -> None:
+def test_sources_that_are_not_an_array_and_strings_elsewhere_stay() -> None:
     assert clean({"sources": "web", "tags": ["web"]}) == {"sources": "web", "tags": ["web"]}
 
 
-def test_sources_are_converted_inside_of_objects_too() -> None:
+def test_sources_are_converted_inside_objects_too() -> None:
     assert clean({"search": {"sources": ["web"]}}) == {"search": {"sources": [{"type": "web"}]}}
 
 
@@ -101,7 +101,7 @@ def test_cleaning_twice_is_cleaning_once_and_leaves_no_nulls_nor_empties(given_a
         waiting += value.values() if isinstance(value, dict) else value if isinstance(value, list) else []
 
 
-def test_endless_nesting_is_no_crash() -> None:
+def test_endless_nesting_does_not_crash() -> None:
     deep: Any = None
     for _ in range(50_000):
         deep = [deep]
@@ -330,7 +330,7 @@ def test_arguments_are_cleaned_always_or_by_a_schema() -> None:
     assert given == {"limit": None, "note": None, "tags": []}
 
 
-def test_cleaned_arguments_are_a_dict_of_their_own() -> None:
+def test_cleaned_arguments_are_a_new_dict() -> None:
     given = {"a": 1}
     for schema in (None, {}, {"type": "object"}):
         cleaned = clean_tool_arguments(given, schema)

@@ -84,7 +84,7 @@ def test_a_plain_function_sees_the_tool_as_an_object_and_as_its_wire_form() -> N
     assert not allows(lambda t: "y" in t.description, seen)
 
 
-def test_a_dynamic_filter_sees_who_asks() -> None:
+def test_a_dynamic_filter_sees_the_caller() -> None:
     @dynamic_filter
     def admins_write(context: FilterContext, t: Tool) -> bool:
         return not t.name.startswith("write_") or context.agent["role"] == "admin"
@@ -154,7 +154,7 @@ def test_each_filter_says_its_rule_in_words() -> None:
     assert repr(static_filter(["a"])) == "<static filter: allowed 'a'>"
 
 
-def test_a_filter_that_raises_on_every_tool_is_told_of_once_for_each_kind_of_failure(
+def test_a_filter_that_raises_on_every_tool_is_reported_once_per_kind_of_failure(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     def broken(tool: Tool) -> bool:

@@ -75,7 +75,7 @@ def test_an_empty_allow_list_allows_none_and_no_list_allows_all() -> None:
     assert Permissions(require_approval=[]).decide("mcp__fs__read").kind == "allow"
 
 
-def test_where_nobody_can_approve_a_tool_that_needs_it_is_closed() -> None:
+def test_without_an_approver_a_tool_that_needs_approval_is_denied() -> None:
     allowed, asked, denied = Decision("allow"), Decision("ask", "allowed_tools"), Decision("deny", "x")
     assert [d.lets_through(can_ask=False) for d in (allowed, asked, denied)] == [True, False, False]
     assert [d.lets_through(can_ask=True) for d in (allowed, asked, denied)] == [True, True, False]
@@ -111,7 +111,7 @@ def test_the_approval_that_says_most_decides_and_of_equals_the_stricter() -> Non
     assert rules.decide("mcp__db__query").kind == "allow"
 
 
-def test_never_does_not_open_what_is_outside_of_the_allowed_tools() -> None:
+def test_never_does_not_permit_tools_outside_the_allowed_ones() -> None:
     rules = Permissions(["mcp__fs__*"], require_approval={"mcp__db__*": "never"})
     assert rules.decide("mcp__db__query") == Decision("ask", "allowed_tools")
 
@@ -206,7 +206,7 @@ def test_a_rule_that_can_match_no_tool_is_an_error_that_names_the_list(key: str,
 
 
 @pytest.mark.parametrize("key", ["allowed_tools", "disallowed_tools"])
-def test_a_map_is_no_list_of_patterns(key: str) -> None:
+def test_a_map_is_not_a_list_of_patterns(key: str) -> None:
     with pytest.raises(ConfigError) as caught:
         Permissions(**{key: {"mcp__fs": "always"}})  # type: ignore[arg-type]
     assert caught.value.key == key

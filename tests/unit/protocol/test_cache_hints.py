@@ -18,12 +18,12 @@ HINTS = st.builds(
 
 
 @pytest.mark.parametrize("ttl, seconds", [(300_000, 300.0), (1, 0.001), (0, 0.0), (-5, 0.0), (1.5, 0.0015)])
-def test_a_life_is_told_in_milliseconds_and_never_negative(ttl: Any, seconds: float) -> None:
+def test_a_lifetime_is_in_milliseconds_and_never_negative(ttl: Any, seconds: float) -> None:
     assert cache_hint({"ttlMs": ttl}).ttl == pytest.approx(seconds)
 
 
 @pytest.mark.parametrize("ttl", [None, True, "300", [], {}])
-def test_what_is_no_number_was_never_said(ttl: Any) -> None:
+def test_a_non_number_is_ignored(ttl: Any) -> None:
     assert cache_hint({"ttlMs": ttl}).ttl is None
     assert cache_hint({}).ttl is None
 

@@ -34,7 +34,7 @@ def test_the_lines_do_not_depend_on_how_the_bytes_are_cut(data: bytes, places: l
 
 
 @given(st.binary(max_size=300))
-def test_lines_are_what_stands_between_newlines(data: bytes) -> None:
+def test_lines_are_separated_by_newlines(data: bytes) -> None:
     complete = data.split(b"\n")[:-1]
     assert LineFramer().feed(data) == [line.rstrip(b"\r") for line in complete if line.rstrip(b"\r")]
 
@@ -54,7 +54,7 @@ def test_a_line_of_exactly_the_cap_is_a_line_and_one_byte_more_is_not() -> None:
     assert LineFramer(10).feed(b"x" * 11 + b"\n") == [Oversized(b"x" * 11)]
 
 
-def test_an_oversized_line_is_told_once_at_once_and_the_next_line_is_whole() -> None:
+def test_an_oversized_line_is_reported_once_at_once_and_the_next_line_is_whole() -> None:
     framer = LineFramer(2 * HEAD)
     assert framer.feed(b"a" * 2 * HEAD) == []
     assert framer.feed(b"b") == [Oversized(b"a" * HEAD)]
@@ -78,7 +78,7 @@ def test_both_line_endings_and_blank_lines_are_accepted(ending: bytes) -> None:
     assert LineFramer().feed(data) == [b"one", b"two"]
 
 
-def test_a_carriage_return_inside_of_a_line_stays() -> None:
+def test_a_carriage_return_inside_a_line_stays() -> None:
     assert LineFramer().feed(b"a\rb\n") == [b"a\rb"]
 
 
@@ -116,6 +116,6 @@ def test_a_byte_order_mark_at_the_beginning_is_left_out_however_it_is_cut(size: 
 
 
 @pytest.mark.parametrize("data, lines", [(MARK + b"\n\nx\n", [b"x"]), (MARK[:2] + b"x\n", [MARK[:2] + b"x"])])
-def test_a_line_of_nothing_but_the_mark_is_blank_and_half_a_mark_is_none(data: bytes, lines: list[bytes]) -> None:
+def test_a_line_with_only_the_byte_order_mark_is_blank_and_half_a_mark_is_text(data: bytes, lines: list[bytes]) -> None:
     assert fed(LineFramer(), [data]) == lines
     assert fed(LineFramer(), [bytes([byte]) for byte in data]) == lines

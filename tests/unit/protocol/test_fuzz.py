@@ -84,7 +84,7 @@ def fuzz(rounds: int, corpus: list[bytes], words: list[bytes], check: Callable[[
             check(rng, data)
 
 
-def test_the_event_stream_stands_every_mutation(rounds: int) -> None:
+def test_the_event_stream_survives_every_mutation(rounds: int) -> None:
     def check(rng: random.Random, data: bytes) -> None:
         expected = model(data)
         assert fed(SseParser(), [data]) == expected
@@ -95,7 +95,7 @@ def test_the_event_stream_stands_every_mutation(rounds: int) -> None:
     fuzz(rounds, REAL, EVENT_WORDS, check)
 
 
-def test_the_framer_stands_every_mutation(rounds: int) -> None:
+def test_the_framer_survives_every_mutation(rounds: int) -> None:
     def check(rng: random.Random, data: bytes) -> None:
         framer = LineFramer()
         lines = [line.rstrip(b"\r") for line in data.split(b"\n")[:-1]]

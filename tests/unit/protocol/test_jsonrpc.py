@@ -89,7 +89,7 @@ def test_what_json_cannot_say_is_the_callers_mistake(value: Any) -> None:
 
 
 @pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf])
-def test_a_number_that_is_none_does_not_become_a_null_on_the_way(value: float) -> None:
+def test_nan_and_infinity_do_not_become_null_on_the_way(value: float) -> None:
     with pytest.raises(UsageError):
         jsonrpc.encode({"x": value})
 
@@ -170,7 +170,7 @@ def test_an_error_answer_becomes_a_remote_error_with_all_it_said() -> None:
 
 
 @pytest.mark.parametrize("code", [True, "1", 1.5, None, [], {}])
-def test_an_error_code_that_is_no_integer_breaks_the_protocol(code: Any) -> None:
+def test_an_error_code_that_is_not_an_integer_breaks_the_protocol(code: Any) -> None:
     assert isinstance(jsonrpc.outcome({"id": 1, "error": {"code": code, "message": "x"}}), ProtocolError)
 
 
@@ -195,7 +195,7 @@ def test_a_number_and_its_text_are_one_id(id: Any, ours: int) -> None:
 
 
 @pytest.mark.parametrize("id", [True, False, None, 7.0, "", " 7", "-7", "7.0", "\u0667", "9" * 5000, [], {}])
-def test_what_is_no_id_of_ours_correlates_with_nothing(id: Any) -> None:
+def test_an_unknown_id_correlates_with_nothing(id: Any) -> None:
     assert jsonrpc.correlate(id) is None
 
 

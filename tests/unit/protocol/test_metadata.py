@@ -49,7 +49,7 @@ def test_without_layers_no_meta_appears() -> None:
     assert with_meta({"a": 1}, None) == {"a": 1}
 
 
-def test_a_meta_that_is_no_object_is_replaced() -> None:
+def test_a_meta_that_is_not_an_object_is_replaced() -> None:
     assert with_meta({"_meta": "nonsense"}, {"a": 1}) == {"_meta": {"a": 1}}
 
 

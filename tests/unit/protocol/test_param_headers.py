@@ -172,7 +172,7 @@ def test_a_property_that_is_not_reached_by_properties_alone_may_not(schema: dict
 
 
 @pytest.mark.parametrize("keyword", ["default", "const", "enum", "examples", "example", "x-other"])
-def test_the_word_in_data_is_no_declaration(keyword: str) -> None:
+def test_the_word_in_data_is_not_a_declaration(keyword: str) -> None:
     assert declarations({"properties": {"a": {keyword: {"x-mcp-header": "A"}}}, keyword: [{"x-mcp-header": ""}]}) == ()
 
 
@@ -195,7 +195,7 @@ def test_a_deep_schema_is_read_without_recursion_nor_a_whole_path_for_each_leaf(
     assert peak < 10_000_000  # whole paths are ten times as much
 
 
-def test_somebody_elses_names_cannot_disturb_our_message() -> None:
+def test_hostile_names_cannot_disturb_the_error_message() -> None:
     with pytest.raises(InvalidDeclaration) as caught:
         declarations({"properties": {"\x1b[31m\u202e" + "x" * 10_000: {"type": "number", "x-mcp-header": "A"}}})
     assert str(caught.value).isprintable()

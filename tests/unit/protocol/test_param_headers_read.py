@@ -25,7 +25,7 @@ def test_what_is_not_between_the_markers_is_itself(header: str) -> None:
 
 
 @pytest.mark.parametrize("inner", ["Y", "YQ", "YQ=", "Y Q=", "YQ==YQ==", "é", "gA==", "7aCA", "YQ==\n", "_w=="])
-def test_what_is_no_base64_of_utf_8_between_the_markers_is_nothing(inner: str) -> None:
+def test_invalid_base64_of_utf_8_between_the_markers_is_ignored(inner: str) -> None:
     assert plain_value(f"=?base64?{inner}?=") is None
 
 
@@ -38,7 +38,7 @@ def test_what_is_no_base64_of_utf_8_between_the_markers_is_nothing(inner: str) -
         *((None, None), ([1], None), ({"a": 1}, None)),
     ],
 )
-def test_a_header_that_says_the_same_is_no_contradiction(value: Any, said: str | None) -> None:
+def test_a_header_that_says_the_same_is_not_a_contradiction(value: Any, said: str | None) -> None:
     headers = {} if said is None else {"mcp-param-region": said}
     assert contradiction(REGION, {"where": {"region": value}}, {**headers, "mcp-param-other": "x"}) is None
 

@@ -31,7 +31,7 @@ def test_ordinary_text_of_any_language_stays() -> None:
     assert printable(text) == printable(text.encode()) == text
 
 
-def test_bytes_that_are_no_utf8_are_shown_as_far_as_possible() -> None:
+def test_bytes_that_are_not_utf8_are_shown_as_far_as_possible() -> None:
     assert printable(b"ok \xff\xfe end") == "ok \ufffd\ufffd end"
 
 

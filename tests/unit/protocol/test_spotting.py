@@ -39,13 +39,13 @@ def test_the_id_of_a_broken_answer_is_read_from_its_envelope(head: bytes, id: in
 
 
 @given(WITH_IDS, st.sampled_from(["result", "error", "params"]), st.integers(0, 1024))
-def test_an_id_inside_of_the_payload_is_never_claimed(payload: Any, field: str, cut: int) -> None:
+def test_an_id_inside_the_payload_is_never_claimed(payload: Any, field: str, cut: int) -> None:
     line = jsonrpc.encode({"jsonrpc": "2.0", field: payload, "id": 7})
     assert jsonrpc.spot_id(line[:cut]) is None
 
 
 @given(WITH_IDS, IDS, st.sampled_from(["result", "error"]), st.data())
-def test_an_answer_broken_anywhere_is_its_own_or_nobodys(
+def test_an_answer_broken_anywhere_belongs_to_its_call_or_to_none(
     payload: Any, id: int, field: str, data: st.DataObject
 ) -> None:
     line = jsonrpc.encode({"jsonrpc": "2.0", "id": id, field: payload})
@@ -60,7 +60,7 @@ def test_any_bytes_can_be_looked_at(head: bytes) -> None:
     assert jsonrpc.spot_id(head) is None or b'"id"' in head
 
 
-def test_a_broken_request_of_the_server_claims_no_call_of_ours() -> None:
+def test_a_broken_request_of_the_server_matches_no_pending_call() -> None:
     """Its ids are the server's own: its 5 is not our 5."""
     line = b'{"jsonrpc":"2.0","id":5,"method":"sampling/createMessage","params":{"text":"\xff"}}'
     assert jsonrpc.spot_id(line) is None

@@ -63,7 +63,7 @@ def test_the_cap_does_not_depend_on_how_the_bytes_are_cut(data: bytes, places: l
 
 
 @given(st.lists(PIECES.filter(bytes.isascii), max_size=40).map(b"".join), st.integers(0, 50))
-def test_what_goes_over_the_cap_is_told_in_its_place_and_nothing_else_is_lost(data: bytes, limit: int) -> None:
+def test_text_beyond_the_cap_is_reported_in_its_place_and_nothing_else_is_lost(data: bytes, limit: int) -> None:
     data += b"\n\n"
     assert SseParser(limit).feed(data) == model(data, limit)
 
@@ -97,7 +97,7 @@ def test_only_one_byte_order_mark_at_the_very_start_is_left_out() -> None:
     assert fed(SseParser(), [b"\xef", b"\xbb", b"data: x\n\n"]) == []
 
 
-def test_one_space_after_the_colon_is_left_out_and_no_more() -> None:
+def test_exactly_one_space_after_the_colon_is_removed() -> None:
     assert one(b"data:x\n\n").data == "x"
     assert one(b"data: x\n\n").data == "x"
     assert one(b"data:  x \n\n").data == " x "
@@ -134,13 +134,13 @@ def test_a_name_without_data_does_not_stick_to_the_next_event() -> None:
     assert one(b"event: e\n\ndata: x\n\n").event == "message"
 
 
-def test_an_id_that_holds_nul_is_no_id() -> None:
+def test_an_id_that_holds_nul_is_not_an_id() -> None:
     assert one(b"id: a\0b\ndata: x\n\n").id is None
     assert one(b"id: a\nid: \0\ndata: x\n\n").id == "a"
 
 
 @pytest.mark.parametrize("value", [b"", b"-1", b"1.5", b"1x", b"0x10", b" 5 ", "٣".encode(), "²".encode(), b"9" * 5000])
-def test_a_retry_that_is_no_short_row_of_ascii_digits_is_none(value: bytes) -> None:
+def test_a_retry_that_is_not_a_few_ascii_digits_is_ignored(value: bytes) -> None:
     assert one(b"data: x\nretry: " + value + b"\n\n").retry is None
 
 
@@ -149,12 +149,12 @@ def test_a_retry_is_milliseconds(value: bytes, milliseconds: int) -> None:
     assert one(b"retry:" + value + b"\n\n").retry == milliseconds
 
 
-def test_what_is_no_utf8_is_replaced() -> None:
+def test_non_utf8_is_replaced() -> None:
     assert one(b"event: \xff\nid: \xe4\xb8\ndata: a\xc3\ndata: \xa9b\n\n") == SseEvent("�", "a�\n�b", "�", None)
 
 
 @pytest.mark.parametrize("data", [b"data: x", b"data: x\n", b"data: x\r\n", b"id: 1\ndata: x\n:c"])
-def test_an_event_that_was_not_ended_is_none(data: bytes) -> None:
+def test_an_incomplete_event_is_dropped(data: bytes) -> None:
     assert SseParser().feed(data) == []
 
 
@@ -165,7 +165,7 @@ def test_data_of_exactly_the_cap_is_an_event_and_one_byte_more_is_not() -> None:
     assert SseParser(2).feed(b"data: a\ndata: b\n\n") == [Oversized(b"a\nb")]
 
 
-def test_an_oversized_event_is_told_once_at_once_and_the_next_event_is_whole() -> None:
+def test_an_oversized_event_is_reported_once_at_once_and_the_next_event_is_whole() -> None:
     stream = SseParser(2 * HEAD)
     assert stream.feed(b"id: 1\ndata: " + b"a" * 2 * HEAD) == []
     assert stream.feed(b"b") == [Oversized(b"a" * HEAD)]
@@ -182,7 +182,7 @@ def test_lines_of_data_are_judged_together_as_they_come() -> None:
 
 
 @pytest.mark.parametrize("name", [b"event: ", b"id: ", b"retry: "])
-def test_an_endless_field_is_told_and_its_event_passed_over(name: bytes) -> None:
+def test_an_endless_field_is_reported_and_its_event_passed_over(name: bytes) -> None:
     fits, over = name + b"1" * (MAX_FIELD - len(name)), name + b"1" * (MAX_FIELD - len(name) + 1)
     for chunks in ([fits + b"\ndata: x\n\n"], [fits, b"\ndata: x\n\n"]):
         assert [event.data for event in fed(SseParser(), chunks) if isinstance(event, SseEvent)] == ["x"]

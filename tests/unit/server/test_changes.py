@@ -16,7 +16,7 @@ from toolcrib.server.changes import UPDATED, ChangeWatchers
 TOOLS, PROMPTS = "notifications/tools/list_changed", "notifications/prompts/list_changed"
 
 
-async def test_each_hears_what_it_asked_for_and_nothing_else() -> None:
+async def test_each_listener_receives_only_what_it_requested() -> None:
     changes, tools, prompts, one = ChangeWatchers(), [], [], []
     changes.watch({"toolsListChanged": True, "promptsListChanged": False}, lambda *news: tools.append(news))
     changes.watch({"promptsListChanged": True}, lambda *news: prompts.append(news))
@@ -46,7 +46,7 @@ async def test_many_changes_within_a_turn_are_one() -> None:
     assert heard[3:] == [(TOOLS, {})]
 
 
-async def test_who_left_hears_nothing_more_not_even_what_was_due() -> None:
+async def test_a_listener_that_left_receives_nothing_not_even_pending_changes() -> None:
     changes, heard = ChangeWatchers(), []
     watch = changes.watch({"toolsListChanged": True}, lambda *news: heard.append(news))
     changes.publish(TOOLS)
@@ -58,7 +58,7 @@ async def test_who_left_hears_nothing_more_not_even_what_was_due() -> None:
     assert len(changes) == 0
 
 
-async def test_a_change_from_another_thread_is_told_on_the_watchers_loop() -> None:
+async def test_a_change_from_another_thread_is_delivered_on_the_watchers_loop() -> None:
     changes, heard = ChangeWatchers(), []
     changes.watch({"toolsListChanged": True}, lambda *_: heard.append(threading.current_thread()))
     await asyncio.to_thread(changes.publish, TOOLS)
@@ -66,7 +66,7 @@ async def test_a_change_from_another_thread_is_told_on_the_watchers_loop() -> No
     assert heard == [threading.current_thread()]
 
 
-async def test_a_watch_whose_loop_has_ended_is_forgotten_and_hurts_nobody() -> None:
+async def test_a_watch_whose_loop_has_ended_is_forgotten_and_does_no_harm() -> None:
     changes, heard = ChangeWatchers(), []
 
     async def elsewhere() -> None:
@@ -82,7 +82,7 @@ async def test_a_watch_whose_loop_has_ended_is_forgotten_and_hurts_nobody() -> N
     assert len(changes) == 1
 
 
-async def test_one_who_fails_to_listen_does_not_keep_the_news_from_others(caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_listener_that_fails_does_not_keep_changes_from_others(caplog: pytest.LogCaptureFixture) -> None:
     changes, heard = ChangeWatchers(), []
 
     def bad(*_: Any) -> None:
@@ -118,7 +118,7 @@ async def test_what_is_accepted_is_what_is_watched() -> None:
     ],
     ids=["nothing", "a list", "one text", "numbers", "too many"],
 )
-async def test_a_wish_that_is_none_is_refused(wanted: Any) -> None:
+async def test_an_invalid_subscription_is_refused(wanted: Any) -> None:
     with pytest.raises(tc.RemoteError, match="notifications") as caught:
         ChangeWatchers().watch(wanted, lambda *_: None)
     assert caught.value.code == -32602

@@ -127,7 +127,7 @@ class Nested(pydantic.BaseModel):
 
 
 @pytest.mark.parametrize("kind", [Nested, int, list[int]])
-async def test_what_is_not_flat_is_refused_before_anybody_is_asked(kind: Any) -> None:
+async def test_a_schema_that_is_not_flat_is_refused_before_the_client_is_asked(kind: Any) -> None:
     client = Client()
     with pytest.raises(tc.UsageError, match="form"):
         await context(client).elicit("?", kind)

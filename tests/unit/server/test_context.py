@@ -27,7 +27,7 @@ class Point:
 # ---- what it knows -------------------------------------------------------------------------------------------
 
 
-async def test_it_tells_who_asks_and_how() -> None:
+async def test_it_describes_the_caller_and_the_transport() -> None:
     peer = Peer(
         "2025-11-25",
         modern=False,
@@ -56,7 +56,7 @@ async def test_progress_goes_out_under_the_clients_own_token() -> None:
     ]
 
 
-async def test_without_a_token_nobody_is_told_of_progress() -> None:
+async def test_without_a_token_no_progress_is_sent() -> None:
     client = Client()
     await context(client).progress(1)
     assert client.told == []
@@ -240,7 +240,7 @@ async def test_a_thread_of_a_cancelled_call_asks_and_says_nothing_more() -> None
     assert (client.told, client.asked) == ([], [])
 
 
-def test_a_thread_that_outlives_its_loop_is_told_so() -> None:
+def test_a_thread_that_outlives_its_loop_gets_a_clear_error() -> None:
     async def make() -> SyncContext:
         return SyncContext(context(Client()))
 

@@ -53,7 +53,7 @@ def test_a_request_that_says_its_version_is_modern(params: Any, modern: bool) ->
     assert eras.is_modern(params) is modern
 
 
-def test_a_modern_request_says_who_asks() -> None:
+def test_a_modern_request_identifies_the_client() -> None:
     peer = eras.peer_of_request({"_meta": meta(level="debug")}, principal="alice")
     assert (peer.version, peer.modern, peer.info) == ("2026-07-28", True, {"name": "c"})
     assert (peer.capabilities, peer.principal, peer.log_level) == ({"roots": {}}, "alice", "debug")
@@ -86,7 +86,7 @@ def test_a_modern_request_may_leave_out_its_name_and_the_level_of_logs(said: Wir
         (meta(level=["info"]), "log level: must be one of"),
     ],
 )
-def test_a_modern_request_that_does_not_say_who_asks_has_invalid_params(wrong: Any, named: str) -> None:
+def test_a_modern_request_without_client_info_has_invalid_params(wrong: Any, named: str) -> None:
     with pytest.raises(RemoteError) as caught:
         eras.peer_of_request({"_meta": wrong})
     assert caught.value.code == -32602
@@ -117,7 +117,7 @@ def test_a_session_is_never_of_the_modern_era(asked: Any, given: str) -> None:
     assert result == {"protocolVersion": given, **Bench().describe(peer)}
 
 
-def test_a_session_begins_with_who_asks() -> None:
+def test_a_session_begins_with_client_info() -> None:
     params = {"clientInfo": {"name": "c"}, "capabilities": {"roots": {}}}
     peer, _ = eras.begin_session(Bench(), params, "alice")
     assert (peer.info, peer.capabilities, peer.principal) == ({"name": "c"}, {"roots": {}}, "alice")
@@ -139,7 +139,7 @@ def test_the_level_of_logs_is_one_of_eight_and_stays_with_the_session(level: str
     assert peer.log_level == level
 
 
-def test_a_session_answers_itself_what_needs_nobody() -> None:
+def test_a_session_itself_answers_requests_that_need_no_handler() -> None:
     peer = Peer("2025-11-25", modern=False)
     assert eras.answer_at_once(Bench(), peer, "ping", {}) == {}
     for method in ("tools/call", "tools/list", "resources/subscribe", "nonsense"):
@@ -206,7 +206,7 @@ def test_questions_as_a_result_are_neither_complete_nor_cached() -> None:
 
 
 @pytest.mark.parametrize("said, framed", [({"x": 1}, {"x": 1, SERVER: US}), ({}, {SERVER: US}), (None, {SERVER: US})])
-def test_the_server_s_name_stands_beside_what_a_result_says_itself(said: Any, framed: Wire) -> None:
+def test_the_servers_name_is_added_to_the_metadata_of_a_result(said: Any, framed: Wire) -> None:
     result = {"_meta": said}
     assert eras.modern_result("tools/call", result, US)["_meta"] == framed
     assert result == {"_meta": said}, "the result of the handler is not modified"
@@ -296,7 +296,7 @@ def test_every_exception_has_one_answer_in_each_era(modern: bool, method: str, e
     assert eras.error_answer(7, method, exc, modern=modern) == answer
 
 
-def test_our_own_fault_is_logged_whole_and_told_as_nothing_but_a_fact(caplog: pytest.LogCaptureFixture) -> None:
+def test_an_internal_error_is_logged_with_details_and_reported_without(caplog: pytest.LogCaptureFixture) -> None:
     error = eras.internal_error(ValueError("the secret is 4711"), "tools/call")
     assert (error.code, error.message, error.data) == (-32603, "Internal error", None)
     assert "tools/call failed" in caplog.text

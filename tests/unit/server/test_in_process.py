@@ -82,7 +82,9 @@ async def test_an_error_that_a_tool_keeps_is_not_changed_by_its_callers() -> Non
     assert (kept.server, kept.tool) == (None, None)
 
 
-async def test_our_own_fault_tells_nothing(caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_an_internal_error_reveals_nothing(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
     sample = SampleServer()
     monkeypatch.setattr(sample.server, "page_size", "many")
     async with tc.Client(sample.server) as client:
@@ -194,7 +196,7 @@ async def test_progress_and_logs_arrive_while_the_tool_runs(mode: Any) -> None:
 
 
 @both
-async def test_who_wants_no_progress_and_no_logs_gets_none(mode: Any) -> None:
+async def test_a_client_that_requests_no_progress_and_no_logs_gets_none(mode: Any) -> None:
     async with tc.Client(SampleServer().server, mode=mode, log_handler=pytest.fail, log_level="error") as client:
         await turns()
         assert (await client.call_tool("talk", {"times": 2})).text == "said"
@@ -258,7 +260,7 @@ async def test_no_deadline_passes_while_a_person_is_asked(mode: Any) -> None:
 
 
 @both
-async def test_a_changed_list_is_told_and_a_cached_one_forgotten(mode: Any) -> None:
+async def test_a_changed_list_is_reported_and_the_cached_one_dropped(mode: Any) -> None:
     sample = SampleServer()
     async with tc.Client(sample.server, mode=mode, cache_tools_list=True) as client, client.listen() as changes:
         before = len(await client.list_tools())
@@ -269,7 +271,7 @@ async def test_a_changed_list_is_told_and_a_cached_one_forgotten(mode: Any) -> N
 
 
 @both
-async def test_an_updated_resource_is_told_to_who_subscribed(mode: Any) -> None:
+async def test_an_updated_resource_is_reported_to_subscribers(mode: Any) -> None:
     server = SampleServer().server
     server.add_resource(lambda: "x", "a:b", name="r")
     async with tc.Client(server, mode=mode) as client, client.listen("a:b", tools=False) as changes:
@@ -280,7 +282,7 @@ async def test_an_updated_resource_is_told_to_who_subscribed(mode: Any) -> None:
 
 
 @both
-async def test_a_closed_client_watches_nothing_any_more(mode: Any) -> None:
+async def test_a_closed_client_watches_nothing(mode: Any) -> None:
     server = SampleServer().server
     server.add_resource(lambda: "x", "a:b", name="r")
     async with tc.Client(server, mode=mode) as client, client.listen("a:b"):

@@ -99,7 +99,7 @@ async def test_progress_puts_off_the_end_of_a_silence() -> None:
             await task
 
 
-async def test_a_sync_tool_runs_in_its_thread_and_sees_that_nobody_waits() -> None:
+async def test_a_sync_tool_runs_in_its_thread_and_sees_that_it_was_cancelled() -> None:
     clock, sample = Clock(), SampleServer()
     try:
         async with tc.Client(sample.server) as client:
@@ -114,7 +114,7 @@ async def test_a_sync_tool_runs_in_its_thread_and_sees_that_nobody_waits() -> No
     assert sample.seen == [True]
 
 
-async def test_calls_inside_of_calls_each_have_their_own_end() -> None:
+async def test_calls_inside_calls_each_have_their_own_end() -> None:
     clock, sample = Clock(), SampleServer()
     async with tc.Client(sample.server) as client:
 

@@ -186,7 +186,7 @@ async def test_a_tools_failure_is_a_result_and_its_remote_error_an_error() -> No
     }
 
 
-async def test_our_own_fault_is_logged_and_tells_nothing(
+async def test_an_internal_error_is_logged_and_reveals_nothing(
     caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     server = calculator()
@@ -200,7 +200,7 @@ async def test_our_own_fault_is_logged_and_tells_nothing(
     assert "TypeError" in caplog.text
 
 
-async def test_a_tool_that_would_ask_learns_that_nobody_can_be_asked() -> None:
+async def test_a_tool_that_would_ask_learns_that_the_client_cannot_be_asked() -> None:
     server = tc.ToolServer("s")
 
     @server.tool

@@ -51,7 +51,7 @@ async def test_a_server_of_the_same_name_takes_its_place_and_it_is_said(caplog: 
     assert len(registry) == 1
 
 
-def test_it_tells_what_it_holds_and_lets_go_of_it() -> None:
+def test_servers_can_be_looked_up_and_unregistered() -> None:
     one, two = server("one"), server("two")
     registry = tc.ServerRegistry([one, two])
     assert [*registry] == [one, two]

@@ -84,12 +84,12 @@ async def test_a_tool_that_takes_a_context_gets_one() -> None:
         ({"name": "add", "arguments": [1]}, "arguments: must be an object"),
     ],
 )
-async def test_what_is_no_call_is_refused_with_a_hint(params: Wire, said: str) -> None:
+async def test_an_invalid_call_is_refused_with_a_hint(params: Wire, said: str) -> None:
     exc = await refused(offering(), "tools/call", params)
     assert (exc.code, exc.message) == (-32602, said)
 
 
-async def test_wrong_arguments_are_a_result_to_mend() -> None:
+async def test_wrong_arguments_are_a_result_that_a_model_can_correct() -> None:
     result = await answer(offering(), "tools/call", {"name": "add", "arguments": {"a": "x", "b": 3}})
     assert result["isError"] is True
     assert "a:" in result["content"][0]["text"]
@@ -125,7 +125,7 @@ async def test_a_remote_error_of_a_tool_is_the_answer_itself() -> None:
 # ---- what is offered -----------------------------------------------------------------------------------------
 
 
-async def test_the_description_tells_who_and_what() -> None:
+async def test_the_description_has_identity_and_capabilities() -> None:
     described = offering().router.describe(PEER)
     assert described["serverInfo"] == {"name": "shop", "version": "2.0"}
     assert described["instructions"] == "Be kind"
@@ -221,7 +221,7 @@ async def test_an_unknown_method_is_said_to_be_unknown(method: str) -> None:
 @pytest.mark.parametrize(
     "uri, text", [("config://app", "static"), ("config://db", "template db"), ("who://ann", "ann 9")]
 )
-async def test_a_resource_of_its_own_is_before_any_template(uri: str, text: str) -> None:
+async def test_a_static_resource_takes_precedence_over_any_template(uri: str, text: str) -> None:
     (content,) = (await answer(offering(), "resources/read", {"uri": uri}))["contents"]
     assert (content["uri"], content["text"]) == (uri, text)
 

@@ -43,7 +43,7 @@ async def test_a_decorated_function_stays_the_function() -> None:
     assert second.annotations == {"readOnlyHint": True}
 
 
-async def test_a_tool_that_stands_alone_serves_in_several_servers() -> None:
+async def test_a_standalone_tool_can_be_added_to_several_servers() -> None:
     @tc.tool
     def now() -> str:
         return "12:00"
@@ -183,7 +183,7 @@ def test_what_was_made_elsewhere_can_be_added() -> None:
             again()
 
 
-def test_a_resource_without_a_uri_is_told_so() -> None:
+def test_a_resource_without_a_uri_raises_a_clear_error() -> None:
     server: Any = tc.ToolServer("s")
     with pytest.raises(tc.UsageError, match="needs its URI"):
 
@@ -195,7 +195,7 @@ def test_a_resource_without_a_uri_is_told_so() -> None:
 # ---- changes -------------------------------------------------------------------------------------------------
 
 
-async def test_every_change_of_a_list_is_told() -> None:
+async def test_every_change_of_a_list_is_reported() -> None:
     server, heard = tc.ToolServer("s"), []
     server.changes.watch({**LISTED, "resourceSubscriptions": ["a:b"]}, lambda method, params: heard.append(method))
     steps = [
@@ -237,7 +237,7 @@ async def test_tools_may_be_added_from_many_threads() -> None:
 # ---- itself --------------------------------------------------------------------------------------------------
 
 
-def test_it_says_who_it_is() -> None:
+def test_it_identifies_itself() -> None:
     server = tc.ToolServer(
         "math", "1.2", title="Mathematics", website_url="https://a.example", icons=[{"src": "https://a.example/i.png"}]
     )

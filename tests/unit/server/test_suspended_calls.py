@@ -78,7 +78,7 @@ async def test_questions_that_are_asked_together_go_out_together() -> None:
     await finished(desk)
 
 
-async def test_questions_without_a_name_or_with_the_same_get_names_of_their_own() -> None:
+async def test_questions_without_a_name_or_with_the_same_name_get_unique_names() -> None:
     async def tool(back: BackChannel) -> Any:
         return await asyncio.gather(
             *(back.ask("roots/list", {}, name) for name in (None, None, "x", "x", "question-6", None))
@@ -94,7 +94,7 @@ async def test_questions_without_a_name_or_with_the_same_get_names_of_their_own(
     await finished(desk)
 
 
-async def test_each_round_has_a_handle_of_its_own_and_the_call_goes_on() -> None:
+async def test_each_round_has_its_own_handle_and_the_call_continues() -> None:
     async def tool(back: BackChannel) -> Any:
         return [await back.ask("roots/list", {"n": number}, f"n{number}") for number in range(5)]
 
@@ -126,7 +126,7 @@ async def test_what_stays_unanswered_is_asked_again_without_what_was_answered() 
 
 
 @pytest.mark.parametrize("answers", [None, {}, {"other": YES}])
-async def test_who_answers_nothing_gets_the_same_questions_under_the_same_handle(answers: Any) -> None:
+async def test_a_client_that_answers_nothing_gets_the_same_questions_under_the_same_handle(answers: Any) -> None:
     desk = Desk(one_question)
     first = await desk.call()
     for _ in range(5):
@@ -157,7 +157,7 @@ async def test_a_tool_that_gives_up_a_question_goes_on_without_it() -> None:
 # ---- twice and too late --------------------------------------------------------------------------------------
 
 
-async def test_who_comes_twice_while_the_call_works_gets_the_same_outcome() -> None:
+async def test_a_repeated_request_during_the_call_gets_the_same_outcome() -> None:
     works = asyncio.Event()
 
     async def tool(back: BackChannel) -> Any:
@@ -177,7 +177,7 @@ async def test_who_comes_twice_while_the_call_works_gets_the_same_outcome() -> N
     await finished(desk)
 
 
-async def test_who_comes_twice_gets_the_next_questions_as_often() -> None:
+async def test_a_repeated_request_gets_the_next_questions_again() -> None:
     async def tool(back: BackChannel) -> Any:
         return [await back.ask("roots/list", {}, "a"), await back.ask("roots/list", {}, "b")]
 
@@ -260,7 +260,7 @@ async def test_answers_of_another_shape_are_refused_before_anything_is_done(wron
 
 
 @pytest.mark.parametrize("wrong", ["x", "", 0, 5, True, 1.5, [], ["x"], {}, {"x": 1}], ids=repr)
-async def test_a_state_that_is_none_of_ours_runs_nothing(wrong: Any) -> None:
+async def test_a_foreign_request_state_runs_nothing(wrong: Any) -> None:
     desk = Desk(one_question)
     assert "requestState" in await desk.refused(wrong, {"go": YES})
     assert desk.began == 0
@@ -301,7 +301,7 @@ async def test_a_call_is_found_only_by_the_request_that_it_began_with(other: Wir
     await finished(desk)
 
 
-async def test_what_the_tool_raises_reaches_everyone_who_comes() -> None:
+async def test_an_exception_of_the_tool_reaches_every_request_that_waits() -> None:
     async def tool(back: BackChannel) -> Any:
         await one_question(back)
         raise RemoteError(-5, "no")

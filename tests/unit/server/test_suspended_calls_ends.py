@@ -68,7 +68,7 @@ async def test_each_round_has_its_own_time() -> None:
     await clock.advance(OUTCOME_TTL)
 
 
-async def test_the_time_does_not_run_while_somebody_waits() -> None:
+async def test_the_expiry_is_paused_while_a_request_waits() -> None:
     clock, tool = Clock(), Working()
     desk = Desk(tool, ttl=60)
     state = (await desk.call())["requestState"]
@@ -94,7 +94,7 @@ async def test_an_outcome_is_kept_for_a_while_and_then_forgotten() -> None:
     assert desk.cancelled == 0
 
 
-async def test_a_failure_that_nobody_comes_for_is_no_lost_exception() -> None:
+async def test_a_failure_without_a_waiting_request_is_not_a_lost_exception() -> None:
     clock, tool = Clock(), Working()
 
     async def fails(back: BackChannel) -> Any:
@@ -186,7 +186,7 @@ async def test_a_call_that_swallows_its_end_cannot_ask_again(caplog: pytest.LogC
 # ---- who leaves ----------------------------------------------------------------------------------------------
 
 
-async def test_who_leaves_while_the_call_works_for_nobody_else_cancels_it() -> None:
+async def test_the_last_client_that_leaves_cancels_the_call() -> None:
     async def tool(back: BackChannel) -> Any:
         await asyncio.Event().wait()
 
@@ -212,7 +212,7 @@ async def test_the_first_of_two_may_leave_the_last_takes_the_call_with_it() -> N
     assert "requestState" in await desk.refused(state, {"go": YES})
 
 
-async def test_who_leaves_when_there_are_questions_may_come_again_for_them() -> None:
+async def test_a_client_that_leaves_with_pending_questions_may_return_for_them() -> None:
     async def tool(back: BackChannel) -> Any:
         return [await one_question(back), await back.ask("roots/list", {}, "next")]
 
@@ -228,7 +228,7 @@ async def test_who_leaves_when_there_are_questions_may_come_again_for_them() -> 
     desk.parking.close()
 
 
-async def test_who_leaves_before_there_is_a_handle_leaves_nothing_behind() -> None:
+async def test_a_client_that_leaves_before_there_is_a_handle_leaves_nothing_behind() -> None:
     backs: list[Any] = []
 
     async def tool(back: BackChannel) -> Any:
@@ -246,7 +246,7 @@ async def test_who_leaves_before_there_is_a_handle_leaves_nothing_behind() -> No
     assert (left, timers()) == (set(), []), "no client has a handle of it, and it was not counted"
 
 
-async def test_a_call_that_cancels_itself_has_an_error_for_who_waits() -> None:
+async def test_a_call_that_cancels_itself_raises_for_the_waiting_request() -> None:
     async def tool(back: BackChannel) -> Any:
         raise asyncio.CancelledError
 
@@ -272,7 +272,7 @@ async def leave_in_the_moment_of_a_failure() -> None:
     assert task.cancelled()
 
 
-async def test_who_leaves_in_the_moment_of_a_failure_loses_no_exception(caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_client_that_leaves_during_a_failure_loses_no_exception(caplog: pytest.LogCaptureFixture) -> None:
     await leave_in_the_moment_of_a_failure()
     gc.collect()
     assert caplog.messages == []
@@ -281,7 +281,7 @@ async def test_who_leaves_in_the_moment_of_a_failure_loses_no_exception(caplog: 
 # ---- the end of all ------------------------------------------------------------------------------------------
 
 
-async def test_closing_ends_every_call_that_is_parked_and_who_waits_for_one() -> None:
+async def test_closing_ends_every_parked_call_and_the_requests_that_wait() -> None:
     tool = Working()
     desk = Desk(tool)
     states = [(await desk.call())["requestState"] for _ in range(3)]

@@ -46,7 +46,7 @@ async def too_many(desk: Desk, **options: Any) -> bool:
     return (caught.value.code, desk.cancelled) == (-32603, before + 1)
 
 
-async def test_there_is_room_for_so_many_calls(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_the_number_of_calls_is_limited(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(suspended_calls, "MAX_SUSPENDED", 3)
     clock, desk = Clock(), Desk(one_question, ttl=60)
     states = [(await desk.call(principal=name))["requestState"] for name in "abc"]
@@ -62,7 +62,7 @@ async def test_there_is_room_for_so_many_calls(monkeypatch: pytest.MonkeyPatch) 
     assert desk.places == (0, 0, {})
 
 
-async def test_there_is_room_for_so_many_calls_of_one(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_the_number_of_calls_per_principal_is_limited(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(suspended_calls, "MAX_EACH", 2)
     desk = Desk(one_question)
     alice = {"sub": "alice"}  # cannot be hashed
@@ -75,7 +75,7 @@ async def test_there_is_room_for_so_many_calls_of_one(monkeypatch: pytest.Monkey
     await turns()
 
 
-async def test_there_is_room_for_so_many_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_the_number_of_bytes_is_limited(monkeypatch: pytest.MonkeyPatch) -> None:
     params = {"name": "tool", "arguments": {"text": "x" * 1_000}}
     size = len(jsonrpc.encode({**params, "_meta": {}}))
     monkeypatch.setattr(suspended_calls, "MAX_BYTES", 2 * size)
@@ -92,7 +92,7 @@ async def test_there_is_room_for_so_many_bytes(monkeypatch: pytest.MonkeyPatch) 
     await turns()
 
 
-async def test_where_nobody_is_asked_who_he_is_one_may_take_all_places(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_without_auth_one_client_may_use_all_places(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(suspended_calls, "MAX_EACH", 1)
     monkeypatch.setattr(suspended_calls, "MAX_SUSPENDED", 3)
     desk = Desk(one_question)
@@ -132,7 +132,7 @@ class Told:
         self.told.append((method, params["n"]))
 
 
-async def test_the_latest_who_waits_is_told_and_nobody_else() -> None:
+async def test_only_the_latest_waiting_request_is_notified() -> None:
     tool, told = Working(), [Told() for _ in range(3)]
     desk = Desk(tool)
     state = (await desk.call(outlet=told[0]))["requestState"]
@@ -152,7 +152,7 @@ async def test_the_latest_who_waits_is_told_and_nobody_else() -> None:
     desk.parking.close()
 
 
-async def test_what_is_told_on_the_way_belongs_to_the_request_that_waits() -> None:
+async def test_notifications_during_a_call_belong_to_the_request_that_waits() -> None:
     tool = Working()
     desk = Desk(tool)
     state = (await desk.call(id=1, meta={"progressToken": "one"}, level="error"))["requestState"]

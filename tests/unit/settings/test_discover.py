@@ -108,7 +108,7 @@ def test_home_is_taken_from_the_environment_and_the_project_is_the_current_folde
     assert [settings.source for settings in discover_settings()] == [in_home, in_configs, in_project]
 
 
-def test_a_file_that_cannot_be_looked_at_is_told_and_hides_no_other(home: Path, project: Path) -> None:
+def test_a_file_that_cannot_be_looked_at_is_reported_and_hides_no_other(home: Path, project: Path) -> None:
     write(home / ".gemini" / "settings.json", servers("g"))
     loop = home / ".claude.json"
     loop.symlink_to(loop)
@@ -118,14 +118,14 @@ def test_a_file_that_cannot_be_looked_at_is_told_and_hides_no_other(home: Path, 
     assert "cannot be read" in str(claude.error)
 
 
-def test_a_folder_that_cannot_be_entered_is_told_too(home: Path, tmp_path: Path) -> None:
+def test_a_folder_that_cannot_be_entered_is_reported_too(home: Path, tmp_path: Path) -> None:
     write(home / ".gemini" / "settings.json", servers("g"))
     first, *others = find(home, tmp_path / ("x" * 300))
     assert first.error is None
     assert others and all("cannot be read" in str(each.error) for each in others)
 
 
-def test_the_home_of_nobody_is_a_plain_name(home: Path) -> None:
+def test_the_home_of_an_unknown_user_is_a_plain_name(home: Path) -> None:
     assert find(home, Path("~nobody-of-that-name")) == ()
 
 

@@ -74,7 +74,7 @@ def test_servers_go_where_the_files_program_looks_for_them(
         ("toolcrib.toml", "servers = 1", ":1:"),
     ],
 )
-def test_a_broken_file_is_told_with_its_line_and_never_written_to(
+def test_a_broken_file_is_reported_with_its_line_and_never_written_to(
     tmp_path: Path, name: str, text: str, line: str
 ) -> None:
     path = write(tmp_path / name, text)
@@ -142,7 +142,7 @@ def test_a_link_stays_a_link_and_its_file_is_changed(tmp_path: Path) -> None:
     assert os.listdir(tmp_path / "dotfiles") == ["mcp"]
 
 
-def test_what_cannot_be_written_is_told_and_leaves_nothing_behind(tmp_path: Path) -> None:
+def test_a_file_that_cannot_be_written_is_reported_and_leaves_nothing_behind(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="cannot be written: No such file or directory"):
         put_servers(tmp_path / "no" / "such.json", {"a": NEW})
     (tmp_path / "loop.json").symlink_to("loop.json")

@@ -75,7 +75,7 @@ def test_variables_are_replaced_in_all_ways_to_a_server(tmp_path: Path) -> None:
     assert entry(tmp_path, web).config == expected
 
 
-def test_a_python_file_is_found_from_where_the_settings_stand(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_python_file_is_found_relative_to_the_settings_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     elsewhere = tmp_path / "elsewhere"
     elsewhere.mkdir()
     monkeypatch.chdir(elsewhere)
@@ -191,7 +191,7 @@ def test_a_key_that_is_there_twice_fails_its_server(tmp_path: Path) -> None:
     assert failed.error.line == 2  # type: ignore[union-attr]
 
 
-def test_a_misspelt_command_is_told_with_the_right_one(tmp_path: Path) -> None:
+def test_a_misspelt_command_is_reported_with_the_right_one(tmp_path: Path) -> None:
     assert "did you mean 'command' instead of 'comand'?" in str(entry(tmp_path, {"comand": "x"}).error)
 
 
@@ -245,7 +245,7 @@ def test_env_of_a_server_elsewhere_can_be_used_by_its_headers(tmp_path: Path) ->
     assert entry(tmp_path, values).config == HttpServer(URL, headers={"X-Key": "k"})
 
 
-def test_free_names_get_legal_ones_and_nobody_loses_theirs() -> None:
+def test_free_names_become_legal_and_legal_names_are_kept() -> None:
     displayed = ["My Server", "my server!", "my-server", "a__b", "日本", "My-Server"]
     settings = parse_settings({"mcpServers": {name: {"command": "x"} for name in displayed}})
     assert {entry.display_name: entry.name for entry in settings.entries} == {

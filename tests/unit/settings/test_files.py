@@ -47,7 +47,7 @@ def test_a_file_that_is_not_there(tmp_path: Path) -> None:
     assert "No such file" in str(refused(tmp_path / "none.json"))
 
 
-def test_a_folder_or_a_pipe_is_no_file(tmp_path: Path) -> None:
+def test_a_folder_or_a_pipe_is_not_a_file(tmp_path: Path) -> None:
     assert "expected a regular file" in str(refused(tmp_path))
     os.mkfifo(tmp_path / "pipe.json")
     assert "expected a regular file" in str(refused(tmp_path / "pipe.json"))
@@ -78,11 +78,11 @@ def test_broken_json_names_file_line_column_and_key(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("content", ["[]", "3", '"x"', "null"])
-def test_a_file_that_is_no_object(tmp_path: Path, content: str) -> None:
+def test_a_file_that_is_not_an_object(tmp_path: Path, content: str) -> None:
     assert refused(tmp_path / ".mcp.json", content).expected == "an object"
 
 
-def test_servers_that_are_no_object(tmp_path: Path) -> None:
+def test_servers_that_are_not_an_object(tmp_path: Path) -> None:
     error = refused(tmp_path / ".mcp.json", '{\n "mcpServers": []}')
     assert (error.key, error.line) == ("mcpServers", 2)
 
@@ -98,14 +98,14 @@ def test_both_spellings_of_the_section(tmp_path: Path) -> None:
     assert "expected one of mcpServers and servers, got both" in str(error)
 
 
-def test_a_misspelt_section_is_told_with_the_right_one(tmp_path: Path) -> None:
+def test_a_misspelt_section_is_reported_with_the_right_one(tmp_path: Path) -> None:
     error = refused(tmp_path / ".mcp.json", '{\n"mcpServer": {"a": {"command": "x"}}}')
     assert "did you mean 'mcpServers' instead of 'mcpServer'?" in str(error)
     assert error.line == 2
 
 
 @pytest.mark.parametrize("content", [{}, {"mcpServers": {}}, {"$schema": "x"}])
-def test_no_servers_are_no_mistake(tmp_path: Path, content: Any) -> None:
+def test_an_empty_list_of_servers_is_not_a_mistake(tmp_path: Path, content: Any) -> None:
     assert load(tmp_path / ".mcp.json", content).entries == ()
 
 
@@ -146,13 +146,13 @@ def test_the_source_of_a_mapping_is_named() -> None:
 @pytest.mark.parametrize(
     "values", [{1: {"command": "x"}}, {"mcpServers": {1: {"command": "x"}}}, {"mcpServers": 1}, [], None, "x"]
 )
-def test_a_mapping_that_is_none_of_ours_is_refused(values: Any) -> None:
+def test_an_unknown_mapping_is_refused(values: Any) -> None:
     with pytest.raises(ConfigError):
         parse_settings(values)
 
 
 @pytest.mark.parametrize("values", [{"command": "x", 1: 2}, {"command": "x", "env": {1: "2"}}, "x", None, ["x"]])
-def test_an_entry_that_is_none_of_ours_fails_alone(values: Any) -> None:
+def test_an_unknown_entry_fails_alone(values: Any) -> None:
     settings = parse_settings({"mcpServers": {"a": values, "b": {"command": "x"}}})
     assert [entry.name for entry in settings.failed] == ["a"]
 

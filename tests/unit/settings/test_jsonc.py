@@ -142,13 +142,13 @@ def assert_read_or_refused(text: str) -> None:
         ('{"a":' * 65, 1, 321, "at most 64 nested containers"),
     ],
 )
-def test_what_is_no_json_is_told_with_its_place(text: str, line: int, column: int, expected: str) -> None:
+def test_invalid_json_is_reported_with_its_place(text: str, line: int, column: int, expected: str) -> None:
     error = refused(text)
     assert (error.line, error.column) == (line, column)
     assert error.expected.startswith(expected)
 
 
-def test_64_containers_inside_of_each_other_are_read() -> None:
+def test_64_containers_inside_each_other_are_read() -> None:
     assert read("[" * 64 + "]" * 64) == json.loads("[" * 64 + "]" * 64)
 
 

@@ -23,7 +23,7 @@ def settings_of(servers: dict[str, Any], source: str | None = None) -> Settings:
 
 
 @given(commands, commands)
-def test_a_difference_tells_what_to_do_to_get_from_one_to_the_other(one: dict[str, str], two: dict[str, str]) -> None:
+def test_a_difference_lists_the_steps_from_one_to_the_other(one: dict[str, str], two: dict[str, str]) -> None:
     old, new = settings_of(one), settings_of(two)
     added, removed, changed = diff(old, new)
     before = {entry.name: entry for entry in old.entries}
@@ -53,7 +53,7 @@ def test_whatever_matters_is_a_change(values: Any) -> None:
     assert diff(settings_of({"a": "x"}), settings_of({"a": values})).changed == ("a",)
 
 
-def test_what_does_not_matter_is_none(tmp_path: Path) -> None:
+def test_irrelevant_changes_are_not_a_difference(tmp_path: Path) -> None:
     old = load(tmp_path / "x.json", '{"a": {"command": "x", "note": 1}, "b": {"command": "${NO}"}}')
     new = load(tmp_path / "y.json", '// moved\n\n{"b": {"command": "${NO}"}, "a": {"args": [], "command": "x"}}')
     assert old.failed and new.failed
@@ -72,7 +72,7 @@ def test_the_last_one_that_has_a_server_wins(all_of_them: list[dict[str, str]]) 
     assert len({entry.name for entry in merged.entries}) == len(expected)
 
 
-def test_who_was_overridden_is_recorded(tmp_path: Path) -> None:
+def test_the_overridden_file_is_recorded(tmp_path: Path) -> None:
     one = write(tmp_path / "one.json", {"a": {"command": "1"}, "same": {"command": "x"}})
     two = write(tmp_path / "two.json", {"same": {"command": "x"}, "a": {"command": "2"}})
     merged = merge(load_settings(one), load_settings(two))

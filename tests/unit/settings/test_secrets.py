@@ -57,7 +57,7 @@ async def test_what_stands_for_a_variable_is_shown_nowhere(
     assert found.error is None or kind.startswith("wrong")
 
 
-def test_a_text_with_a_variable_is_shown_as_it_stands_in_the_file_and_is_otherwise_the_text(tmp_path: Path) -> None:
+def test_a_text_with_a_variable_is_shown_unexpanded_and_is_otherwise_the_text(tmp_path: Path) -> None:
     values = {"command": "x", "args": ["--token=${TOKEN}", "$${TOKEN}", "${HOME}"], "cwd": "${HOME}"}
     config = entry(tmp_path, values).config
     assert config is not None

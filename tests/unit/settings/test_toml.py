@@ -95,7 +95,7 @@ def test_a_key_behind_a_text_of_several_lines_is_found(tmp_path: Path) -> None:
         ('[servers.a]\ncommand = "x"\ncommand = "y"\n', 3, 14),
     ],
 )
-def test_broken_toml_is_told_with_its_place(tmp_path: Path, text: str, line: int, column: int) -> None:
+def test_broken_toml_is_reported_with_its_place(tmp_path: Path, text: str, line: int, column: int) -> None:
     error = refused(tmp_path, text)
     assert (error.line, error.column, error.expected) == (line, column, "TOML")
 
@@ -131,7 +131,7 @@ def test_the_options_of_the_hub_must_be_a_table(tmp_path: Path) -> None:
     assert (error.line, error.key, error.expected) == (3, "hub", "a table of options")
 
 
-def test_an_unknown_option_is_told_with_the_nearest(tmp_path: Path) -> None:
+def test_an_unknown_option_is_reported_with_the_nearest(tmp_path: Path) -> None:
     assert "hub.on_eror: unknown option; did you mean 'on_error'?" in str(refused(tmp_path, "[hub]\non_eror = 1"))
 
 
@@ -150,7 +150,7 @@ def test_an_unknown_table_is_warned_about(tmp_path: Path) -> None:
     assert settings.warnings == (f"{tmp_path / 'toolcrib.toml'}:3:1: other: unknown key, has no effect",)
 
 
-def test_a_misspelt_table_is_told_with_the_right_one(tmp_path: Path) -> None:
+def test_a_misspelt_table_is_reported_with_the_right_one(tmp_path: Path) -> None:
     error = refused(tmp_path, '[server.a]\ncommand = "x"')
     assert "did you mean 'servers' instead of 'server'?" in str(error)
 
@@ -182,7 +182,7 @@ def test_a_place_is_right_behind_what_only_looks_like_a_table_or_a_key(tmp_path:
     assert [entry.line for entry in settings.entries] == [1, text.count("\n") - 2]
 
 
-def test_where_a_place_cannot_be_known_none_is_told(tmp_path: Path) -> None:
+def test_a_place_that_cannot_be_determined_is_omitted(tmp_path: Path) -> None:
     (failed,) = load(tmp_path / "toolcrib.toml", '\n["\\u0073ervers"."\\u0061"]\ncommand = 1').failed
     assert (failed.line, failed.error.line) == (None, None)  # type: ignore[union-attr]
 
@@ -206,7 +206,7 @@ def test_any_text_takes_linear_time(one: str, tmp_path: Path) -> None:
     assert time.perf_counter() - began < 10
 
 
-def test_dots_in_values_are_no_depth(tmp_path: Path) -> None:
+def test_dots_in_values_are_not_nesting(tmp_path: Path) -> None:
     text = (
         f'[servers.a]\ncommand = "{"a." * 100}" # {"a." * 100}\nargs = ["""\n{"a." * 100}"""]\n[x]\nx = {[1.5] * 100}'
     )

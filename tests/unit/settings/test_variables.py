@@ -110,7 +110,7 @@ def test_the_environment_comes_first_and_a_default_before_env() -> None:
     assert expand("${MINE}", MINE="mine") == "mine"
 
 
-def test_an_entry_that_passes_a_variable_on_is_no_circle_but_missing_if_it_is_not_set() -> None:
+def test_an_entry_that_passes_a_variable_on_is_not_a_cycle_but_missing_if_it_is_not_set() -> None:
     assert Scope({"TOKEN": "x"}, {"TOKEN": "${TOKEN}"}).expand("${TOKEN}", "TOKEN") == "x"
     assert str(refused("${TOKEN}", "TOKEN", TOKEN="${TOKEN}")).startswith("TOKEN is not set")
     assert str(refused("--token=${TOKEN}", TOKEN="${TOKEN}")).startswith("TOKEN is not set")

@@ -52,7 +52,7 @@ def watcher(path: Any, told: Told, **options: Any) -> Watcher:
     return Watcher(path, told.change, on_error=told.error, **options)
 
 
-async def test_a_change_is_told_with_the_new_settings(file: Path) -> None:
+async def test_a_change_is_reported_with_the_new_settings(file: Path) -> None:
     told = Told()
     watch = watcher(file, told, settings=load_settings(file))
     assert not await watch.check()
@@ -64,13 +64,13 @@ async def test_a_change_is_told_with_the_new_settings(file: Path) -> None:
     assert watch.settings is new
 
 
-async def test_without_settings_to_begin_with_the_first_look_tells_them(file: Path) -> None:
+async def test_without_initial_settings_the_first_check_reports_them(file: Path) -> None:
     told = Told()
     assert await watcher(file, told).check()
     assert told.settings[0].servers == {"a": StdioServer("1")}
 
 
-async def test_what_changed_before_the_first_look_is_told(file: Path) -> None:
+async def test_a_change_before_the_first_check_is_reported(file: Path) -> None:
     told = Told()
     before = load_settings(file)
     write(file, servers(a="2"))
@@ -78,7 +78,7 @@ async def test_what_changed_before_the_first_look_is_told(file: Path) -> None:
     assert told.settings[0].servers == {"a": StdioServer("2")}
 
 
-async def test_a_change_that_means_nothing_is_not_told(file: Path) -> None:
+async def test_a_change_that_means_nothing_is_not_reported(file: Path) -> None:
     told = Told()
     watch = watcher(file, told, settings=load_settings(file))
     write(file, '// a comment\n{"mcpServers": {"a": {"command": "1", "args": [],},},}')
@@ -101,7 +101,7 @@ async def test_two_writes_of_the_same_size_in_one_tick_are_both_seen(file: Path)
     assert [settings.servers["a"] for settings in told.settings] == [StdioServer(command) for command in "234567"]
 
 
-async def test_a_broken_file_is_told_once_and_the_last_settings_stay(file: Path) -> None:
+async def test_a_broken_file_is_reported_once_and_the_last_settings_stay(file: Path) -> None:
     told = Told()
     watch = watcher(file, told, settings=load_settings(file))
     write(file, '{"mcpServers": {')
@@ -115,7 +115,7 @@ async def test_a_broken_file_is_told_once_and_the_last_settings_stay(file: Path)
     assert told.settings[0].servers == {"a": StdioServer("2")}
 
 
-async def test_a_file_that_is_gone_is_told_once_and_comes_back(file: Path) -> None:
+async def test_a_file_that_is_gone_is_reported_once_and_comes_back(file: Path) -> None:
     told = Told()
     watch = watcher(file, told, settings=load_settings(file))
     file.unlink()

@@ -37,7 +37,7 @@ def test_a_string_is_a_url(url: str) -> None:
 
 
 @pytest.mark.parametrize("text", ["python server.py", "server.py", "ftp://x", "", "HTTPX", ".mcp.json"])
-def test_any_other_string_is_told_what_to_give_instead(text: str) -> None:
+def test_any_other_string_raises_an_error_with_the_alternatives(text: str) -> None:
     with pytest.raises(ConfigError, match=r"StdioServer\(command, args\)") as caught:
         target_of(text)
     assert caught.value.key == "server"
@@ -57,7 +57,7 @@ def test_a_dict_or_a_path_is_sent_to_the_hub(given: Any) -> None:
 
 
 @pytest.mark.parametrize("given", [None, 7, ["python", "server.py"], b"http://x"], ids=repr)
-def test_what_is_no_server_is_told_what_would_be_one(given: Any) -> None:
+def test_a_non_server_raises_an_error_that_lists_what_is_accepted(given: Any) -> None:
     with pytest.raises(ConfigError, match=type(given).__name__) as caught:
         target_of(given)
     assert "StdioServer" in (caught.value.expected or "")

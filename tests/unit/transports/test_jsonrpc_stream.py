@@ -44,7 +44,7 @@ async def test_a_request_that_cannot_be_written_uses_up_its_id_and_leaves_nothin
     await task
 
 
-async def test_the_caller_is_told_the_id_before_it_is_sent(bench: Bench) -> None:
+async def test_the_caller_learns_the_id_before_it_is_sent(bench: Bench) -> None:
     told: list[tuple[int, int]] = []
     task = await bench.ask(on_id=lambda id: told.append((id, len(bench.link.handed_over))))
     assert told == [(1, 0)]
@@ -60,7 +60,7 @@ async def test_a_number_and_its_text_answer_the_same_request(bench: Bench, id: A
 
 
 @pytest.mark.parametrize("id", [True, 1.0, None, "", "x", [1], {"id": 1}, -1, 0, 2])
-async def test_an_answer_to_nobody_is_counted_and_hurts_nobody(bench: Bench, id: Any) -> None:
+async def test_an_answer_without_a_request_is_counted_and_does_no_harm(bench: Bench, id: Any) -> None:
     task = await bench.ask()
     bench.answer(id)
     await turns()
@@ -162,7 +162,7 @@ async def test_a_batch_is_taken_apart(bench: Bench) -> None:
 # ---- the end -------------------------------------------------------------------------------------------------
 
 
-async def test_when_the_link_is_lost_each_call_is_told_whether_it_was_sent(bench: Bench) -> None:
+async def test_when_the_link_is_lost_each_call_learns_whether_it_was_sent(bench: Bench) -> None:
     sent = await bench.ask()
     bench.link.open_pipe = False
     unsent = await bench.ask()
@@ -189,7 +189,7 @@ async def test_after_the_end_a_request_is_surely_unsent_and_a_notification_is_no
 
 
 @pytest.mark.parametrize("force", [True, False])
-async def test_closing_ends_the_calls_and_then_the_link_and_is_no_loss(bench: Bench, force: bool) -> None:
+async def test_closing_ends_the_calls_and_then_the_link_and_is_not_a_loss(bench: Bench, force: bool) -> None:
     task = await bench.ask()
     await bench.channel.close(force=force)
     with pytest.raises(OutcomeUnknown, match="closed"):
@@ -199,7 +199,7 @@ async def test_closing_ends_the_calls_and_then_the_link_and_is_no_loss(bench: Be
     assert bench.inbound.ended == []
 
 
-async def test_an_answer_that_comes_after_the_end_hurts_nobody(bench: Bench) -> None:
+async def test_an_answer_that_comes_after_the_end_does_no_harm(bench: Bench) -> None:
     task = await bench.ask()
     bench.link.receiver.on_lost(OSError("gone"))
     bench.answer(1)

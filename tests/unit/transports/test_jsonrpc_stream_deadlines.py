@@ -68,7 +68,7 @@ async def test_a_call_without_a_deadline_waits_for_ever(bench: Bench, clock: Clo
     await task
 
 
-async def test_the_deadline_of_an_answered_call_hurts_nobody(bench: Bench, clock: Clock) -> None:
+async def test_the_deadline_of_an_answered_call_does_no_harm(bench: Bench, clock: Clock) -> None:
     task = await bench.ask(deadline=clock.now() + 10)
     other = await bench.ask(deadline=clock.now() + 100)
     bench.answer(1, {"ok": 1})
@@ -123,7 +123,7 @@ async def test_progress_does_not_move_the_deadline(bench: Bench, clock: Clock) -
 
 
 @pytest.mark.parametrize("token, progress", [(2, 1), ("x", 1), (True, 1), (1, True), (1, "1"), (1, None)])
-async def test_progress_of_others_and_progress_that_is_none_keeps_nobody_alive(
+async def test_progress_of_others_and_invalid_progress_extend_no_deadline(
     bench: Bench, clock: Clock, token: object, progress: object
 ) -> None:
     task = await bench.ask(idle_timeout=10)
@@ -225,7 +225,7 @@ async def test_each_call_has_its_share_of_questions_that_stop_the_clock(bench: B
 # ---- cancelled callers ---------------------------------------------------------------------------------------
 
 
-async def test_a_cancelled_caller_tells_the_peer_and_a_late_answer_is_counted(bench: Bench) -> None:
+async def test_a_cancelled_caller_notifies_the_peer_and_a_late_answer_is_counted(bench: Bench) -> None:
     task = await bench.ask()
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
@@ -250,7 +250,7 @@ async def test_a_cancelled_caller_whose_request_was_never_sent_takes_it_back_in_
     assert bench.link.handed_over == []
 
 
-async def test_an_answer_in_the_very_turn_of_the_cancelling_is_no_lost_exception(bench: Bench) -> None:
+async def test_an_answer_in_the_very_turn_of_the_cancelling_is_not_a_lost_exception(bench: Bench) -> None:
     for answer in ({"result": {}}, {"error": {"code": 1, "message": "x"}}):
         task = await bench.ask()
         bench.receive({"jsonrpc": "2.0", "id": bench.last_id, **answer})
@@ -272,7 +272,7 @@ async def test_the_courtesy_to_a_peer_that_does_not_read_is_taken_back_after_a_w
     assert bench.link.queue == []
 
 
-async def test_a_cancelled_caller_hurts_no_other(bench: Bench) -> None:
+async def test_a_cancelled_caller_affects_no_other(bench: Bench) -> None:
     tasks = [await bench.ask() for _ in range(10)]
     for task in tasks[::2]:
         task.cancel()

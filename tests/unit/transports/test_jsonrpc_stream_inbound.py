@@ -30,7 +30,7 @@ async def test_a_request_is_answered_under_its_very_id(bench: Bench, id: Any) ->
 
 
 @pytest.mark.parametrize("params", [None, [1, 2], "text", 7])
-async def test_params_that_are_no_object_are_none(bench: Bench, params: Any) -> None:
+async def test_params_that_are_not_an_object_are_treated_as_empty(bench: Bench, params: Any) -> None:
     ask_us(bench, 1, params=params)
     await turns()
     assert bench.link.replies()[0]["result"]["params"] == {}
@@ -186,7 +186,7 @@ async def test_when_the_channel_ends_what_the_peer_asked_is_given_up_without_an_
 # ---- notifications -------------------------------------------------------------------------------------------
 
 
-async def test_notifications_are_heard_in_the_order_in_which_they_came(bench: Bench) -> None:
+async def test_notifications_are_received_in_the_order_in_which_they_came(bench: Bench) -> None:
     for n in range(20):
         bench.receive(jsonrpc.notification(f"notifications/{n}", {"n": n}))
     assert bench.inbound.heard == [(f"notifications/{n}", {"n": n}) for n in range(20)]
@@ -237,7 +237,7 @@ async def test_an_async_handler_has_had_everything_before_the_result_is_given(be
     assert heard == [0, 1, 2, 3, 4]
 
 
-async def test_a_progress_handler_that_raises_hurts_nobody(bench: Bench, caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_progress_handler_that_raises_does_no_harm(bench: Bench, caplog: pytest.LogCaptureFixture) -> None:
     def bad(*said: Any) -> None:
         raise ValueError("my own fault")
 

@@ -151,7 +151,7 @@ async def test_a_stream_that_fails_in_sending_is_lost_and_the_rest_was_never_sen
         assert stream.taken == [{"n": 1}]
 
 
-async def test_the_other_ends_end_is_a_loss_and_is_told_once() -> None:
+async def test_the_end_of_the_other_side_is_a_loss_and_is_reported_once() -> None:
     async with Linked() as linked:
         await linked.far.send({"n": 1})
         await linked.far.close()
@@ -161,7 +161,7 @@ async def test_the_other_ends_end_is_a_loss_and_is_told_once() -> None:
     assert len(linked.taker.lost) == 1
 
 
-async def test_closing_is_no_loss_closes_the_stream_and_leaves_no_task() -> None:
+async def test_closing_is_not_a_loss_closes_the_stream_and_leaves_no_task() -> None:
     before = asyncio.all_tasks()
     async with Linked() as linked:
         await turns()
@@ -198,7 +198,7 @@ def watched(events: list[tuple[str, Any]], *, leaving: Any = None) -> Any:
     return connect
 
 
-async def test_it_is_entered_and_left_in_one_task_whoever_opens_and_closes() -> None:
+async def test_it_is_entered_and_left_in_one_task_for_any_opener_and_closer() -> None:
     events: list[tuple[str, Any]] = []
     linked = Linked(connect=watched(events))
     await asyncio.create_task(linked.__aenter__())
@@ -257,7 +257,7 @@ async def test_one_that_does_not_close_is_abandoned_and_said_so(
     await eventually(lambda: asyncio.all_tasks() == before)
 
 
-async def test_one_that_raises_while_it_is_left_hurts_nobody() -> None:
+async def test_a_transport_that_raises_on_exit_does_no_harm() -> None:
     async def broken() -> None:
         raise ValueError("while leaving")
 

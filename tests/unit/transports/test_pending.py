@@ -14,7 +14,7 @@ def pending(due: list[int]) -> PendingRequests[PendingRequest]:
     return PendingRequests(lambda id, _: due.append(id))
 
 
-async def test_every_request_has_an_id_of_its_own_and_its_caller_learns_it() -> None:
+async def test_every_request_has_its_own_id_and_its_caller_learns_it() -> None:
     learned: list[int] = []
     requests = pending([])
     options = RequestOptions(on_id=learned.append)

@@ -50,7 +50,7 @@ def test_one_of_several_must_be_named(tmp_path: Path) -> None:
         ("server = None", "server", "server: expected a ToolServer, got NoneType"),
     ],
 )
-def test_a_server_that_is_not_there_is_told(tmp_path: Path, rest: str, variable: str | None, words: str) -> None:
+def test_a_server_that_is_not_there_is_reported(tmp_path: Path, rest: str, variable: str | None, words: str) -> None:
     file = written(tmp_path, SOURCE + rest)
     with pytest.raises(ConfigError, match=words) as caught:
         server_in(load_file(file), variable)
@@ -58,7 +58,7 @@ def test_a_server_that_is_not_there_is_told(tmp_path: Path, rest: str, variable:
     assert caught.value.key == "python"
 
 
-def test_objects_that_answer_to_every_name_or_raise_are_no_servers(tmp_path: Path) -> None:
+def test_objects_that_answer_to_every_name_or_raise_are_not_servers(tmp_path: Path) -> None:
     odd = "class Odd:\n    def __getattr__(self, name):\n        raise RuntimeError(name)\nodd = Odd()\n"
     eager = "class Eager:\n    def __getattr__(self, name):\n        return print\neager = Eager()\n"
     assert servers_in(load_file(written(tmp_path, odd + eager))) == {}
@@ -97,7 +97,7 @@ def test_a_file_is_run_like_a_program_but_for_its_main_part(tmp_path: Path) -> N
         ("import no_such_module_here\n", 1, "ModuleNotFoundError: No module named 'no_such_module_here'"),
     ],
 )
-def test_what_the_file_does_wrong_is_told_with_its_line(tmp_path: Path, text: str, line: int, words: str) -> None:
+def test_a_failure_in_the_file_is_reported_with_its_line(tmp_path: Path, text: str, line: int, words: str) -> None:
     file = written(tmp_path, text)
     modules = set(sys.modules)
     with pytest.raises(ConfigError) as caught:
@@ -107,7 +107,7 @@ def test_what_the_file_does_wrong_is_told_with_its_line(tmp_path: Path, text: st
     assert not [name for name in set(sys.modules) - modules if name.startswith("tools_")]
 
 
-def test_a_failure_in_a_module_beside_is_told_with_that_place(tmp_path: Path) -> None:
+def test_a_failure_in_a_module_beside_is_reported_with_that_place(tmp_path: Path) -> None:
     beside = written(tmp_path, "def grow() -> None:\n    raise ValueError('dry')\n", "beside_that_fails.py")
     file = written(tmp_path, "import beside_that_fails\nbeside_that_fails.grow()\n")
     with pytest.raises(ConfigError) as caught:
@@ -131,6 +131,6 @@ def test_the_code_before_stays_known_where_the_new_one_fails(tmp_path: Path) -> 
 
 
 @pytest.mark.parametrize("name, words", [("nowhere.py", "file not found"), ("", "cannot be read: Is a directory")])
-def test_a_file_that_cannot_be_read_is_told(tmp_path: Path, name: str, words: str) -> None:
+def test_a_file_that_cannot_be_read_is_reported(tmp_path: Path, name: str, words: str) -> None:
     with pytest.raises(ConfigError, match=words):
         load_file(tmp_path / name)

@@ -124,7 +124,7 @@ async def test_the_callable_is_asked_for_each_connection() -> None:
 
 
 @pytest.mark.parametrize("made", [None, 7, "http://x", (), (1,), (1, 2), [Pipe(), Pipe()], {"a": 1}])
-async def test_what_is_no_transport_is_named_with_what_was_expected(made: Any) -> None:
+async def test_a_non_transport_is_named_with_what_was_expected(made: Any) -> None:
     with pytest.raises(ConfigError, match=type(made).__name__) as caught:
         async with connector(lambda: made)():
             pass

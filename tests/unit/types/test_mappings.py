@@ -84,7 +84,7 @@ def test_a_value_can_be_written_as_json(pair: tuple[Any, dict[str, Any]]) -> Non
     assert json.loads(json.dumps(value.to_dict())) == raw
 
 
-def test_to_dict_is_a_dict_of_its_own(pair: tuple[Any, dict[str, Any]]) -> None:
+def test_to_dict_returns_a_new_dict(pair: tuple[Any, dict[str, Any]]) -> None:
     value, raw = pair
     value.to_dict().clear()
     assert value.to_dict() == raw

@@ -75,7 +75,7 @@ def test_a_picture_has_its_format_and_its_bytes(mime_type: str, known: str) -> N
 
 
 @pytest.mark.parametrize("mime_type", ["image/tiff", "", "png"])
-def test_a_picture_that_models_do_not_take_is_told_in_words(mime_type: str) -> None:
+def test_a_picture_that_models_do_not_accept_is_described_in_words(mime_type: str) -> None:
     """One that is called PNG and is none has the whole request refused."""
     (block,) = content_of(ImageContent(b"1234", mime_type))
     assert block == {"text": f"[image: {mime_type or 'unknown type'}, 4 bytes]"}
@@ -109,23 +109,23 @@ def test_the_order_of_the_blocks_is_kept() -> None:
     ],
     ids=lambda value: getattr(type(value), "__name__", None) if not isinstance(value, str) else value[:20],
 )
-def test_other_blocks_are_told_as_text(block: Block, text: str) -> None:
+def test_other_blocks_are_converted_to_text(block: Block, text: str) -> None:
     assert content_of(block) == [{"text": text}]
 
 
-def test_a_picture_inside_of_a_resource_is_a_picture() -> None:
+def test_a_picture_inside_a_resource_is_a_picture() -> None:
     (block,) = content_of(EmbeddedResource(ResourceContents("file:///a.gif", "image/gif", blob=b"GIF89a")))
     assert block == {"image": {"format": "gif", "source": {"bytes": b"GIF89a"}}}
 
 
-def test_data_without_a_block_is_told_as_json() -> None:
+def test_data_without_a_block_is_converted_to_json() -> None:
     result = ToolResult({"content": [], "structuredContent": {"sum": 3}})
     (block,) = result.to_tool_result("t")["content"]
     assert json.loads(block["text"]) == {"sum": 3}
     assert ToolResult({"content": []}).to_tool_result("t")["content"] == []
 
 
-def test_data_beside_blocks_is_not_told_twice() -> None:
+def test_data_beside_blocks_is_not_repeated() -> None:
     assert ToolResult.from_blocks([TextContent('{"sum": 3}')], data={"sum": 3}).to_tool_result("t")["content"] == [
         {"text": '{"sum": 3}'}
     ]

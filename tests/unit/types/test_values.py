@@ -87,7 +87,7 @@ def test_bytes_travel_in_base64(data: bytes, kind: type[ImageContent] | type[Aud
 
 
 @pytest.mark.parametrize("data", ["a", "\u00e9", 7, None])
-def test_a_picture_that_is_none_is_kept_as_an_unknown_block(data: Any) -> None:
+def test_an_invalid_picture_is_kept_as_an_unknown_block(data: Any) -> None:
     wire = {"type": "image", "data": data, "mimeType": "image/png"}
     block = block_from_wire(wire)
     assert type(block) is UnknownContent
@@ -290,7 +290,7 @@ def test_a_resource_of_text_and_bytes_gives_both() -> None:
 
 @pytest.mark.parametrize("data", ["%%%", "iVBO-_8=", "iVBO!w==", "iVBOw", "aGk=aGk=", "é"])
 @pytest.mark.parametrize("kind", ["image", "audio"])
-def test_what_is_no_base64_is_not_guessed_at(kind: str, data: str) -> None:
+def test_invalid_base64_is_not_guessed_at(kind: str, data: str) -> None:
     raw = {"type": kind, "data": data, "mimeType": "x/y"}
     assert block_from_wire(raw) == UnknownContent(kind)
     assert block_from_wire(raw).to_wire() == raw

@@ -141,7 +141,7 @@ async def test_a_function_gets_what_was_typed_and_the_arguments_that_are_known()
 
 
 @pytest.mark.parametrize("context", [None, 5, [], {}, {"arguments": None}, {"arguments": []}])
-async def test_a_context_that_says_nothing_is_none(context: Any) -> None:
+async def test_a_context_without_arguments_is_empty(context: Any) -> None:
     got: list[Any] = []
     await complete(adding(lambda typed, known: got.append(known)), {**asking(EXPLAIN, "topic"), "context": context})
     assert got == [{}]
@@ -183,7 +183,7 @@ async def test_what_a_function_may_return(value: Any, expected: Wire) -> None:
 
 
 @pytest.mark.parametrize("wrapped", [list, lambda values: Completion(tuple(values))])
-async def test_no_more_than_a_hundred_go_out_and_the_rest_is_told(wrapped: Any) -> None:
+async def test_at_most_a_hundred_are_sent_and_the_rest_is_counted(wrapped: Any) -> None:
     many = [str(number) for number in range(MAX_VALUES + 50)]
     found = await complete(adding(lambda typed: wrapped(many)), asking(EXPLAIN, "topic"))
     assert found == {"values": many[:100], "total": 150, "hasMore": True}
@@ -192,7 +192,7 @@ async def test_no_more_than_a_hundred_go_out_and_the_rest_is_told(wrapped: Any) 
 
 
 @pytest.mark.parametrize("value", ["abc", b"abc", 5, {"a": "b"}])
-async def test_what_is_no_list_of_suggestions_is_an_internal_error(value: Any) -> None:
+async def test_an_invalid_list_of_suggestions_is_an_internal_error(value: Any) -> None:
     with pytest.raises(RemoteError, match="expected strings or a Completion") as caught:
         await complete(adding(lambda typed: value), asking(EXPLAIN, "topic"))
     assert caught.value.code == -32603
@@ -260,6 +260,6 @@ async def test_a_completion_made_alone_can_be_called_and_added() -> None:
     ]
 
 
-def test_a_parameter_that_nobody_gives_is_refused() -> None:
+def test_a_parameter_that_is_never_given_is_refused() -> None:
     with pytest.raises(ConfigError, match="'third'"):
         completion("explain", "topic")(lambda typed, known, third: [])

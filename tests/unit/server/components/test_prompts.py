@@ -106,7 +106,7 @@ def test_the_entry_has_what_was_given_and_nothing_else() -> None:
     ).wire.keys() == {"name"}
 
 
-def test_an_argument_that_is_no_text_says_that_it_is_json() -> None:
+def test_an_argument_that_is_not_text_is_described_as_json() -> None:
     @prompt
     def send(to: Person, ways: list[str], where: Annotated[Place | None, Field(description="A place.")] = None) -> str:
         return ""
@@ -210,7 +210,7 @@ async def test_the_answer_has_the_prompts_description_or_the_functions_own() -> 
         ({"messages": None}, "NoneType"),
     ],
 )
-async def test_what_is_no_message_is_an_internal_error_that_says_what_was_expected(value: Any, words: str) -> None:
+async def test_an_invalid_message_is_an_internal_error_that_says_what_was_expected(value: Any, words: str) -> None:
     with pytest.raises(RemoteError, match=words) as caught:
         await giving(value).get({}, None)
     assert caught.value.code == -32603

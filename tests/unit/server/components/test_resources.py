@@ -215,7 +215,7 @@ async def test_an_async_function_is_awaited_and_a_sync_one_runs_in_a_thread() ->
     assert (await static(elsewhere).read(None))[0]["text"] != mine
 
 
-async def test_a_context_is_given_to_who_asks_for_it_and_is_no_variable() -> None:
+async def test_a_context_is_passed_on_request_and_is_not_a_variable() -> None:
     async def who(ctx: Context) -> str:
         return str(ctx.principal)
 
@@ -348,7 +348,7 @@ async def test_a_cancelled_reader_is_cancelled_and_nothing_is_logged(caplog: pyt
     assert caplog.records == []
 
 
-async def test_what_a_caller_wrote_cannot_make_lines_of_its_own_in_the_log(caplog: pytest.LogCaptureFixture) -> None:
+async def test_text_of_a_caller_cannot_add_lines_to_the_log(caplog: pytest.LogCaptureFixture) -> None:
     def show(name: str) -> str:
         raise OSError("x")
 
@@ -358,7 +358,7 @@ async def test_what_a_caller_wrote_cannot_make_lines_of_its_own_in_the_log(caplo
 
 
 @pytest.mark.parametrize("value", [OSError("disk on fire"), {"disk on fire": object()}])
-async def test_a_masked_error_tells_only_where_it_was(value: Any, caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_masked_error_says_only_where_it_happened(value: Any, caplog: pytest.LogCaptureFixture) -> None:
     def config() -> Any:
         if isinstance(value, Exception):
             raise value
@@ -404,12 +404,12 @@ async def test_a_resource_that_is_not_there_is_not_found(way: str) -> None:
 # ---- what is refused when it is made -------------------------------------------------------------------------
 
 
-def test_a_variable_that_is_no_parameter_is_refused() -> None:
+def test_a_variable_that_is_not_a_parameter_is_refused() -> None:
     with pytest.raises(ConfigError, match="no parameter for the variable 'name'"):
         template("x://{name}", lambda other="": other)
 
 
-def test_a_parameter_that_nobody_gives_is_refused() -> None:
+def test_a_parameter_that_is_never_given_is_refused() -> None:
     with pytest.raises(ConfigError, match=r"x://\{name\} has no variable for the required parameter 'other'"):
         template("x://{name}", lambda name, other: name)
     with pytest.raises(ConfigError, match=r"'name'; give it a default, or add \{name\} to the URI"):

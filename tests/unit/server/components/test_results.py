@@ -62,7 +62,7 @@ def test_text_is_one_block_and_nothing_says_error() -> None:
     assert to_wire("") == {"content": [{"type": "text", "text": ""}]}
 
 
-def test_nothing_is_no_content() -> None:
+def test_none_is_empty_content() -> None:
     assert to_wire(None) == {"content": []}
 
 
@@ -138,7 +138,7 @@ def test_a_piece_of_a_resource_is_embedded() -> None:
     }
 
 
-def test_blocks_among_other_values_are_no_content() -> None:
+def test_blocks_among_other_values_are_not_content() -> None:
     assert to_wire([TextContent("t"), 5])["content"][0]["type"] == "text"
     assert json.loads(text_of(to_wire([TextContent("t"), 5])))[1] == 5
 
@@ -156,7 +156,7 @@ def test_bytes_are_what_their_mime_type_says(value: Any) -> None:
         }
 
 
-def test_bytes_may_stand_among_texts() -> None:
+def test_bytes_may_be_mixed_with_texts() -> None:
     assert to_wire(["look:", PNG], mime_type="image/png") == {"content": [{"type": "text", "text": "look:"}, PNG_WIRE]}
 
 
@@ -218,7 +218,7 @@ WRAPPED: list[tuple[Any, Any, Any, Any]] = [
 
 
 @pytest.mark.parametrize("annotation, value, schema, data", WRAPPED)
-def test_what_is_no_object_travels_in_one(annotation: Any, value: Any, schema: Any, data: Any) -> None:
+def test_a_non_object_is_wrapped_in_one(annotation: Any, value: Any, schema: Any, data: Any) -> None:
     output = output_of(annotation)
     assert output.schema == {
         "type": "object",
@@ -291,7 +291,7 @@ def test_structured_false_opts_out_and_true_forces() -> None:
         assert to_wire("x", output=forced)["structuredContent"] == {"result": "x"}
 
 
-def test_a_structure_that_cannot_be_made_is_told_where_it_was_forced() -> None:
+def test_structured_output_that_cannot_be_made_is_an_error_if_it_was_requested() -> None:
     with pytest.raises(ConfigError, match="cannot make an output schema for"):
         Output.of(Odd, structured=True)
 
@@ -330,7 +330,7 @@ def test_a_given_schema_of_something_else_is_wrapped() -> None:
 
 
 @pytest.mark.parametrize("schema", [{"type": "nothing"}, {"$ref": "https://example.com/s.json"}, [], 5])
-def test_a_given_schema_that_is_none_is_refused(schema: Any) -> None:
+def test_an_invalid_given_schema_is_refused(schema: Any) -> None:
     with pytest.raises(ConfigError, match="output_schema"):
         Output.given(schema)
 

@@ -28,7 +28,7 @@ async def add(a: int, b: int) -> int:
 # ---- what clients see
 
 
-def test_the_entry_of_the_list_has_what_the_function_tells_and_no_null() -> None:
+def test_the_entry_of_the_list_describes_the_function_without_nulls() -> None:
     assert add.wire == {
         "name": "add",
         "description": "Add two numbers.",
@@ -48,7 +48,7 @@ def test_the_entry_of_the_list_has_what_the_function_tells_and_no_null() -> None
     assert Tool.from_wire(add.wire).wraps_result
 
 
-def test_options_come_before_what_the_function_tells() -> None:
+def test_options_override_the_description_of_the_function() -> None:
     icon = {"src": "data:,", "sizes": None}
 
     @tool(
@@ -140,13 +140,13 @@ def test_partials_and_objects_are_named() -> None:
         ({"zzzz": 1}, "a tool has no option 'zzzz'"),
     ],
 )
-def test_unknown_options_are_told_at_once(options: Any, told: str) -> None:
+def test_unknown_options_are_reported_at_once(options: Any, told: str) -> None:
     with pytest.raises(TypeError) as caught:
         tool(**options)
     assert str(caught.value) == told
 
 
-def test_wrong_options_are_told_at_decoration() -> None:
+def test_wrong_options_are_reported_at_decoration() -> None:
     def function() -> None: ...
 
     with pytest.raises(ConfigError, match="name_style: expected 'as_is' or 'dashed', got 'camel'"):
@@ -156,7 +156,7 @@ def test_wrong_options_are_told_at_decoration() -> None:
 
 
 @pytest.mark.parametrize("function", [5, "f", None.__class__.__mro__, object()])
-def test_what_cannot_be_called_is_no_tool(function: Any) -> None:
+def test_a_non_callable_is_not_a_tool(function: Any) -> None:
     with pytest.raises(UsageError, match="tool: expected a function, got"):
         tool(function)
 

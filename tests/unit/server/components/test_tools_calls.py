@@ -141,7 +141,7 @@ async def test_an_exception_is_a_result_with_its_message_and_the_traceback_is_lo
     assert "raise failure" in caplog.text
 
 
-async def test_a_generators_exit_is_told_and_so_is_who_is_closed_while_it_waits(
+async def test_a_generator_exit_is_reported_and_a_close_while_waiting_is_not_logged(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     assert text_of(await fails_with(GeneratorExit()).call({})) == "GeneratorExit"
@@ -162,7 +162,7 @@ async def test_what_ends_the_program_or_the_call_passes(failure: BaseException) 
         await fails_with(failure).call({})
 
 
-async def test_masked_errors_tell_nothing_but_are_logged(caplog: pytest.LogCaptureFixture) -> None:
+async def test_masked_errors_reveal_nothing_but_are_logged(caplog: pytest.LogCaptureFixture) -> None:
     broken = fails_with(ValueError("secret canary"))
     assert await broken.call({}, None, mask_errors=True) == {
         "content": [{"type": "text", "text": "broken failed"}],
@@ -171,7 +171,7 @@ async def test_masked_errors_tell_nothing_but_are_logged(caplog: pytest.LogCaptu
     assert "secret canary" in caplog.text
 
 
-async def test_an_exception_that_cannot_say_what_it_is_is_no_trouble() -> None:
+async def test_an_exception_whose_str_fails_is_handled() -> None:
     class Mute(Exception):
         def __str__(self) -> str:
             raise TypeError

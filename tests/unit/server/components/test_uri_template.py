@@ -142,7 +142,7 @@ def test_another_uri_does_not_match(template: str, uri: str) -> None:
     ],
 )
 @pytest.mark.parametrize("template", ["docs://{path}", "docs:{path*}", "docs:///{+path}", "docs://{path}{?x}"])
-def test_a_path_that_leads_out_of_its_place_is_no_match(template: str, tail: str) -> None:
+def test_a_path_that_leaves_its_folder_does_not_match(template: str, tail: str) -> None:
     start = template[: template.index("{")]
     assert matched(template, start + "inside") == {"path": "inside"}
     assert matched(template, start + tail) is None
@@ -153,7 +153,7 @@ def test_dots_that_lead_nowhere_are_names_like_any_other(tail: str) -> None:
     assert matched("file:///{path}", "file:///" + tail) == {"path": tail}
 
 
-def test_a_query_is_no_path_and_may_hold_anything() -> None:
+def test_a_query_is_not_a_path_and_may_hold_anything() -> None:
     assert matched("find://all{?q}", "find://all?q=../x") == {"q": "../x"}
     assert matched("find://all?q={q}", "find://all?q=/../x") == {"q": "/../x"}
 
@@ -534,7 +534,7 @@ def test_a_template_that_cannot_be_read_back_is_refused_when_it_is_made(text: st
 @pytest.mark.parametrize(
     "uri", ["", "app", "/app", "://app", "1x://app", "config://my app", "config://a\nb", "c://\u202e"]
 )
-def test_an_address_that_is_no_uri_is_refused(uri: str) -> None:
+def test_an_address_that_is_not_a_uri_is_refused(uri: str) -> None:
     with pytest.raises(ConfigError):
         check_uri(uri)
 
@@ -545,7 +545,7 @@ def test_a_uri_stays_as_it_is_and_braces_make_it_a_template() -> None:
     assert is_template("config://{app}")
 
 
-def test_a_template_tells_its_variables_and_how_much_it_says_itself() -> None:
+def test_a_template_knows_its_variables_and_its_literal_length() -> None:
     template = UriTemplate("x://{b}/{a}{?d,c}")
     assert template.variables == ("b", "a", "d", "c")
     assert template.weight == len("x:///")

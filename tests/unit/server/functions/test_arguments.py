@@ -81,7 +81,7 @@ def test_each_kind_of_parameter_has_its_schema(annotation: Any, schema: Any) -> 
         ),
     ],
 )
-def test_classes_are_described_without_titles_that_nobody_wrote(annotation: Any, schema: Any) -> None:
+def test_classes_are_described_without_generated_titles(annotation: Any, schema: Any) -> None:
     signature, name = of_type(annotation), annotation.__name__
     assert of_a(signature) == {"$ref": f"#/$defs/{name}"}
     assert signature.schema["$defs"] == {name: schema}
@@ -218,7 +218,7 @@ def test_a_type_that_pydantic_cannot_describe_is_an_object_passed_on_as_it_came(
     assert signature.bind({"a": value}) == {"a": value}
 
 
-def test_an_alias_beside_a_type_that_cannot_be_described_is_no_trouble() -> None:
+def test_an_alias_beside_a_type_that_cannot_be_described_is_handled() -> None:
     def function(a: Odd, b_: Annotated[int, Field(alias="b")]) -> None: ...
 
     assert list(Signature(function).schema["properties"]) == ["a", "b"]
@@ -233,6 +233,6 @@ def test_the_others_are_still_checked_beside_a_type_that_cannot_be_described() -
         signature.bind({"a": {}, "b": "x"})
 
 
-def test_a_field_that_does_not_fit_its_type_is_told_at_once() -> None:
+def test_a_field_that_does_not_fit_its_type_is_reported_at_once() -> None:
     with pytest.raises(UsageError, match=r"(?s)function: cannot make a schema for a: .*unclosed group"):
         of_type(Annotated[str, Field(pattern="(")])

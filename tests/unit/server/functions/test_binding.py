@@ -62,7 +62,7 @@ def test_the_complaint_is_one_short_printable_line() -> None:
     assert message.isprintable() and len(message) < 500
 
 
-def test_ten_wrong_places_are_told_and_the_rest_counted() -> None:
+def test_ten_mistakes_are_reported_and_the_rest_is_counted() -> None:
     with pytest.raises(BadArguments, match=r"a\.9: .*; and 90 more$"):
         of_type(list[int]).bind({"a": ["x"] * 100})
 
@@ -72,12 +72,12 @@ def test_very_many_wrong_places_are_only_counted() -> None:
         of_type(list[int]).bind({"a": ["x"] * 50_000})
 
 
-def test_numbers_too_long_to_write_are_no_trouble() -> None:
+def test_numbers_that_are_too_long_to_write_are_handled() -> None:
     with pytest.raises(BadArguments, match=r"a: .* \(got int\)"):
         of_type(list[int]).bind({"a": 10**6000})
 
 
-def test_nesting_without_end_is_no_crash() -> None:
+def test_nesting_without_end_does_not_crash() -> None:
     deep: Any = None
     for _ in range(50_000):
         deep = [deep]
@@ -103,7 +103,7 @@ def test_types_that_json_does_not_have_come_from_their_json_form(annotation: Any
     assert of_type(annotation).bind({"a": value}) == {"a": meant}
 
 
-def test_a_strict_number_is_no_text() -> None:
+def test_a_strict_number_does_not_accept_text() -> None:
     with pytest.raises(BadArguments, match="a: Input should be a valid integer"):
         of_type(Annotated[int, Strict()]).bind({"a": "5"})
 
@@ -136,7 +136,7 @@ def test_unknown_keys_of_an_inner_object_are_judged_by_that_type_alone() -> None
     assert of_type(Point).bind({"a": {"x": 1, "z": 2}}) == {"a": Point(1)}
 
 
-def test_typed_dicts_of_the_standard_library_are_checked_also_inside_of_each_other() -> None:
+def test_typed_dicts_of_the_standard_library_are_checked_also_inside_each_other() -> None:
     signature = of_type(list[Both])
     good = {"size": 1, "points": [{"size": 2, "note": "n"}]}
     assert signature.bind({"a": [good]}) == {"a": [good]}
@@ -146,7 +146,7 @@ def test_typed_dicts_of_the_standard_library_are_checked_also_inside_of_each_oth
         signature.bind({"a": [{"size": 1}]})
 
 
-def test_what_a_validator_says_is_told() -> None:
+def test_the_message_of_a_validator_is_reported() -> None:
     def even(value: Any) -> Any:
         if value % 2:
             raise ValueError("must be even")
@@ -192,7 +192,7 @@ def test_any_json_arguments_are_bound_or_refused_and_never_anything_else(argumen
 
 
 @given(json_values)
-def test_arguments_that_are_no_object_are_refused(arguments: Any) -> None:
+def test_arguments_that_are_not_an_object_are_refused(arguments: Any) -> None:
     if isinstance(arguments, dict):
         return
     with pytest.raises(BadArguments):

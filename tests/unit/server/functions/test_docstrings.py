@@ -79,7 +79,7 @@ def test_the_section_on_parameters_has_several_names(title: str) -> None:
     assert parse(f"Do.\n\n{title}:\n    a: the a", ["a"]) == ("Do.", {"a": "the a"})
 
 
-def test_a_word_that_is_no_parameter_goes_on_with_the_text_before() -> None:
+def test_a_word_that_is_not_a_parameter_continues_the_text_before() -> None:
     _, parameters = parse("Do.\n\nArgs:\n    a: one of\n    note: this is still a\n    b: another", ["a", "b"])
     assert parameters == {"a": "one of note: this is still a", "b": "another"}
 

@@ -44,12 +44,12 @@ def test_positional_only_is_refused_with_what_to_do() -> None:
         Signature(abs)
 
 
-def test_what_does_not_tell_its_parameters_is_refused() -> None:
+def test_a_callable_without_a_signature_is_refused() -> None:
     with pytest.raises(UsageError, match="cannot inspect the signature"):
         Signature(iter)
 
 
-def test_a_name_that_cannot_be_resolved_is_told_with_function_and_parameter() -> None:
+def test_a_name_that_cannot_be_resolved_is_reported_with_function_and_parameter() -> None:
     def function(a: Missing) -> None: ...
 
     with pytest.raises(UsageError, match=r"function: the annotation 'Missing' of a cannot be resolved: name 'Missing'"):
@@ -111,7 +111,7 @@ def test_names_of_a_class_body_count_only_where_nothing_else_has_them() -> None:
     assert bound == {"inner": Around.Inner(1), "points": [Point(2)]}
 
 
-def test_a_local_class_goes_before_one_of_the_module() -> None:
+def test_a_local_class_takes_precedence_over_one_of_the_module() -> None:
     @dataclasses.dataclass
     class Point:
         z: str
@@ -178,7 +178,7 @@ def test_a_wrapped_function_is_read_through_its_wrapper() -> None:
 @pytest.mark.parametrize(
     "annotation", ["Context", "Context | None", "Optional[Context]", "tc.Context", "typing.Annotated[Context, 1]"]
 )
-def test_the_context_is_no_part_of_the_schema(annotation: str) -> None:
+def test_the_context_is_not_part_of_the_schema(annotation: str) -> None:
     async def function(a: int, ctx: Any) -> Any:
         return ctx
 

@@ -66,7 +66,7 @@ def workers(monkeypatch: pytest.MonkeyPatch) -> Workers:
 # ---- how many ------------------------------------------------------------------------------------------------
 
 
-async def test_what_comes_while_all_threads_are_at_work_waits_and_goes_in_order(bench: Bench) -> None:
+async def test_work_that_arrives_while_all_threads_are_busy_waits_and_runs_in_order(bench: Bench) -> None:
     workers = Workers(2)
     for name in "abcd":
         workers.submit(bench.piece(name))
@@ -155,7 +155,7 @@ async def test_what_waited_for_a_thread_goes_at_once_when_one_is_lent(bench: Ben
     assert "lends" not in bench.ended
 
 
-async def test_a_thread_too_many_ends_when_the_one_who_waited_is_back(bench: Bench) -> None:
+async def test_an_extra_thread_ends_when_the_waiting_one_is_back(bench: Bench) -> None:
     workers, inner, outer = Workers(1), bench.piece("waits"), bench.piece("works on")
 
     def lends() -> None:
@@ -336,7 +336,7 @@ sys.exit(os.waitstatus_to_exitcode(status))
 """
 
 
-def test_a_forked_child_has_threads_of_its_own() -> None:
+def test_a_forked_child_has_its_own_threads() -> None:
     command = [sys.executable, "-W", "ignore::DeprecationWarning", "-c", FORK]  # 3.12 warns of forking with threads
     done = subprocess.run(command, capture_output=True, text=True, timeout=60, env=dict(os.environ))
     assert (done.returncode, done.stdout) == (0, "child works\n"), done.stderr

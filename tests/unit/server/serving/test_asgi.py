@@ -49,7 +49,7 @@ async def test_a_body_above_the_limit_is_refused_when_it_has_been_read(sent: tup
     assert receive.events == [], "a client that still writes would not read the answer"
 
 
-async def test_nobody_waits_for_more_of_a_body_that_is_whole() -> None:
+async def test_a_complete_body_is_not_waited_for() -> None:
     receive = In(b"x" * 5, b"y" * 6)
     with pytest.raises(Refused):
         await read_body(receive, {}, 10)
@@ -75,13 +75,13 @@ async def test_a_length_of_thousands_of_digits_is_too_large_and_no_fault() -> No
 
 
 @pytest.mark.parametrize("length", [b"", b"-1", b"1e3", b"\xb2", b"ten", b"+5"])
-async def test_a_length_that_is_none_decides_nothing(length: bytes) -> None:
+async def test_an_invalid_length_decides_nothing(length: bytes) -> None:
     assert await read_body(In(b"abc"), {b"content-length": length}, 10) == b"abc"
     with pytest.raises(Refused):
         await read_body(In(b"x" * 11), {b"content-length": length}, 10)
 
 
-async def test_who_asks_before_sending_too_much_is_not_waited_for() -> None:
+async def test_a_client_that_asks_before_sending_too_much_is_not_waited_for() -> None:
     receive = In(ends=False)
     with pytest.raises(Refused):
         await read_body(receive, {b"content-length": b"11", b"expect": b"100-continue"}, 10)
@@ -179,7 +179,7 @@ class Small(AsgiApp):
         self.closed += 1
 
 
-async def test_an_app_answers_refuses_and_says_nothing_to_who_has_gone() -> None:
+async def test_an_app_answers_refuses_and_sends_nothing_to_a_client_that_has_gone() -> None:
     out = Out()
     await Small()(scope(), In(), out)
     assert out.body == b"/mcp"
@@ -241,12 +241,12 @@ def test_the_path_is_the_one_below_the_place_where_the_app_is_mounted(path: str,
     "accept",
     [None, "*/*", "text/*", "text/event-stream", "application/json, text/event-stream;q=0.9", "Text/Event-Stream"],
 )
-def test_who_takes_event_streams_gets_them(accept: str | None) -> None:
+def test_a_client_that_takes_event_streams_gets_them(accept: str | None) -> None:
     assert takes_events({} if accept is None else {b"accept": accept.encode()})
 
 
 @pytest.mark.parametrize("accept", ["", "application/json", "application/*", "text/html, image/*"])
-def test_who_does_not_take_event_streams_gets_none(accept: str) -> None:
+def test_a_client_that_does_not_take_event_streams_gets_none(accept: str) -> None:
     assert not takes_events({b"accept": accept.encode()})
 
 
@@ -315,7 +315,7 @@ def test_a_message_has_an_id_a_method_and_params(message: Any, said: Any) -> Non
         ({"jsonrpc": "2.0", "id": 1, "result": {}, "error": {}}, -32600, None),
     ],
 )
-def test_what_is_no_message_is_refused(message: Any, code: int, id: Any) -> None:
+def test_a_non_message_is_refused(message: Any, code: int, id: Any) -> None:
     with pytest.raises(Refused) as caught:
         parts(message)
     assert (caught.value.status, caught.value.code, caught.value.id) == (400, code, id)

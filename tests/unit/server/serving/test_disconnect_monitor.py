@@ -86,7 +86,7 @@ async def test_the_client_of_a_slow_request_is_listened_to_from_the_second_look_
     await clock.advance(LATER)
 
 
-async def test_who_has_its_answer_is_not_listened_to_any_more() -> None:
+async def test_a_client_that_has_its_answer_is_no_longer_read() -> None:
     clock, caretaker = Clock(), DisconnectMonitor()
     slow = Slow(caretaker)
     await clock.advance(LATER)
@@ -137,7 +137,7 @@ async def test_the_idle_are_waited_for_but_not_for_ever() -> None:
     await clock.advance(LATER)
 
 
-async def test_closing_stops_what_is_left_and_looks_no_more() -> None:
+async def test_closing_stops_the_rest_and_the_monitoring() -> None:
     clock, caretaker = Clock(), DisconnectMonitor()
     slow = Slow(caretaker)
 

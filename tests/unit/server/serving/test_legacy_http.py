@@ -51,13 +51,13 @@ async def test_a_session_begins_with_initialize_and_ends_with_delete(site: Site)
 @pytest.mark.parametrize(
     "wrong", [{"clientInfo": 5}, {"clientInfo": None}, {"capabilities": []}, {"capabilities": "x"}]
 )
-async def test_who_begins_says_who_it_is_in_objects(site: Site, wrong: Wire) -> None:
+async def test_a_client_that_begins_identifies_itself_with_objects(site: Site, wrong: Wire) -> None:
     out = await site.visit("POST", message("initialize", {"protocolVersion": "2025-11-25", **wrong}, 4)).over()
     assert (out.status, out.json["error"]["code"], out.json["id"]) == (400, -32602, 4)
     assert out.header("mcp-session-id") is None
 
 
-async def test_the_session_knows_who_began_it(site: Site) -> None:
+async def test_the_session_knows_the_client_that_began_it(site: Site) -> None:
     guarded = Site(guard=RequestGuard(auth=lambda headers: headers["x-name"]))
     session = await guarded.session(headers={"x-name": "alice"})
     who = await guarded.ask(session, "tools/call", {"name": "who", "arguments": {}}).over()
@@ -152,7 +152,7 @@ async def test_two_requests_of_one_id_are_not_answered_at_once(site: Site, sessi
 
 
 @pytest.mark.parametrize("version, primed", [("2025-11-25", True), ("2025-06-18", False)])
-async def test_what_is_told_on_the_way_comes_on_a_stream_with_ids(site: Site, version: str, primed: bool) -> None:
+async def test_notifications_during_a_call_come_on_a_stream_with_ids(site: Site, version: str, primed: bool) -> None:
     session = await site.session(version)
     visit = site.talk(session, "1 2")
     out = await visit.over()
@@ -205,7 +205,7 @@ async def test_a_pause_ends_the_response_and_the_client_comes_again(site: Site, 
     assert again.told == ["2", "3", "talked"]
 
 
-async def test_changes_are_told_on_the_standing_stream(site: Site, session: Any) -> None:
+async def test_changes_are_sent_on_the_get_stream(site: Site, session: Any) -> None:
     standing = await site.get(session)
     assert (await site.ask(session, "resources/subscribe", {"uri": "x:"}).over()).json["result"] == {}
     site.bench.watches[-1].deliver("notifications/resources/updated", {"uri": "x:"})
@@ -253,7 +253,7 @@ async def test_a_question_comes_on_the_stream_of_its_request_and_the_answer_by_i
     assert visit.told == ["elicitation/create", "{'action': 'accept'}"]
 
 
-async def test_who_takes_no_stream_cannot_be_asked(site: Site, session: Any) -> None:
+async def test_a_client_that_accepts_no_stream_cannot_be_asked(site: Site, session: Any) -> None:
     out = await site.ask(session, "tools/call", {"name": "ask", "arguments": {}}, headers=JSON_ONLY).over()
     assert out.header("content-type") == "application/json"
     assert out.json["error"]["code"] == -32603

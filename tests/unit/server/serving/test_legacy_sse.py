@@ -54,7 +54,7 @@ async def test_our_client_lists_calls_and_is_asked(mode: str) -> None:
         assert len((await client.call_tool("big", {"size": 5_000_000})).text) == 5_000_000
 
 
-async def test_each_stream_has_a_place_of_its_own_that_cannot_be_guessed() -> None:
+async def test_each_stream_has_its_own_endpoint_that_cannot_be_guessed() -> None:
     async with (
         serving(path="/a/sse", messages="/b/post") as served,
         reading(served, "/a/sse") as one,
@@ -80,7 +80,7 @@ async def test_where_it_is_mounted_is_part_of_the_place_to_post_to() -> None:
         assert whole.endswith(reader.endpoint)
 
 
-async def test_a_tool_knows_who_asks_and_with_what_headers() -> None:
+async def test_a_tool_knows_the_caller_and_its_headers() -> None:
     async with (
         serving(guard=RequestGuard(auth=by_token)) as served,
         reading(served, Authorization="Bearer a") as reader,
@@ -91,7 +91,7 @@ async def test_a_tool_knows_who_asks_and_with_what_headers() -> None:
         assert text == str(["anna", parse_qs(reader.endpoint.partition("?")[2])["session_id"][0], "me"])
 
 
-async def test_what_is_no_request_is_answered_on_the_stream() -> None:
+async def test_an_invalid_request_is_answered_on_the_stream() -> None:
     async with serving() as served, reading(served) as reader:
         await reader.initialize("2025-03-26")
         for message, code in ((5, -32600), ([], -32600), ({"jsonrpc": "2.0", "id": 1}, -32600)):
@@ -150,7 +150,7 @@ async def test_a_body_of_unknown_length_has_the_same_limit() -> None:
             assert response.status == 413
 
 
-async def test_a_session_exists_only_for_the_one_who_opened_it() -> None:
+async def test_a_session_exists_only_for_its_principal() -> None:
     async with (
         serving(guard=RequestGuard(auth=by_token)) as served,
         reading(served, Authorization="Bearer a") as anna,
@@ -221,7 +221,7 @@ async def test_a_session_ends_with_its_stream() -> None:
         assert await reader.post(call(2, "who")) == 404
 
 
-async def test_closing_tells_listeners_and_ends_the_streams() -> None:
+async def test_closing_notifies_listeners_and_ends_the_streams() -> None:
     async with serving() as served, reading(served) as reader:
         params = {"_meta": MARK, "notifications": {"toolsListChanged": True}}
         await reader.post(jsonrpc.request("s", "subscriptions/listen", params))
@@ -296,7 +296,7 @@ async def test_a_client_that_does_not_read_is_not_served_without_end(monkeypatch
     assert len(app) == 0
 
 
-async def test_a_client_that_leaves_in_the_middle_of_its_post_is_no_error() -> None:
+async def test_a_client_that_leaves_in_the_middle_of_its_post_is_not_an_error() -> None:
     app = SseApp(Bench())
     stream = Connection("GET", "/sse")
     serving_it = asyncio.create_task(app(stream.scope, stream.receive, stream.send))

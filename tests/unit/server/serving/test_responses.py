@@ -56,7 +56,7 @@ async def test_what_comes_before_the_answer_makes_it_a_stream() -> None:
     assert out.header("content-type") == "text/event-stream"
 
 
-async def test_who_reads_only_json_is_told_nothing_but_the_answer() -> None:
+async def test_a_client_that_accepts_only_json_receives_only_the_answer() -> None:
     out = Out()
     reply = Reply(out, JSON_ONLY)
     assert not reply.may_stream
@@ -94,7 +94,7 @@ async def test_a_request_that_was_cancelled_ends_without_an_answer() -> None:
     assert (told(spoken), spoken.ended) == ([1], True)
 
 
-async def test_who_tells_much_waits_for_a_client_that_reads_slowly() -> None:
+async def test_a_tool_that_sends_much_waits_for_a_client_that_reads_slowly() -> None:
     out = Out()
     reply = Reply(out, {})
     await reply.notify("m", {"n": 0})
@@ -190,7 +190,7 @@ async def test_the_response_is_out_when_the_work_is_done() -> None:
 # ---- who has gone --------------------------------------------------------------------------------------------
 
 
-async def test_nobody_waits_for_a_client_that_has_gone_and_what_it_missed_is_kept() -> None:
+async def test_a_tool_does_not_wait_for_a_client_that_has_gone_and_missed_messages_are_kept() -> None:
     out, again = Out(), Out()
     reply = Reply(out, {}, numbered)
     await reply.notify("m", {"n": 0})
@@ -205,7 +205,7 @@ async def test_nobody_waits_for_a_client_that_has_gone_and_what_it_missed_is_kep
 
 
 @pytest.mark.parametrize("answer", [b"{}", None])
-async def test_an_answer_to_a_client_that_has_gone_is_no_failure(answer: bytes | None) -> None:
+async def test_an_answer_to_a_client_that_has_gone_is_not_a_failure(answer: bytes | None) -> None:
     out = Out()
     out.broken = BrokenPipeError("gone")
     await Reply(out, {}).finish(answer)
@@ -291,7 +291,7 @@ async def test_a_cancellation_from_outside_passes_on_and_leaves_the_client() -> 
 
 
 @pytest.mark.parametrize("first", ["stop", "cancel"])
-async def test_a_cancellation_from_outside_passes_on_also_when_nobody_wants_the_answer(first: str) -> None:
+async def test_a_cancellation_from_outside_passes_on_also_without_a_waiting_client(first: str) -> None:
     reply = Reply(Out(), {})
     task = asyncio.create_task(worked(reply, for_ever))
     await turns()
@@ -302,7 +302,7 @@ async def test_a_cancellation_from_outside_passes_on_also_when_nobody_wants_the_
         await task
 
 
-async def test_a_cancellation_of_nobody_is_a_fault_of_who_answers() -> None:
+async def test_a_cancelled_error_raised_by_the_handler_is_a_fault() -> None:
     async def raises() -> None:
         raise asyncio.CancelledError
 
@@ -310,7 +310,7 @@ async def test_a_cancellation_of_nobody_is_a_fault_of_who_answers() -> None:
     assert await asyncio.create_task(worked(reply, raises)) == "fault"
 
 
-async def test_a_cancellation_from_before_is_none_of_this_work() -> None:
+async def test_an_earlier_cancellation_does_not_affect_this_work() -> None:
     reply = Reply(Out(), {})
 
     async def begin_again() -> Any:

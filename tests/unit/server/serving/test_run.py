@@ -99,7 +99,7 @@ async def refused(transport: str = "http", **options: Any) -> tc.ConfigError:
 @pytest.mark.parametrize(
     "host", ["0.0.0.0", "::", "192.0.2.1", "tools.example", "localhost.example", "127.0.0.1.example", "", "128.0.0.1"]
 )
-async def test_beyond_this_machine_nobody_is_served_unless_it_is_said_who_may(host: str) -> None:
+async def test_other_machines_are_not_served_without_auth_or_a_flag(host: str) -> None:
     with taken() as port:
         error = await refused(host=host, port=port)
         assert error.key == "host"
@@ -122,14 +122,14 @@ async def test_a_local_name_is_not_served_at_an_address_of_another_interface(mon
 
 
 @pytest.mark.parametrize("options", [{"allow_remote": True}, {"auth": lambda headers: None}])
-async def test_beyond_this_machine_who_may_come_is_somebody_s_word(options: Any) -> None:
+async def test_serving_other_machines_is_accepted_with_auth_or_a_flag(options: Any) -> None:
     with taken("0.0.0.0") as port:
         error = await refused(host="0.0.0.0", port=port, **options)
         assert error.key == "port", "the host was accepted"
 
 
 @pytest.mark.parametrize("transport", ["htp", "", "HTTP", "streamable", None, ["http"]])
-async def test_an_unknown_transport_is_told_the_known_ones(transport: Any) -> None:
+async def test_an_unknown_transport_is_reported_with_the_known_ones(transport: Any) -> None:
     error = await refused(transport, host="0.0.0.0")
     assert error.key == "transport"
     assert all(name in error.expected for name in ("stdio", "http", "sse"))
@@ -149,7 +149,7 @@ def test_an_app_has_a_transport_over_http(transport: Any) -> None:
         named().asgi(transport=transport)
 
 
-async def test_an_unknown_option_is_told_the_nearest_and_a_text_is_no_list() -> None:
+async def test_an_unknown_option_is_reported_with_the_nearest_and_a_text_is_not_a_list() -> None:
     error = await refused(alowed_hosts=["x"])
     assert (error.key, "allowed_hosts" in error.message) == ("alowed_hosts", True)
     for key in ("allowed_hosts", "allowed_origins"):
@@ -223,7 +223,7 @@ def test_a_program_serves_until_a_signal_and_ends_without_an_error(start: Any, t
     assert LINE.fullmatch(program.err), "nothing else is said"
 
 
-def test_a_signal_gives_what_is_at_work_its_time(start: Any) -> None:
+def test_a_signal_gives_running_requests_their_grace_period(start: Any) -> None:
     program = start()
     results: list[Any] = []
 
@@ -260,7 +260,7 @@ def test_a_tool_that_never_ends_does_not_hold_the_program(start: Any, tool: str,
     assert len(failed) == 1
 
 
-def test_what_fails_is_told_where_the_program_was_started_and_not_to_the_client(start: Any) -> None:
+def test_failures_are_logged_to_stderr_and_not_sent_to_the_client(start: Any) -> None:
     program = start()
     with sync.Client(program.url) as client:
         client.call_tool("fail", {})

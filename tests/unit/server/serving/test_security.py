@@ -143,7 +143,7 @@ async def test_a_pair_that_was_admitted_is_remembered_one_that_was_refused_is_no
 
 
 @pytest.mark.parametrize("principal", ["alice", "", 0, True, (), {"sub": "alice"}, ["alice"]], ids=repr)
-async def test_whoever_the_hook_names_is_the_principal(principal: Any) -> None:
+async def test_the_return_value_of_the_hook_is_the_principal(principal: Any) -> None:
     async def later(headers: Any) -> Any:
         return principal
 
@@ -169,7 +169,7 @@ async def test_the_hook_is_asked_each_time_and_only_after_host_and_origin() -> N
 
 
 @pytest.mark.parametrize("nobody", [None, False])
-async def test_nobody_is_told_to_come_with_credentials(nobody: Any) -> None:
+async def test_a_request_without_a_principal_gets_a_challenge(nobody: Any) -> None:
     said = await refused(RequestGuard(auth=lambda headers: nobody))
     assert (said.status, said.headers) == (401, ((b"www-authenticate", b"Bearer"),))
 
@@ -200,9 +200,7 @@ async def test_the_hook_may_say_why_and_how_to_come_again(
 @pytest.mark.parametrize(
     "raised", [KeyError("authorization"), ValueError("4711"), UnicodeDecodeError("x", b"", 0, 1, "4711")]
 )
-async def test_credentials_that_cannot_be_read_are_nobody_s(
-    raised: Exception, caplog: pytest.LogCaptureFixture
-) -> None:
+async def test_unreadable_credentials_are_rejected(raised: Exception, caplog: pytest.LogCaptureFixture) -> None:
     def hook(headers: Any) -> Any:
         raise raised
 
@@ -211,7 +209,7 @@ async def test_credentials_that_cannot_be_read_are_nobody_s(
     assert caplog.messages == []
 
 
-async def test_a_hook_that_fails_is_our_fault_and_lets_nobody_in(caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_hook_that_fails_is_an_internal_error_and_rejects_the_request(caplog: pytest.LogCaptureFixture) -> None:
     def hook(headers: Any) -> Any:
         raise OSError("db://user:4711@host")
 

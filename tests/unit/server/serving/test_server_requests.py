@@ -12,7 +12,7 @@ from toolcrib.protocol import jsonrpc
 # ---- questions -----------------------------------------------------------------------------------------------
 
 
-async def test_a_question_is_a_request_of_our_own_and_its_answer_goes_to_who_asked(old: Client) -> None:
+async def test_a_question_is_a_request_to_the_client_and_its_answer_goes_to_the_tool(old: Client) -> None:
     old.call(1, "ask_twice")
     await eventually(lambda: len(old.heard) == 2)
     roots, elicit = old.heard
@@ -47,7 +47,7 @@ async def test_an_answer_that_cannot_be_read_ends_the_question(old: Client) -> N
     assert "too large" in (await old.error("c"))["message"]
 
 
-async def test_a_question_that_nobody_answers_ends_and_is_taken_back(old: Client) -> None:
+async def test_a_question_without_an_answer_times_out_and_is_cancelled(old: Client) -> None:
     clock = Clock()
     old.call("c", "ask")
     await eventually(lambda: old.heard)

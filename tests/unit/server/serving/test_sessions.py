@@ -41,7 +41,7 @@ def busy(session: LegacySession) -> LegacySession:
 # ---- whose ---------------------------------------------------------------------------------------------------
 
 
-async def test_a_session_is_found_by_its_id_which_nobody_can_guess() -> None:
+async def test_a_session_is_found_by_its_unguessable_id() -> None:
     every = LegacySessions()
     some = [opened(every) for _ in range(100)]
     assert len({session.id for session in some}) == len(every) == 100
@@ -54,7 +54,7 @@ async def test_a_session_is_found_by_its_id_which_nobody_can_guess() -> None:
 
 
 @pytest.mark.parametrize("owner", [None, "alice", {"sub": "alice"}, ["alice"]], ids=repr)
-async def test_a_session_of_somebody_else_does_not_exist(owner: Any) -> None:
+async def test_a_session_of_another_principal_does_not_exist(owner: Any) -> None:
     every = LegacySessions()
     session = opened(every, owner)
     for thief in (None, "alice", "bob", {"sub": "alice"}, {"sub": "bob"}, ["alice"], 0, ""):
@@ -124,7 +124,7 @@ async def test_a_session_is_busy_while_something_runs_or_its_standing_stream_is_
 # ---- how long ------------------------------------------------------------------------------------------------
 
 
-async def test_a_session_that_nobody_uses_is_over_at_its_time() -> None:
+async def test_an_unused_session_expires() -> None:
     clock, every = Clock(), LegacySessions(idle_ttl=100)
     session, used = opened(every), opened(every)
     await clock.advance(60)
@@ -140,7 +140,7 @@ async def test_a_session_that_nobody_uses_is_over_at_its_time() -> None:
     assert evicted == [used], "opening a session removes expired ones"
 
 
-async def test_a_session_at_work_is_in_use() -> None:
+async def test_a_session_with_a_running_request_is_in_use() -> None:
     clock, every = Clock(), LegacySessions(idle_ttl=100)
     working, idle = busy(opened(every)), opened(every)
     await clock.advance(150)
@@ -159,9 +159,7 @@ async def test_a_session_at_work_is_in_use() -> None:
 
 
 @pytest.mark.parametrize("version, primes", [("2025-11-25", True), ("2025-06-18", False), ("2024-11-05", False)])
-async def test_every_request_has_a_stream_of_its_own_and_only_new_clients_are_primed(
-    version: str, primes: bool
-) -> None:
+async def test_every_request_has_its_own_stream_and_only_new_clients_are_primed(version: str, primes: bool) -> None:
     session = opened(LegacySessions(), version=version)
     streams = [session.new_stream() for _ in range(3)]
     assert [stream.number for stream in streams] == [1, 2, 3]
@@ -200,7 +198,7 @@ async def test_a_stream_with_its_answer_is_kept_for_a_while() -> None:
     assert every._finished_bytes == fourth.size
 
 
-async def test_so_much_is_kept_of_all_streams_with_their_answers(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_all_streams_with_their_answers_share_one_limit(monkeypatch: pytest.MonkeyPatch) -> None:
     every = LegacySessions()
     one, other = opened(every), opened(every)
     first, second, third = finished(one, 100), finished(other, 100), finished(one, 100)

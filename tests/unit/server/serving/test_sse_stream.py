@@ -112,7 +112,7 @@ async def test_a_stream_is_resumed_after_each_of_its_events(after: int) -> None:
     assert again.blocks[0] == {":": ""}, "who comes again was primed before"
 
 
-async def test_who_resumes_a_stream_that_goes_on_gets_what_is_new_too() -> None:
+async def test_a_client_that_resumes_an_open_stream_gets_new_events_too() -> None:
     stream, first, second = SseStream(1), Out(), Out()
     say(stream, 1, 2)
     reading = bring(stream, first)
@@ -206,7 +206,7 @@ async def test_what_was_being_written_when_another_took_over_is_brought_by_the_o
     await two
 
 
-async def test_who_leaves_ends_its_response_at_once_and_the_rest_waits_for_the_next() -> None:
+async def test_a_client_that_leaves_ends_its_response_at_once_and_the_rest_waits_for_the_next() -> None:
     stream, out = SseStream(1), Out()
     reading = bring(stream, out)
     await eventually(lambda: out.chunks)
@@ -220,7 +220,7 @@ async def test_who_leaves_ends_its_response_at_once_and_the_rest_waits_for_the_n
     assert numbers(await brought(stream)) == [1]
 
 
-async def test_who_was_taken_over_cannot_end_the_response_of_the_other() -> None:
+async def test_a_replaced_reader_cannot_end_the_response_of_its_successor() -> None:
     stream, out = SseStream(1), Out()
     old = stream.attach()
     new = stream.attach()
@@ -252,7 +252,7 @@ async def test_a_pause_is_for_the_response_that_reads_when_it_comes() -> None:
 
 
 @pytest.mark.parametrize("kind", [OSError, BrokenPipeError, ConnectionResetError])
-async def test_what_could_not_be_sent_is_brought_to_who_comes_again(kind: type[OSError]) -> None:
+async def test_unsent_events_are_sent_to_a_client_that_reconnects(kind: type[OSError]) -> None:
     stream, out = SseStream(1), Out()
     reading = bring(stream, out)
     await eventually(lambda: out.chunks)
@@ -265,7 +265,7 @@ async def test_what_could_not_be_sent_is_brought_to_who_comes_again(kind: type[O
     assert numbers(await brought(stream)) == [1, 2]
 
 
-async def test_a_reader_that_is_cancelled_reads_no_more() -> None:
+async def test_a_cancelled_reader_reads_nothing_further() -> None:
     stream, out = SseStream(1), Out()
     reading = bring(stream, out)
     await eventually(lambda: out.chunks)

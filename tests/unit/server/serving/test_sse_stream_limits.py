@@ -27,7 +27,7 @@ async def waits(stream: SseStream) -> asyncio.Task[None] | None:
     return None if task.done() else task
 
 
-async def test_who_tells_too_many_events_waits_for_a_slow_reader() -> None:
+async def test_a_sender_of_too_many_events_waits_for_a_slow_reader() -> None:
     stream, out = SseStream(1), Out()
     reading = bring(stream, out)
     await eventually(lambda: out.chunks)
@@ -44,7 +44,7 @@ async def test_who_tells_too_many_events_waits_for_a_slow_reader() -> None:
     assert numbers(out) == list(range(BACKLOG + 1))
 
 
-async def test_who_tells_too_many_bytes_waits_for_a_slow_reader() -> None:
+async def test_a_sender_of_too_many_bytes_waits_for_a_slow_reader() -> None:
     stream, out = SseStream(), Out()
     reading = bring(stream, out)
     await eventually(lambda: out.chunks)
@@ -64,7 +64,7 @@ async def test_who_tells_too_many_bytes_waits_for_a_slow_reader() -> None:
 
 
 @pytest.mark.parametrize("end", ["detach", "finish"])
-async def test_nobody_waits_for_a_reader_that_has_gone_nor_after_the_end(end: str) -> None:
+async def test_a_sender_does_not_wait_for_a_reader_that_has_gone_nor_after_the_end(end: str) -> None:
     stream, out = SseStream(1), Out()
     reading = bring(stream, out)
     await eventually(lambda: out.chunks)
@@ -79,7 +79,7 @@ async def test_nobody_waits_for_a_reader_that_has_gone_nor_after_the_end(end: st
     await reading
 
 
-async def test_what_nobody_reads_is_kept_up_to_a_number_of_events() -> None:
+async def test_unread_events_are_kept_up_to_a_number_of_events() -> None:
     stream = SseStream(1)
     say(stream, *range(KEPT_EVENTS + 10))
     assert await waits(stream) is None
@@ -87,7 +87,7 @@ async def test_what_nobody_reads_is_kept_up_to_a_number_of_events() -> None:
     assert numbers(await brought(stream)) == list(range(10, KEPT_EVENTS + 10))
 
 
-async def test_what_nobody_reads_is_kept_up_to_a_number_of_bytes() -> None:
+async def test_unread_events_are_kept_up_to_a_number_of_bytes() -> None:
     stream = SseStream(1)
     for number in range(5):
         stream.push({"n": number, "text": "x" * (KEPT_BYTES // 4)})
@@ -98,7 +98,7 @@ async def test_what_nobody_reads_is_kept_up_to_a_number_of_bytes() -> None:
     assert stream._unsent == 0
 
 
-async def test_what_was_sent_goes_before_what_was_not() -> None:
+async def test_sent_events_are_dropped_before_unsent_ones() -> None:
     stream, out = SseStream(1), Out()
     reading = bring(stream, out)
     say(stream, *range(BACKLOG))
@@ -136,7 +136,7 @@ async def test_what_may_wait_is_offered_and_waits_for_a_slow_reader() -> None:
     assert numbers(out) == list(range(BACKLOG + 2))
 
 
-async def test_a_reader_that_never_reads_costs_no_more_than_twice_what_is_kept() -> None:
+async def test_a_reader_that_never_reads_costs_at_most_twice_the_limit() -> None:
     stream, out = SseStream(0), Out()
     reading = bring(stream, out)
     await eventually(lambda: out.chunks)

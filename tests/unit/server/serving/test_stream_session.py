@@ -93,7 +93,7 @@ async def test_a_first_request_of_neither_era_is_refused_and_ping_is_not(client:
 @pytest.mark.parametrize(
     "method", ["initialize", "ping", "logging/setLevel", "resources/subscribe", "resources/unsubscribe"]
 )
-async def test_what_the_modern_era_has_no_more_is_an_unknown_method_there(client: Client, method: str) -> None:
+async def test_methods_that_the_modern_era_removed_are_unknown_there(client: Client, method: str) -> None:
     client.modern("tools/list", 1)
     client.modern(method, 2, uri="x://y", level="info")
     client.say(method, 3)
@@ -132,7 +132,7 @@ async def test_ids_come_back_as_they_were_and_a_number_is_not_its_text(old: Clie
         assert said(await old.answer(id)) == str(a)
 
 
-async def test_the_id_of_a_request_at_work_is_refused_and_the_first_one_is_still_answered(old: Client) -> None:
+async def test_the_id_of_a_running_request_is_refused_and_the_first_one_is_still_answered(old: Client) -> None:
     old.call(1, "hold")
     old.call(1, "add", a=1, b=1)
     assert old.heard.pop()["error"]["code"] == -32600
@@ -165,7 +165,7 @@ async def test_the_id_of_a_request_at_work_is_refused_and_the_first_one_is_still
         ({"jsonrpc": "2.0", "id": 1, "method": "nonsense"}, 1, -32601),
     ],
 )
-async def test_what_is_no_request_is_refused_by_its_id_if_it_has_one(
+async def test_an_invalid_request_is_refused_by_its_id_if_it_has_one(
     old: Client, message: Any, id: Any, code: int
 ) -> None:
     old.session.feed(message)
@@ -228,7 +228,7 @@ async def test_an_error_of_the_handler_keeps_its_code_message_and_data(old: Clie
 
 @pytest.mark.parametrize("tool", ["break", "odd", "cancel", "quit"])
 @pytest.mark.parametrize("modern", [True, False])
-async def test_our_own_faults_tell_nothing_and_are_logged(
+async def test_internal_errors_reveal_nothing_and_are_logged(
     client: Client, tool: str, modern: bool, caplog: pytest.LogCaptureFixture
 ) -> None:
     if modern:
@@ -261,7 +261,7 @@ async def test_codes_are_those_of_the_era() -> None:
     await asyncio.gather(old.session.close(), new.session.close())
 
 
-async def test_what_a_request_tells_comes_before_its_answer_and_nothing_after(old: Client) -> None:
+async def test_notifications_of_a_request_come_before_its_answer_and_none_after(old: Client) -> None:
     old.say("tools/call", 1, name="tell", _meta={"progressToken": "t"})
     await old.answer(1)
     assert [m.get("method") for m in old.heard] == ["notifications/progress"] * 2 + [None]

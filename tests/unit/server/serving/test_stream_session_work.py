@@ -38,7 +38,7 @@ async def test_a_cancelled_request_is_not_confused_with_one_of_the_same_digits(o
     assert said(await old.answer(1)) == "held"
 
 
-async def test_more_requests_than_may_be_at_work_wait_and_too_many_are_refused(
+async def test_requests_beyond_the_limit_wait_and_too_many_are_refused(
     old: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(stream_session, "MAX_INBOUND", 2)
@@ -114,7 +114,7 @@ async def test_a_batch_without_requests_is_not_answered(client: Client, batch: l
 # ---- a client that does not read -----------------------------------------------------------------------------
 
 
-async def test_who_tells_waits_for_a_client_that_does_not_read(old: Client) -> None:
+async def test_a_sender_waits_for_a_client_that_does_not_read(old: Client) -> None:
     old.room = asyncio.get_running_loop().create_future()
     old.call(1, "tell", times=3)
     await eventually(lambda: old.heard)
@@ -142,7 +142,9 @@ async def test_a_change_waits_once_however_often_it_happens(old: Client) -> None
 # ---- the end -------------------------------------------------------------------------------------------------
 
 
-async def test_what_is_at_work_may_finish_within_the_grace(old: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_running_requests_may_finish_within_the_grace_period(
+    old: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(stream_session, "MAX_INBOUND", 1)
     old.call(1, "hold")
     old.call(2, "who")
@@ -172,7 +174,7 @@ async def test_a_request_to_the_client_fails_when_the_session_closes(old: Client
     assert len(old.heard) == 2 and "session was closed" in old.heard[1]["error"]["message"]
 
 
-async def test_a_closing_that_is_cancelled_leaves_nothing_at_work(old: Client) -> None:
+async def test_a_cancelled_close_leaves_nothing_running(old: Client) -> None:
     old.call(1, "hold")
     await turns()
     closing = asyncio.create_task(old.session.close(grace=600))

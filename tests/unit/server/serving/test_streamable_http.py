@@ -53,7 +53,7 @@ async def test_mcp_is_spoken_at_one_path(mounted: str, root: str, path: str, the
 
 
 @pytest.mark.parametrize("verb", ["PUT", "PATCH", "HEAD", "OPTIONS", "X"])
-async def test_other_verbs_are_told_which_there_are(site: Site, verb: str) -> None:
+async def test_other_verbs_are_answered_with_the_allowed_ones(site: Site, verb: str) -> None:
     out = await site.visit(verb).over()
     assert (out.status, out.header("allow")) == (405, "POST, GET, DELETE")
 
@@ -75,7 +75,7 @@ async def test_a_body_has_a_type_a_form_and_a_limit() -> None:
     await site.app.close()
 
 
-async def test_the_guard_stands_before_everything() -> None:
+async def test_the_guard_runs_before_everything() -> None:
     site = Site(guard=RequestGuard(auth=lambda headers: headers.get("x-name")))
     for verb, path in (("POST", "/mcp"), ("GET", "/mcp"), ("PUT", "/nowhere")):
         assert (await site.visit(verb, b"{", path=path).over()).status == 401
@@ -170,7 +170,7 @@ async def test_a_notification_is_taken_and_an_answer_to_nothing_is_refused(site:
 # ---- on the way ----------------------------------------------------------------------------------------------
 
 
-async def test_what_is_told_on_the_way_makes_the_answer_a_stream_without_ids(site: Site) -> None:
+async def test_notifications_during_a_call_make_the_answer_a_stream_without_ids(site: Site) -> None:
     visit = site.call("talk", {"steps": "1 hold 2"})
     await visit.hears("1")
     site.bench.gate.set()
@@ -216,7 +216,7 @@ async def test_a_server_that_cancels_the_request_cancels_the_call(site: Site) ->
 # ---- listening -----------------------------------------------------------------------------------------------
 
 
-async def test_who_listens_hears_of_what_it_asked_for_until_it_leaves(site: Site) -> None:
+async def test_a_listener_receives_what_it_requested_until_it_leaves(site: Site) -> None:
     site.bench.early = ("notifications/tools/list_changed", {})
     visit = site.modern(
         "subscriptions/listen", {"notifications": {"toolsListChanged": True, "promptsListChanged": True}}, "s"
@@ -235,7 +235,7 @@ async def test_who_listens_hears_of_what_it_asked_for_until_it_leaves(site: Site
     assert site.bench.watches == []
 
 
-async def test_who_listens_is_told_of_the_end(site: Site) -> None:
+async def test_a_listener_is_notified_of_the_end(site: Site) -> None:
     visit = site.modern("subscriptions/listen", {"notifications": {}}, 5)
     await eventually(lambda: visit.out.messages)
     await site.app.drain(0)
@@ -248,7 +248,7 @@ async def test_who_listens_is_told_of_the_end(site: Site) -> None:
 # ---- the end -------------------------------------------------------------------------------------------------
 
 
-async def test_draining_gives_what_is_at_work_its_time() -> None:
+async def test_draining_gives_running_requests_their_grace_period() -> None:
     site = Site()
     visit = site.call("talk", {"steps": "hold"})
     await eventually(lambda: site.bench.ran)

@@ -33,7 +33,7 @@ async def test_what_is_not_offered_is_an_unknown_method() -> None:
     await client.session.close()
 
 
-async def test_changed_lists_are_told_once_the_client_is_ready(client: Client) -> None:
+async def test_changed_lists_are_reported_once_the_client_is_ready(client: Client) -> None:
     client.say("initialize", 0, protocolVersion="2025-11-25", capabilities={}, clientInfo={})
     await turns()
     client.bench.publish("notifications/tools/list_changed")
@@ -45,7 +45,7 @@ async def test_changed_lists_are_told_once_the_client_is_ready(client: Client) -
     assert client.heard[1:] == [jsonrpc.notification("notifications/tools/list_changed")]
 
 
-async def test_a_resource_is_told_of_between_subscribe_and_unsubscribe(old: Client) -> None:
+async def test_updates_are_sent_between_subscribe_and_unsubscribe(old: Client) -> None:
     await eventually(lambda: old.bench.watches)
     old.say("resources/subscribe", 1, uri="x://y")
     old.say("resources/subscribe", 2, uri="x://y")
@@ -60,7 +60,7 @@ async def test_a_resource_is_told_of_between_subscribe_and_unsubscribe(old: Clie
 
 
 @pytest.mark.parametrize("params, code", [({}, -32602), ({"uri": 5}, -32602), ({"uri": "x://lost"}, -32002)])
-async def test_a_resource_that_cannot_be_watched_is_no_subscription(old: Client, params: Wire, code: int) -> None:
+async def test_a_resource_that_cannot_be_watched_cannot_be_subscribed_to(old: Client, params: Wire, code: int) -> None:
     old.say("resources/subscribe", 1, **params)
     assert (await old.error(1))["code"] == code
     assert len(old.bench.watches) == 1
@@ -73,7 +73,7 @@ WANTED = {"toolsListChanged": True, "promptsListChanged": True, "resourceSubscri
 ACCEPTED = {"toolsListChanged": True, "resourceSubscriptions": ["x://y"]}
 
 
-async def test_a_listener_hears_first_that_it_is_heard_and_each_change_carries_its_id(client: Client) -> None:
+async def test_a_listener_first_gets_an_acknowledgement_and_each_change_carries_its_id(client: Client) -> None:
     client.bench.early = ("notifications/tools/list_changed", {})
     client.modern("subscriptions/listen", "s", notifications=WANTED)
     await eventually(lambda: len(client.heard) == 2)
@@ -86,7 +86,7 @@ async def test_a_listener_hears_first_that_it_is_heard_and_each_change_carries_i
     ]
 
 
-async def test_listeners_are_told_apart_and_a_cancelled_one_hears_no_more(client: Client) -> None:
+async def test_listeners_are_distinguished_and_a_cancelled_one_receives_nothing_further(client: Client) -> None:
     client.modern("subscriptions/listen", 1, notifications=WANTED)
     client.modern("subscriptions/listen", "1", notifications=WANTED)
     await eventually(lambda: len(client.heard) == 2)
@@ -97,7 +97,7 @@ async def test_listeners_are_told_apart_and_a_cancelled_one_hears_no_more(client
     assert client.answers(1) == []
 
 
-async def test_listeners_are_told_when_we_end(client: Client) -> None:
+async def test_listeners_are_notified_when_the_server_ends(client: Client) -> None:
     client.modern("subscriptions/listen", 1, notifications={})
     await eventually(lambda: client.heard)
     await client.session.close()

@@ -42,7 +42,7 @@ def test_a_port_that_there_is_not_is_a_matter_of_configuration(port: int) -> Non
     assert caught.value.key == "port"
 
 
-def test_who_knows_the_port_may_connect_at_once_and_waits_for_no_acknowledgements() -> None:
+def test_a_client_that_knows_the_port_may_connect_at_once_and_waits_for_no_acknowledgements() -> None:
     with uvicorn_server.bind_socket("127.0.0.1", 0) as bound, socket.create_connection(bound.getsockname()):
         # asyncio looks at it, and sets TCP_NODELAY on what is accepted.
         assert bound.proto == socket.IPPROTO_TCP

@@ -125,7 +125,7 @@ def test_what_is_said_is_read_back_as_the_same_kind_of_server(
         assert config.headers is not None and config.headers["Authorization"] == "Bearer s3cret-value"
 
 
-def test_what_toolcrib_reads_is_kept_in_a_file_of_its_own() -> None:
+def test_settings_that_only_toolcrib_reads_are_kept_in_a_separate_file() -> None:
     wording = said(STDIO, "claude", only_known=False)
     assert wording.values == STDIO and not wording.lost
     assert said({"command": "x", "disabled": True}, "claude", only_known=False).values["disabled"] is True
@@ -138,7 +138,7 @@ def test_no_limit_stays_no_limit() -> None:
         assert said(given, "gemini", format="json") == Wording({"command": "x"}, ("execution_timeout",))
 
 
-def test_what_has_no_effect_here_is_left_out_and_told() -> None:
+def test_options_without_effect_are_left_out_and_reported() -> None:
     given = {"command": "x", "envFile": ".env", "trust": True, "autoApprove": ["a"], "_note": "mine"}
     wording = said(given, "own", format="json", only_known=False)
     assert wording == Wording({"command": "x"}, ("envFile", "trust", "autoApprove"))
@@ -229,7 +229,7 @@ def test_plain_json_is_written_as_claude_code_wants_it() -> None:
         ({"url": "https://x", "headers": {"A": "${KEY}${KEY}"}}, ("KEY",)),
     ],
 )
-def test_a_variable_that_is_not_set_is_told_and_is_no_mistake(values: Any, unset: tuple[str, ...]) -> None:
+def test_a_variable_that_is_not_set_is_reported_and_is_not_a_mistake(values: Any, unset: tuple[str, ...]) -> None:
     assert check_values("s", values, "toolcrib").unset == unset
 
 
@@ -243,10 +243,10 @@ def test_a_variable_that_is_not_set_is_told_and_is_no_mistake(values: Any, unset
         ("npx", "expected an object"),
     ],
 )
-def test_a_mistake_is_told_whether_variables_are_set_or_not(values: Any, match: str) -> None:
+def test_a_mistake_is_reported_whether_variables_are_set_or_not(values: Any, match: str) -> None:
     with pytest.raises(ConfigError, match=match):
         check_values("s", values, "json")
 
 
-def test_what_has_no_effect_is_told_with_a_right_entry() -> None:
+def test_options_without_effect_are_reported_with_a_valid_entry() -> None:
     assert "did you mean 'args'" in check_values("s", {"command": "x", "arg": []}, "json").warnings[0]

@@ -32,7 +32,7 @@ def test_a_trailing_comma_is_kept_as_a_habit_of_the_file() -> None:
     assert added(text, value={}) == '{\n  "mcpServers": {\n    "a": {},\n    "new": {},\n  },\n}\n'
 
 
-def test_the_comma_goes_before_a_comment_and_the_entry_behind_it() -> None:
+def test_the_comma_is_put_before_a_comment_and_the_entry_after_it() -> None:
     text = '{"mcpServers": {\n  "a": {} // the first, {really}\n  // and no more\n}}'
     assert added(text, value={}) == (
         '{"mcpServers": {\n  "a": {}, // the first, {really}\n  "new": {}\n  // and no more\n}}'
@@ -47,7 +47,7 @@ def test_the_comma_goes_before_a_comment_and_the_entry_behind_it() -> None:
         ('{ "mcpServers": { "a": 1, } }', '{ "mcpServers": { "a": 1, "new": {"x": [1, 2]}, } }'),
     ],
 )
-def test_what_stands_on_one_line_stays_on_one_line(text: str, expected: str) -> None:
+def test_an_entry_on_one_line_stays_on_one_line(text: str, expected: str) -> None:
     assert added(text, value={"x": [1, 2]}) == expected
 
 
@@ -74,7 +74,7 @@ def test_a_long_list_and_objects_are_written_by_lines() -> None:
     assert json.loads(new)["mcpServers"]["new"]["args"] == words
 
 
-def test_an_entry_is_replaced_where_it_stands() -> None:
+def test_an_entry_is_replaced_in_place() -> None:
     text = '{"mcpServers": {\n  /* one */ "a": {"command": "x" /* gone */}, // two\n  "b": 2\n}}'
     new = added(text, "a", {})
     assert new == '{"mcpServers": {\n  /* one */ "a": {}, // two\n  "b": 2\n}}'

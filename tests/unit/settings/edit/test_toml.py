@@ -38,7 +38,7 @@ def removed(text: str, name: str = "a") -> str:
         ("servers = { a = {x = 1} } # c\n", 'servers = { a = {x = 1}, new = { command = "npx" } } # c\n'),
     ],
 )
-def test_a_new_table_stands_behind_its_neighbours(text: str, expected: str) -> None:
+def test_a_new_table_is_added_after_its_neighbours(text: str, expected: str) -> None:
     assert added(text) == expected
     assert removed(expected, "new") == text
 
@@ -99,7 +99,7 @@ def test_strings_do_not_look_like_headers() -> None:
         ("servers.a.x = 1\n", '[servers.a]\ncommand = "npx"\n'),
     ],
 )
-def test_a_table_is_replaced_where_it_stands_if_it_can_be(text: str, expected: str) -> None:
+def test_a_table_is_replaced_in_place_if_possible(text: str, expected: str) -> None:
     assert added(text, "a") == expected
 
 
@@ -118,6 +118,6 @@ def test_every_value_is_read_back_as_it_was() -> None:
     assert tomllib.loads(added("", "my server", value)) == {"servers": {"my server": value}}
 
 
-def test_what_toml_cannot_hold_is_told() -> None:
+def test_values_that_toml_cannot_hold_are_reported() -> None:
     with pytest.raises(ConfigError, match="TOML cannot represent bytes"):
         added("", value={"x": b"1"})

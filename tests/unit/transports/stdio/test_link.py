@@ -127,7 +127,7 @@ async def test_batches_crlf_and_blank_lines_are_taken() -> None:
         assert linked.taker.garbage == []
 
 
-async def test_what_is_no_message_is_told_with_its_beginning_and_the_rest_goes_on() -> None:
+async def test_an_invalid_message_is_reported_with_its_start_and_the_rest_continues() -> None:
     lines = [b"Starting server...", b'{"text":"\xff"}', b'{"cut":', b"[" * 200 + b"]" * 200, b'{"fine":1}']
     async with Linked(says(b"\n".join(lines) + b"\n")) as linked:
         await eventually(lambda: linked.taker.messages)
@@ -136,7 +136,7 @@ async def test_what_is_no_message_is_told_with_its_beginning_and_the_rest_goes_o
         assert "Starting server" in linked.taker.garbage[0][0].sample
 
 
-async def test_a_line_above_the_cap_is_told_at_once_and_passed_over() -> None:
+async def test_a_line_above_the_cap_is_reported_at_once_and_passed_over() -> None:
     code = (
         "import sys\nout = sys.stdout.buffer\nout.write(b'{\"id\":1,' + b'x' * int(sys.argv[1]))\nout.flush()\n"
         'sys.stdin.readline()\nout.write(b\'"}\\n{"fine":1}\\n\')\nout.flush()\nsys.stdin.read()'
@@ -155,7 +155,7 @@ async def test_a_line_above_the_cap_is_told_at_once_and_passed_over() -> None:
 # ---- stderr --------------------------------------------------------------------------------------------------
 
 
-async def test_every_line_of_stderr_is_heard_and_the_last_of_it_kept() -> None:
+async def test_every_line_of_stderr_is_received_and_the_last_of_it_kept() -> None:
     heard: list[str] = []
     code = "import sys\nfor n in range(20000): print('line', n, file=sys.stderr)\nsys.stdin.read()"
     async with Linked(server(code), heard.append) as linked:
@@ -165,7 +165,7 @@ async def test_every_line_of_stderr_is_heard_and_the_last_of_it_kept() -> None:
         assert linked.process.tail.text().endswith("line 19999\n")
 
 
-async def test_a_line_of_stderr_that_comes_in_pieces_is_heard_whole() -> None:
+async def test_a_line_of_stderr_that_comes_in_pieces_is_received_whole() -> None:
     heard: list[str] = []
     code = "import os, sys\nos.write(2, b'one\\r\\nha')\nsys.stdin.readline()\nos.write(2, b'lf\\n')\nsys.stdin.read()"
     async with Linked(server(code), heard.append) as linked:
@@ -174,7 +174,7 @@ async def test_a_line_of_stderr_that_comes_in_pieces_is_heard_whole() -> None:
         await eventually(lambda: heard == ["one", "half"])
 
 
-async def test_a_stderr_handler_that_raises_hurts_nobody(caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_stderr_handler_that_raises_does_no_harm(caplog: pytest.LogCaptureFixture) -> None:
     def bad(line: str) -> None:
         raise ValueError("my own fault")
 
@@ -187,7 +187,7 @@ async def test_a_stderr_handler_that_raises_hurts_nobody(caplog: pytest.LogCaptu
 # ---- the end -------------------------------------------------------------------------------------------------
 
 
-async def test_what_was_said_before_the_end_is_heard_before_the_end_is_told() -> None:
+async def test_messages_before_the_end_are_received_before_the_end_is_reported() -> None:
     lines = b"".join(json.dumps(message(n)).encode() + b"\n" for n in range(2000))
     code = "print('my last words', file=sys.stderr)\nsys.exit(3)"
     async with Linked(says(lines, code)) as linked:
@@ -199,7 +199,7 @@ async def test_what_was_said_before_the_end_is_heard_before_the_end_is_told() ->
         assert "exit code 3; stderr: my last words" in str(error)
 
 
-async def test_secrets_stay_secret_in_banners_in_last_words_and_inside_of_each_other() -> None:
+async def test_secrets_stay_secret_in_banners_in_last_output_and_inside_each_other() -> None:
     env = {"DB_USER": "admin", "DB_URL": "postgres://admin:s3cret@host", "KEY": "line-one-9f\nline-two-9f"}
     code = (
         "import os, sys; print(os.environ['DB_URL'], flush=True)\n"
@@ -222,7 +222,7 @@ async def test_secrets_stay_secret_in_banners_in_last_words_and_inside_of_each_o
         ("os.close(1); sys.stdin.read()", "closed its stdin or stdout but is still running"),
     ],
 )
-async def test_other_ends_are_told_too(code: str, told: str) -> None:
+async def test_other_ends_are_reported_too(code: str, told: str) -> None:
     async with Linked(server("import os, sys\n" + code)) as linked:
         await eventually(lambda: linked.taker.lost)
         assert told in str(linked.taker.lost[0])
@@ -247,7 +247,7 @@ async def test_a_child_that_closes_its_stdin_is_lost_and_what_it_did_not_get_was
         ("print('{}', flush=True); sys.stdin.readline()", True),
     ],
 )
-async def test_the_last_words_tell_whether_the_child_had_read_ours(code: str, heard: bool) -> None:
+async def test_the_exit_shows_whether_the_child_had_read_the_message(code: str, heard: bool) -> None:
     async with Linked(server("import os, sys, time\n" + code)) as linked:
         await eventually(lambda: linked.taker.messages)
         linked.link.send(message(1))
@@ -255,13 +255,13 @@ async def test_the_last_words_tell_whether_the_child_had_read_ours(code: str, he
         assert linked.taker.lost[0].input_consumed is heard
 
 
-async def test_a_child_to_which_nothing_was_said_has_heard_nothing() -> None:
+async def test_a_child_that_was_sent_nothing_has_read_nothing() -> None:
     async with Linked(server("")) as linked:
         await eventually(lambda: linked.taker.lost)
         assert linked.taker.lost[0].input_consumed is False
 
 
-async def test_after_the_loss_nothing_more_is_told() -> None:
+async def test_after_the_loss_nothing_more_is_reported() -> None:
     async with Linked(says(b'{"a":1}\n', "")) as linked:
         await eventually(lambda: linked.taker.lost)
         await linked.link.close(force=False)
@@ -353,7 +353,7 @@ asyncio.run(main())
 """
 
 
-async def test_where_there_is_no_fcntl_a_process_is_refused_with_the_reason() -> None:
+async def test_without_fcntl_a_process_is_refused_with_the_reason() -> None:
     program = run_program(WITHOUT_FCNTL)
     out, err = await asyncio.to_thread(program.communicate)
     assert "stdio servers need a POSIX system" in out, err
@@ -393,7 +393,7 @@ async def test_too_many_replies_that_wait_end_the_link_and_say_why(
         assert f"{most:,} replies and notifications" in str(error)
 
 
-async def test_large_replies_have_a_limit_of_their_own() -> None:
+async def test_large_replies_have_their_own_limit() -> None:
     """They carry what a handler of ours has made: two of them are no reason to drop a server that is slow to read."""
     async with Linked(server(NEVER_READS)) as linked:
         await filled_pipe(linked)
@@ -403,7 +403,7 @@ async def test_large_replies_have_a_limit_of_their_own() -> None:
         assert linked.taker.lost == []
 
 
-async def test_a_cancellation_for_which_there_is_no_room_is_left_out() -> None:
+async def test_a_cancellation_that_does_not_fit_is_left_out() -> None:
     async with Linked(server(NEVER_READS)) as linked:
         await filled_pipe(linked)
         cancelled = {"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": 1}}

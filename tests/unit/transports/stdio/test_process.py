@@ -83,7 +83,7 @@ def watch(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> No
 # ---- environment ---------------------------------------------------------------------------------------------
 
 
-def test_a_child_gets_few_variables_of_ours(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_child_inherits_few_variables(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CANARY_TOKEN", "s3cret")
     monkeypatch.setenv("HOME", "/nowhere")
     assert INHERITED == ("HOME", "LOGNAME", "PATH", "SHELL", "TERM", "USER")
@@ -115,7 +115,7 @@ async def test_the_child_sees_exactly_this_environment(monkeypatch: pytest.Monke
     assert seen == environment({"GIVEN": "yes"})
 
 
-async def test_it_runs_in_its_directory_and_in_a_session_of_its_own(spawn: Spawn, tmp_path: Path) -> None:
+async def test_it_runs_in_its_directory_and_in_its_own_session(spawn: Spawn, tmp_path: Path) -> None:
     child = await spawn(POLITE, cwd=str(tmp_path))
     assert psutil.Process(child.pid).cwd() == str(tmp_path)
     assert os.getsid(child.pid) == os.getpgid(child.pid) == child.pid
@@ -135,7 +135,7 @@ async def test_it_runs_in_its_directory_and_in_a_session_of_its_own(spawn: Spawn
     ],
     ids=["missing", "not executable", "no program", "no directory", "NUL"],
 )
-async def test_a_child_that_cannot_be_started_is_told_with_what_to_do_and_not_tried_again(
+async def test_a_child_that_cannot_be_started_is_reported_with_what_to_do_and_not_tried_again(
     command: str, cwd: str | None, told: str, tmp_path: Path
 ) -> None:
     (tmp_path / "plain").write_text("no program")
@@ -203,7 +203,7 @@ async def test_without_a_guard_a_server_starts_and_ends_as_ever(
 
 @pytest.mark.usefixtures("watch")
 @pytest.mark.parametrize("code, status", [("sys.exit(3)", 3), ("os.kill(os.getpid(), 9)", -9)])
-async def test_its_own_end_is_told_once_with_the_exit_code(spawn: Spawn, code: str, status: int) -> None:
+async def test_its_own_end_is_reported_once_with_the_exit_code(spawn: Spawn, code: str, status: int) -> None:
     told: list[int] = []
     child = await spawn(READY + code, on_exit=lambda: told.append(1))
     await eventually(lambda: told)
@@ -228,7 +228,7 @@ async def test_a_program_that_ignores_the_ends_of_its_children_learns_of_this_on
 
 @pytest.mark.usefixtures("watch")
 @pytest.mark.parametrize("watch", WATCHES[1:], indirect=True)
-def test_a_child_that_outlives_the_event_loop_is_nobodys_trouble_when_it_ends() -> None:
+def test_a_child_that_outlives_the_event_loop_ends_without_trouble() -> None:
     async def start() -> ServerProcess:
         return ServerProcess.spawn("cat", [], env=None, cwd=None, on_exit=lambda: None)
 
@@ -246,7 +246,7 @@ def test_a_child_that_outlives_the_event_loop_is_nobodys_trouble_when_it_ends() 
     [(POLITE, 0), (DEAF, -signal.SIGTERM), (STUBBORN, -signal.SIGKILL)],
     ids=["polite", "deaf", "stubborn"],
 )
-async def test_it_is_asked_first_then_told_then_killed(spawn: Spawn, code: str, status: int) -> None:
+async def test_closing_ends_stdin_then_terminates_then_kills(spawn: Spawn, code: str, status: int) -> None:
     child = await spawn(code)
     await child.stop()
     assert child.exit_code == status
@@ -319,7 +319,7 @@ def test_a_tail_keeps_the_last_bytes_and_a_bounded_number_of_them(chunks: list[b
     assert len(tail.text()) <= STDERR_KEPT
 
 
-def test_a_tail_is_told_without_what_could_fool_a_terminal() -> None:
+def test_a_tail_is_reported_without_what_could_fool_a_terminal() -> None:
     tail = Tail()
     tail.add(b"line one\n\x1b[31mred\xff\n")
     assert tail.text() == "line one\n\ufffd[31mred\ufffd\n"

@@ -92,7 +92,7 @@ async def test_when_we_are_killed_the_whole_group_ends_however_stubborn(start: S
 
 
 @needs_proc
-async def test_signals_to_everybody_do_not_end_the_guard_before_its_work(start: Start) -> None:
+async def test_signals_to_the_process_group_do_not_end_the_guard_before_its_work(start: Start) -> None:
     program, pipe, servers = await asyncio.to_thread(start, "stay")
     guard = guard_at(pipe)
     for each in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT):
@@ -152,7 +152,7 @@ async def test_when_we_are_killed_while_a_server_is_being_started_it_ends_too() 
 
 
 @needs_proc
-async def test_a_server_that_could_not_be_started_is_not_expected_any_more(bystanders: list[Bystander]) -> None:
+async def test_a_server_that_could_not_be_started_is_no_longer_expected(bystanders: list[Bystander]) -> None:
     guard = Watchdog()
     theirs, ours = os.pipe()
     stranger = subprocess.Popen(["sleep", "1000"], stdin=theirs, start_new_session=True)
@@ -218,7 +218,7 @@ async def ended_guard(group: int) -> Watchdog:
 
 
 @needs_proc
-async def test_a_guard_that_somebody_ended_is_replaced_and_knows_all(bystanders: list[Bystander]) -> None:
+async def test_a_guard_that_was_killed_is_replaced_and_knows_all_processes(bystanders: list[Bystander]) -> None:
     first, second = bystanders
     guard = await ended_guard(first.pid)
     guard.watch(second.pid)
@@ -227,7 +227,7 @@ async def test_a_guard_that_somebody_ended_is_replaced_and_knows_all(bystanders:
 
 
 @needs_proc
-async def test_to_a_guard_that_somebody_ended_nothing_need_be_told(bystanders: list[Bystander]) -> None:
+async def test_a_process_can_be_forgotten_after_the_guard_was_killed(bystanders: list[Bystander]) -> None:
     first, second = bystanders
     guard = await ended_guard(first.pid)
     guard.forget(first.pid)
@@ -257,7 +257,7 @@ def no_shell() -> Iterator[None]:
 
 
 @pytest.mark.parametrize("without", [no_more_descriptors, no_shell])
-async def test_a_guard_that_cannot_start_is_told_costs_nothing_and_is_tried_again_with_the_next_server(
+async def test_a_guard_that_cannot_start_is_reported_costs_nothing_and_is_retried_with_the_next_server(
     without: Any, bystanders: list[Bystander], caplog: pytest.LogCaptureFixture
 ) -> None:
     first, second = bystanders
@@ -271,7 +271,7 @@ async def test_a_guard_that_cannot_start_is_told_costs_nothing_and_is_tried_agai
     await eventually(lambda: first.gone() and second.gone())
 
 
-async def test_what_no_guard_was_told_of_can_be_forgotten(bystanders: list[Bystander]) -> None:
+async def test_a_process_that_no_guard_knows_can_be_forgotten(bystanders: list[Bystander]) -> None:
     first, second = bystanders
     guard = Watchdog()
     with no_shell():

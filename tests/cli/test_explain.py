@@ -62,4 +62,4 @@ def test_the_deciding_rule_is_shown_for_existing_and_missing_tools(name: str, to
 def test_a_server_given_on_the_command_line_can_be_explained(tmp_path: Path) -> None:
     ran = run_cli("explain", "echo", "--", *DEMO, cwd=tmp_path)
     assert ran.out == "mcp__demo_server__echo: allowed (no rule applies)\n"
-    assert run_cli("explain", "--", *DEMO, cwd=tmp_path).err.startswith("error: which tool?")
+    assert run_cli("explain", "--", *DEMO, cwd=tmp_path).err.startswith("error: no tool given")

@@ -471,7 +471,7 @@ def test_in_a_terminal_the_steps_are_shown_live_and_then_as_a_table(tmp_path: Pa
     assert "✓   starts" in text
     assert "2026-07-28 (modern era): demo 1.0.0" in text
     assert "echo, fail are tools of demo and slow" in text
-    assert "2 servers: 2 well; " in text
+    assert "2 servers: 2 ok; " in text
     # The progress is gone, and the table has its place.
     assert text.count("slow ") == 1
 

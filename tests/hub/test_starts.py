@@ -198,8 +198,9 @@ async def test_a_server_that_is_removed_while_it_waits_is_never_started(starts: 
     async with Hub(
         {name: starts.server(name) for name in ("a", "b", "c")}, max_parallel_starts=1, start_timeout=0.01
     ) as hub:
-        calling = asyncio.ensure_future(hub.call_tool("mcp__b__who"))
         await eventually(lambda: starts.noted("start"))
+        calling = asyncio.ensure_future(hub.call_tool("mcp__b__who"))
+        await asyncio.sleep(0)  # the call begins to wait
         await hub.remove_server("b")
         with pytest.raises(tc.ConnectionLost, match="removed"):
             await calling

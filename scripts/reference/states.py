@@ -27,7 +27,7 @@ SUMMARIES = {
     State.DISCONNECTED: "no connection",
     State.DISABLED: "turned off in settings",
     State.CONNECTING: "start and handshake",
-    State.FAILED: "no further attempts",
+    State.FAILED: "cannot be reached",
     State.CONNECTED: "the server answers",
     State.DEGRADED: "it may be stuck",
     State.NEEDS_AUTH: "credentials missing",
@@ -90,7 +90,7 @@ ARROWS = (
         153,
         "end",
     ),
-    Arrow(_one(State.FAILED, State.CONNECTING), "M432,104 V224", ("next call",), 440, 168),
+    Arrow(_one(State.FAILED, State.CONNECTING), "M432,104 V224", ("next call,", "or next attempt"), 440, 168),
     Arrow(_one(State.DEGRADED, State.CONNECTING), "M725,92 L492,224", ("ping not", "answered"), 592, 136, "end"),
     Arrow(
         _one(State.CONNECTED, State.DEGRADED),

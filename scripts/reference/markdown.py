@@ -46,8 +46,10 @@ def doc(thing: Any) -> str:
 
 def signature(name: str, function: Any) -> str:
     """Return the signature of a function or class, on one line if it fits, otherwise one line per parameter."""
-    found = inspect.signature(function)
-    given = [p.replace(annotation=_Bare.of(p.annotation)) for p in found.parameters.values() if p.name != "self"]
+    # A `__new__` that only checks its arguments would hide the parameters of `__init__`.
+    found = inspect.signature(function.__init__ if {"__init__", "__new__"} <= vars(function).keys() else function)
+    public = [p for p in found.parameters.values() if p.name != "self" and not p.name.startswith("_")]
+    given = [p.replace(annotation=_Bare.of(p.annotation)) for p in public]
     gives = found.empty if inspect.isclass(function) else _Bare.of(found.return_annotation)
     kind = "" if inspect.isclass(function) else "async def " if inspect.iscoroutinefunction(function) else "def "
     line = f"{kind}{name}{found.replace(parameters=given, return_annotation=gives)}"

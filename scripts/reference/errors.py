@@ -32,7 +32,7 @@ WHAT_TO_DO: dict[str, str] = {
     "ProtocolError": "look at `.sample`: an HTML page means a wrong URL, log lines mean a server that writes to stdout",
     "RemoteError": "read `.code` and `.data`: the server answered with this JSON-RPC error",
     "AuthError": "provide credentials: `headers=` or `auth=`",
-    "RateLimited": "wait `.retry_after` seconds",
+    "RateLimited": "wait `.retry_after` seconds before the next call",
     "AccessDenied": "change the rule that `.rule` names; `hub.explain(name)` gives details",
     "NotFound": "look at `.nearest`",
     "ServerNotFound": "look at `.nearest`, or `hub.list_servers()`",

@@ -262,9 +262,10 @@ class AuthError(ToolcribError):
 
 
 class RateLimited(ToolcribError):
-    """Raised if the server asked for a pause longer than the deadline allows; it rejected the request unexecuted.
+    """Raised if the server is busy (HTTP 429, or 503 with `Retry-After`) and no further attempt is possible.
 
-    `retry_after` is that pause in seconds.
+    The server rejected the request without executing it. `retry_after` is the pause that it asked for, in seconds, or
+    None.
     """
 
     sent = False

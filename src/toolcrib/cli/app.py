@@ -84,7 +84,7 @@ def _make_group() -> _Toolcrib:
         help="Use, manage and serve MCP servers: their tools, resources and prompts.",
         params=[
             flag("--version", callback=_show_version, help="Show the version.", **eager),
-            flag("--debug", expose_value=False, help="Show tracebacks. Goes anywhere on the line."),
+            flag("--debug", expose_value=False, help="Show tracebacks. Allowed anywhere on the command line."),
             option(
                 "--install-completion",
                 callback=install_script,

@@ -84,18 +84,18 @@ toolcrib tools -- npx -y @modelcontextprotocol/server-everything
         """
         Call a tool with KEY=VALUE arguments, typed by its schema.
 
-        During the call, progress and the logs of the server are shown on stderr. Requests of the server for input
-        are prompts at the terminal; without a terminal they are declined. Ctrl-C cancels the call at the server.
+        During the call, progress and the logs of the server are shown on stderr. If the server asks for input, you are
+        prompted at the terminal; without a terminal the request is declined. Ctrl-C cancels the call on the server.
         """,
         (
             words(
                 "[SERVER] NAME [KEY=VALUE]... [-]",
                 "The tool: its qualified name, or its own if only one server has it. KEY=VALUE is typed by the tool's "
-                "schema; KEY:=JSON is JSON, KEY=@FILE the content of a file, A.B=1 goes inside an object; KEY twice is "
-                "an array. - reads all arguments as JSON from standard input.",
+                "schema; KEY:=JSON is JSON, KEY=@FILE the content of a file; A.B=1 sets a field of an object, and a "
+                "KEY given twice makes an array. - reads all arguments as JSON from standard input.",
             ),
             option(
-                "--args", "given", metavar="JSON|@FILE", default="", help="The arguments as one JSON object, or @FILE."
+                "--args", "given", metavar="JSON|@FILE", default="", help="All arguments as one JSON object, or @FILE."
             ),
             flag("--json", "as_json", help="Print the whole result as JSON, and save nothing."),
             option(
@@ -104,7 +104,7 @@ toolcrib tools -- npx -y @modelcontextprotocol/server-everything
                 metavar="DIR",
                 type=FILE,
                 default=Path(),
-                help="The folder for pictures, sounds and other files.",
+                help="The folder in which images, audio and other files are saved.",
             ),
             flag("--yes", "-y", help="Approve the call, if it needs approval."),
             option("--check/--no-check", default=True, help="Check the arguments before the call."),
@@ -133,9 +133,13 @@ echo '{"a": 2, "b": 3}' | toolcrib call https://example.com/mcp add -
         "Read a resource.",
         "Read a resource. Text is printed, without control characters; binary data is saved in this folder.",
         (
-            words("[SERVER] URI", "The resource; and its server, if the URI alone does not identify it."),
+            words("[SERVER] URI", "The resource, after its server if the URI alone does not identify it."),
             option(
-                "--output", "-o", metavar="FILE", type=FILE, help="Write it there, byte by byte; - is standard output."
+                "--output",
+                "-o",
+                metavar="FILE",
+                type=FILE,
+                help="Write the content to FILE, unchanged; - is standard output.",
             ),
             CONFIG,
             JSON,
@@ -159,7 +163,7 @@ toolcrib read fs file:///logo.png -o logo.png
     LazyCommand(
         "prompt",
         "Fill in a prompt.",
-        "Fill in a prompt, and print its messages, each under its role.",
+        "Fill in a prompt and print its messages, each with its role.",
         (
             words(
                 "[SERVER] NAME [KEY=VALUE]...",
@@ -178,7 +182,7 @@ toolcrib read fs file:///logo.png -o logo.png
         """
         Explain why a tool can or cannot be seen and called: the rule, status or setting that decides.
 
-        Tools that need approval prompt for it in `toolcrib call`.
+        For tools that need approval, `toolcrib call` prompts for it.
         """,
         (words("[SERVER] NAME", "Tool name (it need not exist)."), CONFIG, TIMEOUT),
     ),
@@ -188,8 +192,8 @@ toolcrib read fs file:///logo.png -o logo.png
         """
         Show live what servers send: progress, logs, changes of their lists and resources, their status.
 
-        Runs until Ctrl-C (exit code 130) or until --for or --count is reached (0). Reconnects to servers that go away;
-        ends early only if no server can be started.
+        Runs until Ctrl-C (exit code 130) or until --for or --count is reached (0). Reconnects to servers that
+        are lost; ends early only if no server can be started.
         """,
         (
             words(
@@ -200,14 +204,14 @@ toolcrib read fs file:///logo.png -o logo.png
             option(
                 "--resource", "-r", "uris", metavar="URI", multiple=True, help="Subscribe to updates of this resource."
             ),
-            option("--call", metavar="NAME", default="", help="Call this tool once, and watch it work."),
+            option("--call", metavar="NAME", default="", help="Call this tool once and watch the call."),
             option("--level", metavar="LEVEL", default="debug", help="Minimum log level to request."),
             option(
                 "--poll",
                 metavar="SECONDS",
                 type=click.FloatRange(0.1),
                 default=10.0,
-                help="How often servers behind a URL are checked.",
+                help="Seconds between two checks of servers behind a URL.",
             ),
             option(
                 "--for",
@@ -218,7 +222,7 @@ toolcrib read fs file:///logo.png -o logo.png
             ),
             option("--count", "-n", metavar="N", type=click.IntRange(1), help="Stop after N lines."),
             CONFIG,
-            flag("--json", "as_lines", help="Print a line of JSON for each, for programs."),
+            flag("--json", "as_lines", help="Print each line as JSON, for programs."),
             TIMEOUT,
         ),
         examples="""
@@ -229,11 +233,11 @@ toolcrib watch --call mcp__demo__slow_count steps=5
     ),
 )
 
-_KEEP_SETTINGS: Final = (
+_MANAGE_SETTINGS: Final = (
     LazyCommand(
         "init",
-        "Write a settings file with comments to start from.",
-        "Write a settings file with comments to start from: every usual key, and examples to uncomment.",
+        "Write a commented settings file to start from.",
+        "Write a commented settings file to start from: the common keys, and examples to uncomment.",
         (
             config("The file to write. Default: toolcrib.toml."),
             flag("--json", "as_json", help="Write a plain .mcp.json, which other programs read too."),
@@ -254,11 +258,15 @@ _KEEP_SETTINGS: Final = (
         (
             words(
                 "[NAME] [URL|FILE.py|JSON|-]",
-                "Its name, and its address, a Python file, or JSON, which - reads from stdin; or a command after --.",
+                "The server's name; its URL, a Python file, or JSON (- reads it from stdin); or a command after --.",
                 complete=False,
             ),
             option(
-                "--env", "-e", metavar="K=V", multiple=True, help="A variable for the command; K alone passes yours on."
+                "--env",
+                "-e",
+                metavar="K=V",
+                multiple=True,
+                help="A variable for the command; K alone refers to your own.",
             ),
             option("--header", "-H", metavar="K=V", multiple=True, help="A header for the URL."),
             option(
@@ -266,7 +274,7 @@ _KEEP_SETTINGS: Final = (
                 type=click.Choice(("http", "sse")),
                 help="The transport of the server behind the URL. Default: http.",
             ),
-            option("--cwd", metavar="FOLDER", help="The command's folder."),
+            option("--cwd", metavar="FOLDER", help="The working directory of the command."),
             WRITTEN,
             USER,
             REPLACE,
@@ -289,7 +297,7 @@ toolcrib add < claude_desktop_config.json
         If one of the names is unknown, none is removed. If several files define a server, it is removed from the file
         that takes precedence.
         """,
-        (words("NAME...", "The servers, as the file calls them.", name="names", required=True), CONFIG, USER),
+        (words("NAME...", "The names of the servers, as in the file.", name="names", required=True), CONFIG, USER),
         starts_servers=False,
     ),
     LazyCommand(
@@ -298,7 +306,7 @@ toolcrib add < claude_desktop_config.json
         """
         Import servers from the settings of Claude Code, Claude Desktop, VS Code, Cursor or Gemini CLI.
 
-        Shows what is found first. Prompts for a choice on a terminal; elsewhere --all or names are required, else
+        First shows what it found. On a terminal it prompts for a choice; elsewhere --all or names are required, else
         nothing is imported. Variables stay variables, and secrets become variables: ${NAME} is written instead, and the
         command says which variables to set. A name that the settings already have is skipped, unless --replace is
         given.
@@ -306,7 +314,7 @@ toolcrib add < claude_desktop_config.json
         (
             words(
                 "[SOURCE] [NAME]...",
-                "From where: claude-code, claude-desktop, vscode, cursor, gemini, or a file; and which servers.",
+                "The source: claude-code, claude-desktop, vscode, cursor, gemini, or a file; then names of servers.",
                 complete=False,
             ),
             flag("--all", "everything", help="Import every valid, enabled server."),
@@ -348,7 +356,7 @@ toolcrib import claude-desktop github --dry-run
             CONFIG,
             flag(
                 "--write",
-                help="Write them to that program's file, in this folder if it has one, and keep its other content.",
+                help="Add them to that program's settings file: the one for this folder, if the program supports that.",
             ),
             option("--to", metavar="FILE", type=FILE, help="Write them to this file instead."),
             REPLACE,
@@ -391,7 +399,7 @@ toolcrib run tools.py:server --http --port 9000 --reload
         Offer a server to clients that use another transport: a remote one over stdio, a local one over HTTP.
 
         Both sides may speak either era of the protocol. Over HTTP each session starts its own server process; clients
-        of 2026-07-28, which has no sessions, share one.
+        of the modern era (2026-07-28), which has no sessions, share one.
         """,
         (
             argument(
@@ -407,7 +415,7 @@ toolcrib run tools.py:server --http --port 9000 --reload
                 "-H",
                 metavar="NAME=VALUE",
                 multiple=True,
-                help="For the server behind a URL; ${VAR} is replaced.",
+                help="A header for the server behind the URL; ${VAR} is replaced.",
             ),
             CONFIG,
             TIMEOUT,
@@ -422,9 +430,9 @@ toolcrib bridge --http -- npx -y some-server    for a client that only speaks HT
         "doctor",
         "Diagnose every server step by step, and suggest fixes.",
         """
-        Start every server step by step: what works, how long it took, and a fix for what does not.
+        Diagnose every server step by step: show what works, how long it took, and how to fix what does not.
 
-        The servers are started in parallel, and stopped again. --timeout limits all steps of a server together. The
+        The servers are started in parallel and then stopped. --timeout limits all steps of a server together. The
         exit code is 1 if something is broken.
         """,
         (SERVERS, flag("--strict", help="Also exit with 1 if there are warnings."), CONFIG, JSON, TIMEOUT),
@@ -438,7 +446,7 @@ toolcrib doctor -- npx -y some-server
 
 PANELS: Final[dict[str, tuple[LazyCommand, ...]]] = {
     "Use servers": _USE_SERVERS,
-    "Keep settings": _KEEP_SETTINGS,
+    "Manage settings": _MANAGE_SETTINGS,
     "Serve and diagnose": _SERVE_AND_DIAGNOSE,
 }
 """The commands under their headings in the help."""

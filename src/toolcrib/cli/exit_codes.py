@@ -41,7 +41,7 @@ class Exit(IntEnum):
     DENIED = 6
     """Not allowed: by the settings, by the user, or by the server, which requires other credentials."""
     UNKNOWN = 7
-    """No answer in time, or the connection broke: it is unknown whether the tool ran."""
+    """No answer in time, or the connection broke during the call: the tool may have run."""
     BUG = 70
     """A bug in toolcrib: please report it, with the output of `--debug`."""
     HUNG_UP = 129

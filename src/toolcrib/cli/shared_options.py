@@ -53,9 +53,9 @@ SERVERS: Final = words(
     "Names from the settings, a URL, or FILE.py[:NAME]; or a command after --. Default: all of the settings.",
     name="servers",
 )
-CONFIG: Final = config("Settings file. Default: toolcrib.toml and .mcp.json of this folder, else your own.")
+CONFIG: Final = config("Settings file. Default: toolcrib.toml and .mcp.json in this folder, else your user settings.")
 JSON: Final = flag("--json", "as_json", help="Print JSON, for programs.")
-LONG: Final = flag("--long", "-l", help="Show whole descriptions, not only a line of each.")
+LONG: Final = flag("--long", "-l", help="Show whole descriptions instead of one line of each.")
 TIMEOUT: Final = option(
     "--timeout",
     "-t",
@@ -67,8 +67,8 @@ TIMEOUT: Final = option(
 )
 
 # For the commands that change settings.
-WRITTEN: Final = config("The file to write. Default: toolcrib.toml or .mcp.json of this folder, else a new .mcp.json.")
-USER: Final = flag("--user", help="Your own settings, for all folders that have none.")
+WRITTEN: Final = config("The file to write. Default: toolcrib.toml or .mcp.json in this folder, else a new .mcp.json.")
+USER: Final = flag("--user", help="Use your user settings, which apply in folders without settings.")
 REPLACE: Final = flag("--replace", help="Replace a server that has the same name.")
 DRY_RUN: Final = flag("--dry-run", help="Show what would be done, and write nothing.")
 
@@ -84,9 +84,15 @@ SERVE: Final = (
     option(
         "--host",
         metavar="HOST",
-        help="Where to listen; beyond this machine only with --allow-remote. Default: 127.0.0.1.",
+        help="Address to listen on; beyond this machine only with --allow-remote. Default: 127.0.0.1.",
     ),
-    option("--port", "-p", metavar="PORT", type=click.IntRange(0, 65535), help="0: any free port. Default: 8000."),
-    option("--path", metavar="PATH", help="Default: /mcp, for SSE /sse."),
+    option(
+        "--port",
+        "-p",
+        metavar="PORT",
+        type=click.IntRange(0, 65535),
+        help="Port to listen on; 0: any free port. Default: 8000.",
+    ),
+    option("--path", metavar="PATH", help="Path of the endpoint. Default: /mcp, or /sse for SSE."),
     flag("--allow-remote", help="Allow a host beyond this machine without authentication."),
 )

@@ -53,9 +53,9 @@ Timeout = float | None | Unset
 class Client:
     """A client for one MCP server.
 
-    `server` is a `StdioServer`, `HttpServer` or `SseServer`, a URL, a `ToolServer`, or a callable that opens a
-    transport. Use it as `async with Client(server) as c:`. Without `with`, the first call connects, and the caller must
-    call `close()`. The options are those of `ClientOptions`.
+    `server` is a `StdioServer`, `HttpServer`, `SseServer` or `PythonServer`, a URL, a `ToolServer`, or a callable that
+    opens a transport. Use it as `async with Client(server) as c:`. Without `with`, the first call connects, and
+    the caller must call `close()`. The options are those of `ClientOptions`.
     """
 
     def __new__(cls, *args: Any, **options: Any) -> Self:

@@ -36,7 +36,7 @@ STEPS: Final = {
     "tls": "its certificate is trusted",
     "starts": "it starts, and speaks MCP",
     "connects": "it can be reached, and speaks MCP",
-    "protocol": "protocol version and era",
+    "protocol": "always: it shows the protocol version and the era",
     "answers": "it answers a ping",
     "resources": "its resources can be listed, if declared",
     "prompts": "its prompts can be listed, if declared",

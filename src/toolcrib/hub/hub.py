@@ -82,8 +82,8 @@ class Hub:
     """Many MCP servers as one: `async with Hub({"fs": StdioServer(...), "math": tool_server}) as hub:`.
 
     A server is anything a `Client` accepts, or a pair of that and a dict of options for this server. Tools are called
-    by qualified names, `mcp__{server}__{tool}`, from the first server on; lists come from a snapshot that follows the
-    changes of every server.
+    by qualified names, `mcp__{server}__{tool}`, even if there is only one server; lists come from a snapshot that is
+    updated when a server changes its lists.
 
     `on_error`: with "skip" a server that cannot be started is left out and tried again, at the delays of its reconnect
     policy, until it can be reached; with "raise" the start fails. `start`: "lazy" servers are started by the first
@@ -150,7 +150,7 @@ class Hub:
     ) -> Hub:
         """Create a hub of the servers in a settings file, in several (a later one overrides), or in a mapping.
 
-        `watch` follows the files and restarts only servers whose settings changed. A server whose entry is wrong is
+        `watch` follows the files and restarts only servers whose settings changed. A server whose entry is invalid is
         `failed`, with an error that names file, line and key. Options that are given here override those of the files.
         """
         source, keywords = Source(config, environ), repeatable(options)
@@ -164,16 +164,16 @@ class Hub:
     # ---- life ------------------------------------------------------------------------------------------------
 
     async def start(self) -> Hub:
-        """Start all servers side by side, unless they are started."""
+        """Start all servers in parallel, unless the hub has been started already."""
         await self._servers.start(self._on_error)
         return self
 
     async def ready(self, timeout: float | None = None) -> list[ServerState]:
         """Wait until every server that is not lazy or disabled is connected and listed, or has failed.
 
-        Returns the state of every server. A server that failed does not raise here, it is in the list with its
-        `last_error`, and the hub goes on trying it; `Hub(..., on_error="raise")` raises instead. When `timeout` seconds
-        have passed, this returns, and servers that are still starting are `connecting`. Starts the hub if necessary.
+        Returns the state of every server. A failed server does not raise here: it is in the list with its
+        `last_error`, and the hub keeps trying to connect; `Hub(..., on_error="raise")` raises instead. After `timeout`
+        seconds it returns even if servers are still starting; these are `connecting`. Starts the hub if necessary.
         """
         await self._servers.wait_until_ready(checked_timeout("timeout", timeout))
         return self.list_servers()
@@ -231,7 +231,7 @@ class Hub:
         return await self._config_sync.reload()
 
     async def refresh(self, server: str | None = None) -> None:
-        """Fetch the lists of a server, or of all, again; for servers that do not announce changes."""
+        """Fetch the lists of a server, or of all, again; for servers that send no notifications of changes."""
         self._servers.check()
         self._servers.begin()
         if server is not None:
@@ -368,7 +368,7 @@ class Hub:
     def listen(
         self, server: str, *uris: str, tools: bool = True, prompts: bool = True, resources: bool = True
     ) -> Changes:
-        """Return the changes of a server's lists, and of its resources at `uris`, as `Client.listen` does."""
+        """Return a stream of changes of a server's lists and of its resources at `uris`, as `Client.listen` does."""
         self._servers.begin()
         managed = self._servers.find(server)
         if managed.pool is None:

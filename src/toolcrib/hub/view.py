@@ -138,7 +138,7 @@ class HubView:
     def listen(
         self, server: str, *uris: str, tools: bool = True, prompts: bool = True, resources: bool = True
     ) -> Changes:
-        """Return the changes of a server's lists, and of its resources at `uris`, as `Hub.listen` does."""
+        """Return a stream of changes of a server's lists and of its resources at `uris`, as `Hub.listen` does."""
         return self._hub.listen(server, *uris, tools=tools, prompts=prompts, resources=resources)
 
     async def get_prompt(

@@ -16,7 +16,7 @@ from .markdown import attribute_docs, code, codes, document, table
 
 HOW = """
 The command line needs the extra `cli`. Every command uses a settings file: `--config FILE`, or `toolcrib.toml` and
-`.mcp.json` of the current folder, or your own in `~/.config/toolcrib`. Instead of a file you can name one server: a
+`.mcp.json` in the current folder, or the user settings in `~/.config/toolcrib`. Instead, you can name one server: a
 URL, a Python file, or a command after `--`.
 
 Tables and colours are for terminals; in a pipe the output is tab-separated, and `--json` prints JSON.

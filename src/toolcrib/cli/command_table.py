@@ -198,8 +198,8 @@ toolcrib read fs file:///logo.png -o logo.png
         (
             words(
                 "[SERVER]... [KEY=VALUE]...",
-                "Names from the settings, a URL, or FILE.py[:NAME]; or a command after --. Default: all of the "
-                "settings. KEY=VALUE are arguments for --call.",
+                "Names from the settings, a URL, or FILE.py[:NAME]; or a command after --. Default: all servers of "
+                "the settings. KEY=VALUE are arguments for --call.",
             ),
             option(
                 "--resource", "-r", "uris", metavar="URI", multiple=True, help="Subscribe to updates of this resource."
@@ -266,7 +266,7 @@ _MANAGE_SETTINGS: Final = (
                 "-e",
                 metavar="K=V",
                 multiple=True,
-                help="A variable for the command; K alone refers to your own.",
+                help="A variable for the command; K alone means K=${K}.",
             ),
             option("--header", "-H", metavar="K=V", multiple=True, help="A header for the URL."),
             option(

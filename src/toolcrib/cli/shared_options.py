@@ -50,10 +50,10 @@ def config(help_text: str) -> click.Option:
 
 SERVERS: Final = words(
     "[SERVER]...",
-    "Names from the settings, a URL, or FILE.py[:NAME]; or a command after --. Default: all of the settings.",
+    "Names from the settings, a URL, or FILE.py[:NAME]; or a command after --. Default: all servers of the settings.",
     name="servers",
 )
-CONFIG: Final = config("Settings file. Default: toolcrib.toml and .mcp.json in this folder, else your user settings.")
+CONFIG: Final = config("Settings file. Default: toolcrib.toml and .mcp.json in this folder, else the user settings.")
 JSON: Final = flag("--json", "as_json", help="Print JSON, for programs.")
 LONG: Final = flag("--long", "-l", help="Show whole descriptions instead of one line of each.")
 TIMEOUT: Final = option(
@@ -63,12 +63,12 @@ TIMEOUT: Final = option(
     type=float,
     callback=_check_seconds,
     help="Seconds to wait: to connect, for a list, for a call. Default: from the settings, else 30; 120 to "
-    "connect with a command that may download, and no limit for a call that shows progress.",
+    "connect with a command that may download, and no limit for a call that reports progress.",
 )
 
 # For the commands that change settings.
 WRITTEN: Final = config("The file to write. Default: toolcrib.toml or .mcp.json in this folder, else a new .mcp.json.")
-USER: Final = flag("--user", help="Use your user settings, which apply in folders without settings.")
+USER: Final = flag("--user", help="Use the user settings, which apply in folders without settings.")
 REPLACE: Final = flag("--replace", help="Replace a server that has the same name.")
 DRY_RUN: Final = flag("--dry-run", help="Show what would be done, and write nothing.")
 

@@ -296,7 +296,7 @@ ACTIONS = st.one_of(
 )
 
 
-@given(st.lists(ACTIONS, max_size=25), st.integers(1, 100_000))
+@given(st.lists(ACTIONS, max_size=25), st.integers(512, 100_000))
 def test_exactly_what_was_not_withdrawn_arrives_in_order_whatever_the_pipe_takes(
     actions: list[tuple[str, int]], most: int
 ) -> None:

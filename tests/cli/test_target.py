@@ -137,6 +137,7 @@ def test_a_url_with_a_closed_port_is_reported(tmp_path: Path) -> None:
     "words, code, told",
     [
         (("tools", "none.py"), 4, "there is no file none.py"),
+        (("tools", "npx", "foo"), 3, "hint: the command of a server goes after --: -- npx foo"),
         (("tools", "http://127.0.0.1:9/mcp", "more"), 2, "expected one server only"),
         (("tools", "http://127.0.0.1:9/mcp", "--", "x"), 2, "which server"),
         (("call", "http://127.0.0.1:9/mcp", "echo", "--", "x"), 2, "which server"),

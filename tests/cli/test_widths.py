@@ -71,6 +71,7 @@ def test_columns_that_matter_less_are_left_out_first(tmp_path: Path) -> None:
 def test_messages_are_wrapped_at_words(tmp_path: Path) -> None:
     screen = show_cli("tools", cwd=tmp_path, width=50)
     assert screen.code == 3
-    assert "toolcrib init writes some; or name a server: toolcrib tools -- npx -y some-server" in on_one_line(
-        screen.text
+    assert (
+        "`toolcrib init` writes a settings file; or name a server: toolcrib tools -- npx -y some-server"
+        in on_one_line(screen.text)
     )

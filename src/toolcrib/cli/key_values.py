@@ -168,7 +168,10 @@ def _choices(plain: Mapping[str, Any]) -> list[Any] | None:
 def _read(word: str) -> _GivenWord:
     match = _WORD.fullmatch(word)
     if match is None:
-        raise CliError(f"{word!r}: expected key=value", hint="key:=JSON gives JSON; key=@FILE the content of a file")
+        raise CliError(
+            f"{word!r}: expected key=value",
+            hint="name each argument, such as a=2; key:=JSON gives JSON, key=@FILE the content of a file",
+        )
     key, sign, text = match.groups()
     if text.startswith("@"):
         text = _file(key, text[1:])

@@ -56,13 +56,13 @@ def settings_files(config: Path | None) -> list[Path]:
     return here or [path for path in (own_settings(),) if path.is_file()]
 
 
-def find_settings(config: Path | None) -> Settings:
-    """Load the settings of these files; raise `CliError` if there are none."""
+def find_settings(config: Path | None, hint: str = "") -> Settings:
+    """Load the settings of these files; raise `CliError`, with this hint or a general one, if there are none."""
     files = settings_files(config)
     if not files:
         message = f"no settings found: neither {' nor '.join(PROJECT_FILES)} here, nor {own_settings()}"
-        hint = "`toolcrib init` writes a settings file; or name a server: toolcrib tools -- npx -y some-server"
-        raise CliError(message, hint=hint, code=Exit.CONFIG)
+        general = "`toolcrib init` writes a settings file; or name a server: toolcrib tools -- npx -y some-server"
+        raise CliError(message, hint=hint or general, code=Exit.CONFIG)
     return load_settings(*files)
 
 
@@ -163,7 +163,7 @@ def choose(words: Sequence[str], config: Path | None, command: Sequence[str]) ->
             # A command that is typed gets the whole environment, as if the user had run it in the shell.
             server = replace(server, env=dict(os.environ))
         return Target(Settings((ServerEntry(name, server, display_name=name),)))
-    target = Target(find_settings(config))
+    target = Target(find_settings(config, hint=_command_hint(words, words[0]) if words else ""))
     for warning in target.settings.warnings:
         note(f"warning: {warning}", "yellow")
     if not words:

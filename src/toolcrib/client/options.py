@@ -139,10 +139,11 @@ def check_server_given(args: tuple[Any, ...], options: Mapping[str, Any]) -> Non
     """Raise a `TypeError` that shows how to give the server, if it is not among the arguments of a client."""
     if args or "server" in options:
         return
-    message = "Client: expected the server as the first argument, such as Client(lambda: stdio_client(parameters))"
     if "transport_callable" in options:
-        message += ", not as transport_callable="
-    raise TypeError(message)
+        example = "Client(lambda: stdio_client(parameters)), not as transport_callable="
+    else:
+        example = "Client(StdioServer('python3', ['server.py'])) or Client('https://example.com/mcp')"
+    raise TypeError(f"Client: expected the server as the first argument, such as {example}")
 
 
 def resolve(config: object, name: str, given: ClientOptions) -> ResolvedOptions:
@@ -154,7 +155,7 @@ def resolve(config: object, name: str, given: ClientOptions) -> ResolvedOptions:
     own = with_own_names(given)
     for key in own:
         if key not in known:
-            hint = suggest(key, [*known, *ALIASES])
+            hint = "; give it to HttpServer(url, headers=...)" if key == "headers" else suggest(key, [*known, *ALIASES])
             raise ConfigError(f"a Client has no option {key!r}{hint}", key=key, expected="one of " + ", ".join(known))
     asked = known if isinstance(config, ServerConfig) else []
     chosen = {key: getattr(config, key) for key in asked if getattr(config, key, UNSET) is not UNSET}

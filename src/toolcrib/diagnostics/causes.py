@@ -223,7 +223,10 @@ def credentials_for(error: AuthError, *, oauth: bool = False) -> str:
         return OAUTH_FIX
     if challenge.lower().startswith("basic"):
         return 'put user and password in base64 under headers: "Authorization": "Basic ${CREDENTIALS}"'
-    return 'put its token under headers: "Authorization": "Bearer ${TOKEN}", and export TOKEN=...'
+    return (
+        'put its token under headers: "Authorization": "Bearer ${TOKEN}", and export TOKEN=... '
+        "(`toolcrib add NAME URL --header 'Authorization=Bearer ${TOKEN}'` writes such a server to the settings)"
+    )
 
 
 def without_stderr(message: str) -> str:

@@ -54,7 +54,8 @@ def target_of(server: Any) -> Target:
     if callable(server):
         return cast("Callable[[], Any]", server)
     raise ConfigError(
-        f"server: cannot connect to an object of type {type(server).__name__}",
+        f"server: expected a server such as StdioServer(command, args), a URL or a ToolServer, got an object of type "
+        f"{type(server).__name__}",
         key="server",
         expected="StdioServer, HttpServer, SseServer, PythonServer, a URL, a ToolServer or a transport callable",
     )

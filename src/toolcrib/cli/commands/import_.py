@@ -110,7 +110,7 @@ def command(
 
 def _show(found: list[_Found], source: str) -> None:
     if not found:
-        note(f"no servers found in the settings of {source or 'other programs'}")
+        note(f"no servers found in the settings of {source or 'other programs'}; `toolcrib add` adds one by hand")
         return
     rows = [
         (at, each.name, each.program, described(each.entry.raw), _near(each.entry), _shown(each.state))

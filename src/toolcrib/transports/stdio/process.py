@@ -278,7 +278,11 @@ def _start_error(command: str, cwd: str | os.PathLike[str] | None, exc: Exceptio
     if cwd is not None and not os.path.isdir(cwd):
         text = f"the working directory {os.fspath(cwd)!r} does not exist; check `cwd`"
     elif isinstance(exc, FileNotFoundError):
-        hint = "install it, or give its full path (PATH is inherited unless `env` sets it)"
+        words = command.split()
+        if len(words) > 1 and os.sep not in words[0]:  # a whole command line, not a path with spaces
+            hint = f"use {words[0]!r} as command, and put the rest into args"
+        else:
+            hint = "install it, or give its full path (PATH is inherited unless `env` sets it)"
         text = f"command not found: {command!r}; {hint}"
     elif isinstance(exc, PermissionError):
         text = f"permission denied to execute {command!r}; check the file's permissions"

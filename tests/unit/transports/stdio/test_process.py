@@ -128,12 +128,14 @@ async def test_it_runs_in_its_directory_and_in_its_own_session(spawn: Spawn, tmp
     "command, cwd, told",
     [
         ("no-such-command-anywhere", None, "command not found: 'no-such-command-anywhere'; install it"),
+        ("npx -y foo", None, "command not found: 'npx -y foo'; use 'npx' as command, and put the rest into args"),
+        ("/no such folder/server", None, "command not found: '/no such folder/server'; install it"),
         ("TMP/plain", None, "check the file's permissions"),
         ("TMP/nonsense", None, "could not be started: .*Exec format error"),
         ("cat", "/no/such/folder", "'/no/such/folder' does not exist; check `cwd`"),
         ("a\0b", None, "could not be started"),
     ],
-    ids=["missing", "not executable", "no program", "no directory", "NUL"],
+    ids=["missing", "command line", "missing path", "not executable", "no program", "no directory", "NUL"],
 )
 async def test_a_child_that_cannot_be_started_is_reported_with_what_to_do_and_not_tried_again(
     command: str, cwd: str | None, told: str, tmp_path: Path

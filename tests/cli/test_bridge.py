@@ -174,7 +174,7 @@ async def test_what_a_local_server_writes_to_stderr_is_seen(tmp_path: Path) -> N
         (("nobody",), 3, "no settings found"),
         (("--http", "--host", "0.0.0.0", "--port", "0", "--", *DEMO), 2, "can be reached from other machines"),
         (("--http", "--transport", "sse", "--", *DEMO), 2, "--http conflicts with --transport sse"),
-        (("--port", "0", "--", *DEMO), 2, "--port: over stdio"),
+        (("--port", "0", "--", *DEMO), 2, "--port has no effect over stdio"),
     ],
 )
 def test_invalid_targets_are_reported_in_one_line(

@@ -397,7 +397,7 @@ async def test_a_server_that_speaks_no_json_says_so() -> None:
     noisy = tc.StdioServer(sys.executable, ["-c", "print('this is no JSON\\n' * 2000, flush=True); input()"])
     async with Hub({"noisy": noisy, "github": github()}) as manager:
         state, _ = manager.list_servers()
-        assert isinstance(state.last_error, tc.ConnectError) and "no messages" in str(state.last_error)
+        assert isinstance(state.last_error, tc.ConnectError) and "malformed messages" in str(state.last_error)
         assert [tool.server for tool in await manager.list_tools()] == ["github"]
 
 

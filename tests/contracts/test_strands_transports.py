@@ -99,7 +99,7 @@ def test_a_tuple_may_also_be_awaited_or_entered(pair: Place) -> None:
 
 def test_a_callable_that_returns_something_else_raises_an_error_with_what_was_expected() -> None:
     """Must return a tuple of (read_stream, write_stream)."""
-    with pytest.raises(tc.ConfigError, match="transport callable gave str") as told, MCPClient(lambda: "streams"):
+    with pytest.raises(tc.ConfigError, match="transport callable returned str") as told, MCPClient(lambda: "streams"):
         pass
     assert "(read, write)" in str(told.value.expected)
 

@@ -49,7 +49,7 @@ def test_the_first_five_minutes(tmp_path: Path) -> None:
         assert re.search(r"✓ +protocol +2026-07-28 \(modern era\): demo 1\.0\.0", report)
         assert re.search(r"✗ +starts +[<\d]+ m?s +its process exited with code 1", report)
         assert "| Error: the variable ISSUES_TOKEN is required" in report
-        assert "fix: give it ISSUES_TOKEN under env, as ${ISSUES_TOKEN}" in report
+        assert "fix: set ISSUES_TOKEN under env, as ${ISSUES_TOKEN}" in report
         assert "2 servers: 1 ok, 1 broken" in report
         assert report.endswith("left with 1")
 

@@ -265,7 +265,8 @@ async def test_what_the_child_leaves_behind_is_ended_with_its_group(manners: str
     grandchild = int(await eventually(child.stdout.read))
     await child.stop()
     child.release()
-    assert child.exit_code == 0
+    # On a busy machine the leader may need longer than the shortened grace, and gets a signal.
+    assert child.exit_code in (0, -signal.SIGTERM)
     await eventually(lambda: not alive(grandchild))
 
 

@@ -255,18 +255,19 @@ async def test_closing_ends_stdin_then_terminates_then_kills(spawn: Spawn, code:
     assert not alive(child.pid)
 
 
-@pytest.mark.usefixtures("impatient")
 @pytest.mark.parametrize("manners", ["pass", "signal.signal(15, signal.SIG_IGN)"], ids=["plain", "stubborn"])
-async def test_what_the_child_leaves_behind_is_ended_with_its_group(manners: str) -> None:
+async def test_what_the_child_leaves_behind_is_ended_with_its_group(
+    manners: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The leader ends at once and politely; its own child does not."""
+    monkeypatch.setattr(process, "SWEEP", 0.1)  # the leader keeps its grace: a busy machine may need it
     code = LEAVES_BEHIND.replace("MANNERS", manners)
     command, *args = python(code)
     child = ServerProcess.spawn(command, args, env=None, cwd=None, on_exit=lambda: None)
     grandchild = int(await eventually(child.stdout.read))
     await child.stop()
     child.release()
-    # On a busy machine the leader may need longer than the shortened grace, and gets a signal.
-    assert child.exit_code in (0, -signal.SIGTERM)
+    assert child.exit_code == 0
     await eventually(lambda: not alive(grandchild))
 
 

@@ -52,8 +52,11 @@ Start = Callable[[str], Any]
 needs_proc = pytest.mark.skipif(sys.platform != "linux", reason="a guard is nobody's child: it is found through /proc")
 
 
-def guard_at(pipe: int) -> int:
-    """The process that reads from the pipe with this inode."""
+async def guard_at(pipe: int) -> int:
+    """Wait for the process that reads from the pipe with this inode.
+
+    The shell that starts the guard ends as soon as it has forked; the guard attaches its stdin a moment later.
+    """
 
     def reads(pid: int) -> bool:
         try:
@@ -61,8 +64,8 @@ def guard_at(pipe: int) -> int:
         except OSError:
             return False
 
-    (found,) = filter(reads, psutil.pids())
-    return found
+    (found,) = await eventually(lambda: list(filter(reads, psutil.pids())))
+    return int(found)
 
 
 @pytest.fixture
@@ -94,7 +97,7 @@ async def test_when_we_are_killed_the_whole_group_ends_however_stubborn(start: S
 @needs_proc
 async def test_signals_to_the_process_group_do_not_end_the_guard_before_its_work(start: Start) -> None:
     program, pipe, servers = await asyncio.to_thread(start, "stay")
-    guard = guard_at(pipe)
+    guard = await guard_at(pipe)
     for each in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT):
         os.kill(guard, each)
     program.kill()
@@ -107,7 +110,7 @@ async def test_the_guard_goes_with_the_program_and_is_not_its_child(start: Start
     program, pipe, _ = await asyncio.to_thread(start, "stop")
     assert program.stdout is not None
     assert await asyncio.to_thread(program.stdout.readline) == "stopped\n"
-    guard = guard_at(pipe)
+    guard = await guard_at(pipe)
     assert guard not in [child.pid for child in psutil.Process(program.pid).children(recursive=True)]
     assert os.getsid(guard) != os.getsid(program.pid)
     program.kill()
@@ -211,7 +214,7 @@ async def ended_guard(group: int) -> Watchdog:
     """One that was told of this group, and that somebody has ended."""
     guard = Watchdog()
     guard.watch(group)
-    process = guard_at(os.fstat(pipe_of(guard)).st_ino)
+    process = await guard_at(os.fstat(pipe_of(guard)).st_ino)
     os.kill(process, signal.SIGKILL)
     await eventually(lambda: not alive(process))
     return guard

@@ -1,0 +1,1 @@
+"""The store of the provider: SQLite or PostgreSQL behind one interface."""

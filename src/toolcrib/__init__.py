@@ -35,6 +35,9 @@ if TYPE_CHECKING:
     from .errors import ConfigError as ConfigError
     from .errors import ConnectError as ConnectError
     from .errors import ConnectionLost as ConnectionLost
+    from .errors import InvalidArguments as InvalidArguments
+    from .errors import MissingCredential as MissingCredential
+    from .errors import MissingVariables as MissingVariables
     from .errors import NotFound as NotFound
     from .errors import OutcomeUnknown as OutcomeUnknown
     from .errors import ProtocolError as ProtocolError
@@ -44,6 +47,7 @@ if TYPE_CHECKING:
     from .errors import ServerNotFound as ServerNotFound
     from .errors import SessionExpired as SessionExpired
     from .errors import StartError as StartError
+    from .errors import StoreError as StoreError
     from .errors import ToolcribError as ToolcribError
     from .errors import ToolFailed as ToolFailed
     from .errors import ToolNotFound as ToolNotFound
@@ -126,6 +130,9 @@ _NAMES = {
         "ConfigError",
         "ConnectError",
         "ConnectionLost",
+        "InvalidArguments",
+        "MissingCredential",
+        "MissingVariables",
         "NotFound",
         "BinaryResource",
         "OutcomeUnknown",
@@ -136,6 +143,7 @@ _NAMES = {
         "ServerNotFound",
         "SessionExpired",
         "StartError",
+        "StoreError",
         "ToolFailed",
         "ToolNotFound",
         "ToolcribError",

@@ -2,6 +2,7 @@
 
 ToolcribError                     .server .tool .sent
 |- ConfigError                    .file .line .column .key .expected
+|  `- MissingVariables            .names: required variables or headers of a source that have no value
 |- TransportError                 .status, the HTTP status if there was one
 |  |- ConnectError                .permanent: retrying cannot help; .stderr of the server's process
 |  |  `- StartError               .exit_code .input_consumed
@@ -13,10 +14,13 @@ ToolcribError                     .server .tool .sent
 |  `- ProtocolError               the peer violated the protocol; .content_type .sample
 |- RemoteError                    .code .data .status: a JSON-RPC error response
 |- AuthError                      .status .challenge
+|  `- MissingCredential           .slots: personal credentials that the principal has not stored
 |- RateLimited                    .retry_after
 |- AccessDenied                   .rule
+|- InvalidArguments               .problems: the arguments violate the tool's input schema
 |- NotFound                       .nearest: ServerNotFound, ToolNotFound, ResourceNotFound (.uri)
 |- BinaryResource                        .uri .mime_type: a resource that was read as text is binary
+|- StoreError                     .operation: the provider's database could not be read or written
 `- ToolFailed                     .result; raised by result.raise_for_error()
 UsageError (RuntimeError)         outside the tree: incorrect use of the API
 
@@ -92,6 +96,14 @@ class ConfigError(ToolcribError):
         self.column = column
         self.key = key
         self.expected = expected
+
+
+class MissingVariables(ConfigError):
+    """Raised if required variables or headers of a source have no value; `names` lists all of them."""
+
+    def __init__(self, message: str = "", *, server: str | None = None, names: tuple[str, ...] = ()) -> None:
+        super().__init__(message, server=server, key="mcp_env_vars", expected=", ".join(names))
+        self.names = names
 
 
 class TransportError(ToolcribError):
@@ -261,6 +273,14 @@ class AuthError(ToolcribError):
         self.challenge = challenge
 
 
+class MissingCredential(AuthError):
+    """Raised if a principal has not stored its own credentials for a source; `slots` names them. Nothing was sent."""
+
+    def __init__(self, message: str = "", *, server: str | None = None, slots: tuple[str, ...] = ()) -> None:
+        super().__init__(message, server=server)
+        self.slots = slots
+
+
 class RateLimited(ToolcribError):
     """Raised if the server is busy (HTTP 429, or 503 with `Retry-After`) and no further attempt is possible.
 
@@ -299,6 +319,18 @@ class AccessDenied(ToolcribError):
     ) -> None:
         super().__init__(message, server=server, tool=tool, sent=sent)
         self.rule = rule
+
+
+class InvalidArguments(ToolcribError):
+    """Raised if the arguments of a call violate the tool's input schema; `problems` lists why. Nothing was sent."""
+
+    sent = False
+
+    def __init__(
+        self, message: str = "", *, server: str | None = None, tool: str | None = None, problems: tuple[str, ...] = ()
+    ) -> None:
+        super().__init__(message, server=server, tool=tool)
+        self.problems = problems
 
 
 class NotFound(ToolcribError):
@@ -354,6 +386,19 @@ class BinaryResource(ToolcribError):
         super().__init__(message, server=server)
         self.uri = uri
         self.mime_type = mime_type
+
+
+class StoreError(ToolcribError):
+    """Raised if the provider's database cannot be read or written; `operation` says what was attempted.
+
+    Nothing was changed. Tools that are registered already can still be called.
+    """
+
+    sent = False
+
+    def __init__(self, message: str = "", *, operation: str = "") -> None:
+        super().__init__(message)
+        self.operation = operation
 
 
 class ToolFailed(ToolcribError):

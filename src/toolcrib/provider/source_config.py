@@ -63,7 +63,8 @@ class PackageInfo:
 class SourceConfig:
     """The complete configuration of a source.
 
-    The first nine fields have the names and meanings of `McpSourceConfig` in the MCP Tools Provider. For a remote source, `environment` holds headers.
+    The first nine fields have the names and meanings of `McpSourceConfig` in the MCP Tools Provider. For a remote
+    source, `environment` holds headers.
     """
 
     manifest_path: str = ""

@@ -49,9 +49,13 @@ class ConnectionFailed(Event):
 
 @dataclass(frozen=True, slots=True)
 class Disconnected(Event):
-    """Emitted when the connection ends; `reason` says why, for example `closed by the client`."""
+    """Emitted when the connection ends; `reason` says why, for example `closed by the client`.
+
+    `error` is the cause if the connection was lost: if the server's process ended, a `StartError` with its exit code.
+    """
 
     reason: str = ""
+    error: Exception | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,7 +18,6 @@ from typing import Any, Final, NamedTuple
 
 from .._util.schema_document import SchemaDocument, list_of
 from .._util.suggest import did_you_mean, similar_names
-from ..errors import ConfigError
 from ..types import Wire
 from .exit_codes import CliError
 
@@ -91,12 +90,10 @@ def missing(values: Wire, schema: Wire) -> list[str]:
 
 
 def refused(values: Wire, schema: Wire) -> list[str]:
-    """Return what a validator finds wrong with the arguments; nothing if the schema is not valid itself."""
-    from ..server.functions.json_schema import Checker  # noqa: PLC0415  # slow to import, and not needed to list tools
+    """Return what a validator finds wrong with the arguments; nothing if the schema is invalid or too large."""
+    from ..policy.json_schema import ArgumentValidator  # noqa: PLC0415  # slow to import, and not needed to list tools
 
-    with contextlib.suppress(ConfigError):
-        return Checker(schema, "inputSchema").problems(values)
-    return []
+    return ArgumentValidator(schema).problems(values)
 
 
 def unknown(values: Wire, schema: Wire) -> list[str]:

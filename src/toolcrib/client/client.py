@@ -15,7 +15,7 @@ from ..policy.retry import is_repeatable
 from ..protocol import jsonrpc
 from ..protocol.sanitize import one_line
 from ..protocol.versions import RESOURCE_NOT_FOUND
-from ..transports.channel import Counters, ProgressHandler, RequestOptions
+from ..transports.channel import CallTrace, Counters, ProgressHandler, RequestOptions
 from ..transports.factory import ServerLike, mask_for, older_way, open_channel, target_of
 from ..types import (
     UNSET,
@@ -205,6 +205,7 @@ class Client:
         on_progress: ProgressHandler | None = None,
         meta: Mapping[str, Any] | None = None,
         retry_safe: bool | None = None,
+        _trace: CallTrace | None = None,
     ) -> ToolResult:
         """Call a tool and return its result, or raise one typed error.
 
@@ -217,6 +218,7 @@ class Client:
             self._deadline(timeout),
             settings.idle_timeout if idle_timeout is UNSET else checked_timeout("idle_timeout", idle_timeout),
             on_progress or settings.progress_handler,
+            trace=_trace,
         )
         calls = self._caller
         try:

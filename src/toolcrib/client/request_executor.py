@@ -6,6 +6,7 @@ import asyncio
 import logging
 import random
 from functools import partial
+from time import monotonic
 
 from .._util.locks import PerLoop
 from ..errors import (
@@ -60,6 +61,8 @@ class RequestExecutor:
             failures = supervisor.failures
             # A handler that answers the server may itself call it, while its own call holds a slot.
             slots = None if self._slots is None or self._handlers.open_requests else self._slots()
+            if options.trace is not None:
+                options.trace.attempts += 1
             try:
                 if failures and supervisor.session is not None:
                     supervisor.check_breaker()
@@ -67,6 +70,8 @@ class RequestExecutor:
                     await self._take_slot(slots, options.deadline)
                 try:
                     session = supervisor.session or await supervisor.connect(options.deadline)
+                    if options.trace is not None:
+                        options.trace.connected_at = options.trace.connected_at or monotonic()
                     stamp = session.agreement.stamp
                     stamped = params if stamp is None else with_meta(params, stamp)
                     answer = await session.channel.request(method, stamped, options=options)

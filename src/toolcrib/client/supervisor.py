@@ -460,7 +460,7 @@ class Supervisor:
         self._count_failures()
         self._tracker.become(ConnectionState.CONNECTING, reason)
         log.warning("%s: connection lost: %s", self.settings.name, reason)
-        self._announce_end(reason)
+        self._announce_end(reason, error)
 
     # ---- the end ---------------------------------------------------------------------------------------------
 
@@ -496,10 +496,10 @@ class Supervisor:
         if self.status.state is not ConnectionState.DISCONNECTED:
             self._tracker.become(ConnectionState.DISCONNECTED)
 
-    def _announce_end(self, reason: str) -> None:
+    def _announce_end(self, reason: str, error: Exception | None = None) -> None:
         for observer in self._observers:
             observer.on_disconnected()
-        self._listeners.emit(Disconnected(self.settings.name, reason))
+        self._listeners.emit(Disconnected(self.settings.name, reason, error))
 
     def _on_owner_done(self, owner: asyncio.Task[None]) -> None:
         if self._owner is owner:

@@ -17,6 +17,15 @@ ProgressHandler = Callable[[float, float | None, str | None], Awaitable[None] | 
 """Called with progress, total and message."""
 
 
+@dataclass(slots=True)
+class CallTrace:
+    """What happened to one request: the number of attempts, and when the first one had a connection."""
+
+    attempts: int = 0
+    connected_at: float | None = None
+    """The monotonic time at which the request was first passed to a connection."""
+
+
 class RequestOptions(NamedTuple):
     """Options of one request. Times are those of the event loop's monotonic clock."""
 
@@ -28,6 +37,8 @@ class RequestOptions(NamedTuple):
     """Called with the request's id before it is sent."""
     headers: Mapping[str, str] | None = None
     """HTTP headers to add to the request; other transports ignore them."""
+    trace: CallTrace | None = None
+    """Receives what happened to the request."""
 
     def with_progress_token(self, params: Wire | None, id: int) -> Wire | None:
         """Return `params` with `id` as the progress token, if this request needs progress notifications."""

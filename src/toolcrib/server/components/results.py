@@ -13,6 +13,7 @@ from pydantic_core import PydanticSerializationError, to_jsonable_python
 
 from ..._util.schema_document import SchemaDocument
 from ...errors import ConfigError, UsageError
+from ...policy.json_schema import Checker
 from ...protocol import jsonrpc
 from ...protocol.sanitize import one_line
 from ...types import (
@@ -28,7 +29,6 @@ from ...types import (
 )
 from ...types.tools import WRAPPED
 from ..functions import type_hints
-from ..functions.json_schema import Checker
 from ..json_copy import copied
 
 logger = logging.getLogger("toolcrib.server.tools")

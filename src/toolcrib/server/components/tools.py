@@ -14,11 +14,11 @@ from typing import Any, Final, Literal, TypedDict, Unpack, overload
 
 from ..._util.suggest import suggest
 from ...errors import ConfigError, RemoteError, ToolFailed, UsageError
+from ...policy.json_schema import Checker, object_schema
 from ...protocol import jsonrpc
 from ...protocol.param_headers import Declaration, InvalidDeclaration, declarations
 from ...types import ToolResult, Wire
 from ..functions.call_context import CallContext
-from ..functions.json_schema import Checker, object_schema
 from ..functions.signature import BadArguments, Signature, name_of
 from .results import Output, error_result, exception_text, to_wire
 

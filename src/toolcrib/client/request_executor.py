@@ -61,8 +61,6 @@ class RequestExecutor:
             failures = supervisor.failures
             # A handler that answers the server may itself call it, while its own call holds a slot.
             slots = None if self._slots is None or self._handlers.open_requests else self._slots()
-            if options.trace is not None:
-                options.trace.attempts += 1
             try:
                 if failures and supervisor.session is not None:
                     supervisor.check_breaker()
@@ -82,7 +80,7 @@ class RequestExecutor:
                         slots.release()
             except BaseException as exc:  # noqa: BLE001  # a trial must end in any case; raised again below
                 supervisor.record_failure(session, exc, failures)
-                attempt += await self._before_retry(exc, before, attempt, repeatable, options.deadline)
+                attempt += await self._before_retry(exc, before, attempt, repeatable, options)
                 before = exc
             else:
                 if supervisor.failures:
@@ -98,7 +96,7 @@ class RequestExecutor:
             try:
                 return await self._supervisor.connect(deadline)
             except ToolcribError as exc:
-                attempt += await self._before_retry(exc, None, attempt, False, deadline)
+                attempt += await self._before_retry(exc, None, attempt, False, RequestOptions(deadline))
 
     async def _continue(
         self, session: Session, method: str, params: Wire, options: RequestOptions, first: Wire
@@ -153,12 +151,14 @@ class RequestExecutor:
         before: BaseException | None,
         attempt: int,
         repeatable: bool,
-        deadline: float | None,
+        options: RequestOptions,
     ) -> int:
         """Wait until the next attempt is due, or raise the error if there must be none.
 
         Return 1 if the failed attempt counts, 0 if not.
         """
+        if options.trace is not None:
+            options.trace.failures += 1
         if not isinstance(exc, ToolcribError):
             raise exc
         exc.server = exc.server or self.name
@@ -174,7 +174,7 @@ class RequestExecutor:
         delay = 0.0 if expired else call_delay(attempt, random)
         if isinstance(exc, RateLimited) and exc.retry_after is not None:
             delay = max(delay, exc.retry_after)
-        if deadline is not None and asyncio.get_running_loop().time() + delay >= deadline:
+        if options.deadline is not None and asyncio.get_running_loop().time() + delay >= options.deadline:
             raise exc
         if not expired and not self._budget.spend():
             raise exc

@@ -19,9 +19,9 @@ ProgressHandler = Callable[[float, float | None, str | None], Awaitable[None] | 
 
 @dataclass(slots=True)
 class CallTrace:
-    """What happened to one request: the number of attempts, and when the first one had a connection."""
+    """What happened to one request: how many attempts failed, and when the first one had a connection."""
 
-    attempts: int = 0
+    failures: int = 0
     connected_at: float | None = None
     """The monotonic time at which the request was first passed to a connection."""
 

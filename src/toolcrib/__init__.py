@@ -204,6 +204,33 @@ _HOME = {name: module for module, names in _NAMES.items() for name in names}
 
 _MODULES = ("defaults", "events", "sync")
 
+_FOREIGN_NAMES = {
+    "Audio": "AudioContent",
+    "CallToolResult": "ToolResult",
+    "ClientSession": "Client",
+    "ClientSessionGroup": "Hub",
+    "FastMCP": "ToolServer",
+    "File": "EmbeddedResource",
+    "Image": "ImageContent",
+    "MCPServer": "ToolServer",
+    "McpError": "RemoteError",
+    "MCPError": "RemoteError",
+    "Server": "ToolServer",
+    "SseServerParameters": "SseServer",
+    "StdioServerParameters": "StdioServer",
+    "StdioTransport": "StdioServer",
+    "SSETransport": "SseServer",
+    "StreamableHttpParameters": "HttpServer",
+    "StreamableHttpServerParameters": "HttpServer",
+    "StreamableHttpTransport": "HttpServer",
+    "ToolError": "ToolFailed",
+    "sse_client": "SseServer",
+    "stdio_client": "StdioServer",
+    "streamable_http_client": "HttpServer",
+    "streamablehttp_client": "HttpServer",
+}
+"""Names of the packages `mcp` and `fastmcp`, with ours for the same thing: hints for names that do not exist here."""
+
 __all__ = [*_HOME, "__version__", *_MODULES]  # noqa: PLE0604  # the table above is the one list of names
 
 logging.getLogger(__name__).addHandler(logging.NullHandler())
@@ -215,7 +242,9 @@ def __getattr__(name: str) -> Any:
     elif name in _MODULES:
         value = import_module(f".{name}", __name__)
     else:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        own = _FOREIGN_NAMES.get(name)
+        hint = f"; toolcrib's name for it is {own!r}" if own is not None else ""
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}{hint}")
     globals()[name] = value
     return value
 

@@ -35,7 +35,10 @@ In a multi-round call (`input_required`) the rounds count as one: once an earlie
 
 from __future__ import annotations
 
-from typing import Any
+import re
+from typing import Any, Final
+
+_KIND_OF_URL: Final = re.compile(r"^(http|sse):(?=https?://)")
 
 
 class ToolcribError(Exception):
@@ -60,7 +63,9 @@ class ToolcribError(Exception):
 
     def __str__(self) -> str:
         """Return server, tool and message on one line; control characters are removed, as servers supply part of it."""
-        place = " ".join(part for part in (self.server, self.tool) if part)
+        # A client's default name is the identifier of its config, `http:https://...`: only the URL is shown.
+        server = _KIND_OF_URL.sub("", self.server) if self.server else ""
+        place = " ".join(part for part in (server, self.tool) if part)
         text = f"{place}: {self.message}" if place else self.message
         return text if text.isprintable() else _without_controls(" ".join(text.split()))
 

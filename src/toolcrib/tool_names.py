@@ -15,12 +15,19 @@ from hashlib import sha256
 from .errors import ConfigError, UsageError
 
 SERVER_NAME = re.compile(r"[A-Za-z0-9-]+(_[A-Za-z0-9-]+)*")
+SERVER_NAME_RULE = "letters, digits and -, in parts joined by single _"
+"""What `SERVER_NAME` accepts, for error messages."""
 ALIAS_LIMIT = 64
 """The longest tool name that common model APIs accept."""
 
 _PREFIX = "mcp__"
 _ALIAS = re.compile(r"[A-Za-z0-9_-]+")
 _DIGITS = 8
+
+
+def invalid_server_name(name: object) -> str:
+    """Return the message of the error for a name that cannot be part of a qualified name."""
+    return f"{name!r} is not a valid server name: expected {SERVER_NAME_RULE}"
 
 
 def is_server_name(name: str) -> bool:
@@ -31,9 +38,8 @@ def is_server_name(name: str) -> bool:
 def make(server: str, tool: str) -> str:
     """Return the qualified name `mcp__{server}__{tool}`; the tool's name may contain any characters."""
     if not is_server_name(server):
-        expected = "letters, digits and -, in parts joined by single _"
-        message = f"{server!r} is not a valid server name: expected {expected}. tool_names.slug() makes a valid one"
-        raise ConfigError(message, key="name", expected=expected)
+        message = f"{invalid_server_name(server)}. tool_names.slug() makes a valid one"
+        raise ConfigError(message, key="name", expected=SERVER_NAME_RULE)
     return f"{_PREFIX}{server}__{tool}"
 
 

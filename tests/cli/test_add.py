@@ -157,7 +157,7 @@ def test_a_variable_that_is_not_set_is_reported(tmp_path: Path) -> None:
             2,
             "'npx' is neither a URL, a Python file nor JSON\nhint: a command goes after --: toolcrib add fs -- npx",
         ),
-        (["my server", "--", "x"], "", 2, "'my server' cannot be a server's name"),
+        (["my server", "--", "x"], "", 2, "'my server' is not a valid server name"),
         (["fs", "https://x.io", "--", "x"], "", 2, "which server: https://x.io, or the command after --?"),
         (["fs", "no-such.py"], "", 4, "there is no file no-such.py"),
         (["fs", "https://x.io", "--env", "A=b"], "", 2, "--env has no effect on https://x.io"),

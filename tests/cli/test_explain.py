@@ -48,7 +48,7 @@ disabled = true
         ("zebra", "dead has not listed its tools yet; its status is failed"),
         (
             "mcp__dead__x",
-            "dead has not listed its tools yet; its status is failed (the server's process ended with exit code 1",
+            "dead has not listed its tools yet; its status is failed (the server's process exited with code 1",
         ),
         ("mcp__off__x", "off has not listed its tools yet; its status is disabled"),
         ("mcp__nobody__x", "does not begin with the name of a server of this hub"),

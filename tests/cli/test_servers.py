@@ -48,7 +48,7 @@ def test_a_program_reads_lines_and_a_person_a_table(tmp_path: Path) -> None:
     headings = ["server", "status", "era", "tools", "resources", "prompts", "tokens", "start", "ms"]
     assert screen.lines[1].split() == headings
     below = screen.text.splitlines()[-4:]
-    assert below[1:3] == ["error: dead: the server's process ended with exit code 1", "  | no key"]
+    assert below[1:3] == ["error: dead: the server's process exited with code 1", "  | no key"]
     assert below[3].startswith("hint: `toolcrib doctor`")
 
 

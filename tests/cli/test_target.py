@@ -63,7 +63,7 @@ def test_one_server_that_is_down_does_not_hide_the_others(tmp_path: Path) -> Non
     write_settings(tmp_path, {"dead": dead, "demo": DEMO})
     ran = run_cli("tools", cwd=tmp_path)
     assert ran.code == 5 and len(ran.rows) == 5
-    assert ran.err.splitlines()[:2] == ["error: dead: the server's process ended with exit code 1", "  | no key"]
+    assert ran.err.splitlines()[:2] == ["error: dead: the server's process exited with code 1", "  | no key"]
 
 
 def test_an_unknown_server_is_reported_with_the_nearest(tmp_path: Path) -> None:
@@ -90,7 +90,7 @@ def test_a_disabled_server_is_not_started(tmp_path: Path) -> None:
     "command, code, told",
     [
         (("nosuchcommand",), 5, "command not found: 'nosuchcommand'"),
-        ((sys.executable, "-c", "import sys; sys.exit('no key')"), 5, "ended with exit code 1\n  | no key\nhint: "),
+        ((sys.executable, "-c", "import sys; sys.exit('no key')"), 5, "exited with code 1\n  | no key\nhint: "),
         ((sys.executable, "-c", "print('hello')"), 5, "error: "),
         ((), 2, "no command given after --"),
     ],
@@ -124,7 +124,7 @@ def page() -> Iterator[str]:
 
 def test_a_url_that_is_not_an_mcp_server_is_reported(page: str, tmp_path: Path) -> None:
     ran = run_cli("tools", page, cwd=tmp_path)
-    assert ran.code == 5 and "404" in ran.err and "is that the address of an MCP server?" in ran.err
+    assert ran.code == 5 and "404" in ran.err and "hint: most URLs of MCP servers end with /mcp or /sse" in ran.err
     assert "Traceback" not in ran.err
 
 

@@ -189,7 +189,7 @@ async def test_interceptors_and_events(folder: Path, tmp_path: Path) -> None:
         await hub.add_server("db", faulty.server())
         faulty.kill()
         await eventually(lambda: gone)
-        assert gone == [("db", "the server's process was ended by signal 9")]
+        assert gone == [("db", "the server's process was killed by signal 9")]
         stop()
         count = len(gone)
         await hub.remove_server("db")

@@ -5,10 +5,8 @@ from __future__ import annotations
 import io
 import logging
 import os
-import shlex
 import sys
 from collections.abc import Sequence
-from pathlib import PurePath
 from typing import Any, Final
 
 import click
@@ -18,7 +16,7 @@ from .._version import __version__
 from .command_table import COMMANDS, PANELS
 from .console import note
 from .exit_codes import CliError, Exit, tell
-from .lazy_command import LAUNCHERS, Invocation, LazyCommand, write_lines
+from .lazy_command import Invocation, LazyCommand, dashes_hint, write_lines
 from .shared_options import flag, option
 from .shell_completion import install_script, show_script
 
@@ -114,7 +112,7 @@ def run(arguments: Sequence[str]) -> int:
     _prepare(debug)
     if command == ():
         return tell(CliError("no command given after --", hint="toolcrib tools -- npx -y some-server"), debug=debug)
-    invocation = Invocation(command or (), debug)
+    invocation = Invocation(command or (), debug, tuple(own))
     try:
         code = _make_group().main(own or ["--help"], "toolcrib", standalone_mode=False, obj=invocation)
     except click.UsageError as exc:
@@ -142,9 +140,7 @@ def _hint_for(error: click.UsageError, own: list[str]) -> str:
     if command is not None and command.name == "call" and getattr(error, "option_name", "") == "--json":
         return """--json prints the result; JSON for the tool goes after --args: --args '{"key": "value"}'"""
     if isinstance(error, click.NoSuchOption) and command is not None and command.starts_servers:
-        at = next((at for at, word in enumerate(own) if PurePath(word).name in LAUNCHERS), None)
-        if at is not None:
-            return f"the command of a server goes after --: {shlex.join(['toolcrib', *own[:at], '--', *own[at:]])}"
+        return dashes_hint(own) or _help_hint(command)
     return _help_hint(command)
 
 

@@ -101,10 +101,10 @@ toolcrib tools -- npx -y @modelcontextprotocol/server-everything
             option(
                 "--output",
                 "-o",
-                metavar="DIR",
+                metavar="DIR|FILE",
                 type=FILE,
                 default=Path(),
-                help="The folder in which images, audio and other files are saved.",
+                help="The folder in which images, audio and other files are saved; or the file, if there is only one.",
             ),
             flag("--yes", "-y", help="Approve the call, if it needs approval."),
             option("--check/--no-check", default=True, help="Check the arguments before the call."),

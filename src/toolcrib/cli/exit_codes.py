@@ -110,7 +110,7 @@ def hint_for(error: BaseException) -> str:
     if isinstance(error, CallTimeout) and error.sent is False:
         return "nothing was sent; --timeout, or connect_timeout in the server's entry, allows more seconds"
     if isinstance(error, ConnectError) and error.status is not None:
-        return "is that the address of an MCP server? Most end with /mcp or /sse"
+        return "most URLs of MCP servers end with /mcp or /sse; `toolcrib doctor` diagnoses the connection step by step"
     return next((hint for kind, hint in _HINTS if isinstance(error, kind)), "")
 
 

@@ -12,7 +12,8 @@ from __future__ import annotations
 import contextlib
 import json
 import re
-from collections.abc import Iterable, Iterator, Mapping
+import shlex
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
@@ -61,7 +62,7 @@ def merged(words: Iterable[str], schema: Wire, base: Wire) -> tuple[Wire, list[s
     document = SchemaDocument(schema)
     grouped: dict[str, list[_GivenWord]] = {}
     for word in words:
-        given = _read(word)
+        given = _read(word, schema, grouped)
         grouped.setdefault(given.key, []).append(given)
     values, problems = json.loads(json.dumps(base)), []
     # Whole objects before their properties.
@@ -162,17 +163,25 @@ def _choices(plain: Mapping[str, Any]) -> list[Any] | None:
 # ---- words ---------------------------------------------------------------------------------------------------
 
 
-def _read(word: str) -> _GivenWord:
+def _read(word: str, schema: Wire, earlier: Collection[str]) -> _GivenWord:
     match = _WORD.fullmatch(word)
     if match is None:
-        raise CliError(
-            f"{word!r}: expected key=value",
-            hint="name each argument, such as a=2; key:=JSON gives JSON, key=@FILE the content of a file",
-        )
+        raise CliError(f"{word!r}: expected key=value", hint=_hint_for(word, schema, earlier))
     key, sign, text = match.groups()
     if text.startswith("@"):
         text = _file(key, text[1:])
     return _GivenWord(key, text, sign == ":=")
+
+
+def _hint_for(word: str, schema: Wire, earlier: Collection[str]) -> str:
+    """Return how to type a word without a key: with the first argument of the tool that is not given yet."""
+    unused = [(name, required) for name, _, required, _ in parameters(schema) if name not in earlier]
+    name = next((name for name, required in unused if required), unused[0][0] if unused else None)
+    if not SchemaDocument(schema).properties(schema):
+        return "it takes no arguments"
+    if name is None:
+        return "name each argument, such as a=2; key:=JSON gives JSON, key=@FILE the content of a file"
+    return f"name each argument, such as {shlex.quote(f'{name}={word}')}; it takes {usage(schema)}"
 
 
 def _file(key: str, path: str) -> str:

@@ -5,9 +5,11 @@ from __future__ import annotations
 import contextlib
 import importlib
 import inspect
+import shlex
 import signal
 from collections.abc import Coroutine, Sequence
 from dataclasses import dataclass
+from pathlib import PurePath
 from typing import Any, Final
 
 import click
@@ -27,6 +29,16 @@ class Invocation:
     command: tuple[str, ...] = ()
     """The words after `--`: the command of a server."""
     debug: bool = False
+    words: tuple[str, ...] = ()
+    """The words before `--`, as they were typed."""
+
+
+def dashes_hint(words: Sequence[str]) -> str:
+    """Return the hint that the command of a server goes after `--`, if the typed words contain one; else nothing."""
+    at = next((at for at, word in enumerate(words) if PurePath(word).name in LAUNCHERS), None)
+    if at is None:
+        return ""
+    return f"the command of a server goes after --: {shlex.join(['toolcrib', *words[:at], '--', *words[at:]])}"
 
 
 class Argument(click.Argument):

@@ -11,7 +11,8 @@ from ..catalog.routing import nearest
 from ..hub.hub import Hub
 from ..types import Prompt, Tool
 from .exit_codes import CliError, Exit
-from .target import HubSession, Target, is_file, is_url, split_server
+from .lazy_command import LAUNCHERS
+from .target import HubSession, Target, is_file, is_url, split_server, typed_hint
 
 T = TypeVar("T", Tool, Prompt)
 
@@ -33,6 +34,9 @@ def split_words(
     if words:  # without a name no settings are needed
         target, rest = split_server(words, config, command, is_name=is_name)
         if rest and is_name(rest[0]):
+            stray = next((word for word in rest[1:] if not command and Path(word).name in LAUNCHERS), None)
+            if stray is not None:
+                raise CliError(f"{stray}: not an argument of a {kind}", hint=typed_hint([stray]))
             return target, rest[0], rest[1:]
     raise CliError(f"no {kind} given", hint=f"`toolcrib {kind}s` lists them")
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import itertools
 import json
 import re
 from pathlib import Path
@@ -22,7 +24,8 @@ from ..types import (
 from .console import cell, is_terminal, say, show_json, show_text, stdout
 from .exit_codes import CliError, Exit
 
-_LONGEST: Final = 60
+_MAX_NAME: Final = 60
+_SUFFIX: Final = re.compile(r"\.[A-Za-z][A-Za-z0-9]{0,4}")  # of a file; a folder may be called v1.2
 # Not from `mimetypes`, whose table differs from machine to machine.
 _EXTENSIONS: Final = {
     "image/png": ".png",
@@ -102,21 +105,28 @@ def show_piece(piece: ResourceContents, folder: Path) -> None:
         show_json(piece.to_wire())
 
 
-def save(data: bytes, mime_type: str | None, folder: Path, name: str) -> Path:
-    """Save bytes to a new file in the folder and print its name. Never overwrites a file."""
-    base, extension = slug(name)[:_LONGEST].lstrip("-") or "file", extension_of(mime_type)
+def names_file(path: Path) -> bool:
+    """Return whether a path looks like that of a file: it has a suffix such as .png, and is not a folder."""
+    return _SUFFIX.fullmatch(path.suffix) is not None and not path.is_dir()
+
+
+def count_files(result: ToolResult) -> int:
+    """Return how many blocks of a result are saved to files."""
+    embedded = (block.resource for block in result.content if isinstance(block, EmbeddedResource))
+    blobs = sum(resource.blob is not None for resource in embedded)
+    return blobs + sum(isinstance(block, ImageContent | AudioContent) for block in result.content)
+
+
+def save(data: bytes, mime_type: str | None, place: Path, name: str) -> Path:
+    """Save bytes and print where. In a folder a new file is made; a file that `place` names itself is overwritten."""
+    folder = place.parent if names_file(place) else place
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        count = 1
-        while True:
-            path = folder / f"{base}{'' if count == 1 else f'-{count}'}{extension}"
-            try:
-                with path.open("xb") as file:
-                    file.write(data)
-            except FileExistsError:
-                count += 1
-                continue
-            break
+        if names_file(place):
+            place.write_bytes(data)
+            path = place
+        else:
+            path = _write_new(data, folder, slug(name)[:_MAX_NAME].lstrip("-") or "file", extension_of(mime_type))
     except OSError as exc:
         message = f"cannot save to {folder}: {exc.strerror}"
         raise CliError(
@@ -126,6 +136,16 @@ def save(data: bytes, mime_type: str | None, folder: Path, name: str) -> Path:
         ) from None
     say(f"saved {path} ({cell(mime_type or 'unknown type')}, {len(data):,} bytes)")
     return path
+
+
+def _write_new(data: bytes, folder: Path, base: str, extension: str) -> Path:
+    """Write bytes to a new file, with a number in its name if the name is taken, and return its path."""
+    for count in itertools.count(1):
+        path = folder / f"{base}{'' if count == 1 else f'-{count}'}{extension}"
+        with contextlib.suppress(FileExistsError), path.open("xb") as file:
+            file.write(data)
+            return path
+    raise AssertionError  # the loop has no end
 
 
 def write_bytes(data: bytes, path: Path) -> None:

@@ -13,6 +13,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final, TypedDict, Unpack, cast
 
+import click
+
 from .._util.suggest import did_you_mean
 from ..catalog.routing import nearest
 from ..config import HttpServer, ServerConfig, StdioServer
@@ -23,24 +25,30 @@ from ..hub.server_state import ServerState
 from ..settings import ServerEntry, Settings, load_settings
 from ..settings.discover import user_settings
 from ..tool_names import slug
+from ..transports.python_file import describe_missing_file
 from ..types import UNSET, ConnectionState
 from .console import note, waiting
 from .exit_codes import CliError, Exit, code_of, complain_of_servers
 from .interactive import TerminalUser
-from .lazy_command import LAUNCHERS, Invocation
+from .lazy_command import LAUNCHERS, Invocation, dashes_hint
 from .startup_progress import StartupProgress
 
 PROJECT_FILES: Final = (".mcp.json", "toolcrib.toml")
 """Settings of a folder; if both exist, the later one takes precedence."""
 
-SILENCE: Final = 30.0
+NO_SERVERS: Final = "the settings have no servers; `toolcrib add` adds one"
+
+CALL_IDLE_TIMEOUT: Final = 30.0
 """Seconds without progress after which a call times out."""
 
-A_MOMENT: Final = 0.3
+PROGRESS_DELAY_SECONDS: Final = 0.3
 """Seconds after which the terminal shows that servers are starting."""
 
 _URL: Final = re.compile(r"https?://", re.IGNORECASE)
 _FILE: Final = re.compile(r"\.py(:\w+)?$")
+# A host with a port, a path or both: `localhost:8000/mcp`, `example.com/mcp`.
+_BARE_URL: Final = re.compile(r"(localhost|[\w-]+(\.[\w-]+)+|\[[0-9a-fA-F:]+\])(:\d+(/\S*)?|/\S*)")
+_LOCAL_HOST: Final = re.compile(r"localhost\b|[\d.]+[:/]|\[")
 
 
 def own_settings() -> Path:
@@ -86,8 +94,9 @@ def ad_hoc(word: str | None, command: Sequence[str]) -> tuple[str, ServerConfig]
     if word is not None and is_url(word):
         return name_of_url(word), HttpServer(word)
     if word is not None and is_file(word):
-        if not Path(_FILE.sub(".py", word)).is_file():
-            raise CliError(f"there is no file {word}", code=Exit.NOT_FOUND)
+        file = Path(_FILE.sub(".py", word))
+        if not file.is_file():
+            raise CliError(describe_missing_file(file), code=Exit.NOT_FOUND)
         # -P: a file of this folder must not replace a module of Python, or of toolcrib, that has the same name.
         arguments = ["-P", "-m", "toolcrib", "run", word]
         return slug(Path(_FILE.sub("", word)).name), StdioServer(sys.executable, arguments)
@@ -130,7 +139,7 @@ class Target:
         configured = UNSET if entry is None or entry.config is None else entry.config.execution_timeout
         if configured is not UNSET or "execution_timeout" in self.settings.defaults:
             return {}
-        return {"timeout": None, "idle_timeout": SILENCE}
+        return {"timeout": None, "idle_timeout": CALL_IDLE_TIMEOUT}
 
     def with_stderr_to(self, startup: StartupProgress) -> Target:
         """Return a target whose servers' stderr goes to `startup`."""
@@ -163,23 +172,36 @@ def choose(words: Sequence[str], config: Path | None, command: Sequence[str]) ->
             # A command that is typed gets the whole environment, as if the user had run it in the shell.
             server = replace(server, env=dict(os.environ))
         return Target(Settings((ServerEntry(name, server, display_name=name),)))
-    target = Target(find_settings(config, hint=_command_hint(words, words[0]) if words else ""))
-    for warning in target.settings.warnings:
-        note(f"warning: {warning}", "yellow")
+    target = _from_settings(config, words)
     if not words:
         return target
     found = {word: target.find(word) for word in words}
     unknown = next((word for word, name in found.items() if name is None), None)
     if unknown is not None:
-        raise unknown_server(unknown, target.names, hint=_command_hint(words, unknown))
+        raise unknown_server(unknown, target.names, hint=typed_hint([unknown]))
     return target.only([name for name in found.values() if name is not None])
 
 
-def _command_hint(words: Sequence[str], name: str) -> str:
-    """Return the hint that a command goes after `--`, if the word is one and not the name of a server."""
-    if Path(name).name not in LAUNCHERS:
+def _from_settings(config: Path | None, words: Sequence[str]) -> Target:
+    """Return all servers of the settings, and print warnings about them; `words` are for the hint if there are none."""
+    target = Target(find_settings(config, hint=typed_hint(words)))
+    for warning in target.settings.warnings:
+        note(f"warning: {warning}", "yellow")
+    return target
+
+
+def typed_hint(words: Sequence[str]) -> str:
+    """Return how to type the command line if one of the words is a launcher, or a URL without http://; else nothing."""
+    context = click.get_current_context(silent=True)
+    typed = list(context.obj.words) if context is not None else list(words)
+    if any(Path(word).name in LAUNCHERS for word in words):
+        return dashes_hint(typed)
+    bare = next((word for word in words if _BARE_URL.fullmatch(word)), None)
+    if bare is None:
         return ""
-    return f"the command of a server goes after --: -- {shlex.join(words[words.index(name) :])}"
+    scheme = "http" if _LOCAL_HOST.match(bare) else "https"
+    line = shlex.join(["toolcrib", *(f"{scheme}://{word}" if word == bare else word for word in typed)])
+    return f"a URL starts with http:// or https://: {line}"
 
 
 def unknown_server(name: str, known: Collection[str], where: str = "the settings", hint: str = "") -> CliError:
@@ -199,8 +221,10 @@ def split_server(
     followed = bool(rest) and is_name(rest[0])
     if followed and (is_url(first) or is_file(first)):
         return choose((first,), config, command), rest
-    target = choose((), config, command)
+    target = choose((), config, command) if command else _from_settings(config, words)
     server = target.find(first) if followed else None
+    if followed and server is None and (hint := typed_hint([first])):
+        raise unknown_server(first, target.names, hint=hint)
     return (target, list(words)) if server is None else (target.only([server]), rest)
 
 
@@ -227,7 +251,7 @@ async def open_servers(
     `report_failures` False neither happens, and the caller looks at `failed`.
     """
     if not target.settings.entries:
-        note("the settings have no servers; `toolcrib add` adds one")
+        note(NO_SERVERS)
     if timeout is not None:
         target = target.with_timeout(timeout)
     # Every server has its own time-out to start, so the hub needs none.
@@ -289,10 +313,10 @@ def _starting(hub: Hub) -> list[str]:
 
 
 async def _start(hub: Hub, work: Coroutine[Any, Any, Any], startup: StartupProgress) -> None:
-    """Wait for the hub to start; after `A_MOMENT` show which servers it waits for."""
+    """Wait for the hub to start; after `PROGRESS_DELAY_SECONDS` show which servers it waits for."""
     task = asyncio.ensure_future(work)
     try:
-        await asyncio.wait([task], timeout=A_MOMENT)
+        await asyncio.wait([task], timeout=PROGRESS_DELAY_SECONDS)
         if task.done():
             await task
             return

@@ -6,6 +6,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
 from typing import Any, NoReturn, Self, TypeVar, Unpack
 
+from .._util.async_only import AsyncOnly
 from .._util.locks import running_loop
 from .._version import __version__
 from ..config import HttpServer
@@ -50,7 +51,7 @@ T = TypeVar("T")
 Timeout = float | None | Unset
 
 
-class Client:
+class Client(AsyncOnly):
     """A client for one MCP server.
 
     `server` is a `StdioServer`, `HttpServer`, `SseServer` or `PythonServer`, a URL, a `ToolServer`, or a callable that

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from time import monotonic
 from typing import Any
 
@@ -205,10 +205,20 @@ class ToolCaller:
 
     def _not_found(self, name: str, reason: str, *, sent: bool = False) -> ToolNotFound:
         visible = [tool.name for tool in self._lister.tools.values() if self.allowed(tool)]
-        nearest = similar_names(name, visible)
-        # A server may have suggested a name already.
-        hint = "" if "did you mean" in reason else did_you_mean(nearest)
+        own = _own_name(name, visible)
+        nearest = similar_names(name, visible) if own is None else (own,)
+        if own is not None:
+            hint = f"; a Client calls a tool by its plain name, {own!r}: only a Hub has qualified names"
+        else:  # a server may have suggested a name already
+            hint = "" if "did you mean" in reason else did_you_mean(nearest)
         return ToolNotFound(f"tool not found ({reason}){hint}", tool=name, nearest=nearest, sent=sent)
+
+
+def _own_name(name: str, visible: Iterable[str]) -> str | None:
+    """Return the tool whose qualified name in a hub `name` is, if there is one."""
+    if not name.startswith("mcp__"):
+        return None
+    return max((each for each in visible if name.endswith(f"__{each}")), key=len, default=None)
 
 
 def _check_callable(tool: Tool) -> None:

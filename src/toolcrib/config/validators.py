@@ -32,10 +32,11 @@ _KINDS = (
 )
 
 
-def wrong(key: str, expected: str, value: object) -> ConfigError:
+def wrong(key: str, expected: str, value: object, advice: str = "") -> ConfigError:
     """Return an error for a field; it names the type of the value and never the value, which may be a secret."""
     kind = next((word for kind, word in _KINDS if isinstance(value, kind)), type(value).__name__)
-    return ConfigError(f"{key}: expected {expected}, got {kind} (value hidden)", key=key, expected=expected)
+    end = f". {advice}" if advice else ""
+    return ConfigError(f"{key}: expected {expected}, got {kind} (value hidden){end}", key=key, expected=expected)
 
 
 def _is_whole(value: Any) -> bool:

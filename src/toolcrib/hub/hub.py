@@ -10,6 +10,7 @@ import copy
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import Any, Final, NoReturn, TypeVar, Unpack, overload
 
+from .._util.async_only import AsyncOnly
 from .._util.suggest import did_you_mean, similar_names
 from ..catalog.routing import PromptRoute, Route, nearest
 from ..client.client import Timeout
@@ -65,6 +66,7 @@ E = TypeVar("E", bound=Event)
 F = TypeVar("F", bound=Interceptor)
 
 
+_SERVERS_ADVICE: Final = "Write Hub({'name': server}); for a settings file use Hub.from_config(path)"
 _HUB_OPTIONS: Final = (
     "allowed_tools",
     "disallowed_tools",
@@ -78,7 +80,7 @@ _HUB_OPTIONS: Final = (
 """Options that only a hub has, to suggest them for misspelt ones."""
 
 
-class Hub:
+class Hub(AsyncOnly):
     """Many MCP servers as one: `async with Hub({"fs": StdioServer(...), "math": tool_server}) as hub:`.
 
     A server is anything a `Client` accepts, or a pair of that and a dict of options for this server. Tools are called
@@ -115,7 +117,7 @@ class Hub:
         **options: Unpack[HubOptions],
     ) -> None:
         if servers is not None and not isinstance(servers, Mapping):
-            raise wrong("servers", "a mapping of names to servers; for a settings file use Hub.from_config", servers)
+            raise wrong("servers", "a mapping of names to servers", servers, _SERVERS_ADVICE)
         one_of("skip", "raise")("on_error", on_error)
         if approve is not None and not callable(approve):
             raise wrong("approve", "a function of a call, or None", approve)

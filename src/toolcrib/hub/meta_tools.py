@@ -66,7 +66,9 @@ async def answer(view: HubView, name: str, arguments: Mapping[str, Any], options
     try:
         return await view.call_tool(wanted, given, **options)
     except ToolNotFound as exc:
-        return ToolResult.from_error(str(exc))
+        if exc.sent or exc.nearest:
+            return ToolResult.from_error(str(exc))
+        return ToolResult.from_error(f"there is no tool {wanted!r}; search_tools finds tools by words")
 
 
 async def _search(view: HubView, query: Any, limit: Any) -> ToolResult:

@@ -379,7 +379,10 @@ def name_servers(servers: Mapping[Any, Any]) -> list[tuple[str, str, Any]]:
     """Return the name, display name and server of each."""
     for name in servers:
         if not isinstance(name, str) or not name.strip():
-            raise ConfigError(f"{name!r} cannot be a server's name", key="servers", expected="names of servers")
+            expected = "a text that is not empty"
+            raise ConfigError(
+                f"{name!r} is not a valid server name: expected {expected}", key="servers", expected=expected
+            )
     return [(name, display, servers[display]) for display, name in tool_names.unique(servers).items()]
 
 

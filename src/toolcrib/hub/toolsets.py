@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
 from ..errors import ConfigError
-from ..tool_names import is_server_name
+from ..tool_names import SERVER_NAME_RULE, invalid_server_name, is_server_name
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +32,7 @@ class Toolset:
     def __post_init__(self) -> None:
         _expect(str, self.name, key="name", expected="the name of a server")
         if not is_server_name(self.name):
-            raise ConfigError(f"{self.name!r} cannot be a server's name", key="name", expected="the name of a server")
+            raise ConfigError(invalid_server_name(self.name), key="name", expected=SERVER_NAME_RULE)
 
     def defer_all(self) -> Toolset:
         """Defer all tools of the server, except those that have a rule of their own."""

@@ -98,7 +98,8 @@ class VisibleTools:
         same = tuple(r.tool.name for r in self._routes(True) if r.original == name and not r.live)[:3]
         near = same or self.nearest(name)
         hint = "; tools are called by their qualified names" if same else ""
-        message = f"this hub has no tool of this name{hint}{did_you_mean(near)}"
+        end = did_you_mean(near) or "; hub.list_tools() lists the tools"
+        message = f"this hub has no tool of this name{hint}{end}"
         return ToolNotFound(message, server=self._catalog.server_of(name), tool=name, nearest=near)
 
     def nearest(self, name: str, but: Route[ManagedServer] | None = None) -> tuple[str, ...]:

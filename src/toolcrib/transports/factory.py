@@ -38,7 +38,7 @@ def target_of(server: Any) -> Target:
             return HttpServer(server)
         raise ConfigError(
             "server: expected an http:// or https:// URL, got another string. Use StdioServer(command, args) for a "
-            "local process, Hub.from_config(path) for a settings file",
+            "local process, PythonServer(file) for a Python file, Hub.from_config(path) for a settings file",
             key="server",
             expected="http:// or https:// URL",
         )

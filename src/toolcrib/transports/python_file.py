@@ -5,10 +5,12 @@ A server is recognised by its method `make_channel`, not by its class: this pack
 
 from __future__ import annotations
 
+import os
 import sys
 import threading
 import traceback
 from hashlib import sha256
+from itertools import islice
 from pathlib import Path
 from types import ModuleType
 from typing import Any, Final, cast
@@ -18,6 +20,7 @@ from ..errors import ConfigError
 from .channel import ChannelSource
 
 _OWN: Final = str(Path(__file__).parents[1])
+_MAX_SCANNED: Final = 1_000  # entries of a folder that are searched for a similar name
 _loaded: dict[Path, tuple[bytes, ModuleType]] = {}
 _lock = threading.RLock()  # reentrant: a file may connect to another one while it runs
 
@@ -31,14 +34,28 @@ def load_file(file: str | Path) -> ModuleType:
     try:
         source = path.read_bytes()
     except OSError as exc:
-        what = "file not found" if isinstance(exc, FileNotFoundError) else f"cannot be read: {exc.strerror}"
-        raise ConfigError(f"{path}: {what}", file=str(path), key="python", expected="a Python file") from exc
+        missing = isinstance(exc, FileNotFoundError)
+        message = describe_missing_file(path) if missing else f"{path}: cannot be read: {exc.strerror}"
+        raise ConfigError(message, file=str(path), key="python", expected="a Python file") from exc
     with _lock:
         known, module = _loaded.get(path, (None, None))
         if module is None or known != source:
             module = run_file(path, source)
             _loaded[path] = (source, module)
     return module
+
+
+def describe_missing_file(file: Path) -> str:
+    """Return the error for a file that does not exist: its folder, and a file there with a similar name."""
+    folder = file.absolute().parent
+    try:
+        with os.scandir(folder) as found:
+            names = [each.name for each in islice(found, _MAX_SCANNED) if each.name.endswith(".py")]
+    except FileNotFoundError:
+        return f"{file.name}: file not found: there is no folder {folder}"
+    except OSError as exc:
+        return f"{file.name}: file not found: cannot read {folder}: {exc.strerror}"
+    return f"{file.name}: file not found in {folder}{suggest(file.name, names)}"
 
 
 def run_file(path: Path, source: bytes) -> ModuleType:

@@ -16,7 +16,7 @@ from ...settings.formats import FORMATS, is_server
 from ...settings.jsonc import read_jsonc
 from ...settings.load import parts_of
 from ...settings.models import place
-from ...tool_names import is_server_name, slug
+from ...tool_names import invalid_server_name, is_server_name, slug
 from ..console import note, say
 from ..exit_codes import CliError
 from ..lazy_command import Invocation
@@ -92,8 +92,7 @@ def _given(words: Sequence[str], command: tuple[str, ...], options: dict[str, An
         raise CliError(message, hint=f"a command goes after --: toolcrib add {names[0]} -- {' '.join(names[1:])}")
     name = names[0] if names else ""
     if name and not is_server_name(name):
-        message = f"{name!r} cannot be a server's name: expected letters, digits and -, in parts joined by single _"
-        raise CliError(message, hint=f"{slug(name)!r} can")
+        raise CliError(invalid_server_name(name), hint=f"{slug(name)!r} is valid")
     named = ad_hoc(source or None, command)
     if named is not None:
         values = _values(source, command, options)

@@ -19,7 +19,7 @@ from ..key_values import from_json, merged, missing, refused, unknown, usage
 from ..lazy_command import Invocation
 from ..lookup import find_tool, split_words
 from ..progress import Meter
-from ..render import show_block, show_result
+from ..render import count_files, names_file, show_block, show_result
 from ..target import Target, open_servers
 
 _JSON_EXAMPLE: Final = """toolcrib call NAME --args '{"key": "value"}'"""
@@ -59,7 +59,7 @@ class _CallRequest:
     check: bool
     yes: bool
     as_json: bool
-    folder: Path
+    output: Path
 
 
 async def _call(target: Target, request: _CallRequest, timeout: float | None) -> Exit:
@@ -79,7 +79,7 @@ async def _call(target: Target, request: _CallRequest, timeout: float | None) ->
         timeouts: dict[str, Any] = target.call_timeouts(tool.server) if timeout is None else {}
         with meter:
             result = await session.hub.call_tool(tool.name, arguments, on_progress=meter.on_progress, **timeouts)
-        code = _show(result, tool, request.folder, as_json=request.as_json)
+        code = _show(result, tool, request.output, as_json=request.as_json)
         if len(target.names) > 1:
             note(f"hint: `toolcrib call {tool.name}` starts only the server {tool.server}")
         return code
@@ -124,8 +124,10 @@ def arguments_for(tool: Tool, words: list[str], base: Wire, *, check: bool = Tru
     return arguments
 
 
-def _show(result: ToolResult, tool: Tool, folder: Path, *, as_json: bool) -> Exit:
-    name = tool.original_name or tool.name
+def _show(result: ToolResult, tool: Tool, output: Path, *, as_json: bool) -> Exit:
+    name, files = tool.original_name or tool.name, count_files(result)
+    wrong = names_file(output) and files != 1 and not as_json
+    folder = output.parent if wrong else output
     if as_json:
         show_json(result.raw)
     elif result.is_error:
@@ -141,4 +143,7 @@ def _show(result: ToolResult, tool: Tool, folder: Path, *, as_json: bool) -> Exi
                 show_block(block, folder, name)
     else:
         show_result(result, folder, name)
+    if wrong and not result.is_error:
+        saved = f"{files} files, which are saved in {folder.absolute()}" if files else "no file to save"
+        raise CliError(f"--output {output}: the result has {saved}", hint="--output FILE is for a result with one file")
     return Exit.FAILED if result.is_error else Exit.OK

@@ -20,7 +20,7 @@ from ..console import complain, note, show_json
 from ..exit_codes import CliError, Exit
 from ..lazy_command import Invocation
 from ..settings_edit import checked, format_name, free, keep
-from ..target import find_settings, unknown_server
+from ..target import NO_SERVERS, find_settings, unknown_server
 
 CLAUDE_DESKTOP: Final = Program(
     "Claude Desktop", "claude-desktop", "", frozenset({"command", "args", "env"}), defaults=False
@@ -42,6 +42,8 @@ def command(
     settings = find_settings(config)
     path = to or (_file_of(known) if write else None)
     chosen = _chosen(settings, names)
+    if not chosen:
+        note(NO_SERVERS)
     servers, failed = _worded(chosen if path is None else _from_elsewhere(chosen, path), known)
     if settings.defaults:
         note(f"{known.title} has no options for all servers: {', '.join(settings.defaults)} of [hub] not exported")

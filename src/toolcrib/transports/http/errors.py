@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import os
 import time
 from email.utils import parsedate_to_datetime
 from http import HTTPStatus
@@ -102,7 +104,10 @@ def _of_failure(exc: Exception, secrets: SecretMask, sent: bool) -> ToolcribErro
 def words_of(exc: BaseException, secrets: SecretMask) -> str:
     """Return the message of an exception on one line, without secrets."""
     if isinstance(exc, aiohttp.ClientConnectorError):
-        return one_line(f"{exc.host}:{exc.port}: {exc.strerror or exc.os_error}", mask=secrets)
+        # asyncio's own text is "Connect call failed", with the address once more.
+        code = exc.os_error.errno
+        reason = os.strerror(code) if code is not None and code in errno.errorcode else exc.strerror or exc.os_error
+        return one_line(f"{exc.host}:{exc.port}: {reason}", mask=secrets)
     return one_line(mask_urls(str(exc)), mask=secrets) or type(exc).__name__
 
 

@@ -216,9 +216,9 @@ class _Child:
         if code is None:
             what = "the server closed its stdin or stdout but is still running"
         elif code < 0:
-            what = f"the server's process was ended by signal {-code}"
+            what = f"the server's process was killed by signal {-code}"
         else:
-            what = f"the server's process ended with exit code {code}"
+            what = f"the server's process exited with code {code}"
         stderr = self.stderr_tail()
         tail = one_line(stderr[-500:], 500)
         text = f"{what}; stderr: {tail}" if tail else what

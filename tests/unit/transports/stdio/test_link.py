@@ -218,7 +218,7 @@ async def test_secrets_stay_secret_in_banners_in_last_output_and_inside_each_oth
 @pytest.mark.parametrize(
     "code, told",
     [
-        ("os.kill(os.getpid(), 9)", "ended by signal 9"),
+        ("os.kill(os.getpid(), 9)", "killed by signal 9"),
         ("os.close(1); sys.stdin.read()", "closed its stdin or stdout but is still running"),
     ],
 )

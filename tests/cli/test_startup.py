@@ -16,8 +16,8 @@ IMPATIENT = (
     sys.executable,
     "-c",
     (
-        "import sys, toolcrib.cli.startup_progress as startup; startup.LONG_WAIT = 0.5\n"
-        "import toolcrib.cli.commands.doctor as doctor; doctor.LONG_WAIT = 0.5\n"
+        "import sys, toolcrib.cli.startup_progress as startup; startup.DETAIL_AFTER_SECONDS = 0.5\n"
+        "import toolcrib.cli.commands.doctor as doctor; doctor.DETAIL_AFTER_SECONDS = 0.5\n"
         "from toolcrib.cli.app import run; sys.exit(run(sys.argv[1:]))"
     ),
 )

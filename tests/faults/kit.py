@@ -88,7 +88,7 @@ def until(condition: Callable[[], Any], within: float = 5.0, what: str = "") -> 
 
 def impatient(patch: pytest.MonkeyPatch) -> None:
     """A server that does not end when it is asked to gets little time, so that the test needs little."""
-    patch.setattr(process, "GRACE", 0.2)
+    patch.setattr(process, "SHUTDOWN_GRACE_SECONDS", 0.2)
 
 
 def lucky(patch: pytest.MonkeyPatch) -> None:

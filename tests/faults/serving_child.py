@@ -83,6 +83,6 @@ def threads() -> int:
 
 if __name__ == "__main__":
     if len(sys.argv) > 2:
-        uvicorn_server.DRAINING = float(sys.argv[2])  # type: ignore[misc,assignment]
+        uvicorn_server.DRAIN_SECONDS = float(sys.argv[2])  # type: ignore[misc,assignment]
     options = {} if sys.argv[1] == "stdio" else {"port": 0}
     server.run(sys.argv[1], **options)  # type: ignore[arg-type]

@@ -50,7 +50,7 @@ async def test_close_sweeps_the_group_of_a_server_that_is_dead_already(faulty: F
 async def test_a_server_that_ignores_term_and_eof_is_killed_and_close_is_bounded(
     faulty: FaultyServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    assert process.GRACE <= 2.0
+    assert process.SHUTDOWN_GRACE_SECONDS <= 2.0
     impatient(monkeypatch)
     client = faulty.client(stubborn=True)
     await client.connect()

@@ -253,7 +253,7 @@ async def test_a_listener_that_goes_is_forgotten_and_one_that_is_cut_off_too() -
 def hasty(monkeypatch: pytest.MonkeyPatch) -> None:
     for room in (sse_stream, responses):
         monkeypatch.setattr(room, "KEEP_ALIVE", 0.05)
-    monkeypatch.setattr(responses, "TICK", 0.02)
+    monkeypatch.setattr(responses, "SLOW_AFTER_SECONDS", 0.02)
 
 
 async def comments(line: Line, count: int) -> None:

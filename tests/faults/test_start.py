@@ -253,7 +253,7 @@ async def test_a_server_of_one_era_only_is_spoken_to_in_it(faulty: FaultyServer,
 async def test_a_server_silent_on_discover_is_taken_for_an_older_one(
     faulty: FaultyServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(negotiation, "PROBE", 0.3)
+    monkeypatch.setattr(negotiation, "PROBE_SECONDS", 0.3)
     async with faulty.client(silent=["server/discover"]) as client:
         assert client.server_info is not None
         assert client.server_info.protocol_version == "2025-11-25"

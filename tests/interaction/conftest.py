@@ -79,4 +79,4 @@ def lucky(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture
 def relisten_soon(monkeypatch: pytest.MonkeyPatch) -> None:
     """A `subscriptions/listen` that ended is opened again after 10 ms instead of a second."""
-    monkeypatch.setattr(subscriptions, "RELISTEN", 0.01)
+    monkeypatch.setattr(subscriptions, "RELISTEN_SECONDS", 0.01)

@@ -104,8 +104,8 @@ def npm_server() -> Callable[..., tc.StdioServer]:
 @pytest.fixture
 def short_waits(monkeypatch: pytest.MonkeyPatch) -> None:
     """Make the client open a stream that ended again at once: it would wait for a second."""
-    monkeypatch.setattr("toolcrib.transports.http.sse_reader.RETRY", 0.02)
-    monkeypatch.setattr("toolcrib.client.subscriptions.RELISTEN", 0.02)
+    monkeypatch.setattr("toolcrib.transports.http.sse_reader.DEFAULT_RETRY_SECONDS", 0.02)
+    monkeypatch.setattr("toolcrib.client.subscriptions.RELISTEN_SECONDS", 0.02)
 
 
 @pytest.fixture

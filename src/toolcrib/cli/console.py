@@ -29,7 +29,7 @@ _SPACES: Final = re.compile(r"[\u00a0\u1680\u2000-\u200a\u202f\u205f\u3000]")
 _SENTENCE: Final = re.compile(r"(?<=[.!?])\s")
 _GAP: Final = 3
 """Columns of the terminal between two of a table."""
-_SHORTEST: Final = 20
+_MIN_COLUMN: Final = 20
 """The narrowest column of text in a table; with less room a table becomes a list."""
 _ECHO: Final = 3
 """Columns that are left free behind a live line: a terminal echoes ^C there, which must not start a new row."""
@@ -287,7 +287,7 @@ def _fitted(
         room = width - _GAP * len(kept)
         texts = [at for at in kept if layout[at].text]
         left = room - sum(natural[at] for at in kept if at not in texts)
-        least = {at: min(natural[at], _SHORTEST if brief else _longest_word(rows, at)) for at in texts}
+        least = {at: min(natural[at], _MIN_COLUMN if brief else _longest_word(rows, at)) for at in texts}
         if left >= sum(least.values()):
             return kept, {**{at: natural[at] for at in kept}, **_shared(left, {at: natural[at] for at in texts}, least)}
         optional = max(kept, key=lambda at: layout[at].optional)
@@ -300,7 +300,7 @@ def _longest_word(rows: list[list[Text]], at: int) -> int:
     from rich.cells import cell_len  # noqa: PLC0415  # slow; only for a terminal
 
     words = (cell_len(word) for row in rows for word in row[at].plain.split())
-    return max(_SHORTEST, *words, 0)
+    return max(_MIN_COLUMN, *words, 0)
 
 
 def _shared(room: int, natural: dict[int, int], least: dict[int, int]) -> dict[int, int]:
@@ -363,4 +363,4 @@ def narrowed(renderable: Any) -> Any:
     """Return a live display narrow enough that the ^C of a terminal leaves nothing of it behind."""
     from rich.constrain import Constrain  # noqa: PLC0415  # slow; only for a terminal
 
-    return Constrain(renderable, max(err().width - _ECHO, _SHORTEST))
+    return Constrain(renderable, max(err().width - _ECHO, _MIN_COLUMN))

@@ -25,7 +25,7 @@ from ..transports.python_file import own_frames, run_file
 from ..types import Wire
 from .console import complain, note
 
-INTERVAL: Final = 0.3
+CHECK_INTERVAL_SECONDS: Final = 0.3
 """Seconds between two checks of the files."""
 
 
@@ -142,7 +142,7 @@ class Reloading:
 
     async def _watch(self) -> None:
         while True:
-            await asyncio.sleep(INTERVAL)
+            await asyncio.sleep(CHECK_INTERVAL_SECONDS)
             self._follow_files()
             if any(file.exists() for file in self._poller.poll()):  # a deleted file may be about to be replaced
                 await self.reload()

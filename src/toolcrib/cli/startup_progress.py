@@ -12,9 +12,9 @@ from ..config import StdioServer, may_download, secrets_of
 from ..settings import ServerEntry
 from .console import cell
 
-LONG_WAIT: Final = 5.0
+DETAIL_AFTER_SECONDS: Final = 5.0
 """Seconds of waiting after which the terminal shows what is going on."""
-_LONGEST: Final = 400
+_MAX_LINE: Final = 400
 """Characters of a server's line that are shown."""
 FETCHING: Final = "its package may still be downloading"
 
@@ -40,13 +40,13 @@ class StartupProgress:
         if server in self._secrets:
             line = self._secrets[server].mask(line)
         if shown := cell(line):
-            self._lines[server] = shown[:_LONGEST]
+            self._lines[server] = shown[:_MAX_LINE]
 
     def describe(self, starting: Iterable[str]) -> str:
         """Return the progress of the servers of these names."""
         names, elapsed = list(starting), time.monotonic() - self._began
         text = "starting " + ", ".join(names)
-        if elapsed < LONG_WAIT:
+        if elapsed < DETAIL_AFTER_SECONDS:
             return text
         details = [f"\n  {name}: {detail}" for name in names if (detail := self.detail(name))]
         return f"{text} ({elapsed:.0f} s){''.join(details)}"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-THRESHOLD = 5
+MAX_FAILURES = 5
 
 
 @dataclass(slots=True)
@@ -49,7 +49,7 @@ class Breaker:
         """Count a failed or lost connection, and open the breaker if there are too many."""
         self.failures += 1
         self.trial = False
-        if self.failures >= THRESHOLD:
+        if self.failures >= MAX_FAILURES:
             self.retry_at = now + self.pause
 
     def remaining(self, now: float) -> float:

@@ -14,7 +14,7 @@ from ..protocol.versions import MAY_ASK_FOR_INPUT
 from ..types import Wire
 from .handlers import HandlerFailed
 
-BACK_OFF = (0.05, 0.25)
+BACK_OFF_SECONDS = (0.05, 0.25)
 """Range of seconds to wait if the server only wants the request to be sent again."""
 
 
@@ -44,7 +44,7 @@ async def resolve_input_required(
             again["inputResponses"] = await _answer_all(answer, requests, mask)
             on_asked(asyncio.get_running_loop().time() - began)
         else:
-            await asyncio.sleep(random.uniform(*BACK_OFF))  # noqa: S311  # jitter, no secret
+            await asyncio.sleep(random.uniform(*BACK_OFF_SECONDS))  # noqa: S311  # jitter, no secret
         if state is not None:
             again["requestState"] = state
         result = await exchange(again)

@@ -13,7 +13,7 @@ from ..protocol.versions import Era
 from ..transports.channel import Channel, RequestOptions, mask_of
 from ..types import ServerInfo, Wire
 
-PROBE = 10.0
+PROBE_SECONDS = 10.0
 """Seconds without an answer to `server/discover` after which `initialize` is sent too."""
 
 MODES = ("auto", "legacy", *versions.MODERN_VERSIONS)
@@ -59,7 +59,7 @@ async def negotiate(
 async def _probe(channel: Channel, identity: Identity, patience: float | None) -> Agreement:
     discovery = asyncio.create_task(_discover(channel, identity, versions.MODERN_VERSIONS[0]))
     try:
-        limit = PROBE if patience is None else min(PROBE, patience)
+        limit = PROBE_SECONDS if patience is None else min(PROBE_SECONDS, patience)
         done, _ = await asyncio.wait([discovery], timeout=limit)
         if not done:  # slow, or a legacy server that ignores unknown requests: send both
             return await _decide(discovery, asyncio.create_task(_initialize(channel, identity)), limit)

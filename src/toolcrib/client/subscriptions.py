@@ -32,9 +32,9 @@ log = logging.getLogger("toolcrib.client")
 ListKind = Literal["tools", "prompts", "resources"]
 KINDS: Final[tuple[ListKind, ...]] = get_args(ListKind)
 BACKLOG: Final = 10_000
-RELISTEN: Final = 1.0
+RELISTEN_SECONDS: Final = 1.0
 """Seconds before a stream that ended is opened again; doubled after each failure."""
-LONGEST_RELISTEN: Final = 30.0
+MAX_RELISTEN_SECONDS: Final = 30.0
 
 
 class Changes:
@@ -130,7 +130,7 @@ class _Listening:
         self.wanted = wanted
         self.id: int | None = None
         self.acknowledged: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self.delay = RELISTEN
+        self.delay = RELISTEN_SECONDS
         params = with_meta({"notifications": wanted}, session.agreement.stamp)
         request = session.channel.request("subscriptions/listen", params, options=RequestOptions(on_id=self._set_id))
         self.task = asyncio.create_task(request)
@@ -281,7 +281,7 @@ class Subscriptions:
         with contextlib.suppress(ToolcribError):
             await listening.task
         # A stream that ends soon after it was opened is opened again with growing delays.
-        delay = RELISTEN if clock() - began > LONGEST_RELISTEN else listening.delay
+        delay = RELISTEN_SECONDS if clock() - began > MAX_RELISTEN_SECONDS else listening.delay
         while True:
             await asyncio.sleep(delay)
             if self._current is not listening or session.ended.done():
@@ -294,10 +294,10 @@ class Subscriptions:
                 return
             except ToolcribError as exc:
                 log.debug("%s: subscriptions/listen: %s", self._executor.name, exc)
-                delay = min(2 * delay, LONGEST_RELISTEN)
+                delay = min(2 * delay, MAX_RELISTEN_SECONDS)
             else:
                 if self._current is not None:
-                    self._current.delay = min(2 * delay, LONGEST_RELISTEN)
+                    self._current.delay = min(2 * delay, MAX_RELISTEN_SECONDS)
                 self._publish_all()
                 return
 

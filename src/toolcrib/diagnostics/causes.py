@@ -39,7 +39,7 @@ class Diagnosis(NamedTuple):
     fix: str
 
 
-LONGEST: Final = 8_000
+MAX_EXAMINED: Final = 8_000
 """Characters at the end of a server's output that are examined."""
 _BACKEND: Final = "it cannot reach {host}, which it needs"
 _START_BACKEND: Final = "start the service at {host}, or correct its address under env or args"
@@ -181,7 +181,7 @@ def diagnose(text: str, launch: Launch | None = None) -> Diagnosis | None:
 
     `launch` is the server's command line, which the fix may quote.
     """
-    text = text[-LONGEST:]
+    text = text[-MAX_EXAMINED:]
     for cause in CAUSES:
         found = [*re.finditer(cause.pattern, text)]
         if found:

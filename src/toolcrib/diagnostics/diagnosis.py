@@ -29,7 +29,7 @@ from .causes import credentials_for, diagnose, wants_oauth, without_stderr
 from .probe import client_for
 from .report import ServerReport
 
-NEARBY: Final = 5.0
+SIMILAR_URL_TIMEOUT: Final = 5.0
 """Seconds for checking whether the server answers at a similar URL."""
 
 STDOUT_IS_FOR_MCP: Final = "ask its author to write logs to stderr: stdout is reserved for MCP"
@@ -75,7 +75,8 @@ async def explain(
         report.broken(step, text, "correct the command: this program is not an MCP server", seconds)
     else:
         more = f"{deadline.seconds * 4:g}"
-        slow = f"if it is only slow, set connect_timeout = {more} in its entry, or give doctor --timeout {more}"
+        setting = f"connect_timeout = {more} in {report.timeout_place}"
+        slow = f"if it is only slow, set {setting}, or give doctor --timeout {more}"
         fix = f"check that it is an MCP server for stdio; {slow}"
         _note_failure(report, step, config, error.message, stderr_of(error, report), fix, seconds)
 
@@ -157,7 +158,7 @@ async def _is_oauth_metadata(config: HttpServer | SseServer, url: str) -> bool:
 
     proxy = config.proxy or proxy_of_environment(url)
     connector = aiohttp.TCPConnector(ssl=tls(config))
-    timeout = aiohttp.ClientTimeout(total=NEARBY)
+    timeout = aiohttp.ClientTimeout(total=SIMILAR_URL_TIMEOUT)
     try:
         async with (
             aiohttp.ClientSession(connector=connector, timeout=timeout) as session,
@@ -206,7 +207,7 @@ async def _nearby(config: HttpServer | SseServer, name: str) -> str:
 
 
 async def _answers(config: HttpServer | SseServer, name: str) -> bool:
-    client = client_for(config, name, NEARBY)
+    client = client_for(config, name, SIMILAR_URL_TIMEOUT)
     try:
         await client.connect()
     except ToolcribError:

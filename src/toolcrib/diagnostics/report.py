@@ -13,7 +13,7 @@ from ..config import SecretMask
 LINES_KEPT: Final = 50
 """Lines of a server's stderr that are kept for diagnosis."""
 
-QUOTED: Final = 8
+MAX_QUOTED_LINES: Final = 8
 """Lines of a server's stderr that a finding shows."""
 
 
@@ -54,7 +54,7 @@ class Finding:
         return given | {key: value for key in ("fix", "quoted") if (value := getattr(self, key))}
 
 
-def nobody(_: str) -> None:
+def ignore_text(_: str) -> None:
     """Ignore a text; the default of callbacks."""
 
 
@@ -68,10 +68,12 @@ class ServerReport:
     """Values for programs, beside the verdicts."""
     secrets: SecretMask = field(default_factory=SecretMask)
     """Secrets of the server's config; no text in the report shows them."""
-    on_step: Callable[[str], object] = nobody
+    on_step: Callable[[str], object] = ignore_text
     """Called with the name of each step before it is checked."""
-    on_stderr: Callable[[str], object] = nobody
+    on_stderr: Callable[[str], object] = ignore_text
     """Called with each line that the server writes to stderr, without its secrets."""
+    timeout_place: str = "its entry"
+    """Where its `connect_timeout` is set, or can be set: `file:line`, if its settings are from a file."""
     stderr: deque[str] = field(default_factory=lambda: deque(maxlen=LINES_KEPT))
     """The last lines that the server wrote to stderr."""
 
@@ -90,7 +92,7 @@ class ServerReport:
     def broken(self, step: str, text: str, fix: str, seconds: float | None = None, quoted: str = "") -> None:
         """Add a finding for a step that failed; the last lines of `quoted` are shown with it."""
         lines = [line for line in self.said(quoted).splitlines() if line.strip()]
-        self.findings.append(Finding(step, Verdict.BROKEN, text, fix, seconds, "\n".join(lines[-QUOTED:])))
+        self.findings.append(Finding(step, Verdict.BROKEN, text, fix, seconds, "\n".join(lines[-MAX_QUOTED_LINES:])))
 
     def hear(self, line: str) -> None:
         """Record a line that the server wrote to stderr, and pass it to `on_stderr`."""

@@ -12,11 +12,12 @@ from ..config.launchers import Package, package_of
 from ..defaults import DOWNLOAD_CONNECT_TIMEOUT
 from ..policy.filters import static_filter
 from ..settings import ServerEntry
+from ..settings.models import place
 from ..transports.stdio.process import environment
 from .command import examine_file, examine_program
 from .connectivity import examine_address
 from .packages import fetched_version
-from .report import ServerReport, nobody
+from .report import ServerReport, ignore_text
 from .settings_entry import examine_entry
 from .startup import examine_server
 
@@ -58,8 +59,8 @@ async def examine(
     timeout: float | None,
     start: bool,
     default_timeout: float | None = None,
-    on_step: Callable[[str], object] = nobody,
-    on_stderr: Callable[[str], object] = nobody,
+    on_step: Callable[[str], object] = ignore_text,
+    on_stderr: Callable[[str], object] = ignore_text,
 ) -> ServerReport:
     """Check one server. If `start` is false, no process is started and no request is sent.
 
@@ -67,6 +68,8 @@ async def examine(
     """
     report = ServerReport(entry.name, on_step=on_step, on_stderr=on_stderr)
     config = entry.config
+    if entry.source is not None:
+        report.timeout_place = place(entry, "connect_timeout")
     if config is not None:
         report.secrets = secrets_of(config)
         report.facts["transport"] = config.transport_type.value

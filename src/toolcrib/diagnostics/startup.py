@@ -17,7 +17,7 @@ from .probe import client_for
 from .report import ServerReport
 from .tools import examine_rules, examine_tools
 
-SLOW: Final = 5.0
+SLOW_START_SECONDS: Final = 5.0
 """Seconds for a start above which a warning is reported."""
 
 
@@ -47,14 +47,14 @@ async def examine_server(report: ServerReport, config: ServerConfig, rules: Stat
         report.on_step("ends")
         ending = Stopwatch()
         await client.close()
-    if isinstance(config, StdioServer) and ending.seconds >= process.GRACE:
+    if isinstance(config, StdioServer) and ending.seconds >= process.SHUTDOWN_GRACE_SECONDS:
         text = "it does not exit when its stdin is closed, and had to be killed by a signal"
         report.warn("ends", text, "ask its author to let it exit at the end of stdin", ending.seconds)
 
 
 def _note_start(report: ServerReport, step: str, config: ServerConfig, seconds: float) -> None:
     report.facts["start_seconds"] = round(seconds, 4)
-    if seconds <= SLOW:
+    if seconds <= SLOW_START_SECONDS:
         report.fine(step, "", seconds)
     elif isinstance(config, StdioServer):
         fix = "the first start may fetch a package: try again; if it stays slow, install the package permanently"

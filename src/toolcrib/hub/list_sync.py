@@ -18,7 +18,7 @@ log = logging.getLogger("toolcrib.hub")
 
 REFRESH_PAUSE: Final = 0.1
 """Seconds between two fetches of lists that change all the time."""
-SHORTEST_RETRY: Final = 0.05
+MIN_RETRY_SECONDS: Final = 0.05
 """Seconds, at least, before a list that could not be fetched is fetched again."""
 
 _FETCH: Final[dict[str, dict[str, Callable[..., Awaitable[list[Any]]]]]] = {
@@ -44,7 +44,7 @@ class ListSync:
         """Why a list could not be fetched, by its name. It stays until the list is fetched."""
         self._server = server
         self._publish = publish
-        self._retry_delay = max(retry_delay, SHORTEST_RETRY)
+        self._retry_delay = max(retry_delay, MIN_RETRY_SECONDS)
         self._retry: asyncio.TimerHandle | None = None
         self._stale: set[str] = set(KINDS)
         self._wake = asyncio.Event()
@@ -119,7 +119,7 @@ class ListSync:
     # ---- fetching --------------------------------------------------------------------------------------------
 
     async def fetch_stale(self, client: Client) -> ToolcribError | None:
-        """Fetch what may have changed, side by side. Return why the tools could not be fetched; None if they could."""
+        """Fetch the lists that may have changed, in parallel. Return why the tools could not be fetched, or None."""
         self._wake.clear()
         kinds, self._stale = self._stale, set()
         answered = len(self._refreshes)

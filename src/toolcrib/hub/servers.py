@@ -1,4 +1,4 @@
-"""The servers of a hub: added and removed, started side by side, and the events of all of them."""
+"""The servers of a hub: adds, removes and starts them, in parallel, and forwards their events."""
 
 from __future__ import annotations
 
@@ -165,7 +165,7 @@ class ServerSet:
         self._on_close.append(hook)
 
     def begin(self) -> None:
-        """Start all servers that are not lazy, side by side."""
+        """Start all servers that are not lazy, in parallel."""
         self.check()
         if not self.begun:
             self.begun = True

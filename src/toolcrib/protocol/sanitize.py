@@ -6,7 +6,7 @@ from typing import Any, Final, Protocol
 
 from .limits import SAMPLE
 
-WINDOW: Final = 64 * 1024
+MAX_MASKED: Final = 64 * 1024
 """Characters or bytes of a text that are masked before it is cut; more than any limit of what is shown."""
 
 
@@ -29,8 +29,8 @@ def printable(text: str | bytes, limit: int = SAMPLE, mask: Mask | None = None, 
     the end of `text` itself is missing.
     """
     if mask is not None:
-        cut = cut or len(text) > WINDOW
-        head = text[:WINDOW]
+        cut = cut or len(text) > MAX_MASKED
+        head = text[:MAX_MASKED]
         if isinstance(head, bytes):
             head = head.decode("utf-8", "replace")
             if cut:

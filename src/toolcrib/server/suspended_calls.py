@@ -38,7 +38,7 @@ MAX_BYTES: Final = 64 * 1024 * 1024
 """Limits on the suspended calls of an endpoint, of one principal, and on the bytes of all their requests."""
 KEPT_HANDLES: Final = 2
 """Valid handles of a call: the newest one, and the one before it for a client that repeats its last request."""
-SETTLING: Final = 4
+SETTLE_TURNS: Final = 4
 """Iterations of the event loop within which questions are collected and sent together."""
 
 Outlet = Callable[[str, Wire], Awaitable[None]]
@@ -190,7 +190,7 @@ class SuspendedCall:
         """Return whether there are open questions, after collecting those that are asked together."""
         if not self._open():
             return False
-        for _ in range(SETTLING):
+        for _ in range(SETTLE_TURNS):
             await asyncio.sleep(0)
         return not self._task.done() and bool(self._open())
 

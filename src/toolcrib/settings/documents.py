@@ -115,7 +115,7 @@ class Document:
 
 def read_document(path: Path) -> Document:
     """Read a file as text: UTF-8, with or without a byte order mark, at most 4 MiB."""
-    return decoded(path, read_content(path))
+    return decode_document(path, read_content(path))
 
 
 def read_content(path: Path) -> bytes:
@@ -137,7 +137,7 @@ def read_content(path: Path) -> bytes:
     return content
 
 
-def decoded(path: Path, content: bytes) -> Document:
+def decode_document(path: Path, content: bytes) -> Document:
     """Return the content of a file as a `Document`; raise `ConfigError` if it is not UTF-8."""
     try:
         return Document(path, content.decode("utf-8-sig"))

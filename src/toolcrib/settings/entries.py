@@ -98,7 +98,14 @@ def make_entry(reading: Reading, section: Section, display_name: str, name: str)
         allowed_tools=draft.allowed_tools,
         blocked_tools=draft.blocked_tools,
         raw=MaskedMapping(table),
+        key_lines=_key_lines(reading.document, table),
     )
+
+
+def _key_lines(document: Document, table: Mapping[str, Any]) -> dict[str, int]:
+    """Return the line of each key of an entry, by its own name."""
+    places = table.places if isinstance(table, Table) else {}
+    return {own_name(key): document.place(offset)[0] for key, offset in places.items()}
 
 
 def _with_braces(table: Mapping[str, Any]) -> Table:

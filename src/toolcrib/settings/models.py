@@ -31,6 +31,8 @@ class ServerEntry:
     """The entry as written in the file, including unknown keys; values that may be secrets are masked in its repr."""
     client_options: Mapping[str, Any] = field(default_factory=dict, compare=False, repr=False)
     """Options of the server's client that no file can express, such as handlers. A program may set them."""
+    key_lines: Mapping[str, int] = field(default_factory=dict, compare=False, repr=False)
+    """The line of each setting in the file, by the setting's own name, such as `connect_timeout`."""
 
     def same_as(self, other: ServerEntry) -> bool:
         """Return whether both entries mean the same server, regardless of file and line."""
@@ -84,7 +86,8 @@ class Settings:
         return next((entry for entry in self.entries if entry.name == name), None)
 
 
-def place(entry: ServerEntry) -> str:
-    """Return `file:line` of an entry, or as much of it as the entry has."""
-    parts = [str(part) for part in (entry.source, entry.line) if part is not None]
+def place(entry: ServerEntry, key: str = "") -> str:
+    """Return `file:line` of an entry, or of one of its settings if it has that; as much of it as the entry has."""
+    line = entry.key_lines.get(key, entry.line)
+    parts = [str(part) for part in (entry.source, line) if part is not None]
     return ":".join(parts) or "a mapping"

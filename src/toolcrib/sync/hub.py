@@ -139,7 +139,10 @@ class Hub(ContextWrapper[aio.Hub]):
     def listen(
         self, server: str, *uris: str, tools: bool = True, prompts: bool = True, resources: bool = True
     ) -> Changes:
-        """Return the changes of a server's lists and of its resources at `uris`: `with hub.listen("fs") as changes`."""
+        """Return a stream of changes of a server's lists, and of its resources at `uris`.
+
+        Use it as `with hub.listen("fs") as changes: for change in changes: ...`.
+        """
         self._check_entered()
         wanted = {"tools": tools, "prompts": prompts, "resources": resources}
         return Changes(portal.do(lambda: self._twin.listen(server, *uris, **wanted)))
@@ -195,7 +198,7 @@ class HubView(_HubPart[view.HubView]):
     def listen(
         self, server: str, *uris: str, tools: bool = True, prompts: bool = True, resources: bool = True
     ) -> Changes:
-        """Return the changes of a server's lists and of its resources at `uris`, as `Hub.listen` does."""
+        """Return a stream of changes of a server's lists, and of its resources at `uris`, as `Hub.listen` does."""
         return self._hub.listen(server, *uris, tools=tools, prompts=prompts, resources=resources)
 
     @property

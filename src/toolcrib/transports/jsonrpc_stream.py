@@ -17,7 +17,7 @@ from ..protocol.versions import NEVER_CANCELLED
 from ..types import Wire
 from .channel import PLAIN, Counters, Inbound, RequestOptions
 from .inbound import Inbox
-from .pending import COURTESY, PendingRequest, PendingRequests, lost_error, timeout_error
+from .pending import COURTESY_TIMEOUT, PendingRequest, PendingRequests, lost_error, timeout_error
 
 
 class Ticket(Protocol):
@@ -135,7 +135,7 @@ class StreamChannel:
                 jsonrpc.notification("notifications/cancelled", {"requestId": id, "reason": reason})
             )
             if not courtesy.sent:
-                self._pending.loop.call_later(COURTESY, self._link.withdraw, courtesy)
+                self._pending.loop.call_later(COURTESY_TIMEOUT, self._link.withdraw, courtesy)
         return False
 
     def _too_late(self, id: int, entry: _Sent) -> None:

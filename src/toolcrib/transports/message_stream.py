@@ -18,7 +18,7 @@ from .jsonrpc_stream import Receiver, Ticket
 
 log = logging.getLogger("toolcrib.transports")
 
-CLOSING = 5.0
+CLOSE_SECONDS = 5.0
 """Maximum number of seconds for closing a stream."""
 
 
@@ -221,9 +221,9 @@ class MessageLink:
         self._closing.set()
         if self._owner is None or self._owner.done():
             return
-        await asyncio.wait([self._owner], timeout=CLOSING / 10 if force else CLOSING)
+        await asyncio.wait([self._owner], timeout=CLOSE_SECONDS / 10 if force else CLOSE_SECONDS)
         if not self._owner.done():
-            log.warning("a transport did not close within %s s and was abandoned", CLOSING)
+            log.warning("a transport did not close within %s s and was abandoned", CLOSE_SECONDS)
             self._owner.cancel()
 
 

@@ -13,7 +13,7 @@ from ..protocol.limits import MAX_ROUNDS
 from ..types import Wire
 from .channel import RequestOptions
 
-COURTESY = 5.0
+COURTESY_TIMEOUT = 5.0
 """Limit in seconds for work that does not affect the outcome of a request, such as sending a cancellation."""
 
 
@@ -95,7 +95,7 @@ class PendingRequest:
         """Wait until the progress handler has received everything, at most a few seconds."""
         if self.progress is None:
             return
-        until = asyncio.get_running_loop().time() + COURTESY
+        until = asyncio.get_running_loop().time() + COURTESY_TIMEOUT
         try:
             async with asyncio.timeout_at(until if self.deadline is None else min(until, self.deadline)):
                 await self.progress.drained()

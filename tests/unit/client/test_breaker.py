@@ -10,13 +10,13 @@ from hypothesis import strategies as st
 
 import toolcrib as tc
 from tests.unit.kit import LEGACY, Clock, PlayedServer, eventually
-from toolcrib.client.breaker import THRESHOLD, Breaker
+from toolcrib.client.breaker import MAX_FAILURES, Breaker
 from toolcrib.errors import ConnectError
 
 
 def opened(pause: float = 30.0, now: float = 0.0) -> Breaker:
     breaker = Breaker(pause)
-    for _ in range(THRESHOLD):
+    for _ in range(MAX_FAILURES):
         breaker.failed(now)
     return breaker
 
@@ -113,7 +113,7 @@ class Flaky(PlayedServer):
 async def broken_client() -> tuple[tc.Client, Flaky, Clock]:
     clock, server = Clock(), Flaky(initialize=LEGACY)
     client = tc.Client(server, mode="legacy", max_attempts=1)
-    for _ in range(THRESHOLD):
+    for _ in range(MAX_FAILURES):
         with pytest.raises(ConnectError, match="unreachable"):
             await client.connect()
     return client, server, clock

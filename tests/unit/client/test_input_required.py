@@ -137,11 +137,11 @@ async def test_a_server_that_only_wants_to_be_asked_again_is_asked_after_a_momen
     running = asyncio.create_task(run(exchange, asks(state="later"), waited=waited))
     await turns()
     assert exchange.sent == []
-    await clock.advance(input_required.BACK_OFF[1])
+    await clock.advance(input_required.BACK_OFF_SECONDS[1])
     await running
     assert exchange.sent == [{**PARAMS, "requestState": "later"}]
     assert waited == []
-    assert input_required.BACK_OFF == (0.05, 0.25)
+    assert input_required.BACK_OFF_SECONDS == (0.05, 0.25)
 
 
 async def test_the_rounds_are_counted() -> None:

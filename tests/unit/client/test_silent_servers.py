@@ -22,7 +22,7 @@ UNKNOWN_METHOD = RemoteError(-32601, "unknown method")
 @pytest.fixture
 def soon(monkeypatch: pytest.MonkeyPatch) -> None:
     """Lose patience with a silent server at once."""
-    monkeypatch.setattr(negotiation, "PROBE", 0.001)
+    monkeypatch.setattr(negotiation, "PROBE_SECONDS", 0.001)
 
 
 @pytest.mark.usefixtures("soon")
@@ -79,7 +79,7 @@ async def test_a_slow_server_that_answers_both_questions_at_once_is_understood(m
 
 async def test_a_slow_server_that_answered_initialize_is_legacy(monkeypatch: pytest.MonkeyPatch) -> None:
     """Servers of both kinds answer the probe and turn legacy for good when they read `initialize` after it."""
-    monkeypatch.setattr(negotiation, "PROBE", 0.2)
+    monkeypatch.setattr(negotiation, "PROBE_SECONDS", 0.2)
     ours, theirs = MemoryStream.pair()
     agreeing = asyncio.create_task(agree(lambda: ours))
     asked = {(message := await theirs.receive())["method"]: message["id"] for _ in range(2)}

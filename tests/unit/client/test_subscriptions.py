@@ -114,7 +114,7 @@ async def test_a_new_subscription_opens_a_new_stream_before_the_old_one_is_close
 async def test_a_listen_request_that_the_server_ends_is_repeated_and_missed_changes_are_reported(
     how: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(subscriptions, "RELISTEN", 0.001)
+    monkeypatch.setattr(subscriptions, "RELISTEN_SECONDS", 0.001)
     server = ModernServer()
     async with tc.Client(server) as client, client.listen(prompts=False, resources=False) as changes:
         await eventually(lambda: server.listening)

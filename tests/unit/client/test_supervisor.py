@@ -11,7 +11,7 @@ import pytest
 import toolcrib as tc
 from tests.unit.kit import LEGACY, Clock, PlayedServer, eventually, turns
 from toolcrib import events
-from toolcrib.client.breaker import THRESHOLD
+from toolcrib.client.breaker import MAX_FAILURES
 from toolcrib.client.supervisor import USUAL_RETRIES
 from toolcrib.protocol import jsonrpc
 
@@ -238,7 +238,7 @@ async def test_without_a_limit_of_retries_a_first_attempt_that_failed_is_repeate
         assert client.status.state is tc.ConnectionState.FAILED
         assert "refused" in client.status.reason
         # Many more than those that open the breaker: attempts in the background do not ask it.
-        await eventually(lambda: server.attempts > 3 * THRESHOLD)
+        await eventually(lambda: server.attempts > 3 * MAX_FAILURES)
         server.error = None
         await eventually(lambda: client.connected)
         await asyncio.gather(*(client.ping() for _ in range(3)))
@@ -267,11 +267,11 @@ async def test_without_a_limit_a_lost_server_fails_after_the_usual_retries_and_i
 
 
 async def test_a_server_that_dies_again_and_again_is_connected_again_and_again_without_a_limit() -> None:
-    mayfly = Mayfly(short_lives=2 * THRESHOLD)
+    mayfly = Mayfly(short_lives=2 * MAX_FAILURES)
     client = tc.Client(mayfly, mode="legacy", reconnect=PERSISTENT)
     try:
         await client.connect()
-        await eventually(lambda: mayfly.lives == 2 * THRESHOLD + 1 and client.connected)
+        await eventually(lambda: mayfly.lives == 2 * MAX_FAILURES + 1 and client.connected)
         await client.ping()
     finally:
         await client.close()
@@ -337,7 +337,7 @@ async def test_a_caller_shares_an_attempt_of_the_background_although_the_breaker
     try:
         with pytest.raises(tc.ConnectError, match="away"):
             await client.connect()
-        await eventually(lambda: server.attempts == THRESHOLD)
+        await eventually(lambda: server.attempts == MAX_FAILURES)
         server.error = None
         with pytest.raises(tc.ConnectError, match="not tried: 5 failures in a row"):
             await client.ping()

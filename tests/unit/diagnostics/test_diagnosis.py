@@ -8,7 +8,7 @@ import pytest
 from toolcrib.config import SecretMask
 from toolcrib.config.launchers import parse_command
 from toolcrib.diagnostics.causes import credentials_for, diagnose
-from toolcrib.diagnostics.report import QUOTED, Finding, ServerReport, Verdict, worst
+from toolcrib.diagnostics.report import MAX_QUOTED_LINES, Finding, ServerReport, Verdict, worst
 from toolcrib.diagnostics.runner import STEPS, in_order
 from toolcrib.errors import AuthError
 
@@ -193,7 +193,7 @@ def test_only_the_last_lines_of_a_server_are_quoted_and_its_secrets_are_not() ->
     checkup = ServerReport("one", secrets=SecretMask(["hush"]))
     checkup.broken("starts", "it ended", "mend it", quoted="\n".join(f"line {n} hush\n" for n in range(100)))
     lines = checkup.findings[0].quoted.splitlines()
-    assert len(lines) == QUOTED
+    assert len(lines) == MAX_QUOTED_LINES
     assert lines[-1] == "line 99 <masked>"
 
 

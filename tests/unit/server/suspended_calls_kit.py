@@ -11,7 +11,7 @@ import pytest
 from tests.unit.kit import eventually, turns
 from toolcrib.errors import RemoteError
 from toolcrib.server.handler import NO_BACK_CHANNEL, BackChannel, Deliver, Peer, RequestContext, Watch
-from toolcrib.server.suspended_calls import SETTLING, TTL, Outlet, SuspendedCall, SuspendedCalls
+from toolcrib.server.suspended_calls import SETTLE_TURNS, TTL, Outlet, SuspendedCall, SuspendedCalls
 from toolcrib.types import Wire
 
 Tool = Callable[[BackChannel], Awaitable[Any]]
@@ -130,7 +130,7 @@ async def waiting(desk: Desk, state: str, **options: Any) -> asyncio.Task[Wire]:
     before = len(call._waiters)
     task = asyncio.create_task(desk.call(state, {"go": YES}, **options))
     await eventually(lambda: len(call._waiters) > before)
-    await turns(SETTLING + 1)
+    await turns(SETTLE_TURNS + 1)
     return task
 
 

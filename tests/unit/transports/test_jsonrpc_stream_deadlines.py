@@ -10,7 +10,7 @@ from tests.unit.kit import Clock, turns
 from tests.unit.transports.links import Bench
 from toolcrib.errors import CallTimeout, ConnectionLost, UnansweredTimeout
 from toolcrib.protocol.limits import MAX_ROUNDS
-from toolcrib.transports.jsonrpc_stream import COURTESY
+from toolcrib.transports.jsonrpc_stream import COURTESY_TIMEOUT
 
 
 @pytest.fixture
@@ -268,7 +268,7 @@ async def test_the_courtesy_to_a_peer_that_does_not_read_is_taken_back_after_a_w
     task.cancel()
     await asyncio.wait([task])
     assert [letter.message["method"] for letter in bench.link.queue] == ["notifications/cancelled"]
-    await clock.advance(COURTESY + 0.1)
+    await clock.advance(COURTESY_TIMEOUT + 0.1)
     assert bench.link.queue == []
 
 

@@ -248,7 +248,7 @@ async def test_an_opening_that_is_cancelled_is_undone() -> None:
 async def test_one_that_does_not_close_is_abandoned_and_said_so(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(message_stream, "CLOSING", 0.01)
+    monkeypatch.setattr(message_stream, "CLOSE_SECONDS", 0.01)
     before = asyncio.all_tasks()
     linked = Linked(connect=watched([], leaving=asyncio.Event().wait))
     await linked.__aenter__()

@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from ...config.servers import URLS
 from ...settings import ServerEntry, Settings, parse_settings
-from ...settings.documents import Document, Table, decoded
+from ...settings.documents import Document, Table, decode_document
 from ...settings.edit.convert import program_for, worded
 from ...settings.formats import FORMATS, is_server
 from ...settings.jsonc import read_jsonc
@@ -125,7 +125,7 @@ def _document(source: str) -> Document:
         return Document(Path("JSON"), source)
     if not source and sys.stdin.isatty():
         raise CliError("no server given", hint=_EXAMPLES)
-    document = decoded(Path("stdin"), sys.stdin.buffer.read())
+    document = decode_document(Path("stdin"), sys.stdin.buffer.read())
     if not document.text.strip():
         raise CliError("no server given, and stdin is empty", hint=_EXAMPLES)
     return document

@@ -32,7 +32,7 @@ from ..console import (
 )
 from ..exit_codes import Exit
 from ..lazy_command import Invocation
-from ..startup_progress import LONG_WAIT, StartupProgress
+from ..startup_progress import DETAIL_AFTER_SECONDS, StartupProgress
 from ..target import choose, settings_files
 
 if TYPE_CHECKING:
@@ -50,7 +50,7 @@ _KINDS: Final = (
     (Verdict.WARNING, "with warnings"),
     (Verdict.BROKEN, "broken"),
 )
-ROOM: Final = 40
+MIN_FINDING_COLUMNS: Final = 40
 """Columns of a terminal that a table must leave for findings."""
 _GAPS: Final = 15
 """Columns of a terminal that the gaps of the five columns of the table take."""
@@ -137,7 +137,7 @@ def _progress(names: Sequence[str], startup: StartupProgress) -> Iterator[Callab
         """The current step of a server; after a while also its last line on stderr."""
 
         def render(self, task: Task) -> Text:
-            is_long = not task.finished and (task.elapsed or 0) >= LONG_WAIT
+            is_long = not task.finished and (task.elapsed or 0) >= DETAIL_AFTER_SECONDS
             detail = startup.detail(task.fields["server"]) if is_long else ""
             text = Text(task.description, "dim", no_wrap=False, overflow="fold")
             return text.append(f"  {detail}" if detail else "")
@@ -177,7 +177,7 @@ def _same_names(reports: list[ServerReport]) -> dict[str, list[str]]:
 def _show(reports: list[ServerReport]) -> None:
     if is_terminal():
         room = _room_for_words(reports)
-        if room < ROOM or room < _longest_word(reports):
+        if room < MIN_FINDING_COLUMNS or room < _longest_word(reports):
             _show_lines(reports)
         else:
             _show_to_a_person(reports)

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from typing import Any, Final, TypeVar
 
-LIMIT: Final = 64
+MAX_THREADS: Final = 64
 """Maximum number of threads; further work waits until one is free."""
 
 T = TypeVar("T")
@@ -20,7 +20,7 @@ T = TypeVar("T")
 class Workers:
     """A pool of threads. A thread is started when none is free, and kept."""
 
-    def __init__(self, limit: int = LIMIT) -> None:
+    def __init__(self, limit: int = MAX_THREADS) -> None:
         self._limit = limit
         self._queue: deque[Callable[[], None]] = deque()
         self._ready = threading.Condition()

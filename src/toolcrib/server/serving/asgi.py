@@ -32,7 +32,7 @@ MAX_LENGTH_DIGITS: Final = 18
 POLL_SECONDS: Final = 0.1
 LINGER_SECONDS: Final = 2.0
 """Seconds for which the rest of a body that is too large is still read."""
-CLOSING: Final = 2.0
+CLOSE_SECONDS: Final = 2.0
 """Seconds that cancelled tasks have to end when an app is closed."""
 UNIQUE_HEADERS: Final = frozenset(
     {b"host", b"origin", b"authorization", b"content-type", b"content-length", b"last-event-id"}
@@ -219,11 +219,11 @@ async def wait_for_disconnect(receive: Receive) -> None:
 
 
 async def wait_for_end(tasks: Iterable[asyncio.Task[Any]]) -> None:
-    """Wait up to `CLOSING` seconds until tasks that were cancelled, or are about to finish, have ended."""
+    """Wait up to `CLOSE_SECONDS` seconds until tasks that were cancelled, or are about to finish, have ended."""
     loop = asyncio.get_running_loop()
     here = [task for task in tasks if task.get_loop() is loop]  # an app may outlive a loop
     if here:
-        await asyncio.wait(here, timeout=CLOSING)
+        await asyncio.wait(here, timeout=CLOSE_SECONDS)
 
 
 def text_headers(headers: Headers) -> dict[str, str]:

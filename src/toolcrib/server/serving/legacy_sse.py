@@ -38,7 +38,7 @@ from .stream_session import StreamSession
 log = logging.getLogger("toolcrib.server")
 
 MAX_SESSIONS: Final = 1_000
-FULL: Final = 4 * 1024 * 1024
+MAX_UNREAD_BYTES: Final = 4 * 1024 * 1024
 """Bytes that may be queued for a client that does not read; above it, senders wait and posted messages are rejected."""
 MAX_HELD_BYTES: Final = 256 * 1024 * 1024
 """Bytes of the running and queued requests of all sessions together."""
@@ -63,7 +63,7 @@ class _SseSession:
     @property
     def full(self) -> bool:
         """Whether too many bytes are queued because the client does not read its stream."""
-        return self._size > FULL
+        return self._size > MAX_UNREAD_BYTES
 
     def check_room(self) -> None:
         """Raise `Refused` while too many bytes are queued for the client."""

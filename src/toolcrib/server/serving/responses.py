@@ -13,7 +13,7 @@ from ...types import Wire
 from .asgi import Headers, Receive, Send, reply, takes_events, wait_for_disconnect
 from .sse_stream import HEAD, KEEP_ALIVE, SseStream
 
-TICK: Final = 0.25
+SLOW_AFTER_SECONDS: Final = 0.25
 """Seconds after which a request counts as slow; the server then watches for the disconnection of its client."""
 
 
@@ -170,7 +170,7 @@ class DisconnectMonitor:
         if self._loop is not loop:  # an app may outlive a loop
             self._loop, self._timer = loop, None
         if self._timer is None:
-            self._timer = loop.call_later(TICK, self._look)
+            self._timer = loop.call_later(SLOW_AFTER_SECONDS, self._look)
 
     def leave(self, one: Reply) -> None:
         """Remove a request that has been answered."""
@@ -201,7 +201,7 @@ class DisconnectMonitor:
             elif one.stream is None and now - one.since > KEEP_ALIVE and one.may_stream:
                 one.open()
         if self._slow:
-            self._timer = loop.call_later(TICK, self._look)
+            self._timer = loop.call_later(SLOW_AFTER_SECONDS, self._look)
 
     async def close(self) -> None:
         """Cancel the remaining requests, and stop watching."""

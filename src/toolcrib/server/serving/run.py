@@ -20,7 +20,7 @@ from .legacy_sse import SseApp
 from .security import ANY, Auth, RequestGuard
 from .stdio import serve_stdio
 from .streamable_http import HttpApp
-from .uvicorn_server import CLOSING, bind_socket, serve_app
+from .uvicorn_server import CLOSE_SECONDS, bind_socket, serve_app
 
 App = HttpApp | SseApp
 log = logging.getLogger("toolcrib.server")
@@ -110,7 +110,7 @@ def _end(loop: asyncio.AbstractEventLoop) -> None:
     for task in tasks:
         task.cancel()
     if tasks:
-        _, stubborn = loop.run_until_complete(asyncio.wait(tasks, timeout=CLOSING))
+        _, stubborn = loop.run_until_complete(asyncio.wait(tasks, timeout=CLOSE_SECONDS))
         if stubborn:
             log.warning("%d tasks did not end after cancellation and are abandoned", len(stubborn))
     loop.run_until_complete(loop.shutdown_asyncgens())

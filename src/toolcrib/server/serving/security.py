@@ -28,7 +28,7 @@ UNAUTHORISED: Final = 401
 FORBIDDEN: Final = 403
 LOOPBACK: Final = frozenset({"localhost", "127.0.0.1", "::1"})
 ANY: Final = "*"
-REMEMBERED: Final = 256
+MAX_REMEMBERED: Final = 256
 
 
 class RequestGuard:
@@ -45,7 +45,7 @@ class RequestGuard:
         pair = headers.get(b"host", b""), headers.get(b"origin", b"")
         if pair not in self._seen:
             self._check(*pair)
-            if len(self._seen) < REMEMBERED:
+            if len(self._seen) < MAX_REMEMBERED:
                 self._seen.add(pair)
         if self._auth is None:
             return None

@@ -15,7 +15,7 @@ log = logging.getLogger("toolcrib.server")
 
 KEEP_ALIVE: Final = 15.0
 """Seconds without an event after which a comment is sent, so that proxies do not close the connection as idle."""
-RETRY: Final = 500
+RETRY_MILLISECONDS: Final = 500
 """Milliseconds after which a client may reconnect to resume the stream."""
 BACKLOG: Final = 64
 """Events that may be queued for a slow client before senders have to wait."""
@@ -193,7 +193,7 @@ class SseStream:
 
     def _priming(self) -> bytes:
         """Return an event without a message, so that a client that receives nothing else can resume after it."""
-        return b"id: %d-%d\nretry: %d\ndata: \n\n" % (self.number or 0, self._position, RETRY)
+        return b"id: %d-%d\nretry: %d\ndata: \n\n" % (self.number or 0, self._position, RETRY_MILLISECONDS)
 
     def _due(self) -> tuple[int, bytes] | None:
         """Return the next event to send, with its position."""

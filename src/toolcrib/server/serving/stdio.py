@@ -28,11 +28,11 @@ from .stream_session import StreamSession
 log = logging.getLogger("toolcrib.server.stdio")
 
 CHUNK: Final = 256 * 1024
-GRACE: Final = 2.0
+SHUTDOWN_GRACE_SECONDS: Final = 2.0
 """Seconds that running requests have to finish when stdin has ended."""
-FLUSH: Final = 0.5
+FLUSH_SECONDS: Final = 0.5
 """Seconds that the last answers have to be written."""
-FULL: Final = 4 * 1024 * 1024
+MAX_UNREAD_BYTES: Final = 4 * 1024 * 1024
 """Bytes that may be queued for a client that does not read; above it, senders wait and nothing is read from stdin."""
 STDIN, STDOUT, STDERR = 0, 1, 2
 
@@ -53,7 +53,7 @@ async def serve_stdio(handler: RequestHandler, *, stdin: int | None = None, stdo
     with _descriptors(stdin, stdout) as (source, sink), _non_blocking(sink), _signals(loop, end):
         output = _Output(sink, lambda: end(0.0))
         session = StreamSession(handler, output.send)
-        reader = _reader(source, _Lines(session), output, lambda: end(GRACE))
+        reader = _reader(source, _Lines(session), output, lambda: end(SHUTDOWN_GRACE_SECONDS))
         try:
             grace = await over
             reader.stop()
@@ -61,7 +61,7 @@ async def serve_stdio(handler: RequestHandler, *, stdin: int | None = None, stdo
         finally:
             reader.stop()
             await session.close()
-            await output.close(FLUSH)
+            await output.close(FLUSH_SECONDS)
 
 
 # ---- descriptors and signals ---------------------------------------------------------------------------------
@@ -156,7 +156,7 @@ class _Output:
 
     def room(self) -> asyncio.Future[None] | None:
         """Return None while more may be queued, else a future that is resolved when everything is written."""
-        return None if self._writer.size <= FULL else self._writer.drained()
+        return None if self._writer.size <= MAX_UNREAD_BYTES else self._writer.drained()
 
     def _broke(self, exc: OSError) -> None:
         log.info("the client closed its end of stdout: %s", exc)

@@ -38,7 +38,7 @@ from .server_requests import ServerRequests
 
 log = logging.getLogger("toolcrib.server")
 
-WAITING: Final = 4 * MAX_INBOUND
+MAX_WAITING: Final = 4 * MAX_INBOUND
 """Requests that may be queued until one of the running requests ends."""
 MAX_BYTES_AT_WORK: Final = 64 * 1024 * 1024
 """Bytes of the running requests; the next request waits, unless none is running."""
@@ -49,7 +49,7 @@ The session does not stop reading instead: the running requests may wait for res
 """
 MAX_MALFORMED_WARNINGS: Final = 10
 """Malformed messages of one client that are logged as warnings; further ones are logged at the level debug."""
-CLOSING: Final = 2.0
+CLOSE_SECONDS: Final = 2.0
 """Seconds that cancelled requests have to end."""
 
 
@@ -201,7 +201,7 @@ class StreamSession:
                 self._reply(request, result)
             elif request.listens:  # the quota of subscriptions limits its size
                 self._start(request)
-            elif len(self._waiting) >= WAITING or not all(held.has_room_for(request.size) for held in self._held):
+            elif len(self._waiting) >= MAX_WAITING or not all(held.has_room_for(request.size) for held in self._held):
                 self._reply(request, RemoteError(INTERNAL_ERROR, "too many requests at once"))
             else:
                 for held in self._held:
@@ -338,13 +338,13 @@ class StreamSession:
         finally:
             self._end_requests()
         if self._tasks:
-            _, stuck = await asyncio.wait(self._tasks, timeout=CLOSING)
+            _, stuck = await asyncio.wait(self._tasks, timeout=CLOSE_SECONDS)
             if stuck:
                 log.warning("%d requests did not end after cancellation", len(stuck))
         if self._owns_suspended_calls and self._suspended_calls.tasks:
-            await asyncio.wait(self._suspended_calls.tasks, timeout=CLOSING)
+            await asyncio.wait(self._suspended_calls.tasks, timeout=CLOSE_SECONDS)
         if self._beginning is not None:
-            await asyncio.wait([self._beginning], timeout=CLOSING)
+            await asyncio.wait([self._beginning], timeout=CLOSE_SECONDS)
         await self._subscriptions.close()
 
     def _end_requests(self) -> None:

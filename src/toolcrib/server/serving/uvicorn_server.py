@@ -19,9 +19,9 @@ if TYPE_CHECKING:
     from uvicorn import Server
 
 BACKLOG: Final = 2048
-DRAINING: Final = 5
+DRAIN_SECONDS: Final = 5
 """Seconds that running requests have to finish when the server is stopped."""
-CLOSING: Final = 2
+CLOSE_SECONDS: Final = 2
 """Seconds that connections and cancelled tasks have to end after that."""
 
 
@@ -67,7 +67,7 @@ async def serve_app(app: AsgiApp, listening: socket.socket, title: str, path: st
         async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
             for each in self.servers:
                 each.close()
-            await app.drain(DRAINING)
+            await app.drain(DRAIN_SECONDS)
             await app.close()
             await super().shutdown(sockets)
 
@@ -80,7 +80,7 @@ async def serve_app(app: AsgiApp, listening: socket.socket, title: str, path: st
         ws="none",
         server_header=False,
         date_header=False,
-        timeout_graceful_shutdown=CLOSING,
+        timeout_graceful_shutdown=CLOSE_SECONDS,
     )
     host, port = listening.getsockname()[:2]
     shown = f"[{host}]" if ":" in host else host

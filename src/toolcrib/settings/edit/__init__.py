@@ -21,7 +21,7 @@ from typing import Any, Final
 
 from ...errors import ConfigError
 from ...protocol.sanitize import one_line
-from ..documents import UNEDITABLE, Document, Table, decoded, place_of, read_content
+from ..documents import UNEDITABLE, Document, Table, decode_document, place_of, read_content
 from ..formats import find_sections, format_named, format_of, section_for_new
 from ..keys import NULLABLE, NULLABLE_RETRIES
 from ..load import read_root
@@ -95,7 +95,7 @@ def edit(path: Path, change: Callable[[Document], str], *, private: bool = False
         with _locked(target.parent):
             for _ in range(_MAX_ATTEMPTS):
                 before = read_content(path) if target.exists() else None
-                document = decoded(path, before or b"")
+                document = decode_document(path, before or b"")
                 text = change(document)
                 if before is not None and text == document.text:
                     return document

@@ -37,19 +37,19 @@ from ...types import Wire
 from ..backlog import DELIVERY_SECONDS, Backlog, encode_to_keep
 from ..channel import PLAIN, Counters, Inbound, RequestOptions
 from ..inbound import Inbox
-from ..pending import COURTESY, PendingRequests, Slots, lost_error, timeout_error
+from ..pending import COURTESY_TIMEOUT, PendingRequests, Slots, lost_error, timeout_error
 from .client import ACCEPT, EVENTS, Body, HttpClient
 from .errors import JSON
 from .pending_request import HEADER_NAME, VISIBLE, PendingHttpRequest, read_on, session_id
 from .sse_reader import SseReader
-from .standalone_stream import TRIES, StandaloneStream
+from .standalone_stream import MAX_REOPEN_FAILURES, StandaloneStream
 
 if TYPE_CHECKING:
     from aiohttp import ClientResponse
 
 log = logging.getLogger("toolcrib.transports")
 
-OPENING: Final = 1.0
+STREAM_OPEN_TIMEOUT: Final = 1.0
 """Seconds to wait for the standalone stream to open before `initialized` is sent."""
 CLOSE_SECONDS: Final = 2.0
 """Seconds for the DELETE that ends a session; a quarter of that with `force`."""
@@ -231,7 +231,7 @@ class HttpChannel:
         failures = 0
         if call.modern or call.place.id is None:
             raise OutcomeUnknown(lost) from call.place.broke
-        while failures < TRIES:
+        while failures < MAX_REOPEN_FAILURES:
             await asyncio.sleep(call.place.wait)
             before = call.place.id
             try:
@@ -307,9 +307,9 @@ class HttpChannel:
                 refused=lambda response, opened: self._refused(response, opened and self._session is not None),
                 lose=self._lose,
             )
-            await self._standalone.opened(OPENING)
+            await self._standalone.opened(STREAM_OPEN_TIMEOUT)
         try:
-            async with asyncio.timeout(None if first else COURTESY):
+            async with asyncio.timeout(None if first else COURTESY_TIMEOUT):
                 await self._post(jsonrpc.encode(jsonrpc.notification(method, params)))
         except (ToolcribError, TimeoutError) as exc:
             if first:

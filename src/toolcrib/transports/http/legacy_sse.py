@@ -17,7 +17,7 @@ from ...protocol.sanitize import one_line
 from ...protocol.sse import SseEvent, SseParser
 from ..backlog import DELIVERY_SECONDS, Backlog, encode_to_keep
 from ..jsonrpc_stream import Receiver, Ticket
-from ..pending import COURTESY, Slots
+from ..pending import COURTESY_TIMEOUT, Slots
 from .client import EVENTS, Body, HttpClient
 from .network import same_origin, target_of
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("toolcrib.transports")
 
-FLUSH: Final = 0.5
+FLUSH_SECONDS: Final = 0.5
 """Seconds for finishing posts when the link is closed."""
 
 
@@ -188,7 +188,7 @@ class _SseConnection:
     async def _post(self, post: _Post, message: Message, before: asyncio.Task[None] | None) -> None:
         client = self._client
         if before is not None and not before.done():
-            await asyncio.wait([before], timeout=COURTESY)  # `initialized` must not be overtaken
+            await asyncio.wait([before], timeout=COURTESY_TIMEOUT)  # `initialized` must not be overtaken
         try:
             response = await client.send("POST", {}, post, url=self._endpoint.result())
             try:
@@ -210,7 +210,7 @@ class _SseConnection:
         self._closed = True
         try:
             if self._posts and not force:
-                await asyncio.wait(self._posts, timeout=FLUSH)
+                await asyncio.wait(self._posts, timeout=FLUSH_SECONDS)
         finally:
             self._posts.cancel()
             if self._reader is not None:

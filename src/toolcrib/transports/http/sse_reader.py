@@ -16,10 +16,10 @@ from ...protocol.sse import SseParser
 from ..channel import Counters
 from ..inbound import Inbox
 
-RETRY: Final = 1.0
+DEFAULT_RETRY_SECONDS: Final = 1.0
 """Seconds before a stream is opened again, unless the server sends another value."""
-SHORTEST_RETRY: Final = 0.1
-LONGEST_RETRY: Final = 3600.0
+MIN_RETRY_SECONDS: Final = 0.1
+MAX_RETRY_SECONDS: Final = 3600.0
 
 
 class StreamPosition:
@@ -29,7 +29,7 @@ class StreamPosition:
 
     def __init__(self) -> None:
         self.id: str | None = None
-        self.wait = RETRY
+        self.wait = DEFAULT_RETRY_SECONDS
         self.seen = 0
         self.broke: TransportError | None = None
 
@@ -61,7 +61,7 @@ class SseReader:
                     if event.id is not None and event.id.isprintable():  # it must fit into a header
                         place.id = event.id or None
                     if event.retry is not None:
-                        place.wait = min(max(event.retry / 1000, SHORTEST_RETRY), LONGEST_RETRY)
+                        place.wait = min(max(event.retry / 1000, MIN_RETRY_SECONDS), MAX_RETRY_SECONDS)
                     if event.event == "message" and event.data:
                         answer = self._take(event.data, own)
                         if answer is not None:

@@ -26,8 +26,8 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("toolcrib.transports")
 
-LONGEST: Final = 30.0
-TRIES: Final = 2
+MAX_REOPEN_SECONDS: Final = 30.0
+MAX_REOPEN_FAILURES: Final = 2
 """Maximum number of failed attempts in a row to open a stream again."""
 
 
@@ -78,14 +78,14 @@ class StandaloneStream:
                 return
             finally:
                 self._note_open()
-            if failures > TRIES:
+            if failures > MAX_REOPEN_FAILURES:
                 # The connection is lost only if the server cannot be reached; the stream itself is optional.
                 if isinstance(reason, TransportError) and not reason.sent:
                     self._lose(ConnectionLost(f"the server cannot be reached: {reason.message}"))
                     return
                 if reason is None or not self._was_open:
                     return
-            longer = min(2.0 ** min(failures - 1, 5), LONGEST) if reason is not None else 0.0
+            longer = min(2.0 ** min(failures - 1, 5), MAX_REOPEN_SECONDS) if reason is not None else 0.0
             await asyncio.sleep(max(self._place.wait, longer))
 
     async def _read_stream(self) -> bool:

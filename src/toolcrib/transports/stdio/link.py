@@ -33,9 +33,9 @@ else:
 log = logging.getLogger("toolcrib.transports.stdio")
 stderr_log = logging.getLogger("toolcrib.stderr")
 
-FLUSH = 0.5
+FLUSH_SECONDS = 0.5
 """Seconds for writing queued messages when the link is closed."""
-EXIT_DELAY = 0.08
+EXIT_DELAY_SECONDS = 0.08
 """Seconds to wait for the exit code after stdout has ended, or for the end of stdout after the process has."""
 
 
@@ -128,7 +128,7 @@ class _Child:
         return line
 
     def _stdin_broke(self, exc: OSError) -> None:
-        # Answers of the child may still arrive: wait for the end of stdout, or for EXIT_DELAY.
+        # Answers of the child may still arrive: wait for the end of stdout, or for EXIT_DELAY_SECONDS.
         log.debug("%s closed its stdin: %s", self._name, exc)
         self._note_end()
 
@@ -198,7 +198,7 @@ class _Child:
         if not self._stdout_open and self.process.exit_code is not None:
             self._lose()
         elif self._exit_timer is None:
-            self._exit_timer = self._loop.call_later(EXIT_DELAY, self._lose)
+            self._exit_timer = self._loop.call_later(EXIT_DELAY_SECONDS, self._lose)
 
     def _lose(self) -> None:
         if self._exit_timer is not None:
@@ -248,7 +248,7 @@ class _Child:
             return
         try:
             if not force:
-                await self.writer.flush(FLUSH)
+                await self.writer.flush(FLUSH_SECONDS)
             self._stop_traffic()
             await self.process.stop(force=force)
         except asyncio.CancelledError:

@@ -29,11 +29,11 @@ NEEDS_POSIX: Final = "stdio servers need a POSIX system in this version"
 STDERR_KEPT: Final = 64 * 1024
 CHUNK: Final = 64 * 1024
 
-GRACE: Final = 2.0
+SHUTDOWN_GRACE_SECONDS: Final = 2.0
 """Seconds for a server to end after its stdin was closed, and again after SIGTERM."""
-FORCED_GRACE: Final = 0.4
-"""Like `GRACE`, if the server is stopped with `force`."""
-SWEEP: Final = 0.5
+FORCED_GRACE_SECONDS: Final = 0.4
+"""Like `SHUTDOWN_GRACE_SECONDS`, if the server is stopped with `force`."""
+GROUP_GRACE_SECONDS: Final = 0.5
 """Seconds for the remaining processes of a server's group to end after SIGTERM."""
 
 
@@ -199,13 +199,13 @@ class ServerProcess:
 
         The other pipes stay open until `release`, so that they can be drained meanwhile.
         """
-        grace = FORCED_GRACE if force else GRACE
+        grace = FORCED_GRACE_SECONDS if force else SHUTDOWN_GRACE_SECONDS
         self.stdin.close()
         if not await self._exits_within(grace):
             self.send_signal(signal.SIGTERM)
             if not await self._exits_within(grace):
                 self.send_signal(signal.SIGKILL)
-                await self._exits_within(GRACE)
+                await self._exits_within(SHUTDOWN_GRACE_SECONDS)
         await self._sweep()
 
     async def _exits_within(self, seconds: float) -> bool:
@@ -220,7 +220,7 @@ class ServerProcess:
         # The system does not reuse the number of a group while a member lives, so signals reach only this group.
         if not self.send_signal(signal.SIGTERM):
             return
-        end = self._loop.time() + SWEEP
+        end = self._loop.time() + GROUP_GRACE_SECONDS
         while self._loop.time() < end:
             await asyncio.sleep(0.01)
             if not self.send_signal(0):

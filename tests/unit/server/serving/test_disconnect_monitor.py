@@ -10,10 +10,10 @@ import pytest
 
 from tests.unit.kit import Clock, eventually, turns
 from tests.unit.server.serving.asgi_kit import In, Out
-from toolcrib.server.serving.responses import TICK, DisconnectMonitor, Reply
+from toolcrib.server.serving.responses import SLOW_AFTER_SECONDS, DisconnectMonitor, Reply
 from toolcrib.server.serving.sse_stream import KEEP_ALIVE
 
-LATER = TICK + 0.01
+LATER = SLOW_AFTER_SECONDS + 0.01
 
 
 def looks() -> list[asyncio.TimerHandle]:

@@ -180,7 +180,7 @@ async def test_a_client_that_lost_its_connection_gets_the_rest_by_its_last_event
 
 
 async def test_a_closed_connection_does_not_cancel(site: Site, session: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(responses, "TICK", 0.01)
+    monkeypatch.setattr(responses, "SLOW_AFTER_SECONDS", 0.01)
     visit = site.talk(session, "1 hold")
     await visit.hears("1")
     visit.leave()

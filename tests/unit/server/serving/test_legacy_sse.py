@@ -274,7 +274,7 @@ async def post(app: SseApp, path: str, message: Any) -> int:
 
 
 async def test_a_client_that_does_not_read_is_not_served_without_end(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(legacy_sse, "FULL", 10_000)
+    monkeypatch.setattr(legacy_sse, "MAX_UNREAD_BYTES", 10_000)
     bench = Bench()
     app = SseApp(bench)
     connection = Connection("GET", "/sse")

@@ -64,7 +64,7 @@ print("after", flush=True)
 """
 IN_A_HURRY = """
 from toolcrib.server.serving import run, uvicorn_server
-uvicorn_server.DRAINING = uvicorn_server.CLOSING = run.CLOSING = 0.2
+uvicorn_server.DRAIN_SECONDS = uvicorn_server.CLOSE_SECONDS = run.CLOSE_SECONDS = 0.2
 """
 LINE = re.compile(r"prog 1\.2 serves MCP at (http://\S+)\n")
 PATIENCE = 30.0

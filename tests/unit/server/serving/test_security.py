@@ -129,7 +129,7 @@ async def test_any_host_and_any_origin_can_be_named_each_for_itself() -> None:
 async def test_a_pair_that_was_admitted_is_remembered_one_that_was_refused_is_not(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(security, "REMEMBERED", 3)
+    monkeypatch.setattr(security, "MAX_REMEMBERED", 3)
     guarding = RequestGuard()
     for port in range(10):
         for _ in range(2):

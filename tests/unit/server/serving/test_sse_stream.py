@@ -13,7 +13,7 @@ from tests.unit.server.serving.asgi_kit import Out
 from tests.unit.server.serving.streams_kit import bring, brought, heard, numbers, say
 from toolcrib.errors import UsageError
 from toolcrib.server.serving import sse_stream
-from toolcrib.server.serving.sse_stream import RETRY, SseStream, parse_event_id
+from toolcrib.server.serving.sse_stream import RETRY_MILLISECONDS, SseStream, parse_event_id
 
 
 @pytest.fixture(autouse=True)
@@ -56,7 +56,7 @@ async def test_a_stream_with_a_number_gives_every_event_an_id_and_may_prime_its_
     say(stream, 1, 2)
     stream.finish(b'{"n":3}')
     out = await brought(stream)
-    assert out.blocks[0] == ({"id": "7-0", "retry": str(RETRY), "data": ""} if primes else {":": ""})
+    assert out.blocks[0] == ({"id": "7-0", "retry": str(RETRY_MILLISECONDS), "data": ""} if primes else {":": ""})
     assert out.pairs == [("7-1", {"n": 1}), ("7-2", {"n": 2}), ("7-3", {"n": 3})]
     assert stream.size == len(out.body) - len(out.chunks[0])
 

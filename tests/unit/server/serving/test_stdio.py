@@ -30,7 +30,7 @@ PROGRAM = str(Path(__file__).with_name("answering.py"))
 IN_A_HURRY = """
 import asyncio, runpy, sys
 from toolcrib.server.serving import stdio
-stdio.GRACE = 0.05
+stdio.SHUTDOWN_GRACE_SECONDS = 0.05
 runpy.run_path(sys.argv[1], run_name="__main__")
 """
 Wire = dict[str, Any]
@@ -373,7 +373,7 @@ async def test_the_thread_that_reads_waits_for_a_client_that_does_not(
         raise PermissionError
 
     monkeypatch.setattr(stdio._Reader, "start", cannot)
-    monkeypatch.setattr(stdio, "FULL", 1000)
+    monkeypatch.setattr(stdio, "MAX_UNREAD_BYTES", 1000)
     bench = Bench()
     serving = asyncio.create_task(serve_stdio(bench, stdin=pipes.their_in, stdout=pipes.their_out))
     os.write(pipes.our_out, call(1, "big", size=200_000))

@@ -42,7 +42,7 @@ async def test_requests_beyond_the_limit_wait_and_too_many_are_refused(
     old: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(stream_session, "MAX_INBOUND", 2)
-    monkeypatch.setattr(stream_session, "WAITING", 3)
+    monkeypatch.setattr(stream_session, "MAX_WAITING", 3)
     for id in range(1, 7):
         old.call(id, "hold")
     await turns()

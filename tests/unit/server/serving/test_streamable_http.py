@@ -193,7 +193,7 @@ async def test_a_question_is_the_answer_and_the_call_goes_on_with_the_next_reque
 
 @pytest.mark.parametrize("steps", ["hold", "1 hold"])
 async def test_a_client_that_leaves_cancels_its_call(site: Site, steps: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(responses, "TICK", 0.01)
+    monkeypatch.setattr(responses, "SLOW_AFTER_SECONDS", 0.01)
     visit = site.call("talk", {"steps": steps})
     await eventually(lambda: site.bench.ran)
     visit.receive.left.set()

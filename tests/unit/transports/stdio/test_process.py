@@ -63,7 +63,7 @@ async def spawn() -> AsyncIterator[Spawn]:
 @pytest.fixture
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     """Give processes little time, so that the tests need little."""
-    for name in ("GRACE", "FORCED_GRACE", "SWEEP"):
+    for name in ("SHUTDOWN_GRACE_SECONDS", "FORCED_GRACE_SECONDS", "GROUP_GRACE_SECONDS"):
         monkeypatch.setattr(process, name, 0.1)
 
 
@@ -260,7 +260,7 @@ async def test_what_the_child_leaves_behind_is_ended_with_its_group(
     manners: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The leader ends at once and politely; its own child does not."""
-    monkeypatch.setattr(process, "SWEEP", 0.1)  # the leader keeps its grace: a busy machine may need it
+    monkeypatch.setattr(process, "GROUP_GRACE_SECONDS", 0.1)  # the leader keeps its grace: a busy machine may need it
     code = LEAVES_BEHIND.replace("MANNERS", manners)
     command, *args = python(code)
     child = ServerProcess.spawn(command, args, env=None, cwd=None, on_exit=lambda: None)

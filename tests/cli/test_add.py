@@ -159,7 +159,7 @@ def test_a_variable_that_is_not_set_is_reported(tmp_path: Path) -> None:
         ),
         (["my server", "--", "x"], "", 2, "'my server' is not a valid server name"),
         (["fs", "https://x.io", "--", "x"], "", 2, "which server: https://x.io, or the command after --?"),
-        (["fs", "no-such.py"], "", 4, "there is no file no-such.py"),
+        (["fs", "no-such.py"], "", 4, "no-such.py: file not found in "),
         (["fs", "https://x.io", "--env", "A=b"], "", 2, "--env has no effect on https://x.io"),
         (["fs", "--header", "A=b", "--", "x"], "", 2, "--header has no effect on a command"),
         (["fs", "--header", "A", "--", "x"], "", 2, "--header: expected NAME=VALUE"),

@@ -83,7 +83,16 @@ def test_a_command_without_its_dashes_gets_a_hint(words: tuple[str, ...], hint: 
 def test_a_command_in_place_of_a_server_gets_the_same_hint(tmp_path: Path) -> None:
     write_settings(tmp_path, {"demo": DEMO})
     ran = run_cli("tools", "npx", "foo", cwd=tmp_path)
-    assert ran.code == 4 and "hint: the command of a server goes after --: -- npx foo\n" in ran.err
+    assert ran.code == 4 and "hint: the command of a server goes after --: toolcrib tools -- npx foo\n" in ran.err
+
+
+@pytest.mark.parametrize("with_settings", [True, False])
+def test_a_command_behind_the_arguments_of_a_tool_gets_the_same_hint(with_settings: bool, tmp_path: Path) -> None:
+    if with_settings:
+        write_settings(tmp_path, {"demo": DEMO})
+    ran = run_cli("call", "add", "a=1", "b=2", "python3", "x.py", cwd=tmp_path)
+    assert ran.code == (2 if with_settings else 3)
+    assert "hint: the command of a server goes after --: toolcrib call add a=1 b=2 -- python3 x.py\n" in ran.err
 
 
 @pytest.mark.parametrize("words", [(), ("tools",)])

@@ -153,6 +153,21 @@ def test_pictures_and_sounds_are_saved_and_named(folder: Path) -> None:
     assert ran.json["content"][0]["type"] == "image" and not list(folder.glob("*.png"))
 
 
+def test_a_single_picture_is_saved_to_the_named_file(tmp_path: Path) -> None:
+    (tmp_path / "x.py").write_text(
+        "import toolcrib as tc\n\n@tc.tool\ndef draw(times: int = 1) -> list[tc.ImageContent]:\n"
+        "    return [tc.ImageContent(b'png', 'image/png')] * times\n"
+    )
+    (tmp_path / "v1.2").mkdir()
+    for name, saved in (("new/a.png", "new/a.png"), ("new/a.png", "new/a.png"), ("v1.2", "v1.2/draw.png")):
+        ran = run_cli("call", "x.py", "draw", "--output", name, cwd=tmp_path)
+        assert (ran.code, ran.out) == (0, f"saved {saved} (image/png, 3 bytes)\n")
+    for times, expected in ((0, "the result has no file to save"), (2, "the result has 2 files, which are saved in ")):
+        ran = run_cli("call", "x.py", "draw", f"times={times}", "--output", "b.png", cwd=tmp_path)
+        assert ran.code == 2 and f"--output b.png: {expected}" in ran.err
+    assert sorted(path.name for path in tmp_path.glob("*.png")) == ["draw-2.png", "draw.png"]
+
+
 def test_a_tool_that_fails_leaves_with_1_and_no_answer(folder: Path) -> None:
     ran = run_cli("call", "mcp__demo__fail", "reason=no luck", cwd=folder)
     assert (ran.code, ran.out, ran.err) == (1, "", "error: mcp__demo__fail: no luck\n")
@@ -298,7 +313,7 @@ def test_no_yes_opens_what_is_denied(guarded: Path) -> None:
 
 @pytest.mark.timeout(25)  # less than the 30 seconds after which a client itself gives up
 def test_a_call_may_take_as_long_as_it_reports_progress(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(target, "SILENCE", 1.5)
+    monkeypatch.setattr(target, "CALL_IDLE_TIMEOUT", 1.5)
     ran = run_cli("call", "slow_count", "steps=8", "seconds=0.25", "--", *DEMO, cwd=tmp_path)
     assert (ran.code, ran.out) == (0, "counted to 8\n"), ran.err
     ran = run_cli("call", "slow_count", "steps=1", "seconds=60", "--", *DEMO, cwd=tmp_path)

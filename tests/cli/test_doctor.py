@@ -398,10 +398,15 @@ def test_without_a_time_out_the_servers_own_holds_and_else_that_of_all(tmp_path:
     silent = bad(silent=["initialize", "server/discover"])
     file = tmp_path / "servers.json"
     servers = {"hurried": {**silent, "connect_timeout": 0.5}, "other": silent}
-    file.write_text(json.dumps({"mcpServers": servers, "hub": {"connect_timeout": 0.7}}))
+    text = json.dumps({"mcpServers": servers, "hub": {"connect_timeout": 0.7}}, indent=1)
+    file.write_text(text)
     ran = run_cli("doctor", "--json", "--config", str(file), cwd=tmp_path)
     assert "connect_timeout=0.5 s" in step(ran, "hurried", "starts")["text"]
     assert "connect_timeout=0.7 s" in step(ran, "other", "starts")["text"]
+    lines = text.splitlines()
+    for server, shown in (("hurried", '"connect_timeout": 0.5'), ("other", '"other": {')):
+        at = next(number for number, line in enumerate(lines, 1) if shown in line)
+        assert f"in {file}:{at}, or give doctor" in step(ran, server, "starts")["fix"]
 
 
 def test_tools_that_a_model_cannot_understand_are_reported(tmp_path: Path) -> None:

@@ -222,3 +222,10 @@ def test_claude_desktop_servers_are_merged_into_its_file(folder: Path) -> None:
         "desk": {"command": "desk"},
         "mine": mine(folder),
     }
+
+
+def test_settings_without_servers_are_reported(tmp_path: Path) -> None:
+    (tmp_path / "toolcrib.toml").write_text("")
+    done = run(tmp_path, "--for", "claude")
+    assert done.code == 0 and done.json == {"mcpServers": {}}
+    assert done.err == "the settings have no servers; `toolcrib add` adds one\n"

@@ -167,8 +167,10 @@ def test_an_error_in_a_file_is_reported_with_only_its_own_lines(
 
 
 def test_a_missing_file_is_reported(tmp_path: Path) -> None:
-    ran = run_cli("run", "nowhere.py", cwd=tmp_path)
-    assert (ran.code, ran.err) == (3, f"error: {tmp_path / 'nowhere.py'}: file not found\n")
+    (tmp_path / "server.py").touch()
+    ran = run_cli("run", "serve.py", cwd=tmp_path)
+    expected = f"error: serve.py: file not found in {tmp_path}; did you mean 'server.py'?\n"
+    assert (ran.code, ran.err) == (3, expected)
 
 
 def test_other_machines_are_let_in_only_on_purpose(file: Path) -> None:

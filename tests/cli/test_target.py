@@ -125,19 +125,31 @@ def page() -> Iterator[str]:
 def test_a_url_that_is_not_an_mcp_server_is_reported(page: str, tmp_path: Path) -> None:
     ran = run_cli("tools", page, cwd=tmp_path)
     assert ran.code == 5 and "404" in ran.err and "hint: most URLs of MCP servers end with /mcp or /sse" in ran.err
-    assert "Traceback" not in ran.err
+    assert "Traceback" not in ran.err and "?" not in ran.err
+
+
+def test_a_url_without_its_scheme_is_not_taken_for_a_tool(page: str, tmp_path: Path) -> None:
+    write_settings(tmp_path, {})
+    ran = run_cli("call", page.removeprefix("http://"), "add", cwd=tmp_path)
+    assert ran.code == 4 and f"hint: a URL starts with http:// or https://: toolcrib call {page} add\n" in ran.err
 
 
 def test_a_url_with_a_closed_port_is_reported(tmp_path: Path) -> None:
     ran = run_cli("tools", "http://127.0.0.1:9/mcp", cwd=tmp_path)
-    assert ran.code == 5 and "connecting failed" in ran.err and "hint: " in ran.err
+    assert ran.code == 5 and "connecting failed: 127.0.0.1:9: Connection refused\nhint: " in ran.err
 
 
 @pytest.mark.parametrize(
     "words, code, told",
     [
-        (("tools", "none.py"), 4, "there is no file none.py"),
-        (("tools", "npx", "foo"), 3, "hint: the command of a server goes after --: -- npx foo"),
+        (("tools", "none.py"), 4, "none.py: file not found in "),
+        (("tools", "npx", "foo"), 3, "hint: the command of a server goes after --: toolcrib tools -- npx foo"),
+        (
+            ("tools", "localhost:80/mcp"),
+            3,
+            "hint: a URL starts with http:// or https://: toolcrib tools http://localhost",
+        ),
+        (("call", "x.io/mcp", "f", "a=1"), 3, "with http:// or https://: toolcrib call https://x.io/mcp f a=1\n"),
         (("tools", "http://127.0.0.1:9/mcp", "more"), 2, "expected one server only"),
         (("tools", "http://127.0.0.1:9/mcp", "--", "x"), 2, "which server"),
         (("call", "http://127.0.0.1:9/mcp", "echo", "--", "x"), 2, "which server"),

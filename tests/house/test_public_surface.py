@@ -38,6 +38,20 @@ def test_a_name_that_does_not_exist_is_an_attribute_error() -> None:
         toolcrib.no_such_name  # noqa: B018 - looking it up is the test
 
 
+@pytest.mark.parametrize(
+    "name, own", [("Image", "ImageContent"), ("FastMCP", "ToolServer"), ("ToolError", "ToolFailed")]
+)
+def test_a_name_of_another_library_is_answered_with_ours(name: str, own: str) -> None:
+    with pytest.raises(AttributeError, match=f"no attribute '{name}'; toolcrib's name for it is '{own}'"):
+        getattr(toolcrib, name)
+    assert not hasattr(toolcrib, name)
+
+
+def test_the_names_of_other_libraries_lead_to_public_names() -> None:
+    assert set(toolcrib._FOREIGN_NAMES.values()) <= set(toolcrib.__all__)
+    assert not set(toolcrib._FOREIGN_NAMES) & set(toolcrib.__all__)
+
+
 def test_dir_lists_the_public_names() -> None:
     assert set(toolcrib.__all__) <= set(dir(toolcrib))
 

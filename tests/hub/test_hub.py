@@ -122,6 +122,8 @@ async def test_unknown_names_are_reported_with_the_nearest_names() -> None:
         with pytest.raises(tc.ToolNotFound, match="did you mean 'mcp__math__add'") as tool:
             await hub.call_tool("mcp__math__ad")
         assert tool.value.nearest[0] == "mcp__math__add"
+        with pytest.raises(tc.ToolNotFound, match=r"hub\.list_tools\(\) lists the tools"):
+            await hub.call_tool("xyzxyzxyz")
         with pytest.raises(tc.ServerNotFound, match="'math'"):
             await hub.read_resource("mat", "config://app")
         with pytest.raises(tc.NotFound, match="mcp__math__explain"):
@@ -290,3 +292,12 @@ def test_without_an_asyncio_loop_the_error_says_what_to_use(use: Any) -> None:
 def test_a_misspelt_option_of_a_hub_is_suggested(given: str, meant: str) -> None:
     with pytest.raises(tc.ConfigError, match=f"a Hub has no option '{given}'; did you mean '{meant}'"):
         tc.Hub({}, **{given: ["mcp__a__b"]})
+
+
+def test_servers_without_names_are_rejected() -> None:
+    with pytest.raises(tc.ConfigError) as caught:
+        Hub([tc.StdioServer("x")])  # type: ignore[arg-type]
+    assert caught.value.message == (
+        "servers: expected a mapping of names to servers, got a list (value hidden). "
+        "Write Hub({'name': server}); for a settings file use Hub.from_config(path)"
+    )

@@ -181,3 +181,10 @@ def test_of_a_peers_text_only_the_beginning_is_kept() -> None:
 def test_a_start_error_is_raised_for_callers_that_wait_for_a_connection() -> None:
     with pytest.raises(ConnectError):
         raise StartError("gone", exit_code=1)
+
+
+@pytest.mark.parametrize("kind", ["http", "sse"])
+def test_a_server_without_a_name_is_shown_by_its_url(kind: str) -> None:
+    error = ConnectError("refused", server=f"{kind}:https://example.com/mcp")
+    assert str(error) == "https://example.com/mcp: refused"
+    assert error.server == f"{kind}:https://example.com/mcp"

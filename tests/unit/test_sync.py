@@ -340,3 +340,11 @@ def test_the_callers_own_options_are_not_changed() -> None:
     handler = options["sampling_handler"]
     connected(**options)
     assert options["sampling_handler"] is handler
+
+
+@pytest.mark.parametrize("made", [lambda: tc.Client("http://127.0.0.1:9/mcp"), tc.Hub], ids=["Client", "Hub"])
+def test_with_on_an_async_object_names_both_ways(made: Callable[[], Any]) -> None:
+    subject = made()
+    name = type(subject).__name__
+    with pytest.raises(tc.UsageError, match=rf"`async with {name}\(...\)`, or use `toolcrib.sync.{name}`"), subject:
+        pass

@@ -237,3 +237,24 @@ def test_a_schema_that_branches_without_end_costs_little() -> None:
 def test_json_that_is_nested_too_deeply_is_reported() -> None:
     _, problems = merged(["a:=" + "[" * 100_000], {"properties": {"a": {}}}, {})
     assert problems and "nested too deeply" in problems[0]
+
+
+@pytest.mark.parametrize(
+    "words, required, hint",
+    [
+        (["a note"], ["path"], "name each argument, such as 'path=a note'; it takes path=<string> [depth=<integer>]"),
+        (["path=x", "a"], ["path"], "name each argument, such as depth=a; it takes path=<string> [depth=<integer>]"),
+        (["path=x", "depth=1", "a"], [], "name each argument, such as a=2; "),
+    ],
+)
+def test_a_word_without_a_key_gets_the_tools_own_argument(words: list[str], required: list[str], hint: str) -> None:
+    properties = {"path": {"type": "string"}, "depth": {"type": "integer"}}
+    with pytest.raises(CliError, match="expected key=value") as caught:
+        merged(words, {"type": "object", "properties": properties, "required": required}, {})
+    assert caught.value.hint.startswith(hint)
+
+
+def test_a_word_for_a_tool_without_arguments_is_reported() -> None:
+    with pytest.raises(CliError) as caught:
+        merged(["a"], {"type": "object"}, {})
+    assert caught.value.hint == "it takes no arguments"

@@ -37,6 +37,13 @@ async def test_a_refused_tool_that_is_not_listed_is_not_found(listed: bool) -> N
     assert caught.value.sent is True
 
 
+async def test_a_qualified_name_gets_a_hint_at_the_plain_one() -> None:
+    async with client_of(played(tools__call=RemoteError(-32602, "Unknown tool"))) as client:
+        with pytest.raises(ToolNotFound, match="a Client calls a tool by its plain name, 'read_file'") as caught:
+            await client.call_tool("mcp__office__read_file")
+    assert caught.value.nearest == ("read_file",)
+
+
 async def test_a_server_that_names_the_nearest_tool_itself_is_not_repeated() -> None:
     refusal = RemoteError(-32602, "Unknown tool: read_fil; did you mean 'read_file'?")
     async with client_of(played(tools__call=refusal)) as client:

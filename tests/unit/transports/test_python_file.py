@@ -130,7 +130,14 @@ def test_the_code_before_stays_known_where_the_new_one_fails(tmp_path: Path) -> 
     assert sys.modules[module.__name__] is module
 
 
-@pytest.mark.parametrize("name, words", [("nowhere.py", "file not found"), ("", "cannot be read: Is a directory")])
+@pytest.mark.parametrize(
+    "name, words",
+    [
+        ("nowhere.py", "nowhere.py: file not found in "),
+        ("no/where.py", "where.py: file not found: there is no folder "),
+        ("", "cannot be read: Is a directory"),
+    ],
+)
 def test_a_file_that_cannot_be_read_is_reported(tmp_path: Path, name: str, words: str) -> None:
     with pytest.raises(ConfigError, match=words):
         load_file(tmp_path / name)

@@ -172,6 +172,8 @@ async def test_a_model_searches_and_calls_by_two_tools() -> None:
         assert called.data == {"x": 1}
         with pytest.raises(tc.AccessDenied):
             await view.call_tool("call_tool", {"name": "mcp__db__drop"})
+        unknown = await view.call_tool("call_tool", {"name": "xyzxyzxyz"})
+        assert unknown.is_error and unknown.text == "there is no tool 'xyzxyzxyz'; search_tools finds tools by words"
         with pytest.raises(tc.ToolNotFound):
             await hub.call_tool("search_tools", {"query": "x"})
 

@@ -82,7 +82,7 @@ def verdict(hub: Hub, name: str) -> bool:
 
 async def check_the_sick(hub: Hub) -> None:
     """Check each server's status, the errors of calls, and `explain`."""
-    words = {"hangs": "connect_timeout=1.0", "crashes": "exit code 7", "garbage": "malformed messages"}
+    words = {"hangs": "connect_timeout=1.0", "crashes": "exited with code 7", "garbage": "malformed messages"}
     for name, said in words.items():
         found = state(hub, name)
         assert said in str(found.last_error), (name, found)

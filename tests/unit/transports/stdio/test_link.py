@@ -196,7 +196,7 @@ async def test_messages_before_the_end_are_received_before_the_end_is_reported()
         (error,) = linked.taker.lost
         assert isinstance(error, StartError)
         assert (error.exit_code, error.stderr) == (3, "my last words\n")
-        assert "exit code 3; stderr: my last words" in str(error)
+        assert "exited with code 3; stderr: my last words" in str(error)
 
 
 async def test_secrets_stay_secret_in_banners_in_last_output_and_inside_each_other() -> None:

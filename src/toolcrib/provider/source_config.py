@@ -63,7 +63,8 @@ class PackageInfo:
 class SourceConfig:
     """The complete configuration of a source.
 
-    The first nine fields have the names and meanings of `McpSourceConfig` in the MCP Tools Provider. For a remote source, `environment` holds headers.
+    The first nine fields have the names and meanings of `McpSourceConfig` in the MCP Tools Provider. For a remote
+    source, `environment` holds headers.
     """
 
     manifest_path: str = ""
@@ -92,6 +93,8 @@ class SourceConfig:
     health_interval: float | None = None
     refresh_interval: float | None = 3600.0
     idle_seconds: float = 300.0
+    allow_private: bool = True
+    """Whether a remote source may be at a loopback, private or link-local address; checked at connect time."""
     package: PackageInfo | None = None
     warnings: tuple[str, ...] = ()
     """Advice about the registration, such as an unpinned package."""

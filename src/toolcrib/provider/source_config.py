@@ -93,6 +93,8 @@ class SourceConfig:
     health_interval: float | None = None
     refresh_interval: float | None = 3600.0
     idle_seconds: float = 300.0
+    allow_private: bool = True
+    """Whether a remote source may be at a loopback, private or link-local address; checked at connect time."""
     package: PackageInfo | None = None
     warnings: tuple[str, ...] = ()
     """Advice about the registration, such as an unpinned package."""

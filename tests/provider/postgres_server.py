@@ -1,4 +1,4 @@
-"""A real PostgreSQL for tests, on a Unix socket, run as another user if the tests run as root: it refuses to be root."""
+"""A real PostgreSQL for tests, on a Unix socket. It refuses to run as root, so then it runs as another user."""
 
 from __future__ import annotations
 

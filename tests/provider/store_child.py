@@ -12,13 +12,13 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[2]))
 
-from tests.provider.store_rows import make_source, make_tool, make_version  # noqa: E402  # after the path is set
-from toolcrib.errors import StoreError  # noqa: E402
-from toolcrib.provider.store import open_store  # noqa: E402
-from toolcrib.provider.store.interface import Operation, Put  # noqa: E402
-from toolcrib.provider.store.sql_store import SqlStore  # noqa: E402
+from tests.provider.store_rows import make_source, make_tool, make_version  # after the path is set
+from toolcrib.errors import StoreError
+from toolcrib.provider.store import open_store
+from toolcrib.provider.store.interface import Operation, Put
+from toolcrib.provider.store.sql_store import SqlStore
 
-ROWS_PER_REGISTRATION = 300
+ROWS_PER_REGISTRATION = 100
 SMALL_FILE = 512 * 1024
 
 
@@ -44,6 +44,20 @@ async def commit_for_ever(url: str) -> None:
             print(f"committed {name}", flush=True)
 
 
+def commit_in_forks(url: str) -> None:
+    """For each line of stdin, fork a process that commits for ever, and wait until it was killed.
+
+    A fork starts at once; a new interpreter would first load all modules. This process has no threads.
+    """
+    while sys.stdin.readline():
+        pid = os.fork()
+        if pid == 0:
+            asyncio.run(commit_for_ever(url))
+        print(f"started {pid}", flush=True)
+        os.waitpid(pid, 0)
+        print("ended", flush=True)
+
+
 def hold_lock(path: str) -> None:
     """Hold the write lock of an SQLite file until stdin ends."""
     connection = sqlite3.connect(path, isolation_level=None)
@@ -58,10 +72,11 @@ async def expect_failure(store: SqlStore, words: tuple[str, ...], number: str) -
     try:
         await store.commit(make_registration(number))
     except StoreError as exc:
-        assert exc.operation == "commit" and any(word in str(exc) for word in words), exc
-        print(exc)
+        failure = exc
     else:
         raise AssertionError("the commit succeeded")
+    print(failure)
+    assert failure.operation == "commit" and any(word in str(failure) for word in words), failure
 
 
 async def use_read_only_file(path: str) -> None:
@@ -86,9 +101,11 @@ async def use_read_only_file(path: str) -> None:
 async def fill_disk(path: str) -> None:
     """Use a small file system if it can be mounted, else limit the size of files."""
     folder = Path(path).parent
-    mounted = os.geteuid() == 0 and subprocess.run(
-        ["mount", "-t", "tmpfs", "-o", "size=2m", "tmpfs", folder], capture_output=True
-    ).returncode == 0
+    mounted = (
+        os.geteuid() == 0
+        and subprocess.run(["mount", "-t", "tmpfs", "-o", "size=2m", "tmpfs", folder], capture_output=True).returncode
+        == 0
+    )
     print("tmpfs" if mounted else "RLIMIT_FSIZE")
     try:
         async with await open_store(path) as store:
@@ -137,12 +154,11 @@ async def fail_until_there_is_room(store: SqlStore) -> None:
 
 def main() -> None:
     command, argument = sys.argv[1:3]
-    if command == "hold":
-        hold_lock(argument)
+    if command in ("hold", "fork"):
+        (hold_lock if command == "hold" else commit_in_forks)(argument)
         return
     commands = {
         "open": open_and_commit,
-        "commit": commit_for_ever,
         "read-only": use_read_only_file,
         "full": fill_disk,
     }

@@ -112,7 +112,9 @@ def make_execution(number: int, **values: Any) -> ExecutionRow:
 
 
 def make_event(number: int, source_id: str = "s1") -> EventRow:
-    return EventRow(id=f"ev{number:06}-{source_id}", at=float(number), source_id=source_id, kind="exit", data={"n": number})
+    return EventRow(
+        id=f"ev{number:06}-{source_id}", at=float(number), source_id=source_id, kind="exit", data={"n": number}
+    )
 
 
 def make_action(number: int) -> AdminActionRow:
@@ -138,7 +140,7 @@ def make_state() -> list[Row]:
     }
     status: dict[str, Any] = {"status": "connected", "reason": "", "since": 1.0, "server": {"name": "n"}}
     rule: dict[str, Any] = {"group_id": "g1", "pattern": "s1__*", "data": {"name": "x"}}
-    nothing = {name: None for name in ("pending", "pending_hash", "pending_kind", "decided_by", "decided_at")}
+    nothing = dict.fromkeys(("pending", "pending_hash", "pending_kind", "decided_by", "decided_at"))
     return [
         PrincipalRow(id="p1", name="alice", created_at=1.0),
         make_source("s1"),

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import errno
 import os
 import sqlite3
+import stat
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any, Final, NamedTuple, TypeVar
@@ -128,6 +130,9 @@ class SqliteDatabase:
             await self._writer.close()
 
     async def _run_write(self, write: _Write) -> BaseException | None:
+        if self._reader is not None and not self._writer.is_open:
+            # Connections of one process share the -shm file: if the reader opened it read-only, it would stay so.
+            await self._reader.close()
         try:
             result = await self._writer.run(write.operation, write.work)
         except asyncio.CancelledError:
@@ -151,6 +156,10 @@ class _Connection:
         self._lock = asyncio.Lock()
         self._file: tuple[int, int] | None = None
         """Device and inode of the open file."""
+
+    @property
+    def is_open(self) -> bool:
+        return self._file is not None
 
     async def run(self, operation: str, work: Work[T]) -> T:
         async with self._lock:
@@ -183,6 +192,8 @@ class _Connection:
         found = (seen.st_dev, seen.st_ino)
         if self._file is not None and self._file != found:
             await self._discard()
+        if self._file is None:
+            _repair_modes(self._path, seen.st_mode)
         self._file = found
 
     async def _discard(self) -> None:
@@ -257,9 +268,20 @@ def _prepare_file(path: Path) -> None:
         with contextlib.suppress(FileExistsError):
             os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_CLOEXEC, FILE_MODE))
     elif path.is_dir():
-        raise IsADirectoryError(f"{path} is a folder")
+        raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
     elif path.stat().st_mode & 0o077 and os.access(path, os.W_OK):
         path.chmod(FILE_MODE)
+
+
+def _repair_modes(path: Path, mode: int) -> None:
+    """Make the -wal and -shm files writable if the database is: SQLite creates them with the mode that it has then."""
+    if not mode & stat.S_IWUSR:
+        return
+    for suffix in ("-wal", "-shm"):
+        beside = path.with_name(path.name + suffix)
+        with contextlib.suppress(OSError):  # usually there is none yet
+            if not beside.stat().st_mode & stat.S_IWUSR:
+                beside.chmod(FILE_MODE)
 
 
 def _copy_database(path: Path) -> None:

@@ -344,6 +344,14 @@ async def test_processes_that_open_a_new_store_at_once_wait_for_one_migration(st
     assert sorted(out.decode().strip() for out, _ in outputs) == ["1", "2"], [err.decode() for _, err in outputs]
 
 
+async def test_several_stores_of_one_process_are_opened_at_once(store_url: str, tmp_path: Path) -> None:
+    urls = [store_url, "sqlite://", f"{tmp_path}/other.db", store_url, "sqlite://"]
+    stores = await asyncio.gather(*map(open_store, urls))
+    assert [await store.commit([]) for store in stores] == [1, 1, 1, 2, 1]
+    for store in stores:
+        await store.close()
+
+
 async def test_the_order_of_changes_is_the_order_of_commits_also_between_processes(
     store: SqlStore, store_url: str
 ) -> None:

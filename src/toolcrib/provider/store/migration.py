@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import importlib
+import threading
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,6 +21,9 @@ if TYPE_CHECKING:
 MIGRATION_WAIT_SECONDS: Final = 50.0
 """Seconds to wait for the migration of another process."""
 
+_LOCK_POLL_SECONDS: Final = 0.005
+# Alembic keeps the connection of a running migration in its modules: one at a time, also in other threads' event loops.
+_alembic_lock: Final = threading.Lock()
 PACKAGED_MIGRATIONS: Final = Path(__file__).with_name("migrations")
 _revision_table: Final = sa.table("alembic_version", sa.column("version_num"))
 
@@ -58,7 +62,12 @@ async def upgrade_schema(
             )
         if back_up is not None:
             await back_up()
-    await connection.run_sync(alembic.upgrade)
+    while not _alembic_lock.acquire(blocking=False):  # noqa: ASYNC110  # another event loop may hold it
+        await asyncio.sleep(_LOCK_POLL_SECONDS)
+    try:
+        await connection.run_sync(alembic.upgrade)
+    finally:
+        _alembic_lock.release()
 
 
 async def _read_revision(connection: AsyncConnection) -> str | None:

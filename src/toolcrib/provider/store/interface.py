@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any, Final, Protocol
 
 from .rows import (
     AdminActionRow,
@@ -19,10 +19,14 @@ from .rows import (
     Row,
     SourceRow,
     SourceStateRow,
+    StatBucketRow,
     TemplateRow,
     ToolRow,
     ToolVersionRow,
 )
+
+EVENTS_PER_SOURCE: Final = 200
+"""Events of each source that `StoredState` has."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +44,14 @@ class Delete:
     where: tuple[tuple[str, Any], ...]
 
 
-Operation = Put | Delete
+@dataclass(frozen=True, slots=True)
+class Add:
+    """Insert a bucket, or add its counts to the stored bucket of the same tool and period."""
+
+    row: StatBucketRow
+
+
+Operation = Put | Delete | Add
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,7 +103,10 @@ class Store(Protocol):
         ...
 
     async def prune(self, *, max_executions: int, max_age: float) -> int:
-        """Delete the oldest executions and events beyond the limits. Returns how many rows were deleted."""
+        """Delete the oldest executions and events beyond the limits, and counts older than `max_age` seconds.
+
+        Returns how many rows were deleted.
+        """
         ...
 
     async def close(self) -> None:

@@ -1,0 +1,1 @@
+"""The migrations of the store, in the layout of Alembic."""

@@ -1,0 +1,254 @@
+"""The store on a database, SQLite or PostgreSQL, with the same statements for both."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Iterator, Sequence
+from itertools import groupby
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Final, Self, TypeVar
+
+import sqlalchemy as sa
+
+from .database import Database
+from .interface import EVENTS_PER_SOURCE, Delete, Operation, Put, StoredState
+from .rows import (
+    AdminActionRow,
+    ApprovalRow,
+    CredentialRow,
+    EventRow,
+    ExecutionRow,
+    GroupRow,
+    GroupRuleRow,
+    PromptRow,
+    ResourceRow,
+    Row,
+    SourceRow,
+    SourceStateRow,
+    StatBucketRow,
+    TemplateRow,
+    ToolRow,
+    ToolVersionRow,
+)
+from .tables import COUNTER_ID, MAPPERS, TABLES, change_counter
+
+if TYPE_CHECKING:
+    from sqlalchemy.ext.asyncio import AsyncConnection
+
+R = TypeVar("R", bound=Row)
+
+ROWS_PER_TURN: Final = 200
+"""Rows that are converted at a time; then other tasks of the event loop run."""
+ROWS_PER_PRUNING: Final = 5_000
+"""Rows that one transaction of `prune` deletes, so that other writes wait for a short time only."""
+
+
+class SqlStore:
+    """Keeps the provider's rows in a database: the implementation of `Store`. Made by `open_store`."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+        self._puts = {row_type: database.upsert(table) for row_type, table in TABLES.items()}
+        self._add = database.upsert(TABLES[StatBucketRow], added=("calls", "errors", "total_ms"), largest=("max_ms",))
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, exc: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        await self.close()
+
+    async def load(self) -> StoredState:
+        """Return the state that the provider keeps in memory."""
+        return await self._database.read("load", _load)
+
+    async def commit(self, operations: Sequence[Operation]) -> int:
+        """Apply the operations in one transaction, in their order. Returns the value of the change counter."""
+        batches = list(self._plan(operations))
+
+        async def write(connection: AsyncConnection) -> int:
+            change = await _advance(connection)
+            for statement, rows in batches:
+                if rows is None:
+                    await connection.execute(statement)
+                    continue
+                for turn in _split(rows):
+                    mapper = MAPPERS[type(turn[0])]
+                    await connection.execute(statement, [mapper.to_parameters(row, change) for row in turn])
+            return change
+
+        return await self._database.write("commit", write)
+
+    async def executions(
+        self, *, source_id: str | None = None, principal: str | None = None, limit: int = 100
+    ) -> list[ExecutionRow]:
+        """Return the newest executions, newest first."""
+        columns = TABLES[ExecutionRow].c
+        wanted = {"source_id": source_id, "principal": principal}
+        conditions = [columns[name] == value for name, value in wanted.items() if value is not None]
+        order = (columns.at.desc(), columns.id.desc())
+        return await self._select("executions", ExecutionRow, *conditions, order=order, limit=limit)
+
+    async def admin_actions(self, *, limit: int = 100) -> list[AdminActionRow]:
+        """Return the newest administrative actions, newest first."""
+        columns = TABLES[AdminActionRow].c
+        order = (columns.at.desc(), columns.change.desc(), columns.id.desc())
+        return await self._select("admin_actions", AdminActionRow, order=order, limit=limit)
+
+    async def tool_versions(self, tool_id: str) -> list[ToolVersionRow]:
+        """Return the definitions that a tool had, oldest first."""
+        columns = TABLES[ToolVersionRow].c
+        order = (columns.change, columns.seen_at, columns.id)
+        return await self._select("tool_versions", ToolVersionRow, columns.tool_id == tool_id, order=order)
+
+    async def approvals(self, source_id: str, tool: str | None = None) -> list[ApprovalRow]:
+        """Return the decisions about the tools of a source, or about one tool, oldest first."""
+        columns = TABLES[ApprovalRow].c
+        conditions = [columns.source_id == source_id]
+        if tool is not None:
+            conditions.append(columns.tool == tool)
+        order = (columns.change, columns.at, columns.id)
+        return await self._select("approvals", ApprovalRow, *conditions, order=order)
+
+    async def stat_buckets(
+        self, *, since: float = 0.0, source_id: str | None = None, tool: str | None = None
+    ) -> list[StatBucketRow]:
+        """Return the counts of the periods that began at `since` or later, oldest first."""
+        columns = TABLES[StatBucketRow].c
+        wanted = {"source_id": source_id, "tool": tool}
+        conditions = [columns[name] == value for name, value in wanted.items() if value is not None]
+        order = (columns.start, columns.source_id, columns.tool)
+        return await self._select("stat_buckets", StatBucketRow, columns.start >= since, *conditions, order=order)
+
+    async def prune(self, *, max_executions: int, max_age: float) -> int:
+        """Delete the oldest executions and events beyond the limits, and counts older than `max_age` seconds."""
+        oldest = time.time() - max_age  # rows have times of this clock
+        deleted = 0
+        for row_type in (ExecutionRow, EventRow):
+            columns = TABLES[row_type].c
+            deleted += await self._delete_in_parts(row_type, sa.select(columns.id).where(columns.at < oldest))
+            newest_first = sa.select(columns.id).order_by(columns.at.desc(), columns.id.desc())
+            deleted += await self._delete_in_parts(row_type, newest_first.offset(max_executions))
+
+        async def delete_counts(connection: AsyncConnection) -> int:
+            table = TABLES[StatBucketRow]
+            return (await connection.execute(sa.delete(table).where(table.c.start < oldest))).rowcount
+
+        return deleted + await self._database.write("prune", delete_counts)
+
+    async def close(self) -> None:
+        """Finish the writes that were accepted, and close the database."""
+        await self._database.close()
+
+    def _plan(self, operations: Sequence[Operation]) -> Iterator[tuple[Any, list[Row] | None]]:
+        """Yield statements with their rows; neighbouring operations with the same statement share one."""
+        for (kind, row_type), group in groupby(operations, _statement_key):
+            if kind is Delete:
+                for each in group:
+                    assert isinstance(each, Delete)
+                    yield _make_delete(each), None
+            else:
+                statement = self._puts[row_type] if kind is Put else self._add
+                yield statement, [each.row for each in group if not isinstance(each, Delete)]
+
+    async def _select(
+        self,
+        operation: str,
+        row_type: type[R],
+        *conditions: sa.ColumnElement[bool],
+        order: Sequence[sa.ColumnElement[Any]],
+        limit: int | None = None,
+    ) -> list[R]:
+        query = sa.select(TABLES[row_type]).where(*conditions).order_by(*order).limit(limit)
+        return await self._database.read(operation, lambda connection: _fetch(connection, row_type, query))
+
+    async def _delete_in_parts(self, row_type: type[Row], query: sa.Select[Any]) -> int:
+        table = TABLES[row_type]
+        # Derived once more: PostgreSQL and SQLite both take a limit only in an inner query.
+        part = sa.delete(table).where(table.c.id.in_(query.limit(ROWS_PER_PRUNING)))
+
+        async def delete(connection: AsyncConnection) -> int:
+            await _advance(connection)
+            return (await connection.execute(part)).rowcount
+
+        deleted = 0
+        while count := await self._database.write("prune", delete):
+            deleted += count
+            if count < ROWS_PER_PRUNING:
+                break
+        return deleted
+
+
+def _statement_key(operation: Operation) -> tuple[type[Operation], type[Row]]:
+    return type(operation), operation.table if isinstance(operation, Delete) else type(operation.row)
+
+
+def _make_delete(operation: Delete) -> sa.Delete:
+    table = TABLES[operation.table]
+    if not operation.where:
+        raise ValueError("where: expected at least one column, got none. Name the rows to delete.")
+    unknown = [name for name, _ in operation.where if name not in table.c]
+    if unknown:
+        raise ValueError(f"where: expected columns of {table.name}, got {', '.join(unknown)}. Use fields of the row.")
+    return sa.delete(table).where(*(table.c[name] == value for name, value in operation.where))
+
+
+def _split(rows: Sequence[Row]) -> Iterator[Sequence[Row]]:
+    for start in range(0, len(rows), ROWS_PER_TURN):
+        yield rows[start : start + ROWS_PER_TURN]
+
+
+async def _advance(connection: AsyncConnection) -> int:
+    """Increment the change counter. It comes first in every writing transaction, so changes commit in its order."""
+    counter = sa.update(change_counter).where(change_counter.c.id == COUNTER_ID)
+    advanced = await connection.execute(
+        counter.values(value=change_counter.c.value + 1).returning(change_counter.c.value)
+    )
+    return int(advanced.scalar_one())
+
+
+async def _fetch(connection: AsyncConnection, row_type: type[R], query: sa.Select[Any]) -> list[R]:
+    mapper = MAPPERS[row_type]
+    rows: list[R] = []
+    result = await connection.execute(query)
+    for part in result.partitions(ROWS_PER_TURN):
+        rows.extend(map(mapper.to_row, part))
+        await asyncio.sleep(0)
+    return rows
+
+
+async def _load(connection: AsyncConnection) -> StoredState:
+    change = await connection.scalar(sa.select(change_counter.c.value).where(change_counter.c.id == COUNTER_ID))
+
+    async def fetch(row_type: type[R], *order: str) -> list[R]:
+        table = TABLES[row_type]
+        return await _fetch(connection, row_type, sa.select(table).order_by(*(table.c[name] for name in order)))
+
+    return StoredState(
+        change=int(change or 0),
+        sources=await fetch(SourceRow, "created_at", "id"),
+        states=await fetch(SourceStateRow, "source_id"),
+        tools=await fetch(ToolRow, "source_id", "name"),
+        prompts=await fetch(PromptRow, "source_id", "name"),
+        resources=await fetch(ResourceRow, "source_id", "name"),
+        templates=await fetch(TemplateRow, "source_id", "name"),
+        groups=await fetch(GroupRow, "created_at", "id"),
+        group_rules=await fetch(GroupRuleRow, "group_id", "position", "id"),
+        credentials=await fetch(CredentialRow, "id"),
+        events=await _fetch(connection, EventRow, _select_last_events()),
+    )
+
+
+def _select_last_events() -> sa.Select[Any]:
+    table = TABLES[EventRow]
+    newest_first = (table.c.at.desc(), table.c.change.desc(), table.c.id.desc())
+    place = sa.func.row_number().over(partition_by=table.c.source_id, order_by=newest_first).label("place")
+    placed = sa.select(table, place).subquery()
+    columns = [placed.c[column.name] for column in table.columns]
+    return (
+        sa.select(*columns)
+        .where(placed.c.place <= EVENTS_PER_SOURCE)
+        .order_by(placed.c.at, placed.c.change, placed.c.id)
+    )

@@ -120,6 +120,10 @@ class Catalog(Generic[O]):
         """Add a server with empty lists."""
         self._shelves[server] = _ServerLists(owner)
 
+    def has(self, server: str) -> bool:
+        """Whether the server was added."""
+        return server in self._shelves
+
     def put(self, server: str, kind: str, items: Sequence[Any]) -> bool:
         """Set a list of a server; return False if nothing changed."""
         lists = self._shelves.get(server)

@@ -11,7 +11,7 @@ was registered first is used, and the others are hidden, so that names never cha
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Any, Final
@@ -255,7 +255,7 @@ class SelectedTool:
     """The name under which the group lists the tool."""
     override: Override | None = None
     hidden_by: str | None = None
-    """The qualified name of the tool that has the same plain name, and so hides this one."""
+    """The tool, as `source/tool`, that has the same name and so hides this one."""
 
     @property
     def tool(self) -> Tool:
@@ -301,30 +301,38 @@ def select(
     are those of the sources, by id; default: slugs of their names. Without a group, all tools are selected.
     """
     slugs = slugs or {}
-    chosen = []
+    chosen: list[SelectedTool] = []
     for tool in tools:
-        slug = slugs.get(tool.source_id) or tool_names.slug(tool.source)
-        if group is not None and not group.allows(tool, slug):
-            continue
-        override = None if group is None else group.find_override(tool, slug)
-        own = tool.name if override is None or override.name is None else override.name
-        chosen.append(SelectedTool(tool, slug, own, override))
+        chosen += choose(group, (tool,), slugs.get(tool.source_id) or tool_names.slug(tool.source))
     return assign_names(chosen, NameMode.QUALIFIED if group is None else group.name_mode)
 
 
-def assign_names(chosen: list[SelectedTool], mode: NameMode) -> list[SelectedTool]:
+def choose(group: Group | None, tools: Iterable[InventoryTool], slug: str) -> list[SelectedTool]:
+    """Return the tools of one source that a group selects, under their own names or those of the overrides."""
+    if group is None:
+        return [SelectedTool(tool, slug, tool.name) for tool in tools]
+    chosen = []
+    for tool in tools:
+        if group.allows(tool, slug):
+            override = group.find_override(tool, slug)
+            own = tool.name if override is None or override.name is None else override.name
+            chosen.append(SelectedTool(tool, slug, own, override))
+    return chosen
+
+
+def assign_names(chosen: list[SelectedTool], mode: NameMode, taken: Collection[str] = ()) -> list[SelectedTool]:
     """Return selected tools, which have their own names, with the names of the mode.
 
-    Of equal names the first is used; also two tools of one source can have one name, by an override.
+    Of equal names the first is used; also two tools of one source can have one name, by an override. Names in `taken`
+    belong to tools that are not among these.
     """
     counts = Counter(each.name for each in chosen)
     first: dict[str, str] = {}
     named = []
     for each in chosen:
-        qualified = tool_names.make(each.slug, each.name)
         is_plain = mode is NameMode.PLAIN or (mode is NameMode.AUTO and counts[each.name] == 1)
-        name = each.name if is_plain else qualified
-        holder = first.setdefault(name, tool_names.make(each.slug, each.record.name))
-        hidden = holder != tool_names.make(each.slug, each.record.name)
-        named.append(replace(each, name=name, hidden_by=holder if hidden else None))
+        name = each.name if is_plain else tool_names.make(each.slug, each.name)
+        original = f"{each.slug}/{each.record.name}"
+        holder = first.setdefault(name, name if name in taken else original)
+        named.append(replace(each, name=name, hidden_by=None if holder is original else holder))
     return named

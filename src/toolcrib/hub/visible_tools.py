@@ -61,7 +61,7 @@ class VisibleTools(Generic[O]):
             more = (self._catalog.routes.get(name) for name in loaded)
             routes = [*routes, *(r for r in more if r is not None and r.refusal is None and self.is_deferred(r))]
         if of is not None:
-            routes = [route for route in routes if route.owner is of]
+            routes = [route for route in routes if route.owner == of]
         contexts: dict[str, FilterContext] = {}
         return [route.tool for route in routes if not route.live or not self._hides(route, context, contexts)]
 

@@ -44,6 +44,7 @@ if TYPE_CHECKING:
     from .errors import RateLimited as RateLimited
     from .errors import RemoteError as RemoteError
     from .errors import ResourceNotFound as ResourceNotFound
+    from .errors import ReviewConflict as ReviewConflict
     from .errors import ServerNotFound as ServerNotFound
     from .errors import SessionExpired as SessionExpired
     from .errors import StartError as StartError
@@ -140,6 +141,7 @@ _NAMES = {
         "RateLimited",
         "RemoteError",
         "ResourceNotFound",
+        "ReviewConflict",
         "ServerNotFound",
         "SessionExpired",
         "StartError",

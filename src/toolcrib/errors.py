@@ -21,6 +21,7 @@ ToolcribError                     .server .tool .sent
 |- NotFound                       .nearest: ServerNotFound, ToolNotFound, ResourceNotFound (.uri)
 |- BinaryResource                        .uri .mime_type: a resource that was read as text is binary
 |- StoreError                     .operation: the provider's database could not be read or written
+|- ReviewConflict                 .expected .actual .changes: the reviewed definition of a tool is out of date
 `- ToolFailed                     .result; raised by result.raise_for_error()
 UsageError (RuntimeError)         outside the tree: incorrect use of the API
 
@@ -404,6 +405,31 @@ class StoreError(ToolcribError):
     def __init__(self, message: str = "", *, operation: str = "") -> None:
         super().__init__(message)
         self.operation = operation
+
+
+class ReviewConflict(ToolcribError):
+    """Raised if a decision is about a definition of a tool that is no longer the one that waits for a review.
+
+    `expected` is the hash that was given, `actual` that of the current definition. `changes` lists the differences
+    between the definition in force and the current one. Nothing was changed.
+    """
+
+    sent = False
+
+    def __init__(
+        self,
+        message: str = "",
+        *,
+        server: str | None = None,
+        tool: str | None = None,
+        expected: str = "",
+        actual: str = "",
+        changes: tuple[str, ...] = (),
+    ) -> None:
+        super().__init__(message, server=server, tool=tool)
+        self.expected = expected
+        self.actual = actual
+        self.changes = changes
 
 
 class ToolFailed(ToolcribError):

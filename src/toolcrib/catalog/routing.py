@@ -12,7 +12,7 @@ import logging
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from time import monotonic
-from typing import Any, Final, Generic, TypeVar
+from typing import Any, Final, Generic, Literal, TypeVar
 
 from .. import tool_names
 from .._util.suggest import shortlist, similar_names
@@ -23,6 +23,9 @@ log = logging.getLogger("toolcrib.hub")
 
 O = TypeVar("O")  # noqa: E741  # the owner of a route: the object that handles calls of a server
 T = TypeVar("T", Tool, Prompt, Resource, ResourceTemplate)
+
+NameMaker = Callable[[Literal["tool", "prompt"], str, str], str]
+"""Returns the name of a tool or prompt in the combined list, by the server and the server's name for it."""
 
 MAX_SHOWN: Final = 5
 """Names that a warning about a list shows."""
@@ -92,9 +95,12 @@ class _ServerLists(Generic[O]):
 
 
 class Catalog(Generic[O]):
-    """The lists of many servers. `judge` is called once for each new route, to store the decisions on it."""
+    """The lists of many servers. `judge` is called once for each new route, to store the decisions on it.
 
-    def __init__(self, judge: Callable[[Route[O]], None]) -> None:
+    `make_name` names a tool or prompt of a server; its names must be unique. Default: qualified names.
+    """
+
+    def __init__(self, judge: Callable[[Route[O]], None], make_name: NameMaker | None = None) -> None:
         self.version = 0
         """The number of changes."""
         self.routes: dict[str, Route[O]] = {}
@@ -103,6 +109,7 @@ class Catalog(Generic[O]):
         """Aliases that differ from the name, each with that name."""
         self.prompts: dict[str, PromptRoute[O]] = {}
         self._judge = judge
+        self._make_name = _qualify if make_name is None else make_name
         self._shelves: dict[str, _ServerLists[O]] = {}
         self._alias_of: dict[str, str] = {}
         self._tools: tuple[Route[O], ...] | None = None
@@ -112,6 +119,10 @@ class Catalog(Generic[O]):
     def add(self, server: str, owner: O) -> None:
         """Add a server with empty lists."""
         self._shelves[server] = _ServerLists(owner)
+
+    def has(self, server: str) -> bool:
+        """Whether the server was added."""
+        return server in self._shelves
 
     def put(self, server: str, kind: str, items: Sequence[Any]) -> bool:
         """Set a list of a server; return False if nothing changed."""
@@ -149,7 +160,7 @@ class Catalog(Generic[O]):
             kept = before.get(tool.name)
             if kept is None or kept.source.raw != tool.raw or not tool.raw:
                 qualified = replace(
-                    tool, name=tool_names.make(server, tool.name), server=server, original_name=tool.name
+                    tool, name=self._make_name("tool", server, tool.name), server=server, original_name=tool.name
                 )
                 kept = Route(lists.owner, qualified, replace(tool, server=server))
                 self._judge(kept)
@@ -172,7 +183,7 @@ class Catalog(Generic[O]):
             del self.prompts[known.prompt.name]
         lists.prompts = []
         for prompt in self._unique(server, lists, "prompt", prompts):
-            qualified = replace(prompt, name=tool_names.make(server, prompt.name), server=server)
+            qualified = replace(prompt, name=self._make_name("prompt", server, prompt.name), server=server)
             route = PromptRoute(lists.owner, qualified, prompt.name)
             lists.prompts.append(route)
             self.prompts[qualified.name] = route
@@ -268,6 +279,10 @@ class Catalog(Generic[O]):
                 concerned.append(route.owner)
         self.version += 1
         return concerned
+
+
+def _qualify(_kind: str, server: str, name: str) -> str:
+    return tool_names.make(server, name)
 
 
 def nearest(name: str, known: Iterable[str]) -> tuple[str, ...]:

@@ -35,7 +35,7 @@ class Dispatcher:
     """Takes calls from a qualified name to a result."""
 
     def __init__(
-        self, servers: ServerSet, access: Access, visible_tools: VisibleTools, approve: Approve | None
+        self, servers: ServerSet, access: Access, visible_tools: VisibleTools[ManagedServer], approve: Approve | None
     ) -> None:
         self.interceptors = Interceptors()
         self._servers = servers

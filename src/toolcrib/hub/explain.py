@@ -13,7 +13,11 @@ from .visible_tools import VisibleTools
 
 
 def explain(
-    name: str, servers: ServerSet, access: Access, visible_tools: VisibleTools, context: FilterContext | None
+    name: str,
+    servers: ServerSet,
+    access: Access,
+    visible_tools: VisibleTools[ManagedServer],
+    context: FilterContext | None,
 ) -> str:
     """Return why this caller can or cannot use a tool. A deny rule is reported even if the tool does not exist."""
     route = servers.catalog.routes.get(name)
@@ -32,7 +36,9 @@ def explain(
     return reason + _explain_alias(name, route, servers) + _explain_status(route.owner)
 
 
-def _explain_missing(name: str, servers: ServerSet, visible_tools: VisibleTools, context: FilterContext | None) -> str:
+def _explain_missing(
+    name: str, servers: ServerSet, visible_tools: VisibleTools[ManagedServer], context: FilterContext | None
+) -> str:
     owner = servers.find_owner(name)
     if owner is None:
         return f"{name!r} does not begin with the name of a server of this hub; its servers: " + (

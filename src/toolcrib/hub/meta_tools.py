@@ -6,7 +6,7 @@ Their names are not qualified, so they never collide with those of a server's to
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, Protocol, Unpack
 
 from ..errors import ToolNotFound
 from ..protocol import jsonrpc
@@ -14,7 +14,6 @@ from ..types import TextContent, Tool, ToolResult
 
 if TYPE_CHECKING:
     from .dispatch import CallOptions
-    from .view import HubView
 
 MAX_FOUND: Final = 50
 """Tools that one search returns to a model."""
@@ -54,7 +53,23 @@ CALL: Final = Tool(
 META_TOOLS: Final = {tool.name: tool for tool in (SEARCH, CALL)}
 
 
-async def answer(view: HubView, name: str, arguments: Mapping[str, Any], options: CallOptions) -> ToolResult:
+class ToolView(Protocol):
+    """A view whose tools can be searched and called."""
+
+    async def call_tool(
+        self, name: str, arguments: Mapping[str, Any] | None = None, **options: Unpack[CallOptions]
+    ) -> ToolResult:
+        """Call a tool of the view."""
+        ...
+
+    async def search_tools(
+        self, query: str, *, limit: int = 10, token_budget: int | None = None, load: bool = False
+    ) -> list[Tool]:
+        """Return the tools that match the words best."""
+        ...
+
+
+async def answer(view: ToolView, name: str, arguments: Mapping[str, Any], options: CallOptions) -> ToolResult:
     """Return the result of a call of one of the two. Invalid arguments are reported to the model as an error result."""
     if name == SEARCH.name:
         return await _search(view, arguments.get("query"), arguments.get("limit", 5))
@@ -71,7 +86,7 @@ async def answer(view: HubView, name: str, arguments: Mapping[str, Any], options
         return ToolResult.from_error(f"there is no tool {wanted!r}; search_tools finds tools by words")
 
 
-async def _search(view: HubView, query: Any, limit: Any) -> ToolResult:
+async def _search(view: ToolView, query: Any, limit: Any) -> ToolResult:
     if not isinstance(query, str) or not query.strip():
         return ToolResult.from_error("search_tools needs a query: words that say what the tool should do")
     if isinstance(limit, bool) or not isinstance(limit, int) or limit < 1:

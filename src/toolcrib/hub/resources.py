@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Protocol, TypeVar
+from typing import Protocol, TypeVar
 
 from ..client.client import Timeout
 from ..config import wrong
@@ -12,16 +12,25 @@ from ..policy.globs import Glob
 from ..protocol.sanitize import one_line
 from ..types import UNSET, ReadResourceResult, Resource, ResourceContents
 
-if TYPE_CHECKING:
-    from .hub import Hub
-
 R_co = TypeVar("R_co", covariant=True)
+
+
+class ResourceHub(Protocol):
+    """What `Resources` needs: a hub, or a view of a provider."""
+
+    async def list_resources(self, server: str | None = None) -> list[Resource]:
+        """Return the resources of all servers, or of one."""
+        ...
+
+    async def read_resource(self, server: str, uri: str, *, timeout: Timeout = UNSET) -> ReadResourceResult:
+        """Read a resource of a server."""
+        ...
 
 
 class Resources:
     """`hub.resources`. Lists come from the hub's snapshot; contents come from the server."""
 
-    def __init__(self, hub: Hub) -> None:
+    def __init__(self, hub: ResourceHub) -> None:
         self._hub = hub
 
     async def list_all(self) -> list[Resource]:

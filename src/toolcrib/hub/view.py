@@ -20,6 +20,7 @@ from ..types import (
     ToolResult,
 )
 from .dispatch import CallOptions
+from .managed_server import ManagedServer
 from .meta_tools import META_TOOLS, answer
 from .resources import Resources
 from .visible_tools import VisibleTools
@@ -42,7 +43,7 @@ class HubView:
     def __init__(
         self,
         hub: Hub,
-        visible_tools: VisibleTools,
+        visible_tools: VisibleTools[ManagedServer],
         list_tools: ListTools,
         context: FilterContext,
         meta_tools: bool = False,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterable
-from typing import Final
+from typing import Final, Generic, Protocol, TypeVar
 
 from .._util.suggest import did_you_mean
 from ..catalog.routing import Catalog, Route, nearest
@@ -12,22 +12,37 @@ from ..catalog.search import SearchIndex
 from ..errors import ToolNotFound
 from ..types import FilterContext, Tool
 from .access import Access, find_hiding_filter, scope_context
-from .managed_server import ManagedServer
 from .toolsets import Toolsets
 
 MAX_INDEXED_INLINE: Final = 500
 """Tools that are indexed on the event loop; more are indexed in a thread."""
 
 
-class VisibleTools:
-    """Lists over the catalog. The part that is the same for all callers is computed once for each change."""
+class Owner(Protocol):
+    """The owner of routes: a server of a hub, or a source of a provider."""
 
-    def __init__(self, catalog: Catalog[ManagedServer], access: Access, toolsets: Toolsets) -> None:
+    @property
+    def name(self) -> str:
+        """The name of the server in qualified names."""
+        ...
+
+
+O = TypeVar("O", bound=Owner)  # noqa: E741  # as in catalog/routing.py
+
+
+class VisibleTools(Generic[O]):
+    """Lists over the catalog. The part that is the same for all callers is computed once for each change.
+
+    `place` is what errors call the whole, such as "this hub".
+    """
+
+    def __init__(self, catalog: Catalog[O], access: Access, toolsets: Toolsets, place: str = "this hub") -> None:
         self._catalog = catalog
         self._access = access
         self._toolsets = toolsets
+        self._place = place
         self._versions = (-1, -1)
-        self._kept: dict[bool, list[Route[ManagedServer]]] = {}
+        self._kept: dict[bool, list[Route[O]]] = {}
         self._index = SearchIndex()
         self._indexed = -1
         self._updating = asyncio.Lock()
@@ -37,7 +52,7 @@ class VisibleTools:
         context: FilterContext | None = None,
         *,
         deferred: bool = False,
-        of: ManagedServer | None = None,
+        of: O | None = None,
         loaded: Iterable[str] = (),
     ) -> list[Tool]:
         """Return the visible tools. Deferred ones are all included, or only, after the others, those in `loaded`."""
@@ -46,13 +61,11 @@ class VisibleTools:
             more = (self._catalog.routes.get(name) for name in loaded)
             routes = [*routes, *(r for r in more if r is not None and r.refusal is None and self.is_deferred(r))]
         if of is not None:
-            routes = [route for route in routes if route.owner is of]
+            routes = [route for route in routes if route.owner == of]
         contexts: dict[str, FilterContext] = {}
         return [route.tool for route in routes if not route.live or not self._hides(route, context, contexts)]
 
-    def _hides(
-        self, route: Route[ManagedServer], context: FilterContext | None, contexts: dict[str, FilterContext]
-    ) -> bool:
+    def _hides(self, route: Route[O], context: FilterContext | None, contexts: dict[str, FilterContext]) -> bool:
         server = route.owner.name
         if server not in contexts:
             contexts[server] = scope_context(context, server)
@@ -84,7 +97,7 @@ class VisibleTools:
                 self._index = await asyncio.to_thread(self._index.updated, tools)
             self._indexed = version
 
-    def is_deferred(self, route: Route[ManagedServer]) -> bool:
+    def is_deferred(self, route: Route[O]) -> bool:
         """Whether lists leave the tool out until it is loaded."""
         return self._toolsets.is_deferred(route.owner.name, route.original)
 
@@ -98,15 +111,15 @@ class VisibleTools:
         same = tuple(r.tool.name for r in self._routes(True) if r.original == name and not r.live)[:3]
         near = same or self.nearest(name)
         hint = "; tools are called by their qualified names" if same else ""
-        end = did_you_mean(near) or "; hub.list_tools() lists the tools"
-        message = f"this hub has no tool of this name{hint}{end}"
+        end = did_you_mean(near) or "; list_tools() lists the tools"
+        message = f"{self._place} has no tool of this name{hint}{end}"
         return ToolNotFound(message, server=self._catalog.server_of(name), tool=name, nearest=near)
 
-    def nearest(self, name: str, but: Route[ManagedServer] | None = None) -> tuple[str, ...]:
+    def nearest(self, name: str, but: Route[O] | None = None) -> tuple[str, ...]:
         """Return similar names, without tools that a filter may hide from the caller."""
         return nearest(name, (r.tool.name for r in self._routes(True) if not r.live and r is not but))
 
-    def _routes(self, deferred: bool) -> list[Route[ManagedServer]]:
+    def _routes(self, deferred: bool) -> list[Route[O]]:
         versions = (self._catalog.version, self._toolsets.version)
         if self._versions != versions:
             self._versions, self._kept = versions, {}

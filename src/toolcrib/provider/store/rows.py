@@ -100,6 +100,8 @@ class ToolRow(Row):
     pending_kind: str | None = None
     decided_by: str | None = None
     decided_at: float | None = None
+    state_before_removal: str | None = None
+    """The state that a removed tool had, so that it has the same one if it returns unchanged."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -11,6 +11,7 @@ from contextlib import AbstractContextManager
 from pathlib import PurePath
 from typing import Final
 
+from .._util.tasks import TaskSet
 from ..config import HttpServer, SecretMask, SpawnedHttpServer, SseServer, may_download, secrets_of
 from ..errors import CallTimeout, ConnectError, ConnectionLost, OutcomeUnknown, StartError, TransportError
 from ..events import Delivery
@@ -57,6 +58,7 @@ class SpawnedHttpChannel:
         self._on_stderr = Delivery(on_stderr, "stderr handler") if on_stderr is not None else None  # type: ignore[arg-type]
         self._child: _Child | None = None
         self._inner: HttpChannel | StreamChannel | None = None
+        self._reporter: _LossReporter | None = None
 
     async def open(self, inbound: Inbound) -> None:
         """Start the process, wait until it listens, and connect to it."""
@@ -65,8 +67,9 @@ class SpawnedHttpChannel:
         host, port = await self._start()
         inner = self._inner = self._make_inner(f"http://{host}:{port}{self._path}")
         self._running.on_exit = inner.on_lost
+        reporter = self._reporter = _LossReporter(inbound, self._running)
         try:
-            await inner.open(inbound)
+            await inner.open(reporter)
         except TransportError as exc:
             error = await self._running.exit_after(exc)
             if error is None:
@@ -149,12 +152,54 @@ class SpawnedHttpChannel:
 
     async def close(self, *, force: bool = False) -> None:
         """Close the connection, then end the process and its group."""
+        if self._reporter is not None:
+            self._reporter.stop()
         try:
             if self._inner is not None:
                 await self._inner.close(force=force)
         finally:
             if self._child is not None:
                 await self._child.close(force=force)
+
+
+class _LossReporter:
+    """An `Inbound` that reports the end of the connection when it is known whether the process has ended too."""
+
+    def __init__(self, inbound: Inbound, child: _Child) -> None:
+        self._inbound = inbound
+        self._child = child
+        self._reports = TaskSet()
+
+    @property
+    def takes_requests(self) -> bool:
+        """Whether the server may send requests."""
+        return self._inbound.takes_requests
+
+    async def on_request(self, method: str, params: Wire) -> Wire:
+        """Answer a request of the server."""
+        return await self._inbound.on_request(method, params)
+
+    def on_notification(self, method: str, params: Wire) -> None:
+        """Handle a notification."""
+        self._inbound.on_notification(method, params)
+
+    def held(self) -> AbstractContextManager[None]:
+        """Return a context that pauses the callers' deadlines."""
+        return self._inbound.held()
+
+    def on_closed(self, error: Exception) -> None:
+        """Report the end of the connection."""
+        if self._child.has_ended:
+            self._inbound.on_closed(error)
+        else:
+            self._reports.create(self._report(error))
+
+    async def _report(self, error: Exception) -> None:
+        self._inbound.on_closed(await self._child.exit_after(error) or error)
+
+    def stop(self) -> None:
+        """Report nothing more."""
+        self._reports.cancel()
 
 
 class _Child:
@@ -203,10 +248,16 @@ class _Child:
             reader.read_rest()
         return exit_error(self._process, self._secrets, alive=alive)
 
-    async def exit_after(self, exc: TransportError) -> StartError | None:
-        """Return the error of the process if it ended when a request failed; None if it runs."""
+    @property
+    def has_ended(self) -> bool:
+        """Whether the process has ended by itself."""
+        return self._exit is not None
+
+    async def exit_after(self, exc: Exception) -> StartError | None:
+        """Return the error of the process if it ended when a request or a stream failed; None if it runs."""
         # A status comes from a running server. The other errors may be noticed before the end of the process is.
-        if self._exit is None and exc.status is None and not self._closing:
+        has_status = isinstance(exc, TransportError) and exc.status is not None
+        if self._exit is None and not has_status and not self._closing:
             await self._process.exits_within(EXIT_DELAY)
         return self._exit
 

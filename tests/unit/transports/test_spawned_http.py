@@ -174,10 +174,11 @@ async def test_a_server_that_never_listens_is_ended_after_the_time_limit(tmp_pat
 async def test_the_end_of_the_process_fails_its_calls_and_the_next_call_starts_another(
     transport: Literal["streamable_http", "sse"],
 ) -> None:
-    async with tc.Client(plugin(transport)) as client:
+    lines: list[str] = []
+    async with tc.Client(plugin(transport), stderr_handler=lines.append) as client:
         first = (await client.call_tool("pid")).data
         waiting = asyncio.create_task(client.call_tool("sleep", {"seconds": 60}))
-        await eventually(lambda: client.counters.received)
+        await eventually(lambda: "the plugin sleeps" in lines)
         with pytest.raises(OutcomeUnknown, match="ended with exit code 7; stderr: .*the plugin crashes") as caught:
             await client.call_tool("crash")
         assert caught.value.sent is True

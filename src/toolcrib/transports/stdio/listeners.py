@@ -35,7 +35,7 @@ def find_listener(port: int, leader: int) -> Listener:
     others: list[int] = []
     processes = dict(_processes())
     for pid, (parent, session) in processes.items():
-        is_own = session == leader or _descends(parent, leader, processes)
+        is_own = leader in (pid, session) or _descends(parent, leader, processes)
         (own if is_own else others).append(pid)
     if _any_holds(own, sockets):
         return Listener.OWN

@@ -46,6 +46,7 @@ async def crash(code: int = 7) -> None:
 @server.tool
 async def sleep(seconds: float) -> str:
     """Answer after this time."""
+    print("the plugin sleeps", file=sys.stderr, flush=True)
     await asyncio.sleep(seconds)
     return "awake"
 

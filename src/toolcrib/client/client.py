@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
-from typing import Any, NoReturn, Self, TypeVar, Unpack
+from typing import TYPE_CHECKING, Any, NoReturn, Self, TypeVar, Unpack
 
 from .._util.async_only import AsyncOnly
 from .._util.locks import running_loop
 from .._version import __version__
-from ..config import HttpServer
 from ..errors import ConfigError, ConnectionLost, RemoteError, ResourceNotFound, ToolcribError, UsageError
 from ..events import Event, Listeners
 from ..policy.retry import is_repeatable
@@ -17,7 +16,7 @@ from ..protocol import jsonrpc
 from ..protocol.sanitize import one_line
 from ..protocol.versions import RESOURCE_NOT_FOUND
 from ..transports.channel import CallTrace, Counters, ProgressHandler, RequestOptions
-from ..transports.factory import ServerLike, mask_for, older_way, open_channel, target_of
+from ..transports.factory import ServerLike, mask_for, older_way, open_channel, target_of, uses_streamable_http
 from ..types import (
     UNSET,
     Completion,
@@ -46,6 +45,9 @@ from .supervisor import StartGate, Supervisor
 from .telemetry import tracing
 from .tool_calls import ToolCaller
 
+if TYPE_CHECKING:
+    from ..transports.http.address_guard import AddressRules  # aiohttp is slow to import
+
 E = TypeVar("E", bound=Event)
 T = TypeVar("T")
 Timeout = float | None | Unset
@@ -70,6 +72,7 @@ class Client(AsyncOnly):
         *,
         _start_gate: StartGate | None = None,
         _keep_trying: bool = False,
+        _address_policy: AddressRules | None = None,
         **options: Unpack[ClientOptions],
     ) -> None:
         target = target_of(server)
@@ -88,7 +91,13 @@ class Client(AsyncOnly):
         )
         older = older_way(target)
         ways: list[Way] = [
-            partial(open_channel, way, on_stderr=settings.stderr_handler, auth=settings.auth)
+            partial(
+                open_channel,
+                way,
+                on_stderr=settings.stderr_handler,
+                auth=settings.auth,
+                address_policy=_address_policy,
+            )
             for way in ([target] if older is None else [target, older])
         ]
         self._supervisor = Supervisor(
@@ -105,7 +114,7 @@ class Client(AsyncOnly):
         self._executor = RequestExecutor(self._supervisor, handlers)
         self._lister = Lister(self._executor, ListCache(identifier))
         self._caller = ToolCaller(
-            settings, self._supervisor, self._executor, self._lister, self._listeners, isinstance(target, HttpServer)
+            settings, self._supervisor, self._executor, self._lister, self._listeners, uses_streamable_http(target)
         )
         self._feed = ChangeFeed(self._lister, self._listeners, settings.name)
         self._subscriptions = Subscriptions(self._supervisor, self._executor, self._feed, settings.discovery_timeout)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from typing import Any, Final, Literal, TypedDict
 
@@ -13,6 +13,7 @@ from ..config import (
     CHECKS,
     HttpServer,
     ServerConfig,
+    SpawnedHttpServer,
     SseServer,
     StdioServer,
     may_download,
@@ -157,16 +158,23 @@ def resolve(config: object, name: str, given: ClientOptions) -> ResolvedOptions:
         if key not in known:
             hint = "; give it to HttpServer(url, headers=...)" if key == "headers" else suggest(key, [*known, *ALIASES])
             raise ConfigError(f"a Client has no option {key!r}{hint}", key=key, expected="one of " + ", ".join(known))
-    asked = known if isinstance(config, ServerConfig) else []
+    asked = known if isinstance(config, ServerConfig | SpawnedHttpServer) else []
     chosen = {key: getattr(config, key) for key in asked if getattr(config, key, UNSET) is not UNSET}
     options = {**chosen, **own}
     if options.get("auth") is not None and not isinstance(config, HttpServer | SseServer):
         raise ConfigError("auth: only allowed for servers with a URL", key="auth", expected="an HttpServer")
     if options.get("name") is None:
         options["name"] = name
-    if isinstance(config, StdioServer) and may_download(config.command, config.args):
+    command = _command_of(config)
+    if command and may_download(command[0], command[1:]):
         options.setdefault("connect_timeout", defaults.DOWNLOAD_CONNECT_TIMEOUT)
     return ResolvedOptions(**options)
+
+
+def _command_of(config: object) -> Sequence[str]:
+    if isinstance(config, SpawnedHttpServer):
+        return config.command
+    return (config.command, *config.args) if isinstance(config, StdioServer) else ()
 
 
 def checked_timeout(key: str, timeout: float | None) -> float | None:

@@ -21,7 +21,7 @@ from .masking import (
     secrets_of_web,
     shown,
 )
-from .validators import CHECKS, HeaderValue, Timeout, check_known, with_own_names, wrong
+from .validators import CHECKS, SPAWNED_CHECKS, HeaderValue, Timeout, check_known, with_own_names, wrong
 
 T = TypeVar("T")
 
@@ -72,12 +72,14 @@ class _Server:
     clean_arguments: Literal["schema", "always", "never"] | Unset = UNSET
 
     _kinds: ClassVar[tuple[TransportType, ...]]
+    _arguments: ClassVar[tuple[str, ...]] = ("args",)
+    _checks: ClassVar[Mapping[str, Callable[[str, Any], Any]]] = CHECKS
 
     def __post_init__(self) -> None:
         for f in fields(self):
             value = getattr(self, f.name)
             if value is not UNSET or f.default is not UNSET:
-                object.__setattr__(self, f.name, CHECKS[f.name](f.name, value))
+                object.__setattr__(self, f.name, self._checks[f.name](f.name, value))
 
     @property
     def transport_type(self) -> TransportType:
@@ -85,7 +87,7 @@ class _Server:
         return self._kinds[0]
 
     def __repr__(self) -> str:
-        given = ((f.name, mask_arguments(value) if f.name == "args" else value) for f, value in self._given())
+        given = ((f.name, mask_arguments(value) if f.name in self._arguments else value) for f, value in self._given())
         return f"{type(self).__name__}({', '.join(f'{name}={shown(value)}' for name, value in given)})"
 
     def _given(self, always: Collection[str] = ()) -> Iterator[tuple[Field[Any], Any]]:
@@ -250,6 +252,37 @@ class PythonServer(_Server):
         return _identifier("python", self.python)
 
 
+@dataclass(frozen=True, repr=False)
+class SpawnedHttpServer(_Server):
+    """The config of a local process that serves MCP over HTTP; used by the provider, not by settings files.
+
+    The process gets a free port in the variable `PORT`, and `${PORT}` in its arguments is replaced. It must listen on
+    this port of the loopback interface. `path` is the path of its URL, by default `/mcp`, or `/sse` over SSE.
+    """
+
+    command: Sequence[str]
+    env: Mapping[str, str] | None = field(default=None, kw_only=True)
+    cwd: str | None = field(default=None, kw_only=True)
+    transport: Literal["streamable_http", "sse"] = field(default="streamable_http", kw_only=True)
+    path: str | None = field(default=None, kw_only=True)
+    headers: Mapping[str, HeaderValue] | None = field(default=None, kw_only=True)
+    max_connections: int | None = field(default=100, kw_only=True)
+
+    _kinds = (TransportType.STREAMABLE_HTTP, TransportType.SSE)
+    _checks: ClassVar[Mapping[str, Callable[[str, Any], Any]]] = {**CHECKS, **SPAWNED_CHECKS}
+    _arguments = ("command",)
+
+    @property
+    def transport_type(self) -> TransportType:
+        """The transport: `streamable_http` or `sse`."""
+        return TransportType(self.transport)
+
+    @property
+    def server_identifier(self) -> str:
+        """The identifier `spawned:command:arg:...` for logs and cache keys; unique in the process, without secrets."""
+        return _identifier("spawned", *self.command, shown=("spawned", *mask_arguments(self.command)))
+
+
 _KEY: Final = os.urandom(16)
 
 
@@ -302,7 +335,7 @@ def server_from_json(text: str | bytes) -> ServerConfig:
 
 def as_singleton(server: T) -> T:
     """Return a transient config as one for a single kept connection; anything else is returned unchanged."""
-    if isinstance(server, ServerConfig) and server.lifecycle == "transient":
+    if isinstance(server, ServerConfig | SpawnedHttpServer) and server.lifecycle == "transient":
         return replace(server, lifecycle="singleton")
     return server
 
@@ -323,8 +356,10 @@ def _plain(value: Any) -> Any:
             return value
 
 
-def secrets_of(config: ServerConfig) -> SecretMask:
+def secrets_of(config: ServerConfig | SpawnedHttpServer) -> SecretMask:
     """Return the secrets in this config."""
+    if isinstance(config, SpawnedHttpServer):
+        return secrets_of_process(config.env, config.command) | secrets_of_web("", config.headers)
     if isinstance(config, StdioServer):
         return secrets_of_process(config.env, config.args)
     if isinstance(config, HttpServer | SseServer):

@@ -79,6 +79,19 @@ def _args(key: str, value: Any) -> tuple[str, ...]:
     return tuple(given)
 
 
+def _command_line(key: str, value: Any) -> tuple[str, ...]:
+    words = _args(key, value)
+    if not words or not words[0]:
+        raise wrong(key, "a list of the command and its arguments", value)
+    return words
+
+
+def _path(key: str, value: Any) -> str | None:
+    if value is None or (isinstance(value, str) and re.fullmatch(r"/(?!/)[^\x00-\x20?#\\\x7f-\U0010ffff]*", value)):
+        return value
+    raise wrong(key, "the path of a URL without a query, such as /mcp", value)
+
+
 def _env(key: str, value: Any) -> MaskedMapping[str] | None:
     # An invalid name is not quoted either: `KEY=secret` as a name contains the secret.
     expected = "a mapping of names, without =, to strings"
@@ -247,6 +260,13 @@ CHECKS: dict[str, Callable[[str, Any], Any]] = {
     "trusted": _flag,
     "clean_arguments": one_of("schema", "always", "never"),
 }
+
+SPAWNED_CHECKS: Final[dict[str, Callable[[str, Any], Any]]] = {
+    "command": _command_line,
+    "transport": one_of("streamable_http", "sse"),
+    "path": _path,
+}
+"""The checks of fields that only a `SpawnedHttpServer` has, or whose values differ there."""
 
 ALIASES: Final = {"max_retries": "max_attempts"}
 """Other programs' names of options, and Toolcrib's names."""

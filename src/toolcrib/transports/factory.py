@@ -5,13 +5,14 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Mapping
 from dataclasses import fields
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from ..config import (
     HttpServer,
     PythonServer,
     SecretMask,
     ServerConfig,
+    SpawnedHttpServer,
     SseServer,
     StdioServer,
     secrets_of,
@@ -24,14 +25,17 @@ from .python_file import load_file, server_in
 from .sdk_streams import connector
 from .stdio.link import StdioLink
 
-Target = ServerConfig | ChannelSource | Callable[[], Any]
+if TYPE_CHECKING:
+    from .http.address_guard import AddressRules
+
+Target = ServerConfig | SpawnedHttpServer | ChannelSource | Callable[[], Any]
 ServerLike = Target | str
 """The server argument of a `Client`: a config, a URL, a `ToolServer`, or a callable that opens a transport."""
 
 
 def target_of(server: Any) -> Target:
     """Check the server argument of a `Client` and return the target. A string is a URL, never a command."""
-    if isinstance(server, ServerConfig):
+    if isinstance(server, ServerConfig | SpawnedHttpServer):
         return server
     if isinstance(server, str):
         if server.startswith(("http://", "https://")):
@@ -62,21 +66,34 @@ def target_of(server: Any) -> Target:
 
 
 def open_channel(
-    target: Target, counters: Counters, on_stderr: Callable[[str], object] | None, auth: Any = None
+    target: Target,
+    counters: Counters,
+    on_stderr: Callable[[str], object] | None,
+    auth: Any = None,
+    address_policy: AddressRules | None = None,
 ) -> Channel:
-    """Return a new channel to the target, which is not open yet."""
+    """Return a new channel to the target, which is not open yet.
+
+    `address_policy` restricts the addresses of remote servers. A process that is started here is not remote.
+    """
     if isinstance(target, StdioServer):
         process = StdioLink(target, on_stderr=on_stderr)
         return StreamChannel(process, counters, process.secrets)
     if isinstance(target, HttpServer):
         from .http.channel import HttpChannel  # noqa: PLC0415  # aiohttp is slow to import
+        from .http.network import Egress  # noqa: PLC0415  # the same
 
-        return HttpChannel(target, counters, auth)
+        return HttpChannel(target, counters, auth, egress=Egress(address_policy))
     if isinstance(target, SseServer):
         from .http.legacy_sse import SseLink  # noqa: PLC0415  # the same
+        from .http.network import Egress  # noqa: PLC0415  # the same
 
-        stream = SseLink(target, auth)
+        stream = SseLink(target, auth, egress=Egress(address_policy))
         return StreamChannel(stream, counters, stream.secrets)
+    if isinstance(target, SpawnedHttpServer):
+        from .spawned_http import SpawnedHttpChannel  # noqa: PLC0415  # the same
+
+        return SpawnedHttpChannel(target, counters, on_stderr)
     if isinstance(target, PythonServer):
         return server_in(load_file(target.file), target.variable).make_channel()
     if isinstance(target, ChannelSource):
@@ -86,7 +103,15 @@ def open_channel(
 
 def mask_for(target: Target) -> SecretMask | None:
     """Return a mask that hides the secrets of the target's config; None if the target is not a config with secrets."""
-    return secrets_of(target) if isinstance(target, StdioServer | HttpServer | SseServer) else None
+    with_secrets = StdioServer | HttpServer | SseServer | SpawnedHttpServer
+    return secrets_of(target) if isinstance(target, with_secrets) else None
+
+
+def uses_streamable_http(target: Target) -> bool:
+    """Return whether each request to the target is an HTTP exchange with headers of its own."""
+    if isinstance(target, SpawnedHttpServer):
+        return target.transport == "streamable_http"
+    return isinstance(target, HttpServer)
 
 
 def older_way(target: Target) -> SseServer | None:

@@ -17,7 +17,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Final
 
 from ..._util.tasks import TaskSet
-from ...config import HttpServer, secrets_of_web
+from ...config import HttpServer, SecretMask, secrets_of_web
 from ...errors import (
     ConnectionLost,
     OutcomeUnknown,
@@ -40,6 +40,7 @@ from ..inbound import Inbox
 from ..pending import COURTESY_TIMEOUT, PendingRequests, Slots, lost_error, timeout_error
 from .client import ACCEPT, EVENTS, Body, HttpClient
 from .errors import JSON
+from .network import UNRESTRICTED, Egress
 from .pending_request import HEADER_NAME, VISIBLE, PendingHttpRequest, read_on, session_id
 from .sse_reader import SseReader
 from .standalone_stream import MAX_REOPEN_FAILURES, StandaloneStream
@@ -79,13 +80,22 @@ class HttpChannel:
 
     over_http = True
 
-    def __init__(self, server: HttpServer, counters: Counters | None = None, auth: Any = None) -> None:
+    def __init__(
+        self,
+        server: HttpServer,
+        counters: Counters | None = None,
+        auth: Any = None,
+        *,
+        secrets: SecretMask | None = None,
+        egress: Egress = UNRESTRICTED,
+    ) -> None:
         self.counters = counters or Counters()
         self._server = server
         self._auth = auth
         self._pending: PendingRequests[PendingHttpRequest] = PendingRequests(lambda _, call: call.cancellation.cancel())
         self._inbox = Inbox(self.counters, self._pending, self._reply)
-        self.secrets = secrets_of_web(server.url, server.headers, server.proxy)
+        self._egress = egress
+        self.secrets = secrets or secrets_of_web(server.url, server.headers, server.proxy)
         self._events = SseReader(self.counters, self._inbox, self._deliver, self.secrets)
         self._client: HttpClient | None = None
         self._slots = Slots(server.max_connections) if server.max_connections is not None else None
@@ -104,7 +114,7 @@ class HttpChannel:
     async def open(self, inbound: Inbound) -> None:
         """Create the HTTP client; the first request connects."""
         self._inbox.inbound = inbound
-        self._client = HttpClient(self._server, self._auth, self.hold, self.secrets)
+        self._client = HttpClient(self._server, self._auth, self.hold, self.secrets, self._egress)
 
     @property
     def _http(self) -> HttpClient:
@@ -376,6 +386,11 @@ class HttpChannel:
             self._lost = True
             self._inbox.close()
             self._inbox.inbound.on_closed(error)
+
+    def on_lost(self, error: Exception) -> None:
+        """End the connection and its calls: the server is gone. Its port must not get another request."""
+        self._session = None
+        self._drop(error)
 
     def _drop(self, error: Exception) -> None:
         """End the connection and its calls; an expired session does not end the calls."""

@@ -20,8 +20,10 @@ from ...protocol.decompression import Decompressor
 from ...protocol.limits import MAX_MESSAGE
 from ...protocol.sanitize import one_line
 from . import errors, network
+from .address_guard import AddressGuard
 from .auth import Authoriser, HttpParts, Outgoing, Refusal, same_headers
 from .errors import JSON
+from .network import UNRESTRICTED, Egress
 
 log = logging.getLogger("toolcrib.transports")
 
@@ -127,6 +129,7 @@ class HttpClient:
         provider: Any,
         hold: Callable[[], AbstractContextManager[None]],
         secrets: SecretMask,
+        egress: Egress = UNRESTRICTED,
     ) -> None:
         self.url = server.url
         self._secrets = secrets
@@ -142,8 +145,17 @@ class HttpClient:
             )
         self._fixed, self._header_functions = network.split_headers(server.headers or {})
         self._given_proxy = server.proxy
-        self._proxy = server.proxy or network.proxy_of_environment(server.url)
-        connector = aiohttp.TCPConnector(limit=0, keepalive_timeout=KEEP_ALIVE, ssl=network.tls(server))
+        self._is_direct = egress.direct
+        self._proxy = self._proxy_for(server.url)
+        self._guard: AddressGuard | None = None
+        if egress.rules is not None:
+            self._guard = AddressGuard(egress.rules, self._proxy if server.proxy is None else None)
+        connector = aiohttp.TCPConnector(
+            limit=0,
+            keepalive_timeout=KEEP_ALIVE,
+            ssl=network.tls(server),
+            **(self._guard.connector_options() if self._guard is not None else {}),
+        )
         self._http = aiohttp.ClientSession(
             connector=connector,
             # Default headers are faster, but aiohttp sends them to a proxy too: headers of the config must not be here.
@@ -164,6 +176,11 @@ class HttpClient:
         )
         self._kept = network.Kept()
         self._authoriser = Authoriser(provider, self._fetch, hold, secrets) if provider is not None else None
+
+    def _proxy_for(self, url: str) -> str | None:
+        if self._is_direct:
+            return None
+        return self._given_proxy or network.proxy_of_environment(url)
 
     # ---- one exchange ----------------------------------------------------------------------------------------
 
@@ -235,6 +252,8 @@ class HttpClient:
             if body is not None:
                 body.sent = body.stale = False
             try:
+                if self._guard is not None and self._proxy is not None:
+                    await self._guard.check_proxied(url)
                 response = await self._http.request(
                     verb,
                     url,
@@ -282,16 +301,20 @@ class HttpClient:
         """Send a request of the auth provider, without the headers and credentials for the server."""
         self._secrets.add_headers({name: value for name, value in headers if names_a_secret(name)})
         plain = [*headers, ("Accept-Encoding", "identity")]
+        proxy, guard = self._proxy_for(url), self._guard
         try:
+            if guard is not None and proxy is not None:
+                await guard.check_proxied(url)
             async with asyncio.timeout(AUTH_TIMEOUT):
                 async with self._plain.request(
                     method,
                     url,
                     data=content or None,
                     headers=[(k, v) for k, v in plain if k.lower() != "accept-encoding" or v == "identity"],
-                    allow_redirects=method == "GET",
+                    # The target of a redirect through a proxy cannot be checked.
+                    allow_redirects=method == "GET" and (guard is None or proxy is None),
                     max_redirects=MAX_REDIRECTS,
-                    proxy=self._given_proxy or network.proxy_of_environment(url),
+                    proxy=proxy,
                 ) as response:
                     body = await self.read(response, AUTH_BODY)
                     # The body is decompressed already, so the provider must not see this header.

@@ -27,6 +27,7 @@ from ...errors import (
 from ...protocol import jsonrpc
 from ...protocol.limits import MAX_ERROR_TEXT
 from ...protocol.sanitize import one_line, printable
+from .address_guard import AddressRefused
 
 if TYPE_CHECKING:
     from aiohttp import ClientResponse
@@ -89,6 +90,8 @@ def cause_of(exc: BaseException, secrets: SecretMask) -> BaseException | None:
 
 def _of_failure(exc: Exception, secrets: SecretMask, sent: bool) -> ToolcribError:
     words = words_of(exc, secrets)
+    if (refused := _refused_address(exc)) is not None:
+        return ConnectError(f"not connected: {one_line(str(refused.strerror), mask=secrets)}", permanent=True)
     if isinstance(exc, aiohttp.ClientConnectorCertificateError | aiohttp.ClientConnectorSSLError):
         advice = "set ca= to trust your own certificate authority"
         return ConnectError(f"the TLS connection failed: {words}; {advice}", permanent=True)
@@ -99,6 +102,11 @@ def _of_failure(exc: Exception, secrets: SecretMask, sent: bool) -> ToolcribErro
     if not sent:
         return ConnectionLost(f"the connection broke before the request was written: {words}")
     return OutcomeUnknown(f"the connection broke before the answer: {words}")
+
+
+def _refused_address(exc: Exception) -> AddressRefused | None:
+    found = exc.os_error if isinstance(exc, aiohttp.ClientConnectorError) else exc
+    return found if isinstance(found, AddressRefused) else None
 
 
 def words_of(exc: BaseException, secrets: SecretMask) -> str:

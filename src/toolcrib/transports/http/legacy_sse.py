@@ -19,7 +19,7 @@ from ..backlog import DELIVERY_SECONDS, Backlog, encode_to_keep
 from ..jsonrpc_stream import Receiver, Ticket
 from ..pending import COURTESY_TIMEOUT, Slots
 from .client import EVENTS, Body, HttpClient
-from .network import same_origin, target_of
+from .network import UNRESTRICTED, Egress, same_origin, target_of
 
 if TYPE_CHECKING:
     from aiohttp import ClientResponse
@@ -44,16 +44,24 @@ class _Post(Body):
 class SseLink:
     """A `Link` to an HTTP+SSE server, which is connected by `open`."""
 
-    def __init__(self, server: SseServer | HttpServer, auth: Any = None) -> None:
+    def __init__(
+        self,
+        server: SseServer | HttpServer,
+        auth: Any = None,
+        *,
+        secrets: SecretMask | None = None,
+        egress: Egress = UNRESTRICTED,
+    ) -> None:
         self._server = server
-        self.secrets = secrets_of_web(server.url, server.headers, server.proxy)
+        self._egress = egress
+        self.secrets = secrets or secrets_of_web(server.url, server.headers, server.proxy)
         """Masks the credentials that are sent to the server."""
         self._auth = auth
         self._connection: _SseConnection | None = None
 
     async def open(self, receiver: Receiver) -> None:
         """Open the stream and wait until the server has sent the URL for messages."""
-        client = HttpClient(self._server, self._auth, receiver.hold, self.secrets)
+        client = HttpClient(self._server, self._auth, receiver.hold, self.secrets, self._egress)
         self._connection = _SseConnection(client, receiver, self.secrets)
         await self._connection.open()
 

@@ -8,6 +8,7 @@ import logging
 import select
 import ssl
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import Any, Final
 from urllib.parse import SplitResult, urljoin, urlsplit
 from urllib.request import getproxies_environment, proxy_bypass_environment  # type: ignore[attr-defined]
@@ -17,8 +18,22 @@ from ..._version import __version__
 from ...config import HttpServer, SseServer, check_header
 from ...errors import ConfigError, ConnectError
 from ...protocol.decompression import ACCEPTED
+from .address_guard import AddressRules
 
 log = logging.getLogger("toolcrib.transports")
+
+
+@dataclass(frozen=True, slots=True)
+class Egress:
+    """Restricts how the connections to a server are made."""
+
+    rules: AddressRules | None = None
+    """The addresses that may be connected to; None for all."""
+    direct: bool = False
+    """Use no proxy of the environment."""
+
+
+UNRESTRICTED: Final = Egress()
 
 OURS: Final = frozenset({"accept", "accept-encoding", "content-type", "content-length", "transfer-encoding"})
 """Headers that only the client sets, besides the protocol's own `Mcp-...`."""

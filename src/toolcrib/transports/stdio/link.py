@@ -20,7 +20,8 @@ from ...protocol.limits import MAX_MESSAGE
 from ...protocol.sanitize import one_line
 from ..backlog import Backlog
 from ..jsonrpc_stream import Receiver, Ticket
-from .process import CHUNK, NEEDS_POSIX, ServerProcess
+from .output import OutputReader
+from .process import CHUNK, NEEDS_POSIX, ServerProcess, exit_error
 
 try:
     import fcntl
@@ -31,7 +32,6 @@ else:
     IS_POSIX = True
 
 log = logging.getLogger("toolcrib.transports.stdio")
-stderr_log = logging.getLogger("toolcrib.stderr")
 
 FLUSH_SECONDS = 0.5
 """Seconds for writing queued messages when the link is closed."""
@@ -93,26 +93,21 @@ class _Child:
     ) -> None:
         self._name = server.server_identifier
         self._secrets = secrets
-        self._on_stderr = on_stderr
         self._receiver = receiver
         self._loop = asyncio.get_running_loop()
         self._backlog = Backlog(receiver.on_lost)
         self._framer = LineFramer()
-        self._stderr_rest = b""
-        self._stderr_cut = False
         self._closing = False
         self._stdout_open = True
-        self._stderr_open = True
         self._exit_timer: asyncio.TimerHandle | None = None
         self.process = process = ServerProcess.spawn(
             server.command, server.args, env=server.env, cwd=server.cwd, on_exit=self._note_end
         )
         self._stdin_fd = process.stdin.fileno()
         self._stdout_fd = process.stdout.fileno()
-        self._stderr_fd = process.stderr.fileno()
         self.writer = PipeWriter(self._stdin_fd, self._stdin_broke)
         self._loop.add_reader(self._stdout_fd, self._read)
-        self._loop.add_reader(self._stderr_fd, self._read_stderr)
+        self._stderr = OutputReader(process.stderr, process.tail, name=self._name, secrets=secrets, on_line=on_stderr)
 
     # ---- out -------------------------------------------------------------------------------------------------
 
@@ -164,31 +159,6 @@ class _Child:
                     ProtocolError(f"a line above the limit of {MAX_MESSAGE:,} bytes", sample=sample), line.head
                 )
 
-    def _read_stderr(self) -> None:
-        try:
-            data = os.read(self._stderr_fd, CHUNK)
-        except BlockingIOError:
-            return
-        except OSError:
-            data = b""
-        if not data:
-            self._loop.remove_reader(self._stderr_fd)
-            self._stderr_open = False
-            return
-        self.process.tail.add(data)
-        logged = stderr_log.isEnabledFor(logging.DEBUG)
-        if self._on_stderr is not None or logged:
-            *lines, rest = (self._stderr_rest + data).split(b"\n")
-            cut, self._stderr_cut = self._stderr_cut, len(rest) > CHUNK or (self._stderr_cut and not lines)
-            self._stderr_rest = rest[-CHUNK:]
-            for line in lines:
-                text = self._secrets.mask(line.decode("utf-8", "replace").rstrip("\r"), cut_start=cut)
-                cut = False
-                if self._on_stderr is not None:
-                    self._on_stderr(text)
-                if logged:
-                    stderr_log.debug("%s: %s", self._name, one_line(text))
-
     # ---- the end ---------------------------------------------------------------------------------------------
 
     def _note_end(self) -> None:
@@ -205,24 +175,14 @@ class _Child:
             self._exit_timer.cancel()
         if self._closing:
             return
-        if self._stderr_open:
-            self._read_stderr()
+        self._stderr.read_rest()
         error = self._exit_error()
         self.writer.close()
         self._receiver.on_lost(error)
 
     def _exit_error(self) -> StartError:
-        code = self.process.exit_code
-        if code is None:
-            what = "the server closed its stdin or stdout but is still running"
-        elif code < 0:
-            what = f"the server's process was killed by signal {-code}"
-        else:
-            what = f"the server's process exited with code {code}"
-        stderr = self.stderr_tail()
-        tail = one_line(stderr[-500:], 500)
-        text = f"{what}; stderr: {tail}" if tail else what
-        return StartError(text, exit_code=code, stderr=stderr, input_consumed=self._input_consumed())
+        silent = "the server closed its stdin or stdout but is still running"
+        return exit_error(self.process, self._secrets, alive=silent, input_consumed=self._input_consumed())
 
     def stderr_tail(self) -> str:
         """Return the end of the child's stderr, without secrets and control characters."""
@@ -257,7 +217,7 @@ class _Child:
             raise
         finally:
             self._loop.remove_reader(self._stdout_fd)
-            self._loop.remove_reader(self._stderr_fd)
+            self._stderr.stop()
             self.process.release()
 
     def _stop_traffic(self) -> None:

@@ -18,7 +18,7 @@ from typing import IO, Final
 
 from ...config import SecretMask
 from ...errors import StartError
-from ...protocol.sanitize import printable
+from ...protocol.sanitize import one_line, printable
 from .watchdog import guard
 
 INHERITED: Final = ("HOME", "LOGNAME", "PATH", "SHELL", "TERM", "USER")
@@ -194,21 +194,23 @@ class ServerProcess:
 
     # ---- the client ends the process -------------------------------------------------------------------------
 
-    async def stop(self, *, force: bool = False) -> None:
+    async def stop(self, *, force: bool = False, ends_with_stdin: bool = True) -> None:
         """Close its stdin and wait; send SIGTERM to the group and wait; send SIGKILL. Ends the whole group.
 
-        The other pipes stay open until `release`, so that they can be drained meanwhile.
+        With `ends_with_stdin=False` SIGTERM is sent at once, because the server does not read its stdin. The other
+        pipes stay open until `release`, so that they can be drained meanwhile.
         """
         grace = FORCED_GRACE_SECONDS if force else SHUTDOWN_GRACE_SECONDS
         self.stdin.close()
-        if not await self._exits_within(grace):
+        if not ends_with_stdin or not await self.exits_within(grace):
             self.send_signal(signal.SIGTERM)
-            if not await self._exits_within(grace):
+            if not await self.exits_within(grace):
                 self.send_signal(signal.SIGKILL)
-                await self._exits_within(SHUTDOWN_GRACE_SECONDS)
+                await self.exits_within(SHUTDOWN_GRACE_SECONDS)
         await self._sweep()
 
-    async def _exits_within(self, seconds: float) -> bool:
+    async def exits_within(self, seconds: float) -> bool:
+        """Wait for the end of the process, at most this long, and return whether it has ended."""
         try:
             async with asyncio.timeout(seconds):
                 await self._exited.wait()
@@ -268,6 +270,21 @@ class ServerProcess:
         if self._pidfd is not None:
             os.close(self._pidfd)
         self._popen.returncode = 0  # not a child of this process: it cannot be waited for
+
+
+def exit_error(process: ServerProcess, secrets: SecretMask, *, alive: str, input_consumed: bool = False) -> StartError:
+    """Return the error for a process that has ended, or that is of no use although it runs: `alive` says why."""
+    code = process.exit_code
+    if code is None:
+        what = alive
+    elif code < 0:
+        what = f"the server's process was killed by signal {-code}"
+    else:
+        what = f"the server's process exited with code {code}"
+    stderr = process.tail.text(secrets)
+    tail = one_line(stderr[-500:], 500)
+    text = f"{what}; stderr: {tail}" if tail else what
+    return StartError(text, exit_code=code, stderr=stderr, input_consumed=input_consumed)
 
 
 _PASSING: Final = frozenset({errno.EAGAIN, errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.ETXTBSY})

@@ -101,6 +101,7 @@ class _Entry(Generic[C]):
         "connection",
         "idle_seconds",
         "idle_since",
+        "idle_until",
         "key",
         "leases",
         "opener",
@@ -125,7 +126,9 @@ class _Entry(Generic[C]):
         self.closing: asyncio.Task[None] | None = None
         self.since = time.time()
         self.idle_since = 0.0
-        """In the time of the event loop; valid while there is no lease."""
+        """The end of the last lease, in the time of the epoch; valid while there is no lease."""
+        self.idle_until = math.inf
+        """The time of the event loop at which it is closed; valid while there is no lease."""
 
 
 class Lease(Generic[C]):
@@ -229,16 +232,13 @@ class ConnectionPool(Generic[C]):
 
     def connections(self, source: str | None = None) -> list[PooledConnection]:
         """Return the connections of a source, or all, that occupy a place now; the oldest first."""
-        if not self._entries:
-            return []
-        elapsed = time.time() - asyncio.get_running_loop().time()
         return [
             PooledConnection(
                 entry.key,
                 entry.principal,
                 entry.leases,
                 entry.since,
-                entry.idle_since + elapsed if entry in self._idle else None,
+                entry.idle_since if entry in self._idle else None,
                 entry.connection.connected,
                 entry.transient,
                 entry.closing is not None,
@@ -283,10 +283,11 @@ class ConnectionPool(Generic[C]):
                 self._begin_closing(entry)
             else:
                 self._idle[entry] = None
-                loop = asyncio.get_running_loop()
-                entry.idle_since = loop.time()
+                entry.idle_since = time.time()
                 if entry.idle_seconds is not None:
-                    self._set_timer(entry.idle_since + entry.idle_seconds, loop)
+                    loop = asyncio.get_running_loop()
+                    entry.idle_until = loop.time() + entry.idle_seconds
+                    self._set_timer(entry.idle_until, loop)
         if self._queue:
             self._serve_queue()
 
@@ -459,12 +460,10 @@ class ConnectionPool(Generic[C]):
         loop = asyncio.get_running_loop()
         now = loop.time()
         for entry in list(self._idle):
-            if entry.idle_seconds is not None:
-                due = entry.idle_since + entry.idle_seconds
-                if due <= now:
-                    self._begin_closing(entry)
-                else:
-                    self._set_timer(due, loop)
+            if entry.idle_until <= now:
+                self._begin_closing(entry)
+            elif entry.idle_until < math.inf:
+                self._set_timer(entry.idle_until, loop)
 
     def retire(self, source: str, before: int | None = None) -> None:
         """Grant no new leases of the generations before `before` (None: of the source), and close the connections of

@@ -347,7 +347,7 @@ async def test_the_name_of_a_banned_tool_is_not_given_away_by_one_that_vanished(
     server = played("drop_table_secret", secret, tools__call=tc.RemoteError(-32602, "no such tool"))
     async with Hub({"s": server}, disallowed_tools=[f"mcp__s__{secret}"]) as hub:
         server.answers["tools/list"] = listing(secret)
-        await hub._servers.by_name["s"].pool.client.list_tools(use_cache=False)  # type: ignore[union-attr]  # the hub's is older
+        await hub._servers.by_name["s"].clients.client.list_tools(use_cache=False)  # type: ignore[union-attr]  # the hub's is older
         with pytest.raises(tc.ToolNotFound) as failed:
             await hub.call_tool("mcp__s__drop_table_secret")
         assert "payroll" not in str(failed.value)

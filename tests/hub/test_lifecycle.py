@@ -88,15 +88,14 @@ async def test_a_call_that_arrives_while_its_idle_server_is_closed_is_not_lost(t
     """The call arrives in the loop iteration after the timer fired and before the server is closed."""
     faulty = bad(tmp_path, "one")
     async with Hub({"one": faulty.server()}, disconnect_idle_after=0.05) as hub:
-        pool = hub._servers.by_name["one"].pool
-        assert pool is not None
+        clients = hub._servers.by_name["one"].clients
+        assert clients is not None
         loop = asyncio.get_running_loop()
         for turn in range(10):
             await hub.call_tool("mcp__one__echo", {"nonce": "n"})
-            timer = pool._timer
-            assert timer is not None
+            (idle,) = await eventually(lambda: list(clients._pool._idle))  # the lists may still be fetched
             woken = loop.create_future()
-            loop.call_at(timer.when() - 1e-7, woken.set_result, None)
+            loop.call_at(idle.idle_until - 1e-7, woken.set_result, None)
             await woken
             assert (await hub.call_tool("mcp__one__echo", {"nonce": f"n{turn}"})).text == f"n{turn}"
 

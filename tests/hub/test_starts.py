@@ -284,9 +284,9 @@ async def test_a_server_that_may_have_to_be_downloaded_gets_more_time_in_a_hub_t
     of_hub: dict[str, float], of_server: dict[str, float], expected: float
 ) -> None:
     hub = Hub({"npx": (tc.StdioServer("npx", ["-y", "some-server"]), of_server)}, start="lazy", **of_hub)
-    pool = hub._servers.by_name["npx"].pool
-    assert pool is not None
-    assert pool.client._settings.connect_timeout == expected
+    clients = hub._servers.by_name["npx"].clients
+    assert clients is not None
+    assert clients.client._settings.connect_timeout == expected
     await hub.close()
 
 

@@ -188,11 +188,11 @@ class Dispatcher:
         try:
             if managed.direct is not None:
                 return await managed.direct.call_tool(route.original, arguments, **options)
-            if managed.pool is None:
+            if managed.clients is None:
                 raise ConnectionLost("the server was removed", server=managed.name, tool=route.original)
             managed.prioritize()
             timeout, began = managed.resolve_timeout(options.get("timeout", UNSET)), monotonic()
-            async with managed.pool.lease(timeout) as client:
+            async with managed.clients.lease(timeout) as client:
                 options = {**options, "timeout": time_left(timeout, began)}
                 result = await client.call_tool(route.original, arguments, **options)
             # A client that was made for this one call has not seen the list.

@@ -239,7 +239,7 @@ class Hub(AsyncOnly):
         if server is not None:
             await self._servers.find(server).refresh()
             return
-        managed_servers = [managed for managed in self._servers.by_name.values() if managed.pool is not None]
+        managed_servers = [managed for managed in self._servers.by_name.values() if managed.clients is not None]
         await asyncio.gather(*(managed.refresh() for managed in managed_servers), return_exceptions=True)
 
     def list_servers(self) -> list[ServerState]:
@@ -373,10 +373,10 @@ class Hub(AsyncOnly):
         """Return a stream of changes of a server's lists and of its resources at `uris`, as `Client.listen` does."""
         self._servers.begin()
         managed = self._servers.find(server)
-        if managed.pool is None:
+        if managed.clients is None:
             raise managed.make_unusable_error()
         managed.start()
-        return managed.pool.client.listen(*uris, tools=tools, prompts=prompts, resources=resources)
+        return managed.clients.client.listen(*uris, tools=tools, prompts=prompts, resources=resources)
 
     async def get_prompt(
         self, name: str, arguments: Mapping[str, Any] | None = None, *, timeout: Timeout = UNSET

@@ -20,7 +20,7 @@ from ..errors import AccessDenied, CallTimeout, ConnectionLost, ToolcribError
 from ..events import ConnectionCompleted, ConnectionFailed, Disconnected, Event
 from ..types import UNSET, ConnectionState, ConnectionStatus, ServerInfo
 from .list_sync import Lists, ListSync, as_toolcrib_error, log_error
-from .pool import Pool
+from .server_clients import ServerClients
 from .server_options import ServerSpec
 from .server_status import TOOLS, WAITING, StartPhase, StatusFacts, derive_status, find_last_error, show_error
 from .start_queue import FirstStart, StartQueue
@@ -60,18 +60,18 @@ class ManagedServer:
         self._lists = ListSync(spec.name, self._publish_lists, spec.settings.reconnect.max_delay)
         self._task: asyncio.Task[None] | None = None
         self._created_at = time.time()
-        self.pool: Pool | None = None
+        self.clients: ServerClients | None = None
         """None if the server is never tried: its settings are wrong, or disable it."""
         if spec.error is None and not spec.disabled:
-            self.pool = self._make_pool()
+            self.clients = self._make_clients()
 
-    def _make_pool(self) -> Pool:
+    def _make_clients(self) -> ServerClients:
         spec = self.spec
         client = Client(as_singleton(spec.server), _start_gate=self._wait_to_connect, _keep_trying=True, **spec.options)
         client.on(ConnectionCompleted, self._on_connected)
         client.on(ConnectionFailed, self._on_connection_failed)
         client.on(Disconnected, self._on_disconnected)
-        return Pool(
+        return ServerClients(
             client,
             make_transient=self._make_transient if spec.transient else None,
             max_transient=spec.settings.max_in_flight,
@@ -98,14 +98,14 @@ class ManagedServer:
 
     @property
     def _facts(self) -> StatusFacts:
-        pool, connect_error, list_errors = self.pool, self._connect_error, self._lists.errors
-        if pool is None:
+        clients, connect_error, list_errors = self.clients, self._connect_error, self._lists.errors
+        if clients is None:
             state = ConnectionState.DISABLED if self.spec.disabled else ConnectionState.FAILED
             reason = "disabled in its settings" if connect_error is None else show_error(connect_error)
             status = ConnectionStatus(state, reason, self._created_at)
             return StatusFacts(status, self._phase, self.listed, connect_error)
         return StatusFacts(
-            pool.client.status, self._phase, self.listed, connect_error, list_errors, pool.transient, pool.idle
+            clients.client.status, self._phase, self.listed, connect_error, list_errors, clients.transient, clients.idle
         )
 
     @property
@@ -124,8 +124,8 @@ class ManagedServer:
 
     def set_forwarding(self, wanted: bool) -> None:
         """Forward the events of its clients, or stop that. Calls are faster if no listener takes their events."""
-        if self.pool is not None and wanted and self._stop_forwarding is None:
-            self._stop_forwarding = self.pool.client.on(Event, self._forward)
+        if self.clients is not None and wanted and self._stop_forwarding is None:
+            self._stop_forwarding = self.clients.client.on(Event, self._forward)
         elif not wanted and self._stop_forwarding is not None:
             self._stop_forwarding()
             self._stop_forwarding = None
@@ -133,12 +133,12 @@ class ManagedServer:
     # ---- the client's events ---------------------------------------------------------------------------------
 
     def _on_connected(self, _: ConnectionCompleted) -> None:
-        assert self.pool is not None
-        client = self.pool.client
+        assert self.clients is not None
+        client = self.clients.client
         self._connect_error = None
         self.server_info = client.server_info
-        self.direct = None if self.pool.needs_lease or self.closed else client
-        self._lists.mark_connected(self.pool.transient)
+        self.direct = None if self.clients.needs_lease or self.closed else client
+        self._lists.mark_connected(self.clients.transient)
 
     def _on_connection_failed(self, event: ConnectionFailed) -> None:
         if isinstance(event.error, ToolcribError):
@@ -169,10 +169,10 @@ class ManagedServer:
         """Start the server, once."""
         if self.first_start is None:
             self.first_start = FirstStart()
-            if self.pool is None:
+            if self.clients is None:
                 self.first_start.end(self.make_unusable_error())
             else:
-                task = self._keep_lists_current(self.pool, self.first_start)
+                task = self._keep_lists_current(self.clients, self.first_start)
                 self._task = asyncio.create_task(task, name=f"toolcrib:hub:{self.name}")
         return self.first_start
 
@@ -193,7 +193,7 @@ class ManagedServer:
 
     def prioritize(self) -> None:
         """Connect before the servers that no caller waits for."""
-        self._urgent = self.pool is not None and not self.pool.client.connected
+        self._urgent = self.clients is not None and not self.clients.client.connected
         self._starts.prioritize(self)
 
     async def wait_for_turn(self, timeout: float | None) -> None:
@@ -227,7 +227,7 @@ class ManagedServer:
         self._lists.mark_stale(kinds)
 
     def _check_usable(self) -> None:
-        if self.pool is None:
+        if self.clients is None:
             raise self.make_unusable_error()
         if self.closed:
             raise self._make_removed_error()
@@ -248,23 +248,23 @@ class ManagedServer:
 
     # ---- lists -----------------------------------------------------------------------------------------------
 
-    async def _keep_lists_current(self, pool: Pool, first_start: FirstStart) -> None:
+    async def _keep_lists_current(self, clients: ServerClients, first_start: FirstStart) -> None:
         while True:
-            first_start.end(await self._update_lists(pool))
+            first_start.end(await self._update_lists(clients))
             await self._lists.wait_until_stale()
 
-    async def _update_lists(self, pool: Pool) -> ToolcribError | None:
+    async def _update_lists(self, clients: ServerClients) -> ToolcribError | None:
         """Connect, if necessary, and fetch the lists that may have changed. Return why that was not possible."""
         try:
-            async with pool.hold_client() as client:
+            async with clients.hold_client() as client:
                 await client.connect()
-                if not pool.transient:
+                if not clients.transient:
                     self._lists.listen_for_changes(client)
                 error = await self._lists.fetch_stale(client)
         except Exception as exc:  # noqa: BLE001  # any error concerns this server only
             error = as_toolcrib_error(exc, self.name)
             self._lists.end_waiting(error)
-        if error is not None and not pool.client.connected:
+        if error is not None and not clients.client.connected:
             # The client goes on trying, as its policy says: only its next event, or the next caller, is a reason.
             self._lists.forget_reasons()
         return error
@@ -291,8 +291,8 @@ class ManagedServer:
         if self.first_start is not None:
             self.first_start.end(error)
         self._lists.stop(error)
-        if self.pool is not None:
-            await self.pool.close()
+        if self.clients is not None:
+            await self.clients.close()
         await self._lists.wait_until_stopped()
         if self._task is not None:
             await asyncio.wait([self._task])

@@ -121,13 +121,13 @@ class ServerSet:
         """Yield a client of the server of this name for one request, and what is left of the request's time-out."""
         self.begin()
         managed = self.find(name)
-        pool = managed.pool
-        if pool is None:
+        clients = managed.clients
+        if clients is None:
             raise managed.make_unusable_error()
         seconds, began = managed.resolve_timeout(timeout), monotonic()
         try:
             await managed.wait_for_turn(seconds)
-            async with pool.lease(time_left(seconds, began)) as client:
+            async with clients.lease(time_left(seconds, began)) as client:
                 yield client, time_left(seconds, began)
         except UsageError as exc:
             if not managed.closed:

@@ -106,8 +106,10 @@ async def test_a_lost_server_fails_after_the_retries_of_its_policy_and_the_attem
     async with managed(server, reconnect=policy) as subject:
         await subject.server.start().outcome
         states: list[State] = []
-        assert subject.server.pool is not None
-        subject.server.pool.client.on(events.ConnectionFailed, lambda event: states.append(subject.server.status.state))
+        assert subject.server.clients is not None
+        subject.server.clients.client.on(
+            events.ConnectionFailed, lambda event: states.append(subject.server.status.state)
+        )
         server.error = OSError("refused")
         await server.end.close()
         await eventually(lambda: len(states) > 7)
@@ -249,7 +251,7 @@ async def test_calls_use_the_client_directly_only_while_it_is_connected() -> Non
     async with managed(server) as subject:
         assert subject.server.direct is None
         await subject.server.start().outcome
-        assert subject.server.pool is not None and subject.server.direct is subject.server.pool.client
+        assert subject.server.clients is not None and subject.server.direct is subject.server.clients.client
         server.error = OSError("refused")
         await server.end.close()
         await eventually(lambda: subject.server.direct is None)

@@ -106,6 +106,19 @@ class PromptsChanged(Event):
     """Emitted by a hub when a server's list of prompts changes."""
 
 
+@dataclass(frozen=True, slots=True)
+class InventoryChanged(Event):
+    """Emitted by a provider when tools of a source were added, removed, changed or decided about; `server` is the
+    name of the source.
+    """
+
+    added: tuple[str, ...] = ()
+    removed: tuple[str, ...] = ()
+    changed: tuple[str, ...] = ()
+    kinds: tuple[str, ...] = ("tools",)
+    """The lists that changed: `tools`, `prompts`, `resources`. The names above are those of tools."""
+
+
 E = TypeVar("E", bound=Event)
 
 BACKLOG = 10_000

@@ -9,21 +9,14 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Mapping
-from typing import Any, NamedTuple
+from typing import Any
+from urllib.parse import urlsplit
 
-from ..config import HttpServer, SseServer, StdioServer
+from ..config import HttpServer, SpawnedHttpServer, SseServer, StdioServer
 from ..errors import ConfigError, MissingCredential, MissingVariables
 from .commands import add_docker_variables, find_python
 from .source_config import SourceConfig, SourceTransport
 from .stored_config import contains_placeholders, env_reference, restore_text
-
-
-class SpawnedServer(NamedTuple):
-    """A plugin that is started as a process and then connected over HTTP."""
-
-    command: tuple[str, ...]
-    env: dict[str, str]
-    cwd: str | None
 
 
 def resolve_environment(
@@ -106,10 +99,10 @@ class _Names:
 
 def make_server_config(
     config: SourceConfig, environment: Mapping[str, str]
-) -> StdioServer | HttpServer | SseServer | SpawnedServer:
+) -> StdioServer | HttpServer | SseServer | SpawnedHttpServer:
     """Return the server config for one connection to a source.
 
-    A plugin over SSE or streamable HTTP, which must be started first, gives a `SpawnedServer`.
+    A plugin over SSE or streamable HTTP, which must be started first, gives a `SpawnedHttpServer`.
 
     Args:
         config: The config with its secrets restored (`restore_secrets`).
@@ -127,7 +120,9 @@ def make_server_config(
         return StdioServer.from_dict(
             {"command": command[0], "args": list(command[1:]), "env": env, "cwd": config.cwd, **options}
         )
-    return SpawnedServer(command, env, config.cwd)
+    path = None if config.server_url is None else urlsplit(config.server_url).path or None
+    spawned = {"command": list(command), "env": env, "cwd": config.cwd, "path": path, **config.options}
+    return SpawnedHttpServer.from_dict({**spawned, "transport": config.transport_type.value})
 
 
 def _make_web_server(config: SourceConfig, headers: Mapping[str, str]) -> HttpServer | SseServer:

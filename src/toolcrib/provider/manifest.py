@@ -19,7 +19,7 @@ from urllib.parse import urlsplit
 
 from .._util.files import read_regular_file
 from .._util.net import is_loopback
-from ..settings.documents import Document, decoded
+from ..settings.documents import Document, decode_document
 from ..settings.jsonc import read_jsonc
 from .commands import RUNTIMES
 from .fields import Fields, field_error, is_text
@@ -190,7 +190,7 @@ def _read_file(file: Path, folder: Path, is_plugin: bool, warnings: tuple[str, .
     if len(content) > MAX_MANIFEST_BYTES:
         expected = f"at most {MAX_MANIFEST_BYTES} bytes"
         raise document.error(f"expected {expected}, got more", expected=expected)
-    document = decoded(file, content)
+    document = decode_document(file, content)
     fields = Fields(read_jsonc(document), document=document)
     manifest = _parse_plugin(fields, warnings) if is_plugin else _parse_server(fields, warnings)
     return replace(manifest, file=file, folder=folder)

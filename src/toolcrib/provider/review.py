@@ -71,7 +71,7 @@ class PackageReview:
 def approve(
     tool: InventoryTool,
     *,
-    hash: str | None = None,  # noqa: A002  # the name of the field that it is compared with
+    hash: str | None = None,
     by: str,
     now: float,
     ids: Callable[[], str] = make_id,
@@ -88,7 +88,7 @@ def approve(
 def block(
     tool: InventoryTool,
     *,
-    hash: str | None = None,  # noqa: A002  # the name of the field that it is compared with
+    hash: str | None = None,
     by: str,
     now: float,
     reason: str = "",

@@ -14,8 +14,10 @@ from typing import Any, Final
 from ..types import Prompt, Resource, ResourceTemplate, Wire
 from .groups import Group
 from .inventory import InventoryTool, ToolState
+from .source_config import SourceConfig
 from .store.interface import StoredState
 from .store.rows import ItemRow, PromptRow, ResourceRow, SourceRow, SourceStateRow, TemplateRow, ToolRow
+from .stored_config import approval_hash, config_from_json
 
 _NOTHING: Final[Mapping[str, Any]] = {}
 
@@ -51,6 +53,21 @@ class SnapshotSource:
     def enabled(self) -> bool:
         """Whether the source may be used."""
         return self.row.enabled
+
+    @cached_property
+    def config(self) -> SourceConfig:
+        """The config, with placeholders for secrets."""
+        return config_from_json(self.row.config)
+
+    @property
+    def approval_hash(self) -> str:
+        """A hash over what the source executes or connects to."""
+        return approval_hash(self.config)
+
+    @property
+    def protocol_version(self) -> str:
+        """The protocol version of the last connection; empty before the first one."""
+        return str((_NOTHING if self.state is None else self.state.server).get("protocol_version", ""))
 
     @property
     def generation(self) -> int:

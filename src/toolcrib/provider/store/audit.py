@@ -40,7 +40,7 @@ AUDIT_GAP: Final = "audit_gap"
 
 
 class AuditWriter:
-    """Keeps the rows of calls in memory, and writes them to the store every 500 ms or 500 rows.
+    """Keeps the rows of calls and of events in memory, and writes them to the store every 500 ms or 500 rows.
 
     A crash loses what was not written yet. While the store does not work, rows wait; if there are too many, the oldest
     are dropped, and the next batch stores one event that says how many. It belongs to one event loop.
@@ -62,7 +62,7 @@ class AuditWriter:
         self._max_buffered_rows = max_buffered_rows
         self._max_executions = max_executions
         self._max_age = max_age
-        self._rows: deque[ExecutionRow] = deque()
+        self._rows: deque[ExecutionRow | EventRow] = deque()
         self._in_flight = 0
         self._reported = 0
         """How many of `dropped` are in stored events."""
@@ -78,8 +78,8 @@ class AuditWriter:
         """Rows that are not stored yet."""
         return len(self._rows) + self._in_flight
 
-    def record(self, row: ExecutionRow) -> None:
-        """Take a row, to be stored soon. Does not wait and does not raise."""
+    def record(self, row: ExecutionRow | EventRow) -> None:
+        """Take a row of a call or of an event, to be stored soon. Does not wait and does not raise."""
         rows = self._rows
         rows.append(row)
         count = len(rows)
@@ -148,7 +148,7 @@ class AuditWriter:
             self._has_rows.clear()
             self._has_batch.clear()
 
-    def _return(self, batch: list[ExecutionRow]) -> None:
+    def _return(self, batch: list[ExecutionRow | EventRow]) -> None:
         self._rows.extendleft(reversed(batch))
         excess = max(0, len(self._rows) - self._max_buffered_rows)
         for _ in range(excess):
@@ -168,9 +168,9 @@ class AuditWriter:
             await self._store.prune(max_executions=self._max_executions, max_age=self._max_age)
 
 
-def _make_operations(batch: Sequence[ExecutionRow]) -> Iterable[Operation]:
+def _make_operations(batch: Sequence[ExecutionRow | EventRow]) -> Iterable[Operation]:
     yield from map(Put, batch)
-    yield from map(Add, count_calls(batch))
+    yield from map(Add, count_calls(row for row in batch if isinstance(row, ExecutionRow)))
 
 
 def count_calls(rows: Iterable[ExecutionRow]) -> list[StatBucketRow]:

@@ -274,6 +274,7 @@ def upgrade() -> None:
         sa.Column("pending_kind", sa.Text(), nullable=True),
         sa.Column("decided_by", sa.Text(), nullable=True),
         sa.Column("decided_at", sa.Double(), nullable=True),
+        sa.Column("state_before_removal", sa.Text(), nullable=True),
         sa.Column("change", sa.BigInteger(), nullable=False),
         sa.PrimaryKeyConstraint("id", name=op.f("pk_tool")),
         sa.UniqueConstraint("source_id", "name", name=op.f("uq_tool_source_id_name")),

@@ -1,0 +1,436 @@
+"""The registered sources: registers, changes, refreshes and removes them, and decides about their tools.
+
+Every change is committed to the store first and then put in force in the snapshot, so what callers see is always
+stored. One change of a source is made at a time; changes of different sources do not wait for each other.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import asdict, replace
+from typing import Any
+from urllib.parse import urlsplit, urlunsplit
+
+from .. import tool_names
+from .._util.suggest import did_you_mean, similar_names
+from ..errors import ConfigError, ServerNotFound, ToolcribError, ToolNotFound, TransportError
+from ..events import InventoryChanged, Listeners
+from ..protocol.sanitize import one_line
+from ..types import ConnectionState, ConnectionStatus
+from . import review
+from .connections import SourceConnections
+from .credentials import DISCOVERY, CredentialTable
+from .discovery import Listing, describe_server, list_everything
+from .groups import Group
+from .health import INVENTORY, MAX_REASON, HealthTable
+from .inventory import InventoryChange, InventoryTool, diff, diff_items, hash_text
+from .registration import Registration
+from .sealing import Sealer
+from .snapshot import Snapshot
+from .snapshot import SnapshotSource as Source
+from .source_config import SourceConfig
+from .store.interface import Delete, Operation, Put, Store
+from .store.rows import (
+    AdminActionRow,
+    CredentialRow,
+    EventRow,
+    GroupRow,
+    GroupRuleRow,
+    PromptRow,
+    ResourceRow,
+    SourceRow,
+    SourceStateRow,
+    TemplateRow,
+    ToolRow,
+    ToolVersionRow,
+    make_id,
+)
+from .stored_config import config_to_json
+
+_OWNED_TABLES = (SourceStateRow, ToolRow, ToolVersionRow, PromptRow, ResourceRow, TemplateRow, CredentialRow, EventRow)
+"""Tables whose rows are deleted with their source. Executions, decisions and admin actions stay: they are the audit."""
+
+
+class SourceRegistry:
+    """Owns the snapshot. All methods that change something are for operators; `by` names who acts."""
+
+    def __init__(
+        self,
+        store: Store,
+        snapshot: Snapshot,
+        connections: SourceConnections,
+        credentials: CredentialTable,
+        sealer: Callable[[], Sealer],
+        health: HealthTable,
+        listeners: Listeners,
+    ) -> None:
+        self.snapshot = snapshot
+        """The state in force. Take the reference once for one request."""
+        self._store = store
+        self._connections = connections
+        self._credentials = credentials
+        self._sealer = sealer
+        self._health = health
+        self._listeners = listeners
+        self._reserved: set[str] = set()
+        """Names and slugs of registrations that are not stored yet."""
+        self._locks: dict[str, asyncio.Lock] = {}
+
+    # ---- lookups ---------------------------------------------------------------------------------------------
+
+    def find(self, name: str) -> Source:
+        """Return the source with this name, slug or id; raise `ServerNotFound`."""
+        found = self.snapshot.find_source(name)
+        if found is None:
+            near = similar_names(name, self.snapshot.by_name)
+            message = f"there is no source of this name{did_you_mean(near)}"
+            raise ServerNotFound(message, server=name, nearest=near)
+        return found
+
+    def find_tool(self, source: Source, name: str) -> InventoryTool:
+        """Return a tool of a source, in any state; raise `ToolNotFound`."""
+        found = source.records.get(name)
+        if found is None:
+            near = similar_names(name, [tool.name for tool in source.tools])
+            message = f"the source has no tool of this name{did_you_mean(near)}"
+            raise ToolNotFound(message, server=source.name, tool=name, nearest=near)
+        return found
+
+    # ---- sources ---------------------------------------------------------------------------------------------
+
+    async def register(self, registration: Registration, *, require_ready: bool, by: str) -> Source:
+        """Store a source with what it lists.
+
+        If it cannot be listed, it is stored with the reason as its status; with `require_ready`, the error is raised
+        and nothing is stored.
+        """
+        slug = self._reserve(registration.name)
+        try:
+            source = self._make_source(make_id(), registration, slug, generation=1, created_at=time.time())
+            self._health.add(source.id, ConnectionStatus(ConnectionState.DISCONNECTED, "", time.time()))
+            try:
+                return await self._store_listed(source, require_ready, "register_source", by)
+            except BaseException:
+                self._health.remove(source.id)
+                self._connections.retire(source.id)
+                await self._connections.close_source(source.id)
+                raise
+        finally:
+            self._reserved -= {registration.name, slug}
+
+    async def update(self, name: str, registration: Registration, *, require_ready: bool, by: str) -> Source:
+        """Replace the config of a source. Its id, its tools and the decisions about them stay."""
+        before = self.find(name)
+        async with self._lock(before.id):
+            before = self.find(before.id)
+            slug = before.slug
+            if registration.name != before.name:
+                slug = self._reserve(registration.name)
+            try:
+                made = self._make_source(
+                    before.id, registration, slug, before.generation + 1, before.row.created_at, before.enabled
+                )
+                source = replace(before, row=made.row)
+                try:
+                    stored = await self._store_listed(source, require_ready, "update_source", by)
+                except BaseException:
+                    self._connections.forget(source.id)
+                    raise
+            finally:
+                if slug != before.slug:
+                    self._reserved -= {registration.name, slug}
+        self._connections.retire(source.id, before=stored.generation)
+        return stored
+
+    async def set_enabled(self, name: str, enabled: bool, *, by: str) -> Source:
+        """Enable or disable a source. The connections of a disabled one are closed."""
+        source = self.find(name)
+        async with self._lock(source.id):
+            source = self.find(source.id)
+            changed = replace(source, row=replace(source.row, enabled=enabled, updated_at=time.time()))
+            action = "enable_source" if enabled else "disable_source"
+            change = await self._commit([Put(changed.row)], action, source.name, by)
+            self.snapshot = self.snapshot.with_source(changed, change)
+        if not enabled:
+            await self._connections.close_source(source.id)
+        state = ConnectionState.DISCONNECTED if enabled else ConnectionState.DISABLED
+        self._health.of(source.id).become(state, "" if enabled else "disabled by an operator")
+        return changed
+
+    async def remove(self, name: str, *, by: str) -> None:
+        """Delete a source with its tools and credentials. Executions and decisions stay in the audit."""
+        source = self.find(name)
+        async with self._lock(source.id):
+            operations: list[Operation] = [Delete(table, (("source_id", source.id),)) for table in _OWNED_TABLES]
+            operations.append(Delete(SourceRow, (("id", source.id),)))
+            change = await self._commit(operations, "remove_source", source.name, by)
+            self.snapshot = self.snapshot.without_source(source.id, change)
+        self._credentials.drop_source(source.id)
+        self._connections.retire(source.id)
+        await self._connections.close_source(source.id)
+        self._health.remove(source.id)
+        self._locks.pop(source.id, None)
+
+    async def refresh(self, name: str) -> InventoryChange:
+        """List a source again, and put what changed in force as its review policy says."""
+        source = self.find(name)
+        async with self._lock(source.id):
+            source = self.find(source.id)
+            listing = await self._list(source)
+            return await self._apply(source, listing)
+
+    # ---- listing ---------------------------------------------------------------------------------------------
+
+    async def _store_listed(self, source: Source, require_ready: bool, action: str, by: str) -> Source:
+        """List a new or changed source, and store it with what it lists."""
+        listing: Listing | None = None
+        inventory: InventoryChange | None = None
+        status = ConnectionStatus(ConnectionState.DISCONNECTED, "", time.time())
+        if source.config.personal_slots and not self._has_discovery_credential(source):
+            # Checks the variables that are not personal.
+            self._connections.check_environment(source)
+            status = replace(status, reason="each principal lists it with its own credentials")
+        else:
+            try:
+                source, listing = await self._list_at_some_path(source)
+            except ConfigError:
+                raise
+            except ToolcribError as exc:
+                if require_ready:
+                    raise
+                status = self._health.of(source.id).status
+                if status.state not in (ConnectionState.FAILED, ConnectionState.NEEDS_AUTH):
+                    status = ConnectionStatus(ConnectionState.FAILED, one_line(str(exc), MAX_REASON), time.time())
+                    self._health.of(source.id).become(status.state, status.reason)
+        operations: list[Operation] = [Put(source.row)]
+        if listing is None:
+            state = _make_state(source, status, source.state, None)
+            stored = replace(source, state=state)
+            operations.append(Put(state))
+        else:
+            stored, made, inventory, kinds = self._compare(source, listing)
+            operations += made
+        change = await self._commit(operations, action, source.name, by, data={"hash": source.approval_hash})
+        self.snapshot = self.snapshot.with_source(stored, change)
+        if inventory is not None:
+            self._note_inventory(stored, inventory, kinds)
+        return stored
+
+    async def _list_at_some_path(self, source: Source) -> tuple[Source, Listing]:
+        """List a source. A URL without a path is tried as given, then with `/mcp`."""
+        try:
+            return source, await self._list(source)
+        except TransportError as exc:
+            other = _with_mcp_path(source.config)
+            if other is None or exc.status not in (400, 404, 405, 406, None):
+                raise
+            row = replace(source.row, config=config_to_json(other), generation=source.generation + 1)
+            moved = replace(source, row=row)
+            self._connections.retire(source.id, before=moved.generation)
+            try:
+                return moved, await self._list(moved)
+            except ToolcribError:
+                raise exc from None
+
+    async def _list(self, source: Source) -> Listing:
+        timeout = source.config.options.get("discovery_timeout")
+        async with self._connections.lease_for_discovery(source, timeout) as client:
+            return await list_everything(client)
+
+    async def _apply(self, source: Source, listing: Listing) -> InventoryChange:
+        stored, operations, inventory, kinds = self._compare(source, listing)
+        if operations:
+            change = await self._store.commit(operations)
+            self.snapshot = self.snapshot.with_source(stored, change)
+            self._note_inventory(stored, inventory, kinds)
+        return inventory
+
+    def _compare(
+        self, source: Source, listing: Listing
+    ) -> tuple[Source, list[Operation], InventoryChange, tuple[str, ...]]:
+        """Return the source with what it lists now, the rows to write, what changed of its tools, and which kinds of
+        lists changed.
+        """
+        now, state = time.time(), source.state
+        inventory = diff(
+            source.records.values(),
+            listing.tools,
+            source_id=source.id,
+            source=source.name,
+            policy=source.config.review,
+            first=state is None or state.listed_at is None,
+            now=now,
+            listed_before=None if state is None else state.listed_at,
+        )
+        operations = list(inventory.operations)
+        kinds = dict.fromkeys(["tools"] if inventory else [])
+        lists: dict[str, Any] = {}
+        for field, kind, changed, listed in (
+            ("prompt_rows", PromptRow, "prompts", listing.prompts),
+            ("resource_rows", ResourceRow, "resources", listing.resources),
+            ("template_rows", TemplateRow, "resources", listing.templates),
+        ):
+            if listed is not None and not source.config.personal_slots:
+                items = diff_items(kind, getattr(source, field).values(), listed, source_id=source.id, now=now)
+                operations += items.operations
+                kinds |= dict.fromkeys([changed] if items else [])
+                lists[field] = items.rows
+        made = _make_state(source, self._health.of(source.id).status, state, listing)
+        if operations or state is None or made.server != state.server or state.listed_at is None:
+            operations.append(Put(made))
+        return replace(source, state=made, records=inventory.tools, **lists), operations, inventory, tuple(kinds)
+
+    def _note_inventory(self, source: Source, change: InventoryChange, kinds: Collection[str]) -> None:
+        """Enter a change into the history, and emit its event."""
+        if not kinds:
+            return
+        data = {
+            "added": [tool.name for tool in change.added],
+            "removed": [tool.name for tool in change.removed],
+            "changed": {each.after.name: each.kind.value for each in change.changed},
+        }
+        self._health.of(source.id).add(INVENTORY, data)
+        added, removed = (tuple(tool.name for tool in each) for each in (change.added, change.removed))
+        changed = tuple(each.after.name for each in change.changed)
+        self._listeners.emit(InventoryChanged(source.name, added, removed, changed, tuple(kinds)))
+
+    def _has_discovery_credential(self, source: Source) -> bool:
+        return self._credentials.has(source.id, "", source.config.personal_slots, DISCOVERY)
+
+    # ---- tools -----------------------------------------------------------------------------------------------
+
+    async def decide(
+        self,
+        name: str,
+        tools: Sequence[str],
+        decision: Callable[[InventoryTool], review.Decision],
+        action: str,
+        *,
+        by: str,
+        data: Mapping[str, Any] | None = None,
+    ) -> list[InventoryTool]:
+        """Make the same decision about tools of a source, all or none."""
+        source = self.find(name)
+        async with self._lock(source.id):
+            source = self.find(source.id)
+            decisions = [decision(self.find_tool(source, tool)) for tool in tools]
+            operations = [each for made in decisions for each in made.operations]
+            records = [made.tool for made in decisions]
+            if operations:
+                target = ", ".join(f"{source.name}/{tool.name}" for tool in records)
+                change = await self._commit(operations, action, target, by, data=data)
+                self.snapshot = self.snapshot.with_source(source.with_tools(records), change)
+                changed = tuple(tool.name for tool in records)
+                self._listeners.emit(InventoryChanged(source.name, changed=changed, kinds=("tools",)))
+            return records
+
+    # ---- groups ----------------------------------------------------------------------------------------------
+
+    async def put_group(self, group: Group, *, by: str) -> None:
+        """Store a group in place of the one with the same id."""
+        row, rules = group.to_rows()
+        operations: list[Operation] = [Put(row), Delete(GroupRuleRow, (("group_id", row.id),)), *map(Put, rules)]
+        change = await self._commit(operations, "put_group", group.name, by)
+        self.snapshot = self.snapshot.with_group(group, change)
+
+    async def remove_group(self, group: Group, *, by: str) -> None:
+        """Delete a group."""
+        operations = [Delete(GroupRuleRow, (("group_id", group.id),)), Delete(GroupRow, (("id", group.id),))]
+        change = await self._commit(operations, "remove_group", group.name, by)
+        self.snapshot = self.snapshot.without_group(group.name, change)
+
+    # ---- credentials -----------------------------------------------------------------------------------------
+
+    async def change_credentials(
+        self, source: Source, principal: str, action: str, operations: Iterable[Operation]
+    ) -> None:
+        """Store changed credentials, and close the connections that were made with the old ones."""
+        await self._commit(list(operations), action, source.name, principal, data={"principal": principal})
+
+    # ---- parts -----------------------------------------------------------------------------------------------
+
+    def _lock(self, source_id: str) -> asyncio.Lock:
+        return self._locks.setdefault(source_id, asyncio.Lock())
+
+    def _reserve(self, name: str) -> str:
+        """Return the slug of a new name; raise `ConfigError` if the name is taken."""
+        snapshot = self.snapshot
+        if name in self._reserved or name in snapshot.by_name or name in snapshot.by_slug:
+            message = f"name: expected a new name, got {name!r}, which a source has already. Use update_source"
+            raise ConfigError(message, key="name", expected="a name that no source has", server=name)
+        slug = tool_names.slug(name, {*snapshot.by_slug, *snapshot.by_name, *self._reserved})
+        self._reserved |= {name, slug}
+        return slug
+
+    def _make_source(
+        self,
+        id: str,
+        registration: Registration,
+        slug: str,
+        generation: int,
+        created_at: float,
+        enabled: bool = True,
+    ) -> Source:
+        sealed, key_id = None, None
+        if registration.secrets:
+            sealed, key_id = self._sealer().seal(registration.secrets, id)
+        row = SourceRow(
+            id=id,
+            name=registration.name,
+            slug=slug,
+            config=config_to_json(registration.config),
+            sealed=sealed,
+            key_id=key_id,
+            generation=generation,
+            enabled=enabled,
+            created_at=created_at,
+            updated_at=time.time(),
+        )
+        return Source(row)
+
+    async def _commit(
+        self,
+        operations: Sequence[Operation],
+        action: str,
+        target: str,
+        by: str,
+        data: Mapping[str, Any] | None = None,
+    ) -> int:
+        """Commit a change together with the record of who made it."""
+        row = AdminActionRow(
+            id=make_id(), at=time.time(), principal=by, action=action, target=target, data=dict(data or {})
+        )
+        return await self._store.commit([*operations, Put(row)])
+
+
+def _make_state(
+    source: Source, status: ConnectionStatus, before: SourceStateRow | None, listing: Listing | None
+) -> SourceStateRow:
+    package = source.config.package
+    server: Mapping[str, Any] = {} if before is None else before.server
+    listed_at = None if before is None else before.listed_at
+    if listing is not None:
+        server, listed_at = describe_server(listing.server), time.time()
+    instructions = server.get("instructions")
+    return SourceStateRow(
+        source_id=source.id,
+        status=status.state.value,
+        reason=status.reason,
+        since=status.since,
+        listed_at=listed_at,
+        server=server,
+        instructions_hash=hash_text(instructions if isinstance(instructions, str) else None),
+        package=None if package is None else asdict(package),
+    )
+
+
+def _with_mcp_path(config: SourceConfig) -> SourceConfig | None:
+    """Return the config with `/mcp` as the path of its URL; None if the URL has a path already."""
+    if config.server_url is None or not config.is_remote:
+        return None
+    parts = urlsplit(config.server_url)
+    if parts.path not in ("", "/"):
+        return None
+    return replace(config, server_url=urlunsplit(parts._replace(path="/mcp")))

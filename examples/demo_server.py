@@ -194,10 +194,10 @@ TOOLS = {
     entry["listed"]["name"]: entry
     for entry in (
         tool(add, "Adds two numbers.", {"a": NUMBER, "b": NUMBER}, {}),
-        tool(echo, "Gives the text back.", {"text": STRING}, {}),
+        tool(echo, "Returns the text unchanged.", {"text": STRING}, {}),
         tool(slow_count, "Counts slowly and reports progress.", {"steps": INTEGER}, {"seconds": NUMBER}),
-        tool(fail, "Always fails, with the reason given.", {}, {"reason": STRING}),
-        tool(greet, "Asks for a name and greets.", {}, {}),
+        tool(fail, "Always fails with the given reason.", {}, {"reason": STRING}),
+        tool(greet, "Asks for a name and greets the user.", {}, {}),
     )
 }
 TOOLS["add"]["listed"]["outputSchema"] = {"type": "object", "properties": {"sum": NUMBER}, "required": ["sum"]}

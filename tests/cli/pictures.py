@@ -1,4 +1,4 @@
-"""The pictures of the documents: real screens of a real terminal as SVG. `scripts/pictures` takes them anew."""
+"""The screenshots in docs/pictures: screens of a real terminal as SVG. `scripts/pictures` regenerates them."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from tests.cli.shell import WIDTH, Shell, shell
 
 FOLDER = ROOT / "docs" / "pictures"
 
-# As rich has it, but for the fonts that it would load from elsewhere; and the whole screen as text, to be read aloud.
+# Rich's template, except that it loads no fonts from other sites, and includes the screen as text for screen readers.
 _SVG = """\
 <svg class="rich-terminal" viewBox="0 0 {width} {height}" xmlns="http://www.w3.org/2000/svg" role="img">
     <title>toolcrib %s</title>
@@ -33,6 +33,7 @@ _SVG = """\
         line-height: {line_height}px;
         font-variant-east-asian: full-width;
     }}
+    .{unique_id}-title {{ font-family: system-ui, Arial, sans-serif; font-size: 18px; }}
     {styles}
     </style>
     <defs>
@@ -53,7 +54,7 @@ _SVG = """\
 _COLOURS = {"brown": "yellow", "default": "default"}
 
 
-# ---- what is photographed --------------------------------------------------------------------------------------
+# ---- the screens ------------------------------------------------------------------------------------------------
 
 
 def _tools(person: Shell) -> None:
@@ -65,7 +66,7 @@ def _tools(person: Shell) -> None:
 
 
 def _doctor(person: Shell) -> None:
-    """One server is well, one does not start."""
+    """One server is healthy, one does not start."""
     for name in ("demo", "issues"):
         person.run(f"toolcrib add {name} -- python3 {name}_server.py")
     person.clear()
@@ -84,7 +85,7 @@ PICTURES: dict[str, Callable[[Shell], None]] = {"tools": _tools, "doctor": _doct
 
 
 def taken(name: str, home: Path) -> str:
-    """One of them, taken now."""
+    """Return the SVG of a picture, taken now."""
     with shell(home, height=40) as person:
         person.run("toolcrib init")
         person.clear()
@@ -93,7 +94,7 @@ def taken(name: str, home: Path) -> str:
 
 
 def normal(screen: str) -> str:
-    """A screen without what is another one each time: times, bars, spinners."""
+    """Return a screen without the parts that differ in each run: times, bars, spinners."""
     text = re.sub(r"<?\d+(\.\d+)? m?s\b", "0 s", screen)
     text = re.sub(r"\d+:\d\d:\d\d(\.\d+)?", "0:00:00", text)
     text = re.sub(r"[━╸╺]+ +\d+%", "0%", text)
@@ -102,7 +103,7 @@ def normal(screen: str) -> str:
 
 
 def said_in(svg: str) -> str:
-    """The screen of a picture as text."""
+    """Return the screen of a picture as text."""
     found = re.search(r"<desc>(.*?)</desc>", svg, re.DOTALL)
     assert found is not None
     return html.unescape(found[1])
@@ -119,7 +120,7 @@ def _as_svg(title: str, rows: list[list[Char]]) -> str:
     for row in rows:
         line = Text(no_wrap=True)
         for style, cells in groupby(row, _style):
-            # A piece for each word, which has its place then, whatever font is there.
+            # One piece per word: each word then starts at its own column in any font.
             for piece in re.findall(r"\s+|\S+", "".join(cell.data for cell in cells)):
                 line.append(piece, style)
         line.rstrip()
@@ -144,7 +145,7 @@ def _colour(name: str) -> str:
 
 
 def main() -> None:
-    """Take all of them, or those that are named."""
+    """Write all pictures, or those given as arguments."""
     FOLDER.mkdir(exist_ok=True)
     for name in sys.argv[1:] or PICTURES:
         with tempfile.TemporaryDirectory() as folder:

@@ -12,7 +12,7 @@ import toolcrib
 import toolcrib.settings
 import toolcrib.sync
 
-from .markdown import attribute_docs, bare, code, codes, doc, document, signature, table
+from .markdown import WIDTH, attribute_docs, bare, code, codes, doc, document, signature, table
 
 HOW = """
 Every name of `import toolcrib as tc`, except [errors](errors.md) and [events](events.md), which have their own pages.
@@ -31,6 +31,11 @@ SECTIONS = {
     "Transports": "transports",
     "Values": "types",
 }
+
+_COMMON = frozenset[str].intersection(
+    *(frozenset(field.name for field in fields(kind)) for kind in get_args(toolcrib.ServerConfig))
+)
+"""Fields of all configs. The tables list them after the fields of each config."""
 
 
 def page() -> str:
@@ -63,7 +68,11 @@ def _anchor(name: str) -> str:
 def _entry(name: str, thing: Any) -> Iterator[str]:
     yield f"### {name}"
     if not (inspect.isclass(thing) or inspect.isroutine(thing)):  # another name for a type
-        yield f"```py\n{name} = {bare(str(thing))}\n```"
+        definition = f"{name} = {bare(str(thing))}"
+        if len(definition) <= WIDTH:
+            yield f"```py\n{definition}\n```"
+        else:
+            yield f"Another name for the union of {codes(map(bare, get_args(thing)))}."
         return
     if is_typeddict(thing):
         texts = attribute_docs(thing)
@@ -95,11 +104,11 @@ def _fields(kind: Any) -> str:
     # A config's options are those of the client, which says what they mean.
     texts = {**(attribute_docs(toolcrib.ClientOptions) if _is_config(kind) else {}), **attribute_docs(kind)}
     shown = [field for field in fields(kind) if not field.name.startswith("_")]
-    shown.sort(key=lambda field: field.kw_only)
-    return table(
-        ("field", "type", "default", "meaning"),
-        [(code(f.name), code(bare(f.type)), _default(f), texts.get(f.name, "")) for f in shown],
-    )
+    shown.sort(key=lambda field: (field.kw_only, _is_config(kind) and field.name in _COMMON))
+    rows = [(code(f.name), code(bare(f.type)), _default(f), texts.get(f.name, "")) for f in shown]
+    heads = ("field", "type", "default", "meaning")
+    used = [column for column in range(len(heads)) if any(row[column] for row in rows)]
+    return table([heads[column] for column in used], [[row[column] for column in used] for row in rows])
 
 
 def _is_config(kind: type) -> bool:

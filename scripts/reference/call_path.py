@@ -29,7 +29,7 @@ class Frame:
 
 CALLBACKS = (
     Frame("StreamChannel.on_message", "transports/jsonrpc_stream.py", "finds the request by its id"),
-    Frame("StdioLink._read", "transports/stdio/link.py", "cuts lines, decodes JSON"),
+    Frame("StdioLink._read", "transports/stdio/link.py", "splits lines, decodes JSON"),
 )
 """The way back, the last step first: callbacks of the event loop, which ARCHITECTURE.md describes in a sentence."""
 

@@ -16,7 +16,7 @@ MARGIN = 16
 ROW = 44
 GAP = 10
 SUMMARIES = {
-    "__main__": "python -m",
+    "__main__": "python -m toolcrib",
     "cli": "the command line",
     "gateway": "one endpoint for many sources",
     "provider": "sources, inventory",
@@ -26,7 +26,7 @@ SUMMARIES = {
     "sync": "the same without an event loop",
     "hub": "many servers as one",
     "bridge": "translates between revisions",
-    "upstreams": "connections to servers behind us",
+    "upstreams": "connections behind a bridge",
     "client": "one server: calls, retries, sessions",
     "server": "functions as tools, endpoints",
     "catalog": "routes, search, token estimates",
@@ -36,7 +36,7 @@ SUMMARIES = {
     "settings": "settings files",
     "config": "server configurations",
     "protocol": "MCP without I/O",
-    "events": "what happened",
+    "events": "what listeners receive",
     "types": "frozen values",
     "tool_names": "qualified names",
     "errors": "the exceptions",

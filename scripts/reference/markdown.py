@@ -5,12 +5,14 @@ from __future__ import annotations
 import ast
 import inspect
 import re
+import sys
 import textwrap
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Any
+from typing import Any, is_typeddict
 
 GENERATED = "<!-- Generated from the code by scripts/docs. Do not edit: change the code and run scripts/docs. -->"
-WIDTH = 100
+WIDTH = 96
+"""Longer code lines do not fit on a page of GitHub."""
 
 
 def document(title: str, *parts: str) -> str:
@@ -97,14 +99,28 @@ def bare(annotation: Any) -> str:
 def attribute_docs(kind: type) -> dict[str, str]:
     """Return the docstrings below the attributes of a class, which Python does not keep."""
     found: dict[str, str] = {}
-    for each in reversed([base for base in kind.__mro__ if base.__module__.startswith("toolcrib")]):
-        tree = ast.parse(textwrap.dedent(inspect.getsource(each))).body[0]
-        assert isinstance(tree, ast.ClassDef)
+    for each in reversed([base for base in _bases(kind) if base.__module__.startswith("toolcrib")]):
+        tree = _class_definition(each)
         for one, after in zip(tree.body, [*tree.body[1:], ast.Pass()], strict=True):
             text = after.value.value if isinstance(after, ast.Expr) and isinstance(after.value, ast.Constant) else None
             if isinstance(text, str):
                 found |= dict.fromkeys(_targets(one), inspect.cleandoc(text))
     return found
+
+
+def _bases(kind: type) -> list[type]:
+    """Return a class and its bases. A `TypedDict` does not keep its bases, so they are read from its source."""
+    if not is_typeddict(kind):
+        return list(kind.__mro__)
+    names = [base.id for base in _class_definition(kind).bases if isinstance(base, ast.Name)]
+    module = vars(sys.modules[kind.__module__])
+    return [kind, *(found for name in names if is_typeddict(module[name]) for found in _bases(module[name]))]
+
+
+def _class_definition(kind: type) -> ast.ClassDef:
+    tree = ast.parse(textwrap.dedent(inspect.getsource(kind))).body[0]
+    assert isinstance(tree, ast.ClassDef)
+    return tree
 
 
 def _targets(statement: ast.stmt) -> Iterator[str]:

@@ -1,4 +1,4 @@
-"""The reference says what the code says: its pages are made from it, and nothing public is left out."""
+"""The reference is generated from the code, is up to date, and covers every public name."""
 
 from __future__ import annotations
 
@@ -45,6 +45,15 @@ def test_every_public_name_is_in_the_reference() -> None:
     is_error = {name: hasattr(errors, name) for name in toolcrib._HOME}
     assert [name for name, yes in is_error.items() if yes and f"| `{name}` |" not in listed] == []
     assert [name for name, yes in is_error.items() if not yes and f"\n### {name}\n" not in described] == []
+
+
+def test_every_option_of_clients_and_servers_has_a_meaning() -> None:
+    described = text_of("api.md")
+    for name in ("ClientOptions", "StdioServer", "HttpServer", "SseServer", "PythonServer", "ServerState"):
+        section = described.partition(f"\n### {name}\n")[2].partition("\n### ")[0]
+        rows = re.findall(r"^\| `.+ \|$", section, re.MULTILINE)
+        assert rows, name
+        assert [row for row in rows if row.endswith("|  |")] == [], name
 
 
 def test_every_error_is_in_the_reference_with_what_to_do() -> None:

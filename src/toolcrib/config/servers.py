@@ -67,6 +67,7 @@ class _Server:
     reconnect: ReconnectPolicy | Unset = UNSET
     max_in_flight: int | Unset | None = UNSET
     lifecycle: Literal["singleton", "transient"] = "singleton"
+    """In a hub: `singleton` keeps one connection, `transient` opens one for each call."""
     retry_safe: bool | Collection[str] = False
     trusted: bool = False
     clean_arguments: Literal["schema", "always", "never"] | Unset = UNSET
@@ -158,9 +159,13 @@ class StdioServer(_Server):
     """
 
     command: str
+    """The program to start: a name that is looked up in PATH, or a path."""
     args: Sequence[str] = ()
+    """The arguments of the program."""
     env: Mapping[str, str] | None = field(default=None, kw_only=True)
+    """Environment variables, added to the few that the process inherits."""
     cwd: str | None = field(default=None, kw_only=True)
+    """The working directory of the process; default: that of this process."""
 
     _kinds = (TransportType.STDIO,)
 
@@ -172,21 +177,22 @@ class StdioServer(_Server):
 
 @dataclass(frozen=True, repr=False, init=False, eq=False)
 class _WebServer(_Server):
-    """The common fields of remote servers.
-
-    `headers`: a value may be a function, sync or async, which is called for each request.
-    `ca`: a PEM file of trusted certificate authorities. `client_cert`: a PEM file, or a pair of certificate and key.
-    `proxy`: the URL of a proxy; by default `HTTPS_PROXY`, `HTTP_PROXY` and `NO_PROXY` of the environment apply.
-    `max_connections`: concurrent calls over streamable HTTP; further calls wait for a free connection.
-    """
+    """The common fields of remote servers."""
 
     url: str
+    """The URL of the server, with http:// or https://."""
     headers: Mapping[str, HeaderValue] | None = field(default=None, kw_only=True)
+    """Headers of every request. A value may be a function, sync or async, which is called for each request."""
     ca: str | None = field(default=None, kw_only=True)
+    """A PEM file of trusted certificate authorities."""
     client_cert: str | tuple[str, str] | None = field(default=None, kw_only=True)
+    """A PEM file with the client's certificate and key, or a pair of files: certificate and key."""
     proxy: str | None = field(default=None, kw_only=True)
+    """The URL of a proxy; by default `HTTPS_PROXY`, `HTTP_PROXY` and `NO_PROXY` of the environment apply."""
     verify: bool = field(default=True, kw_only=True)
+    """Whether to verify the server's TLS certificate."""
     max_connections: int | None = field(default=100, kw_only=True)
+    """Maximum number of concurrent calls over streamable HTTP; further calls wait for a free connection."""
 
 
 @dataclass(frozen=True, repr=False)
@@ -194,6 +200,7 @@ class HttpServer(_WebServer):
     """The config of a remote server over streamable HTTP, or plain HTTP requests with `streamable=False`."""
 
     streamable: bool = field(default=True, kw_only=True)
+    """Whether to open a stream for messages that the server sends on its own; False: only requests and responses."""
 
     _kinds = (TransportType.STREAMABLE_HTTP, TransportType.HTTP)
 
@@ -233,6 +240,7 @@ class PythonServer(_Server):
     """
 
     python: str
+    """The path of the file, optionally with `:name` for the variable that holds the server."""
 
     _kinds = (TransportType.PYTHON,)
 

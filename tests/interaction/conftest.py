@@ -23,7 +23,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    """Give `place` its parameters: what the markers of the test ask for (see marks.py), in the chosen tier."""
+    """Parametrize `place` as the markers of the test ask (see marks.py), in the chosen tier."""
     if "place" in metafunc.fixturenames:
         places = _choose_places(metafunc.definition, metafunc.config.getoption("tier"))
         metafunc.parametrize("place", places, ids=map("-".join, places), indirect=True)
@@ -50,7 +50,7 @@ def _places_that_matter(test: pytest.Item) -> list[tuple[str, str]]:
 
 @pytest.fixture
 def place(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Place]:
-    """A way to a server; after the test the server must have no complaint about the client."""
+    """A way to connect to a server. After the test, fails if the server recorded a fault of the client."""
     way, era = request.param
     here = Place(way, era, tmp_path)
     yield here
@@ -60,7 +60,7 @@ def place(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Place]:
 
 @pytest.fixture
 async def harness(place: Place) -> AsyncIterator[Place]:
-    """The same for tests with an event loop: clients that a test left open are closed, and every server must end."""
+    """The `place` of tests with an event loop. Closes clients that a test left open; every server must end."""
     yield place
     await place.leave()
 
@@ -72,11 +72,11 @@ async def clock() -> Clock:
 
 @pytest.fixture
 def lucky(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Chance always gives 0, so that a back-off with full jitter takes no time."""
+    """Make random numbers 0, so that a back-off with full jitter takes no time."""
     monkeypatch.setattr(random, "random", lambda: 0.0)
 
 
 @pytest.fixture
 def relisten_soon(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A `subscriptions/listen` that ended is opened again after 10 ms instead of a second."""
+    """Reopen an ended `subscriptions/listen` after 10 ms instead of a second."""
     monkeypatch.setattr(subscriptions, "RELISTEN_SECONDS", 0.01)

@@ -26,7 +26,7 @@ Message = dict[str, Any]
 
 
 async def eventually(condition: Callable[[], Any], what: str = "") -> Any:
-    """Wait until the condition is true, and return what it gave. Bounded by turns, for the clock may be the test's."""
+    """Wait until the condition is true, and return its value. Bounded by turns: the test may control the clock."""
     for _ in range(int(BOUND / 0.002)):
         if value := condition():
             return value
@@ -35,12 +35,12 @@ async def eventually(condition: Callable[[], Any], what: str = "") -> Any:
 
 
 async def soon(awaitable: Any) -> Any:
-    """What must come by itself, and does so at once."""
+    """Await something that must happen without further input, and soon."""
     return await asyncio.wait_for(awaitable, BOUND)
 
 
 class Clock:
-    """The event loop's clock, which the test moves on: deadlines and lives pass without anybody waiting for them."""
+    """The event loop's clock, moved by the test, so that deadlines and lifetimes pass without waiting."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self.shift = 0.0
@@ -55,7 +55,7 @@ class Clock:
 
 
 async def serve(server: ReferenceServer, stream: tc.MessageStream) -> None:
-    """The server's end of a stream, until the client leaves or the server dies."""
+    """Serve one end of a stream until the client leaves or the server crashes."""
     sent: list[Message] = []
     try:
         while True:
@@ -89,7 +89,7 @@ class Reader:
 
 
 class Writer:
-    """The write half: `send`, and `aclose` as streams of that family have it."""
+    """The write half: `send` and `aclose`, as in anyio's streams."""
 
     def __init__(self, stream: tc.MessageStream) -> None:
         self._stream = stream
@@ -127,7 +127,7 @@ class Tube:
 
 @dataclass
 class Place:
-    """One way to a server of one era. `client()` and `sync_client()` make clients, `journal` has what was received."""
+    """One way to a server of one era. `client()` and `sync_client()` make clients, `journal` records messages."""
 
     way: str
     era: str
@@ -159,18 +159,18 @@ class Place:
 
     @property
     def hears_of_death(self) -> bool:
-        """Whether a client that asks nothing learns that the server has died, if only by the end of its listening."""
+        """Whether a client without open requests notices a crash of the server, if only by its ended subscription."""
         return self.modern or self.way != "plain"
 
     def sick(self, attempts: int) -> dict[str, int]:
-        """Options for a server that dies in a number of first attempts to connect.
+        """Return options for a server that crashes in the first attempts to connect.
 
-        Where a death by the probe may be its own verdict on the server, each of them has a second life.
+        If a crash during the probe may decide the era, each attempt gets two lives of the server.
         """
         return {"sick": attempts * (1 if self.era == "legacy" or self.way in ("http", "plain") else 2)}
 
     def server(self, **server_options: Any) -> Any:
-        """The server argument of a client; `crib` are options of the reference server."""
+        """Return the server argument of a client; `crib` are options of the reference server."""
         return getattr(self, self.way)(server_options)
 
     def client(self, *, server_options: dict[str, Any] | None = None, **options: Any) -> tc.Client:
@@ -192,7 +192,7 @@ class Place:
             task.result()
 
     def end(self) -> None:
-        """After the clients have gone: no front may have anything open."""
+        """Fail if a front has anything open after the clients are closed."""
         if self.host is None:
             return
         try:
@@ -202,7 +202,7 @@ class Place:
             self.host.end()
 
     def at_the_front(self, act: Callable[[Any], None]) -> None:
-        """Let the one front do something, in its own thread, before this returns."""
+        """Run a function of the only front in the front's thread, and wait for it."""
 
         async def do(front: Front) -> None:
             act(front)
@@ -222,7 +222,7 @@ class Place:
         return tc.SseServer(self._open(SseFront, server_options, absolute=self.era == "legacy"))
 
     def _open(self, kind: type[Front], server_options: dict[str, Any], **web: Any) -> str:
-        """The URL of a new front; `crib["web"]` are its own options."""
+        """Return the URL of a new front; `crib["web"]` are its options."""
         self.host = self.host or Host()
         rest = {key: value for key, value in server_options.items() if key != "web"}
         self.fronts.append(kind(self.journal, self._served_era, rest, **{**web, **server_options.get("web", {})}))

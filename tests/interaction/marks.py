@@ -10,8 +10,8 @@ In the tiers `quick` and `all` a test runs where its behaviour can differ, in th
 | `@client_side` | memory, a modern connection: for logic that not even the protocol can influence |
 | `@everywhere` | all ways and eras, in every tier |
 
-`@only(...)` is for behaviour that not all of them have, whatever the tier. It may be combined with the markers above.
-The marker nearest to the test counts: that of a function before that of its module.
+`@only(...)` is for behaviour that only some of them have, in every tier. It can be combined with the markers above.
+The marker nearest to the test applies: a function's marker overrides its module's.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from tests.interaction.kit import ERAS, WAYS, fan
 def only(
     ways: Iterable[str] = WAYS, eras: Iterable[str] = ERAS, *, but: Iterable[tuple[str, str]] = ()
 ) -> pytest.MarkDecorator:
-    """Mark behaviour that not all ways or eras have."""
+    """Restrict a test to the ways or eras that have the behaviour."""
     return pytest.mark.only([place for place in fan(ways, eras) if place not in {*but}])
 
 

@@ -41,15 +41,15 @@ OPTIONS: dict[str, Any] = {
     "capabilities": CAPABILITIES,
     "page": 100,  # entries a page
     "ttl": None,  # ttlMs of what may be cached
-    "sick": 0,  # so many first lives die of their first request
-    "doomed": sys.maxsize,  # from this life on, each dies of its first request
-    "crash": {},  # method -> so many times, over all lives, it is the server's death
-    "silent": {},  # method -> so many times in a life it is answered, and then never
-    "odd": {},  # method -> the result as it stands here, without anything that belongs around it
-    "missing": [],  # methods that are not there, whatever the capabilities say
-    "string_ids": False,  # answers carry the id as a text
+    "sick": 0,  # number of first lives that crash at their first request
+    "doomed": sys.maxsize,  # from this life on, each crashes at its first request
+    "crash": {},  # method -> how many times, over all lives, it crashes the server
+    "silent": {},  # method -> how many times per life it is answered; then never
+    "odd": {},  # method -> the exact result, to which nothing is added
+    "missing": [],  # methods that do not exist, whatever the capabilities declare
+    "string_ids": False,  # answers carry the id as a string
     "unknown": "error",  # how an unknown tool is reported: "error" | "result"
-    "revision": None,  # what initialize answers, whatever was asked
+    "revision": None,  # the revision in the answer to initialize, whatever the client requests
     "supported": [MODERN],  # what discover offers
 }
 
@@ -72,17 +72,17 @@ class Journal:
         return [value for noted, value in map(json.loads, whole) if noted == kind]
 
     def got(self, method: str) -> list[Message]:
-        """The requests and notifications of this method."""
+        """Return the requests and notifications of this method."""
         return [message for message in self.entries("got") if message.get("method") == method]
 
     def taken_back(self, method: str = "tools/call") -> list[int]:
-        """The ids of the requests of this method that the client cancelled.
+        """Return the ids of the requests of this method that the client cancelled.
 
-        It says so in a notification, or over HTTP in the modern era by closing the stream.
+        A client cancels by a notification or, over HTTP in the modern era, by closing the stream.
         """
         ids = {message["id"] for message in self.got(method)}
-        told = [message["params"]["requestId"] for message in self.got("notifications/cancelled")]
-        return [id for id in (*told, *self.entries("closed")) if id in ids]
+        cancelled = [message["params"]["requestId"] for message in self.got("notifications/cancelled")]
+        return [id for id in (*cancelled, *self.entries("closed")) if id in ids]
 
     @property
     def lives(self) -> int:
@@ -90,7 +90,7 @@ class Journal:
 
     @property
     def calls(self) -> list[str]:
-        """The names of the tools called, in order."""
+        """Return the names of the tools called, in order."""
         return [message["params"]["name"] for message in self.got("tools/call")]
 
     @property
@@ -99,7 +99,7 @@ class Journal:
 
 
 class Request:
-    """One request of the client's and the ways to answer it."""
+    """One request of the client, and the ways to answer it."""
 
     def __init__(self, server: ReferenceServer, message: Message) -> None:
         self.server = server
@@ -135,7 +135,7 @@ class Request:
         self.text(json.dumps(value))
 
     def ask(self, method: str, params: Message | None, then: Callable[[Message], None]) -> None:
-        """Ask the client in the way of its era; `then` gets the answer, `{"result": ...}` or `{"error": ...}`."""
+        """Send a request to the client as its era defines it; `then` gets `{"result": ...}` or `{"error": ...}`."""
         question = {"method": method} | ({"params": params} if params is not None else {})
         if not self.modern:
             self.server.ask(question, then)
@@ -174,7 +174,7 @@ class ReferenceServer:
         self.answered: Counter[str] = Counter()
 
     def handle(self, message: Message, send: Send) -> None:
-        """Take one message; raises `Crash` where the server shall die of it."""
+        """Handle one message; raises `Crash` if the server is to crash at it."""
         self.send = send
         self.journal.note("got", message)
         if "method" not in message:
@@ -191,7 +191,7 @@ class ReferenceServer:
             self.take_back(params["requestId"])
 
     def take_back(self, id: Any) -> None:
-        """The client cancelled it."""
+        """Handle a cancellation by the client."""
         self.sleepers.pop(id, None)
         self.listening.pop(id, None)
 
@@ -240,7 +240,7 @@ class ReferenceServer:
         self.ids.add(request.id)
 
     def fault(self, what: str) -> None:
-        """The client broke the protocol."""
+        """Record that the client broke the protocol."""
         self.journal.note("fault", what)
 
     def ask(self, question: Message, then: Callable[[Message], None]) -> str:

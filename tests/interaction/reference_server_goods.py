@@ -39,14 +39,14 @@ _PIECES = {"memo://text": [_TEXT], "memo://blob": [_BLOB], "memo://both": [_TEXT
 
 
 def resource(uri: str) -> list[dict[str, Any]] | None:
-    """The pieces of the resource at `uri`."""
+    """Return the contents of the resource at `uri`."""
     if uri.startswith("memo://people/"):
         return [{"uri": uri, "mimeType": "text/plain", "text": f"This is {uri.removeprefix('memo://people/')}."}]
     return _PIECES.get(uri)
 
 
 def prompt(name: str, arguments: dict[str, str]) -> dict[str, Any] | None:
-    """Return the filled-in prompt, without arguments that are not texts, which reveals a client that sends some."""
+    """Return the filled-in prompt. Arguments that are not strings are left out, so that tests notice them."""
     texts = {key: value for key, value in arguments.items() if isinstance(value, str)}
     if name == "plain":
         return {"messages": [{"role": "user", "content": {"type": "text", "text": "Hello."}}]}
@@ -62,7 +62,7 @@ def prompt(name: str, arguments: dict[str, str]) -> dict[str, Any] | None:
 
 
 def complete(params: dict[str, Any]) -> dict[str, Any]:
-    """Values that begin as the given one; those of a prompt depend on the language that is filled in already."""
+    """Return values that begin with the given one; those of a prompt depend on the language chosen before."""
     language = params.get("context", {}).get("arguments", {}).get("language", "en")
     names = {
         "greet": {"en": ["Ada", "Alan", "Grace"], "de": ["Adele", "Berta"]}[language],

@@ -16,7 +16,7 @@ Message = dict[str, Any]
 
 
 def decoded(value: str | None) -> str | None:
-    """A header's value, out of its wrapping if it has one."""
+    """Return a header's value, decoded if it is encoded."""
     if value is not None and value.startswith("=?base64?") and value.endswith("?="):
         return b64decode(value[len("=?base64?") : -len("?=")], validate=True).decode()
     return value
@@ -40,7 +40,7 @@ def mismatch(headers: Mapping[str, str], message: Message) -> str | None:
 
 
 def param_mismatch(headers: Mapping[str, str], message: Message) -> str | None:
-    """The same for the arguments that a tool wants to see in headers."""
+    """Return the wrong or missing headers of arguments that the tool's schema maps to headers."""
     params = message.get("params") or {}
     if message["method"] != "tools/call" or params.get("name") not in TOOLS:
         return None

@@ -1,7 +1,7 @@
 """The reference server over streamable HTTP, both eras behind one URL.
 
-A modern server sees neither clients nor connections. So that a test can count how often a client came, a visit ends
-here when the client closes its last `subscriptions/listen`: what comes afterwards is another life.
+A modern server knows neither clients nor connections. To let a test count the connections of a client, a visit ends
+when the client closes its last `subscriptions/listen`: later requests belong to another life.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ from tests.interaction.reference_server_web import EVENT_STREAM, STREAM_HEADERS,
 
 LAST_EVENT = "Last-Event-ID"
 STATUSES = {-32601: 404, -32020: 400, -32021: 400, -32022: 400}
-"""Of the modern era; any other error is an answer like all others."""
+"""HTTP statuses of errors in the modern era; other errors are sent as normal answers."""
 LISTEN = "subscriptions/listen"
 UNRELATED = {"sampling/createMessage", "roots/list", "notifications/resources/updated"}
-"""What goes to the standing stream where there is one, and so do changed lists; the rest goes with its request."""
+"""Sent on the standalone stream if there is one, as are changed lists; the rest is sent on its request's stream."""
 
 
 class Exchange(Stream):
-    """One request and what is said about it."""
+    """One request and the messages about it."""
 
     def __init__(self, message: Message, name: str) -> None:
         super().__init__(name)
@@ -37,7 +37,7 @@ class Exchange(Stream):
 
 
 class Visit(Life):
-    """A life with its requests in flight, and in the legacy era a session."""
+    """A life with its requests in flight; in the legacy era also a session."""
 
     def __init__(self, server: ReferenceServer, astray: bool) -> None:
         super().__init__(server)
@@ -54,7 +54,7 @@ class Visit(Life):
         return made
 
     def deliver(self, said: list[Message], current: Exchange | None = None) -> None:
-        """Each message on one stream. The answer to the current request goes last, for it ends its stream."""
+        """Send each message on one stream. The answer to the current request is last, because it ends its stream."""
         own = [message for message in said if current is not None and _is_answer_to(message, current)]
         for message in said:
             if message not in own:
@@ -111,14 +111,14 @@ class StreamableFront(Front):
         super().die()
 
     def forget(self) -> None:
-        """All sessions expire."""
+        """Expire all sessions."""
         for visit in self._sessions.values():
             visit.over = True
             visit.standing.end()
         self._sessions.clear()
 
     def lose_standing(self, *said: Message) -> None:
-        """The standing streams lose their connections, and only then something is said on them."""
+        """Cut the connections of the standalone streams, and only then send something on them."""
         for visit in self._sessions.values():
             if visit.standing.transport is not None:
                 visit.standing.transport.abort()
@@ -191,7 +191,7 @@ class StreamableFront(Front):
         return await self._reply(request, visit, exchange)
 
     def _visit_of(self, message: Message) -> Visit:
-        """A request with an id that is in flight already must come from another client."""
+        """Return the visit of a request. An id that is already in flight means another client."""
         for visit in self._visits:
             if str(message["id"]) not in visit.open:
                 return visit
@@ -230,7 +230,7 @@ class StreamableFront(Front):
             raise
 
     def _closed(self, visit: Visit, exchange: Exchange) -> None:
-        """Modern era: the client closed the stream of a request, which takes the request back."""
+        """Handle a closed stream of a request: in the modern era this cancels the request."""
         self.journal.note("closed", exchange.id)
         visit.open.pop(str(exchange.id), None)
         visit.server.ids.discard(exchange.id)
@@ -266,7 +266,7 @@ class StreamableFront(Front):
     async def _cut(
         self, request: web.BaseRequest, response: web.StreamResponse, stream: Stream, start: int, manner: str
     ) -> web.StreamResponse:
-        """The connection ends, the stream does not."""
+        """End the connection, but not the stream."""
         if manner == "middle":
             await stream.begun()
             event = stream.event(start)
@@ -297,7 +297,7 @@ class StreamableFront(Front):
         if visit.standing.reader is not None:
             self.fault("a second standing stream")
             raise self._refusal(409, "Conflict")
-        return await self._pour(request, visit, visit.standing, visit.standing.told)
+        return await self._pour(request, visit, visit.standing, visit.standing.sent)
 
     # ---- sessions --------------------------------------------------------------------------------------------
 

@@ -24,13 +24,13 @@ def initialize(server: Any, request: Any) -> None:
     server.client = request.params["capabilities"]
     asked = request.params["protocolVersion"]
     revision = server.options["revision"] or (asked if asked in LEGACY else LEGACY[0])
-    told = {"protocolVersion": revision, "serverInfo": INFO, "instructions": INSTRUCTIONS}
-    request.answer({**told, "capabilities": server.options["capabilities"]})
+    result = {"protocolVersion": revision, "serverInfo": INFO, "instructions": INSTRUCTIONS}
+    request.answer({**result, "capabilities": server.options["capabilities"]})
 
 
 def discover(server: Any, request: Any) -> None:
-    told = {"supportedVersions": server.options["supported"], "instructions": INSTRUCTIONS}
-    request.answer({**told, "capabilities": server.options["capabilities"]}, cached=True)
+    result = {"supportedVersions": server.options["supported"], "instructions": INSTRUCTIONS}
+    request.answer({**result, "capabilities": server.options["capabilities"]}, cached=True)
 
 
 def ping(server: Any, request: Any) -> None:
@@ -98,8 +98,8 @@ def unsubscribe(server: Any, request: Any) -> None:
 
 def listen(server: Any, request: Any) -> None:
     server.listening[request.id] = wishes = request.params["notifications"]
-    told = {"notifications": wishes, "_meta": {META + "subscriptionId": request.id}}
-    server.tell("notifications/subscriptions/acknowledged", told)
+    params = {"notifications": wishes, "_meta": {META + "subscriptionId": request.id}}
+    server.tell("notifications/subscriptions/acknowledged", params)
 
 
 def set_level(server: Any, request: Any) -> None:

@@ -1,4 +1,4 @@
-"""The reference server over HTTP+SSE: one stream for all that it says, and messages are posted where it says so."""
+"""The reference server over HTTP+SSE: one stream of messages, whose first event names the URL to post messages to."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class Line(Life):
 
 
 class SseFront(Front):
-    """GET opens the line, and its first event says where messages are posted."""
+    """GET opens the line; its first event names the URL for posts."""
 
     path = "/sse"
 

@@ -1,4 +1,4 @@
-"""The tools of the reference server. A tool that must wait is woken by another tool: nothing here needs a clock."""
+"""The tools of the reference server. A tool that must wait is woken by another tool, so no clock is needed."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ Function = Callable[[Any, Any, Wire], None]
 
 
 class Crash(Exception):
-    """The server dies here, without an answer."""
+    """Crash the server without an answer."""
 
 
 @dataclass(frozen=True)
@@ -76,7 +76,7 @@ def nothing(server: Any, request: Any, args: Wire) -> None:
 
 @tool()
 def blocks(server: Any, request: Any, args: Wire) -> None:
-    """One block of each kind, and one of a kind that nobody knows"""
+    """One block of each kind, and one of an unknown kind"""
     data = b64encode(b"\x89bytes").decode()
     request.answer(
         {
@@ -150,20 +150,20 @@ def slow(server: Any, request: Any, args: Wire) -> None:
     token = request.meta.get("progressToken")
     for step in range(1, args["steps"] + 1):
         if token is not None:
-            told = {"progressToken": token, "progress": step, "total": args["steps"], "message": f"step {step}"}
-            server.tell("notifications/progress", told)
+            params = {"progressToken": token, "progress": step, "total": args["steps"], "message": f"step {step}"}
+            server.tell("notifications/progress", params)
     request.text("done")
 
 
 @tool()
 def sleeper(server: Any, request: Any, args: Wire) -> None:
-    """Sleeps until it is woken or cancelled"""
+    """Sleep until woken or cancelled"""
     server.sleepers[request.id] = request
 
 
 @tool()
 def nudge(server: Any, request: Any, args: Wire) -> None:
-    """Progress to all sleepers"""
+    """Send progress for all sleepers"""
     for sleeping in server.sleepers.values():
         if "progressToken" in sleeping.meta:
             server.tell("notifications/progress", {"progressToken": sleeping.meta["progressToken"], "progress": 1})
@@ -172,7 +172,7 @@ def nudge(server: Any, request: Any, args: Wire) -> None:
 
 @tool()
 def wake(server: Any, request: Any, args: Wire) -> None:
-    """Lets all sleepers answer"""
+    """Let all sleepers answer"""
     for sleeping in server.sleepers.values():
         sleeping.text("good morning")
     server.sleepers.clear()
@@ -191,7 +191,7 @@ def speak(server: Any, request: Any, args: Wire) -> None:
 
 @tool()
 def declared(server: Any, request: Any, args: Wire) -> None:
-    """What the client declared"""
+    """The capabilities that the client declared"""
     request.json(request.capabilities)
 
 
@@ -218,7 +218,7 @@ def roots(server: Any, request: Any, args: Wire) -> None:
 
 
 def state_of(number: int) -> str:
-    """The state after round `number`, with all that a careless client would change."""
+    """Return the state after round `number`, with everything that a careless client would change."""
     return f' {number}| "é" \u2028\t\\n\x7f {{}} ' + "=" * number + "\n"
 
 

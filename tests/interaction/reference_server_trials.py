@@ -1,4 +1,4 @@
-"""More tools of the reference server: what a client must bear, changes, deaths."""
+"""More tools of the reference server: messages that a client must tolerate, changes, crashes."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ else:
 
 @tool()
 def take_back(server: Any, request: Any, args: Wire) -> None:
-    """Legacy era: asks, and takes the question back at once"""
+    """Legacy era: send a request and cancel it at once"""
     id = server.ask({"method": "elicitation/create", "params": {"message": "?"}}, lambda answer: None)
     server.tell("notifications/cancelled", {"requestId": id})
     request.text("never mind")
@@ -20,14 +20,14 @@ def take_back(server: Any, request: Any, args: Wire) -> None:
 
 @tool()
 def intrude(server: Any, request: Any, args: Wire) -> None:
-    """A request of the server's own, in either era"""
+    """Send a request of the server, in either era"""
     server.ask({"method": "ping"}, lambda answer: None)
     request.text("sorry")
 
 
 @tool()
 def twice(server: Any, request: Any, args: Wire) -> None:
-    """The answer, again, and one that nobody asked for"""
+    """Answer twice, and also to an unknown id"""
     request.text("first")
     request.text("second")
     server.send({"jsonrpc": "2.0", "id": 10_000, "result": {}})
@@ -35,7 +35,7 @@ def twice(server: Any, request: Any, args: Wire) -> None:
 
 @tool()
 def chatter(server: Any, request: Any, args: Wire) -> None:
-    """Notifications that mean nothing, or nothing any more"""
+    """Send notifications without a meaning, or with an outdated one"""
     token = request.meta.get("progressToken")
     server.tell("notifications/weather", {"sun": True})
     server.tell("notifications/progress", {"progressToken": 10_000, "progress": 1})
@@ -52,7 +52,7 @@ def chatter(server: Any, request: Any, args: Wire) -> None:
 
 @tool({"kind": TEXT})
 def grow(server: Any, request: Any, args: Wire) -> None:
-    """One entry more on a list, and the news of it"""
+    """Add an entry to a list and send the notification"""
     kind = args.get("kind", "tools")
     new = {"name": "grown", "inputSchema": {"type": "object"}, "uri": "memo://grown"}
     server.goods[kind].append({key: new[key] for key in new if key in server.goods[kind][0]})
@@ -62,14 +62,14 @@ def grow(server: Any, request: Any, args: Wire) -> None:
 
 @tool({"uri": TEXT})
 def touch(server: Any, request: Any, args: Wire) -> None:
-    """A resource changes"""
+    """Change a resource"""
     server.tell_change("resourceSubscriptions", "notifications/resources/updated", args["uri"])
     request.text("touched")
 
 
 @tool()
 def hang_up(server: Any, request: Any, args: Wire) -> None:
-    """Modern era: every listening is ended in good order"""
+    """Modern era: end every subscription in good order"""
     for id in server.listening:
         ended = {"resultType": "complete", "_meta": {"io.modelcontextprotocol/subscriptionId": id}}
         server.send({"jsonrpc": "2.0", "id": id, "result": ended})
@@ -78,7 +78,7 @@ def hang_up(server: Any, request: Any, args: Wire) -> None:
 
 
 def _die(server: Any, request: Any, args: Wire) -> None:
-    """Dies of the first `times` calls with this nonce"""
+    """Crash at the first `times` calls with this nonce"""
     done = [call["params"].get("arguments", {}).get("nonce") for call in server.journal.got("tools/call")]
     if done.count(args["nonce"]) <= args.get("times", 1):
         raise Crash

@@ -16,25 +16,25 @@ from tests.interaction.reference_server_tools import Crash
 
 BOUND = 10.0
 RETRY = 10
-"""Milliseconds that a client shall wait before it resumes a stream."""
+"""Milliseconds that a client must wait before it resumes a stream."""
 OPTIONS: Message = {
     "ponder": 0.0,  # seconds that the server takes to read `notifications/initialized`
-    "absolute": False,  # HTTP+SSE: whether the way back is told as a whole URL
+    "absolute": False,  # HTTP+SSE: whether the endpoint is sent as an absolute URL
     # Streamable HTTP:
-    "streamable": True,  # False: the client must not ask for a standing stream
+    "streamable": True,  # False: the client must not open a standalone stream
     "standing": True,  # whether it gets one
-    "eager": False,  # legacy era: every answer is a stream, also where nothing comes before it
-    "wordless": False,  # refusals of the transport's have no JSON-RPC body
+    "eager": False,  # legacy era: every answer is a stream, even if nothing precedes it
+    "wordless": False,  # errors of the transport have no JSON-RPC body
     "cuts": [],  # how the next streams of tool calls lose their connection: "end" | "abort" | "middle"
-    "astray": False,  # answers to calls of tools come on the standing stream
-    "blind": 0,  # so many first lists of tools do not say what goes into headers
+    "astray": False,  # answers to tool calls are sent on the standalone stream
+    "blind": 0,  # number of first tool lists that do not declare headers
 }
 EVENT_STREAM = "text/event-stream"
 STREAM_HEADERS = {"Content-Type": EVENT_STREAM, "Cache-Control": "no-cache", "X-Accel-Buffering": "no"}
 
 
 class Host:
-    """A thread with its own event loop: a test may move its own loop's clock, or have no loop at all."""
+    """A thread with its own event loop: a test may move the clock of its loop, or have no loop."""
 
     def __init__(self) -> None:
         self._loop = asyncio.new_event_loop()
@@ -42,7 +42,7 @@ class Host:
         self._thread.start()
 
     def do(self, work: Coroutine[Any, Any, Any]) -> Any:
-        """Run it there and wait for it here."""
+        """Run a coroutine in the thread, and wait for its result."""
         return asyncio.run_coroutine_threadsafe(work, self._loop).result(2 * BOUND)
 
     def end(self) -> None:
@@ -52,7 +52,7 @@ class Host:
 
 
 class Refusal(Exception):
-    """The client gets this status instead of an answer."""
+    """A status to send to the client instead of an answer."""
 
     def __init__(self, status: int, body: Message | None = None, **headers: str) -> None:
         super().__init__(status)
@@ -62,13 +62,13 @@ class Refusal(Exception):
 
 
 class Stream:
-    """Messages for the client in the order of their making; as events they can be read again from any place on."""
+    """Messages for the client, in order; as events, they can be read again from any position."""
 
     def __init__(self, name: str = "") -> None:
         self.name = name
         self.messages: list[Message] = []
         self.done = False
-        self.told = 0  # so many were handed to some connection
+        self.sent = 0  # number of messages handed to a connection
         self.reader: object | None = None
         self.transport: asyncio.Transport | None = None
         self._changed = asyncio.Event()
@@ -82,21 +82,21 @@ class Stream:
         self._changed.set()
 
     async def begun(self) -> None:
-        """Wait until there is something to say."""
+        """Wait until there is a message, or the stream has ended."""
         while not self.messages and not self.done:
             await self._wait()
 
     async def pour(self, response: web.StreamResponse, start: int) -> None:
         """Write all events from number `start` on, to the end of the stream or until another reader takes over."""
         mine = self.reader = object()
-        self._changed.set()  # for who read it before
+        self._changed.set()  # wakes the previous reader
         try:
             for number in range(start, 1_000_000):
                 while number >= len(self.messages):
                     if self.done or self.reader is not mine:
                         return
                     await self._wait()
-                self.told = max(self.told, number + 1)
+                self.sent = max(self.sent, number + 1)
                 await response.write(self.event(number))
         finally:
             if self.reader is mine:
@@ -107,7 +107,7 @@ class Stream:
         return f"event: message\n{id}data: {json.dumps(self.messages[number])}\n\n".encode()
 
     async def prime(self, response: web.StreamResponse) -> None:
-        """The first event has an id and no data: a client that loses the connection now knows where to resume."""
+        """Send the first event, with an id and no data, from which a client can resume."""
         await response.write(f": primed\nid: {self.name}/0\nretry: {RETRY}\ndata:\n\n".encode())
 
     async def _wait(self) -> None:
@@ -124,7 +124,7 @@ class Life:
         self.over = False
 
     def take(self, message: Message) -> list[Message]:
-        """The answer of the server to this message; raises `Crash` where it dies of it."""
+        """Return the server's answer to this message; raises `Crash` if the server crashes at it."""
         said: list[Message] = []
         self.server.handle(message, said.append)
         return said
@@ -151,7 +151,7 @@ class Front:
         return self.origin + self.path
 
     async def close(self) -> None:
-        """The client has gone: it may have left nothing open."""
+        """Record a fault if the client has left anything open."""
         loop = asyncio.get_running_loop()
         until = loop.time() + BOUND
         while (left := self.left_open()) and loop.time() < until:
@@ -162,7 +162,7 @@ class Front:
         await self._server.shutdown(0.0)
 
     def left_open(self) -> list[str]:
-        """State that must be gone after the client has left."""
+        """Return state that must not exist after the client has left."""
         number = len(self._server.connections)
         return [f"{number} connections open"] if number else []
 
@@ -177,13 +177,13 @@ class Front:
         raise NotImplementedError
 
     def cut(self) -> None:
-        """Every connection ends in the middle of whatever it does."""
+        """Cut every connection at once."""
         for connection in self._server.connections:
             if connection.transport is not None:
                 connection.transport.abort()
 
     def die(self) -> None:
-        """The process has died and another one is in its place, which remembers nothing."""
+        """Simulate a crash: another process takes over the port and has no state."""
         for life in self.lives:
             life.over = True
         self.lives.clear()
@@ -205,10 +205,10 @@ class Front:
             raise
 
     def _note(self, request: web.BaseRequest) -> None:
-        told = {"verb": request.method, "path": request.path, "headers": dict(request.headers)}
-        self.journal.note("web", told)
+        received = {"verb": request.method, "path": request.path, "headers": dict(request.headers)}
+        self.journal.note("web", received)
         if request.headers.get("Host") != self.origin.removeprefix("http://"):
-            self.fault(f"the wrong host: {told}")
+            self.fault(f"the wrong host: {received}")
         doubled = [name for name in set(request.headers) if len(request.headers.getall(name)) > 1]
         if doubled:
             self.fault(f"headers more than once: {doubled}")
@@ -217,7 +217,7 @@ class Front:
         raise NotImplementedError
 
     async def read(self, request: web.BaseRequest) -> Message:
-        """The one message that a POST carries."""
+        """Return the single message of a POST."""
         if request.content_type != "application/json":
             self.fault(f"a body of the type {request.content_type}")
             raise Refusal(415)
@@ -228,17 +228,17 @@ class Front:
             self.fault(f"a body that is not JSON: {body[:100]!r}")
             raise Refusal(400, broken(-32700, "Parse error")) from None
         if not isinstance(message, dict):
-            self.fault(f"a body that is no single message: {body[:100]!r}")
+            self.fault(f"a body that is not a single message: {body[:100]!r}")
             raise Refusal(400, broken(-32600, "Invalid Request"))
         return message
 
     async def ponder(self, message: Message) -> None:
-        """Time for what the client sent afterwards to overtake, if it did not wait."""
+        """Wait, so that later requests can overtake `initialized` if the client did not wait for it."""
         if message.get("method") == "notifications/initialized":
             await asyncio.sleep(self.web["ponder"])
 
     def check_accept(self, request: web.BaseRequest, *kinds: str) -> None:
-        """Each of the kinds must be named."""
+        """Reject the request unless `Accept` names each of the kinds."""
         named = {part.partition(";")[0].strip() for part in request.headers.get("Accept", "").split(",")}
         if not named >= set(kinds):
             self.fault(f"{request.method} with Accept: {request.headers.get('Accept')}")
@@ -246,5 +246,5 @@ class Front:
 
 
 def broken(code: int, message: str, id: Any = None) -> Message:
-    """An error of the transport's."""
+    """Return an error of the transport."""
     return {"jsonrpc": "2.0", "id": id, "error": {"code": code, "message": message}}

@@ -174,7 +174,7 @@ async def test_closing_the_client_ends_the_listening(harness: Place) -> None:
 
 
 async def restarted(harness: Place, c: tc.Client) -> None:
-    """The server dies and is there again."""
+    """Crash the server and wait until it is connected again."""
     lives = harness.journal.lives
     with pytest.raises(tc.OutcomeUnknown):
         await c.call_tool("die", {"nonce": f"n{lives}"})
@@ -248,13 +248,13 @@ async def test_a_listening_that_the_server_ends_is_begun_again(harness: Place, r
 
 @pytest.mark.transport
 async def test_a_change_is_reported_once_while_one_listen_request_replaces_another(harness: Place) -> None:
-    told: list[tc.events.ToolsChanged] = []
+    events: list[tc.events.ToolsChanged] = []
     async with harness.client() as c:
-        c.on(tc.events.ToolsChanged, told.append)
+        c.on(tc.events.ToolsChanged, events.append)
         async with c.listen(TEXT) as changes:
             await c.call_tool("grow")
             await c.ping()
             assert await heard(changes, 1) == [tc.Change("tools")]
             await touched(c, TEXT)
             assert await heard(changes, 1) == [tc.Change("resource", TEXT)]
-    assert len(told) == 1
+    assert len(events) == 1

@@ -1,4 +1,4 @@
-"""The life of a connection: made on demand, closed, made again, ended for good."""
+"""The lifecycle of a connection: opened on demand, closed, reopened, ended for good."""
 
 from __future__ import annotations
 
@@ -108,10 +108,10 @@ async def test_a_with_block_that_raises_closes_all_the_same(harness: Place) -> N
 @pytest.mark.transport
 async def test_a_failed_connect_leaves_a_clean_state(harness: Place) -> None:
     c = harness.client(server_options=harness.sick(1))
-    with pytest.raises(tc.ConnectError) as told:
+    with pytest.raises(tc.ConnectError) as caught:
         await c.connect()
-    assert told.value.sent is False
-    assert told.value.server == c.name
+    assert caught.value.sent is False
+    assert caught.value.server == c.name
     assert (c.connected, c.status.state, c.server_info) == (False, tc.ConnectionState.FAILED, None)
     assert c.status.reason
     await c.connect()
@@ -121,9 +121,9 @@ async def test_a_failed_connect_leaves_a_clean_state(harness: Place) -> None:
 
 @only(ways=["stdio"])
 async def test_a_child_that_dies_at_the_start_is_reported_with_its_exit_code(harness: Place) -> None:
-    with pytest.raises(tc.StartError) as told:
+    with pytest.raises(tc.StartError) as caught:
         await harness.client(server_options=harness.sick(9)).connect()
-    assert told.value.exit_code == 7
+    assert caught.value.exit_code == 7
 
 
 @pytest.mark.transport
@@ -189,16 +189,16 @@ async def test_older_revisions_are_accepted(harness: Place, revision: str) -> No
 
 @OLDER
 async def test_an_unknown_revision_is_reported_with_both_sides(harness: Place) -> None:
-    with pytest.raises(tc.ConnectError, match=r"1999-01-01.*2025-11-25") as told:
+    with pytest.raises(tc.ConnectError, match=r"1999-01-01.*2025-11-25") as caught:
         await harness.client(server_options={"revision": "1999-01-01"}).connect()
-    assert told.value.permanent is True
+    assert caught.value.permanent is True
 
 
 @only(eras=["modern"])
 async def test_a_modern_server_of_unknown_versions_only_is_reported_with_both_sides(harness: Place) -> None:
-    with pytest.raises(tc.ConnectError, match=r"2031-01-01.*2026-07-28") as told:
+    with pytest.raises(tc.ConnectError, match=r"2031-01-01.*2026-07-28") as caught:
         await harness.client(server_options={"supported": ["2031-01-01"]}).connect()
-    assert told.value.permanent is True
+    assert caught.value.permanent is True
 
 
 @pytest.mark.transport
@@ -213,9 +213,9 @@ async def test_a_client_belongs_to_its_event_loop(harness: Place) -> None:
     async with harness.client() as c:
 
         def elsewhere() -> str:
-            with pytest.raises(tc.UsageError) as told:
+            with pytest.raises(tc.UsageError) as caught:
                 asyncio.run(c.call_tool("echo", {"text": "g"}))
-            return str(told.value)
+            return str(caught.value)
 
         assert "another event loop" in await asyncio.to_thread(elsewhere)
         assert (await c.call_tool("echo", {"text": "h"})).text == "h"

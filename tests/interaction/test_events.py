@@ -1,4 +1,4 @@
-"""Events for listeners: sync or async, in order, and none of them can do harm."""
+"""Events for listeners: sync or async, in order; a failing listener affects nothing else."""
 
 from __future__ import annotations
 
@@ -53,12 +53,12 @@ async def test_a_second_connection_is_reported_as_a_reconnect(harness: Place) ->
 async def test_a_failed_connection_is_reported_with_its_error(harness: Place) -> None:
     c = harness.client(server_options=harness.sick(1))
     heard = hearing(c)
-    with pytest.raises(tc.ConnectError) as told:
+    with pytest.raises(tc.ConnectError) as caught:
         await c.connect()
     assert kinds(heard) == ["ConnectionStarted", "ConnectionFailed"]
     failed = heard[1]
     assert failed.is_reconnect is False
-    assert (type(failed.error), str(failed.error)) == (type(told.value), str(told.value))
+    assert (type(failed.error), str(failed.error)) == (type(caught.value), str(caught.value))
     assert failed.duration > 0
 
 
@@ -70,8 +70,8 @@ async def test_a_lost_connection_is_made_again_automatically_and_reported(harnes
         with pytest.raises(tc.OutcomeUnknown):
             await c.call_tool("die", {"nonce": "n"})
         await eventually(lambda: "Reconnected" in kinds(heard))
-        told = [name for name in kinds(heard) if not name.startswith("Tool")]
-        assert told == ["Disconnected", "ConnectionStarted", "ConnectionCompleted", "Reconnected"]
+        connection = [name for name in kinds(heard) if not name.startswith("Tool")]
+        assert connection == ["Disconnected", "ConnectionStarted", "ConnectionCompleted", "Reconnected"]
         assert c.connected
     assert next(event for event in heard if isinstance(event, ev.Disconnected)).reason
     assert harness.journal.lives == 2
@@ -93,10 +93,10 @@ async def test_a_call_emits_events_when_it_starts_and_when_it_is_answered(harnes
 async def test_a_call_without_an_answer_is_reported_with_its_error(harness: Place) -> None:
     async with harness.client() as c:
         heard = hearing(c, ev.ToolExecutionFailed)
-        with pytest.raises(tc.RemoteError) as told:
+        with pytest.raises(tc.RemoteError) as caught:
             await c.call_tool("refuse")
         (failed,) = heard
-        assert (failed.tool, failed.error) == ("refuse", told.value)
+        assert (failed.tool, failed.error) == ("refuse", caught.value)
         assert 0 < failed.duration < 10
 
 

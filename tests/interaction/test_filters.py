@@ -40,10 +40,10 @@ async def test_allowing_nothing_allows_nothing(harness: Place) -> None:
 @WITH_HTTP
 async def test_a_hidden_tool_is_refused_with_the_rule_and_nothing_is_sent(harness: Place) -> None:
     async with harness.client(name="y", tool_filter=tc.static_filter(blocked=["echo"])) as c:
-        with pytest.raises(tc.AccessDenied) as told:
+        with pytest.raises(tc.AccessDenied) as caught:
             await c.call_tool("echo", {"text": "x"})
-    assert told.value.rule == "static filter: blocked 'echo'"
-    assert told.value.tool == "echo"
+    assert caught.value.rule == "static filter: blocked 'echo'"
+    assert caught.value.tool == "echo"
     assert harness.journal.calls == []
     assert harness.journal.got("tools/list") == [], "names alone need no list"
 
@@ -80,10 +80,10 @@ async def test_a_dynamic_filter_sees_the_caller(harness: Place) -> None:
 
     async with harness.client(name="here", tool_filter=tc.dynamic_filter(only_here)) as c:
         assert await names(c) == {"echo"}
-        with pytest.raises(tc.AccessDenied) as told:
+        with pytest.raises(tc.AccessDenied) as caught:
             await c.call_tool("fail")
-        assert told.value.rule is not None
-        assert "only_here" in told.value.rule
+        assert caught.value.rule is not None
+        assert "only_here" in caught.value.rule
     async with harness.client(name="there", tool_filter=tc.dynamic_filter(only_here)) as c:
         assert await names(c) == set()
     assert {(context.agent, context.run_context) for context in seen} == {(None, None)}

@@ -1,4 +1,4 @@
-"""The modern era's input in several rounds: asked, answered, sent again under a new id."""
+"""Input in several rounds (modern era): requested, given, and the call sent again under a new id."""
 
 from __future__ import annotations
 
@@ -85,15 +85,15 @@ async def test_a_deadline_that_passes_in_a_pause_is_not_followed_by_another_roun
 async def test_ten_rounds_are_enough_and_more_are_refused(harness: Place) -> None:
     async with harness.client(elicitation_handler=accept) as c:
         assert (await c.call_tool("rounds", {"times": 10})).text == "10 rounds"
-        with pytest.raises(tc.ProtocolError, match="10") as told:
+        with pytest.raises(tc.ProtocolError, match="10") as caught:
             await c.call_tool("rounds", {"times": 11})
-        assert told.value.tool == "rounds"
+        assert caught.value.tool == "rounds"
         assert (await c.call_tool("echo", {"text": "x"})).text == "x"
     assert len(harness.journal.got("tools/call")) == 11 + 11 + 1
 
 
 async def test_questions_of_one_round_are_answered_at_once(harness: Place) -> None:
-    """Two calls ask at the same time; neither waits for the other's person."""
+    """Two calls request input at the same time; neither waits for the other's handler."""
     both = asyncio.Barrier(2)
 
     async def handler(request: tc.ElicitRequest) -> dict[str, Any]:

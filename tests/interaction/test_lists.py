@@ -1,4 +1,4 @@
-"""Lists: all pages, kept while fresh, never longer, never for another caller."""
+"""Lists: complete, cached only while fresh, and never shared with another caller."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Notifications of a server during a call: progress in order, log lines from the asked level on."""
+"""Notifications of a server during a call: progress in order, log lines at or above the requested level."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ STEPS = [(step, 5, f"step {step}") for step in range(1, 6)]
 async def test_progress_comes_in_order_to_a_plain_function(harness: Place) -> None:
     heard: list[Any] = []
     async with harness.client() as c:
-        result = await c.call_tool("slow", {"steps": 5}, on_progress=lambda *told: heard.append(told))
+        result = await c.call_tool("slow", {"steps": 5}, on_progress=lambda *step: heard.append(step))
         assert heard == STEPS
     assert result.text == "done"
 

@@ -1,4 +1,4 @@
-"""Requests of a server to the client during a call: only what was offered, answered the same in both eras."""
+"""Requests of a server to the client during a call: only declared capabilities, answered the same in both eras."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tests.interaction.marks import MODERN, OLDER, per_protocol
 
 
 async def answer_to(c: tc.Client, tool: str, **arguments: Any) -> dict[str, Any]:
-    """The answer to the server's question: `{"result": ...}` or `{"error": ...}`."""
+    """Return the answer to the server's request: `{"result": ...}` or `{"error": ...}`."""
     said = json.loads((await c.call_tool(tool, arguments)).text)
     return {key: value for key, value in said.items() if key in ("result", "error")}
 
@@ -157,14 +157,14 @@ async def test_a_question_that_the_server_takes_back_gets_no_answer(harness: Pla
 async def test_roots_are_sent_as_uris(harness: Place, tmp_path: Path) -> None:
     roots = [tmp_path, "/srv/data", "https://example.com/x", {"uri": "file:///named", "name": "n"}]
     async with harness.client(roots=roots) as c:
-        told = (await answer_to(c, "roots"))["result"]["roots"]
-    assert [root["uri"] for root in told] == [
+        reported = (await answer_to(c, "roots"))["result"]["roots"]
+    assert [root["uri"] for root in reported] == [
         tmp_path.as_uri(),
         "file:///srv/data",
         "https://example.com/x",
         "file:///named",
     ]
-    assert told[3] == {"uri": "file:///named", "name": "n"}
+    assert reported[3] == {"uri": "file:///named", "name": "n"}
 
 
 @per_protocol
@@ -179,7 +179,7 @@ async def test_roots_may_be_asked_for_each_time(harness: Place, is_async: bool) 
         first = await answer_to(c, "roots")
         current.append("/b")
         second = await answer_to(c, "roots")
-    assert [len(told["result"]["roots"]) for told in (first, second)] == [1, 2]
+    assert [len(answer["result"]["roots"]) for answer in (first, second)] == [1, 2]
 
 
 # ---- refusals
@@ -200,11 +200,11 @@ async def test_an_older_server_that_asks_for_what_was_not_offered_gets_an_error(
 @pytest.mark.parametrize("tool", ["sample", "roots"])
 async def test_a_modern_call_that_needs_what_was_not_offered_fails(harness: Place, tool: str) -> None:
     async with harness.client(name="y") as c:
-        with pytest.raises(tc.AccessDenied) as told:
+        with pytest.raises(tc.AccessDenied) as caught:
             await c.call_tool(tool)
         assert (await c.call_tool("echo", {"text": "x"})).text == "x"
-    assert told.value.rule in ("sampling/createMessage", "roots/list")
-    assert (told.value.server, told.value.tool) == ("y", tool)
+    assert caught.value.rule in ("sampling/createMessage", "roots/list")
+    assert (caught.value.server, caught.value.tool) == ("y", tool)
 
 
 @MODERN
@@ -240,9 +240,9 @@ async def test_a_modern_call_whose_handler_fails_fails_without_reporting_a_refus
         return said
 
     async with harness.client(**{option: broken}) as c:
-        with pytest.raises(tc.ToolcribError) as told:
+        with pytest.raises(tc.ToolcribError) as caught:
             await c.call_tool(tool)
-        assert not isinstance(told.value, tc.AccessDenied | tc.TransportError)
+        assert not isinstance(caught.value, tc.AccessDenied | tc.TransportError)
         assert (await c.call_tool("echo", {"text": "x"})).text == "x"
     assert harness.journal.calls == [tool, "echo"]
 
@@ -268,7 +268,7 @@ async def test_no_deadline_passes_while_a_person_or_a_model_answers(harness: Pla
 @pytest.mark.transport
 @OLDER
 async def test_the_deadline_goes_on_after_the_person_answered(harness: Place, clock: Clock) -> None:
-    """Another call sleeps meanwhile: the time of the question is added to its deadline, and no more."""
+    """Another call sleeps meanwhile: exactly the time of the question is added to its deadline."""
 
     def answer(request: tc.ElicitRequest) -> dict[str, bool]:
         clock.advance(1000)

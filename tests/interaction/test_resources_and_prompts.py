@@ -39,12 +39,12 @@ async def test_a_text_a_blob_and_several_pieces_are_read(harness: Place) -> None
 
 async def test_a_missing_resource_is_reported_in_both_eras(harness: Place) -> None:
     async with harness.client(name="y") as c:
-        with pytest.raises(tc.ResourceNotFound, match="memo://none") as told:
+        with pytest.raises(tc.ResourceNotFound, match="memo://none") as caught:
             await c.read_resource("memo://none")
-    assert isinstance(told.value, tc.NotFound)
-    assert told.value.server == "y"
-    assert isinstance(told.value.__cause__, tc.RemoteError)
-    assert told.value.__cause__.code == (-32602 if harness.modern else -32002)
+    assert isinstance(caught.value, tc.NotFound)
+    assert caught.value.server == "y"
+    assert isinstance(caught.value.__cause__, tc.RemoteError)
+    assert caught.value.__cause__.code == (-32602 if harness.modern else -32002)
 
 
 @per_protocol

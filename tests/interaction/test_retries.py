@@ -1,4 +1,4 @@
-"""Which calls are sent again: all that surely never ran, and of the others only what does no harm twice."""
+"""Which calls are sent again: those that certainly did not run, and those that are safe to repeat."""
 
 from __future__ import annotations
 
@@ -43,9 +43,9 @@ async def test_a_list_is_asked_for_again_when_the_server_died_before_it(harness:
 async def test_max_attempts_counts_the_attempts(harness: Place) -> None:
     options = harness.sick(5)
     c = harness.client(server_options=options, max_attempts=2)
-    with pytest.raises(tc.ConnectError) as told:
+    with pytest.raises(tc.ConnectError) as caught:
         await c.call_tool("echo", {"text": "x"})
-    assert told.value.sent is False
+    assert caught.value.sent is False
     assert harness.journal.lives == 2 * options["sick"] // 5
 
 
@@ -63,9 +63,9 @@ async def test_one_attempt_is_one_attempt(harness: Place) -> None:
 @pytest.mark.transport
 async def test_a_tool_whose_server_died_is_not_run_again(harness: Place) -> None:
     async with harness.client(name="y") as c:
-        with pytest.raises(tc.OutcomeUnknown) as told:
+        with pytest.raises(tc.OutcomeUnknown) as caught:
             await c.call_tool("die", {"nonce": "n"})
-        error = told.value
+        error = caught.value
         assert (error.sent, error.server, error.tool) == (True, "y", "die")
         assert not isinstance(error, TimeoutError)
         assert (await c.call_tool("echo", {"text": "x"})).text == "x", "the next call finds a new server"
@@ -206,9 +206,9 @@ async def test_a_pause_that_would_end_after_the_deadline_is_not_begun(
 ) -> None:
     monkeypatch.setattr("random.random", lambda: 99.0)  # seconds, for the first pause
     async with harness.client() as c:
-        with pytest.raises(tc.OutcomeUnknown) as told:
+        with pytest.raises(tc.OutcomeUnknown) as caught:
             await c.call_tool("die", {"nonce": "n", "times": 9}, timeout=20, retry_safe=True)
-        assert not isinstance(told.value, TimeoutError)
+        assert not isinstance(caught.value, TimeoutError)
     assert harness.journal.calls == ["die"]
 
 

@@ -1,4 +1,4 @@
-"""The status of a connection: the breaker after many failures, the texts of the status, a server without answers."""
+"""The status of a connection: the breaker after many failures, the reasons, a server that does not answer."""
 
 from __future__ import annotations
 
@@ -28,9 +28,9 @@ async def test_after_five_failures_in_a_row_no_attempt_is_made_for_a_while(harne
     c = harness.client(server_options=harness.sick(5), reconnect=policy)
     await failing(c, 5)
     lives = harness.journal.lives
-    with pytest.raises(tc.ConnectError, match="5 failures in a row") as told:
+    with pytest.raises(tc.ConnectError, match="5 failures in a row") as caught:
         await c.call_tool("echo", {"text": "x"}, timeout=5)
-    assert told.value.sent is False
+    assert caught.value.sent is False
     assert harness.journal.lives == lives, "it was not tried"
     clock.advance(31)
     assert (await c.call_tool("echo", {"text": "x"})).text == "x"

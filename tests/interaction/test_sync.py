@@ -1,4 +1,4 @@
-"""The same client without an event loop."""
+"""The sync client."""
 
 from __future__ import annotations
 
@@ -195,24 +195,24 @@ async def test_a_running_loop_elsewhere_is_fine(place: Place) -> None:
 
 @client_side
 def test_a_callback_on_the_portals_own_thread_gets_an_error_that_it_cannot_wait(place: Place) -> None:
-    told: list[Exception] = []
+    errors: list[Exception] = []
     with place.sync_client() as c:
 
         def listener(event: ev.ToolExecutionStarted) -> None:
             try:
                 c.ping()
             except tc.UsageError as exc:
-                told.append(exc)
+                errors.append(exc)
 
         c.on(ev.ToolExecutionStarted, listener)
         c.call_tool("echo", {"text": "x"})
-    assert "portal" in str(told[0])
+    assert "portal" in str(errors[0])
 
 
 def test_it_takes_the_same_options_and_has_the_same_methods() -> None:
     public = {name for name in dir(tc.Client) if not name.startswith("_")}
-    told_by_the_connection = {"on_notification", "on_connected", "on_disconnected"}
+    called_by_the_connection = {"on_notification", "on_connected", "on_disconnected"}
     only_async = {"connect", "session"}  # the methods of a session belong to the event loop of its client
-    assert public - told_by_the_connection - only_async <= set(dir(sync.Client))
+    assert public - called_by_the_connection - only_async <= set(dir(sync.Client))
     with pytest.raises(tc.ConfigError, match="'no_such'"):
         sync.Client(tc.StdioServer("python"), no_such=1)  # type: ignore[call-arg]

@@ -1,4 +1,4 @@
-"""Deadlines, silences, cancelled callers, and calls that wait for their turn."""
+"""Deadlines, idle time-outs, cancelled callers, and calls that wait for their turn."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tests.interaction.marks import client_side, per_protocol
 
 
 async def asleep(harness: Place, c: tc.Client, **options: Any) -> asyncio.Task[tc.ToolResult]:
-    """A call that the server has taken and does not answer."""
+    """Start a call that the server receives and does not answer."""
     before = harness.journal.calls.count("sleeper")
     call = asyncio.create_task(c.call_tool("sleeper", **options))
     await eventually(lambda: harness.journal.calls.count("sleeper") > before)
@@ -34,9 +34,9 @@ async def test_a_passed_deadline_is_reported_as_unanswered_and_cancels_the_reque
     async with harness.client(name="y") as c:
         call = await asleep(harness, c, timeout=20)
         clock.advance(21)
-        with pytest.raises(tc.UnansweredTimeout) as told:
+        with pytest.raises(tc.UnansweredTimeout) as caught:
             await soon(call)
-        error = told.value
+        error = caught.value
         assert isinstance(error, TimeoutError)
         assert isinstance(error, tc.OutcomeUnknown)
         assert (error.sent, error.server, error.tool) == (True, "y", "sleeper")
@@ -108,10 +108,10 @@ async def test_a_deadline_that_passes_while_connecting_sent_nothing(harness: Pla
     call = asyncio.create_task(c.call_tool("echo", {"text": "x"}, timeout=5))
     await eventually(lambda: harness.journal.entries("got"))
     clock.advance(6)
-    with pytest.raises(tc.CallTimeout) as told:
+    with pytest.raises(tc.CallTimeout) as caught:
         await soon(call)
-    assert told.value.sent is False
-    assert not isinstance(told.value, tc.OutcomeUnknown)
+    assert caught.value.sent is False
+    assert not isinstance(caught.value, tc.OutcomeUnknown)
     await c.close()
     assert harness.journal.got("notifications/cancelled") == [], "the first words are never cancelled"
 
@@ -178,9 +178,9 @@ async def test_a_timeout_around_the_call_is_a_cancelled_caller_too(harness: Plac
         call = asyncio.create_task(asyncio.wait_for(c.call_tool("sleeper"), 5))
         await eventually(lambda: sleeper_ids(harness))
         clock.advance(6)
-        with pytest.raises(TimeoutError) as told:
+        with pytest.raises(TimeoutError) as caught:
             await soon(call)
-        assert not isinstance(told.value, tc.ToolcribError)
+        assert not isinstance(caught.value, tc.ToolcribError)
         await eventually(lambda: harness.journal.taken_back() == sleeper_ids(harness))
 
 
@@ -219,9 +219,9 @@ async def test_waiting_for_a_turn_counts_against_the_deadline_and_sends_nothing(
         waiting = asyncio.create_task(c.call_tool("echo", {"text": "x"}, timeout=5))
         await asyncio.sleep(0)
         clock.advance(6)
-        with pytest.raises(tc.CallTimeout) as told:
+        with pytest.raises(tc.CallTimeout) as caught:
             await soon(waiting)
-        assert told.value.sent is False
+        assert caught.value.sent is False
         call.cancel()
         await c.ping()
     assert harness.journal.calls == ["sleeper"]

@@ -1,4 +1,4 @@
-"""Calling tools: what goes out, what comes back."""
+"""Calling tools: the requests and the results."""
 
 from __future__ import annotations
 
@@ -78,9 +78,9 @@ async def test_a_result_says_how_long_the_call_took(harness: Place) -> None:
 
 async def test_a_json_rpc_error_is_a_remote_error_with_code_and_data(harness: Place) -> None:
     async with harness.client(name="y") as c:
-        with pytest.raises(tc.RemoteError, match="not today") as told:
+        with pytest.raises(tc.RemoteError, match="not today") as caught:
             await c.call_tool("refuse")
-    error = told.value
+    error = caught.value
     assert (error.code, error.data, error.server, error.tool) == (-32050, {"until": "tomorrow"}, "y", "refuse")
 
 
@@ -113,15 +113,15 @@ async def test_what_json_cannot_say_is_the_callers_bug(harness: Place) -> None:
 async def test_a_tool_that_the_server_refuses_as_unknown_is_not_found(harness: Place) -> None:
     async with harness.client(server_options={"unknown": "error"}) as c:
         await c.list_tools()
-        with pytest.raises(tc.ToolNotFound, match="did you mean 'echo'") as told:
+        with pytest.raises(tc.ToolNotFound, match="did you mean 'echo'") as caught:
             await c.call_tool("ecko")
-    assert told.value.nearest == ("echo",)
-    assert told.value.tool == "ecko"
+    assert caught.value.nearest == ("echo",)
+    assert caught.value.tool == "ecko"
 
 
 @per_protocol
 async def test_an_error_result_about_an_unknown_tool_stays_a_result(harness: Place) -> None:
-    """Words do not decide: an unlisted tool that ran and failed answers in the same form."""
+    """The text must not decide: an unlisted tool that ran and failed answers in the same form."""
     async with harness.client(server_options={"unknown": "result"}) as c:
         await c.list_tools()
         result = await c.call_tool("ecko")
@@ -130,9 +130,9 @@ async def test_an_error_result_about_an_unknown_tool_stays_a_result(harness: Pla
 
 async def test_an_unknown_tool_is_looked_for_where_no_list_is_known(harness: Place) -> None:
     async with harness.client(server_options={"unknown": "error"}) as c:
-        with pytest.raises(tc.ToolNotFound, match="Unknown tool: ecko") as told:
+        with pytest.raises(tc.ToolNotFound, match="Unknown tool: ecko") as caught:
             await c.call_tool("ecko")
-        assert told.value.nearest == ("echo",)
+        assert caught.value.nearest == ("echo",)
         with pytest.raises(tc.ToolNotFound):
             await c.call_tool("zzz")
 
@@ -148,9 +148,9 @@ async def test_an_error_result_does_not_mean_that_the_tool_is_missing(harness: P
 async def test_a_hidden_tool_is_not_among_the_nearest_names(harness: Place) -> None:
     async with harness.client(tool_filter=lambda tool: tool.name != "echo") as c:
         await c.list_tools()
-        with pytest.raises(tc.ToolNotFound) as told:
+        with pytest.raises(tc.ToolNotFound) as caught:
             await c.call_tool("ecko")
-    assert "echo" not in told.value.nearest
+    assert "echo" not in caught.value.nearest
 
 
 @client_side

@@ -1,4 +1,4 @@
-"""The first walk through a client, as the tour shows it."""
+"""A tour of the client's features."""
 
 from __future__ import annotations
 
@@ -49,9 +49,9 @@ async def test_the_raw_door_gives_the_answer_as_it_came(harness: Place) -> None:
 
 async def test_raw_requests_raise_the_servers_errors(harness: Place) -> None:
     async with harness.client(name="fs") as c:
-        with pytest.raises(tc.RemoteError) as told:
+        with pytest.raises(tc.RemoteError) as caught:
             await c.request("no/such/method", {"a": 1})
-    assert (told.value.code, told.value.server) == (-32601, "fs")
+    assert (caught.value.code, caught.value.server) == (-32601, "fs")
 
 
 @per_protocol
@@ -59,9 +59,9 @@ async def test_a_tools_own_error_is_raised_on_demand(harness: Place) -> None:
     async with harness.client() as c:
         result = await c.call_tool("fail")
         assert (result.is_error, result.text) == (True, "it is\nbroken")
-        with pytest.raises(tc.ToolFailed, match="it is broken") as told:
+        with pytest.raises(tc.ToolFailed, match="it is broken") as caught:
             result.raise_for_error()
-    assert told.value.result is result
+    assert caught.value.result is result
 
 
 @pytest.mark.transport
@@ -89,9 +89,9 @@ async def test_the_mode_chooses_the_era_of_a_server_that_speaks_both(harness: Pl
 
 @pytest.mark.parametrize("server", [{"command": "python"}, "settings/.mcp.json", {"mcpServers": {}}, 7])
 def test_a_non_server_is_reported_at_once(server: object) -> None:
-    with pytest.raises(tc.ConfigError) as told:
+    with pytest.raises(tc.ConfigError) as caught:
         tc.Client(server)
-    assert told.value.key == "server"
+    assert caught.value.key == "server"
 
 
 def test_a_dict_or_a_path_points_to_the_hub(tmp_path: object) -> None:

@@ -1,4 +1,4 @@
-"""What only HTTP has: streams that break and go on, sessions that expire, headers, and servers of an older kind."""
+"""Behaviour specific to HTTP: broken and resumed streams, expired sessions, headers, and older servers."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ pytestmark = [
 
 
 def requests(harness: Place, verb: str) -> list[dict[str, Any]]:
-    """The HTTP requests of this kind, in the order in which they came."""
+    """Return the HTTP requests of this kind, in the order of arrival."""
     return [request for request in harness.journal.entries("web") if request["verb"] == verb]
 
 
 def resumed(harness: Place) -> list[str]:
-    """The places from which streams were read on."""
+    """Return the event ids from which streams were resumed."""
     return [
         request["headers"]["Last-Event-ID"]
         for request in requests(harness, "GET")
@@ -56,7 +56,7 @@ async def test_a_stream_that_breaks_in_mid_call_goes_on_where_it_broke(harness: 
 
 @SESSIONS
 async def test_a_call_goes_on_while_its_stream_is_broken(harness: Place) -> None:
-    """It was not cancelled: its answer waits."""
+    """The call is not cancelled: its answer waits for the resumption."""
     async with harness.client(server_options={"web": {"cuts": ["middle"]}}) as c:
         call = asyncio.create_task(c.call_tool("sleeper", on_progress=lambda *_: None))
         await eventually(lambda: harness.journal.calls)
@@ -81,9 +81,9 @@ async def test_a_stream_is_given_up_after_two_tries_in_vain(harness: Place) -> N
 @pytest.mark.parametrize("manner", ["end", "abort", "middle"])
 async def test_a_modern_stream_that_breaks_is_lost_and_nothing_runs_twice(harness: Place, manner: str) -> None:
     async with harness.client(server_options={"web": {"cuts": [manner]}}) as c:
-        with pytest.raises(tc.OutcomeUnknown) as told:
+        with pytest.raises(tc.OutcomeUnknown) as caught:
             await c.call_tool("slow", {"steps": 3}, on_progress=lambda *_: None)
-        assert told.value.sent is True
+        assert caught.value.sent is True
         assert (await c.call_tool("echo", {"text": "x"})).text == "x"
     assert harness.journal.calls == ["slow", "echo"]
 
@@ -155,7 +155,7 @@ async def test_after_an_expired_session_subscriptions_are_asked_for_again(harnes
 
 @only([*STREAMABLE, "sse"], ["older", "legacy"])
 async def test_nothing_overtakes_the_word_that_the_client_is_ready(harness: Place) -> None:
-    """The server itself complains about requests before it."""
+    """The server records a fault for requests that arrive before `initialized`."""
     async with harness.client(server_options={"web": {"ponder": 0.05}}, log_level="info") as c:
         results = await asyncio.gather(*(c.call_tool("echo", {"text": str(n)}) for n in range(3)))
         assert [result.text for result in results] == ["0", "1", "2"]

@@ -34,7 +34,7 @@ async def test_doubled_and_unknown_answers_are_dropped_and_counted(harness: Plac
     async with harness.client() as c:
         assert (await c.call_tool("twice")).text == "first"
         assert (await c.call_tool("echo", {"text": "x"})).text == "x"
-        # Where all that comes with an answer comes on its own stream, nobody reads on after it.
+        # If each answer has its own stream, the client stops reading after the answer.
         alone = harness.way == "plain" or (harness.way == "http" and harness.modern)
         await eventually(lambda: c.counters.unmatched == (1 if alone else 2))
 
@@ -61,7 +61,7 @@ async def test_notifications_that_mean_nothing_are_borne(harness: Place) -> None
     heard: list[Any] = []
     lines: list[tc.LogMessage] = []
     async with harness.client(log_handler=lines.append) as c, c.listen() as changes:
-        result = await c.call_tool("chatter", on_progress=lambda *told: heard.append(told))
+        result = await c.call_tool("chatter", on_progress=lambda *step: heard.append(step))
         assert result.text == "that is all"
         await c.call_tool("grow")
         assert await asyncio.wait_for(anext(changes), 10) == tc.Change("tools")
@@ -93,9 +93,9 @@ async def test_a_modern_server_that_asks_is_counted_and_not_answered(harness: Pl
 @pytest.mark.parametrize("result", [7, "text", None, [1]])
 async def test_a_result_that_is_not_an_object_is_a_protocol_error(harness: Place, result: Any) -> None:
     async with harness.client(name="y", server_options={"odd": {"prompts/get": result}}) as c:
-        with pytest.raises(tc.ProtocolError) as told:
+        with pytest.raises(tc.ProtocolError) as caught:
             await c.get_prompt("plain")
-        assert told.value.server == "y"
+        assert caught.value.server == "y"
         assert (await c.call_tool("echo", {"text": "x"})).text == "x"
     assert harness.journal.lives == 1
 

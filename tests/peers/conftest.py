@@ -1,9 +1,8 @@
-"""Where the peers are, which of them a test meets, and one open client per peer for all tests.
+"""The peers and visitors of each test, and one open client per peer for all tests.
 
-`scripts/test` prepares the peers' environments; a missing one fails the test that needs it, with what to do.
-
-A test that asks for a `peer` or a `visitor` runs once for each of them that its tier has: those of the marker
-`peers(...)` or `visitors(...)`, or else of `ONE_TRANSPORT` and `TOURISTS`.
+`scripts/test` prepares the peers' environments; a missing one fails the test that needs it, with a hint. A test with a
+`peer` or a `visitor` runs once for each of them in its tier: those of the marker `peers(...)` or `visitors(...)`, or
+else of `ONE_TRANSPORT` and `TOURISTS`.
 """
 
 from __future__ import annotations
@@ -40,7 +39,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Order the tests of visits by visitor: of two processes that share them, few then make the same visit."""
+    """Order the tests of visits by visitor, so that two test processes rarely make the same visit."""
     places = [place for place, item in enumerate(items) if _visitor(item)]
     ordered = sorted((items[place] for place in places), key=_visitor)
     for place, item in zip(places, ordered, strict=True):
@@ -55,13 +54,13 @@ def _visitor(item: pytest.Item) -> str:
 
 @pytest.fixture(scope="session")
 def python_of() -> Callable[[str], str]:
-    """The Python of a peer's environment."""
+    """Return the Python of a peer's environment."""
     return lambda environment: str(present(ENVIRONMENTS / environment / "bin/python", f"the environment {environment}"))
 
 
 @pytest.fixture(scope="session")
 def web_servers() -> Iterator[Servers]:
-    """Servers behind a port, started when first asked for: one process of a kind is enough for all tests."""
+    """HTTP servers, started on first use: one process of each kind serves all tests."""
     servers = Servers()
     yield servers
     servers.close()
@@ -69,13 +68,13 @@ def web_servers() -> Iterator[Servers]:
 
 @pytest.fixture(scope="session")
 def web(web_servers: Servers) -> Callable[[Peer], WebServer]:
-    """The process that serves a peer's server over HTTP."""
+    """Return the process that serves a peer's server over HTTP."""
     return lambda peer: web_servers.get(peer.framework, lambda: framework_server(peer.environment, peer.framework))
 
 
 @pytest.fixture(scope="session")
 def server_of(python_of: Callable[[str], str], web: Callable[[Peer], WebServer]) -> Callable[..., tc.ServerConfig]:
-    """The configuration of one of our servers on a peer's framework."""
+    """Return the config of one of our servers on a peer's framework."""
 
     def configure(peer: Peer, *args: str) -> tc.ServerConfig:
         if peer.transport == "http":
@@ -89,7 +88,7 @@ def server_of(python_of: Callable[[str], str], web: Callable[[Peer], WebServer])
 
 @pytest.fixture(scope="session")
 def npm_server() -> Callable[..., tc.StdioServer]:
-    """The configuration of a reference server from npm. Without node its tests are skipped; scripts/test says so."""
+    """Return the config of a reference server from npm. Without node its tests are skipped."""
     node = shutil.which("node")
     if node is None or shutil.which("npm") is None:
         pytest.skip("node and npm are not on this machine")
@@ -103,7 +102,7 @@ def npm_server() -> Callable[..., tc.StdioServer]:
 
 @pytest.fixture
 def short_waits(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Make the client open a stream that ended again at once: it would wait for a second."""
+    """Make the client reopen an ended stream at once instead of after a second."""
     monkeypatch.setattr("toolcrib.transports.http.sse_reader.DEFAULT_RETRY_SECONDS", 0.02)
     monkeypatch.setattr("toolcrib.client.subscriptions.RELISTEN_SECONDS", 0.02)
 
@@ -138,5 +137,5 @@ async def open_yard(
 
 @pytest_asyncio.fixture(loop_scope="session")
 async def scripted(peer: Peer, open_yard: Callable[[Peer], Awaitable[ScriptedClient]]) -> ScriptedClient:
-    """A client of the peer with every handler. Tests share the process, so each looks only at what it did itself."""
+    """A client of the peer with every handler. Tests share the process, so each checks only its own effects."""
     return await open_yard(peer)

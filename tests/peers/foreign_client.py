@@ -1,4 +1,4 @@
-"""Runs in a peer's environment: our client over a transport of that environment's `mcp` SDK; prints what it saw.
+"""Runs in a peer's environment: our client over a transport of that environment's `mcp` SDK; prints its observations.
 
 python foreign_client.py SHAPE SERVER_SCRIPT|URL MODE
 """
@@ -24,33 +24,33 @@ Transport = Callable[[], Any]
 
 @asynccontextmanager
 async def manager(script: str) -> AsyncIterator[Transport]:
-    """`stdio_client` as it is: a context manager of two streams."""
+    """Return `stdio_client` unchanged: a context manager of two streams."""
     yield lambda: stdio_client(StdioServerParameters(command=sys.executable, args=[script]))
 
 
 @asynccontextmanager
 async def pair(script: str) -> AsyncIterator[Transport]:
-    """The two streams alone; who made them keeps their context manager."""
+    """Return only the two streams; the caller keeps their context manager."""
     async with stdio_client(StdioServerParameters(command=sys.executable, args=[script])) as streams:
         yield lambda: streams
 
 
 @asynccontextmanager
 async def streamable(url: str) -> AsyncIterator[Transport]:
-    """The SDK's client for streamable HTTP: under its older name in 1.x it gives a triple, in 2.x a pair."""
+    """Return the SDK's client for streamable HTTP: a triple under its older name in 1.x, a pair in 2.x."""
     client = getattr(http, "streamablehttp_client", None) or http.streamable_http_client
     yield lambda: client(url)
 
 
 @asynccontextmanager
 async def renamed(url: str) -> AsyncIterator[Transport]:
-    """The newer name, which 1.x has too."""
+    """Return the client under its newer name, which 1.x has too."""
     yield lambda: http.streamable_http_client(url)
 
 
 @asynccontextmanager
 async def sse(url: str) -> AsyncIterator[Transport]:
-    """The SDK's client for HTTP+SSE: a pair."""
+    """Return the SDK's client for HTTP+SSE: a pair."""
     yield lambda: sse_client(url)
 
 

@@ -14,7 +14,7 @@ ENDING = 20.0  # seconds
 
 
 class ForkServer:
-    """Starts programs of an environment that share what was imported before. It starts itself when it is first used."""
+    """Starts programs of an environment with modules already imported. Started on first use."""
 
     def __init__(self, python: Path, *preloaded: str, options: tuple[str, ...] = ()) -> None:
         self._python = str(python)

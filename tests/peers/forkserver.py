@@ -1,8 +1,8 @@
-"""Starts Python programs without waiting for their imports: a process that has made them forks one for each launcher.
+"""Starts Python programs without waiting for their imports: a process with the modules loaded forks for each launcher.
 
     python -m tests.peers.forkserver SOCKET MODULE[:ATTRIBUTE]...
 
-Importing an SDK takes longer than what most programs here do with it. Each program is still a process of its own, with
+Importing an SDK takes longer than the rest of most programs here. Each program is still a separate process, with
 the arguments, the environment, the folder and the standard streams of its launcher (launcher.py), which waits for it.
 The programs run one after the other. The server prints a line when it is ready, and ends with its standard input.
 """
@@ -26,7 +26,7 @@ MAX_REQUEST_BYTES = 1 << 20
 
 @dataclass(frozen=True)
 class Request:
-    """What a launcher wants to run: `SCRIPT ...` or `-m MODULE ...`."""
+    """The program that a launcher requests: `SCRIPT ...` or `-m MODULE ...`."""
 
     arguments: list[str]
     environment: dict[str, str]
@@ -103,7 +103,7 @@ def run(request: Request) -> None:
 
 
 def preload(name: str) -> None:
-    """Import a module; with an attribute, also what is imported only when that is used."""
+    """Import a module; with an attribute, also what is imported lazily with that attribute."""
     module, _, attribute = name.partition(":")
     imported = importlib.import_module(module)
     if attribute:

@@ -28,7 +28,7 @@ ROOTS = ["file:///crib/one", "file:///crib/two"]
 
 
 def present(path: Path, what: str) -> Path:
-    """The path, if `scripts/test` has made it; else the test fails with what to do."""
+    """Return the path if it exists; otherwise fail the test with a hint to run `scripts/test`."""
     if not path.exists():
         pytest.fail(
             f"{what} is not there ({path.relative_to(ROOT)}); run scripts/test once, it prepares the peers",
@@ -61,7 +61,7 @@ class Peer:
 
     @property
     def marks_wrapped_results(self) -> bool:
-        """Only FastMCP says that it put a scalar into `{"result": ...}`; the SDK does it without a word."""
+        """Whether wrapped scalars (`{"result": ...}`) are marked: only FastMCP does that, the SDK does not."""
         return self.framework == "fastmcp4"
 
     @property
@@ -99,7 +99,7 @@ Met = TypeVar("Met")
 
 
 class Chosen(Generic[Met]):
-    """What a test meets: everything at night, and in the other tiers those that stand for the rest."""
+    """The parameters of a test: all in the nightly tier, representative ones in the others."""
 
     def __init__(self, nightly: Iterable[Met], change: Iterable[Met], quick: Iterable[Met] | None = None) -> None:
         self._of = {"nightly": list(nightly), "all": list(change)}
@@ -107,7 +107,7 @@ class Chosen(Generic[Met]):
         assert all(each in self._of["nightly"] for each in (*self._of["all"], *self._of["quick"]))
 
     def of(self, tier: str) -> list[Met]:
-        """Return those of a tier."""
+        """Return the parameters for a tier."""
         assert self._of[tier], f"nothing is met in the tier {tier}: mark the test"
         return [each for each in self._of["nightly"] if each in self._of[tier]]
 
@@ -125,7 +125,7 @@ EACH_TRANSPORT = Chosen(PEERS, [*over_each_transport(SDK1, SDK2_MODERN), *over_h
 
 
 class ScriptedClient:
-    """A client with every handler: `answers` and `says` are the person and the model, the lists what was asked."""
+    """A client with every handler: `answers` and `says` are the replies of user and model."""
 
     def __init__(self, server: Any, *, roots: list[str] | None = None, **options: Any) -> None:
         self.asked: list[tc.ElicitRequest] = []
@@ -167,7 +167,7 @@ class ScriptedClient:
 
 
 async def eventually(condition: Callable[[], Awaitable[Any]], within: float = 20.0, what: str = "") -> Any:
-    """Ask again until the answer is true, and return it. Each question is a round trip to the server."""
+    """Poll until the answer is true, and return it. Each poll is a round trip to the server."""
     end = time.monotonic() + within
     while not (value := await condition()):
         assert time.monotonic() < end, f"not within {within} s: {what}"
@@ -176,7 +176,7 @@ async def eventually(condition: Callable[[], Awaitable[Any]], within: float = 20
 
 
 async def first(changes: Any, within: float = 20.0) -> tc.Change:
-    """The next change of a `listen`, within a bound."""
+    """Return the next change of a `listen`, with a time limit."""
     async with asyncio.timeout(within):
         change = await anext(changes)
     assert isinstance(change, tc.Change)
@@ -184,7 +184,7 @@ async def first(changes: Any, within: float = 20.0) -> tc.Change:
 
 
 def run_in(python: str | ForkServer, script: Path, *arguments: str) -> dict[str, Any]:
-    """Run a client of ours in a peer's environment; what it saw is the last line that it prints."""
+    """Run one of our clients in a peer's environment; return its observations, the last line of its output."""
     command = python.command if isinstance(python, ForkServer) else lambda *rest: [python, *rest]
     done = subprocess.run(
         command(str(script), *arguments),

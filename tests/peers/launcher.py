@@ -1,4 +1,4 @@
-"""Runs a Python program by a fork server (forkserver.py) as if it ran here, and exits with its exit code.
+"""Runs a Python program through a fork server (forkserver.py) as if it ran here, and exits with its exit code.
 
 python -I -S launcher.py SOCKET SCRIPT|-m MODULE [ARGUMENTS]
 """

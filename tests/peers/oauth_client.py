@@ -1,4 +1,4 @@
-"""Runs in a peer's environment: our client with that environment's `OAuthClientProvider`; prints what it saw.
+"""Runs in a peer's environment: our client with that environment's `OAuthClientProvider`; prints its observations.
 
 python oauth_client.py http|sse URL MODE
 """
@@ -40,7 +40,7 @@ class Memory(TokenStorage):
 
 
 class Person:
-    """Opens the page that authorises, and brings back what it says."""
+    """Opens the authorisation page, and returns its redirect."""
 
     def __init__(self) -> None:
         self.asked = 0

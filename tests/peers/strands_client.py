@@ -1,4 +1,4 @@
-"""Runs in a peer's environment: the clients of Strands' document over the SDK's own transports; prints what they saw.
+"""Runs in a peer's environment: the clients of Strands' documentation over the SDK's transports; prints observations.
 
 python strands_client.py HTTP_URL SSE_URL STDIO_SCRIPT
 """

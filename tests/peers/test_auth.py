@@ -1,4 +1,4 @@
-"""A server of the SDK that wants a token: one of our own, none, too narrow a one, and those of the SDK's providers."""
+"""An SDK server that requires a token: a given one, none, one without the scope, and those of the SDK's providers."""
 
 from __future__ import annotations
 

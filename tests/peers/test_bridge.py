@@ -1,7 +1,7 @@
-"""The seam `(method, params, context)` carries a gateway between the eras: a question in mid-call crosses it.
+"""The interface `(method, params, context)` supports a gateway between the eras, including requests for input.
 
-The gateway here is as small as one can be: it forwards to one upstream, and a question of the upstream's becomes a
-question of its own. What differs between the eras is the endpoint's on one side and the client's on the other.
+The gateway here is minimal: it forwards to one upstream, and sends the upstream's requests for input to its own client.
+The endpoint and the client handle the differences between the eras.
 """
 
 from __future__ import annotations
@@ -36,17 +36,17 @@ HEADERS = {
 
 
 class Deaf:
-    """Hears of no changes."""
+    """Ignores changes."""
 
     def __init__(self) -> None:
         self.accepted: dict[str, Any] = {}
 
     async def close(self) -> None:
-        """Nothing."""
+        """Do nothing."""
 
 
 class Gateway:
-    """Forwards to one upstream, one call at a time: over stdio a question does not say which call it belongs to."""
+    """Forwards to one upstream, one call at a time: over stdio a request for input does not name its call."""
 
     def __init__(self, upstream: tc.ServerConfig, mode: str) -> None:
         self.client = tc.Client(upstream, mode=mode, elicitation_handler=self._relay, execution_timeout=30)
@@ -79,14 +79,14 @@ class Gateway:
 
 @asynccontextmanager
 async def bridged(gateway: Gateway, ttl: float = 60) -> AsyncIterator[str]:
-    """The URL of a gateway."""
+    """Serve a gateway and yield its URL."""
     front: RequestHandler = gateway
     async with served(HttpApp(front, guard=RequestGuard(), suspended_ttl=ttl)) as address:
         yield f"{address}/mcp"
 
 
 class Caller:
-    """A modern client, by hand: what it sends and gets is the wire itself."""
+    """A modern client by hand, which sends and receives raw messages."""
 
     def __init__(self, http: aiohttp.ClientSession, url: str, name: str) -> None:
         self._http = http
@@ -105,7 +105,7 @@ class Caller:
         return answer
 
     async def again(self, before: dict[str, Any], name: str, nonce: str = "n1") -> dict[str, Any]:
-        """Come again with the answer to the one question."""
+        """Repeat the call with the answer to its only question."""
         (key,) = before["result"]["inputRequests"]
         answers = {key: {"action": "accept", "content": {"name": name}}}
         return await self.call(nonce, inputResponses=answers, requestState=before["result"]["requestState"])
@@ -145,7 +145,7 @@ def caller(old: Gateway, request: pytest.FixtureRequest) -> Open:
 
 @pytest.fixture
 def steps(journal: Path, request: pytest.FixtureRequest) -> Steps:
-    """What the upstream noted of the calls of this test."""
+    """Return the steps that the upstream recorded for the calls of this test."""
     name = f"{request.node.name}: "
     return lambda: [line.replace(name, "") for line in journal.read_text().splitlines() if name in line]
 

@@ -1,4 +1,4 @@
-"""Which revision is agreed on with real servers, and that either era is whole enough to work in."""
+"""The revision negotiated with real servers, and that both eras work with them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Transports of the `mcp` SDK's own client, 1.x and 2.x, in place of ours: each in an environment that has that SDK."""
+"""Transports of the `mcp` SDK, 1.x and 2.x, instead of Toolcrib's: each in an environment with that SDK."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tests.peers.web import Servers, WebServer
 SCRIPT = Path(__file__).with_name("foreign_client.py")
 PATHS = {"http": "stateful/mcp", "renamed": "stateful/mcp", "sse": "sse"}  # the others start a process themselves
 SLOW = pytest.mark.slow
-NIGHTLY = pytest.mark.nightly  # an era that is agreed on as with our own transports
+NIGHTLY = pytest.mark.nightly  # the era is negotiated as with Toolcrib's transports
 
 CASES = [
     pytest.param("sdk1", "manager", "auto", LEGACY, id="sdk1-context-manager", marks=SLOW),

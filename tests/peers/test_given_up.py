@@ -1,4 +1,4 @@
-"""Calls that are given up: the server is notified, its tool ends, and the connection still works."""
+"""Cancelled calls: the server is notified, its tool ends, and the connection still works."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ async def naps(scripted: ScriptedClient) -> list[str]:
 
 
 async def ended(scripted: ScriptedClient, before: int) -> list[str]:
-    """How the naps since then went, once one of them has ended."""
+    """Return how the naps since then ended, once one of them has ended."""
 
     async def those() -> list[str] | None:
         entries = (await naps(scripted))[before:]

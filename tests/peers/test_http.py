@@ -1,4 +1,4 @@
-"""What only HTTP has: sessions, standing streams, stateless and JSON servers, restarts, and what went over the wire."""
+"""Behaviour specific to HTTP: sessions, standalone streams, stateless and JSON servers, restarts, requests sent."""
 
 from __future__ import annotations
 
@@ -207,7 +207,7 @@ SERVER_MODULES = {"sdk1": "mcp.server.fastmcp", "sdk2": "mcp.server.mcpserver"}
 
 @pytest.fixture(scope="module", params=[SDK1, SDK2_MODERN], ids=lambda peer: str(peer.framework))
 def mortal(request: pytest.FixtureRequest, python_of: Callable[[str], str]) -> Iterator[tuple[Peer, WebServer]]:
-    """A server that the test may kill. It starts fast, by a fork server."""
+    """A server that the test may kill. A fork server starts it quickly."""
     peer = request.param
     modules = (SERVER_MODULES[peer.framework], "mcp.server.sse", "uvicorn.protocols.http.auto", "uvicorn.lifespan.on")
     with (

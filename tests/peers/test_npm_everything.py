@@ -120,7 +120,7 @@ async def test_a_call_that_is_given_up_leaves_the_connection_whole(everything: S
     with pytest.raises(asyncio.CancelledError):
         await call
 
-    # It goes on sending progress for the call that is no more: nobody is hurt.
+    # The server still sends progress for the cancelled call; it must be ignored.
     assert (await everything.client.call_tool("echo", {"message": "still here"})).text == "Echo: still here"
 
 

@@ -1,4 +1,4 @@
-"""The reference file server from npm: structured results, roots, capabilities that are not there."""
+"""The reference file server from npm: structured results, roots, missing capabilities."""
 
 from __future__ import annotations
 

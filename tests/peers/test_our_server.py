@@ -1,4 +1,4 @@
-"""Clients of other makes at our server: they are greeted, list and call tools, and receive progress of a call."""
+"""Clients of other SDKs at our server: handshake, listing and calling tools, progress."""
 
 from __future__ import annotations
 
@@ -125,7 +125,7 @@ def test_progress_arrives_in_order_and_before_the_result(seen: Report, visitor: 
     assert last == "counted 3"
     expected = [[1, 3, "step 1"], [2, 3, "step 2"], [3, 3, "step 3"]]
     if visitor.is_npm:
-        # It forgets who wanted the progress when the result is read, before it has told of all that came with it.
+        # npm's client drops its progress handler when it reads the result, before it has delivered all progress.
         assert [step for step in expected if step in steps] == steps
     else:
         assert steps == expected

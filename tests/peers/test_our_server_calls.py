@@ -1,4 +1,4 @@
-"""Clients of other makes at our server: calls that ask back, calls that are given up, and streams that end early."""
+"""Clients of other SDKs at our server: calls that request input, cancelled calls, and streams that end early."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ def test_a_call_that_is_given_up_is_cancelled(seen: Report) -> None:
 
 @LEGACY
 def test_a_call_that_was_given_up_is_not_resumed_forever(seen: Report, visitor: Visitor) -> None:
-    # npm's older client does not take an error for an answer, and tries twice before it believes that there is no more.
+    # npm's older client ignores the error and tries twice before it gives up.
     assert seen["after_giving_up"] == 0 or (visitor.client == "npm1" and seen["after_giving_up"] <= 2)
 
 

@@ -1,4 +1,4 @@
-"""Clients of other makes at our server: resources, prompts, completion, and hearing of changes."""
+"""Clients of other SDKs at our server: resources, prompts, completion, and notifications of changes."""
 
 from __future__ import annotations
 

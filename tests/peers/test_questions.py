@@ -1,4 +1,4 @@
-"""What servers ask of a client: sampling, elicitation, roots; as requests in the one era, in rounds in the other."""
+"""Requests of servers to a client: sampling, elicitation, roots; as requests (legacy) or in rounds (modern)."""
 
 from __future__ import annotations
 

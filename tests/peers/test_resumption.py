@@ -1,4 +1,4 @@
-"""Streams that end before the answer: servers that keep their events let a client have the rest; others do not."""
+"""Streams that end before the answer: a client gets the rest only from servers with an event store."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def resumed(watched: Watched) -> list[dict[str, Any]]:
 
 
 async def asleep(client: tc.Client, seconds: float = 60, **options: Any) -> asyncio.Task[tc.ToolResult]:
-    """A call of `nap` that the server has begun with."""
+    """Start a call of `nap`, and wait until the server has begun it."""
     began = asyncio.Event()
     call = asyncio.create_task(
         client.call_tool("nap", {"seconds": seconds}, on_progress=lambda *_: began.set(), **options)
@@ -162,7 +162,7 @@ async def test_in_the_modern_era_a_cut_call_ends_on_both_sides(peer: Peer, relay
         async def ended() -> bool:
             return (await naps(client))[before:] == ["started", "cancelled"]
 
-        await eventually(ended, what="the server saw that nobody waits")
+        await eventually(ended, what="the server saw that the client stopped waiting")
 
 
 @pytest.mark.slow

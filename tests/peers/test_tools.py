@@ -116,9 +116,9 @@ async def test_arguments_that_the_schema_refuses_are_an_error_of_the_tool_that_n
 
 
 async def call_unknown_tool(client: tc.Client) -> str:
-    """Return what the client says of it.
+    """Return the outcome of calling an unknown tool.
 
-    Some servers refuse the call: `ToolNotFound`. Others answer with an error result, which stays one.
+    Some servers refuse the call: `ToolNotFound`. Others answer with an error result, which is returned as it is.
     """
     try:
         result = await client.call_tool("forecst", {"city": "Bonn"})

@@ -1,7 +1,6 @@
-"""Visits of other makes' clients to our server: who comes how, and what they report. They are in clients/ and npm/.
+"""Visits of other SDKs' clients (in clients/ and npm/) to our server: the visitors, and their reports.
 
-A visit is a separate process in the peer's environment; each is made once, and every test that asks about it looks at
-the same report.
+A visit is a separate process in the peer's environment; each is made once, and all tests about it share the report.
 """
 
 from __future__ import annotations
@@ -53,7 +52,7 @@ class Visitor:
         return self.client in NPM
 
     def command(self, errand: str, *target: str, servers: Servers | None = None) -> list[str]:
-        """What runs the errand in the peer's environment, by a fork server if there are servers to have one."""
+        """Return the command for the errand in the peer's environment, through a fork server if `servers` are given."""
         if self.is_npm:
             node = shutil.which("node")
             if node is None or shutil.which("npm") is None:
@@ -103,7 +102,7 @@ OVER_HTTP = Chosen(HTTP, _each("http", *_OLD_AND_NEW), _each("http", ("sdk2", "m
 
 
 def cases(visitors: list[Visitor], slow: Callable[[Visitor], bool] = lambda _: False) -> list[Any]:
-    """The visitors as a test's parameters; what is slow is left out of the quick run, where others stand for it."""
+    """Return the visitors as parameters; slow ones are left out of the quick tier, where others represent them."""
     return [
         pytest.param(visitor, id=str(visitor), marks=[pytest.mark.slow] if slow(visitor) else [])
         for visitor in visitors
@@ -114,7 +113,7 @@ _done: dict[tuple[Visitor, str], subprocess.CompletedProcess[str]] = {}
 
 
 def our_server(servers: Servers, transport: str) -> WebServer:
-    """Our server behind a port; the same process for every visitor."""
+    """Our server over HTTP; the same process for every visitor."""
     command = [sys.executable, str(OURS), "--transport", transport, "--port"]
     return servers.get(f"ours-{transport}", lambda: ToldServer(command))
 
@@ -126,7 +125,7 @@ def target_of(visitor: Visitor, servers: Servers) -> list[str]:
 
 
 def visit(visitor: Visitor, errand: str, servers: Servers) -> Report:
-    """The observations of the visitor on this errand."""
+    """Return the observations of the visitor on this errand."""
     if (visitor, errand) not in _done:
         _done[visitor, errand] = subprocess.run(
             visitor.command(errand, *target_of(visitor, servers), servers=servers),
@@ -145,7 +144,7 @@ def visit(visitor: Visitor, errand: str, servers: Servers) -> Report:
 async def watched_visit(
     visitor: Visitor, errand: str, url: str, on_word: Callable[[], None], servers: Servers
 ) -> Report:
-    """The same, of a visitor that says a word in the middle, and goes on when `on_word` has been called."""
+    """Return the observations of a visitor that prints a word during the errand and waits for `on_word`."""
     process = await asyncio.create_subprocess_exec(
         *visitor.command(errand, url, servers=servers),
         cwd=ROOT,
@@ -172,7 +171,7 @@ async def watched_visit(
 
 
 def bare(result: Report) -> Report:
-    """A result without what the modern era adds to each."""
+    """Return a result without the fields that the modern era adds to every result."""
     return {key: value for key, value in result.items() if key not in ("_meta", "resultType", "ttlMs", "cacheScope")}
 
 

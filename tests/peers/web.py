@@ -1,4 +1,4 @@
-"""Real servers that are reached over HTTP: each in its own process, on a local port, ended by its id."""
+"""Real servers over HTTP: each in its own process, on a local port, ended by its process id."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ STARTING = 60.0  # seconds; a peer's imports alone take some on a busy machine
 
 
 class WebServer:
-    """A process that serves on a port. It is told the port, or asked for one with 0 and then says which."""
+    """A process that serves on a port: a given one, or with 0 a free one, which the process prints."""
 
     def __init__(self, command: list[str], port: int = 0) -> None:
         self.port = port
@@ -51,7 +51,7 @@ class WebServer:
         return subprocess.Popen([*self._command, str(self.port)], stdin=pipe, stdout=pipe, stderr=self._errors)
 
     def stop(self) -> None:
-        """Killed, as a machine that fails: no stream is ended in good order."""
+        """Kill the process, as if the machine failed: no stream is ended in good order."""
         if self._process is not None:
             self._process.kill()
             if self._process.stdout is not None:
@@ -61,7 +61,7 @@ class WebServer:
             self._process = None
 
     def restart(self) -> None:
-        """Another process on the same port, which knows nothing of the sessions of the one before."""
+        """Start another process on the same port, without the sessions of the previous one."""
         self.stop()
         self.start()
 
@@ -70,12 +70,12 @@ class WebServer:
         self._errors.close()
 
     def words(self) -> str:
-        """The text on its standard error."""
+        """Return the text that the process wrote to stderr."""
         self._errors.seek(0)
         return self._errors.read().decode(errors="replace")
 
     def journal(self, path: str = "/", since: int = 0) -> tuple[int, list[dict[str, Any]]]:
-        """How many HTTP requests there were, and those under the path since then, in the order of their arrival."""
+        """Return the number of HTTP requests, and those under the path since `since`, in order of arrival."""
         question = urllib.parse.urlencode({"path": path, "since": since})
         with urllib.request.urlopen(self.url(f"journal?{question}"), timeout=20) as answer:
             said = json.load(answer)
@@ -83,7 +83,7 @@ class WebServer:
 
 
 class ToldServer(WebServer):
-    """A server that must be told its port, as an argument and as PORT, and is asked until it accepts."""
+    """A server that takes its port as an argument and as PORT, and is polled until it accepts connections."""
 
     def start(self) -> Self:
         self.port = self.port or free_port()
@@ -120,18 +120,18 @@ def _accepts(port: int) -> bool:
 
 
 def python_server(environment: str, *arguments: str | Path, kind: type[WebServer] = WebServer) -> WebServer:
-    """A script of ours in a peer's environment; not started yet."""
+    """Return one of our scripts in a peer's environment, not started yet."""
     python = present(ENVIRONMENTS / environment / "bin/python", f"the environment {environment}")
     return kind([str(python), *map(str, arguments)])
 
 
 def framework_server(environment: str, framework: str, *arguments: str) -> WebServer:
-    """One of our servers, in each manner of HTTP; not started yet."""
+    """Return one of our servers in each HTTP mode, not started yet."""
     return python_server(environment, SERVERS / "web.py", SERVERS / f"{framework}_server.py", *arguments)
 
 
 def npm_everything(transport: str) -> WebServer:
-    """The reference server `everything` over `streamableHttp` or `sse`; not started yet."""
+    """Return the reference server `everything` over `streamableHttp` or `sse`, not started yet."""
     node = shutil.which("node")
     if node is None or shutil.which("npm") is None:
         pytest.skip("node and npm are not on this machine")
@@ -143,14 +143,14 @@ PRELOADED = ("toolcrib:Client", "toolcrib:StdioServer", "aiohttp", "mcp.client.a
 
 
 class Servers:
-    """Servers that are started when first asked for, and all ended together."""
+    """Servers that are started on first use, and ended together."""
 
     def __init__(self) -> None:
         self._running: dict[str, WebServer] = {}
         self._forking: dict[str, ForkServer] = {}
 
     def fork_server(self, client: str) -> ForkServer:
-        """What starts the programs of clients/ and our own in the environment of a client."""
+        """Return the fork server for the programs of clients/ in a peer's environment."""
         if client not in self._forking:
             environment = "sdk1" if client == "sdk1" else "sdk2"
             python = present(ENVIRONMENTS / environment / "bin/python", f"the environment {environment}")
@@ -170,11 +170,11 @@ class Servers:
 
 
 class Relay:
-    """Stands between a client and a server on this machine, and can cut every connection that it carries."""
+    """A relay between a client and a server on this machine, which can cut its connections."""
 
     def __init__(self, port: int, resets: int = 0) -> None:
         self._target = port
-        self._resets = resets  # so many of the first connections are cut at once
+        self._resets = resets  # number of first connections to cut at once
         self._pairs: set[tuple[asyncio.StreamWriter, asyncio.StreamWriter]] = set()
         self._verbs: dict[asyncio.StreamWriter, str] = {}
         self._tasks: set[asyncio.Task[None]] = set()
@@ -203,7 +203,7 @@ class Relay:
         await asyncio.gather(*self._tasks)
 
     def cut(self, verb: str = "") -> None:
-        """Reset them all, as a router does that forgot them; or only those that last carried a request of this verb."""
+        """Reset all connections, or only those whose last request had this verb."""
         for client, server in tuple(self._pairs):
             if self._verbs.get(client, "").startswith(verb):
                 client.transport.abort()
@@ -243,12 +243,12 @@ async def _pump(
 
 
 def sessions(entries: list[dict[str, Any]]) -> set[str]:
-    """The session ids that were used in these requests."""
+    """Return the session ids of these requests."""
     return {entry["session"] for entry in entries} - {None}
 
 
 class Watched:
-    """What a server was asked under a path since this was made."""
+    """The requests to a server under a path since this object was created."""
 
     def __init__(self, server: WebServer, path: str = "/") -> None:
         self._server, self._path = server, path
@@ -260,5 +260,5 @@ class Watched:
 
     @property
     def steps(self) -> list[str]:
-        """Each as `POST tools/call` or `GET`."""
+        """Return each request as `POST tools/call` or `GET`."""
         return [f"{entry['http']} {entry['rpc']}" if entry["rpc"] else entry["http"] for entry in self.requests]

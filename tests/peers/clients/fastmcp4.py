@@ -82,7 +82,7 @@ class Guest:
 
     @asynccontextmanager
     async def news(self, *uris: str) -> AsyncIterator[None]:
-        """FastMCP has no verb of its own for it: by its session of the SDK."""
+        """Subscribe through the SDK's session, because FastMCP has no method for it."""
         session = self.client.session
         if self.door.is_modern:
             async with listen(session, tools_list_changed=True, resource_subscriptions=uris):

@@ -1,4 +1,4 @@
-"""A client of another make behind the same verbs for all, and the requests and notifications that it received."""
+"""One interface for the clients of all SDKs, which also records the requests and notifications that they receive."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ ROOTS = ["file:///crib/one", "file:///crib/two"]
 
 @dataclass(frozen=True)
 class Door:
-    """Where the server is, and in which era to speak to it."""
+    """The address of the server, and the era to use."""
 
     transport: str
     era: str
@@ -44,7 +44,7 @@ class Refused(Exception):
 
 
 class Book:
-    """The requests and notifications that a guest received."""
+    """Records the requests and notifications that a guest receives."""
 
     def __init__(self) -> None:
         self.asked: list[Wire] = []
@@ -59,7 +59,7 @@ class Book:
         self._news.set()
 
     async def next(self, method: str, since: int) -> Wire:
-        """The first notification of this method after `since` of them all."""
+        """Return the first notification of this method after the first `since` notifications."""
         while True:
             for told, params in self.told[since:]:
                 if told == method:
@@ -68,7 +68,7 @@ class Book:
             await self._news.wait()
 
     def answer(self, question: Wire) -> tuple[str, Wire | None]:
-        """The person at the client: the question decides what is answered."""
+        """Answer as the user of the client; the question determines the answer."""
         self.asked.append(question)
         message = question["message"]
         if message in ("decline", "cancel"):
@@ -78,19 +78,19 @@ class Book:
         return "accept", {"colour": "red"} if message == "colour?" else {"name": message.upper()}
 
     def say(self, question: Wire) -> str:
-        """The model at the client."""
+        """Answer as the model of the client."""
         self.sampled.append(question)
         content = question["messages"][0]["content"]
         text = (content if isinstance(content, dict) else content[0])["text"]
         return f"echo of {text}"
 
     def note_request(self, verb: str, headers: Any) -> None:
-        """An HTTP request that the guest's SDK sends."""
+        """Record an HTTP request of the guest's SDK."""
         self.requests.append(f"{verb} again" if "last-event-id" in headers else verb)
 
 
 class Guest(Protocol):
-    """A connected client. Results are as they were on the wire; errors are `Refused`."""
+    """A connected client. Results are in wire format; errors raise `Refused`."""
 
     door: Door
     book: Book

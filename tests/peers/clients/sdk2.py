@@ -31,7 +31,7 @@ def wire(model: Any) -> Wire:
 
 @contextmanager
 def refusals() -> Iterator[None]:
-    """The SDK's error as ours."""
+    """Convert the SDK's error to `Refused`."""
     try:
         yield
     except MCPError as exc:

@@ -1,6 +1,6 @@
-"""What every client of another make does at our server, whatever its SDK, and one report for all.
+"""The tour of another SDK's client at our server, and its report.
 
-A script of this folder runs in its peer's environment, as a module, and prints what it saw as the last line:
+A script of this folder runs in its peer's environment, as a module, and prints its observations as the last line:
 
     python -m tests.peers.clients.sdk1 ERRAND stdio|http|sse legacy|modern URL|COMMAND...
 """
@@ -27,7 +27,7 @@ def text_of(result: Wire) -> str:
 
 
 async def refusal(doing: Awaitable[Any]) -> Any:
-    """The error that it ends in, or else what came instead."""
+    """Return the error of a call, or its result if it does not fail."""
     try:
         return {"instead": await doing}
     except Refused as exc:
@@ -51,7 +51,7 @@ async def naps(guest: Guest) -> list[str]:
 
 
 async def until_over(guest: Guest, since: int) -> list[str]:
-    """How the nap that began after `since` ended. Each look is a round trip to the server."""
+    """Return how the nap that began after `since` ended. Each check is a round trip to the server."""
     while len(log := (await naps(guest))[since:]) < 2:
         await asyncio.sleep(0)
     return log
@@ -124,7 +124,7 @@ async def questions(guest: Guest) -> Wire:
 
 
 async def crowd(guest: Guest) -> Wire:
-    """Many at once, of which some ask back."""
+    """Make many calls at once, some of which request input."""
     adding = [guest.call("add", {"a": n, "b": 1}) for n in range(16)]
     asking = [guest.call("ask_user", {"question": f"n{n}"}) for n in range(8)]
     found = [text_of(result) for result in await asyncio.gather(*adding, *asking)]
@@ -184,7 +184,7 @@ async def news(guest: Guest) -> Wire:
 
 
 async def given_up(guest: Guest) -> list[str]:
-    """A call that is cancelled while it runs, as this SDK does that."""
+    """Cancel a running call as this SDK does."""
     since, began = len(await naps(guest)), asyncio.Event()
     await guest.give_up("nap", {"seconds": 60}, began)
     return await until_over(guest, since)
@@ -195,7 +195,7 @@ async def ping(guest: Guest) -> Any:
 
 
 async def detached(guest: Guest) -> Wire | None:
-    """The server hangs up in the middle of the call and the guest comes for the rest, where the transport knows how."""
+    """The server closes the stream during the call, and the guest resumes it if the transport can."""
     if guest.door.transport != "http" or guest.door.is_modern:
         return None
     steps: list[float] = []
@@ -209,7 +209,7 @@ async def detached(guest: Guest) -> Wire | None:
 
 
 async def after_giving_up(guest: Guest) -> int | None:
-    """How often the guest comes for the rest of a call that it gave up, while it fetches the rest of three others."""
+    """Return how often the guest resumes a cancelled call while it resumes three others."""
     if guest.door.transport != "http" or guest.door.is_modern:
         return None
     before = len(guest.book.requests)
@@ -219,7 +219,7 @@ async def after_giving_up(guest: Guest) -> int | None:
 
 
 async def ours_only(guest: Guest) -> Wire:
-    """What only a server of ours has."""
+    """Use features that only our server has."""
     seen: Wire = {
         "page": text_of(await guest.call("ask_page", {"url": "https://crib.example/sign?a=1"})),
         "asking": guest.book.asked[-1],
@@ -254,7 +254,7 @@ SCENES = (
 
 
 async def tour(opener: Opener, door: Door) -> Wire:
-    """Every scene; one that fails does not hide the others."""
+    """Run every scene; a failed scene does not hide the others."""
     seen: Wire = {}
     async with opener(door) as guest:
         for scene in SCENES:
@@ -267,7 +267,7 @@ async def tour(opener: Opener, door: Door) -> Wire:
 
 
 async def bare(opener: Opener, door: Door) -> Wire:
-    """A guest who can answer nothing."""
+    """Connect a guest without handlers."""
     seen: Wire = {}
     async with opener(door, handlers=False) as guest:
         for name, arguments in (("ask_model", {"prompt": "?"}), ("ask_user", {"question": "who?"}), ("roots", {})):
@@ -280,13 +280,13 @@ async def bare(opener: Opener, door: Door) -> Wire:
 
 
 async def say(word: str) -> None:
-    """Tell whoever started this, and wait until it has done its part."""
+    """Print a line for the test that started this program, and wait for its reply."""
     print(word, flush=True)
     await asyncio.to_thread(sys.stdin.readline)
 
 
 async def hear(opener: Opener, door: Door) -> Wire:
-    """A guest whose standing stream is cut, and a change that happens while it is."""
+    """Change something while the guest's standalone stream is cut."""
     async with opener(door) as guest, guest.news():
         book = guest.book
         await guest.call("grow")
@@ -299,7 +299,7 @@ async def hear(opener: Opener, door: Door) -> Wire:
 
 
 async def sleep(opener: Opener, door: Door) -> Wire:
-    """A call during which whoever started this may cut the connection: it is told when the call has begun."""
+    """Make a call during which the test may cut the connection; notify the test when the call has begun."""
     async with opener(door) as guest:
         since = len(await naps(guest))
 
@@ -315,7 +315,7 @@ async def sleep(opener: Opener, door: Door) -> Wire:
 
 
 async def leave(opener: Opener, door: Door, *, goodbye: bool = False) -> Wire:
-    """A guest who goes in the middle of a call without a word, and another who looks how that call went."""
+    """One guest disconnects during a call; another one checks how that call ended."""
     async with opener(door) as witness:
         since, began = len(await naps(witness)), asyncio.Event()
 
@@ -326,13 +326,13 @@ async def leave(opener: Opener, door: Door, *, goodbye: bool = False) -> Wire:
             seconds = 60 if goodbye or door.is_modern else 1
             call = asyncio.ensure_future(refusal(guest.call("nap", {"seconds": seconds}, on_progress)))
             await began.wait()
-        call.cancel()  # some never tell a caller that their connection is closed
+        call.cancel()  # some SDKs do not end the call when its connection is closed
         await asyncio.gather(call, return_exceptions=True)
         return {"naps": await until_over(witness, since)}
 
 
 async def part(opener: Opener, door: Door) -> Wire:
-    """A guest who ends its session in the middle of a call."""
+    """End the guest's session during a call."""
     return await leave(opener, door, goodbye=True)
 
 

@@ -1,6 +1,6 @@
-"""An SDK 1.x server of the legacy era whose one tool asks in mid-call: python asking_server.py JOURNAL
+"""An SDK 1.x server of the legacy era whose only tool requests input: python asking_server.py JOURNAL
 
-Every step of every execution is a line of the journal, so that who runs it can count.
+Every step of every execution is a line of the journal, so that a test can count them.
 """
 
 from __future__ import annotations

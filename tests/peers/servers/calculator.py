@@ -1,4 +1,4 @@
-"""The calculator of Strands' document, on the `mcp` SDK 1.x, word for word but for the port: calculator.py PORT"""
+"""The calculator of Strands' documentation, on the `mcp` SDK 1.x, unchanged except for the port: calculator.py PORT"""
 
 from __future__ import annotations
 

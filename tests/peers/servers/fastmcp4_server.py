@@ -48,7 +48,7 @@ def add(a: int, b: int) -> int:
 
 @server.tool(output_schema=None)
 def echo(text: str) -> str:
-    """Give the text back."""
+    """Return the text unchanged."""
     return text
 
 
@@ -112,7 +112,7 @@ def form(message: str, schema: type[BaseModel]) -> t.ElicitRequest:
 
 @server.tool
 async def ask_model(prompt: str, ctx: Context) -> str | t.InputRequiredResult:
-    """Let the client's model answer."""
+    """Request an answer from the client's model."""
     message = t.SamplingMessage(role="user", content=t.TextContent(type="text", text=prompt))
     if is_modern(ctx):
         answer: Any = (ctx.input_responses or {}).get("model")
@@ -126,7 +126,7 @@ async def ask_model(prompt: str, ctx: Context) -> str | t.InputRequiredResult:
 
 @server.tool
 async def ask_user(question: str, ctx: Context) -> str | t.InputRequiredResult:
-    """Ask the person at the client."""
+    """Ask the user of the client."""
     if not is_modern(ctx):
         got = await ctx.elicit(question, Person)
         return f"hello {got.data.name}" if got.action == "accept" else got.action
@@ -166,7 +166,7 @@ async def roots(ctx: Context) -> list[str] | t.InputRequiredResult:
 
 @server.tool
 async def nap(seconds: float, ctx: Context) -> str:
-    """Sleep; say so by progress; remember how it ended."""
+    """Sleep, report progress, and record how the call ended."""
     naps.append("started")
     await ctx.report_progress(0, seconds, "asleep")
     try:
@@ -186,7 +186,7 @@ def nap_log() -> list[str]:
 
 @server.tool
 async def detach(ctx: Context) -> str:
-    """Hang up on this call's stream, then go on: who keeps events lets the client have the rest later."""
+    """Close this call's stream, then go on: with an event store, the client can get the rest later."""
     await ctx.report_progress(1, 2, "before")
     await ctx.close_sse_stream()
     await ctx.report_progress(2, 2, "after")
@@ -194,13 +194,13 @@ async def detach(ctx: Context) -> str:
 
 
 def bloom() -> str:
-    """Grown at run time."""
+    """A tool that was added at run time."""
     return "bloom"
 
 
 @server.tool
 async def grow(ctx: Context) -> str:
-    """Add the tool `bloom` and say that the list changed."""
+    """Add the tool `bloom` and announce that the list changed."""
     server.add_tool(Tool.from_function(bloom))
     await ctx.send_notification(t.ToolListChangedNotification())
     return "grown"
@@ -216,7 +216,7 @@ async def cut(ctx: Context) -> str:
 
 @server.tool
 async def touch(ctx: Context) -> int:
-    """Change crib://counter; FastMCP has no subscriptions, so it tells everybody."""
+    """Change crib://counter; FastMCP has no subscriptions, so it notifies every client."""
     state["counter"] += 1
     await ctx.send_notification(
         t.ResourceUpdatedNotification(params=t.ResourceUpdatedNotificationParams(uri="crib://counter"))

@@ -1,8 +1,8 @@
-"""A server that wants a token, and the authorization server that gives them, on the `mcp` SDK 1.x or 2.x.
+"""A server that requires a token, and the authorization server that issues tokens, on the `mcp` SDK 1.x or 2.x.
 
     python guarded_server.py [PORT]      /mcp, /events/sse, the endpoints of OAuth at the root, /journal
 
-`open-sesame` is a token that always holds; `narrow` is one without the scope that is asked for.
+`open-sesame` is a token that is always valid; `narrow` is one without the required scope.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ warnings.simplefilter("ignore")  # what is deprecated is still what this server 
 
 
 class Clerk:
-    """Registers every client, and authorises without asking."""
+    """Registers and authorises every client without a prompt."""
 
     def __init__(self) -> None:
         self.clients: dict[str, OAuthClientInformationFull] = {}
@@ -124,14 +124,14 @@ def guarded(base: str) -> Journal:
 
     @server.tool(structured_output=False)
     def whoami() -> str:
-        """Whose token it is."""
+        """Return the client of the token."""
         token = get_access_token()
         assert token is not None
         return "ali" if token.token == "open-sesame" else "registered" if token.client_id in clerk.clients else "?"
 
     @server.tool(structured_output=False)
     def forget() -> str:
-        """From now on no token holds that was given out."""
+        """Invalidate all issued tokens."""
         clerk.access.clear()
         return "forgotten"
 

@@ -1,9 +1,8 @@
-"""A server with everything, on our own ToolServer: what other makes' clients visit. Both eras, by what the client
-speaks.
+"""A `ToolServer` with every feature, which clients of other SDKs use, in the era that the client chooses.
 
     python ours.py --transport stdio|http|sse [--port P]
 
-Over HTTP it ends when its standard input does, so that it cannot outlive who started it.
+Over HTTP it ends when its standard input does, so that it cannot outlive the process that started it.
 """
 
 from __future__ import annotations
@@ -54,7 +53,7 @@ def add(a: int, b: int) -> int:
 
 @server.tool
 def echo(text: str) -> str:
-    """Give the text back."""
+    """Return the text unchanged."""
     return text
 
 
@@ -77,7 +76,7 @@ def nothing() -> None:
 
 @server.tool(mime_type="image/png")
 def picture() -> bytes:
-    """Bytes, which their MIME type makes a picture."""
+    """Return bytes, which become an image by their MIME type."""
     return PNG
 
 
@@ -89,7 +88,7 @@ def fail(message: str) -> str:
 
 @server.tool
 def refuse() -> str:
-    """Answers with a JSON-RPC error of its own."""
+    """Answer with a custom JSON-RPC error."""
     raise tc.RemoteError(1234, "not today", {"until": "tomorrow"})
 
 
@@ -115,7 +114,7 @@ async def count(steps: int, ctx: tc.Context) -> str:
 
 @server.tool
 def count_in_a_thread(steps: int, ctx: tc.SyncContext) -> str:
-    """The same, without an event loop."""
+    """Report progress at each step, from a worker thread."""
     for step in range(1, steps + 1):
         ctx.progress(step, steps, f"step {step}")
     return f"counted {steps}"
@@ -123,7 +122,7 @@ def count_in_a_thread(steps: int, ctx: tc.SyncContext) -> str:
 
 @server.tool
 async def march(steps: int, ctx: tc.Context) -> str:
-    """Report progress at each step, and ask something before the next: in the modern era each is a round of its own."""
+    """Report progress at each step, and request input before the next; modern: a round per step."""
     for step in range(1, steps + 1):
         await ctx.progress(step, steps)
         await ctx.roots()
@@ -140,21 +139,21 @@ async def chatter(words: list[str], ctx: tc.Context) -> str:
 
 @server.tool
 async def ask_model(prompt: str, ctx: tc.Context) -> str:
-    """Let the client's model answer."""
+    """Request an answer from the client's model."""
     answer = await ctx.sample(prompt, max_tokens=64, system_prompt="Be brief.")
     return f"{answer.model} said {answer.text}"
 
 
 @server.tool
 async def ask_user(question: str, ctx: tc.Context) -> str:
-    """Ask the person at the client."""
+    """Ask the user of the client."""
     answer = await ctx.elicit(question, Person)
     return f"hello {answer.data.name}" if answer.action == "accept" else answer.action
 
 
 @server.tool
 async def ask_page(url: str, ctx: tc.Context) -> str:
-    """Send the person to a page."""
+    """Send the user to a page."""
     return (await ctx.elicit_url("sign there", url)).action
 
 
@@ -174,7 +173,7 @@ async def roots(ctx: tc.Context) -> list[str]:
 
 @server.tool
 def who(ctx: tc.SyncContext) -> dict[str, Any]:
-    """Who asks, and how."""
+    """Describe the client and the request."""
     return {
         "client": dict(ctx.client_info),
         "version": ctx.protocol_version,
@@ -196,7 +195,7 @@ def ship(
 
 @server.tool
 async def nap(seconds: float, ctx: tc.Context) -> str:
-    """Sleep; say so by progress; remember how it ended."""
+    """Sleep, report progress, and record how the call ended."""
     naps.append("started")
     await ctx.progress(0.5, seconds, "asleep")
     try:
@@ -216,7 +215,7 @@ def nap_log() -> list[str]:
 
 @server.tool
 async def detach(ctx: tc.Context) -> str:
-    """Hang up on this call's stream, then go on: the client has the rest later."""
+    """Close this call's stream, then go on: the client gets the rest later."""
     await ctx.progress(1, 2, "before")
     await ctx.close_stream()
     await ctx.progress(2, 2, "after")
@@ -225,7 +224,7 @@ async def detach(ctx: tc.Context) -> str:
 
 @server.tool
 def grow() -> str:
-    """Add the tool `bloom`; clients are told."""
+    """Add the tool `bloom`; clients are notified."""
     server.add_tool(lambda: "bloom", name="bloom", description="Grown at run time.")
     return "grown"
 
@@ -239,7 +238,7 @@ def cut() -> str:
 
 @server.tool
 def touch() -> int:
-    """Change crib://counter and tell whoever subscribed to it."""
+    """Change crib://counter and notify its subscribers."""
     state["counter"] += 1
     server.notify_resource_updated("crib://counter")
     return state["counter"]

@@ -1,6 +1,6 @@
 """A server with everything, on the `mcp` SDK 1.x: the legacy era's reference peer. Runs on stdio.
 
-With an argument, a protocol revision, it serves that one alone, as the SDK's releases of that time did.
+With an argument, a protocol revision, it serves only that one, as the SDK's releases of that time did.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ def add(a: int, b: int) -> int:
 
 @server.tool(structured_output=False)
 def echo(text: str) -> str:
-    """Give the text back."""
+    """Return the text unchanged."""
     return text
 
 
@@ -104,7 +104,7 @@ async def count(steps: int, ctx: Context[Any, Any, Any]) -> str:
 
 @server.tool()
 async def chatter(words: list[str], ctx: Context[Any, Any, Any]) -> str:
-    """Log each word, at rising levels, from the level that the client asked for."""
+    """Log each word, at rising levels, from the level that the client requested."""
     for level, word in zip(LEVELS, words, strict=False):
         if LEVELS.index(level) >= LEVELS.index(logs["level"]):
             await ctx.log(level, word, logger_name="crib")
@@ -113,7 +113,7 @@ async def chatter(words: list[str], ctx: Context[Any, Any, Any]) -> str:
 
 @server.tool()
 async def ask_model(prompt: str, ctx: Context[Any, Any, Any]) -> str:
-    """Let the client's model answer."""
+    """Request an answer from the client's model."""
     answer = await ctx.session.create_message(
         messages=[SamplingMessage(role="user", content=TextContent(type="text", text=prompt))],
         max_tokens=64,
@@ -126,7 +126,7 @@ async def ask_model(prompt: str, ctx: Context[Any, Any, Any]) -> str:
 
 @server.tool()
 async def ask_user(question: str, ctx: Context[Any, Any, Any]) -> str:
-    """Ask the person at the client."""
+    """Ask the user of the client."""
     answer = await ctx.elicit(question, Person)
     return f"hello {answer.data.name}" if answer.action == "accept" else answer.action
 
@@ -150,7 +150,7 @@ async def roots(ctx: Context[Any, Any, Any]) -> list[str]:
 
 @server.tool()
 async def nap(seconds: float, ctx: Context[Any, Any, Any]) -> str:
-    """Sleep; say so by progress; remember how it ended."""
+    """Sleep, report progress, and record how the call ended."""
     naps.append("started")
     await ctx.report_progress(0, seconds, "asleep")
     try:
@@ -170,7 +170,7 @@ def nap_log() -> list[str]:
 
 @server.tool()
 async def detach(ctx: Context[Any, Any, Any]) -> str:
-    """Hang up on this call's stream, then go on: who keeps events lets the client have the rest later."""
+    """Close this call's stream, then go on: with an event store, the client can get the rest later."""
     await ctx.report_progress(1, 2, "before")
     await ctx.close_sse_stream()
     await ctx.report_progress(2, 2, "after")
@@ -179,7 +179,7 @@ async def detach(ctx: Context[Any, Any, Any]) -> str:
 
 @server.tool()
 async def grow(ctx: Context[Any, Any, Any]) -> str:
-    """Add the tool `bloom` and say that the list changed."""
+    """Add the tool `bloom` and announce that the list changed."""
     server.add_tool(lambda: "bloom", name="bloom", description="Grown at run time.")
     await ctx.session.send_tool_list_changed()
     return "grown"
@@ -195,7 +195,7 @@ async def cut(ctx: Context[Any, Any, Any]) -> str:
 
 @server.tool()
 async def touch(ctx: Context[Any, Any, Any]) -> int:
-    """Change crib://counter and tell whoever subscribed to it."""
+    """Change crib://counter and notify its subscribers."""
     state["counter"] += 1
     if "crib://counter" in watched:
         await ctx.session.send_resource_updated(AnyUrl("crib://counter"))

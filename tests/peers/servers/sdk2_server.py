@@ -54,7 +54,7 @@ def add(a: int, b: int) -> int:
 
 @server.tool(structured_output=False)
 def echo(text: str) -> str:
-    """Give the text back."""
+    """Return the text unchanged."""
     return text
 
 
@@ -100,7 +100,7 @@ async def count(steps: int, ctx: Context) -> str:
 
 @server.tool()
 async def chatter(words: list[str], ctx: Context) -> str:
-    """Log each word, at rising levels, from the level that the client asked for."""
+    """Log each word, at rising levels, from the level that the client requested."""
     for level, word in zip(LEVELS, words, strict=False):
         if LEVELS.index(level) >= LEVELS.index(logs["level"]):
             await ctx.log(level, word, logger_name="crib")
@@ -117,7 +117,7 @@ def model_answer(prompt: str) -> Sample:
 
 @server.tool()
 async def ask_model(prompt: str, answer: Annotated[t.CreateMessageResult, Resolve(model_answer)]) -> str:
-    """Let the client's model answer."""
+    """Request an answer from the client's model."""
     return f"{answer.model} said {getattr(answer.content, 'text', '')}"
 
 
@@ -127,7 +127,7 @@ def person(question: str) -> Elicit[Person]:
 
 @server.tool()
 async def ask_user(question: str, answer: Annotated[ElicitationResult[Person], Resolve(person)]) -> str:
-    """Ask the person at the client."""
+    """Ask the user of the client."""
     return f"hello {answer.data.name}" if answer.action == "accept" else answer.action
 
 
@@ -157,7 +157,7 @@ async def roots(answer: Annotated[t.ListRootsResult, Resolve(client_roots)]) -> 
 
 @server.tool()
 async def nap(seconds: float, ctx: Context) -> str:
-    """Sleep; say so by progress; remember how it ended."""
+    """Sleep, report progress, and record how the call ended."""
     naps.append("started")
     await ctx.report_progress(0, seconds, "asleep")
     try:
@@ -177,7 +177,7 @@ def nap_log() -> list[str]:
 
 @server.tool()
 async def detach(ctx: Context) -> str:
-    """Hang up on this call's stream, then go on: who keeps events lets the client have the rest later."""
+    """Close this call's stream, then go on: with an event store, the client can get the rest later."""
     await ctx.report_progress(1, 2, "before")
     await ctx.close_sse_stream()
     await ctx.report_progress(2, 2, "after")
@@ -186,7 +186,7 @@ async def detach(ctx: Context) -> str:
 
 @server.tool()
 async def grow(ctx: Context) -> str:
-    """Add the tool `bloom` and say that the list changed."""
+    """Add the tool `bloom` and announce that the list changed."""
     server.add_tool(lambda: "bloom", name="bloom", description="Grown at run time.")
     await tools_changed(ctx)
     return "grown"
@@ -208,7 +208,7 @@ async def tools_changed(ctx: Context) -> None:
 
 @server.tool()
 async def touch(ctx: Context) -> int:
-    """Change crib://counter and tell whoever subscribed to it."""
+    """Change crib://counter and notify its subscribers."""
     state["counter"] += 1
     await ctx.notify_resource_updated("crib://counter")
     if "crib://counter" in watched:
@@ -218,7 +218,7 @@ async def touch(ctx: Context) -> int:
 
 @server.tool()
 def hang_up() -> str:
-    """End every listening in good order, as a server does that sheds load."""
+    """End every subscription in good order, as a server that sheds load does."""
     entry = lowlevel.get_request_handler("subscriptions/listen")
     assert entry is not None
     entry.handler.close()

@@ -1,10 +1,10 @@
-"""Serves a server over HTTP, in each manner that its framework knows: python web.py SCRIPT [REVISION] PORT
+"""Serves a server over HTTP, in each mode of its framework: python web.py SCRIPT [REVISION] PORT
 
-    /stateful/mcp   /stateless/mcp   /json/mcp   /resumable/mcp   /sse (HTTP+SSE)   /journal (what was asked so far)
+    /stateful/mcp   /stateless/mcp   /json/mcp   /resumable/mcp   /sse (HTTP+SSE)   /journal (the requests so far)
 
-Each manner has a server of its own, so that none sees what was done in another. Prints its port once it accepts, and
-ends when its standard input does, so that it cannot outlive who started it. With a protocol revision, it serves that
-one alone, if the script knows how to.
+Each mode has a separate server, so that none sees what was done in another. Prints its port once it accepts
+connections, and ends when its standard input does, so that it cannot outlive its parent. With a protocol revision, it
+serves only that one, if the script supports it.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ RETRY_MS = 300  # longer than a tool that hung up goes on: the SDK loses what fa
 
 
 class Memory(EventStore):
-    """Every message of every stream, so that a client can have those again that it missed."""
+    """Keeps every message of every stream, so that a client can fetch those that it missed."""
 
     def __init__(self) -> None:
         self._events: list[tuple[str, Any]] = []
@@ -82,7 +82,7 @@ class Journal:
         self.entries: list[dict[str, Any]] = []
 
     async def show(self, request: Request) -> JSONResponse:
-        """Those under `path`, from the `since`th on, and how many there are of all."""
+        """Return the requests under `path` from number `since` on, and the number of all requests."""
         path, since = request.query_params.get("path", "/"), int(request.query_params.get("since", 0))
         chosen = [entry for entry in self.entries[since:] if entry["path"].startswith(path)]
         return JSONResponse({"count": len(self.entries), "entries": chosen})
@@ -125,7 +125,7 @@ class Journal:
 
 
 def load_server(script: Path, name: str, *revision: str) -> Any:
-    """A fresh server of that script: a module of its own, where its annotations can be looked up."""
+    """Return a new server of that script, loaded as a separate module in which its annotations can be resolved."""
     spec = importlib.util.spec_from_file_location(f"crib_{name}", script)
     assert spec is not None and spec.loader is not None
     module = sys.modules[spec.name] = importlib.util.module_from_spec(spec)

@@ -1,6 +1,6 @@
-"""What bad_server.py can do wrong, as three tables: STARTS before it serves, WIRES when it sends, TOOLS in mid-call.
+"""Faults of bad_server.py, as three tables: STARTS before it serves, WIRES when it sends, TOOLS during a call.
 
-The first line of a docstring says what goes wrong and which arguments it takes. Kept apart from the server also because
+The first line of a docstring describes the fault and its arguments. Separate from the server also because
 an imported module is compiled once, the main script at every start.
 """
 
@@ -40,13 +40,13 @@ def print_banner(server, text):
 
 @entry(STARTS, "delay")
 def start_slowly(server, seconds):
-    """do nothing for so many seconds"""
+    """do nothing for this many seconds"""
     time.sleep(seconds)
 
 
 @entry(STARTS, "stderr")
 def flood_stderr(server, size):
-    """write so many bytes to stderr"""
+    """write this many bytes to stderr"""
     block = (b"x" * 1023 + b"\n") * 64
     for _ in range(size // len(block)):
         server.write_bytes(block, fd=2)
@@ -62,7 +62,7 @@ def ignore_the_end(server, _):
 
 @entry(STARTS, "grandchild")
 def leave_a_child(server, how):
-    """leave a child that ignores SIGTERM: "quiet" (pipes closed) or "holding" (it keeps our stdout open)"""
+    """leave a child that ignores SIGTERM: "quiet" (pipes closed) or "holding" (it keeps stdout open)"""
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)
     pid = os.fork()
     if pid:
@@ -78,14 +78,14 @@ def leave_a_child(server, how):
 
 @entry(STARTS, "close_stdout")
 def close_stdout(server, _):
-    """close stdout and live on"""
+    """close stdout and keep running"""
     null = os.open(os.devnull, os.O_WRONLY)
     os.dup2(null, 1)
 
 
 @entry(STARTS, "hold")
 def stop_reading(server, until):
-    """do not read stdin until this file is there (never: a file that never comes), or for so many seconds"""
+    """do not read stdin until this file exists (never: a file that is never created), or for this many seconds"""
     end = time.monotonic() + until if isinstance(until, (int, float)) else None
     while time.monotonic() < end if end else not os.path.exists(until):
         time.sleep(0.005)
@@ -102,13 +102,13 @@ def string_id(send):
 
 @entry(WIRES)
 def twice(send):
-    """every message comes twice"""
+    """send every message twice"""
     return lambda message: (send(message), send(message))
 
 
 @entry(WIRES)
 def unknown_id(send):
-    """before each message come answers to ids that nobody asked"""
+    """before each message, answers to unknown ids"""
     strangers = (10**9, "nobody", None, True, 1.5, -1)
     return lambda message: ([send({"jsonrpc": "2.0", "id": x, "result": {}}) for x in strangers], send(message))
 
@@ -133,7 +133,7 @@ def crlf(send):
 
 @entry(WIRES)
 def garbage(send):
-    """text, bad UTF-8, truncated JSON and JSON that is no message, before and after each message"""
+    """text, bad UTF-8, truncated JSON and JSON that is not a message, before and after each message"""
     junk = b'hello\n\xff\xfe\x80\n{"jsonrpc": "2.0", "id"\n\x00\n[]\n42\nnull\n{}\n"x"\n'
     return lambda message: (os.write(1, junk), send(message), os.write(1, junk))
 
@@ -155,7 +155,7 @@ def drip(send):
 
 @entry(TOOLS)
 def echo(server, request, arguments):
-    """answers the nonce: the one that behaves"""
+    """answers the nonce: the tool without a fault"""
     request.text(str(arguments.get("nonce")))
 
 
@@ -173,7 +173,7 @@ def refuse(server, request, arguments):
 
 @entry(TOOLS)
 def slow(server, request, arguments):
-    """answers after so many seconds (a cancel does not stop it): {"seconds": N}"""
+    """answers after N seconds (a cancellation does not stop it): {"seconds": N}"""
     server.later(arguments["seconds"], lambda: request.text(str(arguments.get("nonce"))))
 
 
@@ -184,7 +184,7 @@ def silent(server, request, arguments):
 
 @entry(TOOLS)
 def mute(server, request, arguments):
-    """never answers anything again, reads on"""
+    """never answers again, but keeps reading"""
     server.mute = True
 
 
@@ -203,7 +203,7 @@ def stuck(server, request, arguments):
 
 @entry(TOOLS)
 def die(server, request, arguments):
-    """exits in mid-call: {"code": N, "answer": bool, "part": bool}"""
+    """exits during the call: {"code": N, "answer": bool, "part": bool}"""
     if arguments.get("answer"):
         request.text(str(arguments.get("nonce")))
     if arguments.get("part"):
@@ -213,13 +213,13 @@ def die(server, request, arguments):
 
 @entry(TOOLS, "close_stdout")
 def close_in_call(server, request, arguments):
-    """closes stdout in mid-call and lives on"""
+    """closes stdout during the call and keeps running"""
     close_stdout(server, True)
 
 
 @entry(TOOLS, "close_stdin")
 def close_stdin_in_call(server, request, arguments):
-    """closes stdin, answers and lives on"""
+    """closes stdin, answers and keeps running"""
     os.close(0)
     request.text("closed")
     while True:
@@ -228,7 +228,7 @@ def close_stdin_in_call(server, request, arguments):
 
 @entry(TOOLS)
 def spew(server, request, arguments):
-    """so many garbage lines in a row, then the answer: {"lines": N}"""
+    """N garbage lines in a row, then the answer: {"lines": N}"""
     server.write_bytes(b"this is not JSON \xff\n" * arguments["lines"])
     request.text(str(arguments.get("nonce")))
 
@@ -241,7 +241,7 @@ def torn(server, request, arguments):
 
 @entry(TOOLS)
 def huge(server, request, arguments):
-    """an answer of so many bytes in one line: {"size": N}"""
+    """an answer of N bytes in one line: {"size": N}"""
     head, tail = json.dumps({"jsonrpc": "2.0", "id": request.id, "result": {"content": [], "pad": "@"}}).split("@")
     server.write_bytes(head.encode())
     for start in range(0, arguments["size"], 1 << 20):
@@ -251,7 +251,7 @@ def huge(server, request, arguments):
 
 @entry(TOOLS)
 def deep(server, request, arguments):
-    """an answer nested so deep: {"depth": N}"""
+    """an answer with N levels of nesting: {"depth": N}"""
     nested = b'{"a":' * arguments["depth"] + b"1" + b"}" * arguments["depth"]
     server.write_bytes(
         b'{"jsonrpc":"2.0","id":%d,"result":{"content":[],"structuredContent":%s}}\n' % (request.id, nested)
@@ -260,7 +260,7 @@ def deep(server, request, arguments):
 
 @entry(TOOLS)
 def flood(server, request, arguments):
-    """so many notifications, then the answer: {"count": N, "method": name}"""
+    """N notifications, then the answer: {"count": N, "method": name}"""
     token = request.meta.get("progressToken", "nobody's")
     for n in range(arguments["count"]):
         params = {"progressToken": token, "progress": n + 1, "level": "info", "data": n}
@@ -270,7 +270,7 @@ def flood(server, request, arguments):
 
 @entry(TOOLS)
 def tick(server, request, arguments):
-    """progress every so many seconds, so many times, then the answer: {"every": S, "count": N}"""
+    """progress every S seconds, N times, then the answer: {"every": S, "count": N}"""
 
     def step(done):
         if done == arguments["count"]:
@@ -284,14 +284,14 @@ def tick(server, request, arguments):
 
 @entry(TOOLS, "stderr")
 def stderr_in_call(server, request, arguments):
-    """so many bytes to stderr, then the answer: {"size": N}"""
+    """N bytes to stderr, then the answer: {"size": N}"""
     flood_stderr(server, arguments["size"])
     request.text(str(arguments.get("nonce")))
 
 
 @entry(TOOLS)
 def ask(server, request, arguments):
-    """asks the client in mid-call and answers what it said: {"method", "params", "force": also when modern}"""
+    """sends a request to the client and answers its reply: {"method", "params", "force": also when modern}"""
     method, params = arguments["method"], arguments.get("params", {})
     if request.modern and not arguments.get("force"):
         if "inputResponses" in request.params:

@@ -3,15 +3,15 @@
     python -S -E bad_server.py '{"log": "log.txt", "era": "legacy", "exit": {"code": 3, "stderr": "no token"}}'
     python bad_server.py --list          # every behaviour, one line each
 
-Without a script it is a good server of both eras. The script (JSON) has four kinds of keys:
+Without a script it is a correct server of both eras. The script (JSON) has four kinds of keys:
 - OPTIONS: plain values, with their defaults in the table;
-- STARTS: what goes wrong before it serves, in the order of the script;
-- WIRES: what goes wrong with every message it sends ("wire": ["twice", ...]; a call's argument `wire` does it once);
-- `first`: keys that hold only in the first life (the first `first_lives` lives) of the server, counted in the log.
+- STARTS: faults before it serves, in the order of the script;
+- WIRES: faults of every message it sends ("wire": ["twice", ...]; a call's argument `wire` does it once);
+- `first`: keys that apply only in the first life (the first `first_lives` lives) of the server, counted in the log.
 The call itself chooses the fault: TOOLS.
 
-The log has one line for each thing that happened, appended before the server answers: "start PID", "call NONCE",
-"cancel NONCE", "child PID", "method NAME" (but tools/call), "eof", "term".
+The log has one line per event, appended before the server answers: "start PID", "call NONCE", "cancel NONCE",
+"child PID", "method NAME" (except tools/call), "eof", "term".
 """
 
 import heapq
@@ -39,7 +39,7 @@ OPTIONS = {
     "wire": [],  # WIRES for every message
     "gulp": 65536,  # bytes a read
     "pause": 0.0,  # seconds between two reads: stdin is read late
-    "tools": 0,  # so many tools more than TOOLS
+    "tools": 0,  # number of tools in addition to TOOLS
     "page": 1000,  # tools a page
     "endless": False,  # each page of tools names a next one: "same" cursor or a "new" one
     "capabilities": {"tools": {"listChanged": True}, "resources": {}, "prompts": {}, "logging": {}},
@@ -58,7 +58,7 @@ class Server:
         self.log_fd = os.open(self.log, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600) if self.log else None
         self.timers = []  # (due, order, action)
         self.order = 0
-        self.asked = {}  # id of a request of ours -> what to do with the answer
+        self.asked = {}  # id of a request to the client -> callback for the answer
         self.nonces = {}  # id of a call -> its nonce
         self.client = {}  # capabilities that initialize declared
         self.mute = False
@@ -226,7 +226,7 @@ def list_tools(server, request):
 
 @entry(METHODS, "subscriptions/listen")
 def listen(server, request):
-    """Acknowledged, and answered only when it ends: never."""
+    """Acknowledge the subscription; it is never answered."""
     meta = {META + "subscriptionId": request.id}
     granted = request.params.get("notifications", {})
     server.send(

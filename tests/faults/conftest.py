@@ -17,7 +17,7 @@ def _cheap_collections() -> Iterator[None]:
 
 @pytest.fixture
 def faulty(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> Iterator[FaultyServer]:
-    """A bad server's place; after the test no process of it may be left, orphans included, and nothing undone."""
+    """A directory and config for a bad server. After the test, none of its processes may be left, orphans included."""
     place = FaultyServer(tmp_path)
     with Children(str(place.record.path)).recorded() as children:
         yield place
@@ -27,7 +27,7 @@ def faulty(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> Iterator[FaultyS
 
 @pytest.fixture
 async def web(caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Web]:
-    """Bad web servers and lines; after the test no connection may be open, no rule of the protocol broken by us."""
+    """Bad web servers and proxies. After the test, no connection may be open and no rule broken by the client."""
     for name in ("http_proxy", "https_proxy", "all_proxy", "no_proxy"):
         monkeypatch.delenv(name, raising=False)
         monkeypatch.delenv(name.upper(), raising=False)

@@ -213,7 +213,7 @@ def stray_json(request: Message, text: str) -> list[Said]:
 
 @call
 def broken_answer(request: Message, text: str) -> list[Said]:
-    """What begins as the answer and is not JSON."""
+    """The beginning of the answer, as invalid JSON."""
     head = b'{"jsonrpc": "2.0", "id": %d, "result": ' % request["id"]
     return [head + text.encode("utf-8", "surrogatepass").replace(b"\n", b" ").replace(b"\r", b" ") + b"}"]
 
@@ -325,7 +325,7 @@ def stdout_and_exit(request: Message, text: str) -> Message:
 
 
 class Hostile:
-    """Answers messages; `secrets` is what the client gave us."""
+    """Answers messages; `secrets` are those that the client sent."""
 
     def __init__(self, field: str = "", name: str = "", secrets: list[str] | None = None) -> None:
         self.field, self.name, self.secrets = field, name, secrets or []
@@ -337,7 +337,7 @@ class Hostile:
         return " ".join(self.text(field, name) for name in LISTED)
 
     def take(self, message: Message) -> list[Said]:
-        """All that is sent because of this message; the last one is the answer to it, if it is a request."""
+        """Return all messages sent in reaction to this message; the last one is the answer if it is a request."""
         method, params = message.get("method"), message.get("params") or {}
         if method is None or "id" not in message:
             return []
@@ -398,7 +398,7 @@ class Hostile:
             yield fails(code, self.text(method, name) if name in TEXTS else self.all(method))
 
     def _everything(self, params: Message) -> Iterator[Message]:
-        """A result and all that may come before it."""
+        """Return a result and everything that may precede it."""
         request = {**params, "id": 0}
         before = ("progress message", "log level", "log logger", "log data", "notification method", "updated uri")
         for field in before:
@@ -644,7 +644,7 @@ def location_307(request: Message, text: bytes, header: bytes) -> bytes:
 
 @answer
 def location_path(request: Message, text: bytes, header: bytes) -> bytes:
-    """A place that does not exist; its 404 quotes it."""
+    """Redirect to a path that does not exist; its 404 quotes the path."""
     return response(b"308 X", b"Location: /gone/" + urllib.parse.quote(header).encode())
 
 
@@ -668,7 +668,7 @@ def event_fields(request: Message, text: bytes, header: bytes) -> bytes:
 
 @answer
 def event_endpoint(request: Message, text: bytes, header: bytes) -> bytes:
-    """For HTTP+SSE: where messages go."""
+    """Send the endpoint event of HTTP+SSE, with the URL for messages."""
     return response(b"200 OK", EVENTS, body=b"event: endpoint\ndata: http://other.example/" + header + b"\n\n")
 
 
@@ -734,7 +734,7 @@ def _secrets_in(headers: dict[str, str], query: str) -> list[str]:
 
 
 class HttpServer(socketserver.ThreadingTCPServer):
-    """The same over HTTP, on threads of this process. Use it as a context manager."""
+    """The hostile server over HTTP, on threads of this process. Use it as a context manager."""
 
     allow_reuse_address = True
     daemon_threads = True

@@ -2,8 +2,8 @@
 
 Standard library only: `hostile_server.py` runs with `python -S`.
 
-Each text carries a mark, `[field~text]`, which names the field of the protocol that it was sent in and the text's own
-name, so that a finding says where it came from.
+Each text carries a mark, `[field~text]`, which names the field of the protocol and the text, so that a finding shows
+its origin.
 """
 
 from __future__ import annotations
@@ -86,14 +86,14 @@ def _bodies() -> dict[str, str]:
 TEXTS = _bodies()
 
 FEW = ("mixed", SURROGATE, "long", "secret cut at 200")
-"""Where each text takes a connection, or a process, of its own."""
+"""Texts for fields that need a separate connection or process for each text."""
 
 
 def text_for(field: str, name: str, secrets: Iterable[str] = ()) -> str:
-    """The text of this name, marked with the field, with the secrets filled in."""
+    """Return the text of this name, marked with the field, with the secrets filled in."""
     text = f"[{field}~{name}]{TEXTS[name]}"
     if pad := re.search(r"<<pad (\d+)>>", text):
-        # Twelve characters of the secret stand before the cut.
+        # Twelve characters of the secret precede the cut.
         text = text.replace(pad[0], "x" * (int(pad[1]) - pad.start() - 12))
     return text.replace(SECRETS, " ".join(secrets))
 
@@ -111,7 +111,7 @@ _SUSPECT = re.compile(r"[^\x20-\x7e]")
 
 
 class Detector:
-    """Collects hostile texts that came out: `findings` by field, place and kind."""
+    """Collects hostile texts that reached an output: `findings` by field, place and kind."""
 
     def __init__(self, secrets: Iterable[str] = ()) -> None:
         # The beginning, the middle and the end: a text that was cut, or masked in part, has one of them left.
@@ -130,10 +130,10 @@ class Detector:
         data: bool = False,
         bounded: bool = True,
     ) -> None:
-        """Search `text`, which came out at `where`.
+        """Search `text`, which was written to `where`.
 
-        `multi_line`: newlines and tabs may be there; `forged`: but no forged line. `data`: it is what the caller asked
-        the server for, so it may be long and may hold what the server knows. `bounded`: no line is very long.
+        `multi_line`: newlines and tabs are allowed; `forged`: but no forged line. `data`: the caller requested it from
+        the server, so it may be long and may contain what the server knows. `bounded`: no line is very long.
         """
         for kind, start in self._problems(text, multi_line, forged, data):
             if kind == "too long" and not bounded:
@@ -164,8 +164,8 @@ class Detector:
     def look_at_error(self, where: str, error: BaseException | None, *, doing: str = "") -> None:
         """Search an exception and everything that it was raised from.
 
-        The message of a `ToolFailed` is the tool's own text, which the caller asked for; only as a string it is bound
-        for a log.
+        The message of a `ToolFailed` is the tool's text, which the caller requested; only `str(error)` must be fit for
+        a log.
         """
         seen: set[int] = set()
         stack = [error]
@@ -193,7 +193,7 @@ class Detector:
             raise AssertionError(f"{len(self.findings)} findings:\n{self.report()}")
 
     def report(self) -> str:
-        """One line for each finding."""
+        """Return one line per finding."""
         lines = []
         for (field, where, kind), (names, excerpt) in sorted(self.findings.items()):
             shown = ", ".join(sorted(names)[:6]) + (f" and {len(names) - 6} more" if len(names) > 6 else "")

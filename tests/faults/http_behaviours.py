@@ -1,6 +1,6 @@
 """Behaviours of the bad web server: ANSWERS fail before or after a call is executed, TOOLS do what a tool may do.
 
-The first line of a docstring says what happens and which values it takes. In texts, `$ID` is the id of the request.
+The first line of a docstring describes the behaviour and its values. In texts, `$ID` is the id of the request.
 """
 
 from __future__ import annotations
@@ -33,14 +33,14 @@ def entry(table: dict[str, Behaviour]) -> Callable[[Behaviour], Behaviour]:
 
 
 def filled(request: Request, value: str | None) -> bytes:
-    """The text as bytes; "base64:..." are any bytes."""
+    """Return the text as bytes; `base64:...` encodes any bytes."""
     text = value or ""
     data = base64.b64decode(text[7:]) if text.startswith("base64:") else text.encode()
     return data.replace(b"$ID", json.dumps(request.id).encode())
 
 
 async def leave(request: Request, how: str) -> None:
-    """End a body: "end" as promised, "fin" or "reset" in the middle, "hang" never."""
+    """End a body: "end" complete, "fin" or "reset" in the middle, "hang" never."""
     if how == "end":
         await request.end()
     elif how == "fin":
@@ -81,7 +81,7 @@ async def events(request: Request, how: dict[str, Any]) -> None:
 
 @entry(ANSWERS)
 async def silent(request: Request, how: dict[str, Any]) -> None:
-    """not even a head, ever; or a head and no body: {"head": bool}"""
+    """never sends a head; or a head and no body: {"head": bool}"""
     if how.get("head"):
         await request.head(200, {"Content-Type": "application/json", "Content-Length": "100"})
     await asyncio.Event().wait()
@@ -100,7 +100,7 @@ async def die(request: Request, how: dict[str, Any]) -> None:
 
 @entry(ANSWERS)
 async def drip(request: Request, how: dict[str, Any]) -> None:
-    """a good answer, one byte every so many seconds: {"every", "of": "head" | "body" | "event"}"""
+    """a correct answer, one byte every `every` seconds: {"every", "of": "head" | "body" | "event"}"""
     if how.get("of") == "event":
         head = "HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nConnection: close\r\n\r\n"
         body = f"data: {json.dumps(request.texts(request.nonce))}\n\n"
@@ -121,7 +121,7 @@ async def redirect(request: Request, how: dict[str, Any]) -> None:
 
 
 def frame(request: Request, shape: str) -> tuple[bytes, bytes]:
-    """What comes before and after the padding of a large answer."""
+    """Return the parts before and after the padding of a large answer."""
     before, after = json.dumps(request.complete({"content": [], "pad": "|"})).split("|")
     if shape == "event":
         return b"data: " + before.encode(), after.encode() + b"\n\n"
@@ -139,7 +139,7 @@ def blocks(size: int | None) -> Iterator[int]:
 
 @entry(ANSWERS)
 async def huge(request: Request, how: dict[str, Any]) -> None:
-    """so many bytes (none: endless): {"size", "as": json | event | lines | comment, "told", "status", "type"}"""
+    """this many bytes (none: endless): {"size", "as": json | event | lines | comment, "told", "status", "type"}"""
     shape = how.get("as", "json")
     before, after = frame(request, shape)
     kind = {"Content-Type": how.get("type") or ("application/json" if shape == "json" else "text/event-stream")}
@@ -181,7 +181,7 @@ async def bomb(request: Request, how: dict[str, Any]) -> None:
 
 @entry(ANSWERS)
 async def squeezed(request: Request, how: dict[str, Any]) -> None:
-    """an honest answer, compressed: {"encoding": "gzip" | "deflate" | "raw-deflate", "as": "json" | "event"}"""
+    """a correct answer, compressed: {"encoding": "gzip" | "deflate" | "raw-deflate", "as": "json" | "event"}"""
     whole = json.dumps(request.texts(request.nonce)).encode()
     kind = "application/json"
     if how.get("as") == "event":
@@ -194,7 +194,7 @@ async def squeezed(request: Request, how: dict[str, Any]) -> None:
 
 @entry(ANSWERS)
 async def deep(request: Request, how: dict[str, Any]) -> None:
-    """an answer nested so deep: {"depth", "as": "json" | "event"}"""
+    """an answer with `depth` levels of nesting: {"depth", "as": "json" | "event"}"""
     depth = how["depth"]
     nested = '{"a":' * (depth - 1) + "{}" + "}" * (depth - 1)
     before, after = json.dumps(request.complete({"content": [], "structuredContent": "|"})).split('"|"')
@@ -205,7 +205,7 @@ async def deep(request: Request, how: dict[str, Any]) -> None:
 
 
 def numbered(text: str, first: int, size: int) -> tuple[bytes, int]:
-    """So many bytes of events with this data, and how many they are; `$N` in it is the number of the event."""
+    """Return `size` bytes of events with this data, and their count; `$N` in it is the number of the event."""
     count = max(1, size // len(text))
     events = [b"data: %s\n\n" % text.replace("$N", str(first + n)).encode() for n in range(count)]
     if not text.startswith("{"):  # a message between them, or there would be too many in a row
@@ -217,7 +217,7 @@ def numbered(text: str, first: int, size: int) -> tuple[bytes, int]:
 async def deluge(request: Request, how: dict[str, Any]) -> None:
     """many events with the same data, then the answer to a call; `$N` is their number: {"text", "size"}
 
-    A GET begins with it when the test sets `release`. Over HTTP+SSE they go to the session's stream.
+    A GET starts sending when the test sets `release`. Over HTTP+SSE the events go to the session's stream.
     """
     out = request.session.listener if request.session is not None and request.session.listener else request
     if out is request:
@@ -245,7 +245,7 @@ async def deluge(request: Request, how: dict[str, Any]) -> None:
 
 @entry(TOOLS)
 async def echo(request: Request, arguments: dict[str, Any]) -> None:
-    """answers the nonce: the one that behaves; {"as": "event"} in an event stream"""
+    """answers the nonce: the tool without a fault; {"as": "event"} in an event stream"""
     if arguments.get("as") == "event":
         await request.open_stream()
     await request.text(request.nonce)
@@ -266,7 +266,7 @@ async def refuse(request: Request, arguments: dict[str, Any]) -> None:
 
 @entry(TOOLS)
 async def slow(request: Request, arguments: dict[str, Any]) -> None:
-    """answers after so many seconds, or when the test says so: {"seconds"}"""
+    """answers after this many seconds, or when the test releases it: {"seconds"}"""
     with contextlib.suppress(TimeoutError):
         async with asyncio.timeout(arguments.get("seconds", 60)):
             await request.server.release.wait()
@@ -275,7 +275,7 @@ async def slow(request: Request, arguments: dict[str, Any]) -> None:
 
 @entry(TOOLS)
 async def flood(request: Request, arguments: dict[str, Any]) -> None:
-    """so many notifications (none: endless), then the answer: {"count", "method"}"""
+    """`count` notifications (none: endless), then the answer: {"count", "method"}"""
     method = arguments.get("method", "notifications/message")
     params = {"progressToken": request.meta.get("progressToken"), "progress": 1, "level": "info", "data": "x"}
     for _ in range(arguments["count"]) if arguments.get("count") else itertools.repeat(None):
@@ -286,7 +286,7 @@ async def flood(request: Request, arguments: dict[str, Any]) -> None:
 
 @entry(TOOLS)
 async def tick(request: Request, arguments: dict[str, Any]) -> None:
-    """progress every so many seconds, so many times, then the answer: {"every", "count"}"""
+    """progress every `every` seconds, `count` times, then the answer: {"every", "count"}"""
     for done in range(arguments["count"]):
         params = {"progressToken": request.meta.get("progressToken"), "progress": done + 1}
         await request.notify("notifications/progress", params)
@@ -296,7 +296,7 @@ async def tick(request: Request, arguments: dict[str, Any]) -> None:
 
 @entry(TOOLS)
 async def resumed(request: Request, arguments: dict[str, Any]) -> None:
-    """cuts its stream, its answer waits: {"retry", "then", "ticks", "seconds", "mid": in mid-event}"""
+    """cuts its stream, keeps its answer: {"retry", "then", "ticks", "seconds", "mid": within an event}"""
     await request.open_stream(ids=True)
     if "retry" in arguments:
         await request.part(f"retry: {arguments['retry']}\n\n".encode())
@@ -317,7 +317,7 @@ async def resumed(request: Request, arguments: dict[str, Any]) -> None:
 
 @entry(TOOLS)
 async def elsewhere(request: Request, arguments: dict[str, Any]) -> None:
-    """the answer comes on the standing stream, this one stays open: {"late": seconds}"""
+    """sends the answer on the standalone stream, keeps this one open: {"late": seconds}"""
     await request.open_stream()
     request.server.push(request.texts(request.nonce))
     await asyncio.Event().wait()
@@ -325,7 +325,7 @@ async def elsewhere(request: Request, arguments: dict[str, Any]) -> None:
 
 @entry(TOOLS)
 async def ask(request: Request, arguments: dict[str, Any]) -> None:
-    """asks the client in mid-call and answers what it said: {"method", "params"}"""
+    """sends a request to the client and answers its reply: {"method", "params"}"""
     method, params = arguments["method"], arguments.get("params", {})
     if request.modern:
         if "inputResponses" in request.params:

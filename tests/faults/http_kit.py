@@ -1,4 +1,4 @@
-"""Helpers of the fault tests over HTTP: the servers and lines of one test, certificates, an authorisation provider."""
+"""Helpers of the fault tests over HTTP: servers and proxies, certificates, an authorisation provider."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ OF_THE_CONFIG = {"headers", "streamable", "ca", "client_cert", "proxy", "verify"
 
 
 class Web:
-    """All that one test has on the web. At its end every connection must be closed and no rule broken."""
+    """The servers, proxies and clients of one test. At its end every connection must be closed and no rule broken."""
 
     def __init__(self) -> None:
         self.servers: list[BadWebServer] = []
@@ -50,7 +50,7 @@ class Web:
         return proxy
 
     def client(self, to: BadWebServer | FaultProxy | str, **options: Any) -> tc.Client:
-        """A client that is not connected yet; it is closed at the end of the test, if that was forgotten."""
+        """Return a client that is not connected yet; it is closed at the end of the test at the latest."""
         url = to if isinstance(to, str) else f"{to.origin}/mcp" if isinstance(to, FaultProxy) else to.url
         config = {name: options.pop(name) for name in OF_THE_CONFIG & set(options)}
         client = tc.Client(tc.HttpServer(url, **config), **{"reconnect": FAST, **options})
@@ -77,18 +77,18 @@ class Web:
 
 
 async def calls(ledger: Ledger, client: tc.Client, count: int, tool: str = "echo", **how: Any) -> list[Outcome]:
-    """So many calls at once."""
+    """Start this many calls at once."""
     return await asyncio.gather(*(ledger.call(client, tool, **how) for _ in range(count)))
 
 
 async def running(server: BadWebServer, count: int) -> None:
-    """Wait until so many calls are being executed."""
+    """Wait until this many calls are being executed."""
     await eventually(lambda: len(server.in_call) == count, what=f"{count} calls in flight; {len(server.in_call)} are")
 
 
 @contextlib.contextmanager
 def bounded(memory: int, within: float) -> Iterator[None]:
-    """The body takes at most this much memory and time."""
+    """Fail if the body takes more than this much memory or time."""
     tracemalloc.start()
     start = time.monotonic()
     try:
@@ -103,7 +103,7 @@ def bounded(memory: int, within: float) -> Iterator[None]:
 
 @contextlib.asynccontextmanager
 async def unreachable() -> AsyncIterator[int]:
-    """A port where a connection is neither made nor refused: its queue is full, so the kernel drops what knocks."""
+    """Yield a port that neither accepts nor refuses connections: its queue is full, so the kernel drops packets."""
     with listening(backlog=0) as listener, contextlib.ExitStack() as stack:
         port = listener.getsockname()[1]
         for _ in range(4):
@@ -124,7 +124,7 @@ def closed_port() -> int:
 
 @dataclass(frozen=True)
 class Certificates:
-    """A test authority with certificates of a server and a client, and one certificate without an authority."""
+    """Files of a test authority, with certificates of a server and a client, and a self-signed certificate."""
 
     directory: Path
 
@@ -144,7 +144,7 @@ class Certificates:
 
 
 def make_certificates(directory: Path) -> Certificates:
-    """Made anew with the openssl command: keys in a repository would only expire."""
+    """Create certificates with the openssl command: keys in a repository would expire."""
 
     def openssl(*words: str) -> None:
         subprocess.run(["openssl", *words], cwd=directory, check=True, capture_output=True, timeout=30)
@@ -169,7 +169,7 @@ def make_certificates(directory: Path) -> Certificates:
 
 
 class Provider:
-    """Shaped like `httpx.Auth`: puts its token on a request, and after a 401 gets the next one, if there is any."""
+    """Shaped like `httpx.Auth`: adds its token to a request, and after a 401 uses the next one, if there is any."""
 
     requires_response_body = True
 

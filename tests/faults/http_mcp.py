@@ -1,4 +1,4 @@
-"""MCP of both eras over raw HTTP, as a good server speaks it; it also notes every rule that the client breaks."""
+"""MCP of both eras over raw HTTP, as a correct server implements it; records the rules that the client breaks."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ METHODS: dict[str, Handler] = {}
 
 
 class Stream:
-    """The events of one stream of a session: they stay, to be asked for again."""
+    """The events of one stream of a session, kept so that a client can resume it."""
 
     def __init__(self, number: int) -> None:
         self.number = number
@@ -39,7 +39,7 @@ class Stream:
         self.news = asyncio.Event()
 
     def put(self, message: dict[str, Any] | None) -> bytes:
-        """Keep an event; no message: the priming event, an id with empty data."""
+        """Store an event; without a message, the priming event: an id with empty data."""
         data = "" if message is None else json.dumps({"jsonrpc": "2.0", **message})
         event = f"id: {self.number}-{len(self.events) + 1}\ndata: {data}\n\n".encode()
         self.events.append(event)
@@ -53,7 +53,7 @@ class Stream:
 
 @dataclass
 class Session:
-    """The state of the legacy era between requests."""
+    """The state of a legacy session between requests."""
 
     id: str
     version: str
@@ -71,7 +71,7 @@ class Session:
 
 
 class Request(Exchange):
-    """One request to the server, in the words of MCP."""
+    """One MCP request to the server."""
 
     def __init__(self, server: BadWebServer, connection: Connection, received: Received) -> None:
         super().__init__(connection, received)
@@ -85,10 +85,10 @@ class Request(Exchange):
         self.stream: Stream | None = None
         self.key = (self.session.id if self.session else "", self.id)
         self.opened = False
-        self.cut = False  # the connection is gone by our own will: events are only kept
+        self.cut = False  # this server closed the connection itself: events are only kept
 
     async def open_stream(self, *, ids: bool | None = None) -> None:
-        """Answer with an event stream; in a session its events have ids, and the first one primes."""
+        """Answer with an event stream; in a session its events have ids, and the first one is the priming event."""
         self.opened = True
         if self.session is not None and (self.server.event_ids if ids is None else ids):
             self.stream = self.session.stream()
@@ -105,7 +105,7 @@ class Request(Exchange):
                 raise
 
     async def say(self, message: dict[str, Any]) -> None:
-        """One event of the answer. In a session it is kept first, whether or not a client still listens."""
+        """Send one event of the answer. In a session it is stored first, whether or not the client still reads."""
         if not self.opened:
             await self.open_stream()
         if self.stream is not None:
@@ -122,7 +122,7 @@ class Request(Exchange):
         self._part_company()
 
     def _part_company(self) -> None:
-        """A server that keeps no connection closes it in one go with its answer, unannounced."""
+        """Close the connection right after the answer, unannounced, as a server without keep-alive does."""
         if self.server.idle == 0:
             self.connection.close()
 
@@ -130,7 +130,7 @@ class Request(Exchange):
         await self.say({"method": method, "params": params})
 
     def complete(self, result: Any) -> dict[str, Any]:
-        """The whole answer with this result, as the era has it."""
+        """Send the complete answer with this result, in the form of the era."""
         if self.modern and isinstance(result, dict):
             result = {"resultType": "complete", **result, "_meta": {META + "serverInfo": INFO}}
         return {"jsonrpc": "2.0", "id": self.id, "result": result}
@@ -139,7 +139,7 @@ class Request(Exchange):
         return self.complete({"content": [{"type": "text", "text": str(text)}]})
 
     async def answer(self, message: dict[str, Any], status: int = 200, headers: dict[str, str] | None = None) -> None:
-        """The last message: an event if the stream is open (or the server likes it so), else JSON."""
+        """Send the last message: an event if the stream is open (or the server prefers events), otherwise JSON."""
         if self.opened or (self.server.streams_answers and status == 200 and headers is None):
             await self.say(message)
             if self.stream is not None:
@@ -199,7 +199,7 @@ async def _modern(server: BadWebServer, request: Request) -> None:
 
 
 def _mirrored_wrongly(request: Request) -> str | None:
-    """Which header does not say what the body says."""
+    """Return the headers that contradict the body."""
     said = {"mcp-protocol-version": request.meta[META + "protocolVersion"], "mcp-method": request.method}
     if request.method in NAMED:
         said["mcp-name"] = request.params[NAMED[request.method]]
@@ -238,7 +238,7 @@ async def _legacy(server: BadWebServer, request: Request) -> None:
 
 
 async def _in_session(server: BadWebServer, request: Request) -> bool:
-    """Whether it belongs to a session that lives; else it was told that it does not."""
+    """Return whether the request belongs to a live session; if not, the client has been answered with an error."""
     if not server.gives_session:
         return True
     ident = request.received.header("mcp-session-id")
@@ -350,7 +350,7 @@ async def list_tools(server: BadWebServer, request: Request) -> None:
 
 @method("subscriptions/listen")
 async def listen(server: BadWebServer, request: Request) -> None:
-    """Acknowledged, and answered only when it ends: never."""
+    """Acknowledge the subscription; it is never answered."""
     meta = {META + "subscriptionId": request.id}
     wanted = request.params.get("notifications", {})
     await request.notify("notifications/subscriptions/acknowledged", {"_meta": meta, "notifications": wanted})

@@ -1,4 +1,4 @@
-"""A proxy between a client and a server: a line with faults of TCP's own, and an HTTP proxy that works."""
+"""Proxies between a client and a server: one with TCP faults, and an HTTP proxy that works."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ from tests.faults.http_wire import BUFFER, Connection, Received, listening
 
 @dataclass(frozen=True)
 class Fault:
-    """The faults of the line. Bytes are counted from the moment at which the fault is put in force."""
+    """The faults of a proxy. Bytes are counted from the moment at which the fault takes effect."""
 
     latency: float = 0.0
     """Seconds before each piece goes on, either way."""
     drip: float = 0.0
-    """Answers go on byte by byte, with so many seconds in between."""
+    """Answers are forwarded byte by byte, with this many seconds in between."""
     up: int | None = None
-    """After so many bytes of requests, `then` happens."""
+    """After this many bytes of requests, `then` happens."""
     down: int | None = None
-    """After so many bytes of answers, `then` happens."""
+    """After this many bytes of answers, `then` happens."""
     then: str = "fin"
     """"fin", "reset", "half" (FIN to the client, requests still go on), "blackhole" (nothing is forwarded)."""
 
@@ -31,14 +31,14 @@ FINE = Fault()
 
 
 class Passage:
-    """One connection through the line."""
+    """One connection through the proxy."""
 
     def __init__(self, client: Connection, server: Connection, fault: Fault) -> None:
         self.client, self.server = client, server
         self.up = self.down = 0
         self.last_request = b""
         self._fault = fault
-        self.mute: set[str] = set()  # the ways on which nothing goes on any more
+        self.mute: set[str] = set()  # directions in which nothing is forwarded
 
     @property
     def fault(self) -> Fault:
@@ -51,7 +51,7 @@ class Passage:
 
     @property
     def verb(self) -> str:
-        """Of the request that it carries now, or carried last."""
+        """The verb of the current or last request."""
         return self.last_request.partition(b" ")[0].decode("latin-1")
 
     async def pump_up(self) -> None:
@@ -75,7 +75,7 @@ class Passage:
             return b""
 
     async def _pass(self, data: bytes, sink: Connection, way: str) -> bool:
-        """Whether the line goes on after this piece."""
+        """Forward a piece; return whether to go on after it."""
         if way in self.mute:
             return True
         if self.fault.latency:
@@ -98,7 +98,7 @@ class Passage:
         return not self.client.ended
 
     def break_off(self, how: str) -> None:
-        """Now, whatever is under way."""
+        """Break the connection at once."""
         if how == "half":
             self.client.writer.write_eof()
             self.mute = {"down"}
@@ -170,7 +170,7 @@ async def _whichever_ends(*works: Coroutine[Any, Any, None], all_of_them: bool =
 
 
 class FaultProxy(_Line):
-    """A TCP line to one port. `plan` says what is wrong with each new connection, by its number from 1."""
+    """A TCP proxy to one port. `plan` returns the fault of each new connection, by its number from 1."""
 
     def __init__(self, port: int, plan: Callable[[int], Fault] = lambda number: FINE) -> None:
         super().__init__()
@@ -189,7 +189,7 @@ class FaultProxy(_Line):
 
 
 class ForwardProxy(_Line):
-    """An HTTP proxy: CONNECT for https, the absolute form for http. `asked` is what it was asked for."""
+    """An HTTP proxy: CONNECT for https, the absolute form for http. `asked` are the requested targets."""
 
     def __init__(self, refusal: int | None = None) -> None:
         super().__init__()
@@ -217,7 +217,7 @@ class ForwardProxy(_Line):
             await passage.server.over()
 
     async def _forward(self, client: Connection, received: Received) -> None:
-        """Send one request on its own connection, whose end is the end of the answer."""
+        """Forward one request on its own connection, whose end is the end of the answer."""
         url = urlsplit(received.target)
         server = await self._reach(str(url.hostname), url.port or 80)
         headers = [(k, v) for k, v in received.headers if not k.lower().startswith(("proxy-", "connection"))]

@@ -1,8 +1,8 @@
-"""A small MCP server over raw HTTP that misbehaves on request. By default it behaves well, in both eras.
+"""A small MCP server over raw HTTP that misbehaves on request. By default it is correct, in both eras.
 
-Its ways to go wrong are the ANSWERS of http_behaviours.py. A gate (`server.gate("tools/call", "status", status=500)`)
-does one *before* anything is executed; a call of the tool of that name does it *after* its nonce was recorded as
-executed. It journals every request, and it judges the client: `breaches` are the rules that the client broke.
+Its faults are the ANSWERS of http_behaviours.py. A gate (`server.gate("tools/call", "status", status=500)`) applies one
+*before* anything is executed; a call of the tool of that name applies it *after* its nonce was recorded as executed. It
+journals every request; `breaches` are the rules of the protocol that the client broke.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from tests.faults.http_wire import BUFFER, Connection, Received, listening
 
 @dataclass
 class Gate:
-    """What happens to some requests before anything is executed."""
+    """A behaviour for some requests, before anything is executed."""
 
     on: str
     """A JSON-RPC method, a verb, "resume" (GET with Last-Event-ID), "stand" (GET without), or "any"."""
@@ -60,7 +60,7 @@ class BadWebServer:
         self.expired_body = True  # the 404 to an unknown session carries a JSON-RPC error
         self.tokens: set[str] | None = None  # bearer tokens that are taken; None: no authorisation at all
         self.challenge = 'Bearer realm="crib", scope="tools"'
-        self.idle: float | None = None  # idle sockets are closed after so many seconds; 0: right after an answer
+        self.idle: float | None = None  # idle sockets are closed after this many seconds; 0: right after an answer
         self.deaf = False  # accepts, reads nothing
         self.hasty: int | None = None  # the status with which a body above a megabyte is refused before it is read
         self.receive: int | None = None  # the kernel's buffer for each connection
@@ -81,7 +81,7 @@ class BadWebServer:
         self.works: dict[tuple[str, Any], asyncio.Task[None]] = {}  # calls of the legacy era, which go on alone
         self.connections: dict[int, Connection] = {}
         self.in_call: dict[str, Connection] = {}  # nonce -> where it is being answered
-        self.listening: list[Request] = []  # subscriptions under way
+        self.listening: list[Request] = []  # active subscriptions
         self.release = asyncio.Event()  # ends the waiting of the tool `slow`
         self.accepted = 0
         self._numbers = itertools.count(1)
@@ -91,14 +91,14 @@ class BadWebServer:
     # ---- life ------------------------------------------------------------------------------------------------
 
     async def start(self, port: int = 0) -> BadWebServer:
-        """Listen; with a port: there, again."""
+        """Listen on a free port, or again on the given one."""
         socket = listening(port, receive=self.receive)
         self.port = socket.getsockname()[1]
         self._server = await asyncio.start_server(self._accept, sock=socket, limit=BUFFER, ssl=self.ssl)
         return self
 
     async def stop(self) -> None:
-        """Stop listening and drop every connection, hard."""
+        """Stop listening and reset every connection."""
         if self._server is None:
             return
         self._server.close()
@@ -134,7 +134,7 @@ class BadWebServer:
 
     @property
     def standing(self) -> bool:
-        """Whether some session has its standing stream."""
+        """Whether any session has its standalone stream."""
         return any(session.standing is not None for session in self.sessions.values())
 
     def received(self, method: str) -> list[Received]:
@@ -181,7 +181,7 @@ class BadWebServer:
             return None
 
     async def _request_context(self, request: Request) -> None:
-        """Answer, and note if the client goes away meanwhile: only in the modern era that ends a call."""
+        """Answer, and record if the client disconnects meanwhile, which ends the call only in the modern era."""
         work = asyncio.create_task(self._answer(request))
         watch = asyncio.create_task(request.connection.until_gone())
         if request.nonce is not None and not request.modern:

@@ -1,4 +1,4 @@
-"""The bad web server in the manner of the first revision, HTTP+SSE: one stream of answers, a POST for each message."""
+"""The bad web server over HTTP+SSE, the transport of the first revision: one stream of answers, a POST per message."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ PLACE = "/messages"
 
 
 class SseRequest(Request):
-    """Its answer goes to the session's stream; the POST itself is answered with 202, unless a behaviour does else."""
+    """A request whose answer goes to the session's stream; the POST is answered with 202 by default."""
 
     server: BadSseServer
 
@@ -86,7 +86,7 @@ async def post(server: BadSseServer, request: Request) -> None:
 
 
 async def _answer(server: BadSseServer, request: Request) -> None:
-    """The POST is over; what it asked for goes on beside it."""
+    """End the POST, and handle its request in the background."""
     try:
         if request.method in METHODS and request.method not in ("server/discover", "subscriptions/listen"):
             await METHODS[request.method](server, request)
@@ -98,7 +98,7 @@ async def _answer(server: BadSseServer, request: Request) -> None:
 
 
 class BadSseServer(BadWebServer):
-    """Options as those of the other one, and `endpoint`: what the first event says."""
+    """Options as those of `BadWebServer`, and `endpoint`: the data of the first event."""
 
     verbs: dict[str, Handler] = {"GET": get, "POST": post}  # type: ignore[dict-item]  # noqa: RUF012
     request_type = SseRequest  # type: ignore[assignment]
@@ -111,7 +111,7 @@ class BadSseServer(BadWebServer):
         return {self.path, PLACE}
 
     def cut(self, how: str = "reset") -> None:
-        """Break every stream off."""
+        """Cut every stream."""
         streams = {one.connection for one in self.requests if one.verb == "GET"}
         for number in streams & set(self.connections):
             connection = self.connections[number]

@@ -1,4 +1,4 @@
-"""Raw HTTP/1.1 on asyncio's sockets: what a test's server receives, and every byte that it sends."""
+"""Raw HTTP/1.1 on asyncio sockets: the requests that a test's server receives, and every byte that it sends."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ BUFFER = 64 * 1024
 
 
 def listening(port: int = 0, *, backlog: int = 500, receive: int | None = None) -> socket.socket:
-    """A socket that listens on this machine; `receive`: bytes that the kernel takes for a server that does not read."""
+    """Return a listening socket; `receive`: bytes that the kernel buffers for a server that does not read."""
     # Named TCP, or asyncio would not switch Nagle off: each answer in two writes would take 40 ms.
     made = socket.socket(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -34,7 +34,7 @@ def listening(port: int = 0, *, backlog: int = 500, receive: int | None = None) 
 
 @dataclass(frozen=True)
 class Received:
-    """One request, as it came."""
+    """One request as received."""
 
     verb: str
     target: str
@@ -72,7 +72,7 @@ class Received:
 
     @property
     def raw(self) -> str:
-        """All of it as text, to look for what must not be there."""
+        """The whole request as text, to search for what must not be in it."""
         head = "\n".join(f"{name}: {value}" for name, value in self.headers)
         return f"{self.verb} {self.target}\n{head}\n\n{self.body.decode(errors='replace')}"
 
@@ -87,7 +87,7 @@ class Connection:
         self._ahead = b""
 
     async def read_head(self) -> list[str] | None:
-        """The lines of the next head; None if the peer has gone, or does not speak HTTP."""
+        """Return the lines of the next head; None if the peer disconnected or does not speak HTTP."""
         try:
             first = self._ahead or await self.reader.readexactly(1)
             self._ahead = b""
@@ -100,7 +100,7 @@ class Connection:
         return head.decode("latin-1").rstrip("\r\n").split("\r\n")
 
     async def read_request(self, hasty: int | None = None) -> Received | None:
-        """The next request, body included; None if the peer has gone before it was whole, or was refused in haste."""
+        """Return the next request with its body; None if the peer disconnected early, or the request was refused."""
         lines = await self.read_head()
         if lines is None:
             return None
@@ -131,7 +131,7 @@ class Connection:
         return b"".join(parts)
 
     async def until_gone(self) -> None:
-        """Wait until the peer closes or resets; what it sends ahead is kept for the next request."""
+        """Wait until the peer closes or resets; data that it sends meanwhile is kept for the next request."""
         try:
             byte = await self.reader.read(1)
         except (ConnectionError, ssl.SSLError):
@@ -141,26 +141,26 @@ class Connection:
             await asyncio.Event().wait()
 
     async def send(self, data: bytes) -> None:
-        """Write and wait until the kernel has nearly all of it; `ConnectionError` if the peer has gone."""
+        """Write, and wait until the kernel has nearly all of it; raises `ConnectionError` if the peer disconnected."""
         if self.ended:
             raise ConnectionResetError("ended by us")
         self.writer.write(data)
         await self.writer.drain()
 
     def close(self) -> None:
-        """FIN, after what was written."""
+        """Close with a FIN after the written data."""
         self.ended = True
         self.writer.close()
 
     async def over(self) -> None:
-        """Closed, in whatever way; the fate of its last bytes does not matter."""
+        """Wait until the connection is closed; the fate of its last bytes does not matter."""
         if not self.ended:
             self.close()
         with contextlib.suppress(OSError, ssl.SSLError):
             await self.writer.wait_closed()
 
     def reset(self) -> None:
-        """RST: the peer's next read fails, whatever was under way."""
+        """Close with an RST: the peer's next read fails at once."""
         self.ended = True
         if not self.writer.is_closing():
             linger = struct.pack("ii", 1, 0)
@@ -177,7 +177,7 @@ class Exchange:
         self.chunked = False
 
     async def head(self, status: int, headers: Headers = (), *, chunked: bool = False) -> None:
-        """The status line and the headers, exactly these; `chunked` adds what it needs."""
+        """Send the status line and exactly these headers; `chunked` adds its own."""
         self.chunked = chunked
         pairs = [*(headers.items() if isinstance(headers, Mapping) else headers)]
         if chunked:
@@ -193,16 +193,16 @@ class Exchange:
         await self.connection.send(data)
 
     async def part(self, data: bytes) -> None:
-        """A piece of the body, as a chunk if the head said so."""
+        """Send a piece of the body, as a chunk if the head announced that."""
         await self.raw(b"%x\r\n%s\r\n" % (len(data), data) if self.chunked else data)
 
     async def end(self) -> None:
-        """The body is over."""
+        """End the body."""
         if self.chunked:
             await self.raw(b"0\r\n\r\n")
 
     async def respond(self, status: int, headers: Headers = (), body: bytes = b"") -> None:
-        """A whole answer; adds its length unless the headers have one."""
+        """Send a complete answer; adds its length unless the headers have one."""
         pairs = [*(headers.items() if isinstance(headers, Mapping) else headers)]
         if not any(name.lower() in ("content-length", "transfer-encoding") for name, _ in pairs):
             pairs.append(("Content-Length", str(len(body))))

@@ -1,4 +1,4 @@
-"""Helpers of the fault tests: the bad server as a configuration, its log, bounded polling, the ledger of the laws."""
+"""Helpers of the fault tests: the bad server as a config, its log, bounded polling, a ledger of outcomes."""
 
 from __future__ import annotations
 
@@ -37,12 +37,12 @@ either_era = pytest.mark.parametrize("era", ["modern", pytest.param("legacy", ma
 
 
 def matrix(common: Iterable[Any], rest: Iterable[Any]) -> list[Any]:
-    """Parameters for `parametrize`: the common ones run for every change, the rest nightly."""
+    """Return parameters for `parametrize`: the common ones run for every change, the rest nightly."""
     return [*common, *(pytest.param(each, marks=pytest.mark.nightly) for each in rest)]
 
 
 def by_era(names: Iterable[str], both: Iterable[str] = ()) -> list[Any]:
-    """Parameters "name, era": each name in the modern era, and in the legacy one those of `both`; the rest nightly."""
+    """Return parameters "name, era": each name in the modern era, those of `both` also in the legacy."""
     both = {*both}
     return [
         pytest.param(name, era, marks=[] if era == "modern" or name in both else pytest.mark.nightly)
@@ -52,7 +52,7 @@ def by_era(names: Iterable[str], both: Iterable[str] = ()) -> list[Any]:
 
 
 async def eventually(condition: Callable[[], Any], within: float = 5.0, what: str = "") -> Any:
-    """Wait until the condition is true, and return what it gave."""
+    """Wait until the condition is true, and return its value."""
     end = time.monotonic() + within
     while not (value := condition()):
         assert time.monotonic() < end, f"not within {within} s: {what or condition}"
@@ -61,7 +61,7 @@ async def eventually(condition: Callable[[], Any], within: float = 5.0, what: st
 
 
 async def succeeds(call: Callable[[], Awaitable[tc.ToolResult]], within: float = 20.0) -> tc.ToolResult:
-    """Call again and again until there is a result."""
+    """Repeat a call until there is a result."""
     end = time.monotonic() + within
     while not isinstance(outcome := await outcome_of(call()), tc.ToolResult):
         assert time.monotonic() < end, f"no result within {within} s: {outcome!r}"
@@ -73,12 +73,12 @@ NOISE = ("Traceback", "Exception ignored", "never retrieved", "was destroyed", "
 
 
 def noise_in(stderr: str) -> list[str]:
-    """The signs of something left undone in what a program printed at its end."""
+    """Return the warnings about unfinished work in a program's output."""
     return [sign for sign in NOISE if sign in stderr]
 
 
 def until(condition: Callable[[], Any], within: float = 5.0, what: str = "") -> Any:
-    """The same for code without an event loop."""
+    """Wait until the condition is true, without an event loop."""
     end = time.monotonic() + within
     while not (value := condition()):
         assert time.monotonic() < end, f"not within {within} s: {what or condition}"
@@ -87,17 +87,17 @@ def until(condition: Callable[[], Any], within: float = 5.0, what: str = "") -> 
 
 
 def impatient(patch: pytest.MonkeyPatch) -> None:
-    """A server that does not end when it is asked to gets little time, so that the test needs little."""
+    """Shorten the time that servers get to end, so that the test is fast."""
     patch.setattr(process, "SHUTDOWN_GRACE_SECONDS", 0.2)
 
 
 def lucky(patch: pytest.MonkeyPatch) -> None:
-    """Chance always gives 0, so that the wait before the next attempt at a call takes no time."""
+    """Make random numbers 0, so that the wait before the next attempt at a call takes no time."""
     patch.setattr(random, "random", lambda: 0.0)
 
 
 def alive(pid: int) -> bool:
-    """Whether the process runs; a zombie has gone."""
+    """Return whether the process runs; a zombie does not."""
     try:
         return bool(psutil.Process(pid).status() != psutil.STATUS_ZOMBIE)
     except psutil.NoSuchProcess:
@@ -105,7 +105,7 @@ def alive(pid: int) -> bool:
 
 
 def alive_with(mark: str) -> list[int]:
-    """Every living process, ours or an orphan, with this text in its command line."""
+    """Return every running process, child or orphan, with this text in its command line."""
     found = []
     for each in psutil.process_iter(["pid", "cmdline", "status"]):
         words = each.info["cmdline"] or []
@@ -117,9 +117,9 @@ def alive_with(mark: str) -> list[int]:
 class Children:
     """The processes that a test starts, found by a text in their command lines; for the check after every test.
 
-    A server that a client started leads its own process group, with its descendants: if that group is empty, it left
-    nothing. Only if a group is not, or if a program of the test could have started servers, are all processes of the
-    machine looked at, which takes a hundred times as long.
+    A server that a client started leads its own process group, with its descendants: if that group is empty, nothing is
+    left. All processes of the machine are checked, which takes a hundred times as long, only if a group is not empty or
+    if a program of the test could have started servers.
     """
 
     def __init__(self, mark: str) -> None:
@@ -148,7 +148,7 @@ class Children:
 
 
 def has_members(group: int) -> bool:
-    """Whether a process group has a process, be it a zombie."""
+    """Return whether a process group has a process, including zombies."""
     try:
         os.killpg(group, 0)
     except ProcessLookupError:
@@ -165,7 +165,7 @@ def assert_nothing_undone(caplog: pytest.LogCaptureFixture) -> None:
 
 @contextlib.contextmanager
 def frozen_garbage() -> Iterator[None]:
-    """Keep what is loaded now out of garbage collection, so that a collection after every test takes little time."""
+    """Exclude loaded objects from garbage collection, so that a collection after every test is fast."""
     gc.collect()
     gc.freeze()
     yield
@@ -173,7 +173,7 @@ def frozen_garbage() -> Iterator[None]:
 
 
 def run_python(code: str, *arguments: str, **options: Any) -> subprocess.Popen[str]:
-    """A separate Python with warnings as errors, for tests of a whole process."""
+    """Run a separate Python with warnings as errors, for tests of a whole process."""
     return subprocess.Popen(
         [sys.executable, "-W", "error", "-c", code, *arguments],
         stdout=subprocess.PIPE,
@@ -185,7 +185,7 @@ def run_python(code: str, *arguments: str, **options: Any) -> subprocess.Popen[s
 
 @dataclass
 class Record:
-    """The log of a bad server: what it did, over all its lives."""
+    """The log of a bad server over all its lives."""
 
     path: Path
 
@@ -201,7 +201,7 @@ class Record:
 
     @property
     def pid(self) -> int:
-        """The process of the latest life."""
+        """The process id of the latest life."""
         return int(self.entries("start")[-1])
 
     @property
@@ -215,7 +215,7 @@ class Record:
 
 @dataclass
 class FaultyServer:
-    """One test's bad server: `server()` configures it, `record` has its actions, `directory` is the test's own."""
+    """One test's bad server: `server()` configures it, `record` has its actions in `directory`."""
 
     directory: Path
     record: Record = field(init=False)
@@ -232,7 +232,7 @@ class FaultyServer:
         return tc.StdioServer(command, arguments, env=env or {})
 
     def wrapped_server(self, **script: Any) -> tc.StdioServer:
-        """The same behind a shell that stays: the server is our grandchild."""
+        """Return the config of the server behind a shell that keeps running: the server is a grandchild."""
         command = self.command(**script)
         return tc.StdioServer("sh", ["-c", '"$@"; exit $?', "sh", *command])
 
@@ -253,7 +253,7 @@ Outcome = tc.ToolResult | BaseException
 
 
 async def outcome_of(call: Awaitable[tc.ToolResult]) -> Outcome:
-    """The one outcome that a call may have; anything else is a bug and is raised."""
+    """Return the outcome of a call; any other exception is a bug and propagates."""
     try:
         return await call
     except (ToolcribError, asyncio.CancelledError) as exc:
@@ -262,7 +262,7 @@ async def outcome_of(call: Awaitable[tc.ToolResult]) -> Outcome:
 
 @dataclass
 class Ledger:
-    """Every call under a nonce, with its outcomes, to be judged against what the server executed."""
+    """Every call by its nonce with its outcomes, to be compared with the calls that the server executed."""
 
     outcomes: dict[str, list[Outcome]] = field(default_factory=dict)
 
@@ -292,7 +292,7 @@ class Ledger:
                 assert times == 1, f"{nonce} has a result and never ran"
                 assert outcome.text == nonce, f"{nonce} got the answer of {outcome.text}"
             elif surely_unsent(outcome):
-                assert times == 0, f"{nonce} was told to be unsent and ran: {outcome!r}"
+                assert times == 0, f"{nonce} was reported as unsent and ran: {outcome!r}"
 
 
 def surely_unsent(outcome: Outcome) -> bool:

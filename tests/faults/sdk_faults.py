@@ -1,4 +1,4 @@
-"""Which rows of our fault table the mcp SDK's client fails. Run by scripts/sdk-faults, with the SDK's own interpreter.
+"""Reports which rows of our fault table the mcp SDK's client fails. Run by scripts/sdk-faults.
 
 Each row runs in its own process under a hard time limit, because a client that hangs is one of the findings.
 """
@@ -52,7 +52,7 @@ class Bench:
 
     @asynccontextmanager
     async def connected(self, **script: Any) -> AsyncIterator[Client]:
-        """Connected, and with the tools known: the SDK lists them after a first call, in the middle of a row."""
+        """Connect and list the tools: otherwise the SDK lists them after the first call, in the middle of a row."""
         async with self.client(**script) as client:
             await client.list_tools()
             yield client
@@ -76,7 +76,7 @@ def state_of(pid: int) -> str:
 
 
 async def error_of(call: Awaitable[Any], within: float) -> BaseException:
-    """The call must fail, and in time."""
+    """Return the error of a call, which must fail in time."""
     start = time.monotonic()
     try:
         await call
@@ -187,7 +187,7 @@ async def ids(bench: Bench) -> None:
         await works(client)
 
 
-@row("a result that is no object: an error of its call, at once")
+@row("a result that is not an object: an error of its call, at once")
 async def odd(bench: Bench) -> None:
     async with bench.connected() as client:
         await error_of(client.call_tool("echo", {"wire": ["odd_result"]}, read_timeout_seconds=10), 2)
@@ -261,7 +261,7 @@ async def stay(directory: str, *, leave: bool) -> None:
 
 
 def judge(title: str) -> str:
-    """Run one row in its own process; the verdict in words."""
+    """Run one row in its own process and return the verdict as text."""
     with tempfile.TemporaryDirectory() as directory:
         arguments = [sys.executable, __file__, "--row", title, directory]
         try:

@@ -22,7 +22,7 @@ BOTH = "application/json, text/event-stream"
 
 
 class Tools:
-    """A server whose tools count: what was executed, what was cancelled, who was there."""
+    """A server whose tools record executed and cancelled calls, and the principals."""
 
     def __init__(self, **options: Any) -> None:
         self.ran: Counter[str] = Counter()
@@ -45,11 +45,11 @@ class Tools:
         return text
 
     async def wait(self) -> str:
-        """Silent until it is released."""
+        """Wait until the test releases the call."""
         return await self._until_released("wait")
 
     async def talk(self, ctx: tc.Context, words: int = 1, size: int = 10) -> str:
-        """Says something first, then waits to be released."""
+        """Send a notification, then wait until the test releases the call."""
         for number in range(words):
             await ctx.log("error", f"{number}:".ljust(size, "."))
             self.said += 1
@@ -90,7 +90,7 @@ class Tools:
 
 @dataclass
 class Place:
-    """A tool server behind a port."""
+    """A tool server on a port."""
 
     tools: Tools
     app: Any
@@ -108,7 +108,7 @@ class Place:
         return self.tools.ran
 
     async def line(self, buffer: int = 32 * 1024 * 1024) -> Line:
-        """A connection; with a small buffer what is not read stays with the server."""
+        """Open a connection; with a small buffer, unread data stays in the server."""
         raw = socket.socket()
         if buffer < 1024 * 1024:
             raw.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, buffer)
@@ -123,7 +123,7 @@ class Place:
         return line
 
     def pairs(self, headers: Pairs | Mapping[str, Any], length: int | None) -> list[tuple[str, str | bytes]]:
-        """The headers of a usual request with others over them; None takes one away. A list stands as it is."""
+        """Return the headers of a normal request with these changes; None removes one. A list is used unchanged."""
         if not isinstance(headers, Mapping):
             return list(headers)
         usual: dict[str, Any] = {"Host": f"127.0.0.1:{self.port}", "Content-Type": "application/json", "Accept": BOTH}
@@ -151,24 +151,24 @@ class Place:
         path: str = "/mcp",
         line: Line | None = None,
     ) -> Line:
-        """One request, whose answer the test reads itself."""
+        """Send one request, whose answer the test reads itself."""
         line = line or await self.line()
         length = len(body) if verb == "POST" or body else None
         await line.say(head_of(verb, path, self.pairs(headers or {}, length)) + body)
         return line
 
     async def post(self, request: Any, headers: Mapping[str, Any] | None = None, **options: Any) -> Answer:
-        """A message, with the headers that it owes if it is modern, and others over them."""
+        """Post a message with its required headers, updated with the given ones."""
         owed = modern_headers(request) if _is_modern(request) else {}
         return await self.send(json.dumps(request).encode(), {**owed, **(headers or {})}, **options)
 
     async def begin(self, request: Any, headers: Mapping[str, Any] | None = None, line: Line | None = None) -> Line:
-        """The same, without waiting for the answer."""
+        """Post a message without waiting for the answer."""
         owed = modern_headers(request) if _is_modern(request) else {}
         return await self.open(json.dumps(request).encode(), {**owed, **(headers or {})}, line=line)
 
     async def session(self, version: str = LEGACY, headers: Mapping[str, Any] | None = None) -> dict[str, str]:
-        """A session of the legacy era: the headers of its requests."""
+        """Open a legacy session and return the headers of its requests."""
         params = {
             "protocolVersion": version,
             "capabilities": {"elicitation": {}},
@@ -182,7 +182,7 @@ class Place:
         return said
 
     async def quiet(self) -> None:
-        """Wait until no request is being answered; who is still there then was forgotten."""
+        """Wait until no request is being answered; tasks that remain are leaks."""
         end = asyncio.get_running_loop().time() + 5
         while left := [task for task in asyncio.all_tasks() - self._known if not self._may_stay(task)]:
             assert asyncio.get_running_loop().time() < end, f"tasks are left: {left}"
@@ -191,7 +191,7 @@ class Place:
     _known: set[asyncio.Task[Any]] = field(default_factory=set)
 
     def _may_stay(self, task: asyncio.Task[Any]) -> bool:
-        """The test itself, the one who ends idle sessions, and calls that are suspended."""
+        """Return the tasks that may remain: the test, the one that ends idle sessions, and suspended calls."""
         return (
             task is asyncio.current_task()
             or "_sweep" in repr(task)
@@ -199,7 +199,7 @@ class Place:
         )
 
     def settle(self) -> None:
-        """Those who are there now may stay."""
+        """Allow the current tasks to remain."""
         self._known = asyncio.all_tasks()
 
     @property

@@ -21,7 +21,7 @@ Pairs = Sequence[tuple[str, str | bytes]]
 
 
 def meta(version: Any = MODERN, capabilities: Any = None, **more: Any) -> dict[str, Any]:
-    """The `_meta` of a modern request."""
+    """Return the `_meta` of a modern request."""
     return {
         VERSION: version,
         INFO: {"name": "raw", "version": "1"},
@@ -39,12 +39,12 @@ def modern(method: str, params: Mapping[str, Any] | None = None, id: Any = 1, **
 
 
 def call(tool: str, arguments: Any = None, **params: Any) -> dict[str, Any]:
-    """The params of a `tools/call`."""
+    """Return the params of a `tools/call`."""
     return {"name": tool, "arguments": {} if arguments is None else arguments, **params}
 
 
 def modern_headers(request: Mapping[str, Any]) -> dict[str, str]:
-    """The headers that a modern request owes."""
+    """Return the required headers of a modern request."""
     params = request.get("params", {})
     said = {"Mcp-Protocol-Version": params.get("_meta", {}).get(VERSION, MODERN), "Mcp-Method": request["method"]}
     named = {"tools/call": "name", "prompts/get": "name", "resources/read": "uri"}.get(request["method"])
@@ -55,7 +55,7 @@ def modern_headers(request: Mapping[str, Any]) -> dict[str, str]:
 
 @dataclass
 class Answer:
-    """A whole response."""
+    """A complete response."""
 
     status: int
     headers: list[tuple[str, str]]
@@ -80,7 +80,7 @@ class Answer:
 
     @property
     def text(self) -> str:
-        """The text of the tool."""
+        """The text of the tool's result."""
         return str(self.json["result"]["content"][0]["text"])
 
 
@@ -92,13 +92,13 @@ class Line:
         self._held = b""
 
     async def say(self, data: bytes) -> None:
-        """Bytes; a server that stopped reading is not an error: it may have sent the reason."""
+        """Send bytes. A server that stopped reading is not an error: it may have sent the reason."""
         with contextlib.suppress(ConnectionError):
             self.writer.write(data)
             await self.writer.drain()
 
     async def head(self) -> Answer:
-        """Status and headers of the next response."""
+        """Return the status and headers of the next response."""
         async with asyncio.timeout(PATIENCE):
             try:
                 raw = await self.reader.readuntil(b"\r\n\r\n")
@@ -113,7 +113,7 @@ class Line:
         return Answer(int(first.split(" ")[1]), [(name.lower(), value.strip()) for name, _, value in pairs], b"")
 
     async def answer(self) -> Answer:
-        """The whole of the next response."""
+        """Return the next response, complete."""
         answer = await self.head()
         async with asyncio.timeout(PATIENCE):
             if (length := answer.header("content-length")) is not None:
@@ -123,13 +123,13 @@ class Line:
         return answer
 
     async def chunks(self) -> AsyncIterator[bytes]:
-        """The chunks of a body as they come."""
+        """Yield the chunks of a body as they arrive."""
         while size := int(await self.reader.readline(), 16):
             yield (await self.reader.readexactly(size + 2))[:-2]
         await self.reader.readline()
 
     async def events(self) -> AsyncIterator[dict[str, str]]:
-        """The events of a stream as they come, comments under `:`."""
+        """Yield the events of a stream as they arrive, comments under `:`."""
         chunks = self.chunks()
         while True:
             while b"\n\n" not in self._held:
@@ -150,12 +150,12 @@ class Line:
         raise AssertionError("the stream ended")
 
     async def messages(self, within: float = PATIENCE) -> list[Any]:
-        """All messages of a stream to its end."""
+        """Return all messages of a stream to its end."""
         async with asyncio.timeout(within):
             return [json.loads(event["data"]) async for event in self.events() if event.get("data")]
 
     async def ended(self) -> bool:
-        """Whether the other side has closed, and said nothing more."""
+        """Return whether the server closed the connection without sending more."""
         async with asyncio.timeout(PATIENCE):
             try:
                 return await self.reader.read(1) == b""
@@ -163,7 +163,7 @@ class Line:
                 return True
 
     def cut(self) -> None:
-        """Leave without a word."""
+        """Abort the connection."""
         self.writer.transport.abort()
 
     async def close(self) -> None:
@@ -173,7 +173,7 @@ class Line:
 
 
 def head_of(verb: str, path: str, headers: Pairs) -> bytes:
-    """The first part of a request, as it is: nothing is checked, nothing is added."""
+    """Return the head of a request, unchecked and with nothing added."""
     lines = [f"{verb} {path} HTTP/1.1".encode()]
     lines += [
         name.encode("latin-1") + b": " + (value if isinstance(value, bytes) else value.encode("latin-1"))

@@ -1,6 +1,6 @@
 """A tool server as a separate program, for tests of a whole process: `serving_child.py TRANSPORT [SECONDS]`.
 
-SECONDS is how long requests may take to end when the server is stopped, if that is to be shorter than usual.
+SECONDS limits how long requests may take to end when the server is stopped; default: the usual limit.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Servers that ask in mid-call: answered only where it was declared, and never a way to break the connection."""
+"""Servers that send requests during a call: answered only if declared, and unable to break the connection."""
 
 from __future__ import annotations
 
@@ -102,7 +102,7 @@ async def test_a_handler_that_raises_fails_its_own_call_only(faulty: FaultyServe
             told = (await client.call_tool("ask", ELICIT, timeout=10)).text
             assert json.loads(told)["code"] == -32603
             assert "c4n4ry" not in told, "our insides are not for the server"
-        else:  # there is no shape for an error: the call itself fails
+        else:  # the protocol has no form for an error here: the call itself fails
             with pytest.raises((UsageError, ToolcribError), match="handler") as caught:
                 await client.call_tool("ask", ELICIT, timeout=10)
             assert not isinstance(caught.value, TimeoutError)

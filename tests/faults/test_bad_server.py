@@ -1,4 +1,4 @@
-"""The bad server itself, over raw pipes: its tables do what they say, or the other tests prove nothing."""
+"""The bad server itself, over raw pipes: its faults work as described, or the other tests prove nothing."""
 
 from __future__ import annotations
 

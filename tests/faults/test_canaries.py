@@ -1,4 +1,4 @@
-"""What must not get out: the parent's environment into the child, a secret into any text of Toolcrib."""
+"""Leaks: the parent's environment must not reach the child, nor a secret any text of Toolcrib."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ async def test_what_the_config_gives_wins_over_what_is_inherited(
 
 
 def texts_of(error: BaseException) -> str:
-    """All that a log or a person would see of an error, its causes included."""
+    """Return everything that a log would show of an error, including its causes."""
     return "".join(traceback.format_exception(error)) + repr(error) + str(error)
 
 
@@ -93,7 +93,7 @@ def test_a_wrong_field_is_named_and_its_secret_neighbours_are_not_shown() -> Non
 async def test_a_dead_servers_message_does_not_show_the_secret_that_the_server_was_given(
     faulty: FaultyServer, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """A server may print its environment; we cannot stop that, but our own fields say nothing of it unasked."""
+    """A server may print its environment, which Toolcrib cannot prevent; its own fields do not repeat it."""
     caplog.set_level(logging.DEBUG)
     client = tc.Client(
         faulty.server(env={"API_TOKEN": CANARY}, exit={"code": 1, "stderr": "bad token\n"}), reconnect=FAST

@@ -1,4 +1,4 @@
-"""The wall clock jumps by a day: nothing times out for it, and nothing lives on."""
+"""The wall clock jumps by a day: nothing times out because of it, and nothing is kept longer."""
 
 from __future__ import annotations
 

@@ -161,7 +161,7 @@ async def test_close_gives_every_call_in_flight_its_outcome(
 
 
 async def test_a_call_that_waits_for_its_next_attempt_ends_with_the_close_as_unsent(faulty: FaultyServer) -> None:
-    """It was begun on an open client, so the close is an outcome of the call and no fault of its caller's code."""
+    """The call began on an open client, so the close is an outcome of the call and not a mistake of the caller."""
     ledger, failed = Ledger(), asyncio.Event()
     client = faulty.client(exit={"code": 1})
     client.on(events.ConnectionFailed, lambda event: failed.set())

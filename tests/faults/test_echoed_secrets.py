@@ -24,7 +24,7 @@ HEAD = CANARY[:8]
 
 
 def all_of(error: BaseException) -> str:
-    """All that can be read from an error and from what caused it."""
+    """Return everything that can be read from an error and its causes."""
     found, rest = [], [error]
     while rest:
         one = rest.pop()
@@ -47,7 +47,7 @@ def check(outcomes: list[Any], client: tc.Client, seen: list[str], caplog: pytes
 
 
 def at(place: int, text: str) -> str:
-    """The text behind so many characters, where a cut would go through it."""
+    """Return the text after padding, so that a cut would split it."""
     return "." * place + text
 
 
@@ -58,7 +58,7 @@ ANSWERS: dict[str, dict[str, Any]] = {
     "body of a 429": {"status": 429, "type": "text/plain", "body": at(70, CANARY), "headers": {"Retry-After": "99"}},
     "wrong content type": {"status": 200, "type": "text/plain", "body": at(190, CANARY)},
     "broken JSON": {"status": 200, "type": "application/json", "body": at(190, CANARY)},
-    "JSON that is no answer": {"status": 200, "type": "application/json", "body": json.dumps([at(180, CANARY)])},
+    "JSON that is not an answer": {"status": 200, "type": "application/json", "body": json.dumps([at(180, CANARY)])},
     "error": {
         "type": "application/json",
         "body": json.dumps(

@@ -38,7 +38,7 @@ class Footprint:
 
 
 async def assert_flat(before: Footprint, allowance: int) -> None:
-    """What is on its way out may take a moment; growth that stays is a leak."""
+    """Fail if something keeps growing; objects that are being closed may take a moment."""
 
     def flat() -> bool:
         now = Footprint.now()
@@ -60,7 +60,7 @@ def traced() -> object:
 
 
 async def calls(client: tc.Client, count: int) -> None:
-    """A mix: answers, tool errors, error replies, time-outs, cancels, large ones."""
+    """Make a mix of calls: answers, tool errors, error replies, time-outs, cancellations, large ones."""
     for start in range(0, count, 100):
         async with asyncio.TaskGroup() as group:
             for n in range(start, start + 92):

@@ -1,4 +1,4 @@
-"""A server that sends as much as it can, of every kind of message, and takes nothing that we send back."""
+"""A server that floods the client with every kind of message, and does not read the replies."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ IGNORED = {
     "malformed lines": f"not JSON {PAD}",
 }
 FLOODS = {**ANSWERED, **IGNORED}
-# A transport can make a difference to how replies are sent, and to what is no message or no answer.
+# The transport can influence how replies are sent, and what counts as a message or an answer.
 SOME = ("pings with large ids", "small pings", "progress", "answers to nothing", "malformed lines")
 SOME_FLOODS = matrix(SOME, [kind for kind in FLOODS if kind not in SOME])
 
@@ -105,7 +105,7 @@ class Peaks:
 
 @asynccontextmanager
 async def bounded() -> AsyncIterator[None]:
-    """Inside of it this process uses little more memory and few more descriptors."""
+    """Fail if the block uses much more memory or many more descriptors."""
     peaks = Peaks()
     watch = asyncio.create_task(peaks.watch())
     await asyncio.sleep(0)
@@ -123,7 +123,7 @@ async def sample(_: tc.SamplingRequest) -> str:
 
 
 def options(seen: list[str]) -> dict[str, Any]:
-    """A client that hears everything."""
+    """Return the options of a client with every handler."""
     return {"sampling_handler": sample, "log_handler": lambda message: seen.append(message.level), "reconnect": FAST}
 
 

@@ -1,7 +1,7 @@
 """Hostile texts in every field of every message: none reaches a log, a status, an event, an error or the terminal.
 
-What a caller asked for (a result, a description) stays as the server sent it; everything that Toolcrib itself writes
-about a server is free of control and invisible characters, of forged lines and of secrets.
+Data that a caller requested (a result, a description) stays as the server sent it; everything that Toolcrib itself
+writes about a server is free of control and invisible characters, of forged lines and of secrets.
 """
 
 from __future__ import annotations
@@ -113,7 +113,7 @@ def sse_server(http: HttpServer, field: str = "", name: str = "") -> tc.SseServe
 
 
 class Watched:
-    """A client, or a hub, whose every utterance is looked at."""
+    """A client or hub whose every output is checked."""
 
     def __init__(self, detector: Detector, subject: tc.Client | tc.Hub) -> None:
         self.detector, self.subject = detector, subject
@@ -127,7 +127,7 @@ class Watched:
         self.detector.look_at_error(f"event {name}", getattr(event, "error", None), doing=self.doing)
 
     async def outcome(self, doing: str, work: Awaitable[Any]) -> Any:
-        """Wait for something, look at its failure, and at the status afterwards."""
+        """Await something, then check its error and the status."""
         self.doing, result = doing, None
         try:
             async with asyncio.timeout(20):
@@ -160,7 +160,7 @@ class Watched:
 
 
 def _without_arguments(event: Event) -> str:
-    """The repr, without what the caller itself gave."""
+    """Return the repr without the arguments of the caller."""
     return repr(dataclasses.replace(event, arguments=None) if hasattr(event, "arguments") else event)
 
 
@@ -179,7 +179,7 @@ def _options(mode: str) -> dict[str, Any]:
 
 async def _say(watched: Watched, tool: str, field: str, name: str) -> None:
     if field.startswith("input request") and name == SURROGATE:
-        return  # an answer that cannot be decoded and has "method" in it is nobody's: the call would wait in vain
+        return  # an answer that cannot be decoded and contains "method" matches no request: the call would wait in vain
     arguments = {"field": field, "text": name}
     call = watched.subject.call_tool(tool, arguments, timeout=2, on_progress=lambda *_: None)
     await watched.outcome(f"{field}~{name}", call)
@@ -351,7 +351,7 @@ COMMANDS: list[tuple[str, tuple[str, ...]]] = [
 OVER_HTTP = [
     (kind, words) for kind, words in COMMANDS if "bad.json" in words or words[:3] == (*SAY, "field=error message")
 ]
-"""What a server sends is printed the same way whatever brought it; errors have words of their own."""
+"""Output is printed the same way for every transport; errors have words of their own."""
 
 
 @pytest.mark.slow

@@ -1,4 +1,4 @@
-"""Invalid answers: each is one typed error of one call, reported correctly, and the next call is as good as ever.
+"""Invalid answers: each fails one call with a typed error, and the next call works.
 
 Every bad answer comes after the call was executed, so sending it again would be seen: its nonce would have run twice.
 """
@@ -33,7 +33,7 @@ CASES: dict[str, Case] = {
     "500": (answer(500), OutcomeUnknown, {"status": 500, "sent": True}),
     "500 with HTML": (answer(500, HTML, "text/html"), OutcomeUnknown, {"status": 500}),
     "500 with a JSON-RPC error": (answer(500, ERROR), RemoteError, {"code": -32055, "data": [1]}),
-    "500 with JSON that is no JSON-RPC": (answer(500, '{"detail": "x"}'), OutcomeUnknown, {"status": 500}),
+    "500 with JSON that is not JSON-RPC": (answer(500, '{"detail": "x"}'), OutcomeUnknown, {"status": 500}),
     "502": (answer(502, HTML, "text/html"), OutcomeUnknown, {"status": 502}),
     "503 without Retry-After": (answer(503), OutcomeUnknown, {"status": 503}),
     "504": (answer(504), OutcomeUnknown, {"status": 504}),
@@ -78,7 +78,7 @@ CASES: dict[str, Case] = {
     "an error without a code": (answer(200, '{"jsonrpc": "2.0", "id": $ID, "error": {}}'), ProtocolError, {}),
     "an error that is a text": (answer(200, '{"jsonrpc": "2.0", "id": $ID, "error": "x"}'), ProtocolError, {}),
     "NaN": (answer(200, GOOD.replace('"fine"', "NaN")), ProtocolError, {}),
-    "an encoding that nobody knows": (answer(200, GOOD, **{"Content-Encoding": "x-crib"}), ProtocolError, {}),
+    "an unknown encoding": (answer(200, GOOD, **{"Content-Encoding": "x-crib"}), ProtocolError, {}),
     "gzip that is none": (answer(200, GOOD, **{"Content-Encoding": "gzip"}), ToolcribError, {}),
     "brotli that is none": (answer(200, GOOD, **{"Content-Encoding": "br"}), ToolcribError, {}),
 }
@@ -97,7 +97,7 @@ async def test_an_invalid_answer_is_one_typed_error_of_one_call(web: Web, era: s
         assert len(str(outcome)) < 1000
         assert succeeded(await ledger.call(client)), "the next call is as good as ever"
     ledger.check(server.executed)
-    assert len(server.received("initialize")) == (era == "legacy"), "one failed POST is no reason to connect again"
+    assert len(server.received("initialize")) == (era == "legacy"), "one failed POST does not cause a reconnect"
 
 
 @pytest.mark.parametrize("body, kind", [("", ProtocolError), (ERROR, RemoteError)], ids=["bodiless", "JSON-RPC"])

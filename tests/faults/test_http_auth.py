@@ -1,4 +1,4 @@
-"""Refusals for want of authorisation: one refresh for all, then success or `AuthError`; and headers that change."""
+"""Missing authorisation: one refresh for all calls, then success or `AuthError`; and headers that change."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ async def test_a_401_while_connecting_is_an_auth_error_with_the_challenge_and_ne
         await client.connect()
     assert (caught.value.status, caught.value.challenge) == (401, 'Bearer realm="crib", scope="tools"')
     assert client.status.state is ConnectionState.NEEDS_AUTH
-    assert len(server.requests) == 1, "a refusal is no verdict about the era"
+    assert len(server.requests) == 1, "a refusal does not decide the era"
     assert isinstance(await outcome_of(client.call_tool("echo", {}, timeout=5)), AuthError)
 
 
@@ -68,7 +68,7 @@ async def test_a_401_with_a_json_rpc_body_is_a_401(web: Web, era: str) -> None:
 async def test_needs_auth_ends_when_the_credentials_are_there(web: Web, era: str) -> None:
     server, token = await web.server(era=era, tokens={"t"}), ["wrong"]
     client = web.client(server, headers={"Authorization": lambda: f"Bearer {token[0]}"})
-    for _ in range(7):  # more often than a circuit would bear: a refusal is no failure of the server
+    for _ in range(7):  # more often than a circuit would bear: a refusal is not a failure of the server
         assert isinstance(await outcome_of(client.call_tool("echo", {}, timeout=5)), AuthError)
     assert client.status.state is ConnectionState.NEEDS_AUTH
     token[0] = "t"
@@ -88,7 +88,7 @@ async def test_a_hundred_callers_and_a_401_make_one_refresh_and_all_succeed(web:
         outcomes = await calls(ledger, client, 100, timeout=30)
         assert all(map(succeeded, outcomes)), [one for one in outcomes if not succeeded(one)][:1]
         assert provider.refreshes == 1
-        assert len(server.received("initialize")) == (era == "legacy"), "a refresh is no reason to connect again"
+        assert len(server.received("initialize")) == (era == "legacy"), "a refresh does not cause a reconnect"
     ledger.check(server.executed)
     tokens = [one.header("authorization") for one in server.requests]
     assert set(tokens) == {"Bearer t1", "Bearer t2"}
@@ -308,7 +308,7 @@ async def test_after_the_sign_in_the_time_for_connecting_goes_on(web: Web) -> No
 
 
 class Expiring:
-    """A provider whose token can expire, and which then asks a person before it sends anything."""
+    """A provider whose token can expire, and which then prompts the user before it sends anything."""
 
     requires_response_body = True
 

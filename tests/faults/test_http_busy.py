@@ -1,4 +1,4 @@
-"""Servers that say "not now": waited for within the deadline, else reported with the delay; never run twice."""
+"""Busy servers: the client waits within the deadline, otherwise reports the delay; no call runs twice."""
 
 from __future__ import annotations
 
@@ -141,7 +141,7 @@ async def test_a_server_that_is_busy_while_connecting_is_waited_for_and_its_era_
         assert succeeded(await ledger.call(client, timeout=15))
     assert client.server_info is not None
     assert client.server_info.protocol_version == "2026-07-28"
-    assert server.received("initialize") == [], "busy is no verdict about the era"
+    assert server.received("initialize") == [], "a busy server does not decide the era"
     ledger.check(server.executed)
 
 

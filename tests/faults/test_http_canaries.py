@@ -39,7 +39,7 @@ FAULTS: list[tuple[str, dict[str, Any]]] = [
 
 
 async def provoke(client: tc.Client, seen: list[str]) -> list[Outcome]:
-    """One call of each outcome, and everything that is shown of the client meanwhile."""
+    """Make one call of each outcome, and collect every text of the client."""
     client.on(events.Event, lambda event: seen.append(repr(event)))
     outcomes = []
     for tool, how in FAULTS:

@@ -1,4 +1,4 @@
-"""Servers that cannot be reached, or not as they are: a typed error that is surely unsent, and a way back."""
+"""Servers that cannot be reached: a typed error with `sent=False`, and recovery."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ async def test_a_self_signed_certificate_is_a_connect_error_and_nothing_is_sent(
     with pytest.raises(ConnectError, match=r"(?i)certificate") as caught:
         await client.connect()
     assert not caught.value.sent
-    assert caught.value.permanent, "it will be no better the next time"
+    assert caught.value.permanent, "another attempt would not help"
     assert server.requests == []
 
 
@@ -252,12 +252,12 @@ async def test_the_circuit_opens_too_for_a_server_that_was_there_and_is_gone(web
     outcomes = [await outcome_of(client.call_tool("echo", {}, timeout=5)) for _ in range(12)]
     assert all(isinstance(outcome, TransportError) for outcome in outcomes)
     assert isinstance(outcomes[-1], ConnectError)
-    assert "failures in a row" in str(outcomes[-1]), "nobody knocks in vain for ever"
+    assert "failures in a row" in str(outcomes[-1]), "attempts do not continue forever"
     assert client.status.state in (ConnectionState.FAILED, ConnectionState.DEGRADED)
 
 
 async def test_a_restarted_server_costs_a_call_nothing_that_was_not_sent(web: Web, era: str) -> None:
-    """The old session is unknown to the new server: one handshake, and the call is sent again."""
+    """The new server does not know the old session: the client makes one handshake and sends the call again."""
     ledger, server = Ledger(), await web.server(era=era)
     client = web.client(server)
     assert succeeded(await ledger.call(client))

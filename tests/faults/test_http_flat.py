@@ -31,7 +31,7 @@ def traced(caplog: pytest.LogCaptureFixture) -> Iterator[None]:
 
 
 def forget(server: BadWebServer) -> None:
-    """The server's own books are no leak of the client's."""
+    """Clear the server's records, which are not leaks of the client."""
     for book in (server.requests, server.executed, server.cancelled, server.gone, server.nonces):
         book.clear()
     for session in server.sessions.values():
@@ -42,13 +42,13 @@ def forget(server: BadWebServer) -> None:
 
 
 async def settled(server: BadWebServer) -> None:
-    """Kept connections may go; what stays is what stands."""
+    """Close idle connections, so that only permanent ones remain."""
     await eventually(lambda: not server.in_call)
     forget(server)
 
 
 async def mixed_calls(client: tc.Client, count: int) -> None:
-    """A mix: answers, events, tool errors, error replies, time-outs, cancels, resets, statuses, large ones."""
+    """Make a mix of calls: answers, events, tool errors, error replies, time-outs, cancellations, resets."""
     for start in range(0, count, 100):
         async with asyncio.TaskGroup() as group:
             for n in range(start, start + 70):
@@ -144,7 +144,7 @@ async def test_connections_are_shared_not_heaped(web: Web, era: str, streams: bo
     async with web.client(server) as client:
         for _ in range(100):
             await client.call_tool("echo", {})
-        assert server.accepted <= 4, "one for the calls, one or two for what stands"
+        assert server.accepted <= 4, "one for the calls, one or two for permanent streams"
         await asyncio.gather(*(client.call_tool("echo", {}) for _ in range(300)))
         assert server.accepted <= 104, "max_connections is 100"
 

@@ -1,4 +1,4 @@
-"""The first law over HTTP: every call has one honest outcome, whatever happens to the connections under it."""
+"""Exactly one outcome per call over HTTP, whatever happens to the connections."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ async def test_a_connection_that_ends_before_the_answer_is_whole_is_an_unknown_o
 @either_era
 @pytest.mark.parametrize("cut", [0, 1, 100, 400, 150_000])
 async def test_a_request_cut_on_its_way_never_runs_and_is_reported_correctly(web: Web, era: str, cut: int) -> None:
-    """Half a request cannot run; whether the client may know that depends on how much it had handed over."""
+    """Half a request cannot run; whether the client can know that depends on how much it has written."""
     ledger, server = Ledger(), await web.server(era=era)
     line = await web.line(server)
     async with web.client(line, max_attempts=1) as client:
@@ -114,7 +114,7 @@ async def test_a_server_that_closes_idle_connections_early_does_not_cost_calls(w
 async def test_a_kept_connection_is_given_up_before_servers_close_it(
     web: Web, era: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Most servers keep an idle connection for 5 s; ours is not used again so late, so no call meets a closing one."""
+    """Most servers keep an idle connection for 5 s; the client reuses it only for a shorter time."""
     assert KEEP_ALIVE < 5
     monkeypatch.setattr("toolcrib.transports.http.client.KEEP_ALIVE", 0.1)
     ledger, server = Ledger(), await web.server(era=era, idle=0.2)
@@ -150,7 +150,7 @@ async def test_half_closed_connections_are_not_used_again(web: Web, era: str) ->
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", matrix([1], range(2, 13)))
 async def test_chaos_leaves_each_call_one_honest_outcome(web: Web, era: str, seed: int) -> None:
-    """Lines of every fault, refusals, expiries, cancelled callers: nothing runs twice, nothing unsent ran."""
+    """Connections with every fault, refusals, expiries, cancelled callers: nothing runs twice, nothing unsent ran."""
     dice = random.Random(seed)
     ledger, server = Ledger(), await web.server(era=era)
 

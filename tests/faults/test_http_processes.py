@@ -21,7 +21,7 @@ pytestmark = pytest.mark.slow
 
 
 async def finished(code: str, *arguments: str) -> tuple[str, str, int, float]:
-    """What a Python of its own printed, its exit code, and how long it took after it said `ready`."""
+    """Run a separate Python; return its output, its exit code, and how long it took after it printed `ready`."""
     program = run_python(code, *arguments)
 
     def watch() -> tuple[str, str, int, float]:

@@ -1,4 +1,4 @@
-"""Redirects: followed only where they stay with the server; elsewhere they are named, and nothing goes there."""
+"""Redirects: followed only to the same server; others are reported in the error, and nothing is sent there."""
 
 from __future__ import annotations
 

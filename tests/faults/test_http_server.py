@@ -29,7 +29,7 @@ async def http() -> AsyncIterator[aiohttp.ClientSession]:
 
 
 def posted(http: aiohttp.ClientSession, url: str, method: str, ident: int | None = 1, **params: Any) -> Any:
-    """A modern request if there is `_meta`, else one of the legacy era, without a session."""
+    """Post a modern request if there is `_meta`, otherwise a legacy one without a session."""
     headers = dict(ACCEPT)
     if "_meta" in params:
         headers |= {"MCP-Protocol-Version": "2026-07-28", "Mcp-Method": method}

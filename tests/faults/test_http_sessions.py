@@ -1,4 +1,4 @@
-"""Sessions of the legacy era: one expiry is one new handshake for all, and each session begins and ends in order."""
+"""Legacy sessions: one expiry causes one handshake for all calls, and each session begins and ends correctly."""
 
 from __future__ import annotations
 
@@ -93,7 +93,7 @@ async def test_a_server_that_forgets_every_session_at_once_is_not_asked_for_ever
         outcome = await ledger.call(client, timeout=20)
         assert isinstance(outcome, TransportError), outcome
         assert not outcome.sent
-        assert len(server.received("tools/call")) <= 4, "the first expiry is no fault of the call's"
+        assert len(server.received("tools/call")) <= 4, "the first expiry does not fail the call"
         assert len(server.received("initialize")) <= 5
     ledger.check(server.executed)
 
@@ -203,7 +203,7 @@ async def test_the_servers_first_message_after_the_handshake_is_received(web: We
     client = web.client(server)
     client.on(events.ToolsChanged, heard.append)
     await client.connect()
-    assert server.standing, "opened before the server was told that it may speak"
+    assert server.standing, "opened before the server received `initialized`"
     server.push(CHANGED)
     await eventually(lambda: heard)
 
@@ -245,7 +245,7 @@ async def test_a_broken_standing_stream_is_opened_again_where_it_broke(web: Web,
     await eventually(lambda: len(heard) == 1)
     (standing,) = [passage for passage in line.passages if passage.verb == "GET"]
     standing.break_off(then)
-    server.push(CHANGED)  # while nobody listens: it waits
+    server.push(CHANGED)  # while no stream is open: it waits
     await eventually(lambda: len(heard) == 2)
     assert server.received("GET")[-1].header("last-event-id") == "1-1"
     assert len(server.received("initialize")) == 1, "no reason for a new session"

@@ -1,4 +1,4 @@
-"""Servers that are slow, silent or do not read: the deadline holds, and the error says truly whether it was sent."""
+"""Servers that are slow, silent or do not read: the deadline holds, and `sent` of the error is correct."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ SILENT: dict[str, tuple[str, dict[str, Any]]] = {
 
 
 async def told(server: BadWebServer, era: str, nonce: str) -> None:
-    """The server learns that nobody waits: by the closed stream, and in the legacy era by a message too."""
+    """Wait until the server notices the cancellation: by the closed stream, in the legacy era also by a message."""
     await eventually(lambda: nonce in server.gone or nonce not in server.in_call, what="the stream is closed")
     if era == "legacy":
         await eventually(lambda: server.cancelled == [nonce], what="the server is told")

@@ -1,4 +1,4 @@
-"""Answers too large, too deep, or small and exploding: reported soon, with bounded memory, and the next call works."""
+"""Answers that are too large, too deep, or expand too far: a prompt error, bounded memory, and the next call works."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ async def test_a_body_above_the_cap_is_refused_soon_with_bounded_memory(web: Web
             outcome = await ledger.call(client, "huge", timeout=30, **TOO_LARGE[name])
         assert isinstance(outcome, ProtocolError), outcome
         assert len(str(outcome)) + len(outcome.sample) < 1000
-        await eventually(lambda: "n0" not in server.in_call, what="nobody waits for the rest")
+        await eventually(lambda: "n0" not in server.in_call, what="the client does not wait for the rest")
         assert succeeded(await beside)
         assert succeeded(await ledger.call(client))
     ledger.check(server.executed)

@@ -1,4 +1,4 @@
-"""The older way, HTTP+SSE, with its own faults: the stream breaks, a POST is refused, the endpoint lies."""
+"""Faults of HTTP+SSE: the stream breaks, a POST is refused, the endpoint event is wrong."""
 
 from __future__ import annotations
 

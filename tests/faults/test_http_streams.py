@@ -1,4 +1,4 @@
-"""Broken, slow or wrong event streams: resumed where the era allows it, else reported as unknown; never run twice."""
+"""Broken, slow or wrong event streams: resumed if the era allows it, otherwise `OutcomeUnknown`; never run twice."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Mistakes in the input of a hub: typed errors that say what, where and what to do; nothing else is affected."""
+"""Invalid input of a hub: typed errors with cause, place and fix; nothing else is affected."""
 
 from __future__ import annotations
 
@@ -153,10 +153,10 @@ async def test_variables_that_run_in_a_circle_fail_their_server_and_name_the_cir
 # ---- calls that are written wrong ----------------------------------------------------------------------------
 
 WRONG: dict[str, Ask] = {
-    "a name that is no text": lambda hub: hub.call_tool(None),  # type: ignore[arg-type]
+    "a name that is not a string": lambda hub: hub.call_tool(None),  # type: ignore[arg-type]
     "arguments that are a list": lambda hub: hub.call_tool("mcp__files__read", [1]),  # type: ignore[arg-type]
     "a context that is a dict": lambda hub: hub.call_tool("mcp__files__read", context={"role": "admin"}),  # type: ignore[arg-type]
-    "a server's name that is no text": lambda hub: hub.remove_server(None),  # type: ignore[arg-type]
+    "a server's name that is not a string": lambda hub: hub.remove_server(None),  # type: ignore[arg-type]
 }
 
 

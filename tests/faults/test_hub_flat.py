@@ -1,4 +1,4 @@
-"""Servers of a hub come and go, are killed, reloaded, searched and viewed: descriptors, tasks, threads stay flat."""
+"""Servers of a hub are added, removed, killed and reloaded: the number of descriptors, tasks and threads stays flat."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def _impatient(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def footprint() -> tuple[int, int, int]:
-    """Descriptors, tasks, and threads but for those that the loop keeps for its own use."""
+    """Return the numbers of descriptors, tasks, and threads, without the event loop's own threads."""
     gc.collect()
     descriptors = len(list(Path("/proc/self/fd").iterdir()))
     threads = [each for each in threading.enumerate() if not each.name.startswith("asyncio_")]
@@ -31,7 +31,7 @@ def footprint() -> tuple[int, int, int]:
 
 
 async def flat(before: tuple[int, ...]) -> None:
-    """What is on its way out may take a moment; growth that stays is a leak."""
+    """Fail if something keeps growing; objects that are being closed may take a moment."""
     await eventually(
         lambda: all(now <= then for now, then in zip(footprint(), before, strict=True)),
         within=10,
@@ -48,7 +48,7 @@ def write(file: Path, faulty: FaultyServer, turn: int) -> None:
 
 
 async def one_round(hub: tc.Hub, faulty: FaultyServer, filed: FaultyServer, file: Path, turn: int) -> None:
-    """All that can happen to a hub, once."""
+    """Do everything that can happen to a hub, once."""
     options: list[dict[str, Any]] = [{}, {"lifecycle": "transient"}, {"idle_timeout": 0.01}, {"start": "lazy"}]
     await hub.add_server("added", faulty.server(), **options[turn % 4])
     assert (await hub.call_tool("mcp__added__echo", {"nonce": f"a{turn}"})).text == f"a{turn}"

@@ -1,4 +1,4 @@
-"""Lists without measure: 100,000 tools and endless cursors are reported or cut in bounded time."""
+"""Oversized lists: 100,000 tools and endless cursors are rejected or truncated in bounded time."""
 
 from __future__ import annotations
 

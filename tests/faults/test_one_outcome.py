@@ -1,4 +1,4 @@
-"""The first law: every call has one honest outcome. Calls reported as unsent never ran, and no call ran twice.
+"""Exactly one outcome per call: calls reported as unsent never ran, and no call ran twice.
 
 The server reads stdin late (it stops reading until a gate file is there) and records the nonce of each call before it
 answers. It handles its input in order, so the answer to one last call proves that all before it were read: what has
@@ -32,7 +32,7 @@ from toolcrib.errors import CallTimeout, OutcomeUnknown, UnansweredTimeout
 
 
 async def drain(client: tc.Client, ledger: Ledger) -> None:
-    """The server has read all that it was ever given on this connection, and the client is of use."""
+    """Wait until the server has read everything sent on this connection, and check that the client still works."""
     outcome = await ledger.call(client, timeout=20)
     assert succeeded(outcome), f"the client is not usable after the faults: {outcome!r}"
 
@@ -50,7 +50,7 @@ async def test_a_call_that_timed_out_before_it_was_written_never_runs_later(faul
     ledger.check(faulty.record.executed)
     # The pipe took a part of the first call only: its rest had to follow, the others were withdrawn.
     assert ledger.count(surely_unsent) >= 8
-    assert faulty.record.lives == 1, "a slow reader is no reason to start the server again"
+    assert faulty.record.lives == 1, "a slow reader does not cause a restart"
 
 
 @either_era
@@ -107,7 +107,7 @@ async def test_a_kill_during_load_leaves_each_call_one_outcome(
 
 
 class Storm:
-    """Waves of calls of both sizes under random deadlines, cancels, holds and kills."""
+    """Waves of small and large calls with random deadlines, cancellations, stalls and kills."""
 
     def __init__(self, faulty: FaultyServer, client: tc.Client, seed: int) -> None:
         self.faulty, self.client, self.ledger = faulty, client, Ledger()

@@ -207,7 +207,7 @@ def test_the_interpreter_exits_with_open_clients_soon_and_without_a_traceback(
 LOOP_LEFT = """
 import asyncio, json, os, sys, warnings
 import toolcrib as tc
-warnings.simplefilter("ignore", ResourceWarning)  # what the program leaves open, Python tells it
+warnings.simplefilter("ignore", ResourceWarning)  # the program leaves resources open, Python tells it
 command, state, left = json.loads(sys.argv[1]), sys.argv[2], sys.argv[3]
 log = json.loads(command[-1])["log"]
 

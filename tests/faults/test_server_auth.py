@@ -1,4 +1,4 @@
-"""Who asks: the hook decides before anything else is looked at, and what belongs to one principal is no other's."""
+"""Authentication: the hook decides before anything else is read, and a principal's state is not available to others."""
 
 from __future__ import annotations
 
@@ -199,7 +199,7 @@ async def test_a_stolen_session_id_does_not_exist_for_the_thief() -> None:
         for verb in ("GET", "DELETE"):
             assert (await place.send(b"", stolen, verb)).status == 404
         assert (await place.send(b"", {**stolen, "Last-Event-ID": event["id"]}, "GET")).status == 404
-        assert (await place.post(message("ping"), session)).status == 401  # nobody at all
+        assert (await place.post(message("ping"), session)).status == 401  # no principal
         assert place.ran == {"ask": 1}
         assert (await place.post(answer_of_bob, mine)).status == 202
         (last,) = await line.messages()

@@ -20,7 +20,7 @@ pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 
 class Routed(Tools):
-    """With a tool whose arguments are repeated in headers."""
+    """A server with a tool whose arguments are repeated in headers."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -43,7 +43,7 @@ async def server() -> AsyncIterator[Place]:
 
 @pytest_asyncio.fixture(loop_scope="module")
 async def place(server: Place) -> AsyncIterator[Place]:
-    """A server; for every request, no tool runs and nothing is logged. It still works afterwards."""
+    """A server. Whatever the test sends, no tool runs and nothing is logged. It still works afterwards."""
     server.ran.clear()
     yield server
     assert not server.ran

@@ -43,7 +43,7 @@ class Child:
             self.stderr += data
 
     async def ended(self, within: float) -> int:
-        """The exit code."""
+        """Wait for the end and return the exit code."""
         async with asyncio.timeout(within):
             return await self.process.wait()
 
@@ -114,7 +114,7 @@ def asked(tool: str, id: Any = 1, **arguments: Any) -> dict[str, Any]:
 
 
 async def rest(line: Line) -> bytes:
-    """All that still comes, to the end of the connection."""
+    """Read to the end of the connection."""
     async with asyncio.timeout(15):
         try:
             return await line.reader.read()
@@ -170,7 +170,7 @@ async def test_a_signal_under_load_drains_and_ends_with_everything_open() -> Non
 
 
 async def hammer(place: Place, answered: list[int]) -> None:
-    """Call until the server no longer answers; what is answered is answered whole."""
+    """Call until the server no longer answers; every answer must be complete."""
     request = asked("add", a=1, b=2)
     with contextlib.suppress(ConnectionError):
         while True:

@@ -1,4 +1,4 @@
-"""Whatever is said to an endpoint: an answer below 500, in time, to the one who asked; and only a good request runs."""
+"""Fuzzed requests to an endpoint: an answer below 500, in time, to the right client; and only valid requests run."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ def good_requests(draw: st.DrawFn, era: str | None = None) -> dict[str, Any]:
 
 
 def places_in(value: Any, path: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
-    """The way to every part of a value."""
+    """Yield the path to every part of a value."""
     found = [path]
     if isinstance(value, dict | list):
         for key in value if isinstance(value, dict) else range(len(value)):
@@ -92,7 +92,7 @@ def places_in(value: Any, path: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
 
 @st.composite
 def bent_requests(draw: st.DrawFn, era: str | None = None) -> Any:
-    """A good request with some parts of it replaced, taken away, doubled or added."""
+    """Generate valid requests with some parts replaced, removed, doubled or added."""
     root = [draw(good_requests(era))]
     for _ in range(draw(st.integers(0, 3))):
         *way, last = (0, *draw(st.sampled_from(places_in(root[0]))))
@@ -117,7 +117,7 @@ def spelled(value: Any) -> bytes:
 
 @st.composite
 def broken_bytes(draw: st.DrawFn) -> bytes:
-    """A good request whose bytes were cut, doubled, swapped or overwritten."""
+    """Generate valid requests whose bytes were cut, doubled, swapped or overwritten."""
     data = spelled(draw(good_requests()))
     for _ in range(draw(st.integers(1, 4))):
         at, to = sorted((draw(st.integers(0, len(data))), draw(st.integers(0, len(data)))))
@@ -139,7 +139,7 @@ HEADERS = st.lists(st.tuples(st.sampled_from(HEADER_NAMES), st.none() | HEADER_V
 
 
 def id_of(value: Any) -> Any:
-    """The id of what asks for an answer; None if it does not."""
+    """Return the id of a request; None if the message is not a request."""
     good = isinstance(value, dict) and value.get("jsonrpc") == "2.0" and isinstance(value.get("method"), str)
     id = value.get("id") if good else None
     if isinstance(id, str):
@@ -148,8 +148,7 @@ def id_of(value: Any) -> Any:
 
 
 def may_run(value: Any, tool: str, has_states: bool = True) -> bool:
-    """Whether a message is a call of this tool that is valid. A state of nobody's forbids it, where there
-    are any."""
+    """Return whether a message is a valid call of this tool. An unknown state makes it invalid, if states are used."""
     if not isinstance(value, dict) or value.get("method") != "tools/call" or value.get("jsonrpc") != "2.0":
         return False
     params, id = value.get("params"), value.get("id")
@@ -181,7 +180,7 @@ async def server() -> AsyncIterator[Place]:
 
 
 async def try_it(place: Place, body: bytes, headers: Any, verb: str = "POST") -> None:
-    """Say it; judge the answer, and what ran."""
+    """Send a message; check the answer, and which tools ran."""
     place.ran.clear()
     value = read(body)
     line = await place.open(body, headers, verb)
@@ -217,7 +216,7 @@ async def try_it(place: Place, body: bytes, headers: Any, verb: str = "POST") ->
 
 
 def repeats(headers: dict[str, str], tool: str) -> bool:
-    """Whether the headers say what the body says."""
+    """Return whether the headers match the body."""
     said = [(headers.get(name) or "").strip() for name in ("Mcp-Protocol-Version", "Mcp-Method", "Mcp-Name")]
     return said[:2] == [MODERN, "tools/call"] and said[2] in (tool, f"=?base64?{b64encode(tool.encode()).decode()}?=")
 
@@ -266,7 +265,7 @@ async def test_any_verb_with_any_headers_is_answered(server: Place, verb: str, h
 
 
 class Duplex:
-    """A stream session in memory, and all that it said."""
+    """A stream session in memory, and the messages that it sent."""
 
     def __init__(self) -> None:
         self.tools = Tools()

@@ -42,7 +42,7 @@ async def server() -> AsyncIterator[Place]:
 
 @pytest_asyncio.fixture(loop_scope="module")
 async def place(server: Place) -> AsyncIterator[Place]:
-    """A server; whatever the test says to it, no tool runs and nothing is logged. It still works afterwards."""
+    """A server. Whatever the test sends, no tool runs and nothing is logged. It still works afterwards."""
     server.ran.clear()
     yield server
     assert not server.ran

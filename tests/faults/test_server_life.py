@@ -1,4 +1,4 @@
-"""Clients that go, come again, or never read: what is cancelled and what is not, what waits, and what is given up."""
+"""Clients that disconnect, reconnect, or never read: which calls are cancelled, which wait, and what is dropped."""
 
 from __future__ import annotations
 
@@ -310,7 +310,7 @@ async def test_a_tool_waits_for_a_client_that_does_not_read_and_loses_nothing(er
         before = psutil.Process().memory_info().rss
         await place.begin(talk(era, words=200, size=256 * 1024), session, line)
         seen = -1
-        while seen != place.tools.said:  # until it does not get on any more
+        while seen != place.tools.said:  # until it makes no progress
             seen = place.tools.said
             for _ in range(20):
                 assert (await place.post(modern("tools/list"))).status == 200

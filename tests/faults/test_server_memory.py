@@ -34,7 +34,7 @@ MIB = 1024 * 1024
 
 
 class Talkative(Tools):
-    """Its tools send many notifications and questions at the same time."""
+    """A server whose tools send many notifications and requests at the same time."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -43,7 +43,7 @@ class Talkative(Tools):
             self.server.add_tool(tool)
 
     async def shout(self, ctx: tc.Context, words: int, size: int) -> str:
-        """Tells everything at once, without waiting for one message before the next."""
+        """Send all messages at once, without waiting for one before the next."""
 
         async def tell(number: int) -> None:
             await ctx.log("error", f"{number}:".ljust(size, "."))
@@ -184,7 +184,7 @@ async def test_requests_that_wait_on_a_stream_are_limited_in_bytes(small: None) 
     assert answer is not None
     assert answer["error"] == {"code": -32603, "message": "too many requests at once"}
     client.session.feed(jsonrpc.notification("notifications/cancelled", {"requestId": 3}))  # one that waits
-    client.session.feed(jsonrpc.notification("notifications/cancelled", {"requestId": 1}))  # one at work
+    client.session.feed(jsonrpc.notification("notifications/cancelled", {"requestId": 1}))  # one is running
     await eventually(lambda: tools.ran["wait"] == 3)
     tools.release.set()
     await eventually(lambda: client.answer(2) and client.answer(4))

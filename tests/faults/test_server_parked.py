@@ -1,5 +1,4 @@
-"""Calls of the modern era that wait for their client: a state that is not exactly the one given out finds nothing,
-and a call runs once."""
+"""Suspended calls of the modern era: only the exact state that was issued finds the call, and a call runs once."""
 
 from __future__ import annotations
 
@@ -18,7 +17,7 @@ from toolcrib.server import suspended_calls
 
 
 async def parked(place: Place, arguments: Any = None, headers: Any = None) -> str:
-    """The state of a call that has asked."""
+    """Start a call that requests input, and return its state."""
     answer = await place.post(modern("tools/call", call("ask", arguments)), headers)
     result = answer.json["result"]
     assert (answer.status, result["resultType"]) == (200, "input_required")
@@ -204,7 +203,7 @@ async def test_a_crowd_of_parked_calls_is_bounded_and_one_principal_does_not_tak
                 places[name] += 1
         assert places == {"alice": 3, "bob": 3, "carol": 3, "dave": 3}
         assert (place.parked, place.tools.cancelled["ask"]) == (12, 20)
-    async with serving() as place:  # where nobody says who he is, all are one
+    async with serving() as place:  # without authentication, all clients are the same principal
         for number in range(15):
             await place.post(modern("tools/call", call("ask", {"what": str(number)})))
         assert (place.parked, place.tools.cancelled["ask"]) == (12, 3)

@@ -1,4 +1,4 @@
-"""Many sessions: they end when they are idle, make room for others, and leave nothing behind."""
+"""Many sessions: idle ones end, old ones are replaced at the limit, and nothing is left behind."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ MIB = 1024 * 1024
 
 
 async def say(place: Place, line: Line, said: Any, headers: dict[str, str], verb: str = "POST") -> Any:
-    """On a connection that is used again and again."""
+    """Send a request on a connection that is reused."""
     body = json.dumps(said).encode() if verb == "POST" else b""
     line.writer.write(head_of(verb, "/mcp", place.pairs(headers, len(body))) + body)
     return await line.answer()

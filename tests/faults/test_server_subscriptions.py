@@ -48,7 +48,7 @@ def small(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 async def begun(place: Place, request: dict[str, Any], headers: dict[str, str] | None = None) -> tuple[Answer, Line]:
-    """A listen whose connection stays open, and the head of its response."""
+    """Open a subscription; return its connection and the head of the response."""
     line = await place.begin(request, headers)
     return await line.head(), line
 

@@ -53,7 +53,7 @@ def raising(kind: Callable[[], BaseException]) -> list[Callable[..., Any]]:
 
 
 KINDS: dict[str, Callable[[], BaseException]] = {
-    "ValueError": lambda: ValueError("seven is no prime of mine"),
+    "ValueError": lambda: ValueError("seven is not my favourite"),
     "an empty one": ValueError,
     "KeyError": lambda: KeyError("key"),
     "StopIteration": lambda: StopIteration(5),
@@ -189,7 +189,7 @@ async def test_masked_errors_keep_their_words_for_the_log(era: str, caplog: pyte
 
 
 class Unsayable:
-    """What JSON has no word for."""
+    """An object that JSON cannot represent."""
 
 
 def circle() -> list[Any]:
@@ -214,9 +214,9 @@ RETURNS: dict[str, Any] = {
     "a function": lambda: print,
     "a coroutine": lambda: asyncio.sleep(0, Unsayable()),
     "a generator": lambda: (Unsayable() for _ in range(3)),
-    "bytes that are no text": lambda: {"a": b"\xff\xfe"},
+    "bytes that are not UTF-8": lambda: {"a": b"\xff\xfe"},
     "half a surrogate": lambda: {"a": "\ud800"},
-    "a key that is no text": lambda: {(1, 2): 3},
+    "a key that is not a string": lambda: {(1, 2): 3},
     "a huge integer": lambda: 10**5_000,
     "a circle": circle,
     "a deep list": lambda: deep(100_000),

@@ -27,7 +27,7 @@ from toolcrib.types import ConnectionState
 
 
 def checks_in(faulty: FaultyServer) -> int:
-    """How often the server was asked whether it lives; the first `server/discover` is the handshake's."""
+    """Return how often the client checked the server's health; the first `server/discover` belongs to the handshake."""
     return sum(method in ("ping", "server/discover") for method in faulty.record.entries("method"))
 
 

@@ -1,4 +1,4 @@
-"""Servers that do not start, or start strangely: a typed error soon, with what a person needs, and a clean state."""
+"""Servers that do not start, or start abnormally: a prompt typed error with a useful message, and a clean state."""
 
 from __future__ import annotations
 
@@ -94,7 +94,7 @@ async def test_a_server_that_refuses_to_connect_shows_what_it_wrote_to_stderr(fa
 
 
 def chain(error: BaseException) -> list[BaseException]:
-    """The error, its causes and its contexts; each once, unless the way leads back to one of them."""
+    """Return the error, its causes and its contexts, each once."""
     found, ways = list[BaseException](), [(error, frozenset[int]())]
     while ways:
         one, before = ways.pop()
@@ -125,7 +125,7 @@ async def test_a_server_that_exits_at_once_gives_its_exit_code_and_the_tail_of_s
     assert time.monotonic() - start < SOON
     assert caught.value.exit_code == code
     assert "fatal: TOKEN_VAR is not set" in caught.value.stderr
-    assert "TOKEN_VAR" in str(caught.value), "the message itself tells the reason"
+    assert "TOKEN_VAR" in str(caught.value), "the message contains the reason"
     await client.close()
 
 

@@ -1,4 +1,4 @@
-"""One client, any order of connect, call, cancel, kill, stall, disconnect and close, on a real child: the laws hold."""
+"""Any order of connect, call, cancel, kill, stall, disconnect and close on a real child keeps the invariants."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ class OneClient(RuleBasedStateMachine):
         count=st.integers(1, 8),
     )
     def call(self, tool: str, large: bool, timeout: float, count: int) -> None:
-        """Calls are begun and go on while other rules run."""
+        """Start a call, which continues while other rules run."""
         arguments = {"pad": BIG} if large else {}
         for _ in range(count):
             call = self.ledger.call(self.client, tool, timeout=timeout, **arguments)
@@ -96,7 +96,7 @@ class OneClient(RuleBasedStateMachine):
 
     @rule()
     def settle(self) -> None:
-        """All calls end by their own deadlines; with nothing in the way, a call succeeds."""
+        """Wait until all calls have ended by their deadlines; then a call without faults succeeds."""
         self.release()
         self.finish_calls()
         # A server killed a moment ago may take one call with it, and five deaths in a row open the breaker for 0.2 s.
@@ -183,7 +183,7 @@ class OneClient(RuleBasedStateMachine):
 
     @rule(count=st.integers(2, 6), timeout=st.sampled_from([0.05, 0.3]))
     def stall_under_load(self, count: int, timeout: float) -> None:
-        """The pipe is full when deadlines pass: what was withdrawn must not be read later."""
+        """Let deadlines pass while the pipe is full: withdrawn calls must not be read later."""
         self.stall()
         self.call("echo", large=True, timeout=timeout, count=count)
         self.call("echo", large=False, timeout=timeout, count=count)

@@ -1,4 +1,4 @@
-"""What the unit tests share: bounded waiting, a clock that can be pushed, a server played over a stream in memory."""
+"""Shared by the unit tests: bounded waiting, a clock to advance, a scripted server over a stream in memory."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ SILENCE = object()
 
 
 async def eventually(condition: Callable[[], Any], within: float = 10.0) -> Any:
-    """Wait until the condition is true, and return what it gave."""
+    """Wait until the condition is true, and return its value."""
     end = time.monotonic() + within
     while not (value := condition()):
         assert time.monotonic() < end, f"not within {within} s: {inspect.getsource(condition).strip()}"
@@ -39,7 +39,7 @@ async def eventually(condition: Callable[[], Any], within: float = 10.0) -> Any:
 
 
 class Clock:
-    """The time of the running loop, which can be pushed on, so that no test waits for a deadline."""
+    """The clock of the running loop, which a test can advance, so that no test waits for a deadline."""
 
     def __init__(self) -> None:
         self._loop = asyncio.get_running_loop()
@@ -51,13 +51,13 @@ class Clock:
         return self._loop.time()
 
     async def advance(self, seconds: float) -> None:
-        """Let time pass, and whatever is due by then happen."""
+        """Advance the time, and run everything that is due by then."""
         self._ahead += seconds
         await turns()
 
 
 async def turns(count: int = 5) -> None:
-    """Let the loop go round: everything that needs no outside event has happened after it."""
+    """Run the loop for several turns, until everything that needs no outside event has happened."""
     for _ in range(count):
         await asyncio.sleep(0)
 
@@ -65,7 +65,7 @@ async def turns(count: int = 5) -> None:
 class PlayedServer:
     """A server as a table: method to result, error, function of the params, or silence. Unknown methods are refused.
 
-    It is also the callable that a client takes: each connection gets a new stream.
+    It is also a server argument of a client: each connection gets a new stream.
     """
 
     def __init__(self, **answers: Any) -> None:
@@ -81,7 +81,7 @@ class PlayedServer:
         return ours
 
     def named(self, method: str) -> list[Message]:
-        """What was received under this method."""
+        """Return the messages received with this method."""
         return [message for message in self.received if message.get("method") == method]
 
     @property

@@ -1,4 +1,4 @@
-"""The protocol's own schemas and example messages, as they were published."""
+"""The published schemas and example messages of the protocol."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ EXAMPLES = SPEC / MODERN / "examples"
 
 
 def example(path: str) -> Any:
-    """The example `Type/name`."""
+    """Return the example `Type/name`."""
     return json.loads((EXAMPLES / f"{path}.json").read_text())
 
 
@@ -39,7 +39,7 @@ def _validator(revision: str, definition: str) -> Any:
 
 
 def faults(revision: str, definition: str, message: Any) -> list[str]:
-    """What the schema of that revision says against the message; nothing if it is right."""
+    """Return the violations of the schema of that revision; empty if the message is valid."""
     return [
         f"{'/'.join(map(str, e.instance_path))}: {e.message}"
         for e in _validator(revision, definition).iter_errors(message)

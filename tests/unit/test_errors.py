@@ -1,4 +1,4 @@
-"""The error tree: as it is drawn, with the attributes that code decides by."""
+"""The exception tree as documented, with the attributes that programs rely on."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ def test_every_error_is_tried_here() -> None:
 
 
 def _drawn() -> dict[str, str | None]:
-    """Each name of the drawing with its parent's."""
+    """Return each name of the drawn tree with the name of its parent."""
     parents: dict[str, str | None] = {}
     stack: list[tuple[int, str]] = []
     for line in (errors.__doc__ or "").split("\n\n")[1].splitlines():
@@ -131,7 +131,7 @@ def test_every_error_has_sent(kind: type[ToolcribError]) -> None:
 @pytest.mark.parametrize("kind", [ToolcribError, AuthError, RateLimited, AccessDenied, NotFound, ProtocolError])
 @pytest.mark.parametrize("sent", [True, False])
 def test_sent_can_be_set_and_survives_a_pickle(kind: type[ToolcribError], sent: bool) -> None:
-    error = pickle.loads(pickle.dumps(kind("message", sent=sent)))  # our own bytes
+    error = pickle.loads(pickle.dumps(kind("message", sent=sent)))  # bytes written by Toolcrib
     assert error.sent is sent
 
 

@@ -1,4 +1,4 @@
-"""Events reach sync and async listeners in order, and no listener can hurt anybody."""
+"""Events reach sync and async listeners in order, and a failing listener affects nothing else."""
 
 from __future__ import annotations
 
@@ -177,7 +177,7 @@ async def test_an_async_listener_that_raises_still_receives_the_next_event(
 async def test_a_listener_that_waits_for_something_cancelled_receives_the_next_events_in_order(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    """To be cancelled inside is one more way to raise."""
+    """A cancellation inside the listener is like any exception."""
     heard: list[int] = []
 
     async def unlucky(event: Reconnected) -> None:

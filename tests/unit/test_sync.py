@@ -1,4 +1,4 @@
-"""The sync face: one portal for all threads, and clear words where it cannot be used."""
+"""The sync API: one portal for all threads, and clear errors where it cannot be used."""
 
 from __future__ import annotations
 
@@ -165,7 +165,7 @@ def test_a_client_may_be_entered_in_one_thread_and_left_in_another() -> None:
 
 
 class Interrupt(BaseException):
-    """As KeyboardInterrupt is."""
+    """A `BaseException`, like `KeyboardInterrupt`."""
 
 
 def test_an_interrupted_caller_takes_its_call_with_it() -> None:
@@ -218,7 +218,7 @@ def test_a_portal_begins_its_thread_once_and_when_it_is_needed() -> None:
 
 
 class Asking(PlayedServer):
-    """Asks the client before it answers a call, and answers with what it was told."""
+    """Requests input from the client during a call, and answers with that input."""
 
     def __init__(self, method: str, params: Wire) -> None:
         super().__init__(initialize=LEGACY, tools__call=self.ask, ping={})
@@ -290,7 +290,7 @@ if how == "closed":
     ],
 )
 def test_a_handler_that_hangs_does_not_keep_the_interpreter_from_ending(option: str, method: str, how: str) -> None:
-    """It may wait for a person who is long gone."""
+    """The handler may wait for a user who has left."""
     program = run_program(HANGS, option, how, *python(ASKS, method))
     try:
         _, err = program.communicate(timeout=30)

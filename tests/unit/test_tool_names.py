@@ -13,7 +13,7 @@ from toolcrib import tool_names
 from toolcrib.errors import ConfigError, UsageError
 
 server_names = st.from_regex(tool_names.SERVER_NAME, fullmatch=True)
-# Some so long that a tool's name is cut in the server's part, or right at the seam.
+# Some are so long that the cut is within the server's part, or right at the separator.
 long_server_names = server_names | st.integers(40, 64).map(lambda n: "x" * n)
 legal_alias = re.compile(r"[A-Za-z0-9_-]{1,64}")
 # Names that meet at the seams: separators, and characters that a repair turns into one.
@@ -40,7 +40,7 @@ def test_no_two_pairs_of_server_and_tool_have_the_same_name(s1: str, t1: str, s2
 
 @given(st.data())
 def test_a_server_and_a_tool_cut_from_one_text_never_meet_another_cut(data: st.DataObject) -> None:
-    """The dangerous case on purpose: `a` + `b__c` and `a__b` + `c`."""
+    """The dangerous case: `a` + `b__c` and `a__b` + `c`."""
     text = data.draw(st.lists(st.sampled_from(["a", "b", "_", "__", "-"]), min_size=2).map("".join))
     cuts = [(text[:i], text[j:]) for i in range(len(text)) for j in (i, i + 1, i + 2)]
     made = [tool_names.make(server, tool) for server, tool in set(cuts) if tool_names.is_server_name(server)]
@@ -117,7 +117,7 @@ def test_aliases_are_unique_whatever_the_order(given_names: set[str], limit: int
 
 @given(st.sets(st.tuples(long_server_names, tricky_text), max_size=12), st.randoms(use_true_random=False))
 def test_server_and_tool_come_back_by_table_whatever_the_order(pairs: set[tuple[str, str]], order: Random) -> None:
-    """The way of a tool: its qualified name, an alias of that for a model, and back to the server that has it."""
+    """A tool gets a qualified name and an alias for a model, and both lead back to its server."""
     listed = sorted(pairs)
     order.shuffle(listed)
     qualified = {tool_names.make(*pair): pair for pair in listed}
@@ -133,7 +133,7 @@ def test_server_and_tool_come_back_by_table_whatever_the_order(pairs: set[tuple[
 @example("x" * 49 + "_" + "y" * 10, "tool")
 @example("x" * 49, "a" * 20)
 def test_the_alias_of_a_servers_tool_is_never_the_name_of_another_servers(server: str, tool: str) -> None:
-    """Else that one could offer a tool of this name, and get what was meant for the first."""
+    """Otherwise that server could offer a tool of this name and receive calls meant for the first."""
     made = tool_names.alias(tool_names.make(server, tool))
     cuts = [i for i in range(5, len(made)) if made.startswith("__", i) and tool_names.is_server_name(made[5:i])]
     assert {made[5:cut] for cut in cuts} <= {server}

@@ -1,4 +1,4 @@
-"""A task's own cancellation and its caller's, in every order, are told apart and leave no count behind."""
+"""A task's own cancellation and its caller's, in every order, are distinguished and leave no count behind."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ async def for_ever() -> None:
 
 
 async def turn() -> None:
-    """Let every task run that is ready."""
+    """Let every ready task run."""
     for _ in range(5):
         await asyncio.sleep(0)
 
@@ -51,7 +51,7 @@ class Job:
 
 
 async def observed(work: Callable[[], Awaitable[str]]) -> tuple[str, int]:
-    """What became of `work`, and how many cancellations its task still counts."""
+    """Return the outcome of `work`, and the number of cancellations that its task still counts."""
     task = asyncio.current_task()
     assert task is not None
     try:

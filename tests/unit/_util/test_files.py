@@ -1,4 +1,4 @@
-"""Reading files, and noticing that they change: real files, real writes."""
+"""Reading files and detecting changes, with real files and writes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which hosts are this machine: the answer that decides whether a server may listen without credentials."""
+"""Which hosts are local: this decides whether a server may listen without credentials."""
 
 from __future__ import annotations
 

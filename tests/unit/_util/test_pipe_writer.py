@@ -1,4 +1,4 @@
-"""Lines that are written to real pipes and sockets: in order, together, withdrawn, and when nothing reads."""
+"""Writing lines to real pipes and sockets: in order, batched, withdrawn, and with a peer that does not read."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ BIG = b"x" * 1_000_000 + b"\n"
 
 
 class Pipe:
-    """A real pipe with a writer at one end, and what the test reads at the other."""
+    """A real pipe with a writer at one end, which the test reads at the other."""
 
     def __init__(self) -> None:
         self.source, self.sink = os.pipe()
@@ -36,7 +36,7 @@ class Pipe:
         return line
 
     def read(self) -> bytes:
-        """What is in the pipe now."""
+        """Return what is in the pipe now."""
         parts = []
         while True:
             try:
@@ -48,7 +48,7 @@ class Pipe:
             parts.append(part)
 
     async def read_all(self) -> bytes:
-        """What comes until nothing waits."""
+        """Read until the queue is empty."""
         parts = [self.read()]
         while self.writer.size:
             await asyncio.sleep(0)
@@ -126,7 +126,7 @@ async def test_what_a_full_pipe_does_not_take_waits_and_goes_out_in_order(pipe: 
     assert pipe.writer.size + pipe.writer.written == len(BIG) + 7
     assert await pipe.read_all() == BIG + b"second\n"
     assert second.sent
-    assert pipe.write(b"third\n").sent, "nothing waits any more"
+    assert pipe.write(b"third\n").sent, "the queue is empty"
     assert pipe.read() == b"third\n"
 
 
@@ -300,7 +300,7 @@ ACTIONS = st.one_of(
 def test_exactly_what_was_not_withdrawn_arrives_in_order_whatever_the_pipe_takes(
     actions: list[tuple[str, int]], most: int
 ) -> None:
-    """Every system call takes at most `most` bytes, as a slow reader makes it."""
+    """Every system call accepts at most `most` bytes, as with a slow reader."""
 
     async def run() -> None:
         pipe = Pipe()

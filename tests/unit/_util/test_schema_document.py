@@ -1,4 +1,4 @@
-"""References, subschemas and alternatives of JSON Schemas, also of schemas that are meant to harm."""
+"""References, subschemas and alternatives of JSON Schemas, including malicious schemas."""
 
 from __future__ import annotations
 
@@ -191,7 +191,7 @@ def _chain(count: int) -> dict[str, Any]:
 
 
 def _bomb(word: str) -> dict[str, Any]:
-    """Each level refers to the next one four times: 4 ** 30 ways to the end."""
+    """Return a schema in which each level refers to the next one four times: 4 ** 30 paths."""
     return {**{f"d{n}": {word: [{"$ref": f"#/$defs/d{n + 1}"}] * 4} for n in range(30)}, "d30": TEXT}
 
 

@@ -27,7 +27,7 @@ MANY = [f"tool_{number:04}_{verb}_issue" for number in range(1250) for verb in (
 
 @pytest.fixture
 def compared(monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
-    """How often two names were compared letter by letter."""
+    """Count how often two names are compared letter by letter."""
     count = Counter[str]()
     original = difflib.SequenceMatcher.set_seq1
 

@@ -1,4 +1,4 @@
-"""The snapshot of all lists and the table of routes: pure, and touched only where something changed."""
+"""The snapshot of all lists and the table of routes: pure functions that change only what differs."""
 
 from __future__ import annotations
 
@@ -182,4 +182,4 @@ def test_names_that_cannot_be_used_are_one_line_of_the_log_for_a_whole_list(
         clock[0] += 60
         made.put("s", "tools", tools("c"))
         made.put("s", "tools", tools("a", "a", forged, forged))
-        assert len(caplog.messages) == 2, "the same names are not told again"
+        assert len(caplog.messages) == 2, "the same names are not reported again"

@@ -316,7 +316,7 @@ def test_a_wrong_question_is_the_callers_mistake(query: Any, options: dict[str, 
 
 @pytest.mark.serial
 def test_ten_thousand_tools_are_indexed_and_searched_in_no_time() -> None:
-    """Two hundred servers with fifty tools each; the bounds are ten times the goals and more."""
+    """Two hundred servers with fifty tools each; the bounds are at least ten times the goals."""
     verbs, nouns = ["create", "get", "list", "update", "delete"], [f"thing{n}" for n in range(10)]
     tools = [
         tool(f"s{s}", f"{v}_{n}", f"{v} the {n} of server {s} " + "with some more words on what it does " * 6)

@@ -1,4 +1,4 @@
-"""What a tool costs in a model's context, estimated."""
+"""The estimated number of tokens that a tool takes in a model's context."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def test_an_estimate_counts_what_a_model_is_given_and_nothing_else() -> None:
 
 @pytest.mark.parametrize("text,low,high", [("word " * 400, 400, 800), ("日本語" * 100, 200, 450), ("é" * 100, 40, 120)])
 def test_an_estimate_is_near_what_tokenizers_say(text: str, low: int, high: int) -> None:
-    """English has a token for a word and a half at most, Japanese about one a character."""
+    """English has at most a token per one and a half words, Japanese about one per character."""
     empty = estimate_tokens(Tool("t"))
     assert low <= estimate_tokens(Tool("t", description=text)) - empty <= high
 

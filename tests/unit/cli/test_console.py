@@ -1,4 +1,4 @@
-"""The door to the terminal: what passes, and what does not. These tests have no terminal; tests/cli has one."""
+"""Output to the console: what is printed and what is escaped. These tests have no terminal; tests/cli has one."""
 
 from __future__ import annotations
 

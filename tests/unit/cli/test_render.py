@@ -1,4 +1,4 @@
-"""What servers answer, shown and saved."""
+"""Showing and saving the results of servers."""
 
 from __future__ import annotations
 
@@ -134,6 +134,6 @@ def test_a_piece_that_does_not_decode_is_shown_as_it_came(tmp_path: Path, capsys
 
 @pytest.mark.parametrize("mime_type", ["text/x-python", "application/x-sh", "application/x-sharedlib", "text/html"])
 def test_no_server_leaves_something_that_is_run(mime_type: str, tmp_path: Path) -> None:
-    """A `conftest.py` in the current folder would be, by the next `pytest`."""
+    """A `conftest.py` in the current folder would be executed by the next `pytest`."""
     assert save(b"print('owned')", mime_type, tmp_path, "conftest").name in ("conftest.bin", "conftest.html")
     assert save(b"", "image/png", tmp_path, "-rf").name == "rf.png"

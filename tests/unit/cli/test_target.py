@@ -1,4 +1,4 @@
-"""Words of a command line that mean a server."""
+"""Arguments of a command line that name a server."""
 
 from __future__ import annotations
 

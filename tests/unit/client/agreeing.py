@@ -1,4 +1,4 @@
-"""A channel to a played server, and the negotiation over it."""
+"""A channel to a scripted server, and the negotiation over it."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ US = Identity({"name": "test", "version": "1"}, {"roots": {}}, "debug")
 
 
 class Deaf:
-    """Takes no notice."""
+    """Ignores everything."""
 
     takes_requests = True
 

@@ -1,4 +1,4 @@
-"""A server whose channels do what a test says, and a record of the transitions of every supervisor."""
+"""A server whose channels a test controls, and a record of the transitions of every supervisor."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from toolcrib.types import ConnectionState, Wire
 
 
 class ScriptedServer:
-    """Makes channels that behave as its attributes say at the time."""
+    """Makes channels that behave as its attributes currently specify."""
 
     def __init__(self, *, over_http: bool = False) -> None:
         self.over_http = over_http
@@ -27,7 +27,7 @@ class ScriptedServer:
         self.answers_handshake.set()
         self.swallows_cancellation = False
         self.failure: Exception | None = None
-        """What a request raises."""
+        """The exception that a request raises."""
         self.closes = asyncio.Event()
         """Channels wait for it when they are closed."""
         self.closes.set()
@@ -39,7 +39,7 @@ class ScriptedServer:
         return channel
 
     def lose(self) -> None:
-        """End the latest channel, as a server does that dies."""
+        """End the latest channel, as a crashed server does."""
         self.channels[-1].lose()
 
 
@@ -91,7 +91,7 @@ Step = tuple[Phase, Phase] | tuple[ConnectionState, ConnectionState]
 
 @contextmanager
 def recorded_transitions() -> Iterator[set[Step]]:
-    """Record how phases and states follow each other, in every client that is used meanwhile."""
+    """Record the sequence of phases and states in every client that is used meanwhile."""
     seen: set[Step] = set()
     enter, become = Supervisor._enter, StatusTracker.become
 

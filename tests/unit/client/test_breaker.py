@@ -83,7 +83,7 @@ def test_a_connection_lets_requests_through_until_the_next_failure() -> None:
 
 @given(st.lists(st.sampled_from(["fail", "succeed", "ask", "wait"])))
 def test_it_never_locks_itself_for_ever(steps: list[str]) -> None:
-    """Whatever happened: once the trial has ended and the pause has passed, somebody may try."""
+    """In any case: once the trial has ended and the pause has passed, another attempt is allowed."""
     breaker, now = Breaker(1.0), 0.0
     for step in steps:
         now += 0.3
@@ -100,7 +100,7 @@ def test_it_never_locks_itself_for_ever(steps: list[str]) -> None:
 
 
 class Flaky(PlayedServer):
-    """Cannot be reached until it is mended."""
+    """A server that cannot be reached until the test repairs it."""
 
     broken = True
 

@@ -1,4 +1,4 @@
-"""The client itself: how its block is entered and left, and that it stays where it is."""
+"""The client itself: entering and leaving its block, and the event loop that it belongs to."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def test_a_client_does_not_travel(travel: Callable[[Any], Any]) -> None:
     ],
 )
 def test_without_an_asyncio_loop_the_error_says_what_to_use(use: Any) -> None:
-    """As it is under trio, which runs coroutines without an event loop of asyncio."""
+    """As under trio, which runs coroutines without an asyncio event loop."""
     work = use(tc.Client(tc.StdioServer("python")))
     with pytest.raises(tc.UsageError, match=r"no asyncio event loop.*trio.*toolcrib\.sync"):
         work.send(None)

@@ -16,7 +16,7 @@ from toolcrib.transports.message_stream import MemoryStream
 
 
 async def refused(server: Any, **options: Any) -> ConnectError:
-    """The error of a connect that must fail; afterwards nothing may be left of it."""
+    """Return the error of an attempt that must fail; afterwards nothing may be left of it."""
     before = asyncio.all_tasks()
     client = tc.Client(server, name="office", max_attempts=1, **options)
     with pytest.raises(ConnectError) as caught:
@@ -68,7 +68,7 @@ async def test_a_server_that_exits_before_it_answers_is_reported() -> None:
 
 async def test_a_transport_that_dies_of_the_probe_is_opened_again_in_the_old_way() -> None:
     class Fragile(PlayedServer):
-        """Hangs up on every request that it does not know."""
+        """A server that closes the connection at every unknown request."""
 
         connections = 0
 
@@ -109,9 +109,9 @@ async def test_a_process_that_dies_of_the_probe_is_asked_in_the_older_way() -> N
 
 async def test_a_process_that_dies_without_hearing_us_is_started_once(tmp_path: Path) -> None:
     starts = tmp_path / "starts"
-    with pytest.raises(tc.StartError) as told:
+    with pytest.raises(tc.StartError) as caught:
         await tc.Client(process(f"open({str(starts)!r}, 'a').write('x'); raise SystemExit(3)")).connect()
-    assert (told.value.exit_code, told.value.input_consumed) == (3, False)
+    assert (caught.value.exit_code, caught.value.input_consumed) == (3, False)
     assert starts.read_text() == "x"
 
 

@@ -1,4 +1,4 @@
-"""What a server may ask of us: only what is offered, in every form that a handler may answer in."""
+"""Requests of a server to the client: only declared ones, answered in every form that a handler may return."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ URL = {"mode": "url", "message": "log in", "url": "https://login.example.com/?a=
 
 
 def in_both_ways(value: Any) -> list[Any]:
-    """A handler that gives this, sync and async."""
+    """Return a sync and an async handler that return this value."""
 
     def sync(*args: Any) -> Any:
         return value
@@ -209,7 +209,7 @@ async def test_what_a_handler_raises_is_an_error_whose_words_stay_here(
     assert caught.value.code == -32603
     assert "s3cret" not in str(caught.value)
     assert "ValueError" in str(caught.value)
-    assert "s3cret" in caplog.text, "the program's own log tells the whole"
+    assert "s3cret" in caplog.text, "the program's own log has the whole error"
 
 
 @pytest.mark.parametrize("field, method", ALL)
@@ -237,7 +237,7 @@ async def test_roots_of_a_wrong_type_are_an_error_too(said: Any) -> None:
 
 
 async def test_a_handler_that_blocks_does_not_stop_the_event_loop() -> None:
-    """`input()` in a plain function must not keep every other task from running."""
+    """`input()` in a plain function must not block other tasks."""
     answered = threading.Event()
     handlers = Handlers(sampling=lambda _: "done" if answered.wait(10) else "the loop stood still")
     answering = asyncio.ensure_future(handlers.answer("sampling/createMessage", {"messages": []}))

@@ -1,4 +1,4 @@
-"""Multi-round requests: the server asks for input, we answer, and ask again."""
+"""Multi-round requests: the server requests input, the client answers and repeats the request."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def asks(requests: Any = None, state: Any = None) -> Wire:
 
 
 class Exchange:
-    """The server's side: what it was sent, and what it says next."""
+    """The server's side: the requests that it received, and its next answers."""
 
     def __init__(self, *answers: Wire) -> None:
         self.sent: list[Wire] = []
@@ -181,7 +181,7 @@ async def test_a_server_that_asks_without_a_question_breaks_the_protocol() -> No
 
 @pytest.mark.parametrize("request_", [SAMPLE, ROOTS], ids=["sampling", "roots"])
 async def test_a_refused_sampling_or_roots_request_fails_the_call(request_: Wire) -> None:
-    """There is no shape for such a refusal on the wire."""
+    """The protocol has no form for such a refusal."""
     exchange = Exchange(DONE)
     with pytest.raises(AccessDenied) as caught:
         await run(exchange, asks({"a": request_}), Handlers().answer)

@@ -1,4 +1,4 @@
-"""Lists: all pages, within the caps, and empty where the server has no such things."""
+"""Lists: all pages, within the limits, and empty if the server lacks the capability."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def client_of(server: PlayedServer) -> tc.Client:
 
 
 def pages_of(size: int, count: int | None) -> Any:
-    """Pages of `size` tools; `count` of them, or no end."""
+    """Return pages of `size` tools: `count` of them, or endless."""
 
     def page(params: Wire) -> Wire:
         number = int(params.get("cursor", 0))
@@ -127,7 +127,7 @@ async def test_an_error_on_a_later_page_is_an_error_of_the_list() -> None:
 
 
 async def test_many_calls_that_need_the_list_ask_for_it_once() -> None:
-    """A filter of one's own must see the whole tool before it is called."""
+    """A custom filter must see the whole tool before it is called."""
     tools = {"tools": [{"name": "a", "inputSchema": {}, "annotations": {"readOnlyHint": True}}]}
     server = played(tools__list=tools, tools__call={"content": []})
     client = tc.Client(server, mode="legacy", tool_filter=lambda tool: tool.annotations["readOnlyHint"])
@@ -149,7 +149,7 @@ async def test_a_call_that_waits_for_the_list_of_another_call_keeps_its_own_dead
         patient.cancel()
         await asyncio.wait([patient])
         server.answers["tools/list"] = {"tools": [{"name": "a"}]}
-        await client.call_tool("a")  # who gave up keeps nobody waiting
+        await client.call_tool("a")  # a cancelled caller does not delay the others
 
 
 async def test_one_deadline_holds_for_all_pages() -> None:
@@ -162,7 +162,7 @@ async def test_one_deadline_holds_for_all_pages() -> None:
 
 
 async def test_a_list_that_changed_while_it_came_is_not_kept() -> None:
-    """What came after the news may still be what was before it."""
+    """A page that arrives after the notification may still be the old one."""
     server = played({"tools": {"listChanged": True}})
 
     async def overtaken(params: Wire) -> Wire:
@@ -179,7 +179,7 @@ async def test_a_list_that_changed_while_it_came_is_not_kept() -> None:
 
 
 def test_a_client_may_be_used_in_one_event_loop_after_the_other() -> None:
-    """As a program does that calls `asyncio.run` again and again; everybody needs the list at the same time."""
+    """As a program that calls `asyncio.run` repeatedly; all callers need the list at the same time."""
     server = played(tools__list={"tools": [{"name": "a"}]}, tools__call={"content": []})
     client = tc.Client(server, mode="legacy", tool_filter=lambda tool: True)
 

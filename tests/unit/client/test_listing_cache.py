@@ -1,4 +1,4 @@
-"""The list cache: whose word on freshness counts, on a clock that is an argument."""
+"""The list cache: which freshness setting applies, with a clock that is an argument."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which era a server speaks, found out with servers of every kind, played over a stream in memory."""
+"""Detecting the era of a server, with scripted servers of every kind over a stream in memory."""
 
 from __future__ import annotations
 

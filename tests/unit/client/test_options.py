@@ -1,4 +1,4 @@
-"""Options: keyword over config over default, and wrong ones are named."""
+"""Options: keywords override the config, which overrides defaults; errors name invalid options."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ GIVEN: dict[str, tuple[Any, Any]] = {
     "retry_safe": (frozenset({"a"}), frozenset({"b"})),
     "trusted": (True, False),
 }
-"""What the config says, which is not the default, and what the keyword says."""
+"""The config's value, which is not the default, and the keyword's value."""
 
 
 def settings(config: object = None, /, **given: Any) -> ResolvedOptions:
@@ -161,7 +161,7 @@ async def test_the_timeouts_of_one_call_are_checked_too(timeout: Any) -> None:
 
 
 class Transport:
-    """Somebody's own transport with attributes of its own, which mean nothing to us."""
+    """A custom transport with attributes that are not options."""
 
     mode = "turbo"
     max_attempts = "many"

@@ -1,4 +1,4 @@
-"""One request, one outcome: what a call is told when its server goes away under it."""
+"""One request, one outcome: the error of a call whose server disappears."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ ASKS = {"resultType": "input_required", "inputRequests": {"q": QUESTION}}
 
 
 async def test_a_call_whose_first_round_ran_is_neither_run_again_nor_called_unsent() -> None:
-    """The server asks for input and is gone when the answer comes."""
+    """The server requests input and has ended when the answer arrives."""
     server = PlayedServer(server__discover=MODERN, tools__call=ASKS)
 
     async def answer(request: tc.ElicitRequest) -> dict[str, Any]:
@@ -26,9 +26,9 @@ async def test_a_call_whose_first_round_ran_is_neither_run_again_nor_called_unse
 
     client = tc.Client(server, elicitation_handler=answer)
     try:
-        with pytest.raises(tc.OutcomeUnknown) as told:
+        with pytest.raises(tc.OutcomeUnknown) as caught:
             await client.call_tool("any", retry_safe=False)
-        assert told.value.sent is True
+        assert caught.value.sent is True
         assert len(server.named("tools/call")) == 1
     finally:
         await client.close()
@@ -60,7 +60,7 @@ async def test_a_call_whose_server_dies_in_a_later_round_is_not_run_again() -> N
         (lambda _: {"x": object()}, tc.UsageError),
         (None, tc.AccessDenied),
     ],
-    ids=["the handler raises", "no answer", "an answer that is no JSON", "no handler"],
+    ids=["the handler raises", "no answer", "an answer that is not JSON", "no handler"],
 )
 async def test_a_call_that_fails_in_a_later_round_was_sent(answer: Any, expected: type[Exception]) -> None:
     question = {"method": "sampling/createMessage", "params": {"messages": []}}
@@ -93,11 +93,11 @@ async def test_a_call_whose_first_attempt_was_sent_stays_sent_when_the_next_one_
 
     def transport() -> Any:
         if gone.is_set():
-            raise OSError("no such server any more")
+            raise OSError("the server does not exist")
         return server()
 
     async with tc.Client(transport, mode="legacy", retry_safe=True, max_attempts=2) as client:
-        with pytest.raises(tc.ConnectError, match="no such server any more") as caught:
+        with pytest.raises(tc.ConnectError, match="the server does not exist") as caught:
             await client.call_tool("any", timeout=20)
     assert caught.value.sent is True
     assert len(server.named("tools/call")) == 1
@@ -140,7 +140,7 @@ async def test_a_handler_may_call_its_own_server_though_all_slots_are_taken(era:
 
 
 async def test_a_server_that_keeps_asking_cannot_keep_deadlines_from_passing() -> None:
-    """Not even those of calls that have nothing to do with the questions."""
+    """This includes the deadlines of calls that are unrelated to the questions."""
 
     async def flood() -> None:
         for number in range(10_000):

@@ -21,7 +21,7 @@ UNKNOWN_METHOD = RemoteError(-32601, "unknown method")
 
 @pytest.fixture
 def soon(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Lose patience with a silent server at once."""
+    """Shorten the time that a silent server gets."""
     monkeypatch.setattr(negotiation, "PROBE_SECONDS", 0.001)
 
 
@@ -37,7 +37,7 @@ async def test_an_old_server_that_is_mute_to_what_it_does_not_know_gets_its_hand
 @pytest.mark.parametrize("modern", [True, False])
 @pytest.mark.usefixtures("soon")
 async def test_a_slow_server_is_asked_both_ways_and_what_it_answers_counts(first: str, modern: bool) -> None:
-    """A refusal of one question is no verdict while the other one waits, whichever comes first."""
+    """An error for one probe decides nothing while the other one is pending, whichever arrives first."""
     good, refused = ("server/discover", "initialize") if modern else ("initialize", "server/discover")
     released = {method: asyncio.Event() for method in (good, refused)}
 
@@ -78,7 +78,7 @@ async def test_a_slow_server_that_answers_both_questions_at_once_is_understood(m
 
 
 async def test_a_slow_server_that_answered_initialize_is_legacy(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Servers of both kinds answer the probe and turn legacy for good when they read `initialize` after it."""
+    """Servers of both eras answer the probe, but become legacy permanently when they read `initialize` after it."""
     monkeypatch.setattr(negotiation, "PROBE_SECONDS", 0.2)
     ours, theirs = MemoryStream.pair()
     agreeing = asyncio.create_task(agree(lambda: ours))

@@ -45,7 +45,7 @@ def test_every_state_has_its_row_and_can_be_left_by_disconnecting() -> None:
 
 def test_no_connection_is_made_but_by_connecting() -> None:
     leads_to_connected = {state for state, follow in TRANSITIONS.items() if ConnectionState.CONNECTED in follow}
-    # Over HTTP a connection that lacks credentials, or that nobody answers on, is still one.
+    # Over HTTP, a connection without credentials or answers is still a connection.
     assert leads_to_connected == {ConnectionState.CONNECTING, ConnectionState.DEGRADED, ConnectionState.NEEDS_AUTH}
 
 

@@ -1,4 +1,4 @@
-"""Subscriptions: two who want the same are one to the server, and nobody is told that he listens when he does not."""
+"""Subscriptions: equal ones are shared, and none is reported as active before the server has acknowledged it."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def legacy_server() -> PlayedServer:
 
 
 class ModernServer(PlayedServer):
-    """Acknowledges every listening; `hang_up` ends the newest one in good order or with an error."""
+    """Acknowledges every subscription; `hang_up` ends the newest one in good order or with an error."""
 
     def __init__(self) -> None:
         super().__init__(server__discover={**MODERN, "capabilities": RESOURCES})
@@ -57,7 +57,7 @@ async def test_two_equal_subscriptions_are_one_for_the_server() -> None:
 
 
 async def test_a_subscriber_that_joins_a_refused_subscription_is_refused_too() -> None:
-    """The second one came while the first one was still being asked for."""
+    """The second one was made while the first one was pending."""
     server, gate = legacy_server(), asyncio.Event()
 
     async def refuse(params: Wire) -> RemoteError:

@@ -1,4 +1,4 @@
-"""The owner of a connection: when it goes on and when it gives up."""
+"""The owner of a connection: when it retries and when it gives up."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ FAST = tc.ReconnectPolicy(base_delay=0.001, max_delay=0.5, max_retries=3, jitter
 
 
 class Mayfly:
-    """A server that shakes hands and dies; so many lives, and then it stays."""
+    """A server that crashes after the handshake, a number of times, and then keeps running."""
 
     def __init__(self, short_lives: int) -> None:
         self.short_lives = short_lives
@@ -72,7 +72,7 @@ async def test_a_server_that_dies_of_its_first_lives_and_then_answers_is_there_a
 
 
 class Lingering(PlayedServer):
-    """Its stream takes its time to close."""
+    """A server whose stream is slow to close."""
 
     def __init__(self) -> None:
         super().__init__(initialize=LEGACY)

@@ -1,4 +1,4 @@
-"""Every transition in the life of a supervisor: by directed tests, and by any order of what can happen to it."""
+"""Every transition of a supervisor: by directed tests, and by random sequences of events."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def phase_of(client: tc.Client) -> Phase:
 
 
 async def ended(client: tc.Client, *tasks: Awaitable[Any]) -> None:
-    """Close the client; everything that waited has an outcome, and nothing is left."""
+    """Close the client; every pending call must have an outcome, and nothing may be left."""
     async with asyncio.timeout(5):
         await client.close()
         await asyncio.gather(*tasks, return_exceptions=True)
@@ -189,7 +189,7 @@ def stopped(phase: Phase, end: str) -> Callable[[], Coroutine[Any, Any, None]]:
 
 
 def left_with_the_loop(phase: Phase) -> Callable[[], Coroutine[Any, Any, None]]:
-    """What `asyncio.run` does at its end: every task that is left is cancelled."""
+    """Cancel every remaining task, as `asyncio.run` does at its end."""
 
     async def scenario() -> None:
         server = ScriptedServer()
@@ -206,7 +206,7 @@ def left_with_the_loop(phase: Phase) -> Callable[[], Coroutine[Any, Any, None]]:
 
 
 def cancellation_is_swallowed(refusal: Exception | None, end: str) -> Callable[[], Coroutine[Any, Any, None]]:
-    """A transport of the user may catch `CancelledError`: the attempt then goes on, and ends all the same."""
+    """A user's transport may catch `CancelledError`: the attempt then continues, and still ends."""
 
     async def scenario() -> None:
         server = ScriptedServer()
@@ -280,7 +280,7 @@ def session_in(failure: Exception, end: str) -> Callable[[], Coroutine[Any, Any,
 
 
 def unanswered(answers_ping: bool) -> Callable[[], Coroutine[Any, Any, None]]:
-    """Three deadlines in a row without any message: the server is pinged."""
+    """Let three deadlines in a row pass without any message, so that the client pings the server."""
 
     async def scenario() -> None:
         server = ScriptedServer()
@@ -448,7 +448,7 @@ class OneSupervisor(RuleBasedStateMachine):
         assert state in STATES.get(phase, set(ConnectionState)), (phase, state)
 
     def finish(self) -> None:
-        """Everything ends, whatever was under way: callers have an outcome, channels are closed, no task is left."""
+        """End everything: callers have an outcome, channels are closed, no task is left."""
         self.server.closes.set()
         self.server.answers_handshake.set()
 

@@ -28,7 +28,7 @@ def _forget_opentelemetry() -> None:
 
 @pytest.fixture(scope="module")
 def loaded() -> Iterator[Any]:
-    """OpenTelemetry with a provider of this module's own; unloaded afterwards, for it is seen by being loaded."""
+    """Load OpenTelemetry with this module's provider; unload it afterwards, because Toolcrib uses it if loaded."""
     assert not tracing()
     trace = importlib.import_module("opentelemetry.trace")
     sdk = importlib.import_module("opentelemetry.sdk.trace")
@@ -167,7 +167,7 @@ assert not [name for name in sys.modules if name.startswith("opentelemetry")]
 
 
 async def test_with_the_api_alone_calls_work_and_no_trace_is_sent() -> None:
-    """An api without an SDK makes spans that are none."""
+    """The API without an SDK makes spans that record nothing."""
     _forget_opentelemetry()
     importlib.import_module("opentelemetry.trace")
     try:

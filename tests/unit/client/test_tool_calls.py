@@ -1,4 +1,4 @@
-"""Calling a tool: what is checked before, what its failure means, and that its deadline is the last word."""
+"""Calling a tool: checks before the call, the meaning of failures, and the deadline."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ async def test_a_list_that_cannot_be_had_leaves_the_first_outcome() -> None:
 
 @pytest.mark.parametrize("said", [FAILED, RemoteError(-32602, "Unknown tool")], ids=["isError", "invalid params"])
 async def test_looking_for_the_tool_does_not_outlive_the_deadline_of_the_call(said: Any) -> None:
-    """The first outcome is there; that the list does not come is no reason to wait on."""
+    """The outcome is known; a missing list must not delay it."""
     async with client_of(played(tools__call=said, tools__list=SILENCE)) as client:
         async with asyncio.timeout(5):
             if said is FAILED:

@@ -1,4 +1,4 @@
-"""What a client puts on the wire is what the published schema of the revision asks for."""
+"""The messages of a client conform to the published schema of the revision."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ ONLY = {
 
 
 class Full(PlayedServer):
-    """Knows every method of both eras; one tool never answers."""
+    """A server with every method of both eras; one tool never answers."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -101,7 +101,7 @@ class Full(PlayedServer):
 
 @pytest.fixture(params=[spec.MODERN, spec.LEGACY])
 async def spoken(request: pytest.FixtureRequest) -> tuple[str, Full]:
-    """A server of each era after a client has asked it everything."""
+    """A server of each era after a client has used every method."""
     revision, server = request.param, Full()
     client = tc.Client(
         server,

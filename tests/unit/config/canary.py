@@ -1,4 +1,4 @@
-"""A secret to look for, and the places where it must not be found."""
+"""A secret, and the texts that must not contain it."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ def rotating_token() -> str:
 
 
 def every_text_of(error: BaseException) -> str:
-    """All that a traceback, a logger or an error reporter could show of it."""
+    """Return everything that a traceback, a logger or an error reporter could show of an object."""
     texts = []
     waiting: list[BaseException | None] = [error]
     while waiting:

@@ -1,4 +1,4 @@
-"""Command lines of servers, as READMEs and settings files have them: what they launch, and what it is called."""
+"""Command lines of servers as found in READMEs and settings files: what they launch, and its name."""
 
 from __future__ import annotations
 

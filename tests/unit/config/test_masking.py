@@ -1,4 +1,4 @@
-"""What server configs never show."""
+"""Secrets that server configs never show."""
 
 from __future__ import annotations
 

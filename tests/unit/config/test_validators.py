@@ -1,4 +1,4 @@
-"""What server configs refuse, and that no refusal repeats a secret."""
+"""Values that server configs reject, without repeating a secret."""
 
 from __future__ import annotations
 

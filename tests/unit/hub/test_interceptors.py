@@ -1,4 +1,4 @@
-"""Interceptors and approval as functions: their order, their choice, and what opens the door."""
+"""Interceptors and approval as functions: their order, and which return values approve a call."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The lists of one server: when they are fetched, what is published, who waits for them."""
+"""The lists of one server: when they are fetched and published, and which callers wait for them."""
 
 from __future__ import annotations
 

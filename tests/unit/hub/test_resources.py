@@ -1,4 +1,4 @@
-"""Queries for resources: values that are put together step by step, and what they match."""
+"""Queries for resources: values composed step by step, and what they match."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ FILE = Resource("file:///docs/ada/notes.txt", "notes", mime_type="text/plain", s
 
 
 class Shelf:
-    """Who answers a query at once, as the sync face of a hub does."""
+    """Answers a query at once, as a sync hub does."""
 
     def __init__(self, *resources: Resource) -> None:
         self.resources = resources
@@ -125,9 +125,9 @@ def test_executing_gives_what_the_resources_give() -> None:
 @pytest.mark.parametrize("step", ["server", "pattern", "mime_type", "name"])
 @pytest.mark.parametrize("value", [None, 7, ["a"], b"a"])
 def test_a_condition_that_is_not_text_is_a_config_error_that_names_it(step: str, value: Any) -> None:
-    with pytest.raises(ConfigError, match=step) as told:
+    with pytest.raises(ConfigError, match=step) as caught:
         getattr(ResourceQuery(), step)(value)
-    assert told.value.key == step
+    assert caught.value.key == step
 
 
 @given(st.text(max_size=30), st.text(max_size=10), st.text(max_size=10))

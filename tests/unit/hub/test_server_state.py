@@ -1,4 +1,4 @@
-"""How a server stands, how it is planned, and what a member of a hub says before it was ever started."""
+"""The state of a server, its spec, and the state of a managed server before its first start."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Cleaning of arguments: always by four rules, or only where the schema refuses."""
+"""Cleaning of arguments: always by four rules, or only if the schema rejects the value."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ documents = st.builds(
 
 
 def _accepts(schema: Any, value: Any) -> bool | None:
-    """What a whole validator says; None where it cannot read the schema."""
+    """Return whether a full validator accepts the value; None if it cannot read the schema."""
     try:
         return jsonschema_rs.validator_for(schema).is_valid(value)
     except (jsonschema_rs.ValidationError, jsonschema_rs.ReferencingError, ValueError):

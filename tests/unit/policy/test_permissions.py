@@ -1,4 +1,4 @@
-"""Permissions: who may call what, and which rule says so."""
+"""Permissions: which calls are allowed, and by which rule."""
 
 from __future__ import annotations
 

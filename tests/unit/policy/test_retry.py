@@ -1,4 +1,4 @@
-"""Which calls may be sent again: by type and attribute, never by words."""
+"""Which calls may be sent again: by type and attribute, never by text."""
 
 from __future__ import annotations
 
@@ -129,7 +129,7 @@ def test_a_servers_hint_counts_only_if_the_server_is_trusted(hint: str) -> None:
 
 
 class Fixed:
-    """Chance that always says the same."""
+    """A random generator that always returns the same number."""
 
     def __init__(self, value: float) -> None:
         self.value = value

@@ -33,7 +33,7 @@ def fed(stream: SseParser, chunks: list[bytes]) -> list[SseEvent | Oversized]:
 
 
 def model(data: bytes, limit: int = NO_LIMIT) -> list[SseEvent | Oversized]:
-    """The whole stream at once, in the words of the standard. Its last block must be ended, if it is over the limit."""
+    """Parse the whole stream at once, as the standard describes. A last block over the limit must be ended."""
     text = data.decode("utf-8", "replace").removeprefix("\N{ZERO WIDTH NO-BREAK SPACE}")
     events: list[SseEvent | Oversized] = []
     block: list[tuple[str, str]] = []

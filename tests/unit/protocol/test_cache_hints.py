@@ -1,4 +1,4 @@
-"""Cache hints: the shorter life and the narrower scope of all pages."""
+"""Cache hints: the shortest lifetime and the narrowest scope of all pages."""
 
 from __future__ import annotations
 

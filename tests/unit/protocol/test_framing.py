@@ -1,4 +1,4 @@
-"""Bytes to lines: however the stream is cut, the same lines come out, in linear time and within the cap."""
+"""Bytes to lines: however the stream is split, the lines are the same, in linear time and within the limit."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def test_the_cap_does_not_depend_on_how_the_bytes_are_cut(data: bytes, places: l
     def shape(lines: list[bytes | Oversized]) -> list[bytes | type]:
         return [line if isinstance(line, bytes) else Oversized for line in lines]
 
-    # An oversized line is told before its newline comes, so the whole stream is compared with its last line ended.
+    # An oversized line is reported before its newline, so the stream is compared with its last line ended.
     data += b"\n"
     assert shape(fed(LineFramer(limit), cut(data, places))) == shape(fed(LineFramer(limit), [data]))
 
@@ -83,7 +83,7 @@ def test_a_carriage_return_inside_a_line_stays() -> None:
 
 
 def seconds_for(size: int, chunk: int) -> float:
-    """The quickest of three: the machine may be busy, the work is the same."""
+    """Return the shortest of three times: the machine may be busy."""
     best = float("inf")
     piece = b"x" * chunk
     for _ in range(3):

@@ -1,6 +1,6 @@
-"""Mutated bytes against the readers: no crash, no answer that depends on the cuts, none that differs from the model.
+"""Mutated bytes as input of the parsers: no crash, and the same results as the model, however the input is split.
 
-The seed is fixed, so a failure comes back; it names its input."""
+The seed is fixed, so a failure can be reproduced; it names its input."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ JSON_WORDS = [
 
 
 def mutated(rng: random.Random, corpus: list[bytes], words: list[bytes]) -> bytes:
-    """One of the corpus with a few changes: a bit, a byte, a word put in, a piece cut out, doubled, or another's."""
+    """Return an input of the corpus with a few changes: flipped bits, inserted words, pieces removed or doubled."""
     data = bytearray(rng.choice(corpus))
     for _ in range(rng.randint(1, 6)):
         at = rng.randint(0, len(data))
@@ -63,7 +63,7 @@ def cuts(rng: random.Random, data: bytes) -> list[bytes]:
 
 @contextmanager
 def named(data: bytes) -> Iterator[None]:
-    """Whatever fails says for which input."""
+    """Add the input to any failure."""
     try:
         yield
     except BaseException as exc:

@@ -1,4 +1,4 @@
-"""JSON-RPC messages: what goes out, what is taken in, and the limits."""
+"""JSON-RPC messages: encoding, decoding, and limits."""
 
 from __future__ import annotations
 
@@ -114,7 +114,7 @@ def test_the_depth_limit_is_exact(shape: str) -> None:
 
 @given(st.integers(1, 300))
 def test_depth_is_judged_by_nesting_alone(depth: int) -> None:
-    """Brackets beside each other, and brackets inside of texts, are no depth."""
+    """Brackets next to each other, and brackets in strings, do not count as depth."""
     wide = b"[" + b",".join([b"[" * (depth // 3) + b"]" * (depth // 3) or b"0"] * 130) + b"]"
     brackets = jsonrpc.encode({"x": "[{" * depth})
     assert jsonrpc.decode(wide)
@@ -157,7 +157,7 @@ def test_a_message_cut_or_spoilt_raises_nothing_but_a_protocol_error(
     whole = jsonrpc.encode(value)
     at = data.draw(st.integers(0, len(whole) - 1))
     _refusal(whole[:at] + bytes([byte]) + whole[at + 1 :])
-    assert _refusal(whole[:at]), "an object without its last brace is no JSON"
+    assert _refusal(whole[:at]), "an object without its last brace is not JSON"
 
 
 # ---- what an answer says -------------------------------------------------------------------------------------

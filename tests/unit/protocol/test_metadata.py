@@ -1,4 +1,4 @@
-"""The `_meta` of requests: stamped, layered, and the caller's never touched."""
+"""The `_meta` of requests: added and merged, without changing the caller's object."""
 
 from __future__ import annotations
 

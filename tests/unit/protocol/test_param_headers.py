@@ -37,17 +37,17 @@ MARKED = {"type": "string", "x-mcp-header": "Region"}
 
 
 def marked(name: Any = "Region", kind: Any = "string") -> dict[str, Any]:
-    """A schema with one marked parameter `value`."""
+    """Return a schema with one marked parameter `value`."""
     return {"type": "object", "properties": {"value": {"type": kind, "x-mcp-header": name}}}
 
 
 def sent(value: Any, kind: str = "string") -> str | None:
-    """The header of one call with `value`."""
+    """Return the header of one call with `value`."""
     return parameter_headers(declarations(marked(kind=kind)), {"value": value}).get("Mcp-Param-Region")
 
 
 def decoded(value: str) -> str:
-    """As the specification lets a server read it."""
+    """Decode a header as the specification describes."""
     if value.startswith("=?base64?") and value.endswith("?="):
         return base64.b64decode(value[9:-2], validate=True).decode()
     return value

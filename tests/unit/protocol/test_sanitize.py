@@ -1,4 +1,4 @@
-"""Somebody else's text in our errors and logs."""
+"""Untrusted text in errors and logs."""
 
 from __future__ import annotations
 

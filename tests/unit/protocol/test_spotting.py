@@ -1,4 +1,4 @@
-"""Whose answer a broken line was: told if the envelope says so, and never guessed from what is inside of it."""
+"""Which request a broken line answers: taken from the envelope, never guessed from its content."""
 
 from __future__ import annotations
 
@@ -61,12 +61,12 @@ def test_any_bytes_can_be_looked_at(head: bytes) -> None:
 
 
 def test_a_broken_request_of_the_server_matches_no_pending_call() -> None:
-    """Its ids are the server's own: its 5 is not our 5."""
+    """The ids of the server's requests are separate: its 5 is not the client's 5."""
     line = b'{"jsonrpc":"2.0","id":5,"method":"sampling/createMessage","params":{"text":"\xff"}}'
     assert jsonrpc.spot_id(line) is None
 
 
 @pytest.mark.parametrize("line", [b'      {"id": 5, "name": "Ann"},', b'"id": 5, "name": "Ann"}]}}'])
 def test_a_piece_out_of_the_middle_of_an_answer_claims_no_call(line: bytes) -> None:
-    """A server that prints its JSON over many lines sends many pieces, each of which is no message."""
+    """A server that prints its JSON over several lines sends several pieces, none of which is a message."""
     assert jsonrpc.spot_id(line) is None

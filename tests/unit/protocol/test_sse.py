@@ -1,4 +1,4 @@
-"""Bytes to events: as the HTML standard says, however the stream is cut, in linear time and within the caps."""
+"""Bytes to events: as the HTML standard describes, however the stream is split, in linear time and within limits."""
 
 from __future__ import annotations
 
@@ -238,7 +238,7 @@ def test_no_flood_takes_memory(flood: str) -> None:
 
 
 def seconds_for(size: int, feeding: Callable[[int], list[bytes]]) -> float:
-    """The quickest of three, in time of this process: the machine may be busy, the work is the same."""
+    """Return the shortest of three CPU times: the machine may be busy."""
     chunks = feeding(size)
     best = float("inf")
     for _ in range(3):
@@ -272,7 +272,7 @@ REPRESENTATIVE = {
     ],
 )
 def test_four_times_the_bytes_take_four_times_the_work(flood: str, chunks: str) -> None:
-    """A quadratic parser takes sixteen times. Where small is next to nothing, so must be large."""
+    """A quadratic parser takes sixteen times as long. Very short times are compared with a floor."""
     (start, piece), chunk = FLOODS[flood], CHUNKS[chunks]
 
     def feeding(size: int) -> list[bytes]:

@@ -29,7 +29,7 @@ json_values = st.recursive(
 
 
 class Said:
-    """The way back of a request: keeps what was said, answers what is asked by `answers`."""
+    """The messages back to the client: records notifications, and answers requests with `answers`."""
 
     def __init__(self, answers: dict[str, Any] | None = None) -> None:
         self.notified: list[tuple[str, dict[str, Any]]] = []
@@ -46,13 +46,13 @@ class Said:
 
 
 def request(said: Said) -> Context:
-    """A context whose client wants progress."""
+    """Return a context whose client requests progress."""
     peer = Peer("2025-11-25", modern=False, capabilities={"roots": {}}, principal="me")
     return Context(RequestContext(peer, said, 7, {"progressToken": "t"}))
 
 
 def text_of(result: dict[str, Any]) -> str:
-    """The one text of a result."""
+    """Return the only text of a result."""
     (block,) = result["content"]
     assert block["type"] == "text"
     return str(block["text"])
@@ -95,11 +95,11 @@ class Pair(NamedTuple):
 
 
 class Odd:
-    """Pydantic does not know what this is."""
+    """A type that Pydantic does not know."""
 
 
 def of_type(annotation: Any, default: Any = ...) -> Signature:
-    """A function of one parameter `a`."""
+    """Return a function with one parameter `a`."""
 
     def function(a: Any) -> Any:
         return a

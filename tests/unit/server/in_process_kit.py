@@ -15,7 +15,7 @@ both = pytest.mark.parametrize("mode", ERAS)
 
 
 class SampleServer:
-    """A server with one tool of each kind, and what its tools saw."""
+    """A server with one tool of each kind, which records the calls."""
 
     def __init__(self) -> None:
         self.server = server = tc.ToolServer("crib", "1.0.0", instructions="Be kind")

@@ -1,4 +1,4 @@
-"""A tool that asks, and a client that comes again, for the tests of suspended calls."""
+"""A tool that requests input, and a client that repeats its request, for the tests of suspended calls."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ YES = {"action": "accept", "content": {"ok": True}}
 
 
 class Desk:
-    """One tool behind a parking, a record of what became of it, and requests for it."""
+    """One tool with suspended calls, a record of its outcomes, and requests for it."""
 
     def __init__(self, tool: Tool, *, ttl: float = TTL) -> None:
         self.parking = SuspendedCalls(ttl)
@@ -74,7 +74,7 @@ class Desk:
         return await self.parking.answer(self, method, params, exchange, outlet)
 
     async def refused(self, *args: Any, **options: Any) -> str:
-        """The message with which a request is refused for what it says."""
+        """Return the message with which an invalid request is refused."""
         with pytest.raises(RemoteError) as caught:
             await self.call(*args, **options)
         assert caught.value.code == -32602
@@ -82,7 +82,7 @@ class Desk:
 
     @property
     def places(self) -> tuple[int, int, dict[str, int]]:
-        """Handles, bytes, and calls by principal."""
+        """Return the handles, bytes, and calls by principal."""
         return len(self.parking._handles), self.parking._size, dict(self.parking._suspended)
 
 
@@ -95,23 +95,23 @@ def questions(result: Wire) -> dict[str, Wire]:
 
 
 def timers() -> list[asyncio.TimerHandle]:
-    """Those of suspended calls that are still to come."""
+    """Return the pending timers of suspended calls."""
     scheduled: list[asyncio.TimerHandle] = asyncio.get_running_loop()._scheduled  # type: ignore[attr-defined]
     return [each for each in scheduled if not each.cancelled() and SuspendedCall.__name__ in repr(each)]
 
 
 def others() -> set[asyncio.Task[Any]]:
-    """Every task but the test's own."""
+    """Return every task except the test's."""
     return asyncio.all_tasks() - {asyncio.current_task()}  # type: ignore[arg-type]
 
 
 async def one_question(back: BackChannel) -> Any:
-    """A tool that asks once."""
+    """Request input once."""
     return await back.ask("elicitation/create", {"message": "Go on?"}, "go")
 
 
 class Working:
-    """A tool that asks, then runs until the test releases it."""
+    """A tool that requests input, then runs until the test releases it."""
 
     def __init__(self) -> None:
         self.free = asyncio.Event()
@@ -125,7 +125,7 @@ class Working:
 
 
 async def waiting(desk: Desk, state: str, **options: Any) -> asyncio.Task[Wire]:
-    """A repeated request that waits for the call to end."""
+    """Start a repeated request that waits for the end of the call."""
     call, _ = desk.parking._handles[state]
     before = len(call._waiters)
     task = asyncio.create_task(desk.call(state, {"go": YES}, **options))

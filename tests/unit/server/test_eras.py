@@ -26,7 +26,7 @@ HINTS = {"ttlMs": 0, "cacheScope": "private"}
 
 
 def meta(**changes: Any) -> Wire:
-    """The `_meta` of a modern request, with changes by the short name; `...` takes one away."""
+    """Return the `_meta` of a modern request, with changes by short names; `...` removes one."""
     said = {"version": "2026-07-28", "info": {"name": "c"}, "capabilities": {"roots": {}}, **changes}
     keys = {"version": VERSION, "info": INFO, "capabilities": CAPABILITIES, "level": LEVEL}
     return {keys[name]: value for name, value in said.items() if value is not ...}

@@ -1,4 +1,4 @@
-"""The seam: who asks, one request, and the way back that leads nowhere."""
+"""The request handler interface: the client's identity, one request, and a context without a client."""
 
 from __future__ import annotations
 

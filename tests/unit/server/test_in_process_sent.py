@@ -1,4 +1,4 @@
-"""In process: `sent` of every failure says whether the function can have run. What ran is never called unsent."""
+"""In process: `sent` of every failure says whether the function may have run; it is never False if it ran."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The JSON-RPC door: exact messages, without a session, in both eras."""
+"""The JSON-RPC handler: exact messages, without a session, in both eras."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Several servers by name behind one door."""
+"""Several servers by name in one registry."""
 
 from __future__ import annotations
 

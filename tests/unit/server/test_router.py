@@ -1,4 +1,4 @@
-"""A tool server as a request handler: which request finds which function, and what is said where there is none."""
+"""A tool server as a request handler: which function handles which request, and the errors for unknown ones."""
 
 from __future__ import annotations
 

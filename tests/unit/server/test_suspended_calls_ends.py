@@ -33,7 +33,7 @@ async def _nothing_is_left() -> AsyncIterator[None]:
 
 
 async def soon(condition: Callable[[], Any]) -> None:
-    """Wait for it turn by turn: not one more passes."""
+    """Wait turn by turn until the condition is true."""
     for _ in range(100):
         if condition():
             return

@@ -1,4 +1,4 @@
-"""Suspended calls meanwhile: their limits, and where notifications go."""
+"""Suspended calls while they wait: their limits, and the receivers of notifications."""
 
 from __future__ import annotations
 
@@ -123,7 +123,7 @@ async def test_a_call_takes_one_place_in_all_its_rounds(monkeypatch: pytest.Monk
 
 
 class Told:
-    """Takes notifications."""
+    """Records notifications."""
 
     def __init__(self) -> None:
         self.told: list[Any] = []

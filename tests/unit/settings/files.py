@@ -1,4 +1,4 @@
-"""Settings files for tests: real ones, in a folder of the test."""
+"""Settings files for tests, in a folder of the test."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ ENVIRON = {"HOME": "/home-of-tests", "TOKEN": "t0ken", "EMPTY": ""}
 
 
 def write(path: Path, content: Any) -> Path:
-    """A mapping as JSON, a text as it is."""
+    """Write a mapping as JSON, a string unchanged."""
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(content if isinstance(content, str) else json.dumps(content, indent=2))
     return path
@@ -23,6 +23,6 @@ def load(path: Path, content: Any, **options: Any) -> Settings:
 
 
 def entry(folder: Path, values: Any, *, name: str = ".mcp.json", **options: Any) -> ServerEntry:
-    """The one server `s` of a file."""
+    """Return the only server, `s`, of a file."""
     (found,) = load(folder / name, {"mcpServers": {"s": values}}, **options).entries
     return found

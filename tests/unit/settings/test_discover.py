@@ -1,4 +1,4 @@
-"""Finding the settings files of a machine: real ones, in a home and a project of the test."""
+"""Finding the settings files of a machine, in a home and a project folder of the test."""
 
 from __future__ import annotations
 

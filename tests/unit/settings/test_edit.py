@@ -1,4 +1,4 @@
-"""A settings file is changed in one step, and never to something that it should not be."""
+"""A settings file is changed atomically, and never to something invalid."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whatever a file looks like: an edit changes the one server that is meant, and not a byte beside it."""
+"""For any file: an edit changes only the given server, and no other byte."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ gaps = st.sampled_from(["", " ", "\n", "\n    ", "\t", "\r\n", " /* } , */ ", " 
 
 @st.composite
 def jsonc(draw: st.DrawFn, value: Any) -> str:
-    """JSON as somebody may have written it."""
+    """Generate JSON as users may write it."""
     gap = lambda: draw(gaps)  # noqa: E731  # a new one each time
     if not isinstance(value, dict | list):
         return json.dumps(value, ensure_ascii=draw(st.booleans()))
@@ -56,7 +56,7 @@ def toml_value(value: Any) -> str:
 
 
 def flat(value: Any) -> Any:
-    """Without lists within inline tables, which are written by lines above."""
+    """Return the value with lists replaced by strings: `toml_value` writes lists with comments over several lines."""
     if isinstance(value, dict):
         return {key: flat(item) for key, item in value.items()}
     return str(value) if isinstance(value, list) else value
@@ -64,7 +64,7 @@ def flat(value: Any) -> Any:
 
 @st.composite
 def toml(draw: st.DrawFn, root: Servers) -> str:
-    """TOML as somebody may have written it: each server in a way of its own."""
+    """Generate TOML as users may write it, each server in a different notation."""
     dotted, lines, tables = [], [], []
     for name, entry in root.items():
         key = toml_key(name)
@@ -90,7 +90,7 @@ def toml(draw: st.DrawFn, root: Servers) -> str:
 
 
 def without(text: str, pieces: str) -> str:
-    """Whether `pieces` can be had from the text by leaving something out: what is left of them if not."""
+    """Return the rest of `pieces` that is not a subsequence of the text; empty if all of it is."""
     for char in text:
         pieces = pieces[1:] if pieces.startswith(char) else pieces
     return pieces
@@ -102,7 +102,7 @@ def test_json_gets_exactly_the_entry_that_is_put(data: st.DataObject, root: Serv
     new = edit_jsonc.put(Document(None, text), ("mcpServers", name), entry)
     assert read_jsonc(Document(None, new)) == {"before": 1, "mcpServers": {**root, name: entry}, "after": [2]}
     if name not in root:
-        # In an object that was empty blanks go; but for them every byte is there again.
+        # Blanks in an empty object are lost; every other byte is restored.
         back = edit_jsonc.remove(Document(None, new), ("mcpServers", name))
         assert (back == text and not without(new, text)) if root else "".join(back.split()) == "".join(text.split())
 

@@ -1,4 +1,4 @@
-"""One server of a file: every spelling, and what is wrong with it."""
+"""One server of a file: every spelling, and its errors."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whole files: those that cannot be read, those that are broken, and what errors say of them."""
+"""Whole files: unreadable and broken ones, and their errors."""
 
 from __future__ import annotations
 

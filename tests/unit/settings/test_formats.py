@@ -1,4 +1,4 @@
-"""Whose file it is, by its name and folder, and where its servers stand."""
+"""The format of a file by its name and folder, and the key of its servers."""
 
 from __future__ import annotations
 

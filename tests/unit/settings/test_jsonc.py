@@ -1,4 +1,4 @@
-"""JSON with comments and trailing commas: what it gives, and where it says that something is wrong."""
+"""JSON with comments and trailing commas: its values, and the positions of errors."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def test_plain_json_gives_what_json_gives(value: Any, indent: int | None, ascii_
 
 
 def commented(value: Any, draw: Any) -> str:
-    """The value with comments and trailing commas wherever they may stand."""
+    """Generate the value with comments and trailing commas wherever they are allowed."""
 
     def gap() -> str:
         return str(draw(st.sampled_from(["", " ", "\n", "/* , } */", '// ] "\n', "/***/\t", "\r\n"])))

@@ -1,4 +1,4 @@
-"""Several settings as one, and what changed between two."""
+"""Merging settings, and the differences between two."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a settings file takes from the environment goes to the server and is shown to nobody."""
+"""Values from the environment reach the server and are never shown."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def test_a_text_with_a_variable_is_shown_unexpanded_and_is_otherwise_the_text(tm
     assert config == StdioServer("x", ["--token=t0ken", "${TOKEN}", "/home-of-tests"], cwd="/home-of-tests")
     for twin in (pickle.loads(pickle.dumps(config)), copy.deepcopy(config)):
         assert twin == config and repr(twin) == repr(config)
-    # The plain form is for others: there is nothing of ours in it.
+    # The plain form is for others: it contains nothing of Toolcrib.
     plain = config.to_dict()
     assert plain["args"] == ["--token=t0ken", "${TOKEN}", "/home-of-tests"]
     assert {type(text) for text in (*plain["args"], plain["cwd"])} == {str}

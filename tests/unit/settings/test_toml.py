@@ -1,4 +1,4 @@
-"""Our own format: every field of the configs, options of the hub, and lines in errors."""
+"""The TOML format: every field of the configs, options of the hub, and line numbers in errors."""
 
 from __future__ import annotations
 

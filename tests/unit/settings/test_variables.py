@@ -1,4 +1,4 @@
-"""`${...}`: what is replaced, what is not, and what is refused."""
+"""`${...}`: which variables are replaced, kept or rejected."""
 
 from __future__ import annotations
 

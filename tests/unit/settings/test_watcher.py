@@ -1,4 +1,4 @@
-"""Telling when files change: real files, looked at when the test says so or by the watcher's own task."""
+"""Watching real files for changes, checked by the test or by the watcher's task."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def servers(**commands: str) -> dict[str, Any]:
 
 
 class Told:
-    """What a watcher said."""
+    """Records the reports of a watcher."""
 
     def __init__(self) -> None:
         self.settings: list[Settings] = []

@@ -1,4 +1,4 @@
-"""Small programs for the tests to start, and ways to look at processes."""
+"""Small programs for the tests to start, and helpers that inspect processes."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ ECHO = "import sys\nfor line in sys.stdin.buffer:\n    sys.stdout.buffer.write(l
 
 
 def python(code: str, *arguments: str) -> list[str]:
-    """The command of a Python that starts quickly."""
+    """Return the command of a Python that starts quickly."""
     return [sys.executable, "-S", "-E", "-c", code, *arguments]
 
 
@@ -31,7 +31,7 @@ def server(code: str, *arguments: str, **options: Any) -> StdioServer:
 
 
 def alive(pid: int) -> bool:
-    """Whether the process runs; a zombie has gone."""
+    """Return whether the process runs; a zombie does not."""
     try:
         return bool(psutil.Process(pid).status() != psutil.STATUS_ZOMBIE)
     except psutil.NoSuchProcess:
@@ -39,7 +39,7 @@ def alive(pid: int) -> bool:
 
 
 def run_program(code: str, *arguments: str) -> subprocess.Popen[str]:
-    """A whole Python program, warnings as errors."""
+    """Run a Python program with warnings as errors."""
     command = [sys.executable, "-W", "error", "-c", code, *arguments]
     return subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
 
@@ -52,12 +52,12 @@ class Gate:
         os.mkfifo(self.path)
 
     async def open(self) -> None:
-        """Let the child go on; waits until it is at the gate."""
+        """Wait until the child is at the gate, and let it continue."""
         await asyncio.to_thread(lambda: os.close(os.open(self.path, os.O_WRONLY)))
 
 
 class Taker:
-    """A `Receiver` that writes everything down."""
+    """A `Receiver` that records everything."""
 
     def __init__(self) -> None:
         self.messages: list[Any] = []
@@ -75,7 +75,7 @@ class Taker:
 
 
 class Opened:
-    """A link, opened with `async with`, and what came over it."""
+    """A link, opened with `async with`, and the messages that arrived over it."""
 
     def __init__(self, link: Any) -> None:
         self.link = link

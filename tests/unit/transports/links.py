@@ -1,4 +1,4 @@
-"""A link in memory whose pipe the test opens and closes, and an inbound that remembers."""
+"""A link in memory whose pipe the test opens and closes, and an inbound that records."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class Letter:
 
 
 class ScriptedLink:
-    """While `open_pipe`, what is sent is handed over at once; else it waits and can be taken back."""
+    """While `open_pipe`, messages are handed over at once; otherwise they wait and can be withdrawn."""
 
     def __init__(self) -> None:
         self.open_pipe = True
@@ -65,7 +65,7 @@ class ScriptedLink:
 
 
 class Recorder:
-    """An `Inbound`: `answer` answers the peer's requests, the rest is written down in the order in which it came."""
+    """An `Inbound`: `answer` answers the peer's requests; everything else is recorded in order."""
 
     def __init__(self) -> None:
         self.takes_requests = True
@@ -98,7 +98,7 @@ class Bench:
         self.channel = StreamChannel(self.link)
 
     async def ask(self, method: str = "tools/call", params: Wire | None = None, **options: Any) -> asyncio.Task[Wire]:
-        """Begin a request and let it get as far as it can."""
+        """Start a request and let it run as far as possible."""
         task = asyncio.create_task(self.channel.request(method, params, options=RequestOptions(**options)))
         await asyncio.sleep(0)
         return task

@@ -1,4 +1,4 @@
-"""From what a user names as a server to a channel, or to words that help."""
+"""From a server argument to a channel, or to a helpful error."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def test_a_secret_in_a_wrong_server_is_not_repeated() -> None:
 
 
 class Source:
-    """Makes channels to itself."""
+    """A source of channels."""
 
     def __init__(self) -> None:
         self.made: list[StreamChannel] = []

@@ -1,4 +1,4 @@
-"""Requests and their answers over a stream: every call gets its own, once."""
+"""Requests and answers over a stream: every request gets its own answer, once."""
 
 from __future__ import annotations
 

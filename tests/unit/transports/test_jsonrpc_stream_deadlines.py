@@ -1,4 +1,4 @@
-"""Deadlines, idle time-outs, holds and cancelled callers, on a clock that the test pushes."""
+"""Deadlines, idle time-outs, holds and cancelled callers, with a clock that the test advances."""
 
 from __future__ import annotations
 
@@ -210,7 +210,7 @@ async def test_a_hold_that_outlives_the_channel_is_nothing(bench: Bench, clock: 
 
 
 async def test_each_call_has_its_share_of_questions_that_stop_the_clock(bench: Bench, clock: Clock) -> None:
-    """Quick questions of other calls leave enough for a slow one."""
+    """Quick questions of other calls leave enough time for a slow one."""
     tasks = [await bench.ask(deadline=clock.now() + 10) for _ in range(3)]
     for _ in range(3 * MAX_ROUNDS):
         with bench.channel.hold():

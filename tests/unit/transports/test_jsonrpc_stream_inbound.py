@@ -1,4 +1,4 @@
-"""What the peer sends of its own accord: requests, cancellations, progress, in the order in which it came."""
+"""Messages that the peer initiates: requests, cancellations, progress, in order."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ async def test_a_refusal_is_passed_on_and_any_other_exception_keeps_its_words_he
 
 @pytest.mark.parametrize("how", ["given", "raised"])
 async def test_an_answer_that_cannot_be_written_becomes_an_error_answer(bench: Bench, how: str) -> None:
-    """A handler may give what JSON cannot say; the peer must not wait for ever."""
+    """A handler may return what JSON cannot represent; the peer must not wait forever."""
 
     async def unwritable(method: str, params: Wire) -> Wire:
         if how == "raised":
@@ -109,7 +109,7 @@ async def test_requests_are_worked_on_at_the_same_time_and_answered_as_they_end(
 
 
 async def stuck(bench: Bench) -> list[str]:
-    """Handlers that never end; the list tells which ones were given up."""
+    """Return handlers that never end, and a list of those that were cancelled."""
     given_up: list[str] = []
 
     async def never(method: str, params: Wire) -> Wire:
@@ -160,7 +160,7 @@ async def test_cancelling_what_was_not_asked_cancels_nothing(bench: Bench, id: A
 
 
 async def test_a_handler_that_is_cancelled_by_itself_is_an_error_answer_and_frees_its_place(bench: Bench) -> None:
-    """Only the peer's own cancellation means silence."""
+    """Only a cancellation by the peer means no answer."""
 
     async def unlucky(method: str, params: Wire) -> Wire:
         raise asyncio.CancelledError
@@ -249,7 +249,7 @@ async def test_a_progress_handler_that_raises_does_no_harm(bench: Bench, caplog:
 
 
 async def test_a_second_request_with_the_id_of_one_that_is_handled_is_dropped(bench: Bench) -> None:
-    """Else one id would be enough for any number of handlers at the same time."""
+    """Otherwise one id could start any number of handlers at the same time."""
     asked = 0
 
     async def never(method: str, params: Wire) -> Wire:

@@ -71,7 +71,7 @@ async def test_closing_wakes_both_ends() -> None:
 
 
 class Linked(Opened):
-    """A link over a stream of this test's, and the other end."""
+    """A link over a stream of the test, and the other end."""
 
     def __init__(self, stream: MessageStream | None = None, connect: Any = None) -> None:
         near, self.far = MemoryStream.pair()
@@ -109,7 +109,7 @@ async def test_what_json_cannot_say_fails_its_sender_and_not_the_stream() -> Non
 
 
 class Blocked(MemoryStream):
-    """Takes one message and then no more."""
+    """Accepts one message, then blocks."""
 
     def __init__(self) -> None:
         near, self.far = MemoryStream.pair()
@@ -180,7 +180,7 @@ async def test_closing_what_was_never_opened_is_nothing() -> None:
 
 
 def watched(events: list[tuple[str, Any]], *, leaving: Any = None) -> Any:
-    """A connector that writes down in which task it is entered and left."""
+    """Return a connector that records the tasks in which it is entered and left."""
 
     def connect() -> AbstractAsyncContextManager[MessageStream]:
         @asynccontextmanager

@@ -1,4 +1,4 @@
-"""How a request begins, and which error it gets when its time or its connection ends."""
+"""The start of a request, and its error when its time or its connection ends."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A Python file with a tool server in it: how it is run, and which server is meant."""
+"""A Python file with a tool server: how it is executed, and which server is chosen."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ SOURCE = "class Crib:\n    def make_channel(self): ...\n"
 
 @pytest.fixture(autouse=True)
 def _path_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A file's folder is put on the path of this process: not beyond the test."""
+    """Restore `sys.path`, to which a file's folder is added."""
     monkeypatch.setattr(sys, "path", [*sys.path])
 
 

@@ -1,4 +1,4 @@
-"""Other people's transports by duck type. The real ones of the SDK are met in tests/peers."""
+"""Foreign transports by duck typing. tests/peers uses the real ones of the SDK."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class EndOfStream(Exception):  # known by its name, as anyio's
 
 
 class Pipe:
-    """One direction, in the manner of anyio's object streams."""
+    """One direction, like anyio's object streams."""
 
     def __init__(self, items: list[Any] | None = None) -> None:
         self.items: asyncio.Queue[Any] = asyncio.Queue()
@@ -51,7 +51,7 @@ class IterablePipe(Pipe):
 
 
 class Parsed:
-    """A message of somebody's model classes."""
+    """A message as a model class of another library."""
 
     def __init__(self, **fields: Any) -> None:
         self.fields = fields
@@ -67,7 +67,7 @@ class Envelope:
 
 
 def in_every_shape(made: Any) -> list[Any]:
-    """Callables that give it: at once, awaited, as a context manager, and as an awaited context manager."""
+    """Return callables that give the value: directly, awaited, as a context manager, and as an awaited one."""
 
     async def later() -> Any:
         return made

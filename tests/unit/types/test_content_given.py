@@ -1,4 +1,4 @@
-"""Binary content that a caller gives: bytes, or base64 text; anything else is refused at once."""
+"""Binary content from a caller: bytes or base64 text; anything else is rejected at once."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Our types read the protocol's own example messages, and lose nothing of them."""
+"""The types read the protocol's example messages without loss."""
 
 from __future__ import annotations
 

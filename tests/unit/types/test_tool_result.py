@@ -76,7 +76,7 @@ def test_a_picture_has_its_format_and_its_bytes(mime_type: str, known: str) -> N
 
 @pytest.mark.parametrize("mime_type", ["image/tiff", "", "png"])
 def test_a_picture_that_models_do_not_accept_is_described_in_words(mime_type: str) -> None:
-    """One that is called PNG and is none has the whole request refused."""
+    """Models reject the whole request if an image is declared as PNG and is not."""
     (block,) = content_of(ImageContent(b"1234", mime_type))
     assert block == {"text": f"[image: {mime_type or 'unknown type'}, 4 bytes]"}
 

@@ -1,4 +1,4 @@
-"""The frozen values: what came over the wire is kept whole, and nothing in it can make them raise."""
+"""The frozen values: they keep the whole wire object, and no wire object makes them raise."""
 
 from __future__ import annotations
 

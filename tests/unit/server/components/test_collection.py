@@ -1,4 +1,4 @@
-"""What a server offers, by name and in pages."""
+"""The components of a server, by name and in pages."""
 
 from __future__ import annotations
 

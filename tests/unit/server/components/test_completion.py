@@ -1,4 +1,4 @@
-"""Suggestions: by functions, by types, never more than the protocol allows."""
+"""Completions: from functions and types, never more than the protocol allows."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Functions as resources: what they return is what is read, and what goes wrong in them is an error that says so."""
+"""Functions as resources: return values become contents, exceptions become errors."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What functions return, as results."""
+"""Conversion of return values to results."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Functions as tools: what clients see of them, and what they still are."""
+"""Functions as tools: what clients see of them, and that they stay functions."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tools made by hand: a schema, and a function that takes one dict."""
+"""Tools with an explicit schema and a function that takes one dict."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Functions as tools: calls, and what goes wrong in them."""
+"""Functions as tools: calls and their errors."""
 
 from __future__ import annotations
 
@@ -251,7 +251,7 @@ ANY = tool(lambda args: args, name="any", input_schema={"type": "object"}, inlin
 
 
 def finished(coroutine: Any) -> Any:
-    """The result of a call that never waits."""
+    """Return the result of a call that never waits."""
     try:
         coroutine.send(None)
     except StopIteration as exc:

@@ -1,4 +1,4 @@
-"""URI templates: what is expanded matches again, what matches is safe to use, and no URI takes long."""
+"""URI templates: expanded URIs match again, matched values are safe to use, and matching is fast."""
 
 from __future__ import annotations
 
@@ -343,7 +343,7 @@ def test_expansion_follows_the_rfc(row: str) -> None:
 
 
 def model(template: str) -> re.Pattern[str]:
-    """The same family as a regular expression, which may take any time."""
+    """The same templates as regular expressions, which may take any time."""
     pieces = re.split(r"(\{[^}]*\})", template)
     names = [piece for piece in pieces if piece.startswith("{")]
     wide = any("+" in name or "*" in name for name in names)

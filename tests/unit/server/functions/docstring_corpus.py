@@ -1,4 +1,4 @@
-"""Docstrings that are hard to read, with what they say: the text for the tool, and that of each parameter."""
+"""Docstrings that are hard to parse, with the expected text of the tool and of each parameter."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""JSON arguments: what schema each kind of parameter has."""
+"""JSON arguments: the schema of each kind of parameter."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""JSON arguments: what is made of what comes."""
+"""JSON arguments: conversion to Python values."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Functions as something that takes JSON arguments."""
+"""Signatures of functions that take JSON arguments."""
 
 from __future__ import annotations
 

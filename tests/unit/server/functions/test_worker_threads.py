@@ -1,4 +1,4 @@
-"""Threads for functions that block: how many, for whom, and what becomes of what nobody waits for any more."""
+"""Threads for blocking functions: how many, for which tools, and what happens to abandoned work."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ who = contextvars.ContextVar("who", default="nobody")
 
 
 class Bench:
-    """Pieces of work that begin, and end when they are let go."""
+    """Work items that start, and end when the test releases them."""
 
     def __init__(self) -> None:
         self.begun: list[str] = []
@@ -193,7 +193,7 @@ async def test_a_thread_too_many_ends_also_while_there_is_work(bench: Bench) -> 
     await eventually(lambda: "works on" in bench.begun)
     bench.let_go("a")
     await eventually(lambda: not bench.threads["a"].is_alive() or "b" in bench.begun)
-    assert "b" not in bench.begun, "there is one thread, and it is at work"
+    assert "b" not in bench.begun, "there is one thread, and it is busy"
     bench.let_go("works on")
     await eventually(lambda: "b" in bench.begun)
 
@@ -248,7 +248,7 @@ async def test_whatever_a_function_raises_is_raised_where_it_is_awaited(kind: ty
             return repr(exc)
         return "nothing"
 
-    # A coroutine that lets a StopIteration out is told as a RuntimeError by Python itself.
+    # Python itself turns a StopIteration that leaves a coroutine into a RuntimeError.
     expected = "RuntimeError(" if kind is StopIteration else f"{kind.__name__}('here')"
     async with asyncio.timeout(PATIENCE):
         assert (await call()).startswith(expected)

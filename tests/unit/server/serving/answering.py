@@ -53,7 +53,7 @@ class BenchWatch:
 
 
 class Bench:
-    """Tools that do what an endpoint has to cope with, and a record of what became of them."""
+    """Tools that do what an endpoint must handle, and a record of their outcomes."""
 
     def __init__(self, **capabilities: Any) -> None:
         self.capabilities = capabilities or {
@@ -154,7 +154,7 @@ class Bench:
         raise GeneratorExit
 
     async def _noise(self, arguments: Mapping[str, Any], exchange: RequestContext) -> Wire:
-        """Everything that could get into a stream of messages, and out of it."""
+        """Write everything that could disturb a stream of messages."""
         print("printed noise")
         sys.__stdout__.write("buffered noise\n")  # type: ignore[union-attr]
         os.write(1, b"raw noise\n")

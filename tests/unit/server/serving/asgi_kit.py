@@ -1,4 +1,4 @@
-"""Both ends of an ASGI app: what is sent is written down, what is received is what the test says."""
+"""Both ends of an ASGI app: sent messages are recorded, the test supplies received ones."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ Event = MutableMapping[str, Any]
 
 
 class Out:
-    """A response as it goes out; it can be held up, and it can break."""
+    """A response as it is sent; the test can delay or break it."""
 
     def __init__(self) -> None:
         self.events: list[Event] = []
@@ -33,7 +33,7 @@ class Out:
         return status
 
     def header(self, name: str) -> str | None:
-        """A header's value; each comes once."""
+        """Return a header's value; each header occurs once."""
         found = [value.decode() for key, value in self.events[0]["headers"] if key == name.encode()]
         assert len(found) < 2
         return found[0] if found else None
@@ -44,7 +44,7 @@ class Out:
 
     @property
     def chunks(self) -> list[bytes]:
-        """The parts of the body, as they were sent."""
+        """The parts of the body as they were sent."""
         return [event["body"] for event in self.events[1:] if event["body"]]
 
     @property
@@ -58,7 +58,7 @@ class Out:
 
     @property
     def pairs(self) -> list[tuple[str, Any]]:
-        """Id and message of each event of a stream that says something."""
+        """Return the id and message of each event with data."""
         return [(event.get("id", ""), json.loads(event["data"])) for event in self.blocks if event.get("data")]
 
     @property
@@ -67,7 +67,7 @@ class Out:
 
     @property
     def blocks(self) -> list[dict[str, str]]:
-        """Every event of a stream, comments under `:`."""
+        """Return every event of a stream, comments under `:`."""
         blocks = [block.split("\n") for block in self.body.decode().split("\n\n") if block]
         parted = [[line.partition(":") for line in block] for block in blocks]
         return [{name or ":": value.removeprefix(" ") for name, _, value in block} for block in parted]
@@ -93,7 +93,7 @@ class In:
 
 
 def scope(verb: str = "POST", path: str = "/mcp", headers: Mapping[str, str] | None = None, **more: Any) -> Event:
-    """A request; the headers of a usual one with others over them."""
+    """Return the scope of a request, with the usual headers updated by the given ones."""
     usual = {
         "host": "127.0.0.1:8000",
         "content-type": "application/json",

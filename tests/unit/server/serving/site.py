@@ -20,7 +20,7 @@ VERSION = "io.modelcontextprotocol/protocolVersion"
 
 
 class Talk(Bench):
-    """Tools that notify, hold, pause and ask in the order that a test wants; `say(3), hold, say(4)` is `3 hold 4`."""
+    """Tools that notify, hold, pause and request input in a given order; `3 hold 4` is `say(3), hold, say(4)`."""
 
     def may_ask(self, method: str, params: Wire) -> bool:
         return params.get("name") == "talk" or super().may_ask(method, params)
@@ -53,20 +53,20 @@ class Talk(Bench):
 
 
 class Visit:
-    """One request on its way."""
+    """One request in progress."""
 
     def __init__(self, app: HttpApp, at: Any, receive: In) -> None:
         self.out, self.receive = Out(), receive
         self.task = asyncio.create_task(app(at, receive, self.out))
 
     async def over(self) -> Out:
-        """Its whole response."""
+        """Return the complete response."""
         async with asyncio.timeout(10):
             await self.task
         return self.out
 
     def leave(self) -> None:
-        """The client goes, and what is sent to it comes nowhere."""
+        """Disconnect the client; everything sent to it is lost."""
         self.receive.left.set()
         self.out.broken = ConnectionResetError("gone")
 
@@ -83,7 +83,7 @@ class Visit:
 
 
 def said_in(message: Wire) -> Any:
-    """The essence of a message."""
+    """Return a short form of a message."""
     if "method" in message:
         return message["params"]["n"] if message["method"] == "told" else message["method"]
     if "error" in message:
@@ -104,7 +104,7 @@ class Site:
         return Visit(self.app, scope(verb, headers=headers, **more), In(data))
 
     async def get(self, headers: Mapping[str, str], **more: Any) -> Visit:
-        """A stream that has begun."""
+        """Open a stream, and wait until it has begun."""
         visit = self.visit("GET", headers=headers, **more)
         await eventually(lambda: visit.out.events)
         return visit
@@ -112,7 +112,7 @@ class Site:
     # ---- the modern era --------------------------------------------------------------------------------------
 
     def modern(self, method: str, params: Wire | None = None, id: Any = 1, headers: Any = None, **more: Any) -> Visit:
-        """A request with the headers that it owes, and others over them; None takes one away."""
+        """Send a request with its required headers, updated by the given ones; None removes one."""
         params = {"_meta": MARK, **(params or {})}
         owed: Wire = {"mcp-protocol-version": "2026-07-28", "mcp-method": method}
         if method in ("tools/call", "prompts/get", "resources/read"):
@@ -127,7 +127,7 @@ class Site:
     # ---- the legacy era -----------------------------------------------------------------------------------
 
     async def session(self, version: str = "2025-11-25", headers: Mapping[str, str] | None = None) -> dict[str, str]:
-        """The headers of requests in a new session."""
+        """Open a session and return the headers of its requests."""
         params = {"protocolVersion": version, "capabilities": {"roots": {}}, "clientInfo": {"name": "c"}}
         out = await self.visit("POST", message("initialize", params, 0), headers).over()
         assert (out.status, out.json["result"]["protocolVersion"]) == (200, version)
@@ -148,7 +148,7 @@ class Site:
         return self.ask(session, "tools/call", {"name": "talk", "arguments": {"steps": steps}}, id, **more)
 
     async def tell(self, method: str, session: Mapping[str, str], **params: Any) -> int:
-        """The status of a notification."""
+        """Send a notification and return the status."""
         out = await self.visit("POST", {"jsonrpc": "2.0", "method": method, "params": params}, session).over()
         return out.status
 

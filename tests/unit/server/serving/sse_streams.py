@@ -49,7 +49,7 @@ async def serving(root_path: str = "", **options: Any) -> AsyncIterator[Served]:
 
 
 class Reader:
-    """A stream that is read by hand, and the place where its messages are posted."""
+    """A stream that the test reads, and the URL for its messages."""
 
     def __init__(self, http: aiohttp.ClientSession, url: str, response: aiohttp.ClientResponse) -> None:
         self._http = http

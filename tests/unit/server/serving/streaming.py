@@ -49,7 +49,7 @@ class Client:
         return [m for m in self.heard if m.get("id") == id and type(m["id"]) is type(id) and "method" not in m]
 
     async def answer(self, id: Any) -> Wire:
-        """The one answer to a request."""
+        """Return the only answer to a request."""
         answers: list[Wire] = await eventually(lambda: self.answers(id))
         assert len(answers) == 1
         return answers[0]

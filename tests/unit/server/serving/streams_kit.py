@@ -16,12 +16,12 @@ def say(stream: SseStream, *values: Any) -> None:
 
 
 def bring(stream: SseStream, out: Out, after: int | None = None) -> asyncio.Task[None]:
-    """A response that brings the stream out."""
+    """Send the stream as a response."""
     return asyncio.create_task(stream.pump(out, stream.attach(), after))
 
 
 async def brought(stream: SseStream, after: int | None = None) -> Out:
-    """A whole response of a stream that is done."""
+    """Return the complete response of a finished stream."""
     out = Out()
     await stream.pump(out, stream.attach(), after)
     assert out.ended

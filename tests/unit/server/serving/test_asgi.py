@@ -1,4 +1,4 @@
-"""ASGI in small: bodies and their limits, refusals, the parts of a message, headers that decide."""
+"""ASGI helpers: bodies and their limits, refusals, the parts of a message, significant headers."""
 
 from __future__ import annotations
 

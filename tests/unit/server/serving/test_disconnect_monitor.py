@@ -17,7 +17,7 @@ LATER = SLOW_AFTER_SECONDS + 0.01
 
 
 def looks() -> list[asyncio.TimerHandle]:
-    """Its timers that are still to come."""
+    """Return the pending timers of the monitor."""
     scheduled: list[asyncio.TimerHandle] = asyncio.get_running_loop()._scheduled  # type: ignore[attr-defined]
     return [each for each in scheduled if not each.cancelled() and DisconnectMonitor.__name__ in repr(each)]
 
@@ -49,7 +49,7 @@ async def test_a_quick_request_costs_nothing_but_its_place() -> None:
         caretaker.leave(quick.reply)
         assert quick.receive.asked == 0
     await clock.advance(LATER)
-    assert looks() == [], "there is no request to watch"
+    assert looks() == [], "nothing to watch"
 
 
 async def test_one_timer_looks_after_all_for_as_long_as_there_are_some() -> None:

@@ -1,4 +1,4 @@
-"""HTTP+SSE: a real web server, a real client, and what must not get in."""
+"""HTTP+SSE: a real web server, a real client, and requests that must be rejected."""
 
 from __future__ import annotations
 
@@ -236,7 +236,7 @@ async def test_closing_notifies_listeners_and_ends_the_streams() -> None:
 
 
 class Connection:
-    """A connection whose client reads when we let it."""
+    """A connection whose client reads only when the test allows it."""
 
     def __init__(self, method: str, path: str, query: str = "", body: bytes = b"") -> None:
         headers = [(b"host", b"localhost"), (b"content-type", b"application/json")]

@@ -1,4 +1,4 @@
-"""The response to one request: JSON or a stream, for clients that stay, read slowly, or have gone."""
+"""The response to one request: JSON or a stream, for clients that stay, read slowly, or have disconnected."""
 
 from __future__ import annotations
 

@@ -113,7 +113,7 @@ async def test_on_this_machine_a_port_is_all_that_is_needed(host: str) -> None:
 
 
 async def test_a_local_name_is_not_served_at_an_address_of_another_interface(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Only the resolver is replaced: a machine that resolves a name below localhost like this cannot be had here."""
+    """Only the resolver is replaced: a machine that resolves names below localhost like this is not available."""
     everywhere = [(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP, "", ("0.0.0.0", 0))]
     monkeypatch.setattr(socket, "getaddrinfo", lambda host, *_, **__: everywhere if host == "a.localhost" else [])
     error = await refused(host="a.localhost", port=0)
@@ -166,7 +166,7 @@ def test_an_app_is_of_the_kind_that_is_wanted() -> None:
 
 
 class Program:
-    """A program that serves, and what it says on stderr."""
+    """A program that serves, and its stderr."""
 
     def __init__(self, directory: Path, arguments: str, closed: str = "", prelude: str = "") -> None:
         path = directory / "program.py"
@@ -191,7 +191,7 @@ class Program:
         return self.until(LINE.pattern)[1]
 
     def stop(self, number: int) -> tuple[int, bytes]:
-        """Exit code and stdout after a signal."""
+        """Send a signal; return exit code and stdout."""
         self.process.send_signal(number)
         out, err = self.process.communicate(timeout=PATIENCE)
         self.err += err.decode()

@@ -1,4 +1,4 @@
-"""Who may come in: hosts, origins, credentials."""
+"""Access checks: hosts, origins, credentials."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Sessions of the legacy era over HTTP: how many, for how long, whose, and what is kept of their streams."""
+"""Sessions of the legacy era over HTTP: their number, lifetime and owner, and what is kept of their streams."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Event streams when there is too much to say: who waits, what is kept, what goes."""
+"""Event streams at their limits: which senders wait, which events are kept, which are dropped."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ async def _nobody_is_left() -> AsyncIterator[None]:
 
 
 async def waits(stream: SseStream) -> asyncio.Task[None] | None:
-    """One who waits for room, if there is none."""
+    """Return a task that waits for room in the stream; None if there is room."""
     task = asyncio.create_task(stream.room())
     await turns()
     return None if task.done() else task

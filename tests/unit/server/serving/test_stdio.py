@@ -45,7 +45,7 @@ def call(id: Any, name: str, **arguments: Any) -> bytes:
 
 
 def answers(data: bytes) -> dict[Any, Wire]:
-    """Every line is a message, and nothing is between them."""
+    """Return the messages; every line must be one."""
     assert not data or data.endswith(b"\n")
     messages = [json.loads(line) for line in data.split(b"\n")[:-1]]
     assert all(message["jsonrpc"] == "2.0" for message in messages)
@@ -260,7 +260,7 @@ def test_without_stderr_there_is_nowhere_to_print_to_and_it_serves_all_the_same(
 
 
 def test_a_client_that_reads_late_gets_everything_whole_and_in_order(child: subprocess.Popen[bytes]) -> None:
-    """The server stops reading when too much waits to be written: a thread writes, and is held up until we read."""
+    """The server stops reading when too much output is pending: its writer thread blocks until the client reads."""
     assert child.stdin and child.stdout and child.stderr
     count, size = 64, 500_000
     lines = b"".join(call(n, "big", size=size, pad="x" * 10_000) for n in range(count))
@@ -287,7 +287,7 @@ def test_a_client_that_reads_late_gets_everything_whole_and_in_order(child: subp
 
 
 class Pipes:
-    """Both ends of what a server in this process serves on."""
+    """Both ends of the pipes that a server in this process uses."""
 
     def __init__(self) -> None:
         self.their_in, self.our_out = os.pipe()
@@ -334,7 +334,7 @@ def test_other_descriptors_can_be_served_and_then_print_and_signals_are_left_alo
 async def test_a_cancelled_server_leaves_nothing_behind(
     pipes: Pipes, watched: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Neither a request nor a thread that waits for the next line."""
+    """Neither a request nor a thread that waits for the next line may remain."""
     if not watched:
 
         def cannot(self: Any) -> None:

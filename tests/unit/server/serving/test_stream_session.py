@@ -1,4 +1,4 @@
-"""One client over a stream, in either era: what is a request, and what is answered."""
+"""One client over a stream, in either era: recognising requests and answering them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Changes on their way to a client, in either era."""
+"""Notifications of changes to a client, in either era."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A web server around an app: where it listens, what it says, how it ends."""
+"""A web server around an app: its address, its output, its end."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A server in other programs' words: what they can say is said, what they cannot is told, no variable is replaced."""
+"""A server in the formats of other programs: options that they lack are reported, and no variable is replaced."""
 
 from __future__ import annotations
 

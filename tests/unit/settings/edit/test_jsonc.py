@@ -1,4 +1,4 @@
-"""Editing JSON in place: what is not meant stays, byte by byte."""
+"""Editing JSON in place: everything else stays the same, byte by byte."""
 
 from __future__ import annotations
 

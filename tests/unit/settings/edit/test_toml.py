@@ -1,4 +1,4 @@
-"""Editing TOML in place, in whatever way a table is written."""
+"""Editing TOML in place, for every notation of a table."""
 
 from __future__ import annotations
 

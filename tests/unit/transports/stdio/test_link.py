@@ -26,7 +26,7 @@ LATE_ECHO = "import sys\nopen(sys.argv[1]).read()\n" + ECHO
 
 
 def says(text: bytes, then: str = "sys.stdin.read()") -> Any:
-    """A child that writes these bytes."""
+    """Return a child that writes these bytes."""
     return server(f"import sys\nsys.stdout.buffer.write({text!r})\nsys.stdout.flush()\n{then}")
 
 
@@ -64,7 +64,7 @@ async def test_the_messages_of_one_turn_of_the_loop_go_out_together(monkeypatch:
         monkeypatch.setattr(link.os, "write", counting)
         for n in range(100):
             linked.link.send(message(n))
-        assert len(writes) == 1, "the first goes at once, for who is alone need not wait"
+        assert len(writes) == 1, "the first is written at once: a single message need not wait"
         await eventually(lambda: len(linked.taker.messages) == 100)
         monkeypatch.undo()
         assert len(writes) == 2
@@ -269,7 +269,7 @@ async def test_after_the_loss_nothing_more_is_reported() -> None:
 
 
 async def test_what_is_queued_is_written_before_the_link_is_closed(tmp_path: Path) -> None:
-    """A child that reads late, but not too late, gets all that was sent."""
+    """A child that reads late, but not too late, receives everything."""
     kept = tmp_path / "kept"
     gate = Gate(tmp_path)
     code = "import sys\nopen(sys.argv[1]).read()\nopen(sys.argv[2], 'wb').write(sys.stdin.buffer.read())"
@@ -293,7 +293,7 @@ async def test_a_child_that_keeps_writing_while_it_is_closed_is_drained_and_ends
 
 @pytest.mark.parametrize("at", ["the flush", "the stop"])
 async def test_a_close_that_is_cancelled_leaves_nothing_behind(tmp_path: Path, at: str) -> None:
-    """The child neither reads nor ends by itself; the closing is cancelled at its first or its second step."""
+    """The child neither reads nor ends by itself; the close is cancelled at its first or second step."""
     linked = Linked(server(LATE_ECHO, Gate(tmp_path).path))
     await linked.__aenter__()
     if at == "the flush":
@@ -370,7 +370,7 @@ def reply(n: int, size: int = 0) -> dict[str, Any]:
 
 
 async def filled_pipe(linked: Linked) -> None:
-    """Fill the pipe of a child that does not read, with requests: those are not counted."""
+    """Fill the pipe of a child that does not read, with requests, which the limit does not count."""
     await eventually(lambda: linked.taker.messages)
     for n in range(10):
         linked.link.send({"jsonrpc": "2.0", "id": n, "method": "m", "params": {"pad": BIG}})
@@ -394,7 +394,7 @@ async def test_too_many_replies_that_wait_end_the_link_and_say_why(
 
 
 async def test_large_replies_have_their_own_limit() -> None:
-    """They carry what a handler of ours has made: two of them are no reason to drop a server that is slow to read."""
+    """They carry results of the client's handlers: two of them must not disconnect a server that is slow to read."""
     async with Linked(server(NEVER_READS)) as linked:
         await filled_pipe(linked)
         for n in range(2):

@@ -1,4 +1,4 @@
-"""A server's process: its environment, its group, its last words, and its end, with real processes."""
+"""A server's process: its environment, its group, its last output, and its end, with real processes."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture(params=WATCHES)
 def watch(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Every way to learn of a child's end: some builds of Python have no pidfds, and some kernels refuse them."""
+    """Every way to detect a child's end: some builds of Python have no pidfds, and some kernels refuse them."""
     if request.param == "no pidfd":
         monkeypatch.delattr(os, "pidfd_open", raising=False)
     elif request.param == "pidfd refused":
@@ -163,11 +163,11 @@ async def test_the_path_of_the_config_decides_where_a_command_is_looked_for(tmp_
 
 
 class Interrupt(BaseException):
-    """As KeyboardInterrupt is."""
+    """A `BaseException`, like `KeyboardInterrupt`."""
 
 
 class Interrupted(Watchdog):
-    """The signal comes when the guard has just been told of the child."""
+    """The signal arrives when the watchdog has just been given the child."""
 
     def watch(self, group: int) -> None:
         super().watch(group)
@@ -185,7 +185,7 @@ async def test_a_start_that_is_interrupted_leaves_nothing_behind(monkeypatch: py
     assert not psutil.pid_exists(mine.told)
     assert len(os.listdir("/dev/fd")) <= descriptors
     assert process._living == living
-    assert groups == set(), "the number of its group may soon be somebody else's"
+    assert groups == set(), "the id of its group may soon be reused"
 
 
 async def test_without_a_guard_a_server_starts_and_ends_as_ever(
@@ -259,7 +259,7 @@ async def test_closing_ends_stdin_then_terminates_then_kills(spawn: Spawn, code:
 async def test_what_the_child_leaves_behind_is_ended_with_its_group(
     manners: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The leader ends at once and politely; its own child does not."""
+    """The leader ends at once; its child does not."""
     monkeypatch.setattr(process, "GROUP_GRACE_SECONDS", 0.1)  # the leader keeps its grace: a busy machine may need it
     code = LEAVES_BEHIND.replace("MANNERS", manners)
     command, *args = python(code)
@@ -285,7 +285,7 @@ async def test_the_group_is_swept_even_if_the_leader_has_gone_by_itself() -> Non
 
 
 async def test_killing_ends_the_whole_group_before_it_returns() -> None:
-    """Where no time is left for manners: when a close is cancelled, and when the interpreter ends."""
+    """For when there is no time for a graceful end: a cancelled close, or the end of the interpreter."""
     command, *args = python(LEAVES_BEHIND.replace("MANNERS", "signal.signal(15, signal.SIG_IGN)"))
     child = ServerProcess.spawn(command, args, env=None, cwd=None, on_exit=lambda: None)
     grandchild = int(await eventually(child.stdout.read))
@@ -337,7 +337,7 @@ def test_many_small_writes_cost_no_more_memory_than_the_bytes() -> None:
 
 
 async def test_no_shell_is_between_us_and_the_command() -> None:
-    """Words with a meaning to a shell are only words."""
+    """Shell syntax in arguments has no effect."""
     child = ServerProcess.spawn("echo", ["$HOME", "; exit 3", "*"], env=None, cwd=None, on_exit=lambda: None)
     await eventually(lambda: child.exit_code is not None)
     assert child.stdout.read() == b"$HOME ; exit 3 *\n"

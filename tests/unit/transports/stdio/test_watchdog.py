@@ -1,4 +1,4 @@
-"""The guard: it ends our servers when we are killed, and nobody else's."""
+"""The watchdog: it ends the servers of a killed process, and no other processes."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from tests.unit.transports.children import alive, run_program
 from toolcrib.transports.stdio import watchdog as guarding
 from toolcrib.transports.stdio.watchdog import Watchdog
 
-# A program with two servers: one that was let go, and one that ignores SIGTERM and has a child of its own.
+# A program with two servers: one that was released, and one that ignores SIGTERM and has a child.
 PROGRAM = """
 import asyncio, os, sys
 from toolcrib.transports.stdio.watchdog import guard
@@ -49,7 +49,9 @@ asyncio.run(main())
 """
 
 Start = Callable[[str], Any]
-needs_proc = pytest.mark.skipif(sys.platform != "linux", reason="a guard is nobody's child: it is found through /proc")
+needs_proc = pytest.mark.skipif(
+    sys.platform != "linux", reason="the watchdog is found through /proc"
+)
 
 
 async def guard_at(pipe: int) -> int:
@@ -86,7 +88,7 @@ def start() -> Iterator[Start]:
 
 
 async def test_when_we_are_killed_the_whole_group_ends_however_stubborn(start: Start) -> None:
-    """`kill -9` of the program: the shell ignores SIGTERM, the grandchild is nobody's direct child of ours."""
+    """`kill -9` of the program: the shell ignores SIGTERM, and the server is a grandchild."""
     program, _, servers = await asyncio.to_thread(start, "stay")
     assert all(map(alive, servers))
     program.kill()
@@ -142,7 +144,7 @@ asyncio.run(main())
 
 @needs_proc
 async def test_when_we_are_killed_while_a_server_is_being_started_it_ends_too() -> None:
-    """The server ignores SIGTERM and the end of its stdin, and its group was told to nobody yet."""
+    """The server ignores SIGTERM and the end of its stdin, and its group is not registered yet."""
     program = run_program(KILLED_WHILE_STARTING)
     out, err = await asyncio.to_thread(program.communicate)
     assert program.returncode == -signal.SIGKILL, err
@@ -174,7 +176,7 @@ async def test_a_server_that_could_not_be_started_is_no_longer_expected(bystande
 
 
 class Bystander:
-    """A group of its own that a guard may be told of."""
+    """A separate process group that can be registered with a watchdog."""
 
     def __init__(self) -> None:
         self.process = subprocess.Popen(["sleep", "1000"], start_new_session=True)
@@ -211,7 +213,7 @@ async def test_a_group_that_was_forgotten_is_left_alone(bystanders: list[Bystand
 
 
 async def ended_guard(group: int) -> Watchdog:
-    """One that was told of this group, and that somebody has ended."""
+    """Return a watchdog of this group whose process was killed."""
     guard = Watchdog()
     guard.watch(group)
     process = await guard_at(os.fstat(pipe_of(guard)).st_ino)
@@ -237,12 +239,12 @@ async def test_a_process_can_be_forgotten_after_the_guard_was_killed(bystanders:
     guard.watch(second.pid)
     os.close(pipe_of(guard))
     await eventually(second.gone)
-    assert not first.gone(), "it was forgotten, and its successor was not told of it"
+    assert not first.gone(), "it was removed, and the next watchdog did not get it"
 
 
 @contextlib.contextmanager
 def no_more_descriptors() -> Iterator[None]:
-    """Every open file is one too many; those that are open stay so."""
+    """Make every new descriptor fail; open ones stay open."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (0, hard))
     try:

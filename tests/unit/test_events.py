@@ -71,15 +71,15 @@ def test_a_listener_receives_only_its_kind_and_a_general_listener_receives_all()
 
 
 def test_a_listener_that_was_stopped_receives_nothing_more() -> None:
-    listeners, heard = Listeners(), []
+    listeners, received = Listeners(), []
     assert not listeners.entries
-    stop = listeners.on(Event, heard.append)
+    stop = listeners.on(Event, received.append)
     assert listeners.entries
     listeners.emit(EVENTS[0])
     stop()
     stop()
     listeners.emit(EVENTS[1])
-    assert heard == [EVENTS[0]]
+    assert received == [EVENTS[0]]
     assert not listeners.entries
 
 
@@ -96,45 +96,45 @@ def test_only_listeners_that_take_events_of_calls_observe_calls() -> None:
 
 
 def test_stopping_one_of_two_equal_listeners_leaves_the_other() -> None:
-    listeners, heard = Listeners(), []
-    stop = listeners.on(Event, heard.append)
-    listeners.on(Event, heard.append)
+    listeners, received = Listeners(), []
+    stop = listeners.on(Event, received.append)
+    listeners.on(Event, received.append)
     stop()
     stop()
     listeners.emit(EVENTS[0])
-    assert heard == [EVENTS[0]]
+    assert received == [EVENTS[0]]
 
 
 def test_a_listener_may_stop_itself_and_add_others_during_an_event() -> None:
-    listeners, heard = Listeners(), []
+    listeners, received = Listeners(), []
 
     def once(event: Event) -> None:
         stop()
-        heard.append(event)
-        listeners.on(Event, heard.append)
+        received.append(event)
+        listeners.on(Event, received.append)
 
     stop = listeners.on(Event, once)
     listeners.emit(EVENTS[0])
     listeners.emit(EVENTS[1])
-    assert heard == [EVENTS[0], EVENTS[1]]
+    assert received == [EVENTS[0], EVENTS[1]]
 
 
 def test_a_sync_listener_that_raises_is_logged_and_does_no_harm(caplog: pytest.LogCaptureFixture) -> None:
-    listeners, heard = Listeners(), []
+    listeners, received = Listeners(), []
 
     def bad(event: Event) -> None:
         raise ValueError("my own fault")
 
     listeners.on(Event, bad)
-    listeners.on(Event, heard.append)
+    listeners.on(Event, received.append)
     with caplog.at_level(logging.ERROR, "toolcrib.events"):
         listeners.emit(EVENTS[0])
-    assert heard == [EVENTS[0]]
+    assert received == [EVENTS[0]]
     assert "my own fault" in caplog.text
 
 
 async def test_an_async_listener_receives_events_in_order_and_one_at_a_time() -> None:
-    heard: list[int] = []
+    received: list[int] = []
     inside = 0
 
     async def listener(event: Reconnected) -> None:
@@ -143,7 +143,7 @@ async def test_an_async_listener_receives_events_in_order_and_one_at_a_time() ->
         assert inside == 1
         for _ in range(event.generation % 3):  # some take longer than those that come after them
             await asyncio.sleep(0)
-        heard.append(event.generation)
+        received.append(event.generation)
         inside -= 1
 
     delivery = Delivery(listener, "listener")
@@ -153,16 +153,16 @@ async def test_an_async_listener_receives_events_in_order_and_one_at_a_time() ->
             await asyncio.sleep(0)
     async with asyncio.timeout(5):
         await delivery.drained()
-    assert heard == list(range(50))
+    assert received == list(range(50))
 
 
 async def test_an_async_listener_that_raises_still_receives_the_next_event(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    heard: list[Event] = []
+    received: list[Event] = []
 
     async def bad(event: Event) -> None:
-        heard.append(event)
+        received.append(event)
         await asyncio.sleep(0)
         raise ValueError("my own fault")
 
@@ -170,7 +170,7 @@ async def test_an_async_listener_that_raises_still_receives_the_next_event(
     for event in EVENTS[:3]:
         delivery(event)
     await delivery.drained()
-    assert heard == EVENTS[:3]
+    assert received == EVENTS[:3]
     assert caplog.text.count("ValueError: my own fault") == 3
 
 
@@ -178,10 +178,10 @@ async def test_a_listener_that_waits_for_something_cancelled_receives_the_next_e
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     """A cancellation inside the listener is like any exception."""
-    heard: list[int] = []
+    received: list[int] = []
 
     async def unlucky(event: Reconnected) -> None:
-        heard.append(event.generation)
+        received.append(event.generation)
         if event.generation == 0:
             gone = asyncio.get_running_loop().create_future()
             gone.cancel()
@@ -195,7 +195,7 @@ async def test_a_listener_that_waits_for_something_cancelled_receives_the_next_e
     delivery(Reconnected("s", 3))
     async with asyncio.timeout(5):
         await delivery.drained()
-    assert heard == [0, 1, 2, 3]
+    assert received == [0, 1, 2, 3]
 
 
 async def test_a_slow_async_listener_delays_nothing_and_keeps_the_newest(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -226,9 +226,9 @@ class Asking(PlayedServer):
 
     async def ask(self, params: Wire) -> Wire:
         await self.end.send(self.question)
-        while not (told := [m for m in self.received if m.get("id") == "q"]):
+        while not (answers := [m for m in self.received if m.get("id") == "q"]):
             await asyncio.sleep(0.001)
-        return {"content": [{"type": "text", "text": jsonrpc.encode(told[-1].get("result", told[-1])).decode()}]}
+        return {"content": [{"type": "text", "text": jsonrpc.encode(answers[-1].get("result", answers[-1])).decode()}]}
 
 
 def asked(handlers: dict[str, Any], method: str, params: Wire | None = None) -> Wire:

@@ -207,7 +207,7 @@ async def test_a_task_that_is_cancelled_before_it_starts_runs_nothing() -> None:
     assert job.cancellation is None
 
 
-# ---- within and around what asyncio has ----------------------------------------------------------------------
+# ---- together with asyncio's own constructs ------------------------------------------------------------------
 
 
 async def test_an_outer_timeout_stays_a_timeout() -> None:

@@ -130,7 +130,7 @@ def test_equal_scores_go_by_server_and_name() -> None:
     hits = SearchIndex(tools).search("same words")
     assert len({hit.score for hit in hits}) == 1
     assert [hit.tool.name for hit in hits] == [f"mcp__{s}__{n}" for s in "abc" for n in "xy"]
-    # Not by whose word was looked for first either.
+    # The order of the search words does not matter either.
     assert found("early late", SearchIndex([tool("a", "x", "late"), tool("a", "y", "early")])) == ["x", "y"]
 
 
@@ -179,7 +179,7 @@ def test_the_order_of_tools_and_of_words_does_not_matter(tools: list[Tool], aske
     shuffled, mixed = list(tools), list(asked)
     order.shuffle(shuffled)
     order.shuffle(mixed)
-    # One name asked for by itself is another thing than the same words in a row.
+    # A query that is one exact name differs from the same words in a row.
     assert SearchIndex(tools).search(f"- {' '.join(asked)}") == SearchIndex(shuffled).search(f"- {' '.join(mixed)}")
 
 

@@ -136,11 +136,14 @@ async def test_a_failed_connect_leaves_a_client_that_can_try_again() -> None:
 
 
 async def test_only_the_handshake_is_followed_by_its_notification() -> None:
-    for server, told in ((PlayedServer(initialize=LEGACY), True), (PlayedServer(server__discover=MODERN), False)):
+    for server, expected in (
+        (PlayedServer(initialize=LEGACY), True),
+        (PlayedServer(server__discover=MODERN), False),
+    ):
         async with tc.Client(server):
             await eventually(lambda server=server: server.received)
             await asyncio.sleep(0)
-        assert ("notifications/initialized" in server.methods) is told
+        assert ("notifications/initialized" in server.methods) is expected
 
 
 async def test_what_a_source_of_channels_raises_is_a_connect_error_with_its_cause() -> None:

@@ -32,7 +32,7 @@ def in_both_ways(value: Any) -> list[Any]:
     return [sync, later]
 
 
-# ---- what is declared ----------------------------------------------------------------------------------------
+# ---- declared capabilities -----------------------------------------------------------------------------------
 
 
 def test_nothing_is_declared_that_is_not_given() -> None:

@@ -143,11 +143,11 @@ def test_a_wrong_value_is_reported_with_its_option_and_what_was_expected(option:
         try:
             tc.Client(lambda: None, **{option: value})
         except ConfigError as exc:
-            told = (exc.key, bool(exc.expected), option in str(exc))
+            found = (exc.key, bool(exc.expected), option in str(exc))
         else:
             taken.append(value)
             continue
-        assert told == (option, True, True)
+        assert found == (option, True, True)
     assert taken == [], f"{option} was taken"
 
 

@@ -172,18 +172,18 @@ async def test_the_callers_arguments_are_never_changed() -> None:
 
 @pytest.mark.parametrize("kind", [tc.events.ToolExecutionCompleted, tc.events.ToolExecutionStarted])
 async def test_a_listener_to_one_kind_of_event_receives_it(kind: Any) -> None:
-    heard: list[Any] = []
+    received: list[Any] = []
     async with client_of(played()) as client:
-        client.on(kind, heard.append)
+        client.on(kind, received.append)
         await client.call_tool("print", {"n": 1})
-    assert [(event.server, event.tool) for event in heard] == [("office", "print")]
+    assert [(event.server, event.tool) for event in received] == [("office", "print")]
 
 
 async def test_a_failed_and_a_cancelled_call_are_sent_to_listeners_of_failures_alone() -> None:
-    heard: list[tc.events.ToolExecutionFailed] = []
+    received: list[tc.events.ToolExecutionFailed] = []
     server = played(tools__call=RemoteError(-32000, "broken"))
     async with client_of(server) as client:
-        client.on(tc.events.ToolExecutionFailed, heard.append)
+        client.on(tc.events.ToolExecutionFailed, received.append)
         with pytest.raises(RemoteError):
             await client.call_tool("print")
         server.answers["tools/call"] = SILENCE
@@ -191,5 +191,5 @@ async def test_a_failed_and_a_cancelled_call_are_sent_to_listeners_of_failures_a
         await asyncio.sleep(0)
         call.cancel()
         await asyncio.wait([call])
-    assert [type(event.error) for event in heard] == [RemoteError, asyncio.CancelledError]
-    assert all(event.duration >= 0 for event in heard)
+    assert [type(event.error) for event in received] == [RemoteError, asyncio.CancelledError]
+    assert all(event.duration >= 0 for event in received)

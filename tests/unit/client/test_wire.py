@@ -93,9 +93,9 @@ class Full(PlayedServer):
     async def listen(self, params: Wire) -> Any:
         id = self.named("subscriptions/listen")[-1]["id"]
         meta = {"io.modelcontextprotocol/subscriptionId": id}
-        told = {"_meta": meta, "notifications": params["notifications"]}
+        params = {"_meta": meta, "notifications": params["notifications"]}
         method = "notifications/subscriptions/acknowledged"
-        await self.end.send({"jsonrpc": "2.0", "method": method, "params": told})
+        await self.end.send({"jsonrpc": "2.0", "method": method, "params": params})
         return SILENCE
 
 

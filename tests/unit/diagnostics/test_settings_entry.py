@@ -131,8 +131,8 @@ def test_files_that_others_may_read_or_write_are_reported(
     file.chmod(mode)
     checkup = ServerReport()
     examine_files(checkup, load_settings(file), [file])
-    told = [each.fix for each in checkup.findings if each.step == "permissions"]
-    assert told == [f"{fix} {file}" for fix in fixes]
+    shown = [each.fix for each in checkup.findings if each.step == "permissions"]
+    assert shown == [f"{fix} {file}" for fix in fixes]
 
 
 def test_warnings_about_a_file_and_disagreements_are_reported(tmp_path: Path) -> None:

@@ -94,7 +94,7 @@ def test_options_of_each_server_are_distinguished_from_those_of_the_hub() -> Non
 
 
 def member(plan: Any) -> ManagedServer:
-    return ManagedServer(plan, lambda *told: None, lambda event: None)
+    return ManagedServer(plan, lambda *_: None, lambda event: None)
 
 
 def test_a_member_that_cannot_or_must_not_be_tried_says_so() -> None:

@@ -42,12 +42,12 @@ def model(data: bytes, limit: int = NO_LIMIT) -> list[SseEvent | Oversized]:
             name, _, value = line.partition(":")
             block.append((name, value[1:] if value[:1] == " " else value))
         elif block:
-            events += told(block, limit)
+            events += parse_block(block, limit)
             block = []
     return events
 
 
-def told(block: list[tuple[str, str]], limit: int) -> list[SseEvent | Oversized]:
+def parse_block(block: list[tuple[str, str]], limit: int) -> list[SseEvent | Oversized]:
     def values(field: str) -> list[str]:
         return [value for name, value in block if name == field]
 

@@ -160,7 +160,7 @@ def test_a_message_cut_or_spoilt_raises_nothing_but_a_protocol_error(
     assert _refusal(whole[:at]), "an object without its last brace is not JSON"
 
 
-# ---- what an answer says -------------------------------------------------------------------------------------
+# ---- answers -------------------------------------------------------------------------------------------------
 
 
 def test_an_error_answer_becomes_a_remote_error_with_all_it_said() -> None:

@@ -16,13 +16,13 @@ class Client:
     """The client end of a context: records notifications, and answers requests."""
 
     def __init__(self, **answers: Any) -> None:
-        self.told: list[tuple[str, Wire]] = []
+        self.notifications: list[tuple[str, Wire]] = []
         self.asked: list[tuple[str, Wire, str | None]] = []
         self.paused = 0
         self._answers = answers
 
     async def notify(self, method: str, params: Wire) -> None:
-        self.told.append((method, params))
+        self.notifications.append((method, params))
 
     async def ask(self, method: str, params: Wire, key: str | None) -> Wire:
         self.asked.append((method, params, key))

@@ -28,7 +28,7 @@ class Desk:
         self.exchanges: list[RequestContext] = []
         self._tool = tool
 
-    # ---- the one who answers ---------------------------------------------------------------------------------
+    # ---- the server's side ---------------------------------------------------------------------------------
 
     def describe(self, peer: Peer) -> Wire:
         raise NotImplementedError
@@ -51,7 +51,7 @@ class Desk:
             self.cancelled += 1
             raise
 
-    # ---- the one who asks ------------------------------------------------------------------------------------
+    # ---- the client's side ------------------------------------------------------------------------------------
 
     async def call(
         self,

@@ -32,67 +32,69 @@ async def test_each_listener_receives_only_what_it_requested() -> None:
 
 
 async def test_many_changes_within_a_turn_are_one() -> None:
-    changes, heard = ChangeWatchers(), []
-    changes.watch({"toolsListChanged": True, "resourceSubscriptions": ["a:b", "a:c"]}, lambda *news: heard.append(news))
+    changes, received = ChangeWatchers(), []
+    changes.watch(
+        {"toolsListChanged": True, "resourceSubscriptions": ["a:b", "a:c"]}, lambda *news: received.append(news)
+    )
     for _ in range(3):
         changes.publish(TOOLS)
         changes.publish(UPDATED, "a:b")
         changes.publish(UPDATED, "a:c")
-    assert heard == []
+    assert received == []
     await turns()
-    assert heard == [(TOOLS, {}), (UPDATED, {"uri": "a:b"}), (UPDATED, {"uri": "a:c"})]
+    assert received == [(TOOLS, {}), (UPDATED, {"uri": "a:b"}), (UPDATED, {"uri": "a:c"})]
     changes.publish(TOOLS)
     await turns()
-    assert heard[3:] == [(TOOLS, {})]
+    assert received[3:] == [(TOOLS, {})]
 
 
 async def test_a_listener_that_left_receives_nothing_not_even_pending_changes() -> None:
-    changes, heard = ChangeWatchers(), []
-    watch = changes.watch({"toolsListChanged": True}, lambda *news: heard.append(news))
+    changes, received = ChangeWatchers(), []
+    watch = changes.watch({"toolsListChanged": True}, lambda *news: received.append(news))
     changes.publish(TOOLS)
     await watch.close()
     await watch.close()
     changes.publish(TOOLS)
     await turns()
-    assert heard == []
+    assert received == []
     assert len(changes) == 0
 
 
 async def test_a_change_from_another_thread_is_delivered_on_the_watchers_loop() -> None:
-    changes, heard = ChangeWatchers(), []
-    changes.watch({"toolsListChanged": True}, lambda *_: heard.append(threading.current_thread()))
+    changes, received = ChangeWatchers(), []
+    changes.watch({"toolsListChanged": True}, lambda *_: received.append(threading.current_thread()))
     await asyncio.to_thread(changes.publish, TOOLS)
-    await eventually(lambda: heard)
-    assert heard == [threading.current_thread()]
+    await eventually(lambda: received)
+    assert received == [threading.current_thread()]
 
 
 async def test_a_watch_whose_loop_has_ended_is_forgotten_and_does_no_harm() -> None:
-    changes, heard = ChangeWatchers(), []
+    changes, received = ChangeWatchers(), []
 
     async def elsewhere() -> None:
         changes.watch({"toolsListChanged": True}, lambda *_: None)
         changes.publish(TOOLS)
 
     await asyncio.to_thread(asyncio.run, elsewhere())
-    changes.watch({"toolsListChanged": True}, lambda *news: heard.append(news))
+    changes.watch({"toolsListChanged": True}, lambda *news: received.append(news))
     assert len(changes) == 2
     changes.publish(TOOLS)
     await turns()
-    assert heard == [(TOOLS, {})]
+    assert received == [(TOOLS, {})]
     assert len(changes) == 1
 
 
 async def test_a_listener_that_fails_does_not_keep_changes_from_others(caplog: pytest.LogCaptureFixture) -> None:
-    changes, heard = ChangeWatchers(), []
+    changes, received = ChangeWatchers(), []
 
     def bad(*_: Any) -> None:
         raise ValueError("no ears")
 
     changes.watch({"toolsListChanged": True}, bad)
-    changes.watch({"toolsListChanged": True}, lambda *news: heard.append(news))
+    changes.watch({"toolsListChanged": True}, lambda *news: received.append(news))
     changes.publish(TOOLS)
     await turns()
-    assert heard == [(TOOLS, {})]
+    assert received == [(TOOLS, {})]
     assert "no ears" in caplog.text
 
 

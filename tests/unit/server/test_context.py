@@ -24,7 +24,7 @@ class Point:
     y: int = 0
 
 
-# ---- what it knows -------------------------------------------------------------------------------------------
+# ---- properties ----------------------------------------------------------------------------------------------
 
 
 async def test_it_describes_the_caller_and_the_transport() -> None:
@@ -51,7 +51,7 @@ async def test_it_describes_the_caller_and_the_transport() -> None:
 async def test_progress_goes_out_under_the_clients_own_token() -> None:
     client = Client()
     await context(client, meta={PROGRESS_TOKEN: "mine"}).progress(1, 10, "fetching")
-    assert client.told == [
+    assert client.notifications == [
         ("notifications/progress", {"progressToken": "mine", "progress": 1, "total": 10, "message": "fetching"})
     ]
 
@@ -59,13 +59,13 @@ async def test_progress_goes_out_under_the_clients_own_token() -> None:
 async def test_without_a_token_no_progress_is_sent() -> None:
     client = Client()
     await context(client).progress(1)
-    assert client.told == []
+    assert client.notifications == []
 
 
 async def test_a_token_of_zero_is_a_token() -> None:
     client = Client()
     await context(client, meta={PROGRESS_TOKEN: 0}).progress(1)
-    assert [params["progressToken"] for _, params in client.told] == [0]
+    assert [params["progressToken"] for _, params in client.notifications] == [0]
 
 
 async def test_progress_only_ever_grows() -> None:
@@ -73,7 +73,7 @@ async def test_progress_only_ever_grows() -> None:
     ctx = context(client, meta={PROGRESS_TOKEN: 1})
     for value in (0, 0, 2, 1, 2, math.nan, math.inf, 2.5):
         await ctx.progress(value)
-    assert [params["progress"] for _, params in client.told] == [0, 2, 2.5]
+    assert [params["progress"] for _, params in client.notifications] == [0, 2, 2.5]
 
 
 # ---- logs ----------------------------------------------------------------------------------------------------
@@ -95,13 +95,13 @@ async def test_logs_go_out_from_the_wanted_level_on(wanted: str | None, arrive: 
     ctx = context(client, level=wanted)
     for say in (ctx.debug, ctx.info, ctx.warning, ctx.error):
         await say("x")
-    assert [params["level"] for _, params in client.told] == arrive
+    assert [params["level"] for _, params in client.notifications] == arrive
 
 
 async def test_a_log_line_carries_data_that_json_can_say() -> None:
     client = Client()
     await context(client, level="info").log("info", {"at": {1}, "odd": object}, logger="crawler")
-    method, params = client.told[0]
+    method, params = client.notifications[0]
     assert method == "notifications/message"
     assert params == {"level": "info", "logger": "crawler", "data": {"at": [1], "odd": "<class 'object'>"}}
 
@@ -129,7 +129,7 @@ async def test_after_the_answer_nothing_more_goes_out() -> None:
     await ctx.close_stream()
     with pytest.raises(tc.UsageError, match="answered already"):
         await ctx.elicit("?")
-    assert (client.told, client.asked, client.paused) == ([], [], 0)
+    assert (client.notifications, client.asked, client.paused) == ([], [], 0)
     assert not ctx.cancelled
 
 
@@ -198,7 +198,7 @@ async def test_a_thread_waits_where_others_await() -> None:
         ]
 
     assert await asyncio.to_thread(work) == [Point(1), "accept", "hi", [tc.Root("file:///a")], 1, False]
-    assert [params.get("level") for _, params in client.told] == [None, "debug", "info", "warning", "error"]
+    assert [params.get("level") for _, params in client.notifications] == [None, "debug", "info", "warning", "error"]
     assert client.paused == 1
 
 
@@ -237,7 +237,7 @@ async def test_a_thread_of_a_cancelled_call_asks_and_says_nothing_more() -> None
     for say in (lambda: blocking.progress(1), blocking.raise_if_cancelled, blocking.roots):
         with pytest.raises(asyncio.CancelledError):
             say()
-    assert (client.told, client.asked) == ([], [])
+    assert (client.notifications, client.asked) == ([], [])
 
 
 def test_a_thread_that_outlives_its_loop_gets_a_clear_error() -> None:

@@ -32,7 +32,7 @@ def meta(**changes: Any) -> Wire:
     return {keys[name]: value for name, value in said.items() if value is not ...}
 
 
-# ---- who asks ------------------------------------------------------------------------------------------------
+# ---- the client ----------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(

@@ -111,7 +111,7 @@ async def test_resources_prompts_and_completions_are_there_too(mode: Any) -> Non
         assert (await client.complete("explain", "topic", "ti")).values == ("tides",)
 
 
-# ---- what is whose -------------------------------------------------------------------------------------------
+# ---- isolation of values -------------------------------------------------------------------------------------
 
 
 @both
@@ -189,7 +189,7 @@ async def test_progress_and_logs_arrive_while_the_tool_runs(mode: Any) -> None:
     logs: list[tc.LogMessage] = []
     async with tc.Client(SampleServer().server, mode=mode, log_handler=logs.append) as client:
         await turns()  # the legacy era sets its level beside the calls
-        result = await client.call_tool("talk", {"times": 2}, on_progress=lambda *told: progress.append(told))
+        result = await client.call_tool("talk", {"times": 2}, on_progress=lambda *step: progress.append(step))
     assert result.text == "said"
     assert progress == [(0, 2, "step 0"), (1, 2, "step 1")]
     assert logs == [tc.LogMessage("info", f"line {number}", "crib") for number in range(2)]
@@ -204,15 +204,15 @@ async def test_a_client_that_requests_no_progress_and_no_logs_gets_none(mode: An
 
 @both
 async def test_the_answer_waits_for_a_slow_progress_handler(mode: Any) -> None:
-    told: list[float] = []
+    reported: list[float] = []
 
     async def slow(progress: float, total: float | None, message: str | None) -> None:
         await turns()
-        told.append(progress)
+        reported.append(progress)
 
     async with tc.Client(SampleServer().server, mode=mode) as client:
         await client.call_tool("talk", {"times": 3}, on_progress=slow)
-        assert told == [0, 1, 2]
+        assert reported == [0, 1, 2]
 
 
 @both

@@ -40,7 +40,7 @@ async def test_a_deadline_stops_the_tool_and_only_the_call(mode: Any) -> None:
                 await client.call_tool("wait", timeout=5)
             assert caught.value.sent
             sample.gate.set()
-            return (await client.call_tool("wait")).text  # the task goes on as if nothing had been
+            return (await client.call_tool("wait")).text  # the task ignores the cancellation
 
         task = asyncio.create_task(caller())
         await eventually(lambda: sample.entered)

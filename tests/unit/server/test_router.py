@@ -122,7 +122,7 @@ async def test_a_remote_error_of_a_tool_is_the_answer_itself() -> None:
     assert (exc.code, exc.message, exc.data) == (-32603, "out of stock", {"item": 1})
 
 
-# ---- what is offered -----------------------------------------------------------------------------------------
+# ---- capabilities --------------------------------------------------------------------------------------------
 
 
 async def test_the_description_has_identity_and_capabilities() -> None:

@@ -196,8 +196,8 @@ def test_a_resource_without_a_uri_raises_a_clear_error() -> None:
 
 
 async def test_every_change_of_a_list_is_reported() -> None:
-    server, heard = tc.ToolServer("s"), []
-    server.changes.watch({**LISTED, "resourceSubscriptions": ["a:b"]}, lambda method, params: heard.append(method))
+    server, received = tc.ToolServer("s"), []
+    server.changes.watch({**LISTED, "resourceSubscriptions": ["a:b"]}, lambda method, params: received.append(method))
     steps = [
         (lambda: server.add_tool(lambda: None, name="t"), "tools/list_changed"),
         (lambda: server.add_tool(lambda: None, name="t"), "tools/list_changed"),
@@ -212,16 +212,16 @@ async def test_every_change_of_a_list_is_reported() -> None:
         (server.notify_prompts_changed, "prompts/list_changed"),
         (server.notify_resources_changed, "resources/list_changed"),
     ]
-    for change, told in steps:
-        heard.clear()
+    for change, notification in steps:
+        received.clear()
         change()
         await turns()
-        assert heard == [f"notifications/{told}"]
+        assert received == [f"notifications/{notification}"]
 
 
 async def test_tools_may_be_added_from_many_threads() -> None:
-    server, heard = tc.ToolServer("s"), []
-    server.changes.watch(LISTED, lambda method, params: heard.append(threading.current_thread()))
+    server, received = tc.ToolServer("s"), []
+    server.changes.watch(LISTED, lambda method, params: received.append(threading.current_thread()))
 
     def add(worker: int) -> None:
         for number in range(50):
@@ -231,7 +231,7 @@ async def test_tools_may_be_added_from_many_threads() -> None:
     await asyncio.gather(*(asyncio.to_thread(add, worker) for worker in range(4)))
     await turns()
     assert len(names(server)) == 200
-    assert set(heard) == {threading.current_thread()}
+    assert set(received) == {threading.current_thread()}
 
 
 # ---- itself --------------------------------------------------------------------------------------------------

@@ -243,7 +243,7 @@ async def test_an_answer_that_comes_with_the_call_is_never_taken_for_a_question_
     await finished(desk)
 
 
-# ---- what is refused -----------------------------------------------------------------------------------------
+# ---- refusals ------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(

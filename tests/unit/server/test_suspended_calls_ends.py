@@ -183,7 +183,7 @@ async def test_a_call_that_swallows_its_end_cannot_ask_again(caplog: pytest.LogC
     assert caplog.messages == []
 
 
-# ---- who leaves ----------------------------------------------------------------------------------------------
+# ---- disconnected clients ------------------------------------------------------------------------------------
 
 
 async def test_the_last_client_that_leaves_cancels_the_call() -> None:

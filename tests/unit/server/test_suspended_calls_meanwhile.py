@@ -119,27 +119,27 @@ async def test_a_call_takes_one_place_in_all_its_rounds(monkeypatch: pytest.Monk
     desk.parking.close()
 
 
-# ---- what is told --------------------------------------------------------------------------------------------
+# ---- notifications --------------------------------------------------------------------------------------------
 
 
-class Told:
+class Recorder:
     """Records notifications."""
 
     def __init__(self) -> None:
-        self.told: list[Any] = []
+        self.received: list[Any] = []
 
     async def __call__(self, method: str, params: Wire) -> None:
-        self.told.append((method, params["n"]))
+        self.received.append((method, params["n"]))
 
 
 async def test_only_the_latest_waiting_request_is_notified() -> None:
-    tool, told = Working(), [Told() for _ in range(3)]
+    tool, outlets = Working(), [Recorder() for _ in range(3)]
     desk = Desk(tool)
-    state = (await desk.call(outlet=told[0]))["requestState"]
+    state = (await desk.call(outlet=outlets[0]))["requestState"]
     await tool.back_channel.notify("m", {"n": "suspended"})
-    first = await waiting(desk, state, outlet=told[1])
+    first = await waiting(desk, state, outlet=outlets[1])
     await tool.back_channel.notify("m", {"n": 1})
-    second = await waiting(desk, state, outlet=told[2])
+    second = await waiting(desk, state, outlet=outlets[2])
     third = await waiting(desk, state)  # it takes none
     await tool.back_channel.notify("m", {"n": 2})
     await cancelled(second)
@@ -148,7 +148,7 @@ async def test_only_the_latest_waiting_request_is_notified() -> None:
     await asyncio.gather(first, third)
     await tool.back_channel.notify("m", {"n": "over"})
     await tool.back_channel.pause()
-    assert [each.told for each in told] == [[], [("m", 1), ("m", 3)], [("m", 2)]]
+    assert [each.received for each in outlets] == [[], [("m", 1), ("m", 3)], [("m", 2)]]
     desk.parking.close()
 
 

@@ -69,7 +69,7 @@ class Recorder:
 
     def __init__(self) -> None:
         self.takes_requests = True
-        self.heard: list[tuple[str, Wire]] = []
+        self.received: list[tuple[str, Wire]] = []
         self.ended: list[Exception] = []
         self.answer: Callable[[str, Wire], Awaitable[Wire]] = self.echo
 
@@ -83,7 +83,7 @@ class Recorder:
         return await self.answer(method, params)
 
     def on_notification(self, method: str, params: Wire) -> None:
-        self.heard.append((method, params))
+        self.received.append((method, params))
 
     def on_closed(self, error: Exception) -> None:
         self.ended.append(error)

@@ -45,9 +45,9 @@ async def test_a_request_that_cannot_be_written_uses_up_its_id_and_leaves_nothin
 
 
 async def test_the_caller_learns_the_id_before_it_is_sent(bench: Bench) -> None:
-    told: list[tuple[int, int]] = []
-    task = await bench.ask(on_id=lambda id: told.append((id, len(bench.link.handed_over))))
-    assert told == [(1, 0)]
+    ids: list[tuple[int, int]] = []
+    task = await bench.ask(on_id=lambda id: ids.append((id, len(bench.link.handed_over))))
+    assert ids == [(1, 0)]
     bench.answer(1)
     await task
 
@@ -153,7 +153,7 @@ async def test_a_batch_is_taken_apart(bench: Bench) -> None:
         ]
     )
     assert (await one, await two) == ({"n": 1}, {"n": 2})
-    assert bench.inbound.heard == [("notifications/message", {"level": "info"})]
+    assert bench.inbound.received == [("notifications/message", {"level": "info"})]
     assert (bench.channel.counters.received, bench.channel.counters.malformed) == (4, 2)
     await turns()
     assert [reply["id"] for reply in bench.link.replies()] == ["theirs"]

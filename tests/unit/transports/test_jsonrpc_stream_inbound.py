@@ -144,7 +144,7 @@ async def test_a_request_that_the_peer_cancelled_gets_no_answer(bench: Bench, id
     await turns()
     assert given_up == ["sampling/createMessage"]
     assert bench.link.handed_over == []
-    assert bench.inbound.heard == [("notifications/cancelled", {"requestId": id})]
+    assert bench.inbound.received == [("notifications/cancelled", {"requestId": id})]
     await bench.channel.close()
 
 
@@ -189,16 +189,16 @@ async def test_when_the_channel_ends_what_the_peer_asked_is_given_up_without_an_
 async def test_notifications_are_received_in_the_order_in_which_they_came(bench: Bench) -> None:
     for n in range(20):
         bench.receive(jsonrpc.notification(f"notifications/{n}", {"n": n}))
-    assert bench.inbound.heard == [(f"notifications/{n}", {"n": n}) for n in range(20)]
+    assert bench.inbound.received == [(f"notifications/{n}", {"n": n}) for n in range(20)]
 
 
 # ---- progress ------------------------------------------------------------------------------------------------
 
 
 async def test_progress_reaches_the_handler_of_its_call_before_the_result(bench: Bench) -> None:
-    heard: list[Any] = []
+    received: list[Any] = []
     params = {"_meta": {"mine": 1}}
-    task = await bench.ask(params=params, on_progress=lambda *said: heard.append(said))
+    task = await bench.ask(params=params, on_progress=lambda *said: received.append(said))
     assert bench.link.handed_over[0]["params"] == {"_meta": {"mine": 1, "progressToken": 1}}
     assert params == {"_meta": {"mine": 1}}
     bench.progress(1, 0.5, total=2, message="half")
@@ -206,35 +206,35 @@ async def test_progress_reaches_the_handler_of_its_call_before_the_result(bench:
     bench.progress(2, 9)
     bench.answer(1)
     await task
-    assert heard == [(0.5, 2, "half"), (1, None, None)]
+    assert received == [(0.5, 2, "half"), (1, None, None)]
     bench.progress(1, 2)
-    assert len(heard) == 2
+    assert len(received) == 2
 
 
 @pytest.mark.parametrize("bad", [True, False, "1", None, [], {}])
 async def test_progress_values_are_numbers_and_never_bools(bench: Bench, bad: Any) -> None:
-    heard: list[Any] = []
-    task = await bench.ask(on_progress=lambda *said: heard.append(said))
+    received: list[Any] = []
+    task = await bench.ask(on_progress=lambda *said: received.append(said))
     bench.progress(1, bad)
     bench.progress(1, 1, total=bad, message=7)
     bench.answer(1)
     await task
-    assert heard == [(1, None, None)]
+    assert received == [(1, None, None)]
 
 
 async def test_an_async_handler_has_had_everything_before_the_result_is_given(bench: Bench) -> None:
-    heard: list[float] = []
+    received: list[float] = []
 
     async def slow(progress: float, total: float | None, message: str | None) -> None:
         await turns(3)
-        heard.append(progress)
+        received.append(progress)
 
     task = await bench.ask(on_progress=slow)
     for n in range(5):
         bench.progress(1, n)
     bench.answer(1)
     await task
-    assert heard == [0, 1, 2, 3, 4]
+    assert received == [0, 1, 2, 3, 4]
 
 
 async def test_a_progress_handler_that_raises_does_no_harm(bench: Bench, caplog: pytest.LogCaptureFixture) -> None:

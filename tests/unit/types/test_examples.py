@@ -188,5 +188,5 @@ def test_what_a_server_asks_is_read() -> None:
 
 
 def test_an_acknowledgement_names_its_subscription() -> None:
-    told = spec.example("SubscriptionsAcknowledgedNotification/listen-acknowledged")
-    assert subscription_of(told["params"]) == "listen-1"
+    acknowledged = spec.example("SubscriptionsAcknowledgedNotification/listen-acknowledged")
+    assert subscription_of(acknowledged["params"]) == "listen-1"

@@ -181,7 +181,7 @@ def test_a_value_made_by_hand_has_the_protocols_form_too(value: Any, wire: dict[
     assert type(value).__name__ and all(value[key] == wire[key] for key in wire)
 
 
-# ---- content, and what is no mapping
+# ---- content, and values that are not mappings
 
 
 @pytest.mark.parametrize(

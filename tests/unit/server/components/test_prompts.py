@@ -40,10 +40,10 @@ class Place(TypedDict):
 
 
 def giving(value: Any) -> PromptFunction:
-    def told() -> Any:
+    def explain() -> Any:
         return value
 
-    return prompt(told)
+    return prompt(explain)
 
 
 def said(text: str, role: str = "user") -> Wire:
@@ -217,7 +217,7 @@ async def test_an_invalid_message_is_an_internal_error_that_says_what_was_expect
     assert "expected" in caught.value.message
     with pytest.raises(RemoteError) as caught:
         await giving(value).get({}, None, mask_errors=True)
-    assert caught.value.message == "prompt told failed"
+    assert caught.value.message == "prompt explain failed"
 
 
 # ---- arguments -----------------------------------------------------------------------------------------------
@@ -286,7 +286,7 @@ async def test_arguments_that_are_missing_unknown_or_wrong_are_the_callers_error
     assert ran == []
 
 
-# ---- what goes wrong -----------------------------------------------------------------------------------------
+# ---- errors --------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("error", [OSError("disk on fire"), ResourceNotFound("disk on fire")])

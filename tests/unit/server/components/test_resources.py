@@ -114,7 +114,7 @@ def test_the_function_can_still_be_called_and_has_its_name_and_text() -> None:
     assert read_file.__doc__ == "Read a file."
 
 
-# ---- what a function may return ------------------------------------------------------------------------------
+# ---- return values -------------------------------------------------------------------------------------------
 
 
 class Colour(enum.Enum):
@@ -278,7 +278,7 @@ async def test_a_part_of_the_query_that_the_function_needs_and_does_not_get_is_t
     assert caught.value.code == -32602
 
 
-# ---- what goes wrong -----------------------------------------------------------------------------------------
+# ---- errors --------------------------------------------------------------------------------------------------
 
 
 async def test_what_a_function_raises_is_an_internal_error_with_its_message_and_the_log_has_the_traceback(
@@ -401,7 +401,7 @@ async def test_a_resource_that_is_not_there_is_not_found(way: str) -> None:
     assert (caught.value.code, caught.value.data) == (-32002, {"uri": "x://it"})
 
 
-# ---- what is refused when it is made -------------------------------------------------------------------------
+# ---- invalid definitions -------------------------------------------------------------------------------------
 
 
 def test_a_variable_that_is_not_a_parameter_is_refused() -> None:

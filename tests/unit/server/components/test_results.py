@@ -297,7 +297,7 @@ def test_structured_output_that_cannot_be_made_is_an_error_if_it_was_requested()
 
 
 @pytest.mark.parametrize(
-    "annotation, value, told",
+    "annotation, value, message",
     [
         (int, "x", "the returned str does not match the annotation: .*valid integer"),
         (int, None, "the returned NoneType"),
@@ -306,8 +306,8 @@ def test_structured_output_that_cannot_be_made_is_an_error_if_it_was_requested()
         (float, float("nan"), "NaN and infinity are not JSON numbers"),
     ],
 )
-def test_what_was_not_promised_is_not_sent(annotation: Any, value: Any, told: str) -> None:
-    with pytest.raises(BadReturn, match=told):
+def test_what_was_not_promised_is_not_sent(annotation: Any, value: Any, message: str) -> None:
+    with pytest.raises(BadReturn, match=message):
         to_wire(value, output=output_of(annotation))
 
 

@@ -134,16 +134,16 @@ def test_partials_and_objects_are_named() -> None:
 
 
 @pytest.mark.parametrize(
-    "options, told",
+    "options, message",
     [
         ({"nmae": "x"}, "a tool has no option 'nmae'; did you mean 'name'?"),
         ({"zzzz": 1}, "a tool has no option 'zzzz'"),
     ],
 )
-def test_unknown_options_are_reported_at_once(options: Any, told: str) -> None:
+def test_unknown_options_are_reported_at_once(options: Any, message: str) -> None:
     with pytest.raises(TypeError) as caught:
         tool(**options)
-    assert str(caught.value) == told
+    assert str(caught.value) == message
 
 
 def test_wrong_options_are_reported_at_decoration() -> None:

@@ -56,7 +56,7 @@ async def test_a_handler_may_take_a_context_and_be_any_callable() -> None:
 
 
 @pytest.mark.parametrize(
-    "arguments, told",
+    "arguments, message",
     [
         ({"a": "1"}, 'a: "1" is not of type "integer"'),
         ({}, '"a" is a required property'),
@@ -65,7 +65,7 @@ async def test_a_handler_may_take_a_context_and_be_any_callable() -> None:
         ([1], '[1] is not of type "object"'),
     ],
 )
-async def test_a_handlers_arguments_are_checked_by_its_schema(arguments: Any, told: str) -> None:
+async def test_a_handlers_arguments_are_checked_by_its_schema(arguments: Any, message: str) -> None:
     called: list[Any] = []
 
     def handler(args: Any) -> None:
@@ -73,7 +73,7 @@ async def test_a_handlers_arguments_are_checked_by_its_schema(arguments: Any, to
 
     by_hand = tool(handler, name="add2", input_schema=SCHEMA)
     result = await by_hand.call(arguments)
-    assert result == {"content": [{"type": "text", "text": f"Invalid arguments for add2: {told}"}], "isError": True}
+    assert result == {"content": [{"type": "text", "text": f"Invalid arguments for add2: {message}"}], "isError": True}
     assert called == []
 
 

@@ -102,7 +102,7 @@ async def test_the_context_reaches_the_function() -> None:
     ]
 
 
-# ---- what goes wrong
+# ---- errors
 
 
 async def test_wrong_arguments_are_a_result_that_names_them_by_the_tools_name(caplog: pytest.LogCaptureFixture) -> None:

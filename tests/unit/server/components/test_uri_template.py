@@ -21,7 +21,7 @@ def matched(template: str, uri: str) -> dict[str, str] | None:
     return UriTemplate(template).match(uri)
 
 
-# ---- what matches --------------------------------------------------------------------------------------------
+# ---- matching ------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -470,7 +470,7 @@ def test_nothing_but_a_config_error_comes_of_any_template_and_any_uri(text: str,
     assert found is None or set(found) <= set(template.variables)
 
 
-# ---- what is no template -------------------------------------------------------------------------------------
+# ---- invalid templates ---------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(

@@ -23,7 +23,7 @@ if typing.TYPE_CHECKING:
     from nowhere import Missing
 
 
-# ---- what cannot be a tool's function
+# ---- invalid functions
 
 
 def test_star_args_are_refused_with_what_to_do() -> None:

@@ -71,7 +71,7 @@ class Visit:
         self.out.broken = ConnectionResetError("gone")
 
     @property
-    def told(self) -> list[Any]:
+    def received(self) -> list[Any]:
         """Return the notifications, followed by the text of the answer."""
         said = (
             self.out.messages if self.out.events and "event-stream" in (self.out.header("content-type") or "") else []
@@ -79,7 +79,7 @@ class Visit:
         return [said_in(message) for message in said]
 
     async def hears(self, *values: Any) -> None:
-        await eventually(lambda: self.told == list(values))
+        await eventually(lambda: self.received == list(values))
 
 
 def said_in(message: Wire) -> Any:

@@ -18,13 +18,13 @@ class Client:
 
     def __init__(self, **options: Any) -> None:
         self.bench = Bench(**options)
-        self.heard: list[Any] = []
+        self.received: list[Any] = []
         self.room: asyncio.Future[None] | None = None
         self.session = StreamSession(self.bench, self._send)
 
     def _send(self, message: Any) -> asyncio.Future[None] | None:
         jsonrpc.encode(message)
-        self.heard.append(message)
+        self.received.append(message)
         return self.room
 
     def say(self, method: str, id: Any = None, **params: Any) -> None:
@@ -36,7 +36,7 @@ class Client:
 
     def initialize(self, version: str = "2025-11-25", **capabilities: Any) -> None:
         self.say("initialize", 0, protocolVersion=version, capabilities=capabilities, clientInfo={"name": "c"})
-        assert self.heard.pop()["result"]["protocolVersion"] == version
+        assert self.received.pop()["result"]["protocolVersion"] == version
         self.say("notifications/initialized")
 
     def call(self, id: Any, name: str, **arguments: Any) -> None:
@@ -46,7 +46,7 @@ class Client:
         self.modern("tools/call", id, name=name, **params)
 
     def answers(self, id: Any) -> list[Wire]:
-        return [m for m in self.heard if m.get("id") == id and type(m["id"]) is type(id) and "method" not in m]
+        return [m for m in self.received if m.get("id") == id and type(m["id"]) is type(id) and "method" not in m]
 
     async def answer(self, id: Any) -> Wire:
         """Return the only answer to a request."""
@@ -59,7 +59,7 @@ class Client:
         return error
 
     def named(self, method: str) -> list[Wire]:
-        return [message for message in self.heard if message.get("method") == method]
+        return [message for message in self.received if message.get("method") == method]
 
 
 def said(answer: Wire) -> str:

@@ -32,5 +32,5 @@ def numbers(out: Out) -> list[Any]:
     return [message["n"] for message in out.messages]
 
 
-def heard(out: Out, *values: Any) -> Any:
+def received(out: Out, *values: Any) -> Any:
     return eventually(lambda: numbers(out) == list(values))

@@ -156,7 +156,7 @@ async def test_notifications_during_a_call_come_on_a_stream_with_ids(site: Site,
     session = await site.session(version)
     visit = site.talk(session, "1 2")
     out = await visit.over()
-    assert visit.told == ["1", "2", "talked"]
+    assert visit.received == ["1", "2", "talked"]
     assert [id for id, _ in out.pairs] == ["1-1", "1-2", "1-3"]
     assert out.blocks[0].get("id") == ("1-0" if primed else None)
     second = site.talk(session, "x")
@@ -174,7 +174,7 @@ async def test_a_client_that_lost_its_connection_gets_the_rest_by_its_last_event
     await eventually(lambda: site.bench.ran == ["talk"] and site.bench.cancelled == [])
     again = site.visit("GET", headers=resumed(session, "1-1"))
     await again.over()
-    assert again.told == ["2", "3", "talked"]
+    assert again.received == ["2", "3", "talked"]
     last = await site.visit("GET", headers=resumed(session, "1-4")).over()
     assert last.status == 400, "it is the last event, and a client that resumed after it would retry forever"
 
@@ -191,18 +191,18 @@ async def test_a_closed_connection_does_not_cancel(site: Site, session: Any, mon
     await visit.over()
     again = site.visit("GET", headers=resumed(session, "1-1"))
     await again.over()
-    assert again.told == ["talked"]
+    assert again.received == ["talked"]
 
 
 async def test_a_pause_ends_the_response_and_the_client_comes_again(site: Site, session: Any) -> None:
     visit = site.talk(session, "1 pause 2 hold 3")
     out = await visit.over()
-    assert (visit.told, out.ended) == (["1"], True)
+    assert (visit.received, out.ended) == (["1"], True)
     again = site.visit("GET", headers=resumed(session, "1-1"))
     await again.hears("2")
     site.bench.gate.set()
     await again.over()
-    assert again.told == ["2", "3", "talked"]
+    assert again.received == ["2", "3", "talked"]
 
 
 async def test_changes_are_sent_on_the_get_stream(site: Site, session: Any) -> None:
@@ -248,9 +248,9 @@ async def test_a_question_comes_on_the_stream_of_its_request_and_the_answer_by_i
     await turns()
     assert not visit.task.done(), "an answer of another session is none"
     assert (await site.visit("POST", answer, session).over()).status == 202
-    assert visit.told == ["elicitation/create"]
+    assert visit.received == ["elicitation/create"]
     await visit.over()
-    assert visit.told == ["elicitation/create", "{'action': 'accept'}"]
+    assert visit.received == ["elicitation/create", "{'action': 'accept'}"]
 
 
 async def test_a_client_that_accepts_no_stream_cannot_be_asked(site: Site, session: Any) -> None:
@@ -280,7 +280,7 @@ async def test_a_cancelled_request_with_a_stream_has_an_end_that_is_not_resumed(
     await visit.hears("1")
     await site.tell("notifications/cancelled", session, requestId="c")
     await visit.over()
-    assert visit.told == ["1", -32800]
+    assert visit.received == ["1", -32800]
     assert (await site.visit("GET", headers=resumed(session, "1-2")).over()).status == 400
 
 
@@ -323,9 +323,9 @@ async def test_a_batch_is_answered_as_one_and_each_of_it_by_itself(site: Site) -
 
 async def test_a_batch_without_a_request_is_taken_and_one_of_too_many_is_not(site: Site) -> None:
     session = await site.session("2025-03-26")
-    told = {"jsonrpc": "2.0", "method": "notifications/x"}
-    out = await site.visit("POST", [told] * 100, session).over()
+    notification = {"jsonrpc": "2.0", "method": "notifications/x"}
+    out = await site.visit("POST", [notification] * 100, session).over()
     assert (out.status, out.body) == (202, b"")
-    for wrong in ([], [told] * 101):
+    for wrong in ([], [notification] * 101):
         assert (await site.visit("POST", wrong, session).over()).status == 400
-    assert (await site.visit("POST", [told], await site.session()).over()).status == 400
+    assert (await site.visit("POST", [notification], await site.session()).over()).status == 400

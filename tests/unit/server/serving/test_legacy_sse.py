@@ -32,7 +32,7 @@ def by_token(headers: Mapping[str, str]) -> str | None:
     return {"Bearer a": "anna", "Bearer b": "bert"}.get(headers.get("authorization", ""))
 
 
-# ---- what works ----------------------------------------------------------------------------------------------
+# ---- valid requests ------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("mode", ["legacy", "2026-07-28", "auto"])
@@ -111,7 +111,7 @@ async def test_a_silent_stream_is_kept_alive() -> None:
         assert (await reader.message())["result"] == {}
 
 
-# ---- what does not get in ------------------------------------------------------------------------------------
+# ---- rejected requests ---------------------------------------------------------------------------------------
 
 
 PING = {"jsonrpc": "2.0", "id": 1, "method": "ping"}

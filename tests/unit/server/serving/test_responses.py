@@ -26,7 +26,7 @@ def numbered() -> SseStream:
     return SseStream(1, primes=True)
 
 
-def told(out: Out) -> list[Any]:
+def received(out: Out) -> list[Any]:
     return [message.get("params", {}).get("n", message.get("result")) for message in out.messages]
 
 
@@ -48,11 +48,11 @@ async def test_what_comes_before_the_answer_makes_it_a_stream() -> None:
     out = Out()
     reply = Reply(out, {})
     await reply.notify("m", {"n": 1})
-    await eventually(lambda: told(out) == [1])
+    await eventually(lambda: received(out) == [1])
     assert not out.ended
     await reply.notify("m", {"n": 2})
     await reply.finish(b'{"result":3}', 400)
-    assert (out.status, told(out), out.ended) == (200, [1, 2, 3], True)
+    assert (out.status, received(out), out.ended) == (200, [1, 2, 3], True)
     assert out.header("content-type") == "text/event-stream"
 
 
@@ -91,7 +91,7 @@ async def test_a_request_that_was_cancelled_ends_without_an_answer() -> None:
     reply = Reply(spoken, {})
     await reply.notify("m", {"n": 1})
     await reply.finish(None)
-    assert (told(spoken), spoken.ended) == ([1], True)
+    assert (received(spoken), spoken.ended) == ([1], True)
 
 
 async def test_a_tool_that_sends_much_waits_for_a_client_that_reads_slowly() -> None:
@@ -110,7 +110,7 @@ async def test_a_tool_that_sends_much_waits_for_a_client_that_reads_slowly() -> 
     out.flows.set()
     await asyncio.wait_for(telling, 10)
     await reply.finish(b'{"result":"end"}')
-    assert told(out) == [*range(BACKLOG + 5), "end"]
+    assert received(out) == [*range(BACKLOG + 5), "end"]
 
 
 # ---- a pause -------------------------------------------------------------------------------------------------
@@ -121,12 +121,12 @@ async def test_a_pause_ends_the_response_and_the_rest_waits_in_the_stream() -> N
     reply = Reply(out, {}, numbered)
     await reply.notify("m", {"n": 1})
     await reply.pause()
-    assert (told(out), out.ended) == ([1], True)
+    assert (received(out), out.ended) == ([1], True)
     await reply.notify("m", {"n": 2})
     await reply.finish(b'{"result":3}')
     assert reply.stream is not None
     await reply.stream.pump(again, reply.stream.attach(), 1)
-    assert told(again) == [2, 3]
+    assert received(again) == [2, 3]
 
 
 async def test_a_pause_may_be_the_first_thing_that_is_said() -> None:
@@ -144,7 +144,7 @@ async def test_a_client_that_could_not_come_again_gets_no_pause() -> None:
     await reply.pause()
     assert not out.ended
     await reply.finish(b'{"result":2}')
-    assert told(out) == [1, 2]
+    assert received(out) == [1, 2]
 
 
 async def test_a_second_pause_ends_the_response_with_which_the_client_came_again() -> None:
@@ -187,21 +187,21 @@ async def test_the_response_is_out_when_the_work_is_done() -> None:
     assert out.ended and task.done()
 
 
-# ---- who has gone --------------------------------------------------------------------------------------------
+# ---- disconnected clients ------------------------------------------------------------------------------------
 
 
 async def test_a_tool_does_not_wait_for_a_client_that_has_gone_and_missed_messages_are_kept() -> None:
     out, again = Out(), Out()
     reply = Reply(out, {}, numbered)
     await reply.notify("m", {"n": 0})
-    await eventually(lambda: told(out) == [0])
+    await eventually(lambda: received(out) == [0])
     out.broken = ConnectionResetError("gone")
     for number in range(1, 2 * BACKLOG):
         await asyncio.wait_for(reply.notify("m", {"n": number}), 10)
     await reply.finish(b'{"result":"end"}')
     assert reply.stream is not None
     await reply.stream.pump(again, reply.stream.attach(), 1)
-    assert told(again) == [*range(1, 2 * BACKLOG), "end"]
+    assert received(again) == [*range(1, 2 * BACKLOG), "end"]
 
 
 @pytest.mark.parametrize("answer", [b"{}", None])

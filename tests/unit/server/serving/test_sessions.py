@@ -38,7 +38,7 @@ def busy(session: LegacySession) -> LegacySession:
     return session
 
 
-# ---- whose ---------------------------------------------------------------------------------------------------
+# ---- owners --------------------------------------------------------------------------------------------------
 
 
 async def test_a_session_is_found_by_its_unguessable_id() -> None:

@@ -10,7 +10,7 @@ import pytest
 
 from tests.unit.kit import eventually, turns
 from tests.unit.server.serving.asgi_kit import Out
-from tests.unit.server.serving.streams_kit import bring, brought, heard, numbers, say
+from tests.unit.server.serving.streams_kit import bring, brought, numbers, received, say
 from toolcrib.errors import UsageError
 from toolcrib.server.serving import sse_stream
 from toolcrib.server.serving.sse_stream import RETRY_MILLISECONDS, SseStream, parse_event_id
@@ -22,16 +22,16 @@ async def _nobody_is_left() -> AsyncIterator[None]:
     assert asyncio.all_tasks() == {asyncio.current_task()}
 
 
-# ---- what goes out -------------------------------------------------------------------------------------------
+# ---- output --------------------------------------------------------------------------------------------------
 
 
 async def test_a_stream_brings_what_is_said_before_and_meanwhile_and_ends_with_the_answer() -> None:
     stream, out = SseStream(), Out()
     say(stream, 1)
     reading = bring(stream, out)
-    await heard(out, 1)
+    await received(out, 1)
     say(stream, 2, 3)
-    await heard(out, 1, 2, 3)
+    await received(out, 1, 2, 3)
     assert not reading.done()
     stream.finish(b'{"n":4}')
     await reading
@@ -92,7 +92,7 @@ async def test_a_silent_stream_is_kept_alive(monkeypatch: pytest.MonkeyPatch) ->
     reading = bring(stream, out)
     await eventually(lambda: out.chunks.count(b":\n\n") >= 3)
     say(stream, 1)
-    await heard(out, 1)
+    await received(out, 1)
     stream.finish()
     await reading
 
@@ -116,15 +116,15 @@ async def test_a_client_that_resumes_an_open_stream_gets_new_events_too() -> Non
     stream, first, second = SseStream(1), Out(), Out()
     say(stream, 1, 2)
     reading = bring(stream, first)
-    await heard(first, 1, 2)
+    await received(first, 1, 2)
     stream.detach()
     await reading
     assert [stream.has_more_after(n) for n in (0, 1, 2, 3)] == [True, True, True, False]
     say(stream, 3)
     reading = bring(stream, second, 1)
-    await heard(second, 2, 3)
+    await received(second, 2, 3)
     say(stream, 4)
-    await heard(second, 2, 3, 4)
+    await received(second, 2, 3, 4)
     stream.finish()
     await reading
     assert not stream.has_more_after(4)
@@ -134,12 +134,12 @@ async def test_a_standing_stream_goes_on_where_the_last_reader_stopped() -> None
     stream, first, second = SseStream(0, primes=True), Out(), Out()
     say(stream, 1, 2)
     reading = bring(stream, first)
-    await heard(first, 1, 2)
+    await received(first, 1, 2)
     stream.detach()
     await reading
     say(stream, 3)
     reading = bring(stream, second)
-    await heard(second, 3)
+    await received(second, 3)
     assert second.blocks[0]["id"] == "0-2"
     stream.finish()
     await reading
@@ -177,12 +177,12 @@ async def test_the_latest_reader_takes_over_and_nothing_comes_twice() -> None:
     stream, first, second = SseStream(1), Out(), Out()
     one = bring(stream, first)
     say(stream, 1)
-    await heard(first, 1)
+    await received(first, 1)
     two = bring(stream, second)
     await one
     assert first.ended
     say(stream, 2)
-    await heard(second, 2)
+    await received(second, 2)
     stream.finish()
     await two
     assert numbers(first) == [1]
@@ -196,11 +196,11 @@ async def test_what_was_being_written_when_another_took_over_is_brought_by_the_o
     say(stream, 1)
     await turns()
     two = bring(stream, second)
-    await heard(second, 1)
+    await received(second, 1)
     first.flows.set()
     await one
     say(stream, 2)
-    await heard(second, 1, 2)
+    await received(second, 1, 2)
     assert stream.has_reader
     stream.finish()
     await two
@@ -228,7 +228,7 @@ async def test_a_replaced_reader_cannot_end_the_response_of_its_successor() -> N
     await eventually(lambda: out.chunks)
     stream.detach(old)
     say(stream, 1)
-    await heard(out, 1)
+    await received(out, 1)
     stream.detach(new)
     await reading
     assert out.ended
@@ -286,7 +286,7 @@ async def test_a_pause_ends_the_response_after_what_was_said_and_the_stream_goes
     say(stream, 4)
     again = Out()
     reading = bring(stream, again, 3)
-    await heard(again, 4)
+    await received(again, 4)
     await turns()
     assert not reading.done(), "a pause ends one response"
     stream.finish()

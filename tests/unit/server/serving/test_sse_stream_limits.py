@@ -104,7 +104,7 @@ async def test_sent_events_are_dropped_before_unsent_ones() -> None:
     say(stream, *range(BACKLOG))
     await eventually(lambda: len(out.messages) == BACKLOG)
     out.flows.clear()
-    say(stream, *range(BACKLOG, KEPT_EVENTS + BACKLOG + 10))  # by one who does not wait for room
+    say(stream, *range(BACKLOG, KEPT_EVENTS + BACKLOG + 10))  # by a sender that does not wait for room
     assert stream.has_more_after(BACKLOG)
     out.flows.set()
     stream.finish()

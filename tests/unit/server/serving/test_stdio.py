@@ -99,8 +99,8 @@ async def test_our_client_lists_calls_and_is_asked_in_both_eras(client: Client) 
     assert (await client.call_tool("add", {"a": 2, "b": 3})).text == "5"
     assert "'message': 'Well?'" in (await client.call_tool("ask")).text
     progress: list[float] = []
-    told = await client.call_tool("tell", {"times": 3}, on_progress=lambda value, *_: progress.append(value))
-    assert (told.text, progress) == ("told", [0, 1, 2])
+    result = await client.call_tool("tell", {"times": 3}, on_progress=lambda value, *_: progress.append(value))
+    assert (result.text, progress) == ("told", [0, 1, 2])
 
 
 async def test_many_calls_at_once_and_large_ones_come_whole(client: Client) -> None:
@@ -213,7 +213,7 @@ def test_a_bad_line_is_answered_and_the_next_one_is_served(child: subprocess.Pop
     ended_well(child, err)
 
 
-# ---- what stdin and stdout can be ----------------------------------------------------------------------------
+# ---- kinds of stdin and stdout -------------------------------------------------------------------------------
 
 
 def test_files_will_do(tmp_path: Path) -> None:

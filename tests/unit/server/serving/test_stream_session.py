@@ -21,7 +21,7 @@ from toolcrib.protocol.metadata import SERVER_INFO
 @pytest.mark.parametrize("version", ["2025-11-25", "2025-06-18", "2025-03-26", "2024-11-05"])
 async def test_initialize_begins_a_session_in_the_version_that_was_asked_for(client: Client, version: str) -> None:
     client.say("initialize", 1, protocolVersion=version, capabilities={"roots": {}}, clientInfo={"name": "me"})
-    assert client.heard == [
+    assert client.received == [
         jsonrpc.result(
             1,
             {
@@ -135,11 +135,11 @@ async def test_ids_come_back_as_they_were_and_a_number_is_not_its_text(old: Clie
 async def test_the_id_of_a_running_request_is_refused_and_the_first_one_is_still_answered(old: Client) -> None:
     old.call(1, "hold")
     old.call(1, "add", a=1, b=1)
-    assert old.heard.pop()["error"]["code"] == -32600
+    assert old.received.pop()["error"]["code"] == -32600
     old.bench.gate.set()
     assert said(await old.answer(1)) == "held"
     assert old.bench.ran == ["hold"]
-    old.heard.clear()
+    old.received.clear()
     old.call(1, "add", a=1, b=1)
     assert said(await old.answer(1)) == "2", "once answered, it is free"
 
@@ -169,8 +169,8 @@ async def test_an_invalid_request_is_refused_by_its_id_if_it_has_one(
     old: Client, message: Any, id: Any, code: int
 ) -> None:
     old.session.feed(message)
-    await eventually(lambda: old.heard)
-    (answer,) = old.heard
+    await eventually(lambda: old.received)
+    (answer,) = old.received
     assert (answer["id"], answer["error"]["code"]) == (id, code)
     assert "result" not in answer
 
@@ -192,7 +192,7 @@ async def test_notifications_and_answers_to_nothing_are_never_answered(old: Clie
     old.call(1, "hold")
     old.session.feed(message)
     await turns()
-    assert old.heard == []
+    assert old.received == []
     old.bench.gate.set()
     assert said(await old.answer(1)) == "held"
 
@@ -214,7 +214,7 @@ async def test_garbage_is_answered_and_by_its_id_if_it_began_like_a_request(
     old: Client, head: bytes, id: Any, caplog: pytest.LogCaptureFixture
 ) -> None:
     old.session.malformed(ProtocolError("not JSON: at 5", sample="{nons"), head)
-    assert old.heard == [jsonrpc.error(id, -32700, "not JSON: at 5")]
+    assert old.received == [jsonrpc.error(id, -32700, "not JSON: at 5")]
     assert "{nons" in caplog.text
 
 
@@ -264,7 +264,7 @@ async def test_codes_are_those_of_the_era() -> None:
 async def test_notifications_of_a_request_come_before_its_answer_and_none_after(old: Client) -> None:
     old.say("tools/call", 1, name="tell", _meta={"progressToken": "t"})
     await old.answer(1)
-    assert [m.get("method") for m in old.heard] == ["notifications/progress"] * 2 + [None]
+    assert [m.get("method") for m in old.received] == ["notifications/progress"] * 2 + [None]
     assert [m["params"]["progress"] for m in old.named("notifications/progress")] == [0, 1]
     await old.bench.exchanges[0].back_channel.notify("notifications/progress", {"progressToken": "t", "progress": 9})
-    assert "method" not in old.heard[-1]
+    assert "method" not in old.received[-1]

@@ -25,7 +25,7 @@ async def test_a_cancelled_request_ends_and_nothing_more_is_said_about_it(client
     client.say("notifications/cancelled", requestId="a", reason="enough")
     await eventually(lambda: client.bench.cancelled)
     await turns()
-    assert client.heard == []
+    assert client.received == []
     (client.call_modern if modern else client.call)("a", "who")
     assert "result" in await client.answer("a")
 
@@ -86,11 +86,11 @@ async def test_a_batch_is_answered_by_one_array_in_the_one_revision_that_has_the
         ]
     )
     await turns()
-    assert client.heard == []
+    assert client.received == []
     client.say("notifications/cancelled", requestId=4)
     client.bench.gate.set()
-    await eventually(lambda: client.heard)
-    (answers,) = client.heard
+    await eventually(lambda: client.received)
+    (answers,) = client.received
     outcomes = {a["id"]: a["result"] if "result" in a else a["error"]["code"] for a in answers}
     assert outcomes == {1: {"content": [{"type": "text", "text": "held"}]}, "2": {}, 3: -32603, None: -32600}
 
@@ -106,9 +106,9 @@ async def test_a_batch_without_requests_is_not_answered(client: Client, batch: l
     client.initialize("2025-03-26")
     client.session.feed(batch)
     await turns()
-    assert client.heard == []
+    assert client.received == []
     client.session.feed([])
-    assert client.heard == [jsonrpc.error(None, -32600, "batch: expected 1 to 100 messages, got 0")]
+    assert client.received == [jsonrpc.error(None, -32600, "batch: expected 1 to 100 messages, got 0")]
 
 
 # ---- a client that does not read -----------------------------------------------------------------------------
@@ -117,13 +117,13 @@ async def test_a_batch_without_requests_is_not_answered(client: Client, batch: l
 async def test_a_sender_waits_for_a_client_that_does_not_read(old: Client) -> None:
     old.room = asyncio.get_running_loop().create_future()
     old.call(1, "tell", times=3)
-    await eventually(lambda: old.heard)
+    await eventually(lambda: old.received)
     await turns()
-    assert len(old.heard) == 1
+    assert len(old.received) == 1
     room, old.room = old.room, None
     room.set_result(None)
     await old.answer(1)
-    assert len(old.heard) == 4
+    assert len(old.received) == 4
 
 
 async def test_a_change_waits_once_however_often_it_happens(old: Client) -> None:
@@ -132,11 +132,14 @@ async def test_a_change_waits_once_however_often_it_happens(old: Client) -> None
     for _ in range(100):
         old.bench.publish("notifications/tools/list_changed")
         old.bench.publish("notifications/resources/updated", uri="x://y")
-    assert len(old.heard) == 1
+    assert len(old.received) == 1
     room, old.room = old.room, None
     room.set_result(None)
-    await eventually(lambda: len(old.heard) == 3)
-    assert {m["method"] for m in old.heard} == {"notifications/tools/list_changed", "notifications/resources/updated"}
+    await eventually(lambda: len(old.received) == 3)
+    assert {m["method"] for m in old.received} == {
+        "notifications/tools/list_changed",
+        "notifications/resources/updated",
+    }
 
 
 # ---- the end -------------------------------------------------------------------------------------------------
@@ -154,7 +157,7 @@ async def test_running_requests_may_finish_within_the_grace_period(
     old.call(3, "who")
     old.bench.gate.set()
     await closing
-    assert [m["id"] for m in old.heard] == [1, 2], "those that came in time, and none that came later"
+    assert [m["id"] for m in old.received] == [1, 2], "those that came in time, and none that came later"
 
 
 async def test_after_the_grace_the_rest_ends_unanswered(old: Client) -> None:
@@ -162,16 +165,16 @@ async def test_after_the_grace_the_rest_ends_unanswered(old: Client) -> None:
     await turns()
     await old.session.close()
     assert old.bench.cancelled == ["hold"]
-    assert old.heard == []
+    assert old.received == []
     await old.session.close()
 
 
 async def test_a_request_to_the_client_fails_when_the_session_closes(old: Client) -> None:
     old.call(1, "ask")
-    await eventually(lambda: old.heard)
+    await eventually(lambda: old.received)
     await old.session.close(grace=30)
     assert "session was closed" in old.bench.failures[0].message
-    assert len(old.heard) == 2 and "session was closed" in old.heard[1]["error"]["message"]
+    assert len(old.received) == 2 and "session was closed" in old.received[1]["error"]["message"]
 
 
 async def test_a_cancelled_close_leaves_nothing_running(old: Client) -> None:

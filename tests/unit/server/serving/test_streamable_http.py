@@ -160,8 +160,8 @@ async def test_headers_may_say_it_with_spaces_and_in_base64(site: Site) -> None:
 
 
 async def test_a_notification_is_taken_and_an_answer_to_nothing_is_refused(site: Site) -> None:
-    told = {"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"_meta": MARK, "requestId": 1}}
-    assert (await site.visit("POST", told).over()).status == 202
+    notification = {"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"_meta": MARK, "requestId": 1}}
+    assert (await site.visit("POST", notification).over()).status == 202
     answer = {"jsonrpc": "2.0", "id": 4, "result": {}}
     out = await site.visit("POST", answer, {"mcp-protocol-version": "2026-07-28"}).over()
     assert (out.status, out.json["id"]) == (400, 4)
@@ -175,7 +175,7 @@ async def test_notifications_during_a_call_make_the_answer_a_stream_without_ids(
     await visit.hears("1")
     site.bench.gate.set()
     out = await visit.over()
-    assert visit.told == ["1", "2", "talked"]
+    assert visit.received == ["1", "2", "talked"]
     assert {id for id, _ in out.pairs} == {""}
 
 

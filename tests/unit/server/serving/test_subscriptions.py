@@ -42,7 +42,7 @@ async def test_changed_lists_are_reported_once_the_client_is_ready(client: Clien
     await eventually(lambda: client.bench.watches)
     await turns()
     client.bench.publish("notifications/tools/list_changed")
-    assert client.heard[1:] == [jsonrpc.notification("notifications/tools/list_changed")]
+    assert client.received[1:] == [jsonrpc.notification("notifications/tools/list_changed")]
 
 
 async def test_updates_are_sent_between_subscribe_and_unsubscribe(old: Client) -> None:
@@ -76,10 +76,10 @@ ACCEPTED = {"toolsListChanged": True, "resourceSubscriptions": ["x://y"]}
 async def test_a_listener_first_gets_an_acknowledgement_and_each_change_carries_its_id(client: Client) -> None:
     client.bench.early = ("notifications/tools/list_changed", {})
     client.modern("subscriptions/listen", "s", notifications=WANTED)
-    await eventually(lambda: len(client.heard) == 2)
+    await eventually(lambda: len(client.received) == 2)
     client.bench.publish("notifications/resources/updated", uri="x://y")
     mark = {"_meta": {SUBSCRIPTION_ID: "s"}}
-    assert client.heard == [
+    assert client.received == [
         jsonrpc.notification("notifications/subscriptions/acknowledged", {**mark, "notifications": ACCEPTED}),
         jsonrpc.notification("notifications/tools/list_changed", mark),
         jsonrpc.notification("notifications/resources/updated", {"uri": "x://y", **mark}),
@@ -89,19 +89,19 @@ async def test_a_listener_first_gets_an_acknowledgement_and_each_change_carries_
 async def test_listeners_are_distinguished_and_a_cancelled_one_receives_nothing_further(client: Client) -> None:
     client.modern("subscriptions/listen", 1, notifications=WANTED)
     client.modern("subscriptions/listen", "1", notifications=WANTED)
-    await eventually(lambda: len(client.heard) == 2)
+    await eventually(lambda: len(client.received) == 2)
     client.say("notifications/cancelled", requestId=1)
     client.bench.publish("notifications/tools/list_changed")
     await eventually(lambda: len(client.bench.watches) == 1)
-    assert [m["params"]["_meta"] for m in client.heard[2:]] == [{SUBSCRIPTION_ID: "1"}]
+    assert [m["params"]["_meta"] for m in client.received[2:]] == [{SUBSCRIPTION_ID: "1"}]
     assert client.answers(1) == []
 
 
 async def test_listeners_are_notified_when_the_server_ends(client: Client) -> None:
     client.modern("subscriptions/listen", 1, notifications={})
-    await eventually(lambda: client.heard)
+    await eventually(lambda: client.received)
     await client.session.close()
-    assert client.heard[1:] == [
+    assert client.received[1:] == [
         jsonrpc.result(1, {"resultType": "complete", "_meta": {SERVER_INFO: INFO, SUBSCRIPTION_ID: 1}})
     ]
 
@@ -111,7 +111,7 @@ async def test_listeners_take_no_place_of_requests_but_have_a_limit(
 ) -> None:
     monkeypatch.setattr(stream_session, "MAX_INBOUND", 1)
     client.modern("subscriptions/listen", 1, notifications={})
-    await eventually(lambda: client.heard)
+    await eventually(lambda: client.received)
     client.call_modern(2, "who")
     assert "result" in await client.answer(2)
     client.modern("subscriptions/listen", 3, notifications={})

@@ -54,7 +54,7 @@ def test_a_port_is_taken_again_as_soon_as_it_is_left() -> None:
     with uvicorn_server.bind_socket("127.0.0.1", 0) as bound:
         port = bound.getsockname()[1]
         with socket.create_connection(("127.0.0.1", port)):
-            bound.accept()[0].close()  # who closes first keeps the port in TIME_WAIT
+            bound.accept()[0].close()  # the side that closes first keeps the port in TIME_WAIT
     uvicorn_server.bind_socket("127.0.0.1", port).close()
 
 

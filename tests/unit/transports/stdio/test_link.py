@@ -156,22 +156,22 @@ async def test_a_line_above_the_cap_is_reported_at_once_and_passed_over() -> Non
 
 
 async def test_every_line_of_stderr_is_received_and_the_last_of_it_kept() -> None:
-    heard: list[str] = []
+    received: list[str] = []
     code = "import sys\nfor n in range(20000): print('line', n, file=sys.stderr)\nsys.stdin.read()"
-    async with Linked(server(code), heard.append) as linked:
-        await eventually(lambda: len(heard) == 20_000)
-        assert heard == [f"line {n}" for n in range(20_000)]
+    async with Linked(server(code), received.append) as linked:
+        await eventually(lambda: len(received) == 20_000)
+        assert received == [f"line {n}" for n in range(20_000)]
         assert len(linked.process.tail.text()) <= 64 * 1024
         assert linked.process.tail.text().endswith("line 19999\n")
 
 
 async def test_a_line_of_stderr_that_comes_in_pieces_is_received_whole() -> None:
-    heard: list[str] = []
+    received: list[str] = []
     code = "import os, sys\nos.write(2, b'one\\r\\nha')\nsys.stdin.readline()\nos.write(2, b'lf\\n')\nsys.stdin.read()"
-    async with Linked(server(code), heard.append) as linked:
+    async with Linked(server(code), received.append) as linked:
         await eventually(lambda: linked.process.tail.text().endswith("ha"))
         linked.link.send(message(1))
-        await eventually(lambda: heard == ["one", "half"])
+        await eventually(lambda: received == ["one", "half"])
 
 
 async def test_a_stderr_handler_that_raises_does_no_harm(caplog: pytest.LogCaptureFixture) -> None:
@@ -216,16 +216,16 @@ async def test_secrets_stay_secret_in_banners_in_last_output_and_inside_each_oth
 
 
 @pytest.mark.parametrize(
-    "code, told",
+    "code, message",
     [
         ("os.kill(os.getpid(), 9)", "killed by signal 9"),
         ("os.close(1); sys.stdin.read()", "closed its stdin or stdout but is still running"),
     ],
 )
-async def test_other_ends_are_reported_too(code: str, told: str) -> None:
+async def test_other_ends_are_reported_too(code: str, message: str) -> None:
     async with Linked(server("import os, sys\n" + code)) as linked:
         await eventually(lambda: linked.taker.lost)
-        assert told in str(linked.taker.lost[0])
+        assert message in str(linked.taker.lost[0])
 
 
 async def test_a_child_that_closes_its_stdin_is_lost_and_what_it_did_not_get_was_not_sent() -> None:
@@ -240,19 +240,19 @@ async def test_a_child_that_closes_its_stdin_is_lost_and_what_it_did_not_get_was
 
 
 @pytest.mark.parametrize(
-    "code, heard",
+    "code, received",
     [
-        ("os.close(0); print('{}', flush=True)", False),  # gone before a word was written
-        ("print('{}', flush=True); time.sleep(0.2)", False),  # it left the word in the pipe
+        ("os.close(0); print('{}', flush=True)", False),  # ended before anything was written
+        ("print('{}', flush=True); time.sleep(0.2)", False),  # the message stays in the pipe
         ("print('{}', flush=True); sys.stdin.readline()", True),
     ],
 )
-async def test_the_exit_shows_whether_the_child_had_read_the_message(code: str, heard: bool) -> None:
+async def test_the_exit_shows_whether_the_child_had_read_the_message(code: str, received: bool) -> None:
     async with Linked(server("import os, sys, time\n" + code)) as linked:
         await eventually(lambda: linked.taker.messages)
         linked.link.send(message(1))
         await eventually(lambda: linked.taker.lost)
-        assert linked.taker.lost[0].input_consumed is heard
+        assert linked.taker.lost[0].input_consumed is received
 
 
 async def test_a_child_that_was_sent_nothing_has_read_nothing() -> None:
@@ -360,7 +360,7 @@ async def test_without_fcntl_a_process_is_refused_with_the_reason() -> None:
     assert out.startswith("True"), "trying again cannot help"
 
 
-# ---- the bound of what waits
+# ---- the limit of the queue
 
 NEVER_READS = "import time\nprint('{}', flush=True)\ntime.sleep(1000)"
 

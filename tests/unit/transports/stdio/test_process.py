@@ -125,7 +125,7 @@ async def test_it_runs_in_its_directory_and_in_its_own_session(spawn: Spawn, tmp
 
 
 @pytest.mark.parametrize(
-    "command, cwd, told",
+    "command, cwd, message",
     [
         ("no-such-command-anywhere", None, "command not found: 'no-such-command-anywhere'; install it"),
         ("npx -y foo", None, "command not found: 'npx -y foo'; use 'npx' as command, and put the rest into args"),
@@ -138,13 +138,13 @@ async def test_it_runs_in_its_directory_and_in_its_own_session(spawn: Spawn, tmp
     ids=["missing", "command line", "missing path", "not executable", "no program", "no directory", "NUL"],
 )
 async def test_a_child_that_cannot_be_started_is_reported_with_what_to_do_and_not_tried_again(
-    command: str, cwd: str | None, told: str, tmp_path: Path
+    command: str, cwd: str | None, message: str, tmp_path: Path
 ) -> None:
     (tmp_path / "plain").write_text("no program")
     (tmp_path / "nonsense").write_text("no program")
     (tmp_path / "nonsense").chmod(0o755)
     before = len(psutil.Process().children())
-    with pytest.raises(StartError, match=told) as caught:
+    with pytest.raises(StartError, match=message) as caught:
         ServerProcess.spawn(command.replace("TMP", str(tmp_path)), [], env=None, cwd=cwd, on_exit=lambda: None)
     assert not caught.value.sent
     assert caught.value.permanent
@@ -171,7 +171,7 @@ class Interrupted(Watchdog):
 
     def watch(self, group: int) -> None:
         super().watch(group)
-        self.told = group
+        self.group = group
         raise Interrupt
 
 
@@ -182,7 +182,7 @@ async def test_a_start_that_is_interrupted_leaves_nothing_behind(monkeypatch: py
         ServerProcess.spawn("sleep", ["1000"], env=None, cwd=None, on_exit=lambda: None)
     groups = set(mine._groups)
     mine.detach()
-    assert not psutil.pid_exists(mine.told)
+    assert not psutil.pid_exists(mine.group)
     assert len(os.listdir("/dev/fd")) <= descriptors
     assert process._living == living
     assert groups == set(), "the id of its group may soon be reused"
@@ -206,26 +206,26 @@ async def test_without_a_guard_a_server_starts_and_ends_as_ever(
 @pytest.mark.usefixtures("watch")
 @pytest.mark.parametrize("code, status", [("sys.exit(3)", 3), ("os.kill(os.getpid(), 9)", -9)])
 async def test_its_own_end_is_reported_once_with_the_exit_code(spawn: Spawn, code: str, status: int) -> None:
-    told: list[int] = []
-    child = await spawn(READY + code, on_exit=lambda: told.append(1))
-    await eventually(lambda: told)
+    exits: list[int] = []
+    child = await spawn(READY + code, on_exit=lambda: exits.append(1))
+    await eventually(lambda: exits)
     assert child.exit_code == status
     await child.stop()
-    assert told == [1]
+    assert exits == [1]
 
 
 @pytest.mark.usefixtures("watch")
 async def test_a_program_that_ignores_the_ends_of_its_children_learns_of_this_one(spawn: Spawn) -> None:
     """The kernel then keeps no exit code, and waiting for the child is an error."""
-    told: list[int] = []
+    exits: list[int] = []
     before = signal.signal(signal.SIGCHLD, signal.SIG_IGN)
     try:
-        child = await spawn(READY + "sys.exit(3)", on_exit=lambda: told.append(1))
-        await eventually(lambda: told)
+        child = await spawn(READY + "sys.exit(3)", on_exit=lambda: exits.append(1))
+        await eventually(lambda: exits)
         await child.stop()
     finally:
         signal.signal(signal.SIGCHLD, before)
-    assert told == [1]
+    assert exits == [1]
 
 
 @pytest.mark.usefixtures("watch")
@@ -237,7 +237,7 @@ def test_a_child_that_outlives_the_event_loop_ends_without_trouble() -> None:
     child = asyncio.run(start())
     (waiting,) = (thread for thread in threading.enumerate() if thread.name == f"toolcrib-wait-{child.pid}")
     child.kill()
-    waiting.join(10)  # if it raises, pytest says so
+    waiting.join(10)  # if it raises, pytest reports it
     child.release()
     assert child not in process._living
 
@@ -305,11 +305,11 @@ async def test_nothing_of_it_is_kept_when_it_is_released(spawn: Spawn) -> None:
     assert child not in process._living
     assert child.pid not in guard._groups
     if before:
-        # The guard's own pipe, begun with the first server of a process, may be new.
+        # The watchdog's pipe, opened with the first server of a process, may be new.
         assert len(os.listdir("/proc/self/fd")) <= len(before) + 1
 
 
-# ---- last words ----------------------------------------------------------------------------------------------
+# ---- last output ----------------------------------------------------------------------------------------------
 
 
 @given(st.lists(st.binary(max_size=STDERR_KEPT // 2), max_size=12))

@@ -49,9 +49,7 @@ asyncio.run(main())
 """
 
 Start = Callable[[str], Any]
-needs_proc = pytest.mark.skipif(
-    sys.platform != "linux", reason="the watchdog is found through /proc"
-)
+needs_proc = pytest.mark.skipif(sys.platform != "linux", reason="the watchdog is found through /proc")
 
 
 async def guard_at(pipe: int) -> int:

@@ -19,7 +19,7 @@ async def touched(c: tc.Client, *uris: str) -> None:
         await c.call_tool("touch", {"uri": uri})
 
 
-async def heard(changes: Any, number: int) -> list[tc.Change]:
+async def received(changes: Any, number: int) -> list[tc.Change]:
     return [await soon(anext(changes)) for _ in range(number)]
 
 
@@ -36,29 +36,29 @@ async def test_a_changed_list_is_received(harness: Place) -> None:
     async with harness.client() as c, c.listen() as changes:
         for kind in ("tools", "prompts", "resources"):
             await c.call_tool("grow", {"kind": kind})
-            assert await heard(changes, 1) == [tc.Change(kind)]  # type: ignore[arg-type]
+            assert await received(changes, 1) == [tc.Change(kind)]  # type: ignore[arg-type]
 
 
 async def test_only_the_requested_kinds_are_received(harness: Place) -> None:
     async with harness.client() as c, c.listen(tools=False, resources=False) as changes:
         for kind in ("tools", "resources", "prompts"):
             await c.call_tool("grow", {"kind": kind})
-        assert await heard(changes, 1) == [tc.Change("prompts")]
+        assert await received(changes, 1) == [tc.Change("prompts")]
 
 
 @pytest.mark.transport
 async def test_a_changed_resource_is_received_by_subscribers_of_its_uri(harness: Place) -> None:
     async with harness.client() as c, c.listen(TEXT) as changes, c.listen(BLOB) as others:
         await touched(c, BLOB, TEXT)
-        assert await heard(changes, 1) == [tc.Change("resource", TEXT)]
-        assert await heard(others, 1) == [tc.Change("resource", BLOB)]
+        assert await received(changes, 1) == [tc.Change("resource", TEXT)]
+        assert await received(others, 1) == [tc.Change("resource", BLOB)]
     assert TEXT in subscribed(harness)
 
 
 async def test_a_resource_without_subscribers_is_not_reported(harness: Place) -> None:
     async with harness.client() as c, c.listen(TEXT) as changes:
         await touched(c, BLOB, "memo://both", TEXT)
-        assert await heard(changes, 1) == [tc.Change("resource", TEXT)]
+        assert await received(changes, 1) == [tc.Change("resource", TEXT)]
 
 
 @pytest.mark.transport
@@ -69,14 +69,14 @@ async def test_all_listeners_receive_the_same_changes_in_order(harness: Place) -
         await c.call_tool("grow")
         await touched(c, TEXT)
         for changes in (one, two):
-            assert await heard(changes, 3) == expected
+            assert await received(changes, 3) == expected
 
 
 async def test_two_subscribers_of_one_resource_are_one_for_the_server(harness: Place) -> None:
     async with harness.client() as c:
         async with c.listen(TEXT) as one, c.listen(TEXT):
             await touched(c, TEXT)
-            assert await heard(one, 1) == [tc.Change("resource", TEXT)]
+            assert await received(one, 1) == [tc.Change("resource", TEXT)]
         assert subscribed(harness) == [TEXT]
 
 
@@ -85,7 +85,7 @@ async def test_a_listener_that_leaves_does_not_affect_the_other(harness: Place) 
         async with c.listen(TEXT):
             pass
         await touched(c, TEXT)
-        assert await heard(stays, 1) == [tc.Change("resource", TEXT)]
+        assert await received(stays, 1) == [tc.Change("resource", TEXT)]
 
 
 @OLDER
@@ -120,7 +120,7 @@ async def test_subscribe_and_unsubscribe_by_hand(harness: Place) -> None:
         await c.unsubscribe(TEXT)
         await c.unsubscribe(TEXT)
         await touched(c, TEXT, BLOB)
-        assert await heard(changes, 1) == [tc.Change("resource", BLOB)]
+        assert await received(changes, 1) == [tc.Change("resource", BLOB)]
 
 
 async def test_subscribing_connects_if_need_be(harness: Place) -> None:
@@ -129,7 +129,7 @@ async def test_subscribing_connects_if_need_be(harness: Place) -> None:
     assert c.connected
     async with c.listen(TEXT) as changes:
         await touched(c, TEXT)
-        assert await heard(changes, 1) == [tc.Change("resource", TEXT)]
+        assert await received(changes, 1) == [tc.Change("resource", TEXT)]
 
 
 @OLDER
@@ -192,10 +192,10 @@ async def test_after_a_restart_possibly_missed_changes_are_reported_and_new_ones
 ) -> None:
     async with harness.client() as c, c.listen(TEXT) as changes:
         await restarted(harness, c)
-        assert set(await heard(changes, 4)) == SYNTHETIC
+        assert set(await received(changes, 4)) == SYNTHETIC
         await touched(c, TEXT)
         await c.call_tool("grow")
-        assert await heard(changes, 2) == [tc.Change("resource", TEXT), tc.Change("tools")]
+        assert await received(changes, 2) == [tc.Change("resource", TEXT), tc.Change("tools")]
     assert subscribed(harness) == [TEXT] * 2
 
 
@@ -204,9 +204,9 @@ async def test_after_a_disconnect_the_next_connection_restores_the_listening(har
     async with harness.client() as c, c.listen(TEXT) as changes:
         await c.disconnect()
         await c.connect()
-        assert set(await heard(changes, 4)) == SYNTHETIC
+        assert set(await received(changes, 4)) == SYNTHETIC
         await touched(c, TEXT)
-        assert await heard(changes, 1) == [tc.Change("resource", TEXT)]
+        assert await received(changes, 1) == [tc.Change("resource", TEXT)]
 
 
 @pytest.mark.transport
@@ -222,9 +222,9 @@ async def test_a_listening_lives_through_several_restarts(harness: Place, relist
     async with harness.client() as c, c.listen() as changes:
         for _ in range(3):
             await restarted(harness, c)
-            assert set(await heard(changes, 3)) == {tc.Change("tools"), tc.Change("prompts"), tc.Change("resources")}
+            assert set(await received(changes, 3)) == {tc.Change("tools"), tc.Change("prompts"), tc.Change("resources")}
             await c.call_tool("grow")
-            assert await heard(changes, 1) == [tc.Change("tools")]
+            assert await received(changes, 1) == [tc.Change("tools")]
     assert harness.journal.lives == 4
 
 
@@ -240,9 +240,9 @@ async def test_a_modern_server_without_change_notifications_is_not_asked_for_the
 async def test_a_listening_that_the_server_ends_is_begun_again(harness: Place, relisten_soon: None) -> None:
     async with harness.client() as c, c.listen(TEXT) as changes:
         await c.call_tool("hang_up")
-        assert set(await heard(changes, 4)) == SYNTHETIC
+        assert set(await received(changes, 4)) == SYNTHETIC
         await touched(c, TEXT)
-        assert await heard(changes, 1) == [tc.Change("resource", TEXT)]
+        assert await received(changes, 1) == [tc.Change("resource", TEXT)]
     assert harness.journal.lives == 1
 
 
@@ -254,7 +254,7 @@ async def test_a_change_is_reported_once_while_one_listen_request_replaces_anoth
         async with c.listen(TEXT) as changes:
             await c.call_tool("grow")
             await c.ping()
-            assert await heard(changes, 1) == [tc.Change("tools")]
+            assert await received(changes, 1) == [tc.Change("tools")]
             await touched(c, TEXT)
-            assert await heard(changes, 1) == [tc.Change("resource", TEXT)]
+            assert await received(changes, 1) == [tc.Change("resource", TEXT)]
     assert len(events) == 1

@@ -168,12 +168,12 @@ async def test_the_news_of_one_list_leaves_the_others_fresh(harness: Place) -> N
 
 @pytest.mark.transport
 async def test_a_list_is_updated_without_listening_for_changes(harness: Place) -> None:
-    heard: list[tc.events.ToolsChanged] = []
+    received: list[tc.events.ToolsChanged] = []
     async with harness.client(cache_tools_list=True) as c:
-        c.on(tc.events.ToolsChanged, heard.append)
+        c.on(tc.events.ToolsChanged, received.append)
         before = await c.list_tools()
         await c.call_tool("grow")
-        await eventually(lambda: heard)
+        await eventually(lambda: received)
         assert len(await c.list_tools()) == len(before) + 1
 
 

@@ -17,25 +17,25 @@ STEPS = [(step, 5, f"step {step}") for step in range(1, 6)]
 
 @pytest.mark.transport
 async def test_progress_comes_in_order_to_a_plain_function(harness: Place) -> None:
-    heard: list[Any] = []
+    received: list[Any] = []
     async with harness.client() as c:
-        result = await c.call_tool("slow", {"steps": 5}, on_progress=lambda *step: heard.append(step))
-        assert heard == STEPS
+        result = await c.call_tool("slow", {"steps": 5}, on_progress=lambda *step: received.append(step))
+        assert received == STEPS
     assert result.text == "done"
 
 
 @pytest.mark.transport
 async def test_progress_comes_in_order_to_an_async_function_and_wholly_before_the_result(harness: Place) -> None:
-    heard: list[Any] = []
+    received: list[Any] = []
 
     async def listen(progress: float, total: float | None, message: str | None) -> None:
         for _ in range(6 - int(progress)):  # the first one takes longest
             await asyncio.sleep(0)
-        heard.append((progress, total, message))
+        received.append((progress, total, message))
 
     async with harness.client() as c:
         await c.call_tool("slow", {"steps": 5}, on_progress=listen)
-        assert heard == STEPS
+        assert received == STEPS
 
 
 @per_protocol
@@ -60,14 +60,14 @@ async def test_without_a_listener_no_progress_is_asked_for(harness: Place) -> No
 
 @pytest.mark.transport
 async def test_progress_of_calls_at_once_goes_to_the_right_ones(harness: Place) -> None:
-    heard: dict[int, list[float]] = {n: [] for n in range(1, 9)}
+    received: dict[int, list[float]] = {n: [] for n in range(1, 9)}
     async with harness.client() as c:
         calls = (
-            c.call_tool("slow", {"steps": n}, on_progress=lambda p, *_, n=n: heard[n].append(p))  # type: ignore[misc]
-            for n in heard
+            c.call_tool("slow", {"steps": n}, on_progress=lambda p, *_, n=n: received[n].append(p))  # type: ignore[misc]
+            for n in received
         )
         await asyncio.gather(*calls)
-    assert heard == {n: list(range(1, n + 1)) for n in heard}
+    assert received == {n: list(range(1, n + 1)) for n in received}
 
 
 @client_side
@@ -75,10 +75,10 @@ async def test_progress_of_calls_at_once_goes_to_the_right_ones(harness: Place) 
 async def test_a_progress_listener_that_raises_does_no_harm(
     harness: Place, is_async: bool, caplog: pytest.LogCaptureFixture
 ) -> None:
-    heard: list[float] = []
+    received: list[float] = []
 
     def broken(progress: float, *_: Any) -> None:
-        heard.append(progress)
+        received.append(progress)
         raise ValueError("listener")
 
     async def broken_later(progress: float, *_: Any) -> None:
@@ -86,16 +86,16 @@ async def test_a_progress_listener_that_raises_does_no_harm(
 
     async with harness.client() as c:
         result = await c.call_tool("slow", {"steps": 3}, on_progress=broken_later if is_async else broken)
-    assert (result.text, heard) == ("done", [1, 2, 3])
+    assert (result.text, received) == ("done", [1, 2, 3])
     assert "a progress handler raised" in caplog.text
 
 
 async def test_the_raw_door_reports_progress_too(harness: Place) -> None:
-    heard: list[float] = []
+    received: list[float] = []
     async with harness.client() as c:
         params = {"name": "slow", "arguments": {"steps": 2}}
-        await c.request("tools/call", params, on_progress=lambda progress, *_: heard.append(progress))
-    assert heard == [1, 2]
+        await c.request("tools/call", params, on_progress=lambda progress, *_: received.append(progress))
+    assert received == [1, 2]
 
 
 # ---- logs
@@ -106,9 +106,9 @@ async def said(c: tc.Client, *levels: str) -> None:
         await c.call_tool("speak", {"level": level, "data": {"line": level}})
 
 
-@pytest.mark.parametrize("level, heard", [("debug", 4), ("info", 3), ("warning", 2), ("error", 1)])
+@pytest.mark.parametrize("level, received", [("debug", 4), ("info", 3), ("warning", 2), ("error", 1)])
 async def test_the_log_handler_receives_messages_from_the_requested_level_on(
-    harness: Place, level: Any, heard: int
+    harness: Place, level: Any, received: int
 ) -> None:
     lines: list[tc.LogMessage] = []
     async with harness.client(log_handler=lines.append, log_level=level) as c:
@@ -116,7 +116,7 @@ async def test_the_log_handler_receives_messages_from_the_requested_level_on(
             await eventually(lambda: harness.journal.got("logging/setLevel"))
         await said(c, "debug", "info", "warning", "error")
     expected = [tc.LogMessage(name, {"line": name}, "crib") for name in ("debug", "info", "warning", "error")]
-    assert lines == expected[-heard:]
+    assert lines == expected[-received:]
 
 
 async def test_a_log_handler_alone_asks_for_info(harness: Place) -> None:

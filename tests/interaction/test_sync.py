@@ -99,13 +99,13 @@ def test_a_with_block_over_a_server_that_dies_raises_and_can_be_entered_again(pl
 @pytest.mark.transport
 def test_progress_and_events_come_to_plain_functions(place: Place) -> None:
     progress: list[float] = []
-    heard: list[str] = []
+    received: list[str] = []
     c = place.sync_client()
-    c.on(ev.Event, lambda event: heard.append(type(event).__name__))
+    c.on(ev.Event, lambda event: received.append(type(event).__name__))
     with c:
         c.call_tool("slow", {"steps": 3}, on_progress=lambda p, *_: progress.append(p))
     assert progress == [1, 2, 3]
-    assert heard == [
+    assert received == [
         "ConnectionStarted",
         "ConnectionCompleted",
         "ToolExecutionStarted",
@@ -146,8 +146,8 @@ def test_changes_are_received_in_a_plain_loop(place: Place) -> None:
     with place.sync_client() as c, c.listen("memo://text") as changes:
         c.call_tool("touch", {"uri": "memo://text"})
         c.call_tool("grow")
-        heard = list(islice(changes, 2))
-    assert heard == [tc.Change("resource", "memo://text"), tc.Change("tools")]
+        received = list(islice(changes, 2))
+    assert received == [tc.Change("resource", "memo://text"), tc.Change("tools")]
 
 
 @pytest.mark.transport

@@ -121,13 +121,13 @@ async def test_a_deadline_that_passes_while_connecting_sent_nothing(harness: Pla
 
 @pytest.mark.transport
 async def test_progress_ends_a_silence_and_only_silence_ends_the_call(harness: Place, clock: Clock) -> None:
-    heard: list[float] = []
+    received: list[float] = []
     async with harness.client() as c:
-        call = await asleep(harness, c, timeout=1000, idle_timeout=20, on_progress=lambda p, *_: heard.append(p))
+        call = await asleep(harness, c, timeout=1000, idle_timeout=20, on_progress=lambda p, *_: received.append(p))
         for times in range(1, 6):
             clock.advance(15)
             await c.call_tool("nudge")
-            await eventually(lambda n=times: len(heard) == n)  # type: ignore[misc]
+            await eventually(lambda n=times: len(received) == n)  # type: ignore[misc]
         assert not call.done()
         clock.advance(21)
         with pytest.raises(tc.UnansweredTimeout):
@@ -136,12 +136,12 @@ async def test_progress_ends_a_silence_and_only_silence_ends_the_call(harness: P
 
 
 async def test_progress_does_not_move_the_deadline(harness: Place, clock: Clock) -> None:
-    heard: list[float] = []
+    received: list[float] = []
     async with harness.client() as c:
-        call = await asleep(harness, c, timeout=40, idle_timeout=30, on_progress=lambda p, *_: heard.append(p))
+        call = await asleep(harness, c, timeout=40, idle_timeout=30, on_progress=lambda p, *_: received.append(p))
         clock.advance(25)
         await c.call_tool("nudge")
-        await eventually(lambda: heard)
+        await eventually(lambda: received)
         clock.advance(16)
         with pytest.raises(tc.UnansweredTimeout):
             await soon(call)

@@ -46,10 +46,10 @@ def resumed(harness: Place) -> list[str]:
 @SESSIONS
 @pytest.mark.parametrize("manner", ["end", "abort", "middle"])
 async def test_a_stream_that_breaks_in_mid_call_goes_on_where_it_broke(harness: Place, manner: str) -> None:
-    heard: list[float] = []
+    received: list[float] = []
     async with harness.client(server_options={"web": {"cuts": [manner]}}) as c:
-        result = await c.call_tool("slow", {"steps": 3}, on_progress=lambda progress, *_: heard.append(progress))
-        assert (result.text, heard) == ("done", [1, 2, 3])
+        result = await c.call_tool("slow", {"steps": 3}, on_progress=lambda progress, *_: received.append(progress))
+        assert (result.text, received) == ("done", [1, 2, 3])
     assert len(resumed(harness)) == 1
     assert harness.journal.calls == ["slow"]
 
@@ -147,8 +147,8 @@ async def test_after_an_expired_session_subscriptions_are_asked_for_again(harnes
     async with harness.client() as c, c.listen("memo://text") as changes:
         harness.at_the_front(lambda front: front.forget())
         await c.list_prompts()
-        heard = [await soon(anext(changes)) for _ in range(4)]
-        assert tc.Change("resource", "memo://text") in heard
+        received = [await soon(anext(changes)) for _ in range(4)]
+        assert tc.Change("resource", "memo://text") in received
         await c.call_tool("touch", {"uri": "memo://text"})
         assert await soon(anext(changes)) == tc.Change("resource", "memo://text")
 
@@ -239,7 +239,7 @@ async def test_headers_of_the_config_are_on_every_request_and_asked_for_each_tim
     assert len({headers["X-Turn"] for headers in sent}) == len(sent)
 
 
-# ---- who is there
+# ---- detecting the transport
 
 
 @only(["sse"])

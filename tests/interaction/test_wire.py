@@ -58,14 +58,14 @@ async def test_answers_may_come_in_another_order_than_the_calls(harness: Place) 
 
 @pytest.mark.transport
 async def test_notifications_that_mean_nothing_are_borne(harness: Place) -> None:
-    heard: list[Any] = []
+    received: list[Any] = []
     lines: list[tc.LogMessage] = []
     async with harness.client(log_handler=lines.append) as c, c.listen() as changes:
-        result = await c.call_tool("chatter", on_progress=lambda *step: heard.append(step))
+        result = await c.call_tool("chatter", on_progress=lambda *step: received.append(step))
         assert result.text == "that is all"
         await c.call_tool("grow")
         assert await asyncio.wait_for(anext(changes), 10) == tc.Change("tools")
-    assert heard == [], "progress is a number"
+    assert received == [], "progress is a number"
     assert lines == [tc.LogMessage("info", "no level")]
 
 

@@ -321,7 +321,7 @@ def stdout_and_exit(request: Message, text: str) -> Message:
     raise AssertionError
 
 
-# ---- what is always hostile ----------------------------------------------------------------------------------------
+# ---- fields that are always hostile --------------------------------------------------------------------------------
 
 
 class Hostile:

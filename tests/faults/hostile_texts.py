@@ -182,7 +182,7 @@ class Detector:
             for attribute in ("sample", "stderr"):
                 value = str(getattr(each, attribute, ""))[-LONGEST_LINE:]  # of stderr there may be more
                 self.look(f"{name}, {attribute}", value, doing=doing, multi_line=True, forged=False)
-            # What a traceback prints of it; the frames are ours.
+            # The text that a traceback prints; the frames are Toolcrib's.
             shown = "".join(traceback.format_exception_only(each))
             self.look(f"{name}, traceback", shown, doing=doing, multi_line=True, data=data)
             stack += [each.__cause__, each.__context__, *getattr(each, "exceptions", ())]

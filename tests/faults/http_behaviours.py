@@ -139,12 +139,12 @@ def blocks(size: int | None) -> Iterator[int]:
 
 @entry(ANSWERS)
 async def huge(request: Request, how: dict[str, Any]) -> None:
-    """this many bytes (none: endless): {"size", "as": json | event | lines | comment, "told", "status", "type"}"""
+    """this many bytes (none: endless): {"size", "as": json | event | lines | comment, "length", "status", "type"}"""
     shape = how.get("as", "json")
     before, after = frame(request, shape)
     kind = {"Content-Type": how.get("type") or ("application/json" if shape == "json" else "text/event-stream")}
     status = how.get("status", 200)
-    if how.get("told"):
+    if how.get("length"):
         await request.head(status, {**kind, "Content-Length": str(len(before) + how["size"] + len(after))})
     else:
         await request.head(status, kind, chunked=True)

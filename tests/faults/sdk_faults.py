@@ -104,7 +104,7 @@ async def exits(bench: Bench) -> None:
     assert "no token" in text, f"no stderr: {last}"
 
 
-@row("crash in mid-call: told at once")
+@row("crash in mid-call: reported at once")
 async def crash(bench: Bench) -> None:
     async with bench.connected() as client:
         await error_of(client.call_tool("die", {}, read_timeout_seconds=20), 1)
@@ -117,7 +117,7 @@ async def restart(bench: Bench) -> None:
         await works(client)
 
 
-@row("crash in mid-call while a grandchild holds stdout: told at once")
+@row("crash in mid-call while a grandchild holds stdout: reported at once")
 async def held(bench: Bench) -> None:
     async with bench.connected(grandchild="holding") as client:
         await error_of(client.call_tool("die", {}, read_timeout_seconds=10), 5)

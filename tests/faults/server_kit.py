@@ -177,8 +177,8 @@ class Place:
         answer = await self.post(message("initialize", params, 0), headers)
         assert answer.status == 200, answer
         said = {"Mcp-Session-Id": answer.header("mcp-session-id") or "", "Mcp-Protocol-Version": version}
-        told = {"jsonrpc": "2.0", "method": "notifications/initialized"}
-        assert (await self.post(told, {**said, **(headers or {})})).status == 202
+        initialized = {"jsonrpc": "2.0", "method": "notifications/initialized"}
+        assert (await self.post(initialized, {**said, **(headers or {})})).status == 202
         return said
 
     async def quiet(self) -> None:

@@ -99,9 +99,9 @@ async def test_a_handler_that_raises_fails_its_own_call_only(faulty: FaultyServe
     async with faulty.client(era=era, options={"elicitation_handler": broken}) as client:
         beside = asyncio.create_task(client.call_tool("slow", {"nonce": "b", "seconds": 0.2}))
         if era == "legacy":
-            told = (await client.call_tool("ask", ELICIT, timeout=10)).text
-            assert json.loads(told)["code"] == -32603
-            assert "c4n4ry" not in told, "our insides are not for the server"
+            reply = (await client.call_tool("ask", ELICIT, timeout=10)).text
+            assert json.loads(reply)["code"] == -32603
+            assert "c4n4ry" not in reply, "internal details must not reach the server"
         else:  # the protocol has no form for an error here: the call itself fails
             with pytest.raises((UsageError, ToolcribError), match="handler") as caught:
                 await client.call_tool("ask", ELICIT, timeout=10)

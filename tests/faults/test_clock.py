@@ -23,7 +23,7 @@ FAST = tc.ReconnectPolicy(base_delay=0.01, max_delay=0.2)
 
 async def main():
     global shift
-    told = {}
+    report = {}
     async with tc.Client(tc.StdioServer(command[0], command[1:]), reconnect=FAST, cache_tools_list=True) as client:
         await client.list_tools()
         slow = asyncio.create_task(client.call_tool("slow", {"nonce": "s", "seconds": 0.4}, timeout=20, idle_timeout=9))
@@ -31,19 +31,19 @@ async def main():
         await asyncio.sleep(0.05)
         shift += day
         start = time.monotonic()
-        told["slow"] = (await slow).text
+        report["slow"] = (await slow).text
         try:
             await silent
         except tc.UnansweredTimeout:
-            told["silent"] = time.monotonic() - start
+            report["silent"] = time.monotonic() - start
         await client.list_tools()
-        told["elapsed"] = (await client.call_tool("echo", {"nonce": "e"})).elapsed
+        report["elapsed"] = (await client.call_tool("echo", {"nonce": "e"})).elapsed
         shift += day
         try:
             await client.call_tool("die", {})
         except tc.OutcomeUnknown:
-            told["after"] = (await client.call_tool("echo", {"nonce": "a"}, timeout=20)).text
-    print(json.dumps(told))
+            report["after"] = (await client.call_tool("echo", {"nonce": "a"}, timeout=20)).text
+    print(json.dumps(report))
 asyncio.run(main())
 """
 
@@ -54,11 +54,11 @@ def test_a_clock_that_jumps_a_day_ends_no_call_and_keeps_none_alive(faulty: Faul
     program = run_python(JUMPER, json.dumps(faulty.command(era=era, ttl=250_000)), str(day))
     out, err = program.communicate(timeout=60)
     assert (err, program.returncode) == ("", 0)
-    told = json.loads(out)
-    assert told["slow"] == "s"
-    assert told["silent"] < 5
-    assert 0 <= told["elapsed"] < 5
-    assert told["after"] == "a"
+    report = json.loads(out)
+    assert report["slow"] == "s"
+    assert report["silent"] < 5
+    assert 0 <= report["elapsed"] < 5
+    assert report["after"] == "a"
     assert faulty.record.entries("method").count("tools/list") == 1, "what was cached for minutes did not age by a day"
 
 

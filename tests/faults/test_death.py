@@ -124,7 +124,7 @@ async def test_stdout_closed_in_mid_call_is_death_at_once_though_the_process_liv
         assert await works(client)
         assert faulty.record.lives == 2
         await eventually(lambda: not alive(pid), within=8, what="the old process is ended")
-        faulty.kill()  # or close would wait for its manners
+        faulty.kill()  # otherwise close would wait for a graceful end
 
 
 @either_era

@@ -165,17 +165,17 @@ async def test_a_handshake_with_an_odd_result_is_a_typed_error(faulty: FaultySer
 async def test_a_flood_of_notifications_does_not_hinder_the_answers(
     faulty: FaultyServer, era: str, method: str
 ) -> None:
-    heard: list[object] = []
+    received: list[object] = []
 
     def broken_listener(message: object) -> None:
-        heard.append(message)
+        received.append(message)
         raise RuntimeError("a listener's own fault")
 
     async with faulty.client(era=era, options={"log_handler": broken_listener}) as client:
         result = await client.call_tool("flood", {"nonce": "f", "count": 5_000, "method": method}, timeout=30)
         assert result.text == "f"
         if method == "notifications/message":
-            await eventually(lambda: len(heard) >= 1)
+            await eventually(lambda: len(received) >= 1)
         assert (await client.call_tool("echo", {"nonce": "x"})).text == "x"
     assert faulty.record.lives == 1
 

@@ -241,8 +241,8 @@ async def test_headers_are_on_every_request_and_functions_are_asked_for_each(web
     assert {one.header("x-fixed") for one in server.requests} == {"f"}
     assert {one.header("x-async") for one in server.requests} == {"later"}
     assert {one.header("x-none") for one in server.requests} == {None}
-    told = [one.header("x-sync") for one in server.requests]
-    assert len(set(told)) == len(told) == len(asked), "a fresh value for each request, GET and DELETE included"
+    values = [one.header("x-sync") for one in server.requests]
+    assert len(set(values)) == len(values) == len(asked), "a fresh value for each request, GET and DELETE included"
 
 
 async def test_a_rotated_token_is_used_by_the_next_call(web: Web, era: str) -> None:

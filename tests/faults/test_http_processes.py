@@ -118,8 +118,8 @@ with Client(tc.HttpServer(url)) as client:
     client.call_tool("echo", {"nonce": "before"})
     read, write = os.pipe()
     if os.fork() == 0:
-        told = {"old": report(lambda: client.call_tool("echo", {"nonce": "forked"}, timeout=5)), "own": report(own)}
-        os.write(write, json.dumps(told).encode())
+        result = {"old": report(lambda: client.call_tool("echo", {"nonce": "forked"}, timeout=5)), "own": report(own)}
+        os.write(write, json.dumps(result).encode())
         os._exit(0)
     os.close(write)
     answer = b""
@@ -136,9 +136,9 @@ async def test_a_forked_child_gets_a_clear_error_and_the_parents_connections_sti
     server: BadWebServer = await web.server(era=era)
     out, err, code, _ = await finished(FORKED, server.url)
     assert (err, code) == ("", 0)
-    told = json.loads(out.splitlines()[1])
-    assert told["old"][0] == "UsageError"
-    assert "fork" in told["old"][1]
-    assert told["own"] == ["fine", "child"]
-    assert told["after"] == ["fine", "after"]
+    result = json.loads(out.splitlines()[1])
+    assert result["old"][0] == "UsageError"
+    assert "fork" in result["old"][1]
+    assert result["own"] == ["fine", "child"]
+    assert result["after"] == ["fine", "after"]
     assert server.executed == {"before": 1, "child": 1, "after": 1}

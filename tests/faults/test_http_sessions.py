@@ -199,13 +199,13 @@ async def test_a_session_id_that_no_header_can_carry_is_refused(web: Web, sessio
 
 
 async def test_the_servers_first_message_after_the_handshake_is_received(web: Web) -> None:
-    server, heard = await web.server(era="legacy"), []
+    server, received = await web.server(era="legacy"), []
     client = web.client(server)
-    client.on(events.ToolsChanged, heard.append)
+    client.on(events.ToolsChanged, received.append)
     await client.connect()
     assert server.standing, "opened before the server received `initialized`"
     server.push(CHANGED)
-    await eventually(lambda: heard)
+    await eventually(lambda: received)
 
 
 @pytest.mark.parametrize("status", [405, 404, 400, 501])
@@ -236,17 +236,17 @@ async def test_without_streamable_there_is_no_get_stream(web: Web) -> None:
 
 @pytest.mark.parametrize("then", ["fin", "reset"])
 async def test_a_broken_standing_stream_is_opened_again_where_it_broke(web: Web, then: str) -> None:
-    server, heard = await web.server(era="legacy"), []
+    server, received = await web.server(era="legacy"), []
     line = await web.line(server)
     client = web.client(line)
-    client.on(events.ToolsChanged, heard.append)
+    client.on(events.ToolsChanged, received.append)
     await client.connect()
     server.push(CHANGED)
-    await eventually(lambda: len(heard) == 1)
+    await eventually(lambda: len(received) == 1)
     (standing,) = [passage for passage in line.passages if passage.verb == "GET"]
     standing.break_off(then)
     server.push(CHANGED)  # while no stream is open: it waits
-    await eventually(lambda: len(heard) == 2)
+    await eventually(lambda: len(received) == 2)
     assert server.received("GET")[-1].header("last-event-id") == "1-1"
     assert len(server.received("initialize")) == 1, "no reason for a new session"
     assert (await client.call_tool("echo", {"nonce": "x"})).text == "x"
@@ -262,16 +262,16 @@ async def test_a_standing_stream_that_ends_at_once_is_not_opened_in_a_hot_loop(w
 
 
 async def test_garbage_on_the_get_stream_is_counted_and_later_messages_are_received(web: Web) -> None:
-    server, heard = await web.server(era="legacy"), []
+    server, received = await web.server(era="legacy"), []
     client = web.client(server)
-    client.on(events.ToolsChanged, heard.append)
+    client.on(events.ToolsChanged, received.append)
     await client.connect()
     (session,) = server.sessions.values()
     assert session.standing is not None
     for junk in (b"data: hello\n\n", b"data: [42]\n\n", b": x\n\n", b"\xff\xfe\n\n", b"data: {}\n\n"):
         session.standing.events.append(junk)
     server.push(CHANGED)
-    await eventually(lambda: heard)
+    await eventually(lambda: received)
     assert client.counters.malformed >= 3
 
 

@@ -41,11 +41,11 @@ SILENT: dict[str, tuple[str, dict[str, Any]]] = {
 }
 
 
-async def told(server: BadWebServer, era: str, nonce: str) -> None:
+async def wait_for_cancellation(server: BadWebServer, era: str, nonce: str) -> None:
     """Wait until the server notices the cancellation: by the closed stream, in the legacy era also by a message."""
     await eventually(lambda: nonce in server.gone or nonce not in server.in_call, what="the stream is closed")
     if era == "legacy":
-        await eventually(lambda: server.cancelled == [nonce], what="the server is told")
+        await eventually(lambda: server.cancelled == [nonce], what="the server is notified")
     else:
         assert server.received("notifications/cancelled") == []
 
@@ -59,7 +59,7 @@ async def test_a_silent_or_dripping_server_does_not_stretch_the_deadline(web: We
         outcome = await ledger.call(client, tool, timeout=0.25, **how)
         assert 0.2 < time.monotonic() - start < 4
         assert type(outcome) is UnansweredTimeout, outcome
-        await told(server, era, "n0")
+        await wait_for_cancellation(server, era, "n0")
         assert succeeded(await ledger.call(client))
     ledger.check(server.executed)
 
@@ -155,7 +155,7 @@ async def test_a_cancelled_caller_is_free_at_once_and_the_server_learns_of_it(we
         task.cancel()
         assert cancelled(await task)
         assert time.monotonic() - start < 1
-        await told(server, era, "n0")
+        await wait_for_cancellation(server, era, "n0")
         assert succeeded(await ledger.call(client))
     ledger.check(server.executed)
 

@@ -13,7 +13,7 @@ from tests.faults.kit import Ledger, either_era, eventually, outcome_of, succeed
 from toolcrib.errors import AuthError, OutcomeUnknown, ProtocolError, RateLimited, UnansweredTimeout
 
 TOO_LARGE: dict[str, dict[str, Any]] = {
-    "100 MB of JSON, told before": {"size": 100 * MIB, "told": True},
+    "100 MB of JSON, length announced": {"size": 100 * MIB, "length": True},
     "100 MB of JSON": {"size": 100 * MIB},
     "endless JSON": {},
     "an event of 100 MB": {"size": 100 * MIB, "as": "event"},

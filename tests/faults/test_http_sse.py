@@ -189,7 +189,7 @@ async def test_an_endpoint_elsewhere_is_refused_and_gets_nothing(web: Web, endpo
     with pytest.raises(ToolcribError) as caught:
         await client.connect()
     assert not isinstance(caught.value, TimeoutError)
-    assert "did not answer" not in str(caught.value), "told at once, not by a time-out"
+    assert "did not answer" not in str(caught.value), "reported at once, not by a time-out"
     assert SECRET not in str(caught.value)
     assert (other.requests, other.accepted) == ([], 0)
     assert all(one.verb == "GET" for one in server.requests)

@@ -168,11 +168,11 @@ async def test_the_deadline_holds_while_a_server_asks_to_be_left_alone_for_long(
         outcome = await ledger.call(client, "resumed", retry=10**12, timeout=0.4)
         assert type(outcome) is UnansweredTimeout, outcome
         assert time.monotonic() - start < 4
-        await eventually(lambda: server.cancelled == ["n0"], what="the server is told")
+        await eventually(lambda: server.cancelled == ["n0"], what="the server is notified")
     ledger.check(server.executed)
 
 
-# ---- what comes on a stream
+# ---- messages on a stream
 
 WELL_FORMED = {
     "CR": f"data: {GOOD}\r\r",

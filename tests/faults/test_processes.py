@@ -108,7 +108,7 @@ def split(call, before):
         os.close(read)
         said = report(call)
         kept = [link for link in held if link in descriptors()]
-        told = {
+        result = {
             "said": said,
             "held": held,
             "kept": kept,
@@ -116,7 +116,7 @@ def split(call, before):
             "outside": report(not_entered.list_tools),
             "entered": report(lambda: use(not_entered)),
         }
-        os.write(write, json.dumps(told).encode())
+        os.write(write, json.dumps(result).encode())
         os._exit(0)
     os.close(write)
     answer = b""
@@ -152,16 +152,16 @@ def test_a_forked_child_gets_a_clear_error_closes_what_it_inherited_and_may_open
     program = run_python(FORKED, json.dumps(faulty.command()), kind)
     out, err = program.communicate(timeout=60)
     assert (err, program.returncode) == ("", 0)
-    told = json.loads(out)
-    name, message = told["said"]
+    result = json.loads(out)
+    name, message = result["said"]
     assert name == "UsageError"
     assert "fork" in message
-    assert told["held"], "the parent did hold pipes"
-    assert told["kept"] == [], "the child closed the parent's pipes, so they end when the parent ends them"
-    assert told["fresh"] == ["nothing", ""], "a client of the child's own works"
-    assert told["outside"][0] == "UsageError", "made before the fork and not entered, it wants its with block"
-    assert told["entered"] == ["nothing", ""], "and works in it: nothing of it was the parent's"
-    assert told["after"] == "after", "the parent's connection is unhurt"
+    assert result["held"], "the parent did hold pipes"
+    assert result["kept"] == [], "the child closed the parent's pipes, so they end when the parent ends them"
+    assert result["fresh"] == ["nothing", ""], "a new client in the child works"
+    assert result["outside"][0] == "UsageError", "made before the fork and not entered, it wants its with block"
+    assert result["entered"] == ["nothing", ""], "and works in it: nothing of it was the parent's"
+    assert result["after"] == "after", "the parent's connection still works"
     assert faulty.record.executed == {"before": 1, "child": 2, "after": 1}
 
 

@@ -119,15 +119,15 @@ async def test_the_server_s_own_hook_is_used_without_being_named_again() -> None
         assert (await place.post(modern("tools/call", ADD), ALICE)).text == "3"
 
 
-@pytest.mark.parametrize("status, told", [(401, 401), (403, 403), (None, 401), (500, 401), (200, 401)])
-async def test_a_hook_may_say_why_it_refuses(status: int | None, told: int) -> None:
+@pytest.mark.parametrize("status, expected", [(401, 401), (403, 403), (None, 401), (500, 401), (200, 401)])
+async def test_a_hook_may_say_why_it_refuses(status: int | None, expected: int) -> None:
     def hook(headers: Mapping[str, str]) -> Any:
         raise tc.AuthError("this key has been withdrawn", status=status)
 
     async with serving(auth=hook) as place:
         answer = await place.post(modern("tools/call", ADD), ALICE)
-        assert (answer.status, answer.error["message"]) == (told, "this key has been withdrawn")
-        assert (answer.header("www-authenticate") is not None) == (told == 401)
+        assert (answer.status, answer.error["message"]) == (expected, "this key has been withdrawn")
+        assert (answer.header("www-authenticate") is not None) == (expected == 401)
         assert not place.ran
 
 
@@ -181,7 +181,7 @@ async def test_any_other_principal_is_accepted(principal: Any) -> None:
         assert (await come_again(place, state)).status == 200
 
 
-# ---- what belongs to one principal ---------------------------------------------------------------------------
+# ---- state of one principal ----------------------------------------------------------------------------------
 
 
 async def test_a_stolen_session_id_does_not_exist_for_the_thief() -> None:

@@ -309,9 +309,9 @@ async def test_a_client_that_does_not_read_stdout_costs_little_and_loses_nothing
                 await asyncio.sleep(0.2)
         assert one.rss - before < 40 * MIB
         one.process._transport.get_pipe_transport(1).resume_reading()  # type: ignore[attr-defined]
-        told = [await one.hear() for _ in range(201)]
-        assert [int(each["params"]["data"].partition(":")[0]) for each in told[:-1]] == list(range(200))
-        assert told[-1]["id"] == 1
+        messages = [await one.hear() for _ in range(201)]
+        assert [int(each["params"]["data"].partition(":")[0]) for each in messages[:-1]] == list(range(200))
+        assert messages[-1]["id"] == 1
 
 
 async def test_tracebacks_go_to_stderr_and_nowhere_else() -> None:

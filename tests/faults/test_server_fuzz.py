@@ -28,7 +28,7 @@ fuzzing = settings(  # how many examples: as the tier of the tests says
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.function_scoped_fixture],
 )
 
-# ---- what is said --------------------------------------------------------------------------------------------
+# ---- requests ------------------------------------------------------------------------------------------------
 
 SCALARS = (
     st.none()
@@ -135,7 +135,7 @@ HEADER_VALUES = st.sampled_from(
 ) | st.text(st.characters(min_codepoint=32, max_codepoint=255, exclude_characters="\x7f"), max_size=12)
 HEADERS = st.lists(st.tuples(st.sampled_from(HEADER_NAMES), st.none() | HEADER_VALUES), max_size=3)
 
-# ---- what may come of it -------------------------------------------------------------------------------------
+# ---- allowed outcomes ----------------------------------------------------------------------------------------
 
 
 def id_of(value: Any) -> Any:

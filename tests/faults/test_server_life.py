@@ -188,7 +188,7 @@ async def test_of_requests_with_one_id_at_the_same_time_one_is_answered() -> Non
 # ---- standing streams ----------------------------------------------------------------------------------------
 
 
-async def heard(line: Line) -> str:
+async def received(line: Line) -> str:
     return str(data(await line.event())["method"])
 
 
@@ -201,10 +201,10 @@ async def test_the_latest_standing_stream_takes_over_and_stays() -> None:
         await new.head()
         assert await old.messages() == []
         place.tools.server.notify_tools_changed()
-        assert await heard(new) == "notifications/tools/list_changed"
+        assert await received(new) == "notifications/tools/list_changed"
         old.cut()
         place.tools.server.notify_prompts_changed()
-        assert await heard(new) == "notifications/prompts/list_changed"
+        assert await received(new) == "notifications/prompts/list_changed"
 
 
 @pytest.mark.parametrize("era", ["legacy", "modern"])
@@ -219,7 +219,7 @@ async def test_a_storm_of_changes_is_reported_once(era: str) -> None:
                 wanted = {"toolsListChanged": True, "resourceSubscriptions": ["config://app"]}
                 lines.append(await place.begin(modern("subscriptions/listen", {"notifications": wanted})))
                 await lines[-1].head()
-                assert await heard(lines[-1]) == "notifications/subscriptions/acknowledged"
+                assert await received(lines[-1]) == "notifications/subscriptions/acknowledged"
         for number in range(300):
             place.tools.server.add_tool(place.tools.echo, name=f"tool{number}")
             place.tools.server.remove_tool(f"tool{number}")
@@ -232,8 +232,8 @@ async def test_a_storm_of_changes_is_reported_once(era: str) -> None:
         place.tools.server.notify_resources_changed()
         place.tools.server.notify_resource_updated("config://app")
         for line in lines:
-            assert await heard(line) == "notifications/tools/list_changed"
-            assert (await heard(line)).startswith("notifications/resources/")
+            assert await received(line) == "notifications/tools/list_changed"
+            assert (await received(line)).startswith("notifications/resources/")
 
 
 async def test_a_listener_that_goes_is_forgotten_and_one_that_is_cut_off_too() -> None:
@@ -318,8 +318,8 @@ async def test_a_tool_waits_for_a_client_that_does_not_read_and_loses_nothing(er
         assert psutil.Process().memory_info().rss - before < 40 * MIB
         place.tools.release.set()
         await line.head()
-        *told, last = await line.messages(30)
-        assert [int(each["params"]["data"].partition(":")[0]) for each in told] == list(range(200))
+        *notifications, last = await line.messages(30)
+        assert [int(each["params"]["data"].partition(":")[0]) for each in notifications] == list(range(200))
         assert last["result"]["content"][0]["text"] == "released"
 
 
@@ -328,8 +328,8 @@ async def test_large_messages_arrive_complete_and_in_order(era: str) -> None:
         place.tools.release.set()
         line = await place.begin(talk(era, words=12, size=2 * MIB), await session_of(place, era))
         await line.head()
-        *told, last = await line.messages(30)
-        assert [int(each["params"]["data"].partition(":")[0]) for each in told] == list(range(12))
+        *notifications, last = await line.messages(30)
+        assert [int(each["params"]["data"].partition(":")[0]) for each in notifications] == list(range(12))
         assert "result" in last
 
 

@@ -63,7 +63,7 @@ class Duplex:
     """The client of a stream, which reads as long as `room` is None."""
 
     def __init__(self, server: tc.ToolServer, params: Any = None) -> None:
-        self.heard: list[Any] = []
+        self.received: list[Any] = []
         self.room: asyncio.Future[None] | None = None
         self.session = StreamSession(server.router, self._send)
         usual = {"protocolVersion": LEGACY, "capabilities": {"elicitation": {}}}
@@ -71,14 +71,14 @@ class Duplex:
 
     def _send(self, said: Any) -> asyncio.Future[None] | None:
         jsonrpc.encode(said)
-        self.heard.append(said)
+        self.received.append(said)
         return self.room
 
     def say(self, request: dict[str, Any], size: int | None = None) -> None:
         self.session.feed(request, size=len(json.dumps(request)) if size is None else size)
 
     def answer(self, id: Any) -> dict[str, Any] | None:
-        return next((each for each in self.heard if each.get("id") == id and "method" not in each), None)
+        return next((each for each in self.received if each.get("id") == id and "method" not in each), None)
 
 
 # ---- towards a client that does not read ---------------------------------------------------------------------
@@ -91,11 +91,11 @@ async def test_a_tool_that_sends_many_notifications_at_once_waits_with_each_over
     client.say(message("tools/call", call("shout", {"words": 500, "size": 10}), 1))
     for _ in range(20):
         await asyncio.sleep(0)
-    assert len(client.heard) == 2  # initialize, and the one message that filled the way
+    assert len(client.received) == 2  # initialize, and the one message that filled the way
     room, client.room = client.room, None
     room.set_result(None)
     await eventually(lambda: client.answer(1) is not None)
-    assert len(client.heard) == 502
+    assert len(client.received) == 502
     await client.session.close()
 
 
@@ -116,22 +116,22 @@ async def test_a_tool_that_sends_many_notifications_at_once_waits_with_each_over
         assert seen < 60
         assert max(each.size for each in gc.get_objects() if isinstance(each, SseStream)) < 2 * MIB
         await line.head()
-        *told, last = await line.messages(30)
-        assert sorted(int(each["params"]["data"].partition(":")[0]) for each in told) == list(range(200))
+        *logged, last = await line.messages(30)
+        assert sorted(int(each["params"]["data"].partition(":")[0]) for each in logged) == list(range(200))
         assert "result" in last
 
 
 async def test_changes_before_a_listen_is_acknowledged_are_kept_once_each() -> None:
     server = tc.ToolServer("s")
-    told: list[Any] = []
-    notifications = Notifications(lambda said: told.append(said))  # noqa: PLW0108
+    sent: list[Any] = []
+    notifications = Notifications(lambda message: sent.append(message))  # noqa: PLW0108
     params, peer = {"notifications": {"toolsListChanged": True}}, Peer(LEGACY, modern=True)
     async with Listening.open(server.router, params, peer, 1, notifications, SubscriptionQuota()) as (listening, _):
         for _ in range(1_000):
             server.notify_tools_changed()
             await asyncio.sleep(0)
         listening.start_delivery()
-        assert len(told) == 1
+        assert len(sent) == 1
 
 
 async def test_questions_that_wait_for_one_client_are_limited(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -139,8 +139,8 @@ async def test_questions_that_wait_for_one_client_are_limited(monkeypatch: pytes
     tools = Talkative()
     client = Duplex(tools.server)
     client.say(message("tools/call", call("ask_all", {"count": 50}), 1))
-    await eventually(lambda: len(client.heard) == 11)
-    for asked in client.heard[1:]:
+    await eventually(lambda: len(client.received) == 11)
+    for asked in client.received[1:]:
         client.say({"jsonrpc": "2.0", "id": asked["id"], "result": {"action": "decline"}})
     await eventually(lambda: client.answer(1) is not None)
     assert len(tools.failures) == 40
@@ -224,9 +224,9 @@ async def test_over_stdio_the_bytes_of_lines_are_counted(small: None) -> None:
         await serving_it
     os.close(theirs[1])
     with os.fdopen(theirs[0], "rb") as out:
-        heard = {each["id"]: each for each in map(json.loads, out)}
+        received = {each["id"]: each for each in map(json.loads, out)}
     os.close(ours[0])
-    assert [id for id, each in heard.items() if "error" in each] == [5, 6]
+    assert [id for id, each in received.items() if "error" in each] == [5, 6]
     assert tools.ran["wait"] == 4
 
 
@@ -290,7 +290,7 @@ async def test_what_a_client_says_of_itself_is_limited_because_its_session_keeps
         answer = await place.post(message("initialize", params))
         assert (answer.status, answer.code, place.sessions) == (400, -32602, 0)
     client = Duplex(tc.ToolServer("s"), params)
-    assert client.heard[0]["error"]["code"] == -32602
+    assert client.received[0]["error"]["code"] == -32602
     await client.session.close()
 
 

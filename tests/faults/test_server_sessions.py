@@ -30,11 +30,11 @@ async def say(place: Place, line: Line, said: Any, headers: dict[str, str], verb
 async def opened(place: Place, count: int) -> list[dict[str, str]]:
     line, ids = await place.line(), []
     params = {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "x", "version": "1"}}
-    told = {"jsonrpc": "2.0", "method": "notifications/initialized"}
+    initialized = {"jsonrpc": "2.0", "method": "notifications/initialized"}
     for _ in range(count):
         answer = await say(place, line, message("initialize", params), {})
         ids.append({"Mcp-Session-Id": answer.header("mcp-session-id")})
-        assert (await say(place, line, told, ids[-1])).status == 202
+        assert (await say(place, line, initialized, ids[-1])).status == 202
     return ids
 
 

@@ -61,7 +61,7 @@ async def test_one_byte_every_200_ms_does_not_stretch_the_deadline(faulty: Fault
         with pytest.raises(UnansweredTimeout):
             await client.call_tool("echo", {"nonce": "d", "wire": ["drip"]}, timeout=0.7)
         assert time.monotonic() - start < 4
-        faulty.kill()  # or close would wait for its manners
+        faulty.kill()  # otherwise close would wait for a graceful end
 
 
 @either_era
@@ -75,10 +75,10 @@ async def test_a_server_that_does_not_read_does_not_stretch_the_deadline(
         with pytest.raises(CallTimeout):
             await client.call_tool("echo", {"pad": pad}, timeout=0.5)
         assert 0.45 < time.monotonic() - start < 3
-        # And not for the next one either, whose turn to write never comes.
+        # Nor for the next call, which never gets its turn to write.
         with pytest.raises(CallTimeout):
             await client.call_tool("echo", {"pad": pad}, timeout=0.1)
-        faulty.kill()  # or close would wait for its manners
+        faulty.kill()  # otherwise close would wait for a graceful end
 
 
 async def test_closing_a_client_whose_server_does_not_read_is_bounded(
@@ -122,7 +122,7 @@ async def test_a_cancelled_caller_is_free_at_once_though_the_pipe_is_full(faulty
         assert cancelled(await task)
         assert cancelled(await behind)
         assert time.monotonic() - start < 1
-        faulty.kill()  # or close would wait for its manners
+        faulty.kill()  # otherwise close would wait for a graceful end
 
 
 @either_era

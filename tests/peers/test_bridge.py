@@ -192,7 +192,7 @@ async def test_a_state_that_does_not_belong_to_the_request_is_refused(caller: Op
         nonce = "n2" if change == "other arguments" else "n1"
         refused = await client.call(nonce, inputResponses={}, requestState=states[change])
         assert refused["error"]["code"] == -32602
-        assert (await client.again(first, "Ada"))["result"]["resultType"] == "input_required"  # and it lives on
+        assert (await client.again(first, "Ada"))["result"]["resultType"] == "input_required"  # and the call continues
     assert "began n2" not in steps()
 
 

@@ -292,7 +292,7 @@ async def test_while_the_server_is_gone_a_call_fails_as_never_sent(
         assert (await client.call_tool("echo", {"text": "back"})).text == "back"
 
 
-# ---- a URL of which nobody said what it speaks
+# ---- a URL of an unknown transport
 
 
 @pytest.mark.peers(Chosen(SSE_PEERS, over_sse(SDK1, SDK2_MODERN), over_sse(SDK2_MODERN)))

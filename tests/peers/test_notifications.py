@@ -84,10 +84,10 @@ async def test_one_change_is_reported_once(scripted: ScriptedClient) -> None:
     async with scripted.client.listen(COUNTER) as changes:
         await scripted.client.call_tool("grow")
         await scripted.client.call_tool("touch")
-        heard = [await first(changes), await first(changes)]
+        received = [await first(changes), await first(changes)]
         await scripted.client.call_tool("cut")
 
-    assert heard == [tc.Change("tools"), tc.Change("resource", COUNTER)]
+    assert received == [tc.Change("tools"), tc.Change("resource", COUNTER)]
 
 
 @pytest.mark.peers(Chosen(*[over_each_transport(SDK2_MODERN)] * 2, over_http(SDK2_MODERN)))

@@ -88,7 +88,7 @@ def test_modern_results_say_that_they_are_whole_and_whose_they_are(seen: Report,
         return
     for result in (echo, read):
         assert result["_meta"]["io.modelcontextprotocol/serverInfo"] == {"name": "our-crib", "version": "3.2.1"}
-        assert visitor.is_npm or result["resultType"] == "complete"  # npm keeps the word to itself
+        assert visitor.is_npm or result["resultType"] == "complete"  # npm removes the field
     assert (read["ttlMs"], read["cacheScope"]) in [(0, "private"), (0, "public")]
 
 

@@ -111,7 +111,7 @@ async def test_changes_while_the_get_stream_was_cut_are_received_afterwards(
     async with Relay(our_server(web_servers, "http").port) as relay:
         seen = await watched_visit(visitor, "hear", relay.url("mcp"), relay.cut, web_servers)
 
-    assert seen["told"] == ["notifications/tools/list_changed"]
+    assert seen["notified"] == ["notifications/tools/list_changed"]
     assert seen["requests"].count("GET again") == 1
 
 

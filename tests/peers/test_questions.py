@@ -137,7 +137,7 @@ async def test_a_client_without_handlers_is_never_made_to_answer(
                 await client.call_tool("ask_model", {"prompt": "?"})
             assert refusal.value.code == -32021
             assert refusal.value.data == {"requiredCapabilities": {"sampling": {}}}
-        elif peer.is_modern:  # it asks although nothing was declared, and the modern wire has no word for a refusal
+        elif peer.is_modern:  # it sends an undeclared request, and the modern era has no form for a refusal
             with pytest.raises(tc.AccessDenied) as denial:
                 await client.call_tool("ask_model", {"prompt": "?"})
             assert denial.value.rule == "sampling/createMessage"

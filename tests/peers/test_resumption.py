@@ -102,7 +102,7 @@ async def test_a_call_can_be_cancelled_while_its_stream_is_cut(peer: Peer, relay
         async def ended() -> bool:
             return (await naps(client))[before:] == ["started", "cancelled"]
 
-        await eventually(ended, what="the server was told")
+        await eventually(ended, what="the server was notified")
 
 
 @KEEPERS

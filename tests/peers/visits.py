@@ -77,7 +77,7 @@ _OLD += [("npm2", "legacy")]
 _NEW = [("sdk2", "modern"), ("fastmcp4", "modern"), ("npm2", "modern")]
 STDIO = _each("stdio", *_OLD, *_NEW)
 HTTP = _each("http", *_OLD, *_NEW)
-# HTTP+SSE is of the first revision; who probes for the modern era there, finds it.
+# HTTP+SSE belongs to the first revision; a client that probes for the modern era finds it there.
 SSE = _each("sse", *_OLD, ("sdk2", "modern"))
 VISITORS = STDIO + HTTP + SSE
 

@@ -50,19 +50,19 @@ class Book:
         self.asked: list[Wire] = []
         self.sampled: list[Wire] = []
         self.logged: list[Wire] = []
-        self.told: list[tuple[str, Wire]] = []
+        self.notifications: list[tuple[str, Wire]] = []
         self.requests: list[str] = []
         self._news = asyncio.Event()
 
     def tell(self, method: str, params: Wire) -> None:
-        self.told.append((method, params))
+        self.notifications.append((method, params))
         self._news.set()
 
     async def next(self, method: str, since: int) -> Wire:
         """Return the first notification of this method after the first `since` notifications."""
         while True:
-            for told, params in self.told[since:]:
-                if told == method:
+            for name, params in self.notifications[since:]:
+                if name == method:
                     return params
             self._news.clear()
             await self._news.wait()

@@ -162,23 +162,23 @@ async def completion(guest: Guest) -> Wire:
 async def news(guest: Guest) -> Wire:
     book, seen = guest.book, Wire()
     async with guest.news(COUNTER):
-        since = len(book.told)
+        since = len(book.notifications)
         await guest.call("touch")
         seen["updated"] = (await book.next(UPDATED, since))["uri"]
-        since = len(book.told)
+        since = len(book.notifications)
         await guest.call("grow")
         await book.next(TOOLS_CHANGED, since)
         seen["grown"] = "bloom" in [tool["name"] for page in await pages(guest, "tools") for tool in page]
-        since = len(book.told)
+        since = len(book.notifications)
         await guest.call("cut")
         await book.next(TOOLS_CHANGED, since)
         seen["cut"] = "bloom" not in [tool["name"] for page in await pages(guest, "tools") for tool in page]
     async with guest.news():
-        since = len(book.told)
+        since = len(book.notifications)
         await guest.call("touch")
         await guest.call("grow")
         await book.next(TOOLS_CHANGED, since)
-        seen["without_subscription"] = sorted({method for method, _ in book.told[since:]})
+        seen["without_subscription"] = sorted({method for method, _ in book.notifications[since:]})
         await guest.call("cut")
     return seen
 
@@ -291,11 +291,11 @@ async def hear(opener: Opener, door: Door) -> Wire:
         book = guest.book
         await guest.call("grow")
         await book.next(TOOLS_CHANGED, 0)
-        since, before = len(book.told), len(book.requests)
+        since, before = len(book.notifications), len(book.requests)
         await say("listening")
         await guest.call("cut")
         await book.next(TOOLS_CHANGED, since)
-        return {"told": [method for method, _ in book.told[since:]], "requests": book.requests[before:]}
+        return {"notified": [method for method, _ in book.notifications[since:]], "requests": book.requests[before:]}
 
 
 async def sleep(opener: Opener, door: Door) -> Wire:

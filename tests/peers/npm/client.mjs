@@ -1,11 +1,11 @@
-// What the clients of npm do at our server: the same errands and the same report as in tests/peers/clients/tour.py,
-// as the last line that it prints.
+// The tour of the npm clients at our server: the same errands and report as in tests/peers/clients/tour.py,
+// printed as the last line.
 //
 //     node client.mjs FOLDER_OF_NODE_MODULES sdk|client ERRAND stdio|http|sse legacy|modern URL|COMMAND...
 
 import { MODERN, errand, open, transport } from "./guest.mjs";
 
-const WITHIN = 30_000; // milliseconds for one scene: far more than any needs
+const WITHIN = 30_000; // milliseconds for one scene
 const COUNTER = "crib://counter";
 const UPDATED = "notifications/resources/updated";
 const TOOLS_CHANGED = "notifications/tools/list_changed";
@@ -133,23 +133,23 @@ const SCENES = {
         const { book } = guest;
         const seen = {};
         let since = 0;
-        const told = async (tool, method) => {
-            since = book.told.length;
+        const notified = async (tool, method) => {
+            since = book.notifications.length;
             await guest.call(tool);
             return book.next(method, since);
         };
         await guest.news([COUNTER], async () => {
-            seen.updated = (await told("touch", UPDATED)).uri;
-            await told("grow", TOOLS_CHANGED);
+            seen.updated = (await notified("touch", UPDATED)).uri;
+            await notified("grow", TOOLS_CHANGED);
             seen.grown = (await names(guest)).includes("bloom");
-            await told("cut", TOOLS_CHANGED);
+            await notified("cut", TOOLS_CHANGED);
             seen.cut = !(await names(guest)).includes("bloom");
         });
         await guest.news([], async () => {
-            const before = book.told.length;
+            const before = book.notifications.length;
             await guest.call("touch");
-            await told("grow", TOOLS_CHANGED);
-            seen.without_subscription = [...new Set(book.told.slice(before).map(([method]) => method))].sort();
+            await notified("grow", TOOLS_CHANGED);
+            seen.without_subscription = [...new Set(book.notifications.slice(before).map(([method]) => method))].sort();
             await guest.call("cut");
         });
         return seen;
@@ -203,13 +203,13 @@ async function within(doing) {
     return Promise.race([doing, late]).finally(() => clearTimeout(timer));
 }
 
-// Tell whoever started this, and wait until it has done its part.
+// Print a line for the test that started this program, and wait for its reply.
 function say(word) {
     console.log(word);
     return new Promise((done) => process.stdin.once("data", done));
 }
 
-// A guest who goes in the middle of a call, and another who looks how that call went.
+// One guest disconnects during a call; another one checks how that call ended.
 async function leaving(go, seconds = MODERN ? 60 : 1) {
     const [witness, guest] = [await open(), await open()];
     const since = (await witness.naps()).length;
@@ -254,12 +254,12 @@ const ERRANDS = {
         await guest.news([], async () => {
             await guest.call("grow");
             await book.next(TOOLS_CHANGED, 0);
-            const [since, before] = [book.told.length, book.requests.length];
+            const [since, before] = [book.notifications.length, book.requests.length];
             await say("listening");
-            await guest.naps().catch(() => null); // which may be given a dead connection
+            await guest.naps().catch(() => null); // it may get a dead connection
             await guest.call("cut");
             await book.next(TOOLS_CHANGED, since);
-            seen.told = book.told.slice(since).map(([method]) => method);
+            seen.notified = book.notifications.slice(since).map(([method]) => method);
             seen.requests = book.requests.slice(before);
         });
         return seen;
@@ -275,9 +275,9 @@ const ERRANDS = {
             const call = guest.call("nap", { seconds: MODERN ? 60 : 1 }, onprogress, {}, { signal: stop.signal });
             settled = call.catch((error) => ({ raised: String(error) }));
         });
-        await guest.naps().catch(() => null); // which may be given a dead connection
+        await guest.naps().catch(() => null); // it may get a dead connection
         const naps = await guest.untilOver(since);
-        // In the modern era this SDK does not tell its caller that the stream of the call was cut.
+        // In the modern era this SDK does not report a cut stream to the caller.
         if (MODERN) stop.abort("cut");
         const result = await within(settled);
         await guest.client.close();

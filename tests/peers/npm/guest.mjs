@@ -1,4 +1,4 @@
-// The clients of npm behind one set of verbs: @modelcontextprotocol/sdk (1.x, legacy era) and
+// One interface for the npm clients: @modelcontextprotocol/sdk (1.x, legacy era) and
 // @modelcontextprotocol/client (2.x, both eras).
 
 import { createRequire } from "node:module";
@@ -37,18 +37,18 @@ class Book {
     asked = [];
     sampled = [];
     logged = [];
-    told = [];
+    notifications = [];
     requests = [];
     #waiting = [];
 
     tell(method, params) {
-        this.told.push([method, params]);
+        this.notifications.push([method, params]);
         for (const wake of this.#waiting.splice(0)) wake();
     }
 
     async next(method, since) {
         for (;;) {
-            const found = this.told.slice(since).find(([told]) => told === method);
+            const found = this.notifications.slice(since).find(([name]) => name === method);
             if (found) return found[1];
             await new Promise((wake) => this.#waiting.push(wake));
         }
@@ -83,7 +83,7 @@ function transportTo(book) {
     return new SDK.StreamableHTTPClientTransport(new URL(target[0]), { fetch: noted });
 }
 
-// The 1.x tells the negotiated version to nobody but its transport.
+// The 1.x SDK gives the negotiated version only to its transport.
 function noteVersion(channel, book) {
     const tell = channel.setProtocolVersion?.bind(channel);
     channel.setProtocolVersion = (version) => {
@@ -131,7 +131,7 @@ class Guest {
     page(kind, cursor) {
         const params = cursor === null ? {} : { cursor };
         if (make === "client") {
-            // Its own verbs fetch all pages at once.
+            // Its methods fetch all pages at once.
             const method = kind === "templates" ? "resources/templates/list" : `${kind}/list`;
             return this.client.request({ method, params });
         }

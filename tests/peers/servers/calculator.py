@@ -18,7 +18,7 @@ def calculator(x: int, y: int) -> int:
     return x + y
 
 
-# It cannot outlive who started it.
+# It cannot outlive its parent.
 threading.Thread(target=lambda: (sys.stdin.read(), os._exit(0)), daemon=True).start()
 
 # Run the server with SSE transport

@@ -27,7 +27,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse
 from starlette.routing import Mount, Route
 
-RETRY_MS = 300  # longer than a tool that hung up goes on: the SDK loses what falls between its replay and its live tail
+RETRY_MS = 300  # longer than a detached tool runs: the SDK loses events between its replay and its live tail
 
 
 class Memory(EventStore):

@@ -42,9 +42,7 @@ async def test_a_parked_call_goes_on_once_and_never_runs_again() -> None:
         state = await parked(place)
         assert (place.parked, place.ran) == (1, {"ask": 1})
         assert (await come_again(place, state)).text == "None said accept"
-        again = await come_again(
-            place, state
-        )  # a client that lost the answer repeats the request and gets the same one
+        again = await come_again(place, state)  # a client that lost the answer asks again and gets the same
         assert again.text == "None said accept"
         assert place.ran == {"ask": 1, "asked": 1}
 

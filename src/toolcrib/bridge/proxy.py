@@ -7,8 +7,9 @@ are only `(method, params, context)`. Ids and progress tokens are never forwarde
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 from .._util.tasks import TaskSet
 from ..config import ServerConfig
@@ -19,9 +20,12 @@ from ..protocol.param_headers import Declaration, InvalidDeclaration, declaratio
 from ..protocol.sanitize import one_line
 from ..protocol.versions import HEADER_MISMATCH, MAY_ASK_FOR_INPUT
 from ..server.handler import Deliver, Peer, RequestContext
+from ..server.serving.sessions import IDLE_TTL
 from ..types import FilterContext, ServerInfo, Tool, Wire
 from ..upstreams.connection import Following, Upstream
 from ..upstreams.features import Features
+from ..upstreams.places import PoolLimits
+from ..upstreams.pool import SHARED, ConnectionPool, Lease, PoolKey
 from .translate import (
     translate_capabilities,
     translate_client_request,
@@ -39,11 +43,10 @@ MAX_LOGGED: Final = 2_000
 """Characters of an upstream's error that are logged."""
 
 
-class _Key(NamedTuple):
-    """The key of a connection to the upstream: clients with the same features share one; a session has its own."""
-
-    features: Features
-    session: int | None
+SOURCE: Final = "upstream"
+"""The name of the one upstream in the pool."""
+UNLIMITED: Final = PoolLimits(total=None, per_source=None, per_principal=None)
+"""The endpoint limits the number of sessions, and so that of connections."""
 
 
 class Proxy:
@@ -61,7 +64,7 @@ class Proxy:
         self._options = options
         self._info = ServerInfo()
         self._spare: Upstream | None = None
-        self._upstreams: dict[_Key, Upstream] = {}
+        self._pool: ConnectionPool[Upstream] = ConnectionPool(UNLIMITED, idle_seconds=None)
         self._closing = TaskSet()
         self._mirrored: dict[str, tuple[Declaration, ...]] = {}
 
@@ -79,24 +82,23 @@ class Proxy:
 
     async def close(self) -> None:
         """Close all connections to the upstream."""
-        every = [*self._upstreams.values(), *([self._spare] if self._spare is not None else [])]
-        self._upstreams.clear()
-        await asyncio.gather(*(each.client.close() for each in every), *self._closing)
+        spare, self._spare = self._spare, None
+        if spare is not None:
+            self._close(spare)
+        await asyncio.gather(self._pool.close(), *self._closing)
 
-    async def _reach(self, peer: Peer) -> Upstream:
-        """Return the connection for a client; the first request makes it."""
-        features = translate_capabilities(peer.capabilities)
+    def _lease(self, peer: Peer) -> Lease[Upstream]:
+        """Lease the connection for a client: modern clients with the same features share one, a session has its own.
+
+        A session without a stream may end silently: its connection is closed when it was not used for long.
+        """
         owner = None if peer.modern or self._alone else peer
-        key = _Key(features, None if owner is None else id(owner))
-        found = self._upstreams.get(key)
-        if found is None:
-            self._sweep()
-            found = self._upstreams[key] = self._take_spare(features, owner)
-        if found.held_up is not None:
-            await asyncio.shield(found.held_up)
-        return found
+        features = translate_capabilities(peer.capabilities)
+        key = PoolKey(SOURCE, 0, _scope_of(owner), features)
+        opener = _Opener(self, features, owner)
+        return self._pool.lease(key, opener, idle_seconds=None if owner is None else IDLE_TTL)
 
-    def _take_spare(self, features: Features, owner: Peer | None) -> Upstream:
+    def open_upstream(self, features: Features, owner: Peer | None) -> Upstream:
         """Return the connection that was made at the start if its features match, else a new one."""
         spare, self._spare = self._spare, None
         if spare is not None and spare.features == features:
@@ -114,13 +116,6 @@ class Proxy:
         """Return the client's answer to a request of the upstream."""
         asked = translate_client_request(method, params, modern=context.peer.modern)
         return translate_client_result(method, await context.back_channel.ask(method, asked, None))
-
-    def _sweep(self) -> None:
-        """Close the connections of sessions that ended silently: some clients never open a stream."""
-        for key, upstream in [*self._upstreams.items()]:
-            if upstream.abandoned:
-                del self._upstreams[key]
-                self._close(upstream)
 
     def _close(self, upstream: Upstream) -> asyncio.Task[None]:
         """Close a connection in the background: requests of other sessions do not wait for it."""
@@ -148,8 +143,9 @@ class Proxy:
         if method == "tools/call":
             self._check(params.get("name"))
         try:
-            upstream = await self._reach(context.peer)
-            result = await self._request(upstream, method, translate_params(params), context)
+            async with self._lease(context.peer) as upstream:
+                await upstream.wait_until_free()
+                result = await self._request(upstream, method, translate_params(params), context)
         except RemoteError as exc:
             raise translate_error(exc, method, modern=context.peer.modern) from exc
         except ToolcribError as exc:
@@ -170,21 +166,27 @@ class Proxy:
             raise RemoteError(INVALID_PARAMS, f"Unknown tool: {one_line(str(name))}")
 
     async def watch(self, wanted: Wire, peer: Peer, deliver: Deliver) -> _ChangeWatch:
-        """Deliver the upstream's changes until the returned watch is closed."""
-        try:
-            upstream = await self._reach(peer)
-            following = await upstream.follow(wanted, peer, deliver)
-        except RemoteError:
-            raise
-        except ToolcribError as exc:
-            raise self._log_failure(exc) from exc
-        return _ChangeWatch(self, upstream, following)
+        """Deliver the upstream's changes until the returned watch is closed.
+
+        A watch of resources keeps the connection open, and so does one of a session: it ends with the session.
+        """
+        async with contextlib.AsyncExitStack() as stack:
+            try:
+                upstream = await stack.enter_async_context(self._lease(peer))
+                await upstream.wait_until_free()
+                following = await upstream.follow(wanted, peer, deliver)
+            except RemoteError:
+                raise
+            except ToolcribError as exc:
+                raise self._log_failure(exc) from exc
+            keeps_open = upstream.owner is not None or "resourceSubscriptions" in following.accepted
+            lease = stack.pop_all() if keeps_open else contextlib.AsyncExitStack()
+            return _ChangeWatch(self, upstream, following, lease)
 
     async def leave(self, upstream: Upstream) -> None:
         """Close the connection of a session if nothing follows its changes any longer."""
         if upstream.owner is not None and not upstream.followed:
-            self._upstreams = {key: each for key, each in self._upstreams.items() if each is not upstream}
-            await upstream.client.close()
+            await self._pool.close_scope(SOURCE, _scope_of(upstream.owner))
 
     def _log_failure(self, exc: ToolcribError) -> RemoteError:
         """Log a request that got no answer, and return the error for the client."""
@@ -224,16 +226,42 @@ class Proxy:
                 continue  # modern HTTP does not list such a tool
 
 
-class _ChangeWatch:
-    """A subscription of one client to the upstream's changes."""
+def _scope_of(owner: Peer | None) -> str:
+    """Return the scope of the connection of a session, which keeps a reference to its owner, or of the shared one."""
+    return SHARED if owner is None else f"session {id(owner)}"
 
-    def __init__(self, proxy: Proxy, upstream: Upstream, following: Following) -> None:
+
+class _Opener:
+    """Opens and closes the connection of a client."""
+
+    __slots__ = ("_features", "_owner", "_proxy")
+
+    def __init__(self, proxy: Proxy, features: Features, owner: Peer | None) -> None:
+        self._proxy = proxy
+        self._features = features
+        self._owner = owner
+
+    def open(self) -> Upstream:
+        return self._proxy.open_upstream(self._features, self._owner)
+
+    async def close(self, upstream: Upstream) -> None:
+        await upstream.client.close()
+
+
+class _ChangeWatch:
+    """A subscription of one client to the upstream's changes; `lease` ends with it."""
+
+    def __init__(
+        self, proxy: Proxy, upstream: Upstream, following: Following, lease: contextlib.AsyncExitStack
+    ) -> None:
         self.accepted = following.accepted
         self._proxy = proxy
         self._upstream = upstream
         self._following = following
+        self._lease = lease
 
     async def close(self) -> None:
         """End the subscription."""
-        await self._following.close()
+        async with self._lease:
+            await self._following.close()
         await self._proxy.leave(self._upstream)

@@ -2,7 +2,9 @@
 
 A request of the upstream does not always say which client request it belongs to. Over HTTP, and in the modern era, it
 arrives in the task of that request; over a stream it may belong to any running request. All of those come from the same
-client, but a modern client answers as part of one request: so its requests take turns.
+client, but a modern client answers as part of one request: so its requests take turns, and the answer to one is held
+back until the requests of the upstream that were sent with it are answered. A request of the upstream that arrives
+while no request is running is sent with the next one.
 """
 
 from __future__ import annotations
@@ -13,6 +15,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextvars import ContextVar
 from typing import Any, Final
 
+from .._util.futures import retrieve
 from ..client.client import Client
 from ..client.subscriptions import Changes
 from ..config import HttpServer, ServerConfig, as_singleton
@@ -22,7 +25,6 @@ from ..protocol.metadata import LOG_LEVELS, PROGRESS_TOKEN
 from ..protocol.versions import MAY_ASK_FOR_INPUT, MODERN_VERSIONS
 from ..server.changes import LISTS, UPDATED, accepted
 from ..server.handler import Deliver, Peer, RequestContext
-from ..server.serving.sessions import IDLE_TTL
 from ..types import UNSET, Change, ElicitRequest, LogMessage, SamplingRequest, ServerInfo, Wire
 from .features import Features
 
@@ -51,10 +53,11 @@ class Upstream:
         self.followed: dict[Following, None] = {}
         self._ask_client = ask
         self._over_http = isinstance(config, HttpServer)
-        self._live: dict[RequestContext, set[asyncio.Task[None]]] = {}
-        self._is_live = asyncio.Event()
+        self._live: dict[RequestContext, set[asyncio.Future[None]]] = {}
+        """The running requests, each with what must end before it is answered."""
+        self._unassigned: dict[asyncio.Future[None], asyncio.Future[RequestContext]] = {}
+        """The requests of the upstream that wait for a running request, by the future that is done at their end."""
         self._turn = asyncio.Lock()
-        self._used = asyncio.get_running_loop().time()
         self._info: ServerInfo | None = None
         handlers: dict[str, Any] = {}
         if features.elicitation:
@@ -68,6 +71,11 @@ class Upstream:
         self.client = Client(as_singleton(config), log_handler=self._log, log_level="debug", **{**handlers, **options})
 
     @property
+    def connected(self) -> bool:
+        """Whether it is connected now."""
+        return self.client.connected
+
+    @property
     def server_info(self) -> ServerInfo | None:
         """The server's information from the last connection; None before the first one."""
         self._info = self.client.server_info or self._info
@@ -78,11 +86,10 @@ class Upstream:
         info = self.server_info
         return info is not None and info.protocol_version in MODERN_VERSIONS
 
-    @property
-    def abandoned(self) -> bool:
-        """Whether its session has been silent for so long that it must have ended."""
-        silent = asyncio.get_running_loop().time() - self._used > IDLE_TTL
-        return self.owner is not None and silent and not self._live and not self.followed
+    async def wait_until_free(self) -> None:
+        """Wait for the end of the connection that this one replaces, if any."""
+        if self.held_up is not None:
+            await asyncio.shield(self.held_up)
 
     async def mirrors(self) -> bool:
         """Connect, and return whether calls repeat arguments in headers."""
@@ -106,18 +113,31 @@ class Upstream:
         await self.client.connect()
         in_turn = context.peer.modern and any(self.features) and not self._modern and not self._over_http
         async with self._turn if in_turn else contextlib.nullcontext():
-            sending = self._live[context] = set()
-            self._is_live.set()
+            self._live[context] = set()
+            self._assign_waiting(context)
             mark = _CURRENT.set(context)
             try:
-                yield
-                await asyncio.gather(*sending, return_exceptions=True)  # they cannot be sent after the answer
+                try:
+                    yield
+                except Exception:
+                    await self._finish(context)
+                    raise
+                await self._finish(context)
             finally:
                 _CURRENT.reset(mark)
                 del self._live[context]
-                if not self._live:
-                    self._is_live.clear()
-                self._used = asyncio.get_running_loop().time()
+
+    async def _finish(self, context: RequestContext) -> None:
+        """Wait for what cannot be sent to the client after the answer."""
+        while pending := self._live[context]:
+            await asyncio.wait(pending)
+
+    def _hold_back(self, context: RequestContext, until: asyncio.Future[None]) -> None:
+        """Answer a running request only after `until`."""
+        pending = self._live[context]
+        pending.add(until)
+        until.add_done_callback(pending.discard)
+        until.add_done_callback(retrieve)
 
     def _progress_of(self, context: RequestContext) -> Any:
         async def notify(progress: float, total: float | None, message: str | None) -> None:
@@ -137,13 +157,39 @@ class Upstream:
 
     async def _ask(self, method: str, params: Wire) -> Wire:
         """Find the running request that a request of the upstream belongs to, and forward it to that client."""
+        answered: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        try:
+            context = self._newest()
+            if context is None:
+                context = await self._wait_for_request(method, answered)
+            else:
+                self._assign(context, answered)
+            return await self._ask_client(context, method, params)
+        finally:
+            answered.set_result(None)
+
+    async def _wait_for_request(self, method: str, answered: asyncio.Future[None]) -> RequestContext:
+        assigned: asyncio.Future[RequestContext] = asyncio.get_running_loop().create_future()
+        self._unassigned[answered] = assigned
         try:
             async with asyncio.timeout(CONNECT_TIMEOUT):
-                while (context := self._newest()) is None:
-                    await self._is_live.wait()
+                return await assigned
         except TimeoutError:
             raise RemoteError(INTERNAL_ERROR, f"{method}: no client is connected that could answer") from None
-        return await self._ask_client(context, method, params)
+        finally:
+            self._unassigned.pop(answered, None)
+
+    def _assign_waiting(self, context: RequestContext) -> None:
+        for answered, assigned in self._unassigned.items():
+            if not assigned.done():
+                self._assign(context, answered)
+                assigned.set_result(context)
+        self._unassigned.clear()
+
+    def _assign(self, context: RequestContext, answered: asyncio.Future[None]) -> None:
+        """Send a request of the upstream with this request. Only a legacy client can be asked later, too."""
+        if context.peer.modern:
+            self._hold_back(context, answered)
 
     async def _elicit(self, asked: ElicitRequest) -> Wire:
         return await self._ask("elicitation/create", asked.raw)
@@ -165,8 +211,8 @@ class Upstream:
             for following in self.followed:
                 following.log(message.level, params)
         elif _wants(context.peer, message.level):
-            task = asyncio.create_task(context.back_channel.notify("notifications/message", params))
-            self._live[context].add(task)
+            sent = asyncio.create_task(context.back_channel.notify("notifications/message", params))
+            self._hold_back(context, sent)
 
     async def follow(self, wanted: Wire, peer: Peer, deliver: Deliver) -> Following:
         """Subscribe to the upstream's changes, and pass them to `deliver`."""

@@ -203,7 +203,7 @@ def _docker(words: list[str], allowed: Collection[str], key: str, version: str |
         rest = rest[1:]
     permitted = _ALLOWED_FLAGS | {_SYNONYMS.get(name, name) for name in allowed}
     flags: list[str] = []
-    while rest and rest[0].startswith("-"):
+    while rest and rest[0].startswith("-") and rest[0] != "-":
         word = rest.pop(0)
         if word == "--":
             break

@@ -145,8 +145,8 @@ def read_manifest(
     """
     root = None if plugin_root is None else _resolved(Path(plugin_root), "plugin_root")
     place = _below(_resolved(_path(folder, root, key), key), root, key)
-    if not place.is_dir():
-        if not place.is_file():
+    if not os.path.isdir(place):
+        if not os.path.exists(place):
             expected = f"an existing folder with {PLUGIN_FILE} or {SERVER_FILE}"
             raise field_error(key, expected, "Check the path", got="a path that does not exist")
         return _read_file(place, place.parent, place.name == PLUGIN_FILE)

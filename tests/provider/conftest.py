@@ -5,9 +5,11 @@ from __future__ import annotations
 import itertools
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
+from typing import Any
 
 import asyncpg
 import pytest
+import sqlalchemy as sa
 
 from tests.provider.postgres_server import INSTALLED, PostgresServer
 from toolcrib.provider.store import open_store
@@ -51,6 +53,19 @@ def store_url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
         return f"sqlite:///{tmp_path}/folder/tools.db"
     url: str = request.getfixturevalue("postgres_url")
     return url
+
+
+@pytest.fixture
+def statements() -> Iterator[list[str]]:
+    """All statements that are sent to a database from now on, by any store; executemany counts once."""
+    sent: list[str] = []
+
+    def record(_connection: Any, _cursor: Any, statement: str, *_rest: Any) -> None:
+        sent.append(statement)
+
+    sa.event.listen(sa.Engine, "before_cursor_execute", record)
+    yield sent
+    sa.event.remove(sa.Engine, "before_cursor_execute", record)
 
 
 @pytest.fixture

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import importlib
 import os
 import resource
 import sqlite3
@@ -49,6 +50,8 @@ def commit_in_forks(url: str) -> None:
 
     A fork starts at once; a new interpreter would first load all modules. This process has no threads.
     """
+    for module in ("aiosqlite", "alembic", "asyncpg", "sqlalchemy.dialects.postgresql.asyncpg"):
+        importlib.import_module(module)
     while sys.stdin.readline():
         pid = os.fork()
         if pid == 0:
@@ -56,16 +59,6 @@ def commit_in_forks(url: str) -> None:
         print(f"started {pid}", flush=True)
         os.waitpid(pid, 0)
         print("ended", flush=True)
-
-
-def hold_lock(path: str) -> None:
-    """Hold the write lock of an SQLite file until stdin ends."""
-    connection = sqlite3.connect(path, isolation_level=None)
-    connection.execute("BEGIN IMMEDIATE")
-    print("locked", flush=True)
-    sys.stdin.read()
-    connection.execute("ROLLBACK")
-    connection.close()
 
 
 async def expect_failure(store: SqlStore, words: tuple[str, ...], number: str) -> None:
@@ -154,8 +147,8 @@ async def fail_until_there_is_room(store: SqlStore) -> None:
 
 def main() -> None:
     command, argument = sys.argv[1:3]
-    if command in ("hold", "fork"):
-        (hold_lock if command == "hold" else commit_in_forks)(argument)
+    if command == "fork":
+        commit_in_forks(argument)
         return
     commands = {
         "open": open_and_commit,

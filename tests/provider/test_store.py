@@ -183,6 +183,18 @@ async def test_pruning_deletes_the_oldest_rows_beyond_both_limits(
     assert await store.prune(max_executions=10, max_age=1000.0) == 0
 
 
+async def test_each_transaction_begins_with_the_change_counter_and_puts_share_statements(
+    store: SqlStore, statements: list[str]
+) -> None:
+    await store.commit([Put(row) for row in (make_source("s1"), make_tool("s1", "a"), make_tool("s1", "b"))])
+    words = [statement.split()[:3] for statement in statements if not statement.startswith("BEGIN")]
+    assert [(first, last.strip('"')) for first, _, last in words] == [
+        ("UPDATE", "SET"),
+        ("INSERT", "source"),
+        ("INSERT", "tool"),
+    ]
+
+
 async def test_five_thousand_tools_are_written_and_read_without_blocking_the_event_loop(store: SqlStore) -> None:
     tools = [make_tool("s1", f"tool{number:04}") for number in range(5000)]
     turns = 0
@@ -221,12 +233,11 @@ async def test_a_closed_store_refuses_everything_and_can_be_closed_again(store_u
     store = await open_store(store_url)
     accepted = asyncio.gather(*(store.commit([Put(make_source(f"s{number}"))]) for number in range(3)))
     await asyncio.sleep(0)
-    if store_url.startswith("sqlite"):
-        await store.close()  # finishes what it accepted
-        await accepted
-    else:
-        await accepted
-        await store.close()
+    reads = asyncio.gather(*(store.load() for _ in range(3)), return_exceptions=True)
+    await asyncio.sleep(0)
+    await store.close()  # finishes the writes that it accepted
+    await accepted
+    assert {type(each) for each in await reads} <= {StoredState, StoreError}
     await store.close()
     for work in (store.load(), store.commit([]), store.executions()):
         with pytest.raises(StoreError, match="the store is closed"):

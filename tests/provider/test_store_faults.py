@@ -35,6 +35,15 @@ from toolcrib.provider.store.tables import TABLES, change_counter
 
 CHILD = Path(__file__).with_name("store_child.py")
 BUSY_TIMEOUT = 0.2
+HOLD_LOCK = """
+import sqlite3, sys
+connection = sqlite3.connect(sys.argv[1], isolation_level=None)
+connection.execute("BEGIN IMMEDIATE")
+print("locked", flush=True)
+sys.stdin.read()
+connection.execute("ROLLBACK")
+connection.close()
+"""
 
 
 @pytest.fixture
@@ -52,9 +61,8 @@ async def sqlite(file: Path) -> AsyncIterator[SqlStore]:
 @contextlib.contextmanager
 def lock_held_elsewhere(file: Path) -> Iterator[Callable[[], None]]:
     """Let another process hold the write lock, until the function is called or the context ends."""
-    child = subprocess.Popen(
-        [sys.executable, CHILD, "hold", file], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
-    )
+    command = [sys.executable, "-c", HOLD_LOCK, file]
+    child = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
     with child:
         assert child.stdout is not None and child.stdin is not None
         assert child.stdout.readline() == "locked\n"

@@ -92,6 +92,11 @@ def make_store_error(operation: str, exc: Exception) -> StoreError:
     return StoreError(f"store: {operation} failed: {problem}{detail}. {advice}", operation=operation)
 
 
+def make_closed_error(operation: str) -> StoreError:
+    """Return the error for an operation on a store that was closed."""
+    return StoreError(f"store: {operation} failed: the store is closed. Open it again.", operation=operation)
+
+
 def is_duplicate(exc: Exception) -> bool:
     """Return whether the database is well and refused a value because it must be unique."""
     return _classify(_find_cause(exc)) is _DUPLICATE

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any, Final, TypeVar
 
 import orjson
@@ -10,9 +11,9 @@ from sqlalchemy.dialects.postgresql import insert
 from sqlalchemy.exc import ArgumentError
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine, create_async_engine
 
-from ...errors import ConfigError, StoreError
+from ...errors import ConfigError
 from .database import Work, dump_json, replacements
-from .failures import map_failures
+from .failures import make_closed_error, map_failures
 from .migration import MIGRATION_WAIT_SECONDS, Migrations, is_current, upgrade_schema
 
 T = TypeVar("T")
@@ -33,6 +34,10 @@ class PostgresDatabase:
     def __init__(self, engine: AsyncEngine) -> None:
         self._engine = engine
         self._closed = False
+        self._running = 0
+        """Transactions that have begun and not ended."""
+        self._idle = asyncio.Event()
+        self._idle.set()
 
     @classmethod
     async def open(cls, url: str, *, busy_timeout: float, migrations: Migrations) -> PostgresDatabase:
@@ -63,20 +68,28 @@ class PostgresDatabase:
         )
 
     async def close(self) -> None:
-        """Close the connections."""
+        """Wait for the transactions that have begun, and close the connections."""
         self._closed = True
+        await self._idle.wait()
         with map_failures("close"):
             await self._engine.dispose()
 
     async def _run(self, operation: str, work: Work[T], **options: Any) -> T:
         if self._closed:
-            raise StoreError(f"store: {operation} failed: the store is closed. Open it again.", operation=operation)
-        with map_failures(operation):
-            async with self._engine.connect() as connection:
-                if options:
-                    await connection.execution_options(**options)
-                async with connection.begin():
-                    return await work(connection)
+            raise make_closed_error(operation)
+        self._running += 1
+        self._idle.clear()
+        try:
+            with map_failures(operation):
+                async with self._engine.connect() as connection:
+                    if options:
+                        await connection.execution_options(**options)
+                    async with connection.begin():
+                        return await work(connection)
+        finally:
+            self._running -= 1
+            if not self._running:
+                self._idle.set()
 
 
 async def _migrate(connection: AsyncConnection, migrations: Migrations) -> None:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final, Self, TypeVar
 
 import sqlalchemy as sa
 
-from .database import Database
+from .database import Database, Work
 from .interface import EVENTS_PER_SOURCE, Delete, Operation, Put, StoredState
 from .rows import (
     AdminActionRow,
@@ -123,20 +123,23 @@ class SqlStore:
         return await self._select("stat_buckets", StatBucketRow, columns.start >= since, *conditions, order=order)
 
     async def prune(self, *, max_executions: int, max_age: float) -> int:
-        """Delete the oldest executions and events beyond the limits, and counts older than `max_age` seconds."""
+        """Delete the oldest executions and events beyond the limits, and counts older than `max_age` seconds.
+
+        Rows with equal times are deleted together. Returns how many rows were deleted.
+        """
         oldest = time.time() - max_age  # rows have times of this clock
         deleted = 0
-        for row_type in (ExecutionRow, EventRow):
-            columns = TABLES[row_type].c
-            deleted += await self._delete_in_parts(row_type, sa.select(columns.id).where(columns.at < oldest))
-            newest_first = sa.select(columns.id).order_by(columns.at.desc(), columns.id.desc())
-            deleted += await self._delete_in_parts(row_type, newest_first.offset(max_executions))
-
-        async def delete_counts(connection: AsyncConnection) -> int:
-            table = TABLES[StatBucketRow]
-            return (await connection.execute(sa.delete(table).where(table.c.start < oldest))).rowcount
-
-        return deleted + await self._database.write("prune", delete_counts)
+        for row_type, column in ((ExecutionRow, "at"), (EventRow, "at"), (StatBucketRow, "start")):
+            table = TABLES[row_type]
+            condition = table.c[column] < oldest
+            if row_type is not StatBucketRow:
+                beyond = sa.select(table.c.at).order_by(table.c.at.desc()).offset(max_executions).limit(1)
+                # Found before the first write: it takes time, in which other writes need not wait.
+                newest = await self._database.read("prune", _fetch_value(beyond))
+                if newest is not None:
+                    condition = sa.or_(condition, table.c.at <= newest)
+            deleted += await self._delete_in_parts(table, condition)
+        return deleted
 
     async def close(self) -> None:
         """Finish the writes that were accepted, and close the database."""
@@ -164,20 +167,21 @@ class SqlStore:
         query = sa.select(TABLES[row_type]).where(*conditions).order_by(*order).limit(limit)
         return await self._database.read(operation, lambda connection: _fetch(connection, row_type, query))
 
-    async def _delete_in_parts(self, row_type: type[Row], query: sa.Select[Any]) -> int:
-        table = TABLES[row_type]
-        # Derived once more: PostgreSQL and SQLite both take a limit only in an inner query.
-        part = sa.delete(table).where(table.c.id.in_(query.limit(ROWS_PER_PRUNING)))
+    async def _delete_in_parts(self, table: sa.Table, condition: sa.ColumnElement[bool]) -> int:
+        """Delete rows in transactions of a limited size; none is begun if there are no such rows."""
+        key = sa.tuple_(*table.primary_key.columns)
+        part = sa.delete(table).where(
+            key.in_(sa.select(*table.primary_key.columns).where(condition).limit(ROWS_PER_PRUNING))
+        )
+        exists = sa.select(sa.exists().where(condition))
 
         async def delete(connection: AsyncConnection) -> int:
             await _advance(connection)
             return (await connection.execute(part)).rowcount
 
         deleted = 0
-        while count := await self._database.write("prune", delete):
-            deleted += count
-            if count < ROWS_PER_PRUNING:
-                break
+        while await self._database.read("prune", _fetch_value(exists)):
+            deleted += await self._database.write("prune", delete)
         return deleted
 
 
@@ -207,6 +211,10 @@ async def _advance(connection: AsyncConnection) -> int:
         counter.values(value=change_counter.c.value + 1).returning(change_counter.c.value)
     )
     return int(advanced.scalar_one())
+
+
+def _fetch_value(query: sa.Select[Any]) -> Work[Any]:
+    return lambda connection: connection.scalar(query)
 
 
 async def _fetch(connection: AsyncConnection, row_type: type[R], query: sa.Select[Any]) -> list[R]:

@@ -22,7 +22,7 @@ from sqlalchemy.pool import AsyncAdaptedQueuePool
 from ..._util.futures import retrieve
 from ...errors import StoreError
 from .database import Work, dump_json, replacements
-from .failures import STORE_FAILURES, is_duplicate, make_store_error, map_failures
+from .failures import STORE_FAILURES, is_duplicate, make_closed_error, make_store_error, map_failures
 from .migration import MIGRATION_WAIT_SECONDS, Migrations, is_current, upgrade_schema
 
 T = TypeVar("T")
@@ -101,7 +101,7 @@ class SqliteDatabase:
 
     def _check_open(self, operation: str) -> None:
         if self._closing:
-            raise StoreError(f"store: {operation} failed: the store is closed. Open it again.", operation=operation)
+            raise make_closed_error(operation)
 
     async def _enqueue(self, operation: str, work: Work[T]) -> T:
         if self._writes.qsize() >= self._max_queued_writes:
@@ -132,7 +132,7 @@ class SqliteDatabase:
     async def _run_write(self, write: _Write) -> BaseException | None:
         if self._reader is not None and not self._writer.is_open:
             # Connections of one process share the -shm file: if the reader opened it read-only, it would stay so.
-            await self._reader.close()
+            await self._reader.discard()
         try:
             result = await self._writer.run(write.operation, write.work)
         except asyncio.CancelledError:
@@ -154,6 +154,7 @@ class _Connection:
         self._path = path
         self._engine = _make_engine(path, begin, busy_timeout)
         self._lock = asyncio.Lock()
+        self._closed = False
         self._file: tuple[int, int] | None = None
         """Device and inode of the open file."""
 
@@ -163,6 +164,8 @@ class _Connection:
 
     async def run(self, operation: str, work: Work[T]) -> T:
         async with self._lock:
+            if self._closed:
+                raise make_closed_error(operation)
             await self._check_file(operation)
             try:
                 async with self._engine.begin() as connection:
@@ -172,9 +175,15 @@ class _Connection:
                     await self._discard()
                 raise make_store_error(operation, exc) from exc
 
-    async def close(self) -> None:
+    async def discard(self) -> None:
+        """Close the connection. The next transaction opens it again."""
         async with self._lock:
             await self._discard()
+
+    async def close(self) -> None:
+        """Close the connection for good, after the transaction that runs."""
+        self._closed = True
+        await self.discard()
 
     async def _check_file(self, operation: str) -> None:
         """Notice that the file was removed or replaced: SQLite would go on with the old one, which has no name."""

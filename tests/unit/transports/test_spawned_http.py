@@ -41,7 +41,8 @@ MINIMAL = textwrap.dedent("""
         while b"\\r\\n\\r\\n" not in data and (part := peer.recv(65536)):
             data += part
         head, _, body = data.partition(b"\\r\\n\\r\\n")
-        length = int(next((l.split(b":")[1] for l in head.split(b"\\r\\n") if l.lower().startswith(b"content-length")), 0))
+        lengths = [line.split(b":")[1] for line in head.lower().split(b"\\r\\n") if line.startswith(b"content-length")]
+        length = int(lengths[0]) if lengths else 0
         while len(body) < length:
             body += peer.recv(65536)
         if body:
@@ -162,9 +163,9 @@ async def test_a_missing_command_is_reported() -> None:
 
 async def test_a_server_that_never_listens_is_ended_after_the_time_limit(tmp_path: Path) -> None:
     pid = tmp_path / "pid"
-    code = "import os, sys, time; open(sys.argv[1], 'w').write(str(os.getpid())); print('waiting', flush=True); time.sleep(99)"
-    client = tc.Client(SpawnedHttpServer(python(code, str(pid)), connect_timeout=0.5))
-    with pytest.raises(ConnectError, match="connect_timeout=0.5 s; its stderr ends with: waiting"):
+    server = SpawnedHttpServer(("/bin/sh", "-c", f"echo $$ > {pid}; echo waiting; exec sleep 99"), connect_timeout=1.0)
+    client = tc.Client(server)
+    with pytest.raises(ConnectError, match=r"connect_timeout=1\.0 s; its stderr ends with: waiting"):
         await client.connect()
     await client.close()
     assert not alive(int(pid.read_text()))
@@ -179,7 +180,7 @@ async def test_the_end_of_the_process_fails_its_calls_and_the_next_call_starts_a
         first = (await client.call_tool("pid")).data
         waiting = asyncio.create_task(client.call_tool("sleep", {"seconds": 60}))
         await eventually(lambda: "the plugin sleeps" in lines)
-        with pytest.raises(OutcomeUnknown, match="ended with exit code 7; stderr: .*the plugin crashes") as caught:
+        with pytest.raises(OutcomeUnknown, match=r"ended with exit code 7; stderr: .*the plugin crashes") as caught:
             await client.call_tool("crash")
         assert caught.value.sent is True
         async with asyncio.timeout(1):
@@ -230,7 +231,7 @@ async def test_another_process_on_the_port_is_not_taken_for_the_server(
 
 async def test_a_server_that_uses_a_fixed_port_in_use_is_reported(taken: int) -> None:
     code = "import socket, sys; socket.socket().bind(('127.0.0.1', int(sys.argv[1])))"
-    with pytest.raises(StartError, match="the server's process ended with exit code 1.*Address already in use"):
+    with pytest.raises(StartError, match=r"the server's process ended with exit code 1.*Address already in use"):
         await tc.Client(SpawnedHttpServer(python(code, str(taken)))).connect()
 
 

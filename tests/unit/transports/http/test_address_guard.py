@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import json
 import socket
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable
 from types import SimpleNamespace
 from typing import Any
 
@@ -79,7 +79,7 @@ async def web() -> AsyncIterator[WebServer]:
 
 
 @pytest.fixture
-def names(monkeypatch: pytest.MonkeyPatch) -> Iterator[Names]:
+def names(monkeypatch: pytest.MonkeyPatch) -> Names:
     """The answers for each name, the last one again and again. Other names are resolved as usual."""
     answers: Names = {}
     resolve = socket.getaddrinfo
@@ -92,7 +92,7 @@ def names(monkeypatch: pytest.MonkeyPatch) -> Iterator[Names]:
         return [each for address in found for each in resolve(address, *args, **options)]
 
     monkeypatch.setattr(socket, "getaddrinfo", stub)
-    yield answers
+    return answers
 
 
 @pytest.fixture(autouse=True)

@@ -43,6 +43,7 @@ WHAT_TO_DO: dict[str, str] = {
     "ResourceNotFound": "list the resources",
     "BinaryResource": "use `read_bytes`",
     "StoreError": "repair the database and repeat the action; calls of known tools go on meanwhile",
+    "ReviewConflict": "look at the tool again and decide about its current definition",
     "ToolFailed": "show the text to the model, which can correct its call",
 }
 

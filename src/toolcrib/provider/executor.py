@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping
+from itertools import count
 from time import monotonic
 from typing import Any, Final, TypedDict
 
@@ -97,10 +98,12 @@ class Execution:
             "timing": timing,
         }
 
-    def make_row(self, outcome: str, sent: bool | None, elapsed_ms: float, error: str, attempts: int) -> ExecutionRow:
+    def make_row(
+        self, id: str, outcome: str, sent: bool | None, elapsed_ms: float, error: str, attempts: int
+    ) -> ExecutionRow:
         """Return the row for the audit."""
         return ExecutionRow(
-            id=make_id(),
+            id=id,
             at=time.time(),
             principal=self.principal,
             source_id=self.source.id,
@@ -134,6 +137,7 @@ class Executor:
         self._connections = connections
         self._audit = audit
         self._on_stale = on_stale
+        self._row_ids = (f"{prefix}{number:08x}" for prefix in (make_id(),) for number in count())
         self._tools: dict[str, _CompiledTool] = {}
         """What was compiled of each definition, by its hash."""
 
@@ -223,14 +227,18 @@ class Executor:
 
     def _record(self, execution: Execution, result: ToolResult, elapsed_ms: float) -> None:
         outcome = "tool_error" if result.is_error else "ok"
-        self._audit.record(execution.make_row(outcome, True, elapsed_ms, "", execution.trace.failures + 1))
+        self._audit.record(
+            execution.make_row(next(self._row_ids), outcome, True, elapsed_ms, "", execution.trace.failures + 1)
+        )
 
     def _record_failure(self, execution: Execution, error: BaseException, elapsed_ms: float) -> None:
         known = isinstance(error, ToolcribError | UsageError)
         outcome = find_outcome(error).code if known else "cancelled"
         sent = error.sent if isinstance(error, ToolcribError | UsageError) else None
         text = str(error)[:MAX_ERROR]
-        self._audit.record(execution.make_row(outcome, sent, elapsed_ms, text, execution.trace.failures))
+        self._audit.record(
+            execution.make_row(next(self._row_ids), outcome, sent, elapsed_ms, text, execution.trace.failures)
+        )
 
 
 def _check_arguments(source: Source, tool: _CompiledTool, arguments: Mapping[str, Any] | None) -> Mapping[str, Any]:

@@ -180,7 +180,7 @@ async def test_the_end_of_the_process_fails_its_calls_and_the_next_call_starts_a
         first = (await client.call_tool("pid")).data
         waiting = asyncio.create_task(client.call_tool("sleep", {"seconds": 60}))
         await eventually(lambda: "the plugin sleeps" in lines)
-        with pytest.raises(OutcomeUnknown, match=r"ended with exit code 7; stderr: .*the plugin crashes") as caught:
+        with pytest.raises(OutcomeUnknown, match=r"exited with code 7; stderr: .*the plugin crashes") as caught:
             await client.call_tool("crash")
         assert caught.value.sent is True
         async with asyncio.timeout(1):
@@ -231,7 +231,7 @@ async def test_another_process_on_the_port_is_not_taken_for_the_server(
 
 async def test_a_server_that_uses_a_fixed_port_in_use_is_reported(taken: int) -> None:
     code = "import socket, sys; socket.socket().bind(('127.0.0.1', int(sys.argv[1])))"
-    with pytest.raises(StartError, match=r"the server's process ended with exit code 1.*Address already in use"):
+    with pytest.raises(StartError, match=r"the server's process exited with code 1.*Address already in use"):
         await tc.Client(SpawnedHttpServer(python(code, str(taken)))).connect()
 
 

@@ -111,17 +111,23 @@ class SourceConnections:
         """Raise `MissingVariables` if required variables that are not personal have no value."""
         self._make_server(source, dict.fromkeys(source.config.personal_slots, "?"), None)
 
-    def lease_for_discovery(self, source: Source, timeout: float | None = None) -> Lease[Client]:
+    def lease_for_discovery(
+        self, source: Source, timeout: float | None = None, *, transient: bool = False
+    ) -> Lease[Client]:
         """Return a context manager that yields a connection to list what the source offers.
+
+        A `transient` one is closed afterwards; otherwise it is kept for calls, if the source keeps connections.
 
         A source with personal slots is listed with the operator's own credential; raises `MissingCredential` if there
         is none.
         """
         if not source.config.personal_slots:
-            return self.lease(source, timeout=timeout)
-        server = self._make_server(
-            source, self._credentials.values_for(source.id, "", source.config.personal_slots, DISCOVERY), None
-        )
+            if not transient:
+                return self.lease(source, timeout=timeout)
+            server = self._make_server(source, {}, None)
+        else:
+            slots = source.config.personal_slots
+            server = self._make_server(source, self._credentials.values_for(source.id, "", slots, DISCOVERY), None)
         key = PoolKey(source.id, source.generation, DISCOVERY_SCOPE)
         return self._lease(source, _Target(self, source, server, key, DISCOVERY_SCOPE, transient=True), timeout)
 

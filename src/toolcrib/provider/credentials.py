@@ -6,8 +6,9 @@ Values are written, used for connections, and never returned.
 from __future__ import annotations
 
 import time
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Final
 
 from .._util.suggest import suggest
@@ -103,8 +104,8 @@ def _key(row: CredentialRow) -> tuple[str, str, str, str]:
     return (row.source_id, row.principal, row.slot, row.kind)
 
 
-Change = Callable[[Source, str, str, Iterable[Operation]], Awaitable[None]]
-"""Stores changed credentials: of a source, of a principal, by an action."""
+Change = Callable[[Source, str, str, Sequence[Operation], Callable[[], None]], Awaitable[None]]
+"""Stores changed credentials of a source and a principal, calls the function, and closes their connections."""
 
 
 class Credentials:
@@ -124,8 +125,7 @@ class Credentials:
         self._check(found, slot, value)
         kind = DISCOVERY if discovery else PERSONAL
         row = self._table.make_row(found.id, "" if discovery else principal, slot, value, kind)
-        await self._change(found, principal, "set_credential", [Put(row)])
-        self._table.put(row)
+        await self._change(found, principal, "set_credential", [Put(row)], partial(self._table.put, row))
 
     async def remove(self, source: str, slot: str | None = None, *, principal: str, discovery: bool = False) -> None:
         """Delete a principal's value for one slot, or for all slots of a source."""
@@ -134,8 +134,7 @@ class Credentials:
         rows = self._table.find(found.id, "" if discovery else principal, slot, kind)
         if rows:
             deletes = [Delete(CredentialRow, (("id", row.id),)) for row in rows]
-            await self._change(found, principal, "remove_credential", deletes)
-            self._table.drop(rows)
+            await self._change(found, principal, "remove_credential", deletes, partial(self._table.drop, rows))
 
     def list(self, source: str | None = None, *, principal: str | None = None) -> list[CredentialInfo]:
         """Return which credentials are stored, without their values."""

@@ -28,6 +28,7 @@ EXIT: Final = "exit"
 STOP: Final = "stop"
 FAILURE: Final = "failure"
 INVENTORY: Final = "inventory"
+PACKAGE: Final = "package"
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,8 +36,8 @@ class HistoryEntry:
     """Something that happened to a source.
 
     `kind` is `status` (a transition), `start` (a connection was made), `exit` (it was lost; with the exit code and the
-    end of stderr of a process), `stop` (it was closed on request), `failure` (it could not be made), or `inventory`
-    (tools were added, removed or changed).
+    end of stderr of a process), `stop` (it was closed on request), `failure` (it could not be made), `inventory` (tools
+    were added, removed or changed), or `package` (the source runs another package or version).
     """
 
     at: float

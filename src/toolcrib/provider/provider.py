@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache, partial
 from pathlib import Path
@@ -396,10 +396,15 @@ class Provider:
         return self._parts.credentials
 
     async def _change_credentials(
-        self, source: Source, principal: str, action: str, operations: Iterable[Operation]
+        self,
+        source: Source,
+        principal: str,
+        action: str,
+        operations: Sequence[Operation],
+        apply: Callable[[], None],
     ) -> None:
         parts = self._parts
-        await parts.registry.change_credentials(source, principal, action, operations)
+        await parts.registry.change_credentials(source, principal, action, operations, apply)
         parts.personal.forget(source.id, principal)
         await parts.connections.close_principal(source.id, principal)
 

@@ -8,14 +8,14 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import asdict, replace
 from typing import Any
 from urllib.parse import urlsplit, urlunsplit
 
 from .. import tool_names
 from .._util.suggest import did_you_mean, similar_names
-from ..errors import ConfigError, ServerNotFound, ToolcribError, ToolNotFound, TransportError
+from ..errors import AuthError, ConfigError, ServerNotFound, ToolcribError, ToolNotFound, TransportError
 from ..events import InventoryChanged, Listeners
 from ..protocol.sanitize import one_line
 from ..types import ConnectionState, ConnectionStatus
@@ -24,7 +24,7 @@ from .connections import SourceConnections
 from .credentials import DISCOVERY, CredentialTable
 from .discovery import Listing, describe_server, list_everything
 from .groups import Group
-from .health import INVENTORY, MAX_REASON, HealthTable
+from .health import INVENTORY, MAX_REASON, PACKAGE, HealthTable
 from .inventory import InventoryChange, InventoryTool, diff, diff_items, hash_text
 from .registration import Registration
 from .sealing import Sealer
@@ -52,6 +52,9 @@ from .stored_config import config_to_json
 _OWNED_TABLES = (SourceStateRow, ToolRow, ToolVersionRow, PromptRow, ResourceRow, TemplateRow, CredentialRow, EventRow)
 """Tables whose rows are deleted with their source. Executions, decisions and admin actions stay: they are the audit."""
 
+_WRONG_PATH = (400, 404, 405, 406, None)
+"""Statuses of a URL at which there may be no MCP endpoint; None: the answer was no answer of MCP."""
+
 
 class SourceRegistry:
     """Owns the snapshot. All methods that change something are for operators; `by` names who acts."""
@@ -77,6 +80,9 @@ class SourceRegistry:
         self._reserved: set[str] = set()
         """Names and slugs of registrations that are not stored yet."""
         self._locks: dict[str, asyncio.Lock] = {}
+        """Held while a change of a source is stored and put in force."""
+        self._listing_locks: dict[str, asyncio.Lock] = {}
+        """Held while a source is listed and the result is applied, so that no older list replaces a newer one."""
 
     # ---- lookups ---------------------------------------------------------------------------------------------
 
@@ -111,48 +117,45 @@ class SourceRegistry:
             source = self._make_source(make_id(), registration, slug, generation=1, created_at=time.time())
             self._health.add(source.id, ConnectionStatus(ConnectionState.DISCONNECTED, "", time.time()))
             try:
-                return await self._store_listed(source, require_ready, "register_source", by)
+                source, listing = await self._try_listing(source, require_ready, transient=False)
+                return await self._store_source(source, listing, "register_source", by)
             except BaseException:
-                self._health.remove(source.id)
-                self._connections.retire(source.id)
-                await self._connections.close_source(source.id)
+                if source.id not in self.snapshot.sources:
+                    self._connections.retire(source.id)
+                    await self._connections.close_source(source.id)
+                    self._health.remove(source.id)
                 raise
         finally:
             self._reserved -= {registration.name, slug}
 
     async def update(self, name: str, registration: Registration, *, require_ready: bool, by: str) -> Source:
         """Replace the config of a source. Its id, its tools and the decisions about them stay."""
-        before = self.find(name)
-        async with self._lock(before.id):
-            before = self.find(before.id)
-            slug = before.slug
-            if registration.name != before.name:
-                slug = self._reserve(registration.name)
+        source_id = self.find(name).id
+        async with self._lock(self._listing_locks, source_id):
+            before = self.find(source_id)
+            renamed = registration.name != before.name
+            slug = self._reserve(registration.name) if renamed else before.slug
             try:
                 made = self._make_source(
                     before.id, registration, slug, before.generation + 1, before.row.created_at, before.enabled
                 )
-                source = replace(before, row=made.row)
-                try:
-                    stored = await self._store_listed(source, require_ready, "update_source", by)
-                except BaseException:
-                    self._connections.forget(source.id)
-                    raise
+                # The connection is not kept: the same generation is used again if this update fails.
+                source, listing = await self._try_listing(replace(before, row=made.row), require_ready, transient=True)
+                stored = await self._store_source(source, listing, "update_source", by)
             finally:
-                if slug != before.slug:
+                if renamed:
                     self._reserved -= {registration.name, slug}
-        self._connections.retire(source.id, before=stored.generation)
+        self._connections.retire(source_id, before=stored.generation)
         return stored
 
     async def set_enabled(self, name: str, enabled: bool, *, by: str) -> Source:
         """Enable or disable a source. The connections of a disabled one are closed."""
         source = self.find(name)
-        async with self._lock(source.id):
+        async with self._lock(self._locks, source.id):
             source = self.find(source.id)
             changed = replace(source, row=replace(source.row, enabled=enabled, updated_at=time.time()))
             action = "enable_source" if enabled else "disable_source"
-            change = await self._commit([Put(changed.row)], action, source.name, by)
-            self.snapshot = self.snapshot.with_source(changed, change)
+            await self._put_in_force(changed, [Put(changed.row), Put(_make_action(action, source.name, by))])
         if not enabled:
             await self._connections.close_source(source.id)
         state = ConnectionState.DISCONNECTED if enabled else ConnectionState.DISABLED
@@ -162,90 +165,126 @@ class SourceRegistry:
     async def remove(self, name: str, *, by: str) -> None:
         """Delete a source with its tools and credentials. Executions and decisions stay in the audit."""
         source = self.find(name)
-        async with self._lock(source.id):
+        async with self._lock(self._locks, source.id):
             operations: list[Operation] = [Delete(table, (("source_id", source.id),)) for table in _OWNED_TABLES]
             operations.append(Delete(SourceRow, (("id", source.id),)))
-            change = await self._commit(operations, "remove_source", source.name, by)
-            self.snapshot = self.snapshot.without_source(source.id, change)
+            operations.append(Put(_make_action("remove_source", source.name, by)))
+
+            def apply(change: int) -> None:
+                self.snapshot = self.snapshot.without_source(source.id, change)
+
+            await self._transact(operations, apply)
         self._credentials.drop_source(source.id)
         self._connections.retire(source.id)
         await self._connections.close_source(source.id)
         self._health.remove(source.id)
         self._locks.pop(source.id, None)
+        self._listing_locks.pop(source.id, None)
 
     async def refresh(self, name: str) -> InventoryChange:
         """List a source again, and put what changed in force as its review policy says."""
-        source = self.find(name)
-        async with self._lock(source.id):
-            source = self.find(source.id)
-            listing = await self._list(source)
-            return await self._apply(source, listing)
+        source_id = self.find(name).id
+        async with self._lock(self._listing_locks, source_id):
+            listing = await self._list(self.find(source_id))
+            # Listing may take long; other changes of the source do not wait for it.
+            async with self._lock(self._locks, source_id):
+                stored, operations, inventory, kinds = self._compare(self.find(source_id), listing)
+                if operations:
+                    await self._put_in_force(stored, operations)
+                    self._note_inventory(stored, inventory, kinds)
+                return inventory
 
     # ---- listing ---------------------------------------------------------------------------------------------
 
-    async def _store_listed(self, source: Source, require_ready: bool, action: str, by: str) -> Source:
-        """List a new or changed source, and store it with what it lists."""
-        listing: Listing | None = None
-        inventory: InventoryChange | None = None
-        status = ConnectionStatus(ConnectionState.DISCONNECTED, "", time.time())
-        if source.config.personal_slots and not self._has_discovery_credential(source):
-            # Checks the variables that are not personal.
-            self._connections.check_environment(source)
-            status = replace(status, reason="each principal lists it with its own credentials")
-        else:
-            try:
-                source, listing = await self._list_at_some_path(source)
-            except ConfigError:
-                raise
-            except ToolcribError as exc:
-                if require_ready:
-                    raise
-                status = self._health.of(source.id).status
-                if status.state not in (ConnectionState.FAILED, ConnectionState.NEEDS_AUTH):
-                    status = ConnectionStatus(ConnectionState.FAILED, one_line(str(exc), MAX_REASON), time.time())
-                    self._health.of(source.id).become(status.state, status.reason)
-        operations: list[Operation] = [Put(source.row)]
-        if listing is None:
-            state = _make_state(source, status, source.state, None)
-            stored = replace(source, state=state)
-            operations.append(Put(state))
-        else:
-            stored, made, inventory, kinds = self._compare(source, listing)
-            operations += made
-        change = await self._commit(operations, action, source.name, by, data={"hash": source.approval_hash})
-        self.snapshot = self.snapshot.with_source(stored, change)
-        if inventory is not None:
-            self._note_inventory(stored, inventory, kinds)
-        return stored
+    async def _try_listing(
+        self, source: Source, require_ready: bool, *, transient: bool
+    ) -> tuple[Source, Listing | ConnectionStatus]:
+        """List a new or changed source. Returns the source as it can be reached, and its lists or why there are none.
 
-    async def _list_at_some_path(self, source: Source) -> tuple[Source, Listing]:
+        Errors of the config are raised. With `require_ready`, all errors are.
+        """
+        if source.config.personal_slots and not self._has_discovery_credential(source):
+            self._connections.check_environment(source)
+            reason = "each principal lists it with its own credentials"
+            return source, ConnectionStatus(ConnectionState.DISCONNECTED, reason, time.time())
+        try:
+            return await self._list_at_some_path(source, transient=transient)
+        except ConfigError:
+            raise
+        except ToolcribError as exc:
+            if require_ready:
+                raise
+            state = ConnectionState.NEEDS_AUTH if isinstance(exc, AuthError) else ConnectionState.FAILED
+            return source, ConnectionStatus(state, one_line(str(exc), MAX_REASON), time.time())
+
+    async def _list_at_some_path(self, source: Source, *, transient: bool) -> tuple[Source, Listing]:
         """List a source. A URL without a path is tried as given, then with `/mcp`."""
         try:
-            return source, await self._list(source)
+            return source, await self._list(source, transient=transient)
         except TransportError as exc:
             other = _with_mcp_path(source.config)
-            if other is None or exc.status not in (400, 404, 405, 406, None):
+            if other is None or exc.status not in _WRONG_PATH:
                 raise
-            row = replace(source.row, config=config_to_json(other), generation=source.generation + 1)
-            moved = replace(source, row=row)
-            self._connections.retire(source.id, before=moved.generation)
+            if not transient:
+                self._connections.forget(source.id)
+                await self._connections.close_source(source.id)
+            moved = replace(source, row=replace(source.row, config=config_to_json(other)))
             try:
-                return moved, await self._list(moved)
+                return moved, await self._list(moved, transient=transient)
             except ToolcribError:
                 raise exc from None
 
-    async def _list(self, source: Source) -> Listing:
+    async def _list(self, source: Source, *, transient: bool = False) -> Listing:
         timeout = source.config.options.get("discovery_timeout")
-        async with self._connections.lease_for_discovery(source, timeout) as client:
+        async with self._connections.lease_for_discovery(source, timeout, transient=transient) as client:
             return await list_everything(client)
 
-    async def _apply(self, source: Source, listing: Listing) -> InventoryChange:
-        stored, operations, inventory, kinds = self._compare(source, listing)
-        if operations:
-            change = await self._store.commit(operations)
-            self.snapshot = self.snapshot.with_source(stored, change)
+    async def _store_source(self, source: Source, listing: Listing | ConnectionStatus, action: str, by: str) -> Source:
+        """Store a new or changed source with what it lists, or with why it could not be listed."""
+        async with self._lock(self._locks, source.id):
+            current = self.snapshot.sources.get(source.id)
+            if current is not None:  # tools may have been decided about while the source was listed
+                source = replace(current, row=replace(source.row, enabled=current.enabled))
+            operations: list[Operation] = [Put(source.row)]
+            if isinstance(listing, ConnectionStatus):
+                state = _make_state(source, listing, source.state, None)
+                stored = replace(source, state=state)
+                operations.append(Put(state))
+            else:
+                stored, made, inventory, kinds = self._compare(source, listing)
+                operations += made
+            record = _make_action(action, source.name, by, {"hash": source.approval_hash})
+            await self._put_in_force(stored, [*operations, Put(record)])
+        health = self._health.of(source.id)
+        if isinstance(listing, ConnectionStatus):
+            health.become(listing.state, listing.reason)
+        else:
             self._note_inventory(stored, inventory, kinds)
-        return inventory
+        before, after = (
+            None if each is None or each.state is None else each.state.package for each in (current, stored)
+        )
+        if (report := review.review_package(stored.name, before, after, stored.tools)) is not None:
+            health.add(PACKAGE, asdict(report))
+        return stored
+
+    async def _put_in_force(self, source: Source, operations: Sequence[Operation]) -> None:
+        """Commit a change of a source, then put it in force. If the caller is cancelled, both are completed first."""
+
+        def apply(change: int) -> None:
+            self.snapshot = self.snapshot.with_source(source, change)
+
+        await self._transact(operations, apply)
+
+    async def _transact(self, operations: Sequence[Operation], apply: Callable[[int], None]) -> None:
+        async def commit() -> None:
+            apply(await self._store.commit(operations))
+
+        task = asyncio.create_task(commit())
+        try:
+            await asyncio.shield(task)
+        except asyncio.CancelledError:
+            await asyncio.wait([task])
+            raise
 
     def _compare(
         self, source: Source, listing: Listing
@@ -313,15 +352,15 @@ class SourceRegistry:
     ) -> list[InventoryTool]:
         """Make the same decision about tools of a source, all or none."""
         source = self.find(name)
-        async with self._lock(source.id):
+        async with self._lock(self._locks, source.id):
             source = self.find(source.id)
             decisions = [decision(self.find_tool(source, tool)) for tool in tools]
             operations = [each for made in decisions for each in made.operations]
             records = [made.tool for made in decisions]
             if operations:
                 target = ", ".join(f"{source.name}/{tool.name}" for tool in records)
-                change = await self._commit(operations, action, target, by, data=data)
-                self.snapshot = self.snapshot.with_source(source.with_tools(records), change)
+                operations.append(Put(_make_action(action, target, by, data)))
+                await self._put_in_force(source.with_tools(records), operations)
                 changed = tuple(tool.name for tool in records)
                 self._listeners.emit(InventoryChanged(source.name, changed=changed, kinds=("tools",)))
             return records
@@ -332,27 +371,36 @@ class SourceRegistry:
         """Store a group in place of the one with the same id."""
         row, rules = group.to_rows()
         operations: list[Operation] = [Put(row), Delete(GroupRuleRow, (("group_id", row.id),)), *map(Put, rules)]
-        change = await self._commit(operations, "put_group", group.name, by)
-        self.snapshot = self.snapshot.with_group(group, change)
+        operations.append(Put(_make_action("put_group", group.name, by)))
+
+        def apply(change: int) -> None:
+            self.snapshot = self.snapshot.with_group(group, change)
+
+        await self._transact(operations, apply)
 
     async def remove_group(self, group: Group, *, by: str) -> None:
         """Delete a group."""
-        operations = [Delete(GroupRuleRow, (("group_id", group.id),)), Delete(GroupRow, (("id", group.id),))]
-        change = await self._commit(operations, "remove_group", group.name, by)
-        self.snapshot = self.snapshot.without_group(group.name, change)
+        rules = Delete(GroupRuleRow, (("group_id", group.id),))
+        record = Put(_make_action("remove_group", group.name, by))
+
+        def apply(change: int) -> None:
+            self.snapshot = self.snapshot.without_group(group.name, change)
+
+        await self._transact([rules, Delete(GroupRow, (("id", group.id),)), record], apply)
 
     # ---- credentials -----------------------------------------------------------------------------------------
 
     async def change_credentials(
-        self, source: Source, principal: str, action: str, operations: Iterable[Operation]
+        self, source: Source, by: str, action: str, operations: Sequence[Operation], apply: Callable[[], None]
     ) -> None:
-        """Store changed credentials, and close the connections that were made with the old ones."""
-        await self._commit(list(operations), action, source.name, principal, data={"principal": principal})
+        """Store changed credentials, then put them in force by calling `apply`."""
+        record = Put(_make_action(action, source.name, by))
+        await self._transact([*operations, record], lambda _: apply())
 
     # ---- parts -----------------------------------------------------------------------------------------------
 
-    def _lock(self, source_id: str) -> asyncio.Lock:
-        return self._locks.setdefault(source_id, asyncio.Lock())
+    def _lock(self, locks: dict[str, asyncio.Lock], source_id: str) -> asyncio.Lock:
+        return locks.setdefault(source_id, asyncio.Lock())
 
     def _reserve(self, name: str) -> str:
         """Return the slug of a new name; raise `ConfigError` if the name is taken."""
@@ -390,19 +438,12 @@ class SourceRegistry:
         )
         return Source(row)
 
-    async def _commit(
-        self,
-        operations: Sequence[Operation],
-        action: str,
-        target: str,
-        by: str,
-        data: Mapping[str, Any] | None = None,
-    ) -> int:
-        """Commit a change together with the record of who made it."""
-        row = AdminActionRow(
-            id=make_id(), at=time.time(), principal=by, action=action, target=target, data=dict(data or {})
-        )
-        return await self._store.commit([*operations, Put(row)])
+
+def _make_action(action: str, target: str, by: str, data: Mapping[str, Any] | None = None) -> AdminActionRow:
+    """Return the record of who made a change; it is committed together with the change."""
+    return AdminActionRow(
+        id=make_id(), at=time.time(), principal=by, action=action, target=target, data=dict(data or {})
+    )
 
 
 def _make_state(

@@ -3,6 +3,8 @@
 A connection occupies a place from before it is opened until after it is closed, so the caps of the pool limit the
 processes that exist, not only those that are in use. If no place is free, the least recently used connection without
 a lease is closed; if there is none, the lease waits in a queue that is fair to all principals.
+
+Longer than 400 lines: the connections, their leases and the leases that wait change together, in one step each.
 """
 
 from __future__ import annotations
@@ -93,7 +95,7 @@ class _Obstacle(enum.Enum):
     CLOSING = "closing"
 
 
-class _Entry(Generic[C]):
+class _PooledEntry(Generic[C]):
     """A connection, from its place's reservation to its end."""
 
     __slots__ = (
@@ -132,7 +134,7 @@ class _Entry(Generic[C]):
 
 
 class Lease(Generic[C]):
-    """The right to use a connection inside of `async with`. Made by `ConnectionPool.lease`; can be entered once."""
+    """The right to use a connection within `async with`. Made by `ConnectionPool.lease`; can be entered once."""
 
     __slots__ = (
         "_entry",
@@ -158,7 +160,7 @@ class Lease(Generic[C]):
         max_leases: int | None,
     ) -> None:
         self._pool = pool
-        self._entry: _Entry[C] | None = None
+        self._entry: _PooledEntry[C] | None = None
         self.key = key
         self.opener = opener
         self.principal = principal
@@ -190,11 +192,11 @@ class ConnectionPool(Generic[C]):
     def __init__(self, limits: PoolLimits = USUAL_LIMITS, *, idle_seconds: float | None = IDLE_SECONDS) -> None:
         self._idle_seconds = idle_seconds
         self._closed = False
-        self._entries: dict[_Entry[C], None] = {}
+        self._entries: dict[_PooledEntry[C], None] = {}
         """All that occupy a place, those that are being closed too."""
-        self._shared: dict[PoolKey, _Entry[C]] = {}
+        self._shared: dict[PoolKey, _PooledEntry[C]] = {}
         """Those that can be leased."""
-        self._idle: dict[_Entry[C], None] = {}
+        self._idle: dict[_PooledEntry[C], None] = {}
         """Those of `_shared` without a lease, the least recently used first."""
         self._places = PlaceCounts(limits)
         self._staying = PlaceCounts(limits)
@@ -205,7 +207,7 @@ class ConnectionPool(Generic[C]):
         """The generation of each source before which there are no new leases."""
         self._stopping: Counter[tuple[str, str | None]] = Counter()
         """The sources, or a scope of one, that are being closed by request."""
-        self._queue: FairQueue[Lease[C], _Entry[C]] = FairQueue()
+        self._queue: FairQueue[Lease[C], _PooledEntry[C]] = FairQueue()
         self._timer: asyncio.TimerHandle | None = None
         self._closings = TaskSet()
 
@@ -254,15 +256,20 @@ class ConnectionPool(Generic[C]):
 
     # ---- leases: called by `Lease` -----------------------------------------------------------------------------
 
-    def take(self, lease: Lease[C]) -> _Entry[C] | None:
+    def take(self, lease: Lease[C]) -> _PooledEntry[C] | None:
         """Return the connection for a lease; None if the lease has to wait."""
         entry = self._shared.get(lease.key)
         if entry is not None and not lease.transient and lease.max_leases is None:
             return self._use(entry)
         self._check_usable(lease.key)
-        return self._grant(lease) if self._find_obstacle(lease, self._places) is None else None
+        if self._find_obstacle(lease, self._places) is not None:
+            return None
+        entry = self._grant(lease)
+        if self._queue:  # leases of the same key by other principals may wait for a place of their own
+            self._serve_queue()
+        return entry
 
-    async def wait(self, lease: Lease[C]) -> _Entry[C]:
+    async def wait(self, lease: Lease[C]) -> _PooledEntry[C]:
         """Wait for the connection for a lease."""
         waiter = self._queue.add(lease, lease.principal)
         self._make_places()
@@ -275,7 +282,7 @@ class ConnectionPool(Generic[C]):
             raise
         return waiter.granted.result()
 
-    def release(self, entry: _Entry[C]) -> None:
+    def release(self, entry: _PooledEntry[C]) -> None:
         """End a lease."""
         entry.leases -= 1
         if not entry.leases and entry.closing is None:
@@ -315,21 +322,21 @@ class ConnectionPool(Generic[C]):
             return _Obstacle.CLOSING
         return places.find_full(key.source, lease.owner)
 
-    def _grant(self, lease: Lease[C]) -> _Entry[C]:
+    def _grant(self, lease: Lease[C]) -> _PooledEntry[C]:
         """Return the connection for a lease that nothing obstructs."""
         entry = None if lease.transient else self._shared.get(lease.key)
         return self._use(self._open(lease) if entry is None else entry)
 
-    def _use(self, entry: _Entry[C]) -> _Entry[C]:
+    def _use(self, entry: _PooledEntry[C]) -> _PooledEntry[C]:
         if not entry.leases:
             self._idle.pop(entry, None)
         entry.leases += 1
         return entry
 
-    def _open(self, lease: Lease[C]) -> _Entry[C]:
+    def _open(self, lease: Lease[C]) -> _PooledEntry[C]:
         # `open` does not wait: the place that it needs cannot be taken in the meantime.
         key = lease.key
-        entry = _Entry(lease, lease.opener.open())
+        entry = _PooledEntry(lease, lease.opener.open())
         self._entries[entry] = None
         self._places.add(key.source, entry.owner)
         self._staying.add(key.source, entry.owner)
@@ -377,7 +384,7 @@ class ConnectionPool(Generic[C]):
             if not lease.transient:
                 planned.add(key)
 
-    def _give_up(self, waiter: Waiter[Lease[C], _Entry[C]]) -> None:
+    def _give_up(self, waiter: Waiter[Lease[C], _PooledEntry[C]]) -> None:
         """Remove a waiter, or give back what it was granted in the same turn of the event loop."""
         if not waiter.granted.done():
             self._queue.remove(waiter)
@@ -418,7 +425,7 @@ class ConnectionPool(Generic[C]):
 
     # ---- closing -----------------------------------------------------------------------------------------------
 
-    def _begin_closing(self, entry: _Entry[C]) -> None:
+    def _begin_closing(self, entry: _PooledEntry[C]) -> None:
         """Close a connection in the background; its place is free when that is done."""
         self._withdraw(entry)
         if not entry.transient:
@@ -426,13 +433,13 @@ class ConnectionPool(Generic[C]):
         self._staying.remove(entry.key.source, entry.owner)
         entry.closing = self._closings.create(self._close(entry))
 
-    def _withdraw(self, entry: _Entry[C]) -> None:
-        """Lease a connection no more."""
+    def _withdraw(self, entry: _PooledEntry[C]) -> None:
+        """Grant no new leases of a connection."""
         self._idle.pop(entry, None)
         if self._shared.get(entry.key) is entry:
             del self._shared[entry.key]
 
-    async def _close(self, entry: _Entry[C]) -> None:
+    async def _close(self, entry: _PooledEntry[C]) -> None:
         try:
             await entry.opener.close(entry.connection)
         except Exception:
@@ -525,7 +532,7 @@ class ConnectionPool(Generic[C]):
         await self._close_all(lambda _: True)
 
 
-def _counts_in(entry: _Entry[C], cap: Cap, source: str, owner: str | None) -> bool:
+def _counts_in(entry: _PooledEntry[C], cap: Cap, source: str, owner: str | None) -> bool:
     """Return whether the end of a connection makes a place within `cap` for this source and owner."""
     match cap:
         case Cap.PER_PRINCIPAL:

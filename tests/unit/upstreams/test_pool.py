@@ -168,6 +168,23 @@ async def test_leases_that_wait_for_the_same_key_get_one_connection() -> None:
         assert len(links.made) == 2
 
 
+async def test_a_lease_that_waits_shares_the_connection_that_another_principal_opens() -> None:
+    async with pooled(PoolLimits(2, None, 1)) as (_, links, callers):
+        team = key_of(scope="team")
+        callers.start("alice holds", key_of(scope="alice"), principal="alice")
+        await turns()
+        waiting = callers.start("alice waits", team, principal="alice")
+        await turns()
+        other = callers.start("other", key_of("other"))
+        await turns()
+        later = callers.start("bob waits", team, principal="bob")
+        await turns()
+        assert not waiting[2] and not later[2]
+        await end(other)
+        assert waiting[2] == later[2] != []
+        assert len(links.made) == 3
+
+
 async def test_an_opener_that_fails_takes_no_place() -> None:
     async with pooled(PoolLimits(total=1)) as (pool, links, callers):
         links.failure = tc.ConfigError("no such command")
@@ -545,7 +562,7 @@ async def test_a_connection_that_fails_to_close_gives_up_its_place(caplog: pytes
 
 # ---- all of it together --------------------------------------------------------------------------------------
 
-SOURCES, PRINCIPALS = ("s", "t"), ("alice", "bob", "carol")
+SOURCES, PRINCIPALS = ("s", "t"), ("alice", "bob")
 
 
 class Call:

@@ -36,7 +36,10 @@ OFFICIAL_META: Final = "io.modelcontextprotocol.registry/official"
 _PLUGIN_FIELDS: Final = ("name", "version", "description", "packages")
 _PLUGIN_PACKAGE_FIELDS: Final = ("name", "transport_type", "runtime", "command", "environment_variables")
 _PLUGIN_VARIABLE_FIELDS: Final = ("name", "description", "required", "secret", "default")
-_SERVER_FIELDS: Final = ("$schema", "_meta", "name", "title", "description", "version", "packages", "remotes", "status")
+_SERVER_FIELDS: Final = (
+    *("$schema", "_meta", "name", "title", "description", "version", "status", "packages", "remotes"),
+    *("repository", "websiteUrl", "icons"),
+)
 _SERVER_PACKAGE_FIELDS: Final = (
     *("registryType", "registryBaseUrl", "identifier", "version", "fileSha256", "runtimeHint", "transport"),
     *("runtimeArguments", "packageArguments", "environmentVariables"),
@@ -500,10 +503,12 @@ def _remote(fields: Fields) -> ManifestEntry:
 
 def _variables(fields: Fields) -> tuple[ManifestInput, ...]:
     defined = fields.object("variables")
-    return tuple(_input(defined.object(name), name) for name in defined.values)
+    return tuple(_input(defined.object(name), name, is_nested=True) for name in defined.values)
 
 
-def _input(fields: Fields, name: str, *, flag: str = "", is_switch: bool = False) -> ManifestInput:
+def _input(
+    fields: Fields, name: str, *, flag: str = "", is_switch: bool = False, is_nested: bool = False
+) -> ManifestInput:
     choices = fields.texts("choices")
     default = fields.optional_text("default")
     if choices and default is not None and default not in choices:
@@ -517,7 +522,7 @@ def _input(fields: Fields, name: str, *, flag: str = "", is_switch: bool = False
         required=fields.flag("isRequired"),
         secret=fields.flag("isSecret"),
         choices=choices,
-        variables=_variables(fields) if fields.has("variables") else (),
+        variables=() if is_nested else _variables(fields),
         is_switch=is_switch,
     )
 

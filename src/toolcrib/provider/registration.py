@@ -29,17 +29,9 @@ from .commands import (
     split_command,
 )
 from .fields import Fields, field_error, is_text
-from .manifest import (
-    REGISTRY_RUNTIMES,
-    Manifest,
-    ManifestEntry,
-    ManifestInput,
-    input_names,
-    parse_server_json,
-    read_manifest,
-    resolve_input,
-    select_entry,
-)
+from .manifest import parse_server_json, read_manifest
+from .manifest_values import Manifest, ManifestEntry, ManifestInput, input_names, resolve_input, select_entry
+from .server_json import REGISTRY_RUNTIMES
 from .source_config import (
     LifecycleMode,
     SourceConfig,

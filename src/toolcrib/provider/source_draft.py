@@ -11,7 +11,7 @@ from .._util.net import is_loopback
 from ..config import CHECKS, HttpServer, StdioServer, check_header, mask_urls, server_from_dict, with_own_names
 from .commands import RUNTIMES, add_docker_variables, advise, find_package, program_name
 from .fields import Fields, field_error, is_text
-from .manifest import Manifest, ManifestVariable, is_header_name, is_variable_name, resolve_input
+from .manifest_values import Manifest, ManifestVariable, is_header_name, is_variable_name, resolve_input
 from .secret_hiding import hide_options, hide_url, hide_words, is_ordinary_value, is_secret_value
 from .source_config import EnvironmentVariable, LifecycleMode, PackageInfo, ReviewPolicy, SourceConfig, SourceTransport
 from .stored_config import env_reference, make_placeholder

@@ -15,35 +15,16 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from .._util.suggest import suggest
-from ..config import (
-    HttpServer,
-    PythonServer,
-    ServerConfig,
-    SseServer,
-    StdioServer,
-)
+from ..config import HttpServer, PythonServer, ServerConfig, SseServer, StdioServer
 from ..settings import ServerEntry, parse_settings
-from .commands import (
-    RUNTIMES,
-    build_command,
-    split_command,
-)
+from .commands import RUNTIMES, build_command, split_command
 from .fields import Fields, field_error, is_text
 from .manifest import parse_server_json, read_manifest
 from .manifest_values import Manifest, ManifestEntry, ManifestInput, input_names, resolve_input, select_entry
 from .server_json import REGISTRY_RUNTIMES
-from .source_config import (
-    LifecycleMode,
-    SourceConfig,
-    SourceTransport,
-)
+from .source_config import LifecycleMode, SourceConfig, SourceTransport
 from .source_draft import CONNECTION_FIELDS, OPTION_FIELDS, SourceDraft
-from .stored_config import (
-    approval_hash,
-    config_from_json,
-    config_to_json,
-    restore_secrets,
-)
+from .stored_config import approval_hash, config_from_json, config_to_json, restore_secrets
 
 __all__ = [
     "Registration",

@@ -31,9 +31,9 @@ _EMPTY_SERVERS: Final[Mapping[SourceTransport, Mapping[str, str]]] = {
 """The least config of each transport, to check options with."""
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, repr=False)
 class SourceDraft:
-    """A config while it is put together, with its secrets."""
+    """A config while it is put together. It contains the secrets, so it has no repr."""
 
     transport: SourceTransport
     lifecycle: LifecycleMode

@@ -27,6 +27,7 @@ REGISTRIES: Final[Mapping[str, str]] = {"PyPI": "pypi", "npm": "npm", "docker": 
 """The registries of packages by the names that the parser of command lines uses."""
 
 _IMAGE: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._/:@-]*")
+_NETWORK: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.:-]*")
 _MODULE: Final = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*")
 _VARIABLE: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]*")
 """A name that `-e` may pass on; podman reads `NAME*` as a pattern, and `NAME=VALUE` is a value in the arguments."""
@@ -259,7 +260,7 @@ def _checked_flag(name: str, value: str | None, permitted: Collection[str], key:
     if plain == "-e" and (value is None or not _VARIABLE.fullmatch(value)):
         advice = "Put the value into mcp_env_vars: every process on the machine can read arguments"
         raise field_error(key, "-e NAME, without a value", advice)
-    if plain == "--network" and (not value or value.startswith("-")):
+    if plain == "--network" and (value is None or not _NETWORK.fullmatch(value)):
         raise field_error(key, "--network with the name of a network")
     if plain in _SWITCHES:
         return [plain] if value is None else [f"{plain}={value}"]

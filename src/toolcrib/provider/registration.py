@@ -11,66 +11,20 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Collection, Iterator, Mapping
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field
 from typing import Any, Final
-from urllib.parse import urlsplit
 
-from .._util.net import is_loopback
 from .._util.suggest import suggest
-from ..config import (
-    CHECKS,
-    HttpServer,
-    PythonServer,
-    ServerConfig,
-    SseServer,
-    StdioServer,
-    check_header,
-    mask_urls,
-    server_from_dict,
-    with_own_names,
-)
+from ..config import HttpServer, PythonServer, ServerConfig, SseServer, StdioServer
 from ..settings import ServerEntry, parse_settings
-from .commands import (
-    RUNTIMES,
-    add_docker_variables,
-    advise,
-    build_command,
-    find_package,
-    program_name,
-    split_command,
-)
+from .commands import RUNTIMES, build_command, split_command
 from .fields import Fields, field_error, is_text
-from .manifest import (
-    REGISTRY_RUNTIMES,
-    Manifest,
-    ManifestEntry,
-    ManifestInput,
-    ManifestVariable,
-    input_names,
-    is_header_name,
-    is_variable_name,
-    parse_server_json,
-    read_manifest,
-    resolve_input,
-    select_entry,
-)
-from .secret_hiding import hide_options, hide_url, hide_words, is_ordinary_value, is_secret_value
-from .source_config import (
-    EnvironmentVariable,
-    LifecycleMode,
-    PackageInfo,
-    ReviewPolicy,
-    SourceConfig,
-    SourceTransport,
-)
-from .stored_config import (
-    approval_hash,
-    config_from_json,
-    config_to_json,
-    env_reference,
-    make_placeholder,
-    restore_secrets,
-)
+from .manifest import parse_server_json, read_manifest
+from .manifest_values import Manifest, ManifestEntry, ManifestInput, input_names, resolve_input, select_entry
+from .server_json import REGISTRY_RUNTIMES
+from .source_config import LifecycleMode, SourceConfig, SourceTransport
+from .source_draft import CONNECTION_FIELDS, OPTION_FIELDS, SourceDraft
+from .stored_config import approval_hash, config_from_json, config_to_json, restore_secrets
 
 __all__ = [
     "Registration",
@@ -93,18 +47,6 @@ EXTENSION_FIELDS: Final = (
 """Further fields that every form accepts; `inputs` has values for arguments and `{variables}` of a `server.json`."""
 MAX_NAME_LENGTH: Final = 200
 
-_CONNECTION_FIELDS: Final = frozenset({"command", "args", "env", "cwd", "url", "headers", "tool_filter", "lifecycle"})
-_STDIO_OPTIONS: Final = tuple(f.name for f in fields(StdioServer) if f.name not in _CONNECTION_FIELDS)
-_WEB_OPTIONS: Final = tuple(f.name for f in fields(HttpServer) if f.name not in _CONNECTION_FIELDS)
-OPTION_FIELDS: Final = tuple(dict.fromkeys((*_STDIO_OPTIONS, *_WEB_OPTIONS, "max_retries")))
-"""Options of the server config, such as `connect_timeout`."""
-
-_EMPTY_SERVERS: Final[Mapping[SourceTransport, Mapping[str, str]]] = {
-    SourceTransport.STDIO: {"type": "stdio", "command": "x"},
-    SourceTransport.SSE: {"type": "sse", "url": "http://x"},
-    SourceTransport.STREAMABLE_HTTP: {"type": "http", "url": "http://x"},
-}
-"""The least config of each transport, to check options with."""
 _FORMS: Final = (
     "the registration fields (name, source_type, mcp_plugin_dir, ...), an mcpServers entry, a server config "
     "(StdioServer, HttpServer, SseServer), a server.json, or the path of a plugin folder"
@@ -150,36 +92,6 @@ def parse_registration(
 
 
 _StoredServer = StdioServer | HttpServer | SseServer
-
-
-@dataclass(slots=True)
-class _Draft:
-    """A config while it is put together, with its secrets."""
-
-    transport: SourceTransport
-    lifecycle: LifecycleMode
-    command: tuple[str, ...] = ()
-    environment: dict[str, str] = field(default_factory=dict)
-    definitions: list[EnvironmentVariable] = field(default_factory=list)
-    public: set[str] = field(default_factory=set)
-    """Names of variables of which the manifest says that they are not secret."""
-    hidden: set[str] = field(default_factory=set)
-    """Names of variables whose values come from secret inputs."""
-    hidden_values: list[str] = field(default_factory=list)
-    """Secret inputs that are part of the command or the URL."""
-    choices: dict[str, tuple[str, ...]] = field(default_factory=dict)
-    """The only values that the manifest allows, by name."""
-    server_url: str | None = None
-    options: dict[str, Any] = field(default_factory=dict)
-    runtime: str = ""
-    cwd: str | None = None
-    manifest: Manifest | None = None
-    package: PackageInfo | None = None
-    warnings: list[str] = field(default_factory=list)
-
-    @property
-    def is_remote(self) -> bool:
-        return not self.command
 
 
 @dataclass(frozen=True, slots=True)
@@ -281,7 +193,7 @@ class _Parser:
         if isinstance(server, StdioServer):
             words = [server.command, *server.args]
             command = build_command("", words, allow_docker_flags=self.allow_docker_flags, key="args")
-            draft = _Draft(SourceTransport.STDIO, lifecycle, command, dict(server.env or {}), cwd=server.cwd)
+            draft = SourceDraft(SourceTransport.STDIO, lifecycle, command, dict(server.env or {}), cwd=server.cwd)
         else:
             transport = SourceTransport.SSE if isinstance(server, SseServer) else SourceTransport.STREAMABLE_HTTP
             headers = {}
@@ -290,16 +202,16 @@ class _Parser:
                     advice = "Functions cannot be stored; declare the header as personal, or give its value"
                     raise field_error(f"headers.{header}", "a string", advice, got="a function")
                 headers[header] = value
-            draft = _Draft(transport, lifecycle, environment=headers, server_url=server.url)
-            self._check_url(server.url, "url", draft)
+            draft = SourceDraft(transport, lifecycle, environment=headers)
+            draft.set_url(server.url, "url")
         given = server.to_dict()
-        draft.options = {key: value for key, value in given.items() if key not in (*_CONNECTION_FIELDS, "type")}
+        draft.options = {key: value for key, value in given.items() if key not in (*CONNECTION_FIELDS, "type")}
         draft.warnings += warnings
         return self._finish(name, draft, form)
 
     # ---- drafts
 
-    def _remote_draft(self, form: Fields) -> _Draft:
+    def _remote_draft(self, form: Fields) -> SourceDraft:
         for key in ("mcp_command", "mcp_args", "mcp_runtime_hint", "cwd"):
             if form.has(key):
                 raise form.error(key, "no value for a remote source", f"Remove {key} or mcp_server_url", got="one")
@@ -309,25 +221,25 @@ class _Parser:
             raise form.error("mcp_transport_type", "streamable_http (or sse) with mcp_server_url", advice, got="stdio")
         # Connections to remote servers are kept unless the form says otherwise: the modes are those of plugins.
         lifecycle = form.choice("mcp_lifecycle_mode", LifecycleMode, LifecycleMode.SINGLETON)
-        draft = _Draft(transport, lifecycle, server_url=form.values["mcp_server_url"])
-        self._check_url(draft.server_url, "mcp_server_url", draft)
+        draft = SourceDraft(transport, lifecycle)
+        draft.set_url(form.values["mcp_server_url"], "mcp_server_url")
         return draft
 
-    def _command_draft(self, form: Fields) -> _Draft:
+    def _command_draft(self, form: Fields) -> SourceDraft:
         transport = form.choice("mcp_transport_type", SourceTransport, SourceTransport.STDIO)
         lifecycle = form.choice("mcp_lifecycle_mode", LifecycleMode, LifecycleMode.TRANSIENT)
         runtime = self._runtime_hint(form)
-        draft = _Draft(transport, lifecycle, self._own_command(form, runtime), runtime=runtime)
+        draft = SourceDraft(transport, lifecycle, self._own_command(form, runtime), runtime=runtime)
         draft.cwd = form.optional_text("cwd")
         return draft
 
-    def _manifest_draft(self, manifest: Manifest, form: Fields, default: LifecycleMode) -> _Draft:
+    def _manifest_draft(self, manifest: Manifest, form: Fields, default: LifecycleMode) -> SourceDraft:
         if form.has("cwd"):
             raise form.error("cwd", "no value: a plugin runs in its folder", "Remove it", got="one")
         wanted = form.choice("mcp_transport_type", SourceTransport, SourceTransport.STDIO)
         requested = wanted if form.has("mcp_transport_type") else None
         entry = select_entry(manifest, requested)
-        draft = _Draft(
+        draft = SourceDraft(
             requested or entry.transport, form.choice("mcp_lifecycle_mode", LifecycleMode, default), manifest=manifest
         )
         draft.warnings += manifest.warnings
@@ -340,13 +252,13 @@ class _Parser:
         if missing:
             expected = f"values for {', '.join(dict.fromkeys(missing))}"
             raise field_error("inputs", expected, "The manifest requires them", got="none")
-        self._define(entry.variables, inputs, draft)
+        draft.define(entry.variables, inputs)
         if requested is not None and requested is not entry.transport:
             draft.warnings.append(f"mcp_transport_type: {requested} differs from {entry.transport} of the manifest")
         return draft
 
     def _use_remote(
-        self, entry: ManifestEntry, form: Fields, inputs: Mapping[str, str], missing: list[str], draft: _Draft
+        self, entry: ManifestEntry, form: Fields, inputs: Mapping[str, str], missing: list[str], draft: SourceDraft
     ) -> None:
         for key in ("mcp_command", "mcp_args", "mcp_runtime_hint"):
             if form.has(key):
@@ -354,16 +266,15 @@ class _Parser:
         url, _ = resolve_input(entry.url or ManifestInput("url", "url"), inputs, missing)
         if missing:
             return
-        draft.server_url = url
+        draft.set_url(url, f"{entry.key}.url")
         draft.hidden_values += [
             inputs[each.name]
             for each in (entry.url.variables if entry.url else ())
             if each.secret and each.name in inputs
         ]
-        self._check_url(url, f"{entry.key}.url", draft)
 
     def _use_package(
-        self, entry: ManifestEntry, form: Fields, inputs: Mapping[str, str], missing: list[str], draft: _Draft
+        self, entry: ManifestEntry, form: Fields, inputs: Mapping[str, str], missing: list[str], draft: SourceDraft
     ) -> None:
         folder = draft.manifest.folder if draft.manifest is not None else None
         draft.cwd = None if folder is None else str(folder)
@@ -413,7 +324,7 @@ class _Parser:
         return {name: given.text(name) for name in given.values}
 
     def _arguments(
-        self, arguments: tuple[ManifestInput, ...], inputs: Mapping[str, str], missing: list[str], draft: _Draft
+        self, arguments: tuple[ManifestInput, ...], inputs: Mapping[str, str], missing: list[str], draft: SourceDraft
     ) -> Iterator[str]:
         for each in arguments:
             if each.is_switch:
@@ -427,91 +338,9 @@ class _Parser:
                 draft.hidden_values.append(value)
             yield from [each.flag, value] if each.flag else [value]
 
-    def _define(self, variables: tuple[ManifestVariable, ...], inputs: Mapping[str, str], draft: _Draft) -> None:
-        for each in variables:
-            definition = each.definition
-            if each.template is not None:
-                missing: list[str] = []
-                value, is_secret = resolve_input(each.template, inputs, missing)
-                if missing:  # the operator may give the whole value, and a principal may have its own
-                    definition = replace(definition, required=True)
-                elif value is not None:
-                    draft.environment[definition.name] = value
-                    if is_secret:
-                        draft.hidden.add(_key(definition.name, draft))
-            elif definition.default is not None and (
-                definition.secret or is_secret_value(definition.name, definition.default)
-            ):
-                draft.environment[definition.name] = definition.default
-                definition = replace(definition, default=None)
-            if each.is_public:
-                draft.public.add(_key(definition.name, draft))
-            if each.choices:
-                draft.choices[_key(definition.name, draft)] = each.choices
-            draft.definitions.append(definition)
-
-    # ---- the parts that all forms share
-
-    def _finish(self, name: str, draft: _Draft, form: Fields) -> Registration:
-        self._add_environment(draft, form)
-        personal = self._personal(draft, form)
-        pass_environment = form.texts("pass_environment", expected="a list of names of variables")
-        for at, each in enumerate(pass_environment):
-            if not (is_header_name(each) if draft.is_remote else is_variable_name(each)):
-                raise form.error(f"pass_environment[{at}]", "the name of a variable, without a value")
-        if draft.manifest is None and form.has("inputs"):
-            raise form.error("inputs", "no value without a manifest", "Remove it", got="one")
-        draft.options |= self._options(draft, form)
-        if draft.command:
-            names = {*draft.environment, *pass_environment, *(each.name for each in draft.definitions), *personal}
-            draft.command = add_docker_variables(draft.command, names)
-            if not draft.runtime and program_name(draft.command[0]) in RUNTIMES:
-                draft.runtime = program_name(draft.command[0])
-        secrets: dict[str, str] = {}
-        command = hide_words(draft.command, draft.hidden_values, secrets)
-        draft.warnings += advise(command)
-        file = draft.manifest.file if draft.manifest is not None else None
-        folder = draft.manifest.folder if draft.manifest is not None else None
-        config = SourceConfig(
-            manifest_path="" if file is None else str(file),
-            plugin_dir="" if folder is None else str(folder),
-            transport_type=draft.transport,
-            lifecycle_mode=draft.lifecycle,
-            runtime_hint=draft.runtime,
-            command=command,
-            environment=self._hide_environment(draft, secrets),
-            env_definitions=tuple(draft.definitions),
-            server_url=None if draft.server_url is None else hide_url(draft.server_url, draft.hidden_values, secrets),
-            url=mask_urls(form.text("url", "")),
-            cwd=None if draft.cwd is None else str(draft.cwd),
-            pass_environment=pass_environment,
-            options=hide_options(draft.options, secrets),
-            stateless=form.flag("stateless"),
-            per_session=form.flag("per_session"),
-            review=form.choice("review", ReviewPolicy, ReviewPolicy.FOLLOW),
-            validate_arguments=form.flag("validate_arguments"),
-            health_interval=form.seconds("health_interval", None),
-            refresh_interval=form.seconds("refresh_interval", 3600.0),
-            idle_seconds=form.seconds("idle_seconds", 300.0, nullable=False) or 300.0,
-            allow_private=self.allow_private,
-            package=draft.package or find_package(command),
-            warnings=tuple(dict.fromkeys(draft.warnings)),
-        )
+    def _finish(self, name: str, draft: SourceDraft, form: Fields) -> Registration:
+        config, secrets = draft.make_config(form, allow_private=self.allow_private)
         return Registration(name, config, secrets)
-
-    def _hide_environment(self, draft: _Draft, secrets: dict[str, str]) -> dict[str, str]:
-        stated = draft.hidden | {_key(each.name, draft) for each in draft.definitions if each.secret}
-        hidden = {}
-        for name, value in draft.environment.items():
-            key = _key(name, draft)
-            # A manifest that calls a token public does not make it so.
-            is_plain = key not in stated and not is_secret_value(name, value)
-            if is_plain and (key in draft.public or (not draft.is_remote and is_ordinary_value(name, value))):
-                hidden[name] = str(value)
-            else:
-                hidden[name] = make_placeholder(env_reference(name))
-                secrets[env_reference(name)] = str(value)
-        return hidden
 
     def _required_name(self, given: str | None) -> str:
         name = self.name if given is None else given
@@ -521,82 +350,9 @@ class _Parser:
             raise field_error("name", f"at most {MAX_NAME_LENGTH} printable characters on one line")
         return name.strip()
 
-    def _check_url(self, url: Any, key: str, draft: _Draft) -> None:
-        CHECKS["url"](key, url)
-        if "#" in url:
-            raise field_error(key, "a URL without a fragment", "Remove # and what follows it")
-        parts = urlsplit(url)
-        host = parts.hostname or ""
-        if parts.scheme == "http" and not is_loopback(host):
-            advice = "others on the network can read headers and calls; use https"
-            draft.warnings.append(f"{key}: plain http to {host}; {advice}")
-
-    def _add_environment(self, draft: _Draft, form: Fields) -> None:
-        """Add `mcp_env_vars` to the environment: variables of the process or, for a remote source, headers."""
-        given = form.object("mcp_env_vars")
-        spelled = {_key(name, draft): name for name in draft.environment}
-        seen: set[str] = set()
-        for name, value in given.values.items():
-            if not (is_header_name(name) if draft.is_remote else is_variable_name(name)):
-                what = "names of headers" if draft.is_remote else "names of variables, without = and blanks"
-                raise form.error("mcp_env_vars", what, got="another name")
-            key = given.key(name)
-            if not is_text(value):
-                raise given.wrong(name, "a string (put numbers and booleans in quotes)")
-            if draft.is_remote:
-                check_header(key, value)
-            if _key(name, draft) in seen:
-                raise given.error(name, "each header once", got="it twice")
-            seen.add(_key(name, draft))
-            allowed = draft.choices.get(_key(name, draft), ())
-            if allowed and value not in allowed:
-                raise given.error(name, f"one of {', '.join(allowed)}", got="another value")
-            earlier = spelled.get(_key(name, draft))
-            if earlier is not None:
-                draft.environment.pop(earlier, None)
-            draft.environment[name] = value
-
-    def _personal(self, draft: _Draft, form: Fields) -> tuple[str, ...]:
-        """Mark the definitions of personal slots; slots without a definition get one."""
-        slots = form.texts("personal", expected="a list of names of variables or headers")
-        shared = {_key(name, draft) for name in draft.environment}
-        given = {_key(name, draft) for name in form.object("mcp_env_vars").values}
-        defined = {_key(each.name, draft): at for at, each in enumerate(draft.definitions)}
-        for at, name in enumerate(slots):
-            if not (is_header_name(name) if draft.is_remote else is_variable_name(name)):
-                raise form.error(f"personal[{at}]", "the name of a variable or header, without a value")
-            key = _key(name, draft)
-            if key in given or (key in shared and key not in defined):
-                advice = "Remove the shared value: each principal stores its own"
-                raise form.error(f"personal[{at}]", "a slot without a shared value", advice, got=f"{name} with one")
-            for each in [each for each in draft.environment if _key(each, draft) == key]:
-                del draft.environment[each]  # a default of the manifest
-            place = defined.get(key)
-            if place is None:
-                defined[key] = len(draft.definitions)
-                draft.definitions.append(EnvironmentVariable(name, required=True, secret=True, personal=True))
-            else:
-                draft.definitions[place] = replace(
-                    draft.definitions[place], required=True, secret=True, personal=True, default=None
-                )
-        return slots
-
-    def _options(self, draft: _Draft, form: Fields) -> dict[str, Any]:
-        """Return the server options of the form as JSON values."""
-        given = with_own_names({key: value for key, value in form.values.items() if key in OPTION_FIELDS})
-        if not given:
-            return {}
-        made = server_from_dict({**_EMPTY_SERVERS[draft.transport], **given}).to_dict()
-        return {key: value for key, value in made.items() if key not in (*_CONNECTION_FIELDS, "type")}
-
 
 def _refuse_python(server: ServerConfig) -> _StoredServer:
     if isinstance(server, PythonServer):
         advice = "Start it as a process: StdioServer('toolcrib', ['run', FILE])"
         raise field_error("source", "a server that runs as a process or at a URL", advice, got="a PythonServer")
     return server
-
-
-def _key(name: str, draft: _Draft) -> str:
-    """Return the name by which variables are compared; headers ignore case."""
-    return name.lower() if draft.is_remote else name

@@ -12,8 +12,9 @@ import pytest
 import toolcrib as tc
 from toolcrib.errors import ConfigError, MissingCredential, MissingVariables
 from toolcrib.provider.environment import SpawnedServer, make_server_config, resolve_environment
+from toolcrib.provider.registration import parse_registration
 from toolcrib.provider.source_config import EnvironmentVariable, SourceConfig, SourceTransport
-from toolcrib.provider.stored_config import make_placeholder
+from toolcrib.provider.stored_config import make_placeholder, restore_secrets
 
 SOURCES = ("call", "credential", "secret", "config", "default", "process")
 """From the strongest to the weakest."""
@@ -137,3 +138,28 @@ def test_a_config_without_its_secrets_or_without_a_server_is_refused() -> None:
         make_server_config(SourceConfig(), {})
     with pytest.raises(ConfigError, match=r"headers\.A"):
         make_server_config(SourceConfig(server_url="https://h"), {"A": "x\r\ny: z"})
+
+
+async def test_a_stand_in_for_docker_gets_values_in_its_environment_only(tmp_path: Path) -> None:
+    docker = tmp_path / "docker"
+    docker.write_text(f'#!/bin/sh\nprintf "%s\\n" "$@" > {tmp_path}/argv\nenv > {tmp_path}/env\n')
+    docker.chmod(0o700)
+    given = {
+        "name": "image",
+        "source_type": "mcp",
+        "mcp_command": [str(docker), "run", "-e", "MODE", "image:1", "--verbose"],
+        "mcp_env_vars": {"API_TOKEN": "canary-1"},
+        "personal": ["OWN_TOKEN"],
+    }
+    made = parse_registration(given)
+    config = restore_secrets(made.config, made.secrets)
+    environment = resolve_environment(config, credential={"OWN_TOKEN": "canary-2"}, call={"MODE": "canary-3"})
+    server = make_server_config(config, environment)
+    assert isinstance(server, tc.StdioServer)
+    with pytest.raises(tc.StartError):
+        async with tc.Client(server):
+            pass
+    argv = (tmp_path / "argv").read_text().split()
+    assert argv == ["run", "-i", "--rm", "-e", "API_TOKEN", "-e", "OWN_TOKEN", "-e", "MODE", "image:1", "--verbose"]
+    env = (tmp_path / "env").read_text().splitlines()
+    assert {"API_TOKEN=canary-1", "OWN_TOKEN=canary-2", "MODE=canary-3"} <= {*env}

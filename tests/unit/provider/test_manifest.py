@@ -14,7 +14,8 @@ from hypothesis import strategies as st
 from tests.unit.provider.conftest import MakePlugin
 from tests.unit.provider.manifests import REMOVED, changed, package, plugin, server
 from toolcrib.errors import ConfigError
-from toolcrib.provider.manifest import parse_server_json, read_manifest, select_entry
+from toolcrib.provider.manifest import parse_server_json, read_manifest
+from toolcrib.provider.manifest_values import select_entry
 from toolcrib.provider.source_config import EnvironmentVariable, PackageInfo, SourceTransport
 
 STDIO, SSE, HTTP = SourceTransport.STDIO, SourceTransport.SSE, SourceTransport.STREAMABLE_HTTP

@@ -8,6 +8,7 @@ import errno
 import os
 import sqlite3
 import stat
+import traceback
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any, Final, NamedTuple, TypeVar
@@ -136,10 +137,7 @@ class SqliteDatabase:
             await self._writer.close()
 
     async def _run_write(self, write: _Write) -> str:
-        """Run a transaction and set its outcome. Returns the message of a failure of the database, else nothing.
-
-        Not the exception: its traceback has the cursor, which would keep the file open.
-        """
+        """Run a transaction and set its outcome. Returns the message of a failure of the database, else nothing."""
         if self._reader is not None and not self._writer.is_open:
             # Connections of one process share the -shm file: if the reader opened it read-only, it would stay so.
             await self._reader.discard()
@@ -182,6 +180,7 @@ class _Connection:
                     return await work(connection)
             except STORE_FAILURES as exc:
                 if self._path is not None and not is_duplicate(exc):
+                    _release_cursors(exc)
                     await self._discard()
                 raise make_store_error(operation, exc) from exc
 
@@ -219,6 +218,13 @@ class _Connection:
         self._file = None
         with contextlib.suppress(*STORE_FAILURES):
             await self._engine.dispose()
+
+
+def _release_cursors(exc: BaseException | None) -> None:
+    """Clear the frames of a failed transaction: its cursor would keep the file open as long as the exception lives."""
+    while exc is not None:
+        traceback.clear_frames(exc.__traceback__)
+        exc = exc.__cause__ or exc.__context__
 
 
 def _make_engine(path: Path | None, begin: str, busy_timeout: float) -> AsyncEngine:

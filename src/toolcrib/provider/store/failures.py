@@ -68,7 +68,7 @@ def _find_driver_errors() -> tuple[type[Exception], ...]:
         import asyncpg  # type: ignore[import-untyped]  # noqa: PLC0415  # an extra
     except ImportError:
         return ()
-    return (asyncpg.PostgresError, asyncpg.InterfaceError)
+    return (asyncpg.PostgresError, asyncpg.InterfaceError, asyncpg.InternalClientError)
 
 
 STORE_FAILURES: Final[tuple[type[Exception], ...]] = (SQLAlchemyError, sqlite3.Error, OSError, *_find_driver_errors())

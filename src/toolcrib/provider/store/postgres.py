@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from typing import Any, Final, TypeVar
 
 import orjson
@@ -13,7 +14,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine, create_async_en
 
 from ...errors import ConfigError
 from .database import Work, dump_json, replacements
-from .failures import make_closed_error, map_failures
+from .failures import STORE_FAILURES, make_closed_error, map_failures
 from .migration import MIGRATION_WAIT_SECONDS, Migrations, is_current, upgrade_schema
 
 T = TypeVar("T")
@@ -81,7 +82,8 @@ class PostgresDatabase:
         self._idle.clear()
         try:
             with map_failures(operation):
-                async with self._engine.connect() as connection:
+                connection = await self._connect()
+                async with contextlib.aclosing(connection):
                     if options:
                         await connection.execution_options(**options)
                     async with connection.begin():
@@ -90,6 +92,26 @@ class PostgresDatabase:
             self._running -= 1
             if not self._running:
                 self._idle.set()
+
+    async def _connect(self) -> AsyncConnection:
+        """Return a connection that works: after a restart of the server, those in the pool do not.
+
+        SQLAlchemy's own `pool_pre_ping` does not replace all connections whose end asyncpg has not noticed yet.
+        """
+        for _ in range(POOL_SIZE):
+            connection = await self._engine.connect()
+            try:
+                driver: Any = (await connection.get_raw_connection()).driver_connection
+                await driver.execute("SELECT 1")
+            except STORE_FAILURES:
+                await connection.invalidate()
+                await connection.close()
+            except BaseException:
+                await connection.close()
+                raise
+            else:
+                return connection
+        return await self._engine.connect()
 
 
 async def _migrate(connection: AsyncConnection, migrations: Migrations) -> None:
@@ -124,7 +146,6 @@ def _make_engine(url: str, busy_timeout: float) -> AsyncEngine:
         parsed.set(drivername="postgresql+asyncpg", query={}),
         pool_size=POOL_SIZE,
         max_overflow=0,
-        pool_pre_ping=True,  # after a restart of the server, the next transaction must work
         hide_parameters=True,
         json_serializer=dump_json,
         json_deserializer=orjson.loads,

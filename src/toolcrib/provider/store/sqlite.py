@@ -8,6 +8,7 @@ import errno
 import os
 import sqlite3
 import stat
+import traceback
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any, Final, NamedTuple, TypeVar
@@ -20,6 +21,7 @@ from sqlalchemy.ext.asyncio import AsyncEngine, create_async_engine
 from sqlalchemy.pool import AsyncAdaptedQueuePool
 
 from ..._util.futures import retrieve
+from ..._util.tasks import TaskSet
 from ...errors import StoreError
 from .database import Work, dump_json, replacements
 from .failures import STORE_FAILURES, is_duplicate, make_closed_error, make_store_error, map_failures
@@ -45,6 +47,7 @@ class SqliteDatabase:
     def __init__(self, path: Path | None, *, busy_timeout: float, max_queued_writes: int) -> None:
         self._writer = _Connection(path, "BEGIN IMMEDIATE", busy_timeout)
         self._reader = None if path is None else _Connection(path, "BEGIN", busy_timeout)
+        self._reads = TaskSet()
         self._writes: asyncio.Queue[_Write | None] = asyncio.Queue()
         self._max_queued_writes = max_queued_writes
         self._closing = False
@@ -71,7 +74,10 @@ class SqliteDatabase:
         self._check_open(operation)
         if self._reader is None:  # the task that owns the only connection reads too
             return await self._enqueue(operation, work)
-        return await self._reader.run(operation, work)
+        # In a task of its own: SQLAlchemy does not close the connection of a task that is cancelled.
+        reading = self._reads.create(self._reader.run(operation, work))
+        reading.add_done_callback(retrieve)
+        return await asyncio.shield(reading)
 
     async def write(self, operation: str, work: Work[T]) -> T:
         """Run a transaction that writes, after those that wait already.
@@ -98,6 +104,7 @@ class SqliteDatabase:
         await asyncio.shield(self._writer_task)
         if self._reader is not None:
             await self._reader.close()
+        await self._reads.wait()
 
     def _check_open(self, operation: str) -> None:
         if self._closing:
@@ -117,19 +124,20 @@ class SqliteDatabase:
 
     async def _run_writes(self) -> None:
         """Run the transactions one after the other. After `close`, the first failure ends those that wait."""
-        failure: BaseException | None = None
+        failure = ""
         try:
             while (write := await self._writes.get()) is not None:
                 if write.outcome.cancelled():
                     continue
-                if self._closing and isinstance(failure, StoreError):
-                    write.outcome.set_exception(failure)
+                if self._closing and failure:
+                    write.outcome.set_exception(StoreError(failure, operation=write.operation))
                     continue
                 failure = await self._run_write(write)
         finally:
             await self._writer.close()
 
-    async def _run_write(self, write: _Write) -> BaseException | None:
+    async def _run_write(self, write: _Write) -> str:
+        """Run a transaction and set its outcome. Returns the message of a failure of the database, else nothing."""
         if self._reader is not None and not self._writer.is_open:
             # Connections of one process share the -shm file: if the reader opened it read-only, it would stay so.
             await self._reader.discard()
@@ -141,10 +149,10 @@ class SqliteDatabase:
         except Exception as exc:  # noqa: BLE001  # raised where the outcome is awaited
             if not write.outcome.done():
                 write.outcome.set_exception(exc)
-            return exc
+            return exc.message if isinstance(exc, StoreError) else ""
         if not write.outcome.done():
             write.outcome.set_result(result)
-        return None
+        return ""
 
 
 class _Connection:
@@ -172,6 +180,7 @@ class _Connection:
                     return await work(connection)
             except STORE_FAILURES as exc:
                 if self._path is not None and not is_duplicate(exc):
+                    _release_cursors(exc)
                     await self._discard()
                 raise make_store_error(operation, exc) from exc
 
@@ -209,6 +218,13 @@ class _Connection:
         self._file = None
         with contextlib.suppress(*STORE_FAILURES):
             await self._engine.dispose()
+
+
+def _release_cursors(exc: BaseException | None) -> None:
+    """Clear the frames of a failed transaction: its cursor would keep the file open as long as the exception lives."""
+    while exc is not None:
+        traceback.clear_frames(exc.__traceback__)
+        exc = exc.__cause__ or exc.__context__
 
 
 def _make_engine(path: Path | None, begin: str, busy_timeout: float) -> AsyncEngine:

@@ -170,8 +170,14 @@ TYPES = st.sampled_from(["string", "integer", "number", "boolean", "null", "arra
 def schemas(draw: st.DrawFn, depth: int = 2) -> Any:
     if draw(st.integers(0, 12)) == 0:
         return draw(st.booleans())
-    inner = schemas(depth - 1) if depth else st.just({})
-    optional: dict[str, st.SearchStrategy[Any]] = {
+    optional = keywords(schemas(depth - 1) if depth else st.just({}))
+    keys = draw(st.lists(st.sampled_from(sorted(optional)), max_size=4, unique=True))
+    return {key: draw(optional[key]) for key in keys}
+
+
+def keywords(inner: st.SearchStrategy[Any]) -> dict[str, st.SearchStrategy[Any]]:
+    """Return values of each keyword."""
+    return {
         "type": TYPES | st.lists(TYPES, min_size=1, max_size=3, unique=True),
         "description": st.sampled_from(["one", "two"]),
         "enum": st.lists(VALUES, min_size=1, max_size=3),
@@ -194,8 +200,6 @@ def schemas(draw: st.DrawFn, depth: int = 2) -> Any:
         "oneOf": st.lists(inner, min_size=1, max_size=2),
         "not": inner,
     }
-    keys = draw(st.lists(st.sampled_from(sorted(optional)), max_size=4, unique=True))
-    return {key: draw(optional[key]) for key in keys}
 
 
 @st.composite
@@ -264,7 +268,7 @@ def instances(schema: Any) -> st.SearchStrategy[Any]:
     return st.one_of(ways)
 
 
-@settings(max_examples=250, deadline=None)
+@settings(max_examples=150, deadline=None)
 @given(st.data())
 def test_an_additive_change_of_the_input_rejects_nothing_that_was_accepted(data: st.DataObject) -> None:
     old = data.draw(schemas())
@@ -280,7 +284,26 @@ def test_an_additive_change_of_the_input_rejects_nothing_that_was_accepted(data:
         assert not before.is_valid(value) or after.is_valid(value), (old, new, value)
 
 
-@settings(max_examples=200, deadline=None)
+@pytest.mark.parametrize("keyword", sorted({*keywords(st.just({})), "properties and required", "type and properties"}))
+@settings(max_examples=60, deadline=None)
+@given(data=st.data())
+def test_a_change_of_one_keyword_is_never_taken_for_additive_wrongly(keyword: str, data: st.DataObject) -> None:
+    """The same for both directions, with values that make each keyword count."""
+    simple = st.fixed_dictionaries({}, optional={"type": TYPES, "enum": st.lists(VALUES, min_size=1, max_size=2)})
+    possible = keywords(simple)
+    words = keyword.split(" and ")
+    old, new = ({word: data.draw(possible[word]) for word in words if data.draw(st.integers(0, 5))} for _ in range(2))
+    values = data.draw(st.lists(instances(old) | instances(new) | VALUES, min_size=5, max_size=20))
+    before, after = jsonschema_rs.validator_for(closed(old)), jsonschema_rs.validator_for(new)
+    inside = {"type": "object", "properties": {"a": old}}, {"type": "object", "properties": {"a": new}}
+    if compare_input(*inside) is not ChangeKind.BREAKING:
+        assert all(after.is_valid(value) for value in values if before.is_valid(value)), (old, new, values)
+    before = jsonschema_rs.validator_for(old)
+    if compare_output(*inside) is not ChangeKind.BREAKING:
+        assert all(before.is_valid(value) for value in values if after.is_valid(value)), (old, new, values)
+
+
+@settings(max_examples=120, deadline=None)
 @given(st.data())
 def test_an_additive_change_of_the_output_keeps_every_promise(data: st.DataObject) -> None:
     old = data.draw(schemas())

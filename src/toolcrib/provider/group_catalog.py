@@ -16,6 +16,7 @@ from ..hub.access import Access
 from ..hub.toolsets import Toolsets
 from ..hub.visible_tools import VisibleTools
 from ..policy.permissions import Permissions
+from ..types import Tool
 from .groups import Group, NameMode, SelectedTool, assign_names, choose
 from .snapshot import SnapshotSource
 
@@ -66,6 +67,8 @@ class GroupCatalog:
         self._taken: Collection[str] = ()
         self._listed: dict[str, _Listed] = {}
         self._names: dict[tuple[str, str, str], str] = {}
+        # By slug and identity; each entry keeps its object alive, so that no other object has the same identity.
+        self._made: dict[str, dict[int, tuple[SelectedTool, Tool]]] = {}
         self.selected: dict[str, SelectedTool] = {}
         """The tools that callers can see, by their names in the group."""
         self.catalog: Catalog[SourceOwner] = Catalog(judge, self._name)
@@ -119,7 +122,7 @@ class GroupCatalog:
     def _restart(self) -> None:
         for slug in [each.source.slug for each in self._listed.values()]:
             self.catalog.drop(slug)
-        self._listed, self._names, self.selected = {}, {}, {}
+        self._listed, self._names, self._made, self.selected = {}, {}, {}, {}
 
     def _list(
         self,
@@ -135,9 +138,9 @@ class GroupCatalog:
             if known is not None and known.source is source:
                 listed[id] = known
                 continue
-            chosen = choose(group, source.tools, source.slug)
+            chosen = _choose_again(group, source, [] if known is None else known.chosen)
             whole = group is None or group.allows_source(source.name, source.slug)
-            named = assign_names(chosen, mode) if mode is NameMode.QUALIFIED else []
+            named = _qualify(group, chosen, [] if known is None else known.named) if mode is NameMode.QUALIFIED else []
             prompts = {each.name: tool_names.make(source.slug, each.name) for each in source.prompts if each.name}
             listed[id] = _Listed(source, chosen, named, prompts if whole else {}, whole)
         return listed if mode is NameMode.QUALIFIED and not taken else _name_all(listed, mode, taken)
@@ -145,6 +148,7 @@ class GroupCatalog:
     def _put(self, before: Mapping[str, _Listed], after: Mapping[str, _Listed]) -> None:
         for id in before.keys() - after.keys():
             self._forget(before[id])
+            self._made.pop(before[id].source.slug, None)
             self.catalog.drop(before[id].source.slug)
         changed = [each for id, each in after.items() if before.get(id) is not each]
         for each in changed:
@@ -173,7 +177,10 @@ class GroupCatalog:
             self.selected[each.name] = each
         for name, final in listed.prompt_names.items():
             self._names["prompt", source.slug, name] = final
-        self.catalog.put(source.slug, "tools", [each.tool for each in shown])
+        made = self._made.get(source.slug, {})
+        tools = {id(each): made.get(id(each)) or (each, each.tool) for each in shown}
+        self._made[source.slug] = tools
+        self.catalog.put(source.slug, "tools", [tool for _, tool in tools.values()])
         lists: dict[str, tuple[Any, ...]] = {
             "prompts": tuple(prompt for prompt in source.prompts if prompt.name in listed.prompt_names),
             "resources": source.resources if listed.whole else (),
@@ -193,6 +200,25 @@ class GroupCatalog:
 
     def _name(self, kind: Literal["tool", "prompt"], server: str, name: str) -> str:
         return self._names[kind, server, name]
+
+
+def _choose_again(group: Group | None, source: SnapshotSource, before: list[SelectedTool]) -> list[SelectedTool]:
+    """Return the tools of a source that a group selects; records that are the same objects as before are not judged."""
+    kept = {id(each.record): each for each in before}
+    new = choose(group, [tool for tool in source.tools if id(tool) not in kept], source.slug)
+    fresh = {id(each.record): each for each in new}
+    found = (kept.get(id(tool)) or fresh.get(id(tool)) for tool in source.tools)
+    return [each for each in found if each is not None]
+
+
+def _qualify(group: Group | None, chosen: list[SelectedTool], before: list[SelectedTool]) -> list[SelectedTool]:
+    """Return the tools of one source under qualified names, as the same objects as before where possible."""
+    if group is not None and group.overrides:  # tools may have equal names
+        return assign_names(chosen, NameMode.QUALIFIED)
+    kept = {id(each.record): each for each in before}
+    new = assign_names([each for each in chosen if id(each.record) not in kept], NameMode.QUALIFIED)
+    fresh = {id(each.record): each for each in new}
+    return [kept.get(id(each.record)) or fresh[id(each.record)] for each in chosen]
 
 
 def _is_renamed(before: _Listed, after: _Listed) -> bool:

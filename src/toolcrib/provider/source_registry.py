@@ -344,7 +344,7 @@ class SourceRegistry:
         self,
         name: str,
         tools: Sequence[str],
-        decision: Callable[[InventoryTool], review.Decision],
+        decision: Callable[[InventoryTool], review.ReviewDecision],
         action: str,
         *,
         by: str,

@@ -17,9 +17,10 @@ import pytest
 import toolcrib as tc
 from tests.unit.kit import eventually
 from tests.unit.transports.children import alive, python, run_program
-from toolcrib.config import SpawnedHttpServer, as_singleton
+from toolcrib.config import as_singleton
 from toolcrib.errors import ConfigError, ConnectError, OutcomeUnknown, StartError
 from toolcrib.transports import spawned_http
+from toolcrib.transports.spawned_http import SpawnedHttpServer
 from toolcrib.transports.stdio.listeners import Listener, find_listener
 from toolcrib.transports.stdio.process import GRACE
 
@@ -193,7 +194,7 @@ async def test_the_server_ends_if_this_process_is_killed() -> None:
     program = textwrap.dedent("""
         import asyncio, sys
         import toolcrib as tc
-        from toolcrib.config import SpawnedHttpServer
+        from toolcrib.transports.spawned_http import SpawnedHttpServer
         async def main():
             async with tc.Client(SpawnedHttpServer((sys.executable, sys.argv[1], "http"))) as client:
                 print((await client.call_tool("pid")).data, flush=True)

@@ -22,7 +22,7 @@ from toolcrib.errors import ConfigError, ConnectError, OutcomeUnknown, StartErro
 from toolcrib.transports import spawned_http
 from toolcrib.transports.spawned_http import SpawnedHttpServer
 from toolcrib.transports.stdio.listeners import Listener, find_listener
-from toolcrib.transports.stdio.process import GRACE
+from toolcrib.transports.stdio.process import SHUTDOWN_GRACE_SECONDS
 
 PLUGIN = str(Path(__file__).parents[2] / "provider/plugins/python_plugin/server.py")
 TRANSPORTS: dict[Literal["streamable_http", "sse"], str] = {"streamable_http": "http", "sse": "sse"}
@@ -107,7 +107,7 @@ async def test_a_server_is_started_reached_and_ended(
         arguments = Path(f"/proc/{process}/cmdline").read_text().split("\0")
         assert f"--listen={seen['PORT']}" in arguments
         closed = time.monotonic()
-    assert time.monotonic() - closed < GRACE, "SIGTERM was not sent at once"
+    assert time.monotonic() - closed < SHUTDOWN_GRACE_SECONDS, "SIGTERM was not sent at once"
     assert seen == {"PORT": seen["PORT"], "PLUGIN_TOKEN": SECRET, "CANARY": None, "HTTP_PROXY": None}
     assert not alive(process)
 
@@ -259,6 +259,12 @@ def test_a_config_shows_no_secret() -> None:
     )
     assert server.server_identifier.startswith("spawned:serve:--token:<masked> #")
     assert server != SpawnedHttpServer(["serve"]) and hash(server)
+
+
+@pytest.mark.parametrize("transport", TRANSPORTS)
+def test_a_config_survives_json(transport: Literal["streamable_http", "sse"]) -> None:
+    server = plugin(transport, env={"A": SECRET}, path="/x", execution_timeout=7.0)
+    assert SpawnedHttpServer.from_json(server.to_json()) == server
 
 
 def test_options_of_the_config_are_those_of_the_client() -> None:

@@ -148,7 +148,7 @@ async def test_an_exit_at_start_is_reported_with_code_and_stderr() -> None:
     code = "import sys, os; print('no config at', os.environ['TOKEN'], file=sys.stderr); sys.exit(3)"
     server = SpawnedHttpServer(python(code), env={"TOKEN": SECRET}, connect_timeout=20)
     client = tc.Client(server)
-    with pytest.raises(StartError, match="exit code 3; stderr: no config at <masked>") as caught:
+    with pytest.raises(StartError, match="exited with code 3; stderr: no config at <masked>") as caught:
         await client.connect()
     await client.close()
     assert caught.value.exit_code == 3
@@ -185,7 +185,7 @@ async def test_the_end_of_the_process_fails_its_calls_and_the_next_call_starts_a
             await client.call_tool("crash")
         assert caught.value.sent is True
         async with asyncio.timeout(1):
-            with pytest.raises(tc.errors.TransportError, match="exit code 7"):
+            with pytest.raises(tc.errors.TransportError, match="exited with code 7"):
                 await waiting
         assert (await client.call_tool("pid")).data != first
 

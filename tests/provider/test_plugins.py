@@ -9,7 +9,7 @@ import pytest
 
 import toolcrib as tc
 from tests.provider import plugins
-from toolcrib.config import SpawnedHttpServer
+from toolcrib.transports.spawned_http import SpawnedHttpServer
 
 
 def command_of(folder: Path) -> list[str]:

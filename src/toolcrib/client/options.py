@@ -12,8 +12,7 @@ from ..config import (
     ALIASES,
     CHECKS,
     HttpServer,
-    ServerConfig,
-    SpawnedHttpServer,
+    ServerBase,
     SseServer,
     StdioServer,
     may_download,
@@ -25,6 +24,7 @@ from ..errors import ConfigError
 from ..policy.filters import AnyFilter
 from ..protocol.metadata import LOG_LEVELS, LogLevel
 from ..transports.channel import ProgressHandler
+from ..transports.spawned_http import SpawnedHttpServer
 from ..types import UNSET, LogMessage, ReconnectPolicy
 from .handlers import ElicitationHandler, Roots, SamplingHandler
 from .negotiation import MODES
@@ -158,7 +158,7 @@ def resolve(config: object, name: str, given: ClientOptions) -> ResolvedOptions:
         if key not in known:
             hint = "; give it to HttpServer(url, headers=...)" if key == "headers" else suggest(key, [*known, *ALIASES])
             raise ConfigError(f"a Client has no option {key!r}{hint}", key=key, expected="one of " + ", ".join(known))
-    asked = known if isinstance(config, ServerConfig | SpawnedHttpServer) else []
+    asked = known if isinstance(config, ServerBase) else []
     chosen = {key: getattr(config, key) for key in asked if getattr(config, key, UNSET) is not UNSET}
     options = {**chosen, **own}
     if options.get("auth") is not None and not isinstance(config, HttpServer | SseServer):

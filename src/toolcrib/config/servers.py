@@ -21,7 +21,7 @@ from .masking import (
     secrets_of_web,
     shown,
 )
-from .validators import CHECKS, SPAWNED_CHECKS, HeaderValue, Timeout, check_known, with_own_names, wrong
+from .validators import CHECKS, HeaderValue, Timeout, check_known, with_own_names, wrong
 
 T = TypeVar("T")
 
@@ -54,7 +54,7 @@ class TransportType(StrEnum):
 
 # Base classes get no generated methods: generating them would add a millisecond to every import.
 @dataclass(frozen=True, kw_only=True, repr=False, init=False, eq=False)
-class _Server:
+class ServerBase:
     """The common fields of all configs. `UNSET` means the client's default; a time-out of None means no time-out."""
 
     tool_filter: Callable[..., bool] | None = None
@@ -140,18 +140,18 @@ class _Server:
         return cls.from_dict(_parsed(text))
 
 
-_COMMON = frozenset(f.name for f in fields(_Server))
+_COMMON = frozenset(f.name for f in fields(ServerBase))
 _ALWAYS_WRITTEN = frozenset({"args"})
 """Fields that `to_dict` always writes, because other programs require them."""
 
 
-def _own_first(kind: type[_Server]) -> list[Field[Any]]:
+def _own_first(kind: type[ServerBase]) -> list[Field[Any]]:
     """Return the fields in reading order: first those of this class, then the common ones."""
     return sorted(fields(kind), key=lambda f: f.name in _COMMON)
 
 
 @dataclass(frozen=True, repr=False)
-class StdioServer(_Server):
+class StdioServer(ServerBase):
     """The config of a server that runs as a local process and communicates over stdin and stdout.
 
     The process inherits only a few environment variables; `env` adds others. A `Path` is converted to a string, here
@@ -172,11 +172,13 @@ class StdioServer(_Server):
     @property
     def server_identifier(self) -> str:
         """The identifier `stdio:command:arg:...` for logs and cache keys; unique in the process, without secrets."""
-        return _identifier("stdio", self.command, *self.args, shown=("stdio", self.command, *mask_arguments(self.args)))
+        return make_identifier(
+            "stdio", self.command, *self.args, shown=("stdio", self.command, *mask_arguments(self.args))
+        )
 
 
 @dataclass(frozen=True, repr=False, init=False, eq=False)
-class _WebServer(_Server):
+class _WebServer(ServerBase):
     """The common fields of remote servers."""
 
     url: str
@@ -216,7 +218,7 @@ class HttpServer(_WebServer):
         Masked parts of the URL (user, query values, fragment) are represented by ` #` and a short hash, which differs
         between processes.
         """
-        return _identifier("http", self.url)
+        return make_identifier("http", self.url)
 
 
 @dataclass(frozen=True, repr=False)
@@ -228,11 +230,11 @@ class SseServer(_WebServer):
     @property
     def server_identifier(self) -> str:
         """The identifier `sse:https://...` for logs and cache keys; unique within the process, without secrets."""
-        return _identifier("sse", self.url)
+        return make_identifier("sse", self.url)
 
 
 @dataclass(frozen=True, repr=False)
-class PythonServer(_Server):
+class PythonServer(ServerBase):
     """The config of a `ToolServer` in a Python file that runs in this process: `tools.py`, or `tools.py:name`.
 
     The file is executed as a module when a client connects, without code under `if __name__ == "__main__"`. It is
@@ -257,44 +259,13 @@ class PythonServer(_Server):
     @property
     def server_identifier(self) -> str:
         """The identifier `python:file` for logs and cache keys."""
-        return _identifier("python", self.python)
-
-
-@dataclass(frozen=True, repr=False)
-class SpawnedHttpServer(_Server):
-    """The config of a local process that serves MCP over HTTP; used by the provider, not by settings files.
-
-    The process gets a free port in the variable `PORT`, and `${PORT}` in its arguments is replaced. It must listen on
-    this port of the loopback interface. `path` is the path of its URL, by default `/mcp`, or `/sse` over SSE.
-    """
-
-    command: Sequence[str]
-    env: Mapping[str, str] | None = field(default=None, kw_only=True)
-    cwd: str | None = field(default=None, kw_only=True)
-    transport: Literal["streamable_http", "sse"] = field(default="streamable_http", kw_only=True)
-    path: str | None = field(default=None, kw_only=True)
-    headers: Mapping[str, HeaderValue] | None = field(default=None, kw_only=True)
-    max_connections: int | None = field(default=100, kw_only=True)
-
-    _kinds = (TransportType.STREAMABLE_HTTP, TransportType.SSE)
-    _checks: ClassVar[Mapping[str, Callable[[str, Any], Any]]] = {**CHECKS, **SPAWNED_CHECKS}
-    _arguments = ("command",)
-
-    @property
-    def transport_type(self) -> TransportType:
-        """The transport: `streamable_http` or `sse`."""
-        return TransportType(self.transport)
-
-    @property
-    def server_identifier(self) -> str:
-        """The identifier `spawned:command:arg:...` for logs and cache keys; unique in the process, without secrets."""
-        return _identifier("spawned", *self.command, shown=("spawned", *mask_arguments(self.command)))
+        return make_identifier("python", self.python)
 
 
 _KEY: Final = os.urandom(16)
 
 
-def _identifier(*parts: str, shown: Sequence[str] | None = None) -> str:
+def make_identifier(*parts: str, shown: Sequence[str] | None = None) -> str:
     """Return the parts joined by colons and masked; masked parts are represented by ` #` and a short hash of them.
 
     Two servers that differ only in a token must not share a cache key, and the token must not appear in a log. The hash
@@ -343,7 +314,7 @@ def server_from_json(text: str | bytes) -> ServerConfig:
 
 def as_singleton(server: T) -> T:
     """Return a transient config as one for a single kept connection; anything else is returned unchanged."""
-    if isinstance(server, ServerConfig | SpawnedHttpServer) and server.lifecycle == "transient":
+    if isinstance(server, ServerBase) and server.lifecycle == "transient":
         return replace(server, lifecycle="singleton")
     return server
 
@@ -364,10 +335,8 @@ def _plain(value: Any) -> Any:
             return value
 
 
-def secrets_of(config: ServerConfig | SpawnedHttpServer) -> SecretMask:
+def secrets_of(config: ServerConfig) -> SecretMask:
     """Return the secrets in this config."""
-    if isinstance(config, SpawnedHttpServer):
-        return secrets_of_process(config.env, config.command) | secrets_of_web("", config.headers)
     if isinstance(config, StdioServer):
         return secrets_of_process(config.env, config.args)
     if isinstance(config, HttpServer | SseServer):

@@ -69,7 +69,8 @@ def _optional_text(key: str, value: Any) -> str | None:
     return None if value is None else _text(key, value)
 
 
-def _args(key: str, value: Any) -> tuple[str, ...]:
+def check_arguments(key: str, value: Any) -> tuple[str, ...]:
+    """Check the arguments of a command."""
     if isinstance(value, str | bytes) or not isinstance(value, Sequence):
         raise wrong(key, "a list of strings, one for each argument, such as ['-m', 'server']", value)
     given = [os.fspath(arg) if isinstance(arg, os.PathLike) else arg for arg in value]
@@ -77,19 +78,6 @@ def _args(key: str, value: Any) -> tuple[str, ...]:
         if not _is_passable(arg):
             raise wrong(f"{key}[{place}]", "a string without NUL and lone surrogates", arg)
     return tuple(given)
-
-
-def _command_line(key: str, value: Any) -> tuple[str, ...]:
-    words = _args(key, value)
-    if not words or not words[0]:
-        raise wrong(key, "a list of the command and its arguments", value)
-    return words
-
-
-def _path(key: str, value: Any) -> str | None:
-    if value is None or (isinstance(value, str) and re.fullmatch(r"/(?!/)[^\x00-\x20?#\\\x7f-\U0010ffff]*", value)):
-        return value
-    raise wrong(key, "the path of a URL without a query, such as /mcp", value)
 
 
 def _env(key: str, value: Any) -> MaskedMapping[str] | None:
@@ -234,7 +222,7 @@ def check_known(values: Mapping[Any, Any], known: list[str], prefix: str) -> Non
 
 CHECKS: dict[str, Callable[[str, Any], Any]] = {
     "command": _text,
-    "args": _args,
+    "args": check_arguments,
     "env": _env,
     "cwd": _optional_text,
     "python": _text,
@@ -260,13 +248,6 @@ CHECKS: dict[str, Callable[[str, Any], Any]] = {
     "trusted": _flag,
     "clean_arguments": one_of("schema", "always", "never"),
 }
-
-SPAWNED_CHECKS: Final[dict[str, Callable[[str, Any], Any]]] = {
-    "command": _command_line,
-    "transport": one_of("streamable_http", "sse"),
-    "path": _path,
-}
-"""The checks of fields that only a `SpawnedHttpServer` has, or whose values differ there."""
 
 ALIASES: Final = {"max_retries": "max_attempts"}
 """Other programs' names of options, and Toolcrib's names."""

@@ -6,8 +6,9 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from ..client.client import Client
-from ..config import HttpServer, SpawnedHttpServer, SseServer, StdioServer
+from ..config import HttpServer, SseServer, StdioServer
 from ..protocol.versions import MODERN_VERSIONS
+from ..transports.spawned_http import SpawnedHttpServer
 from ..types import ReconnectPolicy
 from ..upstreams.places import PoolLimits
 from ..upstreams.pool import LOCAL, SHARED, ConnectionPool, Lease, PooledConnection, PoolKey

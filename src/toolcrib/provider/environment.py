@@ -12,8 +12,9 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 from urllib.parse import urlsplit
 
-from ..config import HttpServer, SpawnedHttpServer, SseServer, StdioServer
+from ..config import HttpServer, SseServer, StdioServer
 from ..errors import ConfigError, MissingCredential, MissingVariables
+from ..transports.spawned_http import SpawnedHttpServer
 from .commands import add_docker_variables, find_python
 from .source_config import SourceConfig, SourceTransport
 from .stored_config import contains_placeholders, env_reference, restore_text

@@ -12,7 +12,6 @@ from ..config import (
     PythonServer,
     SecretMask,
     ServerConfig,
-    SpawnedHttpServer,
     SseServer,
     StdioServer,
     secrets_of,
@@ -23,19 +22,20 @@ from .jsonrpc_stream import StreamChannel
 from .message_stream import MessageLink
 from .python_file import load_file, server_in
 from .sdk_streams import connector
+from .spawned_http import SpawnedHttpServer
 from .stdio.link import StdioLink
 
 if TYPE_CHECKING:
     from .http.address_guard import AddressRules
 
-Target = ServerConfig | SpawnedHttpServer | ChannelSource | Callable[[], Any]
+Target = ServerConfig | ChannelSource | Callable[[], Any]
 ServerLike = Target | str
 """The server argument of a `Client`: a config, a URL, a `ToolServer`, or a callable that opens a transport."""
 
 
 def target_of(server: Any) -> Target:
     """Check the server argument of a `Client` and return the target. A string is a URL, never a command."""
-    if isinstance(server, ServerConfig | SpawnedHttpServer):
+    if isinstance(server, ServerConfig):
         return server
     if isinstance(server, str):
         if server.startswith(("http://", "https://")):
@@ -91,9 +91,7 @@ def open_channel(
         stream = SseLink(target, auth, egress=Egress(address_policy))
         return StreamChannel(stream, counters, stream.secrets)
     if isinstance(target, SpawnedHttpServer):
-        from .spawned_http import SpawnedHttpChannel  # noqa: PLC0415  # the same
-
-        return SpawnedHttpChannel(target, counters, on_stderr)
+        return target.make_channel(counters, on_stderr)
     if isinstance(target, PythonServer):
         return server_in(load_file(target.file), target.variable).make_channel()
     if isinstance(target, ChannelSource):
@@ -103,8 +101,9 @@ def open_channel(
 
 def mask_for(target: Target) -> SecretMask | None:
     """Return a mask that hides the secrets of the target's config; None if the target is not a config with secrets."""
-    with_secrets = StdioServer | HttpServer | SseServer | SpawnedHttpServer
-    return secrets_of(target) if isinstance(target, with_secrets) else None
+    if isinstance(target, SpawnedHttpServer):
+        return target.secrets
+    return secrets_of(target) if isinstance(target, StdioServer | HttpServer | SseServer) else None
 
 
 def uses_streamable_http(target: Target) -> bool:

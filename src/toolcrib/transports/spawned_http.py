@@ -5,26 +5,44 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
+import re
 import socket
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
+from dataclasses import dataclass, field
 from pathlib import PurePath
-from typing import Final
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal
 
 from .._util.tasks import TaskSet
-from ..config import HttpServer, SecretMask, SpawnedHttpServer, SseServer, may_download, secrets_of
+from ..config import (
+    CHECKS,
+    HeaderValue,
+    HttpServer,
+    SecretMask,
+    ServerBase,
+    SseServer,
+    TransportType,
+    check_arguments,
+    make_identifier,
+    mask_arguments,
+    may_download,
+    one_of,
+    secrets_of_process,
+    secrets_of_web,
+    wrong,
+)
 from ..errors import CallTimeout, ConnectError, ConnectionLost, OutcomeUnknown, StartError, TransportError
 from ..events import Delivery
 from ..types import Wire
 from .channel import PLAIN, Counters, Inbound, RequestOptions
-from .http.channel import HttpChannel
-from .http.legacy_sse import SseLink
-from .http.network import Egress
 from .jsonrpc_stream import StreamChannel
 from .pending import lost_error
 from .stdio.listeners import Listener, find_listener
 from .stdio.output import OutputReader
 from .stdio.process import NEEDS_POSIX, ServerProcess, exit_error
+
+if TYPE_CHECKING:
+    from .http.channel import HttpChannel
 
 log = logging.getLogger("toolcrib.transports")
 
@@ -41,6 +59,69 @@ _CONTAINER_COMMANDS: Final = frozenset({"docker", "podman", "nerdctl"})
 """Commands for which a daemon listens on the port, not a process of theirs."""
 
 
+def _check_command(key: str, value: Any) -> tuple[str, ...]:
+    words = check_arguments(key, value)
+    if not words or not words[0]:
+        raise wrong(key, "a list of the command and its arguments", value)
+    return words
+
+
+def _check_path(key: str, value: Any) -> str | None:
+    if value is None or (isinstance(value, str) and _PATH.fullmatch(value)):
+        return value
+    raise wrong(key, "the path of a URL without a query, such as /mcp", value)
+
+
+_PATH: Final = re.compile(r"/(?!/)[^\x00-\x20?#\\\x7f-\U0010ffff]*")
+
+
+@dataclass(frozen=True, repr=False)
+class SpawnedHttpServer(ServerBase):
+    """The config of a local process that serves MCP over HTTP. A `Client` accepts it; settings files have none.
+
+    The process gets a free port in the variable `PORT`, and `${PORT}` in its arguments is replaced. It must listen on
+    this port of the loopback interface. `path` is the path of its URL, by default `/mcp`, or `/sse` over SSE.
+    """
+
+    command: Sequence[str]
+    env: Mapping[str, str] | None = field(default=None, kw_only=True)
+    cwd: str | None = field(default=None, kw_only=True)
+    transport: Literal["streamable_http", "sse"] = field(default="streamable_http", kw_only=True)
+    path: str | None = field(default=None, kw_only=True)
+    headers: Mapping[str, HeaderValue] | None = field(default=None, kw_only=True)
+    max_connections: int | None = field(default=100, kw_only=True)
+
+    _kinds = (TransportType.STREAMABLE_HTTP, TransportType.SSE)
+    _checks: ClassVar[Mapping[str, Callable[[str, Any], Any]]] = {
+        **CHECKS,
+        "command": _check_command,
+        "transport": one_of("streamable_http", "sse"),
+        "path": _check_path,
+    }
+    _arguments = ("command",)
+
+    @property
+    def transport_type(self) -> TransportType:
+        """The transport: `streamable_http` or `sse`."""
+        return TransportType(self.transport)
+
+    @property
+    def server_identifier(self) -> str:
+        """The identifier `spawned:command:arg:...` for logs and cache keys; unique in the process, without secrets."""
+        return make_identifier("spawned", *self.command, shown=("spawned", *mask_arguments(self.command)))
+
+    @property
+    def secrets(self) -> SecretMask:
+        """A new mask of the secrets that the process is given, and of the headers that are sent to it."""
+        return secrets_of_process(self.env, self.command) | secrets_of_web("", self.headers)
+
+    def make_channel(
+        self, counters: Counters | None = None, on_stderr: Callable[[str], object] | None = None
+    ) -> SpawnedHttpChannel:
+        """Return a new channel, which starts the process when it is opened."""
+        return SpawnedHttpChannel(self, counters or Counters(), on_stderr)
+
+
 class SpawnedHttpChannel:
     """A `Channel` to a process that listens on a port of this machine.
 
@@ -51,12 +132,12 @@ class SpawnedHttpChannel:
         self, server: SpawnedHttpServer, counters: Counters, on_stderr: Callable[[str], object] | None = None
     ) -> None:
         self.over_http = server.transport == "streamable_http"
-        self.secrets = secrets_of(server)
+        self.secrets = server.secrets
         """Masks the secrets that the process was given, and the headers that are sent to it."""
         self._server = server
         self._counters = counters
         self._on_stderr = Delivery(on_stderr, "stderr handler") if on_stderr is not None else None  # type: ignore[arg-type]
-        self._child: _Child | None = None
+        self._child: _ServingProcess | None = None
         self._inner: HttpChannel | StreamChannel | None = None
         self._reporter: _LossReporter | None = None
 
@@ -82,7 +163,7 @@ class SpawnedHttpChannel:
         return self._server.path or default
 
     @property
-    def _running(self) -> _Child:
+    def _running(self) -> _ServingProcess:
         if self._child is None:
             raise RuntimeError("the channel is not open")
         return self._child
@@ -99,7 +180,7 @@ class SpawnedHttpChannel:
             if self._child is not None:
                 await self._child.close(force=True)
             port = _free_port()
-            child = self._child = _Child(self._server, port, self.secrets, self._on_stderr)
+            child = self._child = _ServingProcess(self._server, port, self.secrets, self._on_stderr)
             host = await child.wait_until_listening()
             if host is not None:
                 return host, port
@@ -110,6 +191,10 @@ class SpawnedHttpChannel:
         )
 
     def _make_inner(self, url: str) -> HttpChannel | StreamChannel:
+        from .http.channel import HttpChannel  # noqa: PLC0415  # aiohttp is slow to import
+        from .http.legacy_sse import SseLink  # noqa: PLC0415  # the same
+        from .http.network import Egress  # noqa: PLC0415  # the same
+
         server, here = self._server, Egress(direct=True)
         if server.transport == "streamable_http":
             config = HttpServer(url, headers=server.headers, max_connections=server.max_connections)
@@ -165,7 +250,7 @@ class SpawnedHttpChannel:
 class _LossReporter:
     """An `Inbound` that reports the end of the connection when it is known whether the process has ended too."""
 
-    def __init__(self, inbound: Inbound, child: _Child) -> None:
+    def __init__(self, inbound: Inbound, child: _ServingProcess) -> None:
         self._inbound = inbound
         self._child = child
         self._reports = TaskSet()
@@ -202,7 +287,7 @@ class _LossReporter:
         self._reports.cancel()
 
 
-class _Child:
+class _ServingProcess:
     """The process, and the readers of its output. Its stdout carries no messages, so both are logs."""
 
     def __init__(self, server: SpawnedHttpServer, port: int, secrets: SecretMask, on_line: Delivery | None) -> None:

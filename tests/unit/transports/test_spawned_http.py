@@ -17,11 +17,12 @@ import pytest
 import toolcrib as tc
 from tests.unit.kit import eventually
 from tests.unit.transports.children import alive, python, run_program
-from toolcrib.config import SpawnedHttpServer, as_singleton
+from toolcrib.config import as_singleton
 from toolcrib.errors import ConfigError, ConnectError, OutcomeUnknown, StartError
 from toolcrib.transports import spawned_http
+from toolcrib.transports.spawned_http import SpawnedHttpServer
 from toolcrib.transports.stdio.listeners import Listener, find_listener
-from toolcrib.transports.stdio.process import GRACE
+from toolcrib.transports.stdio.process import SHUTDOWN_GRACE_SECONDS
 
 PLUGIN = str(Path(__file__).parents[2] / "provider/plugins/python_plugin/server.py")
 TRANSPORTS: dict[Literal["streamable_http", "sse"], str] = {"streamable_http": "http", "sse": "sse"}
@@ -106,7 +107,7 @@ async def test_a_server_is_started_reached_and_ended(
         arguments = Path(f"/proc/{process}/cmdline").read_text().split("\0")
         assert f"--listen={seen['PORT']}" in arguments
         closed = time.monotonic()
-    assert time.monotonic() - closed < GRACE, "SIGTERM was not sent at once"
+    assert time.monotonic() - closed < SHUTDOWN_GRACE_SECONDS, "SIGTERM was not sent at once"
     assert seen == {"PORT": seen["PORT"], "PLUGIN_TOKEN": SECRET, "CANARY": None, "HTTP_PROXY": None}
     assert not alive(process)
 
@@ -147,7 +148,7 @@ async def test_an_exit_at_start_is_reported_with_code_and_stderr() -> None:
     code = "import sys, os; print('no config at', os.environ['TOKEN'], file=sys.stderr); sys.exit(3)"
     server = SpawnedHttpServer(python(code), env={"TOKEN": SECRET}, connect_timeout=20)
     client = tc.Client(server)
-    with pytest.raises(StartError, match="exit code 3; stderr: no config at <masked>") as caught:
+    with pytest.raises(StartError, match="exited with code 3; stderr: no config at <masked>") as caught:
         await client.connect()
     await client.close()
     assert caught.value.exit_code == 3
@@ -184,7 +185,7 @@ async def test_the_end_of_the_process_fails_its_calls_and_the_next_call_starts_a
             await client.call_tool("crash")
         assert caught.value.sent is True
         async with asyncio.timeout(1):
-            with pytest.raises(tc.errors.TransportError, match="exit code 7"):
+            with pytest.raises(tc.errors.TransportError, match="exited with code 7"):
                 await waiting
         assert (await client.call_tool("pid")).data != first
 
@@ -193,7 +194,7 @@ async def test_the_server_ends_if_this_process_is_killed() -> None:
     program = textwrap.dedent("""
         import asyncio, sys
         import toolcrib as tc
-        from toolcrib.config import SpawnedHttpServer
+        from toolcrib.transports.spawned_http import SpawnedHttpServer
         async def main():
             async with tc.Client(SpawnedHttpServer((sys.executable, sys.argv[1], "http"))) as client:
                 print((await client.call_tool("pid")).data, flush=True)
@@ -258,6 +259,12 @@ def test_a_config_shows_no_secret() -> None:
     )
     assert server.server_identifier.startswith("spawned:serve:--token:<masked> #")
     assert server != SpawnedHttpServer(["serve"]) and hash(server)
+
+
+@pytest.mark.parametrize("transport", TRANSPORTS)
+def test_a_config_survives_json(transport: Literal["streamable_http", "sse"]) -> None:
+    server = plugin(transport, env={"A": SECRET}, path="/x", execution_timeout=7.0)
+    assert SpawnedHttpServer.from_json(server.to_json()) == server
 
 
 def test_options_of_the_config_are_those_of_the_client() -> None:

@@ -90,8 +90,8 @@ def cause_of(exc: BaseException, secrets: SecretMask) -> BaseException | None:
 
 def _of_failure(exc: Exception, secrets: SecretMask, sent: bool) -> ToolcribError:
     words = words_of(exc, secrets)
-    if (refused := _refused_address(exc)) is not None:
-        return ConnectError(f"not connected: {one_line(str(refused.strerror), mask=secrets)}", permanent=True)
+    if _refused_address(exc) is not None:
+        return ConnectError(f"not connected: {words}", permanent=True)
     if isinstance(exc, aiohttp.ClientConnectorCertificateError | aiohttp.ClientConnectorSSLError):
         advice = "set ca= to trust your own certificate authority"
         return ConnectError(f"the TLS connection failed: {words}; {advice}", permanent=True)
@@ -104,13 +104,15 @@ def _of_failure(exc: Exception, secrets: SecretMask, sent: bool) -> ToolcribErro
     return OutcomeUnknown(f"the connection broke before the answer: {words}")
 
 
-def _refused_address(exc: Exception) -> AddressRefused | None:
+def _refused_address(exc: BaseException) -> AddressRefused | None:
     found = exc.os_error if isinstance(exc, aiohttp.ClientConnectorError) else exc
     return found if isinstance(found, AddressRefused) else None
 
 
 def words_of(exc: BaseException, secrets: SecretMask) -> str:
     """Return the message of an exception on one line, without secrets."""
+    if (refused := _refused_address(exc)) is not None:
+        return one_line(str(refused.strerror), mask=secrets)
     if isinstance(exc, aiohttp.ClientConnectorError):
         # asyncio's own text is "Connect call failed", with the address once more.
         code = exc.os_error.errno

@@ -185,7 +185,8 @@ async def test_the_error_names_host_address_and_option(names: Names, web: WebSer
 async def test_metadata_services_are_refused_by_default(host: str, names: Names) -> None:
     names["rebound.example"] = [["169.254.169.254"]]
     message = await refusal(f"http://{host}/latest/meta-data", OPEN)
-    assert "always refused" in message or message == "invalid URL"  # some spellings are refused before
+    # Versions of aiohttp reject numbers in place of addresses before, or pass them on as addresses.
+    assert any(words in message for words in ("always refused", "invalid URL", "is not an IP address"))
 
 
 # ---- names that change

@@ -26,6 +26,7 @@ SAME_CONCEPT = {
     "subscriptions": "subscriptions to changes: client side, and server side",
     "toml": "the format of settings files: reading, and editing in place",
     "tools": "the protocol's tools: values, functions of a server, their diagnosis, the command",
+    "view": "what one caller may see and call: of a hub, of a provider",
 }
 SYNC_TWINS = {"Changes", "Client", "Hub", "HubView", "Resources"}
 

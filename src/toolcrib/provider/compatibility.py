@@ -4,6 +4,8 @@ A change is judged as a security reviewer would: what is not certainly harmless 
 more, an output schema may promise more; all other differences are breaking. Arguments that a schema does not declare
 do not count: a new optional argument is additive, although a schema without `additionalProperties` accepted that name
 with any value before.
+
+Longer than 400 lines: the rules for one keyword of a schema depend on those for the others.
 """
 
 from __future__ import annotations

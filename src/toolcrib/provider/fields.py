@@ -131,7 +131,7 @@ class Fields:
         return found  # type: ignore[no-any-return]
 
     def one_of(self, name: str, choices: Collection[str]) -> ConfigError:
-        """Return an error about a value that is none of the choices, with a suggestion."""
+        """Return an error about a value that is not among the choices, with a suggestion."""
         value = self.values.get(name)
         hint = suggest(value, choices).removeprefix("; ") if isinstance(value, str) else ""
         exc = self.wrong(name, f"one of {', '.join(choices)}")

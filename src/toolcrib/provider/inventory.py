@@ -11,6 +11,8 @@ a refresh does to a record depends on the review policy of the source:
 A policy applies to what is listed after it was set: tools that are active stay active under a stricter one. A tool that
 is removed and returns with the same definition has the state that it had; with another definition it waits, under the
 policies with reviews, even if only texts changed.
+
+Longer than 400 lines: a record and what a list does to it are one state machine.
 """
 
 from __future__ import annotations

@@ -5,6 +5,8 @@ types, unknown runtimes, duplicate variables and identifiers that a runtime woul
 path of the field. Nothing is executed here.
 
 `select_entry` documents which of several packages is taken.
+
+Longer than 400 lines: both formats of manifests are read into the same entries, with the same checks.
 """
 
 from __future__ import annotations

@@ -30,7 +30,7 @@ _ABSENT: Final = object()
 
 
 @dataclass(frozen=True, slots=True)
-class Decision:
+class ReviewDecision:
     """The record after a decision, and the rows to write in one transaction."""
 
     tool: InventoryTool
@@ -75,7 +75,7 @@ def approve(
     by: str,
     now: float,
     ids: Callable[[], str] = make_id,
-) -> Decision:
+) -> ReviewDecision:
     """Put the candidate of a tool in force, or lift a block; `hash` is that of the definition which was reviewed.
 
     Raises `ReviewConflict` if the candidate is another one by now, or if the server no longer lists the tool.
@@ -93,7 +93,7 @@ def block(
     now: float,
     reason: str = "",
     ids: Callable[[], str] = make_id,
-) -> Decision:
+) -> ReviewDecision:
     """Block a tool until it is approved; later changes of the tool do not lift the block.
 
     Raises `ReviewConflict` if `hash` is not that of the definition which the server lists.
@@ -103,17 +103,17 @@ def block(
     return _decide(tool, blocked, "blocked", by, now, ids, reason)
 
 
-def enable(tool: InventoryTool) -> Decision:
+def enable(tool: InventoryTool) -> ReviewDecision:
     """Enable a tool; whether it can be called depends on its state, too."""
     return _put(tool, replace(tool, enabled=True))
 
 
-def disable(tool: InventoryTool) -> Decision:
+def disable(tool: InventoryTool) -> ReviewDecision:
     """Disable a tool, whatever its state."""
     return _put(tool, replace(tool, enabled=False))
 
 
-def set_tags(tool: InventoryTool, tags: Iterable[str]) -> Decision:
+def set_tags(tool: InventoryTool, tags: Iterable[str]) -> ReviewDecision:
     """Replace the tags of a tool; they are kept sorted and without duplicates."""
     return _put(tool, replace(tool, tags=check_tags(tags)))
 
@@ -134,8 +134,8 @@ def _is_tag(tag: object) -> bool:
     return tag.isprintable() and not any(c.isspace() or c == "*" for c in tag)
 
 
-def _put(before: InventoryTool, after: InventoryTool) -> Decision:
-    return Decision(after, () if after == before else (Put(after.to_row()),))
+def _put(before: InventoryTool, after: InventoryTool) -> ReviewDecision:
+    return ReviewDecision(after, () if after == before else (Put(after.to_row()),))
 
 
 def _decide(
@@ -146,7 +146,7 @@ def _decide(
     now: float,
     ids: Callable[[], str],
     reason: str = "",
-) -> Decision:
+) -> ReviewDecision:
     data: dict[str, Any] = {"state": before.state.value}
     if before.pending_kind is not None:
         data["kind"] = before.pending_kind.value
@@ -163,7 +163,7 @@ def _decide(
         at=now,
         data=data,
     )
-    return Decision(after, (Put(after.to_row()), Put(row)))
+    return ReviewDecision(after, (Put(after.to_row()), Put(row)))
 
 
 def _check_current(tool: InventoryTool, digest: str | None, action: str) -> None:

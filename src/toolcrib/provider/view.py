@@ -2,6 +2,8 @@
 
 One evaluator decides what is visible, for lists, calls, searches and explanations: the source is enabled, the group
 selects the tool, its review state is active, and it is enabled. What a principal cannot see does not exist for it.
+
+Longer than 400 lines: it has all methods of `HubView`, and one evaluator decides for all of them.
 """
 
 from __future__ import annotations

@@ -3,6 +3,8 @@
 A connection occupies a place from before it is opened until after it is closed, so the caps of the pool limit the
 processes that exist, not only those that are in use. If no place is free, the least recently used connection without
 a lease is closed; if there is none, the lease waits in a queue that is fair to all principals.
+
+Longer than 400 lines: leases, connections and the queue change one state, which must not be seen half changed.
 """
 
 from __future__ import annotations
@@ -132,7 +134,7 @@ class _Entry(Generic[C]):
 
 
 class Lease(Generic[C]):
-    """The right to use a connection inside of `async with`. Made by `ConnectionPool.lease`; can be entered once."""
+    """The right to use a connection within `async with`. Made by `ConnectionPool.lease`; can be entered once."""
 
     __slots__ = (
         "_entry",

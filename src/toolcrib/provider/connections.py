@@ -16,7 +16,7 @@ from .credentials import DISCOVERY, CredentialTable
 from .egress import AddressPolicy
 from .environment import make_server_config, resolve_environment
 from .sealing import Sealer
-from .snapshot import SnapshotSource as Source
+from .snapshot import Source
 from .source_config import LifecycleMode, SourceTransport
 from .stored_config import restore_secrets
 
@@ -168,7 +168,7 @@ class SourceConnections:
         options: dict[str, Any] = {"clean_arguments": "never"}  # the executor cleans them, by the stored schema
         if "reconnect" not in source.config.options:
             options["reconnect"] = NO_RECONNECT
-        client = Client(server, name=source.slug, _address_policy=self._policy, **options)
+        client = Client(server, name=source.name, _address_policy=self._policy, **options)
         self._watch(source, client, principal, transient)
         return client
 

@@ -14,7 +14,7 @@ from typing import Final
 from .._util.suggest import suggest
 from ..errors import ConfigError
 from .sealing import Sealer
-from .snapshot import SnapshotSource as Source
+from .snapshot import Source
 from .store.interface import Delete, Operation, Put
 from .store.rows import CredentialRow, make_id
 

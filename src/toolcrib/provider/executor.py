@@ -23,7 +23,7 @@ from ..types import UNSET, ToolResult
 from .connections import SourceConnections
 from .inventory import InventoryTool, ToolState
 from .outcomes import ExecutionResult, find_outcome, make_failure, make_result
-from .snapshot import SnapshotSource as Source
+from .snapshot import Source
 from .store.audit import AuditWriter
 from .store.rows import ExecutionRow, make_id
 

@@ -18,7 +18,7 @@ from ..hub.visible_tools import VisibleTools
 from ..policy.permissions import Permissions
 from ..types import Tool
 from .groups import Group, NameMode, SelectedTool, assign_names, choose
-from .snapshot import SnapshotSource
+from .snapshot import Source
 
 _KINDS: Final = ("tools", "prompts", "resources", "resource_templates")
 
@@ -36,7 +36,7 @@ class SourceOwner:
 class _Listed:
     """What a group offers of one source, under its names."""
 
-    source: SnapshotSource
+    source: Source
     chosen: list[SelectedTool]
     """The tools that the group selects, under their own names, whatever their state."""
     named: list[SelectedTool]
@@ -63,7 +63,7 @@ class GroupCatalog:
         self._toolsets = toolsets
         self._access, self._judge = access, judge
         self._group: Group | None = None
-        self._sources: Mapping[str, SnapshotSource] = {}
+        self._sources: Mapping[str, Source] = {}
         self._taken: Collection[str] = ()
         self._listed: dict[str, _Listed] = {}
         self._names: dict[tuple[str, str, str], str] = {}
@@ -75,7 +75,7 @@ class GroupCatalog:
         self.tools = VisibleTools(self.catalog, access, toolsets, "this view")
 
     def follow(
-        self, sources: Mapping[str, SnapshotSource], group: Group | None, taken: Collection[str] = frozenset()
+        self, sources: Mapping[str, Source], group: Group | None, taken: Collection[str] = frozenset()
     ) -> GroupCatalog:
         """Bring the lists up to date. Names in `taken` belong to other tools. Returns the catalog itself."""
         if sources is self._sources and group is self._group and taken == self._taken:
@@ -92,7 +92,7 @@ class GroupCatalog:
         self._sources, self._group, self._taken, self._listed = sources, group, taken, after
         return self
 
-    def find_source(self, name: str) -> SnapshotSource | None:
+    def find_source(self, name: str) -> Source | None:
         """Return the visible source with this slug or name."""
         found = None
         for each in self._listed.values():
@@ -126,7 +126,7 @@ class GroupCatalog:
 
     def _list(
         self,
-        sources: Mapping[str, SnapshotSource],
+        sources: Mapping[str, Source],
         group: Group | None,
         taken: Collection[str],
         before: Mapping[str, _Listed],
@@ -202,7 +202,7 @@ class GroupCatalog:
         return self._names[kind, server, name]
 
 
-def _choose_again(group: Group | None, source: SnapshotSource, before: list[SelectedTool]) -> list[SelectedTool]:
+def _choose_again(group: Group | None, source: Source, before: list[SelectedTool]) -> list[SelectedTool]:
     """Return the tools of a source that a group selects; records that are the same objects as before are not judged."""
     kept = {id(each.record): each for each in before}
     new = choose(group, [tool for tool in source.tools if id(tool) not in kept], source.slug)

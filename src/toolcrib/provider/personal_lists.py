@@ -14,7 +14,7 @@ from typing import Final
 from .connections import SourceConnections
 from .discovery import Listing, list_everything
 from .inventory import InventoryTool, diff, diff_items
-from .snapshot import SnapshotSource as Source
+from .snapshot import Source
 from .source_config import ReviewPolicy
 from .store.rows import PromptRow, ResourceRow, TemplateRow
 

@@ -1,4 +1,7 @@
-"""The provider: registers sources of tools, keeps their inventory, and executes calls."""
+"""The provider: registers sources of tools, keeps their inventory, and executes calls.
+
+Longer than 400 lines: it is the public class, and half of it is documentation.
+"""
 
 from __future__ import annotations
 
@@ -30,8 +33,7 @@ from .personal_lists import PersonalLists
 from .refresh_schedule import RefreshSchedule
 from .registration import parse_registration
 from .sealing import load_sealer
-from .snapshot import Snapshot
-from .snapshot import SnapshotSource as Source
+from .snapshot import Snapshot, Source
 from .source_registry import SourceRegistry
 from .store.audit import AuditWriter
 from .store.interface import Operation, Store, StoredState
@@ -191,7 +193,7 @@ class Provider:
     def _parts(self) -> _Parts:
         parts = self._open
         if parts is None:
-            raise UsageError("the provider is not open: use it inside of `async with Provider(...) as provider:`")
+            raise UsageError("the provider is not open: use it in `async with Provider(...) as provider:`")
         return parts
 
     # ---- sources ---------------------------------------------------------------------------------------------

@@ -23,7 +23,7 @@ _NOTHING: Final[Mapping[str, Any]] = {}
 
 
 @dataclass(frozen=True, eq=False)
-class SnapshotSource:
+class Source:
     """A source with what it lists. Compared by identity: an unchanged source is the same object."""
 
     row: SourceRow = field(repr=False)
@@ -100,7 +100,7 @@ class SnapshotSource:
         given = (_NOTHING if self.state is None else self.state.server).get("instructions")
         return given if isinstance(given, str) else None
 
-    def with_tools(self, records: Iterable[InventoryTool]) -> SnapshotSource:
+    def with_tools(self, records: Iterable[InventoryTool]) -> Source:
         """Return the source with these records in place of those of the same names."""
         return replace(self, records={**self.records, **{tool.name: tool for tool in records}})
 
@@ -113,14 +113,14 @@ def _listed(rows: Mapping[str, ItemRow]) -> Iterable[Wire]:
 class Snapshot:
     """All sources and groups at one moment. Each method that changes something returns a new snapshot."""
 
-    sources: Mapping[str, SnapshotSource] = field(default_factory=dict, repr=False)
+    sources: Mapping[str, Source] = field(default_factory=dict, repr=False)
     """The sources by id, in the order of their registration."""
     groups: Mapping[str, Group] = field(default_factory=dict, repr=False)
     """The groups by name."""
     change: int = 0
     """The change counter of the last transaction that is included."""
-    by_name: Mapping[str, SnapshotSource] = field(init=False, repr=False)
-    by_slug: Mapping[str, SnapshotSource] = field(init=False, repr=False)
+    by_name: Mapping[str, Source] = field(init=False, repr=False)
+    by_slug: Mapping[str, Source] = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "by_name", {source.name: source for source in self.sources.values()})
@@ -145,7 +145,7 @@ class Snapshot:
         groups = {row.name: Group.from_rows(row, state.group_rules) for row in state.groups}
         return cls(sources, groups, state.change)
 
-    def find_source(self, name: str) -> SnapshotSource | None:
+    def find_source(self, name: str) -> Source | None:
         """Return the source with this slug, name or id."""
         return self.by_slug.get(name) or self.by_name.get(name) or self.sources.get(name)
 
@@ -154,7 +154,7 @@ class Snapshot:
         source = self.sources.get(source_id)
         return None if source is None else source.records.get(name)
 
-    def with_source(self, source: SnapshotSource, change: int | None = None) -> Snapshot:
+    def with_source(self, source: Source, change: int | None = None) -> Snapshot:
         """Return a snapshot with this source in place of the one with the same id, or after all others."""
         before = self.sources.get(source.id)
         if before is not None and before.name != source.name:
@@ -189,9 +189,9 @@ def make_source(
     prompts: Iterable[PromptRow] = (),
     resources: Iterable[ResourceRow] = (),
     templates: Iterable[TemplateRow] = (),
-) -> SnapshotSource:
+) -> Source:
     """Return a source of stored rows."""
-    return SnapshotSource(
+    return Source(
         row=row,
         state=state,
         records={each.name: InventoryTool.from_row(each, row.name) for each in tools},

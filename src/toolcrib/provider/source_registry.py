@@ -2,6 +2,8 @@
 
 Every change is committed to the store first and then put in force in the snapshot, so what callers see is always
 stored. One change of a source is made at a time; changes of different sources do not wait for each other.
+
+Longer than 400 lines: all changes of a source share one order: lock, list, commit, put in force.
 """
 
 from __future__ import annotations
@@ -28,8 +30,7 @@ from .health import INVENTORY, MAX_REASON, PACKAGE, HealthTable
 from .inventory import InventoryChange, InventoryTool, diff, diff_items, hash_text
 from .registration import Registration
 from .sealing import Sealer
-from .snapshot import Snapshot
-from .snapshot import SnapshotSource as Source
+from .snapshot import Snapshot, Source
 from .source_config import SourceConfig
 from .store.interface import Delete, Operation, Put, Store
 from .store.rows import (

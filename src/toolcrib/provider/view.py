@@ -44,7 +44,7 @@ from ..types import (
 from .group_catalog import GroupCatalog, SourceOwner
 from .groups import Group
 from .inventory import InventoryTool, ToolState
-from .snapshot import Snapshot, SnapshotSource
+from .snapshot import Snapshot, Source
 
 _STATES = {
     ToolState.PENDING: "it was never approved; it waits for a review",
@@ -74,7 +74,7 @@ class ViewSource(Protocol):
         """Lease a client of a source for this principal. Yields it, and what is left of the time-out."""
         ...
 
-    async def list_personal(self, principal: str) -> Mapping[str, SnapshotSource]:
+    async def list_personal(self, principal: str) -> Mapping[str, Source]:
         """Return the sources that have lists for this principal alone, by id, with only these lists.
 
         Lists that the snapshot has are left out. The same object is returned until something changes.
@@ -178,7 +178,7 @@ class ProviderView:
         """Return the lists without waiting for those of this principal."""
         return (self._shared(),) if self._personal is None else (self._shared(), self._personal)
 
-    def _find_source(self, lists: Iterable[GroupCatalog], server: object) -> SnapshotSource:
+    def _find_source(self, lists: Iterable[GroupCatalog], server: object) -> Source:
         """Return a visible source; raise `ServerNotFound`."""
         if not isinstance(server, str):
             raise UsageError(f"server: expected a name, got {type(server).__name__}")
@@ -360,7 +360,7 @@ class ProviderView:
                 message = f"{exc.message}{did_you_mean(near)}"
                 raise ResourceNotFound(message, server=source.slug, sent=True, nearest=near, uri=uri) from exc
 
-    def _check_whole(self, lists: Iterable[GroupCatalog], source: SnapshotSource, uri: str) -> None:
+    def _check_whole(self, lists: Iterable[GroupCatalog], source: Source, uri: str) -> None:
         """Raise `ResourceNotFound` if the group has only some tools of the source."""
         if not any(each.has_whole_source(source.id) for each in lists):
             raise ResourceNotFound("this view has no resources of this source", server=source.slug, uri=uri)
@@ -525,14 +525,14 @@ def _interleave(found: list[list[Tool]], limit: int, token_budget: int | None) -
     return tools
 
 
-def _find_records(snapshot: Snapshot, name: str) -> Iterable[tuple[SnapshotSource, InventoryTool]]:
+def _find_records(snapshot: Snapshot, name: str) -> Iterable[tuple[Source, InventoryTool]]:
     """Yield the tools that have this qualified name, or else this name."""
     pairs = [(source, record) for source in snapshot.sources.values() for record in source.records.values()]
     yield from ((source, record) for source, record in pairs if tool_names.make(source.slug, record.name) == name)
     yield from ((source, record) for source, record in pairs if record.name == name)
 
 
-def _explain_record(source: SnapshotSource | None, record: InventoryTool) -> Iterable[str]:
+def _explain_record(source: Source | None, record: InventoryTool) -> Iterable[str]:
     if source is not None and not source.enabled:
         yield f"the source {source.slug} is disabled"
     if record.state in _STATES:
@@ -541,7 +541,7 @@ def _explain_record(source: SnapshotSource | None, record: InventoryTool) -> Ite
         yield "it is disabled"
 
 
-def _explain_group(group: Group | None, source: SnapshotSource, record: InventoryTool) -> Iterable[str]:
+def _explain_group(group: Group | None, source: Source, record: InventoryTool) -> Iterable[str]:
     if group is None:
         return
     tool = f"{source.slug}/{one_line(record.name)}"

@@ -21,8 +21,7 @@ from .credentials import DISCOVERY, CredentialTable
 from .executor import ExecutionOptions, Executor, find_timeout
 from .inventory import InventoryTool
 from .personal_lists import PersonalLists
-from .snapshot import Snapshot
-from .snapshot import SnapshotSource as Source
+from .snapshot import Snapshot, Source
 from .source_registry import SourceRegistry
 
 log = logging.getLogger("toolcrib.provider")

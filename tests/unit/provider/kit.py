@@ -7,7 +7,7 @@ from itertools import count
 from typing import Any
 
 from toolcrib.provider.inventory import InventoryTool, diff
-from toolcrib.provider.snapshot import SnapshotSource
+from toolcrib.provider.snapshot import Source
 from toolcrib.provider.source_config import ReviewPolicy
 from toolcrib.provider.store.rows import SourceRow, SourceStateRow
 
@@ -63,10 +63,8 @@ def make_state_row(source_id: str, status: str = "connected", reason: str = "") 
     )
 
 
-def make_snapshot_source(
-    slug: str, tools: Iterable[Any] = (), *, enabled: bool = True, name: str = ""
-) -> SnapshotSource:
+def make_snapshot_source(slug: str, tools: Iterable[Any] = (), *, enabled: bool = True, name: str = "") -> Source:
     """Return a source whose tools are active."""
     row = make_source_row(slug, enabled=enabled, name=name)
     records = {tool.name: tool for tool in make_tools(*tools, source=row.name, id=row.id)}
-    return SnapshotSource(row, make_state_row(row.id), records)
+    return Source(row, make_state_row(row.id), records)

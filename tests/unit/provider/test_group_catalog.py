@@ -13,7 +13,7 @@ from toolcrib.hub.toolsets import Toolsets
 from toolcrib.provider.group_catalog import GroupCatalog
 from toolcrib.provider.groups import Group, NameMode, Override
 from toolcrib.provider.inventory import ToolState, diff_items
-from toolcrib.provider.snapshot import Snapshot, SnapshotSource
+from toolcrib.provider.snapshot import Snapshot, Source
 from toolcrib.provider.store.rows import PromptRow
 
 SLUGS = st.sampled_from(["a", "b", "c"])
@@ -34,7 +34,7 @@ GROUPS = st.builds(
 
 
 @st.composite
-def sources(draw: st.DrawFn) -> SnapshotSource:
+def sources(draw: st.DrawFn) -> Source:
     tools = [make_definition(name, draw(st.sampled_from(["one", "two"]))) for name in draw(NAMES)]
     source = make_snapshot_source(draw(SLUGS), tools, enabled=draw(st.integers(0, 4)) > 0)
     prompts = [{"name": name} for name in draw(NAMES)]

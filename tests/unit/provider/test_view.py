@@ -20,7 +20,7 @@ from toolcrib.hub.view import HubView
 from toolcrib.provider.groups import Group, NameMode, Override
 from toolcrib.provider.inventory import ToolState, definition_of, diff, diff_items
 from toolcrib.provider.review import block
-from toolcrib.provider.snapshot import Snapshot, SnapshotSource
+from toolcrib.provider.snapshot import Snapshot, Source
 from toolcrib.provider.source_config import ReviewPolicy
 from toolcrib.provider.store.rows import PromptRow, ResourceRow, TemplateRow
 from toolcrib.provider.view import ProviderView, Views
@@ -32,11 +32,11 @@ class Sources:
     def __init__(self, snapshot: Snapshot | None = None) -> None:
         self.snapshot = snapshot or Snapshot()
         self.clients: dict[str, tc.Client] = {}
-        self.personal: dict[str, dict[str, SnapshotSource]] = {}
+        self.personal: dict[str, dict[str, Source]] = {}
         self.calls: list[tuple[str, str, Any, str, Any]] = []
         self.listeners: list[Callable[[Any], None]] = []
 
-    async def add(self, slug: str, server: tc.ToolServer) -> SnapshotSource:
+    async def add(self, slug: str, server: tc.ToolServer) -> Source:
         row = make_source_row(slug)
         client = self.clients[row.id] = await tc.Client(server, name=slug).connect()
         tools = [definition_of(tool) for tool in await client.list_tools()]
@@ -50,7 +50,7 @@ class Sources:
             )
         ]
         records = diff((), tools, source=slug, policy=ReviewPolicy.FOLLOW, first=True, **common).tools
-        source = SnapshotSource(row, make_state_row(row.id), records, *lists)
+        source = Source(row, make_state_row(row.id), records, *lists)
         self.snapshot = self.snapshot.with_source(source)
         return source
 
@@ -64,7 +64,7 @@ class Sources:
     ) -> AsyncIterator[tuple[tc.Client, Any]]:
         yield self.clients[source_id], timeout
 
-    async def list_personal(self, principal: str) -> Mapping[str, SnapshotSource]:
+    async def list_personal(self, principal: str) -> Mapping[str, Source]:
         return self.personal.get(principal, {})
 
     def on_lists_changed(self, source_id: str, listener: Callable[[Any], None]) -> Callable[[], None]:

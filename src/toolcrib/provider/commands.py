@@ -344,8 +344,9 @@ def advise(command: Sequence[str]) -> Iterator[str]:
 
 
 def find_python(path: str | None) -> str:
-    """Return the Python to start where a command says `python`: `python` or `python3` on the path, else this one."""
-    for name in ("python", "python3"):
-        if shutil.which(name, path=path):
-            return name
-    return sys.executable
+    """Return the Python to start where a command says `python`: the one that runs this process.
+
+    If the source sets its own `PATH`, a `python` or `python3` on that path takes precedence.
+    """
+    names = ("python", "python3") if path is not None else ()
+    return next((name for name in names if shutil.which(name, path=path)), sys.executable)

@@ -261,7 +261,8 @@ def _attempt(words: list[str]) -> tuple[tuple[str, ...], str]:
         return (), str(exc)
 
 
-def test_python_works_with_python3_alone(tmp_path: Path) -> None:
+def test_python_is_this_one_unless_the_source_has_a_path_of_its_own(tmp_path: Path) -> None:
+    assert find_python(None) == sys.executable
     assert find_python(str(tmp_path)) == sys.executable
     (tmp_path / "python3").symlink_to(sys.executable)
     assert find_python(str(tmp_path)) == "python3"

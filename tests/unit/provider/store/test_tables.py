@@ -37,6 +37,7 @@ def test_optional_fields_are_the_nullable_columns() -> None:
         "tool.pending_kind",
         "tool.decided_by",
         "tool.decided_at",
+        "tool.state_before_removal",
         "execution.sent",
     }
 

@@ -34,6 +34,8 @@ True    The call was sent to the server, which may have executed it, partly or c
 None    Unknown: the error does not concern a single call, or other code than Toolcrib's raised it.
 
 In a multi-round call (`input_required`) the rounds count as one: once an earlier round was answered, `sent` is True.
+
+Longer than 400 lines: the whole tree is in one module, and most of it is documentation.
 """
 
 from __future__ import annotations

@@ -12,6 +12,8 @@ from sqlalchemy.dialects.postgresql import insert
 from sqlalchemy.exc import ArgumentError
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine, create_async_engine
 
+from ..._util.futures import retrieve
+from ..._util.tasks import TaskSet
 from ...errors import ConfigError
 from .database import Work, dump_json, replacements
 from .failures import STORE_FAILURES, make_closed_error, map_failures
@@ -35,10 +37,7 @@ class PostgresDatabase:
     def __init__(self, engine: AsyncEngine) -> None:
         self._engine = engine
         self._closed = False
-        self._running = 0
-        """Transactions that have begun and not ended."""
-        self._idle = asyncio.Event()
-        self._idle.set()
+        self._transactions = TaskSet()
 
     @classmethod
     async def open(cls, url: str, *, busy_timeout: float, migrations: Migrations) -> PostgresDatabase:
@@ -71,27 +70,25 @@ class PostgresDatabase:
     async def close(self) -> None:
         """Wait for the transactions that have begun, and close the connections."""
         self._closed = True
-        await self._idle.wait()
+        await self._transactions.wait()
         with map_failures("close"):
             await self._engine.dispose()
 
     async def _run(self, operation: str, work: Work[T], **execution_options: Any) -> T:
         if self._closed:
             raise make_closed_error(operation)
-        self._running += 1
-        self._idle.clear()
-        try:
-            with map_failures(operation):
-                connection = await self._connect()
-                async with contextlib.aclosing(connection):
-                    if execution_options:
-                        await connection.execution_options(**execution_options)
-                    async with connection.begin():
-                        return await work(connection)
-        finally:
-            self._running -= 1
-            if not self._running:
-                self._idle.set()
+        # In a task of its own, which runs to its end: cancellation would leave a broken connection in the pool.
+        running = self._transactions.create(self._run_transaction(operation, work, execution_options))
+        running.add_done_callback(retrieve)
+        return await asyncio.shield(running)
+
+    async def _run_transaction(self, operation: str, work: Work[T], execution_options: dict[str, Any]) -> T:
+        with map_failures(operation):
+            async with contextlib.aclosing(await self._connect()) as connection:
+                if execution_options:
+                    await connection.execution_options(**execution_options)
+                async with connection.begin():
+                    return await work(connection)
 
     async def _connect(self) -> AsyncConnection:
         """Return a connection that works: after a restart of the server, those in the pool do not.
@@ -106,9 +103,6 @@ class PostgresDatabase:
             except STORE_FAILURES:
                 await connection.invalidate()
                 await connection.close()
-            except BaseException:
-                await connection.close()
-                raise
             else:
                 return connection
         return await self._engine.connect()

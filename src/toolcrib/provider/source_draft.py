@@ -11,7 +11,6 @@ from .._util.net import is_loopback
 from ..config import (
     CHECKS,
     HttpServer,
-    SpawnedHttpServer,
     StdioServer,
     check_header,
     mask_urls,

@@ -17,6 +17,7 @@ from ..config import (
     server_from_dict,
     with_own_names,
 )
+from ..transports.spawned_http import SpawnedHttpServer
 from .commands import RUNTIMES, add_docker_variables, advise, find_package, program_name
 from .fields import Fields, field_error, is_text
 from .manifest_values import Manifest, ManifestVariable, is_header_name, is_variable_name, resolve_input

@@ -62,6 +62,7 @@ def make_tool(source_id: str = "s1", name: str = "read", **values: Any) -> ToolR
         pending_kind="text",
         decided_by="alice",
         decided_at=3.0,
+        state_before_removal="approved",
     )
     return replace(row, **values)
 
@@ -140,7 +141,9 @@ def make_state() -> list[Row]:
     }
     status: dict[str, Any] = {"status": "connected", "reason": "", "since": 1.0, "server": {"name": "n"}}
     rule: dict[str, Any] = {"group_id": "g1", "pattern": "s1__*", "data": {"name": "x"}}
-    nothing = dict.fromkeys(("pending", "pending_hash", "pending_kind", "decided_by", "decided_at"))
+    nothing = dict.fromkeys(
+        ("pending", "pending_hash", "pending_kind", "decided_by", "decided_at", "state_before_removal")
+    )
     return [
         PrincipalRow(id="p1", name="alice", created_at=1.0),
         make_source("s1"),

@@ -282,6 +282,10 @@ class _Parser:
         draft.cwd = None if folder is None else str(folder)
         if entry.url is not None and entry.url.value is not None:
             draft.server_url = re.sub(r"(?<!\$)\{port\}", "${PORT}", entry.url.value, flags=re.IGNORECASE)
+            if "${PORT}" not in draft.server_url:
+                draft.warnings.append(
+                    f"{entry.url.key}: the port is not used; the plugin must listen on the one in PORT"
+                )
         hint = self._runtime_hint(form)
         if form.has("mcp_command"):
             draft.command, draft.runtime = self._own_command(form, hint), hint

@@ -8,7 +8,16 @@ from typing import Any, Final
 from urllib.parse import urlsplit
 
 from .._util.net import is_loopback
-from ..config import CHECKS, HttpServer, StdioServer, check_header, mask_urls, server_from_dict, with_own_names
+from ..config import (
+    CHECKS,
+    HttpServer,
+    StdioServer,
+    check_header,
+    mask_urls,
+    server_from_dict,
+    with_own_names,
+)
+from ..transports.spawned_http import SpawnedHttpServer
 from .commands import RUNTIMES, add_docker_variables, advise, find_package, program_name
 from .fields import Fields, field_error, is_text
 from .manifest_values import Manifest, ManifestVariable, is_header_name, is_variable_name, resolve_input
@@ -16,7 +25,9 @@ from .secret_hiding import hide_options, hide_url, hide_words, is_ordinary_value
 from .source_config import EnvironmentVariable, LifecycleMode, PackageInfo, ReviewPolicy, SourceConfig, SourceTransport
 from .stored_config import env_reference, make_placeholder
 
-CONNECTION_FIELDS: Final = frozenset({"command", "args", "env", "cwd", "url", "headers", "tool_filter", "lifecycle"})
+CONNECTION_FIELDS: Final = frozenset(
+    {"command", "args", "env", "cwd", "url", "headers", "transport", "path", "tool_filter", "lifecycle"}
+)
 """The fields of server configs that are not options."""
 _STDIO_OPTIONS: Final = tuple(f.name for f in fields(StdioServer) if f.name not in CONNECTION_FIELDS)
 _WEB_OPTIONS: Final = tuple(f.name for f in fields(HttpServer) if f.name not in CONNECTION_FIELDS)
@@ -218,5 +229,8 @@ class SourceDraft:
         given = with_own_names({key: value for key, value in form.values.items() if key in OPTION_FIELDS})
         if not given:
             return {}
-        made = server_from_dict({**_EMPTY_SERVERS[self.transport], **given}).to_dict()
+        if self.command and self.transport is not SourceTransport.STDIO:
+            made = SpawnedHttpServer.from_dict({"command": ["x"], **given}).to_dict()
+        else:
+            made = server_from_dict({**_EMPTY_SERVERS[self.transport], **given}).to_dict()
         return {key: value for key, value in made.items() if key not in (*CONNECTION_FIELDS, "type")}

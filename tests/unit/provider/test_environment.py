@@ -11,10 +11,11 @@ import pytest
 
 import toolcrib as tc
 from toolcrib.errors import ConfigError, MissingCredential, MissingVariables
-from toolcrib.provider.environment import SpawnedServer, make_server_config, resolve_environment
+from toolcrib.provider.environment import make_server_config, resolve_environment
 from toolcrib.provider.registration import parse_registration
 from toolcrib.provider.source_config import EnvironmentVariable, SourceConfig, SourceTransport
 from toolcrib.provider.stored_config import make_placeholder, restore_secrets
+from toolcrib.transports.spawned_http import SpawnedHttpServer
 
 SOURCES = ("call", "credential", "secret", "config", "default", "process")
 """From the strongest to the weakest."""
@@ -110,7 +111,8 @@ def test_server_configs_of_all_transports() -> None:
     assert make_server_config(sse, {}) == tc.SseServer("https://h/sse", headers={})
     for kind in (SourceTransport.SSE, SourceTransport.STREAMABLE_HTTP):
         spawned = SourceConfig(command=("node", "x.js"), transport_type=kind, cwd="/tmp")
-        assert make_server_config(spawned, {"A": "1"}) == SpawnedServer(("node", "x.js"), {"A": "1"}, "/tmp")
+        expected = SpawnedHttpServer(("node", "x.js"), env={"A": "1"}, cwd="/tmp", transport=kind.value)
+        assert make_server_config(spawned, {"A": "1"}) == expected
 
 
 def test_docker_gets_the_names_of_a_call_too_and_never_a_value() -> None:

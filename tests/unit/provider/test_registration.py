@@ -513,6 +513,13 @@ def test_a_package_over_http_keeps_its_url() -> None:
     config = parse_registration(server(package(transport=transport))).config
     assert (config.server_url, config.is_remote) == ("http://127.0.0.1:${PORT}/mcp", False)
     assert config.transport_type is SourceTransport.STREAMABLE_HTTP
+    assert config.warnings == ()
+    fixed = {"type": "sse", "url": "http://localhost:3000/sse"}
+    made = parse_registration(server(package(transport=fixed)), more={"connect_timeout": 3})
+    assert any("the plugin must listen on the one in PORT" in warning for warning in made.config.warnings)
+    assert made.config.options == {"connect_timeout": 3}
+    with pytest.raises(ConfigError, match="proxy: unknown setting"):
+        parse_registration(server(package(transport=fixed)), more={"proxy": "http://h"})
 
 
 # ---- secrets ---------------------------------------------------------------------------------------------------------

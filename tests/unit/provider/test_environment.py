@@ -16,6 +16,7 @@ from toolcrib.provider.environment import make_server_config, resolve_environmen
 from toolcrib.provider.registration import parse_registration
 from toolcrib.provider.source_config import EnvironmentVariable, SourceConfig, SourceTransport
 from toolcrib.provider.stored_config import make_placeholder, restore_secrets
+from toolcrib.transports.spawned_http import SpawnedHttpServer
 
 SOURCES = ("call", "credential", "secret", "config", "default", "process")
 """From the strongest to the weakest."""

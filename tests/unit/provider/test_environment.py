@@ -10,7 +10,6 @@ from typing import Any
 import pytest
 
 import toolcrib as tc
-from toolcrib.config import SpawnedHttpServer
 from toolcrib.errors import ConfigError, MissingCredential, MissingVariables
 from toolcrib.provider.environment import make_server_config, resolve_environment
 from toolcrib.provider.registration import parse_registration

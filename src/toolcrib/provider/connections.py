@@ -96,7 +96,7 @@ class SourceConnections:
         Raises `MissingVariables` or `MissingCredential` before anything starts. `environment` holds values for one
         call, which then gets a connection of its own.
         """
-        if environment:
+        if environment or source.config.pass_environment:  # the variables of this process may have changed
             target = self._prepare(source, principal, session, environment)
         else:
             known = (source.id, source.generation, principal, session if source.config.per_session else None)
@@ -148,7 +148,7 @@ class SourceConnections:
         config = source.config
         credential = self._credentials.values_for(source.id, principal, config.personal_slots)
         server = self._make_server(source, credential, environment)
-        transient = config.lifecycle_mode is LifecycleMode.TRANSIENT or environment is not None
+        transient = config.lifecycle_mode is LifecycleMode.TRANSIENT or bool(environment)
         key = PoolKey(source.id, source.generation, _scope_of(source, principal, session))
         return _Target(self, source, server, key, principal, transient)
 

@@ -17,7 +17,7 @@ from urllib.parse import urlsplit, urlunsplit
 
 from .. import tool_names
 from .._util.suggest import did_you_mean, similar_names
-from ..errors import AuthError, ConfigError, ServerNotFound, ToolcribError, ToolNotFound, TransportError
+from ..errors import AuthError, ConfigError, ProtocolError, ServerNotFound, ToolcribError, ToolNotFound, TransportError
 from ..events import InventoryChanged, Listeners
 from ..protocol.sanitize import one_line
 from ..types import ConnectionState, ConnectionStatus
@@ -53,8 +53,8 @@ from .stored_config import config_to_json
 _OWNED_TABLES = (SourceStateRow, ToolRow, ToolVersionRow, PromptRow, ResourceRow, TemplateRow, CredentialRow, EventRow)
 """Tables whose rows are deleted with their source. Executions, decisions and admin actions stay: they are the audit."""
 
-_WRONG_PATH = (400, 404, 405, 406, None)
-"""Statuses of a URL at which there may be no MCP endpoint; None: the answer was no answer of MCP."""
+_WRONG_PATH = (400, 404, 405, 406)
+"""Statuses of a URL at which there may be no MCP endpoint."""
 
 
 class SourceRegistry:
@@ -224,7 +224,7 @@ class SourceRegistry:
             return source, await self._list(source, transient=transient)
         except TransportError as exc:
             other = _with_mcp_path(source.config)
-            if other is None or exc.status not in _WRONG_PATH:
+            if other is None or not (isinstance(exc, ProtocolError) or exc.status in _WRONG_PATH):
                 raise
             if not transient:
                 self._connections.forget(source.id)

@@ -188,10 +188,11 @@ class SourceRegistry:
         listing: Listing | None = None
         inventory: InventoryChange | None = None
         status = ConnectionStatus(ConnectionState.DISCONNECTED, "", time.time())
-        if source.config.personal_slots and not self._has_discovery_credential(source):
+        if source.config.personal_slots and not self.has_discovery_credential(source):
             # Checks the variables that are not personal.
             self._connections.check_environment(source)
             status = replace(status, reason="each principal lists it with its own credentials")
+            self._health.of(source.id).become(status.state, status.reason)
         else:
             try:
                 source, listing = await self._list_at_some_path(source)
@@ -296,7 +297,8 @@ class SourceRegistry:
         changed = tuple(each.after.name for each in change.changed)
         self._listeners.emit(InventoryChanged(source.name, added, removed, changed, tuple(kinds)))
 
-    def _has_discovery_credential(self, source: Source) -> bool:
+    def has_discovery_credential(self, source: Source) -> bool:
+        """Whether the operator's credential for all personal slots of a source is stored."""
         return self._credentials.has(source.id, "", source.config.personal_slots, DISCOVERY)
 
     # ---- tools -----------------------------------------------------------------------------------------------
@@ -346,7 +348,7 @@ class SourceRegistry:
     async def change_credentials(
         self, source: Source, principal: str, action: str, operations: Iterable[Operation]
     ) -> None:
-        """Store changed credentials, and close the connections that were made with the old ones."""
+        """Store changed credentials."""
         await self._commit(list(operations), action, source.name, principal, data={"principal": principal})
 
     # ---- parts -----------------------------------------------------------------------------------------------

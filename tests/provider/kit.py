@@ -53,9 +53,9 @@ class SmallSource:
         return {**given, "mcp_command": [*self.command, *words], **fields}
 
     @contextlib.contextmanager
-    def remote(self, *, sse: bool = False) -> Iterator[tuple[str, WebServer]]:
+    def remote(self, *, sse: bool = False, port: int = 0) -> Iterator[tuple[str, WebServer]]:
         """Run the server in this process, over HTTP or SSE; yields its URL."""
-        web = WebServer(SmallServer(str(self.file)), 0, sse=sse)
+        web = WebServer(SmallServer(str(self.file)), port, sse=sse)
         thread = threading.Thread(target=web.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True)
         thread.start()
         try:

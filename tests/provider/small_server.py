@@ -5,8 +5,8 @@
 
 FILE is a JSON object, which is read again for each request, so that a test can change what the server is: `version`,
 `era` ("modern" or "legacy"), `tools`, `prompts`, `resources` and `templates` (lists of definitions, or the number of
-tools), `start` ("hang", "crash"), `announce` (seconds between two notifications that the tools changed, which they then
-do). `tools/call` knows the tools of `CALLS`; all others return their arguments.
+tools), `refuse` (methods that fail), `start` ("hang", "crash"), `announce` (seconds between two notifications that the
+tools changed, which they then do). `tools/call` knows the tools of `CALLS`; all others return their arguments.
 """
 
 from __future__ import annotations
@@ -30,6 +30,7 @@ MODERN = "2026-07-28"
 LEGACY = "2025-11-25"
 METHOD_NOT_FOUND = -32601
 INVALID_PARAMS = -32602
+INTERNAL_ERROR = -32603
 KINDS = {
     "tools/list": "tools",
     "prompts/list": "prompts",
@@ -68,8 +69,10 @@ class SmallServer:
     def respond(self, method: str, params: Message, send: Send, seen: Message) -> Message:
         facts = self.read()
         modern = facts.get("era", "modern") == "modern"
+        if method in facts.get("refuse", ()):
+            raise LookupError(INTERNAL_ERROR, f"{method} is refused")
         capabilities: Message = {kind: {} for kind in ("tools", "prompts", "resources") if kind in facts}
-        capabilities["tools"] = {"listChanged": True}
+        capabilities["tools"] = {} if modern else {"listChanged": True}
         info = {"name": "small", "version": facts.get("version", "1")}
         if method == "server/discover" and modern:
             result: Message = {

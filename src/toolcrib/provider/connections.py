@@ -192,6 +192,11 @@ class SourceConnections:
         self.forget(source_id)
         self._pool.retire(source_id, before)
 
+    async def close_newer(self, source_id: str, generation: int) -> None:
+        """Close the connections of later generations of a source: its new config was not put in force."""
+        self.forget(source_id)
+        await self._pool.close_newer(source_id, generation)
+
     async def close_source(self, source_id: str) -> None:
         """Close all connections of a source now. When this returns, none of its processes is left."""
         await self._pool.close_source(source_id)

@@ -136,12 +136,12 @@ class SourceRegistry:
                 try:
                     stored = await self._store_listed(source, require_ready, "update_source", by)
                 except BaseException:
-                    self._connections.forget(source.id)
+                    # The next update uses the same generation, for another config.
+                    await self._connections.close_newer(source.id, before.generation)
                     raise
             finally:
                 if slug != before.slug:
                     self._reserved -= {registration.name, slug}
-        self._connections.retire(source.id, before=stored.generation)
         return stored
 
     async def set_enabled(self, name: str, enabled: bool, *, by: str) -> Source:
@@ -178,8 +178,13 @@ class SourceRegistry:
         source = self.find(name)
         async with self._lock(source.id):
             source = self.find(source.id)
-            listing = await self._list(source)
-            return await self._apply(source, listing)
+            if source.state is not None and source.state.listed_at is not None:
+                return await self._apply(source, await self._list(source))
+            try:
+                return await self._apply(*await self._list_at_some_path(source))
+            except BaseException:
+                await self._connections.close_newer(source.id, source.generation)
+                raise
 
     # ---- listing ---------------------------------------------------------------------------------------------
 
@@ -215,6 +220,7 @@ class SourceRegistry:
             operations += made
         change = await self._commit(operations, action, source.name, by, data={"hash": source.approval_hash})
         self.snapshot = self.snapshot.with_source(stored, change)
+        self._connections.retire(stored.id, before=stored.generation)
         if inventory is not None:
             self._note_inventory(stored, inventory, kinds)
         return stored
@@ -229,10 +235,10 @@ class SourceRegistry:
                 raise
             row = replace(source.row, config=config_to_json(other), generation=source.generation + 1)
             moved = replace(source, row=row)
-            self._connections.retire(source.id, before=moved.generation)
             try:
                 return moved, await self._list(moved)
             except ToolcribError:
+                await self._connections.close_newer(source.id, source.generation)
                 raise exc from None
 
     async def _list(self, source: Source) -> Listing:
@@ -242,9 +248,14 @@ class SourceRegistry:
 
     async def _apply(self, source: Source, listing: Listing) -> InventoryChange:
         stored, operations, inventory, kinds = self._compare(source, listing)
+        moved = source.generation != self.find(source.id).generation
+        if moved:
+            operations.append(Put(source.row))
         if operations:
             change = await self._store.commit(operations)
             self.snapshot = self.snapshot.with_source(stored, change)
+            if moved:
+                self._connections.retire(stored.id, before=stored.generation)
             self._note_inventory(stored, inventory, kinds)
         return inventory
 

@@ -114,7 +114,9 @@ class SourceAccess:
 
     async def _list_one(self, source: Source, principal: str) -> Source | None:
         try:
-            return await self._personal.fetch(source, principal, with_tools=not self._is_listed_for_all(source))
+            return await self._personal.fetch_for_list(
+                source, principal, with_tools=not self._is_listed_for_all(source)
+            )
         except ToolcribError as exc:
             log.warning("%s: could not be listed for %s: %s", source.name, principal, one_line(str(exc)))
             return None

@@ -503,6 +503,10 @@ class ConnectionPool(Generic[C]):
         """Do as `close_source` does for the connections of one scope."""
         await self._stop(source, scope)
 
+    async def close_newer(self, source: str, generation: int) -> None:
+        """Close the connections of later generations of a source now: its new settings were given up."""
+        await self._close_all(lambda key: key.source == source and key.generation > generation)
+
     async def _stop(self, source: str, scope: str | None) -> None:
         self._stopping[source, scope] += 1
         try:

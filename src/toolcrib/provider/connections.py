@@ -33,15 +33,18 @@ Watch = Callable[[Source, Client, str | None, bool], None]
 
 
 class _Target:
-    """A prepared connection: its key in the pool, and how to open it."""
+    """A prepared connection: its key in the pool, and how to open it.
 
-    __slots__ = ("_connections", "_server", "_source", "key", "principal", "transient")
+    The server config is made when the connection is opened: a lease may wait, and credentials change meanwhile.
+    """
+
+    __slots__ = ("_connections", "_make_server", "_source", "key", "principal", "transient")
 
     def __init__(
         self,
         connections: SourceConnections,
         source: Source,
-        server: Server,
+        make_server: Callable[[], Server],
         key: PoolKey,
         principal: str,
         transient: bool,
@@ -51,12 +54,12 @@ class _Target:
         self.transient = transient
         self._connections = connections
         self._source = source
-        self._server = server
+        self._make_server = make_server
 
     def open(self) -> Client:
         """Return a client, which connects at its first request."""
         principal = None if self.key.scope in (SHARED, DISCOVERY_SCOPE) else self.principal
-        return self._connections.make_client(self._source, self._server, principal, transient=self.transient)
+        return self._connections.make_client(self._source, self._make_server(), principal, transient=self.transient)
 
     async def close(self, connection: Client) -> None:
         """Close the client. When this returns, its process has ended."""
@@ -125,12 +128,14 @@ class SourceConnections:
         if not source.config.personal_slots:
             if not transient:
                 return self.lease(source, timeout=timeout)
-            server = self._make_server(source, {}, None)
-        else:
+
+        def make_server() -> Server:
             slots = source.config.personal_slots
-            server = self._make_server(source, self._credentials.values_for(source.id, "", slots, DISCOVERY), None)
+            return self._make_server(source, self._credentials.values_for(source.id, "", slots, DISCOVERY), None)
+
+        make_server()  # raises before a place is taken
         key = PoolKey(source.id, source.generation, DISCOVERY_SCOPE)
-        return self._lease(source, _Target(self, source, server, key, DISCOVERY_SCOPE, transient=True), timeout)
+        return self._lease(source, _Target(self, source, make_server, key, DISCOVERY_SCOPE, transient=True), timeout)
 
     def _lease(self, source: Source, target: _Target, timeout: float | None) -> Lease[Client]:
         return self._pool.lease(
@@ -146,11 +151,15 @@ class SourceConnections:
         self, source: Source, principal: str, session: str | None, environment: Mapping[str, str] | None
     ) -> _Target:
         config = source.config
-        credential = self._credentials.values_for(source.id, principal, config.personal_slots)
-        server = self._make_server(source, credential, environment)
+
+        def make_server() -> Server:
+            credential = self._credentials.values_for(source.id, principal, config.personal_slots)
+            return self._make_server(source, credential, environment)
+
+        make_server()  # raises before a place is taken
         transient = config.lifecycle_mode is LifecycleMode.TRANSIENT or bool(environment)
         key = PoolKey(source.id, source.generation, _scope_of(source, principal, session))
-        return _Target(self, source, server, key, principal, transient)
+        return _Target(self, source, make_server, key, principal, transient)
 
     def _make_server(
         self, source: Source, credential: Mapping[str, str], environment: Mapping[str, str] | None
@@ -193,14 +202,22 @@ class SourceConnections:
         """Close all connections of a source now. When this returns, none of its processes is left."""
         await self._pool.close_source(source_id)
 
-    async def close_principal(self, source_id: str, principal: str) -> None:
-        """Close the connections of one principal to a source: its credentials changed."""
+    def retire_principal(self, source_id: str, principal: str) -> None:
+        """Use the connections of one principal to a source for no new call: its credentials changed."""
         self.forget(source_id, principal)
+        for scope in self._scopes_of(source_id, principal):
+            self._pool.retire_scope(source_id, scope)
+
+    async def close_principal(self, source_id: str, principal: str) -> None:
+        """Close the connections of one principal to a source: its credentials were removed."""
+        self.forget(source_id, principal)
+        for scope in self._scopes_of(source_id, principal):
+            await self._pool.close_scope(source_id, scope)
+
+    def _scopes_of(self, source_id: str, principal: str) -> set[str]:
         own = _personal_scope(principal, None)
         scopes = {each.key.scope for each in self._pool.connections(source_id)}
-        for scope in scopes:
-            if scope == own or scope.startswith(f"{own}\0"):
-                await self._pool.close_scope(source_id, scope)
+        return {scope for scope in scopes if scope == own or scope.startswith(f"{own}\0")}
 
     async def close(self) -> None:
         """Close all connections."""

@@ -104,37 +104,45 @@ def _key(row: CredentialRow) -> tuple[str, str, str, str]:
     return (row.source_id, row.principal, row.slot, row.kind)
 
 
-Change = Callable[[Source, str, str, Sequence[Operation], Callable[[], None]], Awaitable[None]]
-"""Stores changed credentials of a source and a principal, calls the function, and closes their connections."""
+Commit = Callable[[Source, str, str, Sequence[Operation], Callable[[], None]], Awaitable[None]]
+"""Stores changed credentials of a source and a principal, then calls the function, which puts them in force."""
+OnChange = Callable[[Source, str, str, bool], Awaitable[None]]
+"""Called after a change is in force, with the source, the principal, the kind and whether values were removed."""
 
 
 class Credentials:
     """Sets and removes credentials: `provider.credentials`."""
 
-    def __init__(self, table: CredentialTable, find_source: Callable[[str], Source], change: Change) -> None:
+    def __init__(
+        self, table: CredentialTable, find_source: Callable[[str], Source], commit: Commit, on_change: OnChange
+    ) -> None:
         self._table = table
         self._find_source = find_source
-        self._change = change
+        self._commit = commit
+        self._on_change = on_change
 
     async def set(self, source: str, slot: str, value: str, *, principal: str, discovery: bool = False) -> None:
-        """Store a principal's value for a personal slot of a source.
+        """Store a principal's value for a personal slot of a source. Running calls end with the value that they have.
 
-        With `discovery=True` the value is the operator's: it is used only to list the tools of the source.
+        With `discovery=True` the value is the operator's: it is used only to list the tools of the source, which is
+        done in the background once all slots have such a value.
         """
         found = self._find_source(source)
         self._check(found, slot, value)
         kind = DISCOVERY if discovery else PERSONAL
         row = self._table.make_row(found.id, "" if discovery else principal, slot, value, kind)
-        await self._change(found, principal, "set_credential", [Put(row)], partial(self._table.put, row))
+        await self._commit(found, principal, "set_credential", [Put(row)], partial(self._table.put, row))
+        await self._on_change(found, principal, kind, False)
 
     async def remove(self, source: str, slot: str | None = None, *, principal: str, discovery: bool = False) -> None:
-        """Delete a principal's value for one slot, or for all slots of a source."""
+        """Delete a principal's value for one slot, or for all slots of a source, and close its connections."""
         found = self._find_source(source)
         kind = DISCOVERY if discovery else PERSONAL
         rows = self._table.find(found.id, "" if discovery else principal, slot, kind)
         if rows:
             deletes = [Delete(CredentialRow, (("id", row.id),)) for row in rows]
-            await self._change(found, principal, "remove_credential", deletes, partial(self._table.drop, rows))
+            await self._commit(found, principal, "remove_credential", deletes, partial(self._table.drop, rows))
+            await self._on_change(found, principal, kind, True)
 
     def list(self, source: str | None = None, *, principal: str | None = None) -> list[CredentialInfo]:
         """Return which credentials are stored, without their values."""

@@ -263,11 +263,16 @@ def _check_arguments(source: Source, tool: _CompiledTool, arguments: Mapping[str
     return cleaned
 
 
-def check_callable(source: Source, tool: InventoryTool) -> None:
-    """Raise the reason why a tool cannot be called, if there is one."""
+def check_enabled(source: Source, tool: str | None = None) -> None:
+    """Raise `AccessDenied` if a source is disabled."""
     if not source.enabled:
         message = f"the source is disabled; enable it with provider.enable({source.name!r})"
-        raise AccessDenied(message, server=source.name, tool=tool.name, rule="source disabled")
+        raise AccessDenied(message, server=source.name, tool=tool, rule="source disabled")
+
+
+def check_callable(source: Source, tool: InventoryTool) -> None:
+    """Raise the reason why a tool cannot be called, if there is one."""
+    check_enabled(source, tool.name)
     if tool.callable:
         return
     if tool.state is ToolState.REMOVED:

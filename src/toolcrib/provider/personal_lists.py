@@ -11,6 +11,8 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Final
 
+from .._util.tasks import TaskSet
+from ..errors import CallTimeout, ConnectionLost, ToolcribError
 from .connections import SourceConnections
 from .discovery import Listing, list_everything
 from .inventory import InventoryTool, diff, diff_items
@@ -22,6 +24,12 @@ MAX_LISTS: Final = 1_000
 """Lists (source, principal) that are kept."""
 MAX_AGE_SECONDS: Final = 300.0
 """Seconds after which a list is fetched again when it is needed."""
+LIST_SECONDS: Final = 5.0
+"""Seconds after which a list of several sources does not wait for one of them any longer."""
+RETRY_SECONDS: Final = 10.0
+"""Seconds for which a source that could not be listed is left out of lists without a new attempt."""
+FETCH_TIMEOUT_SECONDS: Final = 30.0
+"""Seconds for a list that no call with a time-out of its own needs."""
 
 
 class PersonalLists:
@@ -31,7 +39,11 @@ class PersonalLists:
         self._connections = connections
         self._sources: dict[tuple[str, str], tuple[float, Source, Source]] = {}
         """For each source and principal: when it was listed, the source at that time, the source as listed."""
-        self._fetching: dict[tuple[str, str], asyncio.Task[Source]] = {}
+        self._fetching: dict[tuple[str, str], tuple[asyncio.Task[Source], float]] = {}
+        """For each list that is being fetched: the task, and when it began."""
+        self._failures: dict[tuple[str, str], tuple[float, ToolcribError]] = {}
+        """For each list that could not be fetched: when, and why."""
+        self._tasks = TaskSet()
 
     def find(self, source: Source, principal: str) -> Source | None:
         """Return the source as this principal sees it; None if it has to be fetched."""
@@ -40,43 +52,91 @@ class PersonalLists:
             return None
         return found[2]
 
-    async def fetch(self, source: Source, principal: str, *, with_tools: bool) -> Source:
+    async def fetch(
+        self, source: Source, principal: str, *, with_tools: bool, timeout: float | None = FETCH_TIMEOUT_SECONDS
+    ) -> Source:
         """Return what this principal sees of the source: prompts and resources, and `with_tools` also the tools.
 
-        Callers that need the same list share one request.
+        Callers that need the same list share one request. Raises `CallTimeout` after `timeout` seconds.
         """
         found = self.find(source, principal)
         if found is not None:
             return found
+        task, _ = self._begin(source, principal, with_tools)
+        return await _wait_for(task, source, timeout)
+
+    async def fetch_for_list(self, source: Source, principal: str, *, with_tools: bool) -> Source:
+        """Do as `fetch` does, for a list of several sources: one that hangs or fails does not delay each list."""
+        found = self.find(source, principal)
+        if found is not None:
+            return found
+        key, now = (source.id, principal), time.monotonic()
+        failed = self._failures.get(key)
+        if failed is not None and now - failed[0] < RETRY_SECONDS:
+            raise failed[1]
+        task, began = self._begin(source, principal, with_tools)
+        return await _wait_for(task, source, max(began + LIST_SECONDS - now, 0.0))
+
+    def _begin(self, source: Source, principal: str, with_tools: bool) -> tuple[asyncio.Task[Source], float]:
+        """Return the task that fetches a list, and when it began."""
         key = (source.id, principal)
-        task = self._fetching.get(key)
-        if task is None:
-            task = self._fetching[key] = asyncio.create_task(self._fetch(source, principal, with_tools))
-            task.add_done_callback(lambda _: self._fetching.pop(key, None))
-        return await asyncio.shield(task)
+        begun = self._fetching.get(key)
+        if begun is None:
+            task = self._tasks.create(self._fetch(source, principal, with_tools))
+            task.add_done_callback(_retrieve_exception)
+            begun = self._fetching[key] = (task, time.monotonic())
+        return begun
 
     def forget(self, source_id: str, principal: str | None = None) -> None:
         """Forget the lists of a source, or of one principal: credentials or settings changed."""
-        self._sources = {
-            key: value for key, value in self._sources.items() if key[0] != source_id or principal not in (None, key[1])
-        }
+        for kept in (self._sources, self._fetching, self._failures):
+            for key in [key for key in kept if key[0] == source_id and principal in (None, key[1])]:
+                del kept[key]
 
     async def close(self) -> None:
         """Cancel what is being fetched."""
-        tasks = list(self._fetching.values())
-        for task in tasks:
-            task.cancel()
-        if tasks:
-            await asyncio.wait(tasks)
+        self._tasks.cancel()
+        await self._tasks.wait()
 
     async def _fetch(self, source: Source, principal: str, with_tools: bool) -> Source:
-        async with self._connections.lease(source, principal, timeout=30.0) as client:
-            listing = await list_everything(client)
-        made = _make_personal(source, listing, with_tools)
-        if len(self._sources) >= MAX_LISTS:
-            del self._sources[next(iter(self._sources))]
-        self._sources[source.id, principal] = (time.monotonic(), source, made)
+        key, current = (source.id, principal), asyncio.current_task()
+        error: ToolcribError | None = None
+        try:
+            async with self._connections.lease(source, principal, timeout=FETCH_TIMEOUT_SECONDS) as client:
+                listing = await list_everything(client)
+            made = _make_personal(source, listing, with_tools)
+        except ToolcribError as exc:
+            error = exc
+            raise
+        finally:
+            # Otherwise it was fetched with credentials that changed meanwhile.
+            is_current = key in self._fetching and self._fetching[key][0] is current
+            if is_current:
+                del self._fetching[key]
+                self._failures.pop(key, None)
+                if error is not None:
+                    self._failures[key] = (time.monotonic(), error)
+        if is_current:
+            if len(self._sources) >= MAX_LISTS:
+                del self._sources[next(iter(self._sources))]
+            self._sources[key] = (time.monotonic(), source, made)
         return made
+
+
+async def _wait_for(task: asyncio.Task[Source], source: Source, timeout: float | None) -> Source:
+    await asyncio.wait([task], timeout=timeout)
+    if not task.done():
+        message = "the deadline passed while the source was listed for this principal; nothing was sent"
+        raise CallTimeout(message, server=source.name)
+    if task.cancelled():
+        raise ConnectionLost("the provider was closed; nothing was sent", server=source.name)
+    return task.result()
+
+
+def _retrieve_exception(task: asyncio.Task[Source]) -> None:
+    """Mark the exception as seen: no caller may be left that waits for it."""
+    if not task.cancelled():
+        task.exception()
 
 
 def _make_personal(source: Source, listing: Listing, with_tools: bool) -> Source:

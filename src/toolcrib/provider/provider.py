@@ -22,7 +22,7 @@ from ..upstreams.places import PoolLimits
 from ..upstreams.pool import LOCAL, PooledConnection
 from . import review
 from .connections import SourceConnections
-from .credentials import Credentials, CredentialTable
+from .credentials import DISCOVERY, Credentials, CredentialTable
 from .egress import AddressPolicy
 from .executor import ExecutionOptions, Executor
 from .group_registry import Groups
@@ -36,7 +36,7 @@ from .sealing import load_sealer
 from .snapshot import Snapshot, Source
 from .source_registry import SourceRegistry
 from .store.audit import AuditWriter
-from .store.interface import Operation, Store, StoredState
+from .store.interface import Store, StoredState
 from .store.opening import open_store, parse_store_url
 from .store.rows import AdminActionRow, ExecutionRow
 from .view import ProviderView, Views
@@ -173,7 +173,7 @@ class Provider:
             executor=executor,
             schedule=schedule,
             health=health,
-            credentials=Credentials(table, registry.find, self._change_credentials),
+            credentials=Credentials(table, registry.find, registry.change_credentials, self._apply_credentials),
             groups=Groups(registry),
             personal=personal,
             access=access,
@@ -329,7 +329,7 @@ class Provider:
         """
         parts = self._parts
         try:
-            found, record = await parts.access.find_for_call(source, tool, options.get("principal", LOCAL))
+            found, record, options = await parts.access.find_for_call(source, tool, options)
         except ToolcribError as exc:
             return make_failure(exc, 0.0, {"source": source, "tool": tool, "attempts": 0})
         return await parts.executor.execute(found, record, arguments, options)
@@ -397,18 +397,18 @@ class Provider:
         """The credentials of principals for sources with personal slots."""
         return self._parts.credentials
 
-    async def _change_credentials(
-        self,
-        source: Source,
-        principal: str,
-        action: str,
-        operations: Sequence[Operation],
-        apply: Callable[[], None],
-    ) -> None:
+    async def _apply_credentials(self, source: Source, principal: str, kind: str, removed: bool) -> None:
+        """Let no new call use the credentials that were changed or removed."""
         parts = self._parts
-        await parts.registry.change_credentials(source, principal, action, operations, apply)
+        if kind == DISCOVERY:
+            if not removed and parts.registry.has_discovery_credential(source):
+                parts.schedule.request(source.id)
+            return
         parts.personal.forget(source.id, principal)
-        await parts.connections.close_principal(source.id, principal)
+        if removed:
+            await parts.connections.close_principal(source.id, principal)
+        else:
+            parts.connections.retire_principal(source.id, principal)
 
     @property
     def groups(self) -> Groups:

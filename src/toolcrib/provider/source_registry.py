@@ -186,12 +186,23 @@ class SourceRegistry:
         """List a source again, and put what changed in force as its review policy says."""
         source_id = self.find(name).id
         async with self._lock(self._listing_locks, source_id):
-            listing = await self._list(self.find(source_id))
+            source = self.find(source_id)
+            if source.state is not None and source.state.listed_at is not None:
+                moved, listing = source, await self._list(source)
+            else:  # the path of its URL may not have been found yet
+                moved, listing = await self._list_at_some_path(source, transient=True)
             # Listing may take long; other changes of the source do not wait for it.
             async with self._lock(self._locks, source_id):
-                stored, operations, inventory, kinds = self._compare(self.find(source_id), listing)
+                source = self.find(source_id)
+                row = source.row
+                if moved.row.config != row.config:
+                    row = replace(row, config=moved.row.config, generation=row.generation + 1)
+                stored, operations, inventory, kinds = self._compare(replace(source, row=row), listing)
+                if row is not source.row:
+                    operations.append(Put(row))
                 if operations:
                     await self._put_in_force(stored, operations)
+                    self._connections.retire(source_id, before=row.generation)
                     self._note_inventory(stored, inventory, kinds)
                 return inventory
 
@@ -204,7 +215,7 @@ class SourceRegistry:
 
         Errors of the config are raised. With `require_ready`, all errors are.
         """
-        if source.config.personal_slots and not self._has_discovery_credential(source):
+        if source.config.personal_slots and not self.has_discovery_credential(source):
             self._connections.check_environment(source)
             reason = "each principal lists it with its own credentials"
             return source, ConnectionStatus(ConnectionState.DISCONNECTED, reason, time.time())
@@ -336,7 +347,8 @@ class SourceRegistry:
         changed = tuple(each.after.name for each in change.changed)
         self._listeners.emit(InventoryChanged(source.name, added, removed, changed, tuple(kinds)))
 
-    def _has_discovery_credential(self, source: Source) -> bool:
+    def has_discovery_credential(self, source: Source) -> bool:
+        """Whether the operator's credential for all personal slots of a source is stored."""
         return self._credentials.has(source.id, "", source.config.personal_slots, DISCOVERY)
 
     # ---- tools -----------------------------------------------------------------------------------------------

@@ -14,6 +14,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import AbstractAsyncContextManager, AsyncExitStack
 from itertools import chain, zip_longest
+from time import monotonic
 from typing import Any, Protocol, Unpack
 
 from .. import tool_names
@@ -22,7 +23,7 @@ from ..catalog.routing import PromptRoute, Route, nearest
 from ..catalog.tokens import estimate_tokens
 from ..client.client import Client, Timeout
 from ..client.subscriptions import BACKLOG, Changes, ListKind
-from ..errors import NotFound, ResourceNotFound, ServerNotFound, ToolNotFound, UsageError
+from ..errors import CallTimeout, NotFound, ResourceNotFound, ServerNotFound, ToolNotFound, UsageError
 from ..hub.dispatch import CallOptions
 from ..hub.meta_tools import META_TOOLS, answer
 from ..hub.resources import Resources
@@ -242,7 +243,10 @@ class ProviderView:
         lists = self._shared()
         route = lists.catalog.routes.get(name) if type(name) is str else None
         if route is None:
-            lists, route = await self._find_route(name)
+            began, timeout = monotonic(), _as_seconds(options.get("timeout"))
+            lists, route = await self._find_route(name, timeout)
+            if timeout is not None:
+                options["timeout"] = max(timeout - (monotonic() - began), 0.001)
         cleaned: Mapping[str, Any] = {}
         if arguments:
             if not isinstance(arguments, Mapping):
@@ -259,11 +263,17 @@ class ProviderView:
             return ToolResult(result.raw, elapsed=result.elapsed, wrapped=True)
         return result
 
-    async def _find_route(self, name: object) -> tuple[GroupCatalog, Route[SourceOwner]]:
+    async def _find_route(self, name: object, timeout: float | None) -> tuple[GroupCatalog, Route[SourceOwner]]:
         """Return the route of a tool that is in no shared list: it may be in a list of this principal alone."""
         if not isinstance(name, str):
             raise UsageError(f"name: expected a tool's name such as mcp__source__tool, got {type(name).__name__}")
-        for lists in await self._lists():
+        try:
+            async with asyncio.timeout(timeout):
+                found = await self._lists()
+        except TimeoutError:
+            message = "the deadline passed while sources were listed for this principal; nothing was sent"
+            raise CallTimeout(message, tool=name) from None
+        for lists in found:
             if (route := lists.catalog.routes.get(name)) is not None:
                 return lists, route
         raise self._make_not_found(name)
@@ -501,6 +511,11 @@ class ViewChanges:
         async for change in changes:
             self._offer(change)
         self.end()
+
+
+def _as_seconds(timeout: object) -> float | None:
+    """Return a time-out that is a valid number; others are for the source to judge."""
+    return float(timeout) if isinstance(timeout, int | float) and timeout > 0 else None
 
 
 async def _cancel(task: asyncio.Task[None]) -> None:

@@ -15,10 +15,10 @@ from ..errors import ToolcribError
 from ..events import InventoryChanged, Listeners
 from ..hub.dispatch import CallOptions
 from ..protocol.sanitize import one_line
-from ..types import ToolResult
+from ..types import UNSET, ToolResult
 from .connections import SourceConnections
 from .credentials import DISCOVERY, CredentialTable
-from .executor import ExecutionOptions, Executor, find_timeout
+from .executor import LOCAL, ExecutionOptions, Executor, check_enabled, find_timeout
 from .inventory import InventoryTool
 from .personal_lists import PersonalLists
 from .snapshot import Snapshot, Source
@@ -52,20 +52,31 @@ class SourceAccess:
         """The current state."""
         return self._registry.snapshot
 
-    async def find_for_call(self, name: str, tool: str, principal: str) -> tuple[Source, InventoryTool]:
-        """Return a source and its tool as this principal sees them; raise `ServerNotFound` or `ToolNotFound`."""
+    async def find_for_call(
+        self, name: str, tool: str, options: ExecutionOptions
+    ) -> tuple[Source, InventoryTool, ExecutionOptions]:
+        """Return a source and its tool as the principal sees them, and the options with what is left of the time-out.
+
+        Raises `ServerNotFound` or `ToolNotFound`.
+        """
         registry = self._registry
         source = registry.snapshot.sources.get(name) or registry.find(name)
         if source.config.personal_slots and not self._is_listed_for_all(source):
-            source = await self._personal.fetch(source, principal, with_tools=True)
-        return source, source.records.get(tool) or registry.find_tool(source, tool)
+            principal, began = options.get("principal", LOCAL), monotonic()
+            check_enabled(source)
+            timeout = find_timeout(source, options.get("timeout", UNSET))
+            source = await self._personal.fetch(source, principal, with_tools=True, timeout=timeout)
+            if timeout is not None:
+                options = {**options, "timeout": max(timeout - (monotonic() - began), 0.001)}
+            check_enabled(registry.find(source.id))
+        return source, source.records.get(tool) or registry.find_tool(source, tool), options
 
     async def call(
         self, source_id: str, tool: str, arguments: Mapping[str, Any], principal: str, options: CallOptions
     ) -> ToolResult:
         """Call a tool by the server's name of it; raise one typed error if there is no result."""
-        source, record = await self.find_for_call(source_id, tool, principal)
         chosen = cast(ExecutionOptions, {**options, "principal": principal})
+        source, record, chosen = await self.find_for_call(source_id, tool, chosen)
         return await self._executor.call(source, record, arguments, chosen)
 
     @contextlib.asynccontextmanager
@@ -102,14 +113,17 @@ class SourceAccess:
 
     async def _list_one(self, source: Source, principal: str) -> Source | None:
         try:
-            return await self._personal.fetch(source, principal, with_tools=not self._is_listed_for_all(source))
+            return await self._personal.fetch_for_list(
+                source, principal, with_tools=not self._is_listed_for_all(source)
+            )
         except ToolcribError as exc:
             log.warning("%s: could not be listed for %s: %s", source.name, principal, one_line(str(exc)))
             return None
 
     def _is_listed_for_all(self, source: Source) -> bool:
-        """Whether the tools of a source with personal slots are listed with the operator's credential."""
-        return self._credentials.has(source.id, "", source.config.personal_slots, DISCOVERY)
+        """Whether the tools of a source with personal slots were listed with the operator's credential."""
+        listed = source.state is not None and source.state.listed_at is not None
+        return listed and self._credentials.has(source.id, "", source.config.personal_slots, DISCOVERY)
 
     def on_lists_changed(self, source_id: str, listener: Callable[[ListKind], None]) -> Callable[[], None]:
         """Call `listener` with `tools`, `prompts` or `resources` after a change. Returns a function that removes it."""

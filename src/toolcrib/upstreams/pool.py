@@ -478,14 +478,21 @@ class ConnectionPool(Generic[C]):
         """
         limit = math.inf if before is None else before
         self._retired[source] = limit = max(limit, self._retired.get(source, limit))
+        self._retire(lambda key: key.source == source and key.generation < limit)
+        self._fail_waiters(self._find_refusal)
+
+    def retire_scope(self, source: str, scope: str) -> None:
+        """Close the connections of a scope when their last lease ends; leases from now on open new ones."""
+        self._retire(lambda key: key.source == source and key.scope == scope)
+
+    def _retire(self, chosen: Callable[[PoolKey], bool]) -> None:
         for entry in list(self._entries):
-            if entry.key.source == source and entry.key.generation < limit and entry.closing is None:
+            if entry.closing is None and chosen(entry.key):
                 entry.retired = True
                 if entry.leases:
                     self._withdraw(entry)
                 else:
                     self._begin_closing(entry)
-        self._fail_waiters(self._find_refusal)
 
     def restore(self, source: str) -> None:
         """Grant leases of a source again that was retired: another one with this name was registered."""

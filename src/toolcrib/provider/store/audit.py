@@ -130,9 +130,11 @@ class AuditWriter:
                 await self._has_batch.wait()
 
     async def _flush(self) -> None:
-        """Write all rows, in batches. A batch that fails goes back to the others."""
-        while self._rows:
-            batch = [self._rows.popleft() for _ in range(min(FLUSH_ROWS, len(self._rows)))]
+        """Write the rows that wait now, in batches; later ones wait for the next time. A batch that fails goes back."""
+        left = len(self._rows)
+        while left and self._rows:
+            batch = [self._rows.popleft() for _ in range(min(FLUSH_ROWS, left, len(self._rows)))]
+            left -= len(batch)
             self._in_flight = len(batch)
             dropped = self.dropped
             try:
@@ -145,8 +147,10 @@ class AuditWriter:
             self._reported = dropped
             self._since_pruning += len(batch)
         if not self._closing:
-            self._has_rows.clear()
-            self._has_batch.clear()
+            if not self._rows:
+                self._has_rows.clear()
+            if len(self._rows) < FLUSH_ROWS:
+                self._has_batch.clear()
 
     def _return(self, batch: list[ExecutionRow | EventRow]) -> None:
         self._rows.extendleft(reversed(batch))

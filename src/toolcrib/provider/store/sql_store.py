@@ -31,7 +31,7 @@ from .rows import (
     ToolRow,
     ToolVersionRow,
 )
-from .tables import COUNTER_ID, MAPPERS, TABLES, change_counter
+from .tables import COUNTER_ID, MAPPERS, TABLES, RowMapper, change_counter
 
 if TYPE_CHECKING:
     from sqlalchemy.ext.asyncio import AsyncConnection
@@ -51,6 +51,7 @@ class SqlStore:
         self._database = database
         self._puts = {row_type: database.upsert(table) for row_type, table in TABLES.items()}
         self._add = database.upsert(TABLES[StatBucketRow], added=("calls", "errors", "total_ms"), largest=("max_ms",))
+        self._sql: dict[sa.Insert, str] = {}
 
     async def __aenter__(self) -> Self:
         return self
@@ -74,9 +75,10 @@ class SqlStore:
                 if rows is None:
                     await connection.execute(statement)
                     continue
+                mapper = MAPPERS[type(rows[0])]
+                sql = self._make_sql(mapper, statement, connection.dialect)
                 for turn in _split(rows):
-                    mapper = MAPPERS[type(turn[0])]
-                    await connection.execute(statement, [mapper.to_parameters(row, change) for row in turn])
+                    await connection.exec_driver_sql(sql, [mapper.to_parameters(row, change) for row in turn])
             return change
 
         return await self._database.write("commit", write)
@@ -155,6 +157,12 @@ class SqlStore:
             else:
                 statement = self._puts[row_type] if kind is Put else self._add
                 yield statement, [each.row for each in group if not isinstance(each, Delete)]
+
+    def _make_sql(self, mapper: RowMapper, statement: sa.Insert, dialect: sa.Dialect) -> str:
+        sql = self._sql.get(statement)
+        if sql is None:
+            sql = self._sql[statement] = mapper.make_sql(statement, dialect)
+        return sql
 
     async def _select(
         self,

@@ -6,12 +6,15 @@ A change here needs a revision in `migrations/versions`; a test compares the two
 from __future__ import annotations
 
 import types
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import fields
+from operator import attrgetter
 from typing import Any, Final, Union, get_args, get_origin, get_type_hints
 
 import sqlalchemy as sa
 
+from ...errors import StoreError
+from .database import dump_json
 from .rows import (
     AdminActionRow,
     ApprovalRow,
@@ -55,9 +58,21 @@ class CleanText(sa.types.TypeDecorator[str]):
 
     def process_bind_param(self, value: str | None, dialect: sa.Dialect) -> str | None:  # noqa: ARG002  # its interface
         """Return the text to store."""
-        if value is None or (value.isascii() and "\0" not in value):
-            return value
-        return value.replace("\0", "\N{REPLACEMENT CHARACTER}").encode("utf-8", "replace").decode()
+        return _clean_text(value)
+
+
+def _clean_text(value: str | None) -> str | None:
+    if value is None or (value.isascii() and "\0" not in value):
+        return value
+    return value.replace("\0", "\N{REPLACEMENT CHARACTER}").encode("utf-8", "replace").decode()
+
+
+def _dump_optional(value: Any) -> str | None:
+    try:
+        return None if value is None else dump_json(value)
+    except TypeError as exc:
+        message = f"store: commit failed: expected a JSON value, got another one ({exc}). Convert it first."
+        raise StoreError(message, operation="commit") from exc
 
 
 _COLUMN_TYPES: Final[Mapping[Any, sa.types.TypeEngine[Any]]] = {
@@ -169,8 +184,16 @@ sa.Table(
 )
 
 
+_CONVERSIONS: Final[Mapping[type, Callable[[Any], Any]]] = {CleanText: _clean_text, sa.JSON: _dump_optional}
+"""What makes a value of a column one that the drivers of all databases take, for the types that need it."""
+
+
 class RowMapper:
-    """Converts the rows of one class to the parameters of statements and back."""
+    """Converts the rows of one class to the parameters of statements and back.
+
+    The parameters are as the drivers take them: converting each value by its SQLAlchemy type takes longer than storing
+    it does.
+    """
 
     def __init__(self, row_type: type[Row]) -> None:
         self.row_type = row_type
@@ -178,12 +201,25 @@ class RowMapper:
         hints = get_type_hints(row_type)
         self._names = tuple(column.name for column in self.table.columns)
         self._tuples = tuple(name for name in self._names if _origin(hints[name]) is tuple)
+        self._read = attrgetter(*(name for name in self._names if name != "change"))
+        self._conversions = tuple(
+            (position, _CONVERSIONS[type(column.type)])
+            for position, column in enumerate(self.table.columns)
+            if type(column.type) in _CONVERSIONS
+        )
 
-    def to_parameters(self, row: Row, change: int) -> dict[str, Any]:
-        """Return the values of the columns, with the value of the change counter."""
-        parameters = {name: getattr(row, name) for name in self._names}
-        parameters["change"] = change
-        return parameters
+    def make_sql(self, statement: sa.Insert, dialect: sa.Dialect) -> str:
+        """Return an insert statement as text, whose parameters are those of `to_parameters`."""
+        compiled = statement.compile(dialect=dialect, column_keys=list(self._names))
+        assert tuple(compiled.positiontup or ()) == self._names
+        return str(compiled)
+
+    def to_parameters(self, row: Row, change: int) -> tuple[Any, ...]:
+        """Return the values of the columns, in their order, with the value of the change counter as the last one."""
+        values = [*self._read(row), change]
+        for position, convert in self._conversions:
+            values[position] = convert(values[position])
+        return tuple(values)
 
     def to_row(self, record: Iterable[Any]) -> Any:
         """Return the row of a record that has all columns, in their order."""

@@ -102,6 +102,21 @@ async def test_beyond_the_limit_the_oldest_rows_are_dropped_and_one_event_says_h
     assert len((await store.load()).events) == 1
 
 
+async def test_rows_that_are_recorded_during_a_transaction_wait_for_the_next_batch(store: FaultyStore) -> None:
+    audit = AuditWriter(store, flush_seconds=NEVER, max_age=1e12)
+    store.inject("slow", delay=0.02)
+    for number in range(FLUSH_ROWS):
+        audit.record(make_execution(number))
+    await eventually(lambda: "commit" in store.operations)
+    audit.record(make_execution(FLUSH_ROWS))
+    await eventually(lambda: audit.pending == 1)
+    await turns(20)
+    assert store.operations.count("commit") == 1
+    assert audit.pending == 1
+    await audit.close()
+    assert len(await stored(store)) == FLUSH_ROWS + 1
+
+
 async def test_a_slow_store_loses_nothing_that_is_recorded_in_the_meantime(store: FaultyStore) -> None:
     audit = AuditWriter(store, flush_seconds=0.001, max_age=1e12)
     store.inject("slow", delay=0.02)

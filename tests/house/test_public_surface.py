@@ -68,6 +68,14 @@ def test_importing_toolcrib_loads_no_heavy_module() -> None:
     assert loaded & (HEAVY | {"asyncio", "toolcrib.client"}) == set()
 
 
+def test_the_names_of_the_provider_load_no_package_of_its_extra() -> None:
+    extra = {"sqlalchemy", "alembic", "aiosqlite", "asyncpg", "cryptography"}
+    assert "toolcrib.provider" not in loaded_after("import toolcrib; toolcrib.Client; toolcrib.Hub")
+    loaded = loaded_after("import toolcrib.provider as p; [getattr(p, name) for name in p.__all__]")
+    assert "toolcrib.provider.provider" in loaded
+    assert loaded & {*extra, "aiohttp", "pydantic"} == set()
+
+
 def test_a_call_over_stdio_loads_neither_pydantic_nor_aiohttp() -> None:
     code = """
 import asyncio, sys, toolcrib

@@ -43,7 +43,7 @@ class Use(enum.Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class _Entry:
+class _CachedList:
     items: tuple[Any, ...]
     stored: float
     hint: CacheHint
@@ -54,7 +54,7 @@ class ListCache:
 
     def __init__(self, server_identifier: str) -> None:
         self._server_identifier = server_identifier
-        self._entries: dict[str, _Entry] = {}
+        self._entries: dict[str, _CachedList] = {}
 
     def key(self, resource_type: str) -> str:
         """Return the key of a list."""
@@ -62,7 +62,7 @@ class ListCache:
 
     def put(self, resource_type: str, items: tuple[Any, ...], hint: CacheHint, now: float) -> None:
         """Store a list."""
-        self._entries[self.key(resource_type)] = _Entry(items, now, hint)
+        self._entries[self.key(resource_type)] = _CachedList(items, now, hint)
 
     def get(self, resource_type: str, now: float, use: Use) -> tuple[Any, ...] | None:
         """Return the list if it is fresh, else None."""

@@ -1,4 +1,7 @@
-"""The provider: registers sources of tools, keeps their inventory, and executes calls."""
+"""The provider: registers sources of tools, keeps their inventory, and executes calls.
+
+Longer than 400 lines: it is the public class, and half of it is documentation.
+"""
 
 from __future__ import annotations
 
@@ -191,7 +194,7 @@ class Provider:
     def _parts(self) -> _Parts:
         parts = self._open
         if parts is None:
-            raise UsageError("the provider is not open: use it inside of `async with Provider(...) as provider:`")
+            raise UsageError("the provider is not open: use it in `async with Provider(...) as provider:`")
         return parts
 
     # ---- sources ---------------------------------------------------------------------------------------------

@@ -4,6 +4,8 @@ The forms: the registration fields of the MCP Tools Provider, an `mcpServers` en
 config object, a `server.json` of the official registry, and the path of a plugin folder or manifest. Apart from reading
 manifests, nothing here does any I/O. Every error is a `ConfigError` that names the field; no error and no warning
 contains a value that may be a secret.
+
+Longer than 400 lines: all forms fill the same draft, and share its rules about secrets.
 """
 
 from __future__ import annotations

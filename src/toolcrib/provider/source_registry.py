@@ -2,6 +2,8 @@
 
 Every change is committed to the store first and then put in force in the snapshot, so what callers see is always
 stored. One change of a source is made at a time; changes of different sources do not wait for each other.
+
+Longer than 400 lines: all changes of a source share one order: lock, list, commit, put in force.
 """
 
 from __future__ import annotations

@@ -76,7 +76,7 @@ def make_entry(reading: Reading, section: Section, display_name: str, name: str)
     if reading.kind.dollar_names:
         table = _with_braces(table)
     offset = place_of(section.servers, display_name)
-    draft = _Draft(reading, table)
+    draft = _EntryDraft(reading, table)
     config: ServerConfig | None = None
     error: ConfigError | None = None
     fault: ConfigError | None = None
@@ -131,7 +131,7 @@ def _check_once(document: Document, table: Mapping[str, Any], name: str, fault: 
 
 
 def _located(
-    document: Document, section: Section, display_name: str, name: str, draft: _Draft, fault: ConfigError
+    document: Document, section: Section, display_name: str, name: str, draft: _EntryDraft, fault: ConfigError
 ) -> ConfigError:
     """Return the error of one field as an error that names file, line and the whole key."""
     # Keys have the form env.TOKEN or args[0]; names of variables and headers may contain dots themselves.
@@ -150,7 +150,7 @@ def _located(
     return document.error(message, offset=offset, key=whole, expected=fault.expected, server=name)
 
 
-class _Draft:
+class _EntryDraft:
     """An entry while it is converted to a config; attributes set before an error is found keep their values."""
 
     def __init__(self, reading: Reading, values: Mapping[str, Any]) -> None:

@@ -141,7 +141,7 @@ class UriTemplate:
         """Raise `ConfigError` if the template is malformed, or ambiguous to match."""
         self.text = check_uri(text)
         self._literals, self._expressions = _merge_queries(*_parse(text))
-        parts = _Parts(text, self._literals, self._expressions)
+        parts = _TemplateParts(text, self._literals, self._expressions)
         self.variables: tuple[str, ...] = parts.names
         """The names of the variables, in order."""
         self.weight = sum(map(len, parts.literals))
@@ -290,7 +290,7 @@ def _parse_expression(text: str, written: str) -> _Expression:
     return _Expression(operator, tuple(names), exploded)
 
 
-class _Parts:
+class _TemplateParts:
     """The parts of a template, for matching; raises `ConfigError` if a URI could match in more than one way."""
 
     def __init__(self, text: str, literals: list[str], expressions: list[_Expression]) -> None:

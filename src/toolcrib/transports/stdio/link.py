@@ -47,7 +47,7 @@ class StdioLink:
         self.secrets = secrets_of_process(server.env, server.args)
         """Masks the secrets that the server's process was given."""
         self._on_stderr = Delivery(on_stderr, "stderr handler") if on_stderr is not None else None  # type: ignore[arg-type]
-        self._child: _Child | None = None
+        self._child: _StdioChild | None = None
 
     @property
     def may_download(self) -> bool:
@@ -58,7 +58,7 @@ class StdioLink:
         """Start the child process."""
         if not IS_POSIX:
             raise StartError(NEEDS_POSIX, permanent=True)
-        self._child = _Child(self._server, self.secrets, self._on_stderr, receiver)
+        self._child = _StdioChild(self._server, self.secrets, self._on_stderr, receiver)
 
     def send(self, message: Message) -> Ticket:
         """Queue a message for the child's stdin."""
@@ -82,7 +82,7 @@ class StdioLink:
             await self._child.close(force=force)
 
 
-class _Child:
+class _StdioChild:
     """A running server process and its pipes.
 
     Bytes go directly between the pipes and callbacks of the event loop, without tasks and stream objects.

@@ -75,7 +75,7 @@ class PostgresDatabase:
         with map_failures("close"):
             await self._engine.dispose()
 
-    async def _run(self, operation: str, work: Work[T], **options: Any) -> T:
+    async def _run(self, operation: str, work: Work[T], **execution_options: Any) -> T:
         if self._closed:
             raise make_closed_error(operation)
         self._running += 1
@@ -84,8 +84,8 @@ class PostgresDatabase:
             with map_failures(operation):
                 connection = await self._connect()
                 async with contextlib.aclosing(connection):
-                    if options:
-                        await connection.execution_options(**options)
+                    if execution_options:
+                        await connection.execution_options(**execution_options)
                     async with connection.begin():
                         return await work(connection)
         finally:

@@ -125,9 +125,8 @@ class SourceConnections:
         A source with personal slots is listed with the operator's own credential; raises `MissingCredential` if there
         is none.
         """
-        if not source.config.personal_slots:
-            if not transient:
-                return self.lease(source, timeout=timeout)
+        if not source.config.personal_slots and not transient:
+            return self.lease(source, timeout=timeout)
 
         def make_server() -> Server:
             slots = source.config.personal_slots

@@ -100,6 +100,9 @@ class Source:
         given = (_NOTHING if self.state is None else self.state.server).get("instructions")
         return given if isinstance(given, str) else None
 
+    def __repr__(self) -> str:
+        return f"<Source {self.name!r} of {len(self.tools)} tools>"
+
     def with_tools(self, records: Iterable[InventoryTool]) -> Source:
         """Return the source with these records in place of those of the same names."""
         return replace(self, records={**self.records, **{tool.name: tool for tool in records}})

@@ -102,6 +102,9 @@ class SourceRegistry:
         if found is None:
             near = similar_names(name, [tool.name for tool in source.tools])
             message = f"the source has no tool of this name{did_you_mean(near)}"
+            if source.state is not None and source.state.listed_at is None and not source.config.personal_slots:
+                reason = f" ({source.state.reason})" if source.state.reason else ""
+                message = f"the source was never listed{reason}; repair it and call provider.refresh({source.name!r})"
             raise ToolNotFound(message, server=source.name, tool=name, nearest=near)
         return found
 

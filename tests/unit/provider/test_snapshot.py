@@ -62,3 +62,7 @@ def test_a_change_keeps_the_other_parts() -> None:
     assert grouped.sources is renamed.sources
     assert list(grouped.with_group(replace(group, name="h")).groups) == ["h"]
     assert grouped.without_group("g").groups == {}
+
+
+def test_a_source_is_shown_with_its_name_and_its_number_of_tools() -> None:
+    assert repr(make_snapshot_source("a", ["x", "y"])) == "<Source 'a' of 2 tools>"

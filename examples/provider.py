@@ -48,7 +48,7 @@ async def main(folder: Path) -> None:
         await provider.groups.create("writers", include=["Notes/*", "demo/add"], exclude=["*/whoami"])
         view = provider.view("alice", group="writers")
         for tool in await view.list_tools():
-            row(tool.original_name, tool.name)
+            row(tool.original_name or "", tool.name)
         row("list_notes", (await view.call_tool("mcp__Notes__list_notes")).text)
 
     async with Provider(folder / "tools.db") as provider:

@@ -1,7 +1,5 @@
 """The exception tree. Decide by type and attribute, never by words in a message.
 
-Longer than 400 lines: it is the one tree of all errors, and half of it is documentation.
-
 ToolcribError                     .server .tool .sent
 |- ConfigError                    .file .line .column .key .expected
 |  `- MissingVariables            .names: required variables or headers of a source that have no value

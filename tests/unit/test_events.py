@@ -18,6 +18,7 @@ from toolcrib.events import (
     Delivery,
     Disconnected,
     Event,
+    InventoryChanged,
     Listeners,
     PromptsChanged,
     Reconnected,
@@ -40,6 +41,7 @@ EVENTS = [
     ToolsChanged("s"),
     ResourcesChanged("s"),
     PromptsChanged("s"),
+    InventoryChanged("s", added=("a",)),
 ]
 
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from ..client.client import Client
-from ..errors import AuthError, StartError
+from ..errors import AuthError, RateLimited, RemoteError, StartError, ToolcribError
 from ..events import ConnectionCompleted, ConnectionFailed, Disconnected
 from ..protocol.sanitize import one_line
 from ..types import ConnectionState, ConnectionStatus
@@ -106,6 +106,16 @@ class SourceHealth:
         client.on(ConnectionCompleted, on_connected)
         client.on(ConnectionFailed, on_failed)
         client.on(Disconnected, on_disconnected)
+
+    def note_check(self, error: ToolcribError | None) -> None:
+        """Note the outcome of a health check: None if the server answered. An error answer is a sign of life too."""
+        state = self._status.state
+        if error is None or isinstance(error, RemoteError | RateLimited):
+            if state in (ConnectionState.DEGRADED, ConnectionState.NEEDS_AUTH) and self._live:
+                self.become(ConnectionState.CONNECTED)
+        elif state is ConnectionState.CONNECTED:
+            state = ConnectionState.NEEDS_AUTH if isinstance(error, AuthError) else ConnectionState.DEGRADED
+            self.become(state, one_line(str(error), MAX_REASON))
 
     def become(self, state: ConnectionState, reason: str = "") -> None:
         """Change the status, and enter the transition into the history."""

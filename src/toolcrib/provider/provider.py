@@ -299,8 +299,14 @@ class Provider:
         parts = self._parts
         runs = any(each.connected for each in parts.connections.connections(source))
         if source.enabled and not source.config.personal_slots and (source.config.is_remote or runs):
-            async with parts.connections.lease(source, timeout=10.0) as client:
-                await client.ping(timeout=10.0)
+            health = parts.health.of(source.id)
+            try:
+                async with parts.connections.lease(source, timeout=10.0) as client:
+                    await client.ping(timeout=10.0)
+            except ToolcribError as exc:
+                health.note_check(exc)
+                raise
+            health.note_check(None)
 
     # ---- tools -----------------------------------------------------------------------------------------------
 

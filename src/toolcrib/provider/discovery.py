@@ -57,8 +57,15 @@ async def list_everything(client: Client, *, timeout: Timeout = UNSET) -> Listin
     return Listing(info, tools or (), **lists)
 
 
-def describe_server(info: ServerInfo) -> Mapping[str, Any]:
-    """Return what the store keeps about a server."""
+def describe_server(listing: Listing) -> Mapping[str, Any]:
+    """Return what the store keeps about a server: what it said about itself, and the order of its lists."""
+    info = listing.server
+    lists = {
+        "tools": _texts(listing.tools, "name"),
+        "prompts": _texts(listing.prompts, "name"),
+        "resources": _texts(listing.resources, "uri"),
+        "templates": _texts(listing.templates, "uriTemplate"),
+    }
     return {
         "name": info.name,
         "version": info.version,
@@ -66,4 +73,9 @@ def describe_server(info: ServerInfo) -> Mapping[str, Any]:
         "protocol_version": info.protocol_version,
         "capabilities": info.capabilities,
         "instructions": info.instructions,
+        "order": {kind: names for kind, names in lists.items() if names},
     }
+
+
+def _texts(items: Sequence[Wire] | None, key: str) -> list[str]:
+    return [name for item in items or () if isinstance(name := item.get(key), str)]

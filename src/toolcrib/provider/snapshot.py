@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 from ..types import Prompt, Resource, ResourceTemplate, Wire
 from .groups import Group
@@ -19,6 +19,7 @@ from .store.interface import StoredState
 from .store.rows import ItemRow, PromptRow, ResourceRow, SourceRow, SourceStateRow, TemplateRow, ToolRow
 from .stored_config import approval_hash, config_from_json
 
+_R = TypeVar("_R", ToolRow, PromptRow, ResourceRow, TemplateRow)
 _NOTHING: Final[Mapping[str, Any]] = {}
 
 
@@ -193,15 +194,24 @@ def make_source(
     resources: Iterable[ResourceRow] = (),
     templates: Iterable[TemplateRow] = (),
 ) -> Source:
-    """Return a source of stored rows."""
+    """Return a source of stored rows, with its lists in the order in which the server listed them."""
+    order = (_NOTHING if state is None else state.server).get("order", _NOTHING)
     return Source(
         row=row,
         state=state,
-        records={each.name: InventoryTool.from_row(each, row.name) for each in tools},
-        prompt_rows={each.name: each for each in prompts},
-        resource_rows={each.name: each for each in resources},
-        template_rows={each.name: each for each in templates},
+        records={each.name: InventoryTool.from_row(each, row.name) for each in _ordered(tools, order.get("tools", ()))},
+        prompt_rows={each.name: each for each in _ordered(prompts, order.get("prompts", ()))},
+        resource_rows={each.name: each for each in _ordered(resources, order.get("resources", ()))},
+        template_rows={each.name: each for each in _ordered(templates, order.get("templates", ()))},
     )
+
+
+def _ordered(rows: Iterable[_R], names: Iterable[str]) -> list[_R]:
+    """Return the rows in the order of these names; those with other names follow, in the order of their own."""
+    places: dict[str, int] = {}
+    for place, name in enumerate(names):
+        places.setdefault(name, place)
+    return sorted(rows, key=lambda row: (places.get(row.name, len(places)), row.name))
 
 
 def _by_source(rows: Iterable[Any]) -> dict[str, list[Any]]:

@@ -469,7 +469,9 @@ def _make_state(
     server: Mapping[str, Any] = {} if before is None else before.server
     listed_at = None if before is None else before.listed_at
     if listing is not None:
-        server, listed_at = describe_server(listing.server), time.time()
+        if source.config.personal_slots:  # only the tools are shared by principals
+            listing = replace(listing, prompts=(), resources=(), templates=())
+        server, listed_at = describe_server(listing), time.time()
     instructions = server.get("instructions")
     return SourceStateRow(
         source_id=source.id,

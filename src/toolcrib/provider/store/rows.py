@@ -72,7 +72,7 @@ class SourceStateRow(Row):
     since: float
     listed_at: float | None
     server: Mapping[str, Json]
-    """Name, version, protocol version, capabilities, instructions of the server."""
+    """Name, version, protocol version, capabilities, instructions of the server, and the order of its lists."""
     instructions_hash: str
     package: Mapping[str, Json] | None
     """Registry, identifier, version, integrity of the package."""

@@ -46,7 +46,10 @@ class HistoryEntry:
 
 
 class SourceHealth:
-    """The status and the history of one source. `record` receives each new entry, to store it."""
+    """The status and the history of one source.
+
+    `record` receives each new entry, to store it; those of a source that is not stored itself are held back.
+    """
 
     def __init__(
         self,
@@ -55,10 +58,13 @@ class SourceHealth:
         history: Iterable[HistoryEntry] = (),
         *,
         record: Callable[[EventRow], None],
+        is_stored: bool = True,
     ) -> None:
         self._source_id = source_id
         self._status = status
         self._record = record
+        self._held: list[EventRow] | None = None if is_stored else []
+        """Entries that were not recorded because the source is not stored; None if it is."""
         self._live: set[Client] = set()
         self.history: deque[HistoryEntry] = deque(history, HISTORY_ENTRIES)
         """The last entries, oldest first."""
@@ -130,7 +136,22 @@ class SourceHealth:
         """Enter something into the history."""
         at = time.time()
         self.history.append(HistoryEntry(at, kind, data))
-        self._record(EventRow(id=make_id(), at=at, source_id=self._source_id, kind=kind, data=data))
+        row = EventRow(id=make_id(), at=at, source_id=self._source_id, kind=kind, data=data)
+        if self._held is None:
+            self._record(row)
+        else:
+            self._held.append(row)
+
+    def start_recording(self) -> None:
+        """Record the entries that were held back, and all later ones: the source was stored."""
+        held, self._held = self._held or [], None
+        for row in held:
+            self._record(row)
+
+    def stop_recording(self) -> None:
+        """Hold new entries back: the source is about to be removed."""
+        if self._held is None:
+            self._held = []
 
 
 class HealthTable:
@@ -140,9 +161,16 @@ class HealthTable:
         self._record = record
         self._sources: dict[str, SourceHealth] = {}
 
-    def add(self, source_id: str, status: ConnectionStatus, history: Iterable[HistoryEntry] = ()) -> None:
+    def add(
+        self,
+        source_id: str,
+        status: ConnectionStatus,
+        history: Iterable[HistoryEntry] = (),
+        *,
+        is_stored: bool = True,
+    ) -> None:
         """Follow a source, from this status and history on."""
-        self._sources[source_id] = SourceHealth(source_id, status, history, record=self._record)
+        self._sources[source_id] = SourceHealth(source_id, status, history, record=self._record, is_stored=is_stored)
 
     def of(self, source_id: str) -> SourceHealth:
         """Return the health of a source."""

@@ -119,16 +119,18 @@ class SourceRegistry:
         slug = self._reserve(registration.name)
         try:
             source = self._make_source(make_id(), registration, slug, generation=1, created_at=time.time())
-            self._health.add(source.id, ConnectionStatus(ConnectionState.DISCONNECTED, "", time.time()))
+            status = ConnectionStatus(ConnectionState.DISCONNECTED, "", time.time())
+            self._health.add(source.id, status, is_stored=False)
             try:
                 source, listing = await self._try_listing(source, require_ready, transient=False)
                 return await self._store_source(source, listing, "register_source", by)
-            except BaseException:
-                if source.id not in self.snapshot.sources:
+            finally:
+                if source.id in self.snapshot.sources:
+                    self._health.of(source.id).start_recording()
+                else:
                     self._connections.retire(source.id)
                     await self._connections.close_source(source.id)
                     self._health.remove(source.id)
-                raise
         finally:
             self._reserved -= {registration.name, slug}
 
@@ -177,7 +179,13 @@ class SourceRegistry:
             def apply(change: int) -> None:
                 self.snapshot = self.snapshot.without_source(source.id, change)
 
-            await self._transact(operations, apply)
+            health = self._health.of(source.id)
+            health.stop_recording()
+            try:
+                await self._transact(operations, apply)
+            finally:
+                if source.id in self.snapshot.sources:
+                    health.start_recording()
         self._credentials.drop_source(source.id)
         self._connections.retire(source.id)
         await self._connections.close_source(source.id)

@@ -83,6 +83,7 @@ class SourceConnections:
         self._sealer = sealer
         self._policy = policy
         self._watch = watch
+        self._closed = False
         self._targets: dict[tuple[str, int, str, str | None], _Target] = {}
 
     def lease(
@@ -220,7 +221,13 @@ class SourceConnections:
 
     async def close(self) -> None:
         """Close all connections."""
+        self._closed = True
         await self._pool.close()
+
+    @property
+    def closed(self) -> bool:
+        """Whether the connections were closed, or are being closed, for good."""
+        return self._closed
 
 
 def _scope_of(source: Source, principal: str, session: str | None) -> str:

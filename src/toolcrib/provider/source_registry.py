@@ -235,7 +235,7 @@ class SourceRegistry:
         except ConfigError:
             raise
         except ToolcribError as exc:
-            if require_ready:
+            if require_ready or self._connections.closed:  # the provider was closed meanwhile; the source may be well
                 raise
             state = ConnectionState.NEEDS_AUTH if isinstance(exc, AuthError) else ConnectionState.FAILED
             return source, ConnectionStatus(state, one_line(str(exc), MAX_REASON), time.time())

@@ -5,6 +5,7 @@ See test_tools_provider.py. After each refusal the store holds what it held befo
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 from collections.abc import AsyncIterator
@@ -18,6 +19,7 @@ import toolcrib as tc
 from tests.contracts.conftest import MakePlugin
 from tests.contracts.provider_kit import SECRET, VARIABLE, Plugin, form, manifest, package, remote_form, stored_rows
 from tests.provider.faulty_store import FaultyStore
+from tests.unit.kit import eventually
 from toolcrib.provider.provider import Provider
 from toolcrib.provider.store import open_store
 
@@ -338,3 +340,88 @@ async def test_a_source_that_is_not_ready_leaves_nothing(store_file: Path, plugi
         assert provider.list_sources() == []
         assert plugin.running() == []
     assert stored_rows(store_file) == before
+
+
+# ---- changes of a source that go wrong
+
+
+async def test_an_update_that_is_not_ready_changes_nothing(store_file: Path, make_plugin: MakePlugin) -> None:
+    """The old config stays in force, and its process goes on."""
+    good, bad = make_plugin(), make_plugin(folder="bad")
+    bad.set("broken")
+    async with Provider(store_file) as provider:
+        before = await provider.register(form(good, mcp_lifecycle_mode="singleton"))
+        assert (await provider.execute(before.id, "counter")).get_text() == "1"
+        with pytest.raises(tc.StartError):
+            await provider.update_source(before.name, form(bad, max_attempts=1), require_ready=True)
+        assert provider.get_source(before.name) is before
+        assert provider.status(before.name).state is tc.ConnectionState.CONNECTED
+        assert (await provider.execute(before.id, "counter")).get_text() == "2"
+        assert len(good.starts()) == 1
+        assert bad.running() == []
+
+
+async def test_an_update_to_a_broken_plugin_keeps_the_tools(store_file: Path, make_plugin: MakePlugin) -> None:
+    """Without require_ready it is stored as failed; ids and tools stay, and the next refresh recovers it."""
+    good, bad = make_plugin(), make_plugin(folder="bad")
+    bad.set("broken")
+    async with Provider(store_file) as provider:
+        before = await provider.register(form(good, mcp_lifecycle_mode="singleton"))
+        after = await provider.update_source(before.name, form(bad, max_attempts=1))
+        assert (after.id, after.generation) == (before.id, 2)
+        assert [tool.id for tool in after.tools] == [tool.id for tool in before.tools]
+        assert provider.status(before.name).state is tc.ConnectionState.FAILED
+        await eventually(lambda: not good.running())
+        bad.reset("broken")
+        await provider.refresh(before.name)
+        assert provider.status(before.name).state is tc.ConnectionState.CONNECTED
+
+
+async def test_two_registrations_of_one_name_at_once(provider: Provider, make_plugin: MakePlugin) -> None:
+    """One is stored, the other is refused; the refused one starts nothing."""
+    one, other = make_plugin(), make_plugin(folder="other")
+    results = await asyncio.gather(provider.register(form(one)), provider.register(form(other)), return_exceptions=True)
+    assert [type(each) for each in results[1:]] == [tc.ConfigError]
+    assert [source.config.plugin_dir for source in provider.list_sources()] == [str(one.folder)]
+    assert other.starts() == []
+
+
+async def test_a_registration_that_is_cancelled_leaves_nothing(store_file: Path, plugin: Plugin) -> None:
+    """The process is ended, the name is free again."""
+    before = stored_rows(store_file)
+    plugin.set("mute")
+    async with Provider(store_file) as provider:
+        registering = asyncio.create_task(provider.register(form(plugin)))
+        await eventually(plugin.running)
+        registering.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await registering
+        assert plugin.running() == []
+        assert provider.list_sources() == []
+        assert stored_rows(store_file) == before
+        plugin.reset("mute")
+        await provider.register(form(plugin), require_ready=True)
+
+
+async def test_closing_the_provider_ends_a_registration(store_file: Path, plugin: Plugin) -> None:
+    """Nothing is half stored, and no process is left."""
+    plugin.set("mute")
+    async with Provider(store_file) as provider:
+        registering = asyncio.create_task(provider.register(form(plugin)))
+        await eventually(plugin.running)
+    with pytest.raises((tc.ToolcribError, tc.UsageError)):
+        await registering
+    assert plugin.running() == []
+    assert stored_rows(store_file)["source"] == []
+
+
+async def test_removing_a_source_while_it_is_called(provider: Provider, plugin: Plugin) -> None:
+    """The call has one outcome, the process is ended, and the name is free."""
+    source = await provider.register(form(plugin, mcp_lifecycle_mode="singleton"))
+    calling = asyncio.create_task(provider.execute(source.id, "hang", timeout=20))
+    await eventually(lambda: provider.connections(source.id)[0].leases)
+    await provider.remove_source(source.name)
+    assert plugin.running() == []
+    assert isinstance((await calling).exception, tc.ToolcribError)
+    assert provider.list_sources() == []
+    await provider.register(form(plugin))

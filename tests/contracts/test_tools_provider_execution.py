@@ -17,8 +17,9 @@ import pytest
 
 import toolcrib as tc
 from tests.contracts.conftest import MakePlugin
-from tests.contracts.provider_kit import Plugin, form, manifest, package, remote_form
+from tests.contracts.provider_kit import SECRET, Plugin, form, manifest, package, remote_form, stored_bytes
 from tests.peers.web import Watched, WebServer
+from tests.provider import plugins
 from tests.serving import served
 from tests.unit.kit import eventually
 from toolcrib.provider.outcomes import ExecutionResult
@@ -312,6 +313,22 @@ async def test_a_crash_between_calls_is_no_failure(provider: Provider, plugin: P
     assert (await outcome(provider, "echo", {"text": "x"})).success
 
 
+@pytest.mark.parametrize("folder", [plugins.HTTP, plugins.SSE], ids=["http", "sse"])
+async def test_a_crashed_process_on_a_port_is_restarted_by_the_next_call(provider: Provider, folder: Path) -> None:
+    """Process crash (local): restart subprocess on next call; for plugins over HTTP and SSE too."""
+    env = {"PATH": plugins.python_path()}
+    await provider.register(form(folder, mcp_lifecycle_mode="singleton", mcp_env_vars=env), require_ready=True)
+    assert [(await outcome(provider, "counter")).get_text() for _ in range(2)] == ["1", "2"]
+    result = await outcome(provider, "crash", timeout=20)
+    assert isinstance(result.exception, tc.OutcomeUnknown)
+    assert result.metadata["sent"] is True
+    assert (await outcome(provider, "counter", timeout=20)).get_text() == "1"
+    assert provider.status(NAME).state is CONNECTED
+    psutil.Process(int((await outcome(provider, "pid")).get_text())).kill()
+    await eventually(lambda: provider.status(NAME).state is not CONNECTED)
+    assert (await outcome(provider, "counter", timeout=20)).get_text() == "1"
+
+
 async def test_a_transient_process_that_crashes(provider: Provider, plugin: Plugin) -> None:
     """Process crash: the next call has a process of its own anyway."""
     await provider.register(form(plugin))
@@ -383,6 +400,15 @@ async def test_advice_about_local_plugins(
     )
     (found,) = [each for each in source.config.warnings if warning in each]
     assert "s3cret" not in found
+
+
+async def test_a_secret_among_the_arguments_is_used_and_hidden(store_file: Path, plugin: Plugin) -> None:
+    """Here: a secret in mcp_args is encrypted and masked, with a warning."""
+    async with Provider(store_file) as provider:
+        source = await provider.register(form(plugin, mcp_args=["--api-key", SECRET]))
+        assert SECRET not in repr((source.config, source.row, provider.history(NAME)))
+        assert [start["argv"] for start in plugin.starts()] == [["--api-key", SECRET]]
+    assert SECRET.encode() not in stored_bytes(store_file)
 
 
 async def test_good_registrations_have_no_warnings(store_file: Path, make_plugin: MakePlugin) -> None:

@@ -6,13 +6,14 @@ See test_tools_provider.py.
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable
+from contextlib import closing
 from typing import Any
 
 import pytest
 
 import toolcrib as tc
 from tests.contracts.provider_kit import SECRET, Plugin, form, remote_form, stored_bytes
-from tests.peers.web import Relay, Watched, WebServer, free_port
+from tests.peers.web import Relay, Watched, WebServer, framework_server, free_port
 from tests.serving import served
 from tests.unit.kit import eventually
 from toolcrib.events import InventoryChanged
@@ -335,6 +336,27 @@ async def test_a_server_that_comes_back_is_connected_by_the_next_call(provider: 
         await relay.open()
         assert await total(provider) == "3"
         assert provider.status(NAME).state is tc.ConnectionState.CONNECTED
+
+
+async def test_a_server_that_was_restarted_gets_a_new_session(provider: Provider) -> None:
+    """Maintains session for connection reuse; the next call makes another one if the server lost it."""
+    with closing(framework_server("sdk1", "sdk1").start()) as server:
+        await provider.register(remote_form(server.url("stateful/mcp")))
+        assert await total(provider) == "3"
+        server.restart()
+        assert await total(provider) == "3"
+        assert provider.status(NAME).state is tc.ConnectionState.CONNECTED
+
+
+async def test_a_stateless_source_is_shared_by_principals(provider: Provider, plugin: Plugin) -> None:
+    """Singleton: one process. Here: one for each principal, unless the operator says that it keeps no state."""
+    await provider.register(form(plugin, name="own", mcp_lifecycle_mode="singleton"))
+    await provider.register(form(plugin, name="shared", mcp_lifecycle_mode="singleton", stateless=True))
+    pids = {
+        name: {(await provider.execute(name, "pid", principal=each)).get_text() for each in ("alice", "bob")}
+        for name in ("own", "shared")
+    }
+    assert (len(pids["own"]), len(pids["shared"])) == (2, 1)
 
 
 async def test_a_server_that_is_absent_at_registration(provider: Provider) -> None:

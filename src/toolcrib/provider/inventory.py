@@ -317,6 +317,7 @@ def diff(
     changed: list[ToolChange] = []
     ignored: list[str] = []
     operations: list[Operation] = []
+    versions: list[Operation] = []  # after the tools: the store writes rows of one kind together
     for raw in listed:
         name = raw.get("name")
         if not isinstance(name, str) or not name or name in records:
@@ -339,7 +340,7 @@ def diff(
             changed.append(ToolChange(before, after, classify(before.definition, definition)))
         if before is None or digest != before.listed_hash:
             kind = ChangeKind.NEW if before is None else classify(before.definition, definition)
-            operations.append(Put(after.make_version(definition, digest, kind, id=ids(), at=now)))
+            versions.append(Put(after.make_version(definition, digest, kind, id=ids(), at=now)))
     removed = []
     for name, tool in known.items():
         if name in records:
@@ -357,7 +358,7 @@ def diff(
         tuple(changed),
         _find_renamed(added, removed),
         tuple(ignored),
-        tuple(operations),
+        (*operations, *versions),
     )
 
 

@@ -314,7 +314,7 @@ class Provider:
         """Return the tools of one source or of all, whatever their review state; `removed`: also removed ones."""
         registry = self._parts.registry
         sources = registry.snapshot.sources.values() if source is None else [registry.find(source)]
-        return [tool for each in sources for tool in (each.records.values() if removed else each.tools)]
+        return [tool for each in sources for tool in (_all_records(each) if removed else each.tools)]
 
     def get_tool(self, source: str, name: str) -> InventoryTool:
         """Return a tool of a source, in any state; raise `ToolNotFound`."""
@@ -447,6 +447,10 @@ class Provider:
 
 def _as_url(store: str | os.PathLike[str]) -> str | Path:
     return store if isinstance(store, str) else Path(store)
+
+
+def _all_records(source: Source) -> list[InventoryTool]:
+    return sorted(source.records.values(), key=lambda tool: tool.name)
 
 
 def _names_itself(given: object) -> bool:

@@ -153,9 +153,9 @@ async def test_wrong_types_are_usage_errors(kind: str) -> None:
 @both
 async def test_deferred_tools_are_loaded(kind: str) -> None:
     toolsets = (Toolset("db").defer_all(),)
-    async with open_view(kind, toolsets, meta_tools=True, db=echo_server("query", "drop"), s=echo_server("a")) as view:
+    async with open_view(kind, toolsets, meta_tools=True, db=echo_server("drop", "query"), s=echo_server("a")) as view:
         assert names(await view.list_tools()) == ["mcp__s__a", "search_tools", "call_tool"]
-        assert names(await view.list_tools(deferred=True))[:2] == ["mcp__db__query", "mcp__db__drop"]
+        assert names(await view.list_tools(deferred=True))[:2] == ["mcp__db__drop", "mcp__db__query"]
         assert "deferred by the toolset db" in view.explain("mcp__db__query")
         assert names(await view.load_tools("mcp__db__drop")) == ["mcp__db__drop"]
         await view.call_tool("call_tool", {"name": "mcp__db__query", "arguments": {"a": 1}})
@@ -337,11 +337,11 @@ async def test_names_follow_the_sources_in_auto_mode() -> None:
     group = Group("g", include=("*/*",), name_mode=NameMode.AUTO)
     sources = Sources(Snapshot().with_group(group).with_source(a))
     view = Views(sources).view("ann", "g")
-    assert names(await view.list_tools()) == ["x", "a"]
+    assert names(await view.list_tools()) == ["a", "x"]
     sources.snapshot = sources.snapshot.with_source(b)
-    assert names(await view.list_tools()) == ["mcp__a__x", "a", "mcp__b__x", "b"]
+    assert names(await view.list_tools()) == ["a", "mcp__a__x", "b", "mcp__b__x"]
     sources.snapshot = sources.snapshot.without_source(a.id)
-    assert names(await view.list_tools()) == ["x", "b"]
+    assert names(await view.list_tools()) == ["b", "x"]
     with pytest.raises(tc.ToolNotFound):
         await view.call_tool("mcp__b__x")
 

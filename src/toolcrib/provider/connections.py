@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any, Final
 
 from ..client.client import Client
@@ -35,13 +36,13 @@ Watch = Callable[[Source, Client, str | None, bool], None]
 class _Target:
     """A prepared connection: its key in the pool, and how to open it."""
 
-    __slots__ = ("_connections", "_server", "_source", "key", "principal", "transient")
+    __slots__ = ("_connections", "_make_server", "_source", "key", "principal", "transient")
 
     def __init__(
         self,
         connections: SourceConnections,
         source: Source,
-        server: Server,
+        make_server: Callable[[], Server],
         key: PoolKey,
         principal: str,
         transient: bool,
@@ -51,12 +52,12 @@ class _Target:
         self.transient = transient
         self._connections = connections
         self._source = source
-        self._server = server
+        self._make_server = make_server
 
     def open(self) -> Client:
         """Return a client, which connects at its first request."""
         principal = None if self.key.scope in (SHARED, DISCOVERY_SCOPE) else self.principal
-        return self._connections.make_client(self._source, self._server, principal, transient=self.transient)
+        return self._connections.make_client(self._source, self._make_server(), principal, transient=self.transient)
 
     async def close(self, connection: Client) -> None:
         """Close the client. When this returns, its process has ended."""
@@ -96,7 +97,7 @@ class SourceConnections:
         Raises `MissingVariables` or `MissingCredential` before anything starts. `environment` holds values for one
         call, which then gets a connection of its own.
         """
-        if environment or source.config.pass_environment:  # the variables of this process may have changed
+        if environment:
             target = self._prepare(source, principal, session, environment)
         else:
             known = (source.id, source.generation, principal, session if source.config.per_session else None)
@@ -130,7 +131,7 @@ class SourceConnections:
             slots = source.config.personal_slots
             server = self._make_server(source, self._credentials.values_for(source.id, "", slots, DISCOVERY), None)
         key = PoolKey(source.id, source.generation, DISCOVERY_SCOPE)
-        return self._lease(source, _Target(self, source, server, key, DISCOVERY_SCOPE, transient=True), timeout)
+        return self._lease(source, _Target(self, source, lambda: server, key, DISCOVERY_SCOPE, transient=True), timeout)
 
     def _lease(self, source: Source, target: _Target, timeout: float | None) -> Lease[Client]:
         return self._pool.lease(
@@ -147,10 +148,13 @@ class SourceConnections:
     ) -> _Target:
         config = source.config
         credential = self._credentials.values_for(source.id, principal, config.personal_slots)
-        server = self._make_server(source, credential, environment)
+        make_server = partial(self._make_server, source, credential, environment)
+        server = make_server()  # raises now if a value is missing
         transient = config.lifecycle_mode is LifecycleMode.TRANSIENT or bool(environment)
         key = PoolKey(source.id, source.generation, _scope_of(source, principal, session))
-        return _Target(self, source, server, key, principal, transient)
+        # The variables of this process may change until the connection is opened.
+        make = make_server if config.pass_environment else lambda: server
+        return _Target(self, source, make, key, principal, transient)
 
     def _make_server(
         self, source: Source, credential: Mapping[str, str], environment: Mapping[str, str] | None

@@ -100,7 +100,7 @@ class SourceConnections:
         Raises `MissingVariables` or `MissingCredential` before anything starts. `environment` holds values for one
         call, which then gets a connection of its own.
         """
-        if environment or source.config.pass_environment:  # the variables of this process may have changed
+        if environment:
             target = self._prepare(source, principal, session, environment)
         else:
             known = (source.id, source.generation, principal, session if source.config.per_session else None)

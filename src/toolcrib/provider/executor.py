@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping
-from itertools import count
 from time import monotonic
 from typing import Any, Final, TypedDict
 
@@ -25,7 +24,7 @@ from .inventory import InventoryTool, ToolState
 from .outcomes import ExecutionResult, find_outcome, make_failure, make_result
 from .snapshot import Source
 from .store.audit import AuditWriter
-from .store.rows import ExecutionRow, make_id
+from .store.rows import ExecutionRow
 
 MAX_COMPILED_TOOLS: Final = 10_000
 """Tools whose compiled schemas are kept."""
@@ -57,9 +56,25 @@ class ExecutionOptions(TypedDict, total=False):
 
 
 class Execution:
-    """One call: its facts for the audit and for the metadata of the result."""
+    """One call: its facts for the metadata of the result and, after its end, for the audit.
 
-    __slots__ = ("_began", "_leased_at", "principal", "source", "tool", "trace")
+    The row of the audit is made when it is stored: a call does not wait for that.
+    """
+
+    __slots__ = (
+        "_attempts",
+        "_began",
+        "_duration_ms",
+        "_ended_at",
+        "_error",
+        "_leased_at",
+        "_outcome",
+        "_sent",
+        "principal",
+        "source",
+        "tool",
+        "trace",
+    )
 
     def __init__(self, source: Source, tool: InventoryTool, principal: str) -> None:
         self.source = source
@@ -98,23 +113,30 @@ class Execution:
             "timing": timing,
         }
 
-    def make_row(
-        self, id: str, outcome: str, sent: bool | None, elapsed_ms: float, error: str, attempts: int
-    ) -> ExecutionRow:
-        """Return the row for the audit."""
+    def end(self, outcome: str, sent: bool | None, duration_ms: float, error: str = "", *, answered: bool) -> None:
+        """Note how the call ended, for the audit."""
+        self._ended_at = time.time()
+        self._outcome = outcome
+        self._sent = sent
+        self._duration_ms = duration_ms
+        self._error = error
+        self._attempts = self.trace.failures + answered
+
+    def make_row(self, id: str) -> ExecutionRow:
+        """Return the row for the audit, after the end."""
         return ExecutionRow(
             id=id,
-            at=time.time(),
+            at=self._ended_at,
             principal=self.principal,
             source_id=self.source.id,
             tool=self.tool.name,
             tool_hash=self.tool.hash,
             generation=self.source.generation,
-            outcome=outcome,
-            sent=sent,
-            attempts=attempts,
-            duration_ms=elapsed_ms,
-            error=error,
+            outcome=self._outcome,
+            sent=self._sent,
+            attempts=self._attempts,
+            duration_ms=self._duration_ms,
+            error=self._error,
         )
 
 
@@ -137,7 +159,6 @@ class Executor:
         self._connections = connections
         self._audit = audit
         self._on_stale = on_stale
-        self._row_ids = (f"{prefix}{number:08x}" for prefix in (make_id(),) for number in count())
         self._tools: dict[str, _CompiledTool] = {}
         """What was compiled of each definition, by its hash."""
 
@@ -226,19 +247,15 @@ class Executor:
         return found
 
     def _record(self, execution: Execution, result: ToolResult, elapsed_ms: float) -> None:
-        outcome = "tool_error" if result.is_error else "ok"
-        self._audit.record(
-            execution.make_row(next(self._row_ids), outcome, True, elapsed_ms, "", execution.trace.failures + 1)
-        )
+        execution.end("tool_error" if result.is_error else "ok", True, elapsed_ms, answered=True)
+        self._audit.record(execution)
 
     def _record_failure(self, execution: Execution, error: BaseException, elapsed_ms: float) -> None:
         known = isinstance(error, ToolcribError | UsageError)
         outcome = find_outcome(error).code if known else "cancelled"
         sent = error.sent if isinstance(error, ToolcribError | UsageError) else None
-        text = str(error)[:MAX_ERROR]
-        self._audit.record(
-            execution.make_row(next(self._row_ids), outcome, sent, elapsed_ms, text, execution.trace.failures)
-        )
+        execution.end(outcome, sent, elapsed_ms, str(error)[:MAX_ERROR], answered=False)
+        self._audit.record(execution)
 
 
 def _check_arguments(source: Source, tool: _CompiledTool, arguments: Mapping[str, Any] | None) -> Mapping[str, Any]:

@@ -107,4 +107,4 @@ class SourceConfig:
     @property
     def personal_slots(self) -> tuple[str, ...]:
         """The names of the variables or headers of which each principal has its own value."""
-        return tuple(each.name for each in self.env_definitions if each.personal)
+        return tuple([each.name for each in self.env_definitions if each.personal]) if self.env_definitions else ()

@@ -8,11 +8,12 @@ import logging
 import time
 from collections import deque
 from collections.abc import Iterable, Sequence
-from typing import Final
+from itertools import count
+from typing import Final, Protocol
 
 from ...errors import StoreError
 from .interface import Add, Operation, Put, Store
-from .rows import EventRow, ExecutionRow, StatBucketRow, make_id
+from .rows import EventRow, ExecutionRow, Row, StatBucketRow, make_id
 
 log = logging.getLogger("toolcrib.provider")
 
@@ -39,6 +40,14 @@ AUDIT_GAP: Final = "audit_gap"
 """The kind of the event that says how many rows were dropped."""
 
 
+class EndedCall(Protocol):
+    """A call of which there is no row yet."""
+
+    def make_row(self, id: str) -> ExecutionRow:
+        """Return its row."""
+        ...
+
+
 class AuditWriter:
     """Keeps the rows of calls and of events in memory, and writes them to the store every 500 ms or 500 rows.
 
@@ -62,7 +71,8 @@ class AuditWriter:
         self._max_buffered_rows = max_buffered_rows
         self._max_executions = max_executions
         self._max_age = max_age
-        self._rows: deque[ExecutionRow | EventRow] = deque()
+        self._rows: deque[ExecutionRow | EventRow | EndedCall] = deque()
+        self._row_ids = (f"{prefix}{number:08x}" for prefix in (make_id(),) for number in count())
         self._in_flight = 0
         self._reported = 0
         """How many of `dropped` are in stored events."""
@@ -78,8 +88,8 @@ class AuditWriter:
         """Rows that are not stored yet."""
         return len(self._rows) + self._in_flight
 
-    def record(self, row: ExecutionRow | EventRow) -> None:
-        """Take a row of a call or of an event, to be stored soon. Does not wait and does not raise."""
+    def record(self, row: ExecutionRow | EventRow | EndedCall) -> None:
+        """Take a call or the row of a call or of an event, to be stored soon. Does not wait and does not raise."""
         rows = self._rows
         rows.append(row)
         count = len(rows)
@@ -133,7 +143,7 @@ class AuditWriter:
         """Write the rows that wait now, in batches; later ones wait for the next time. A batch that fails goes back."""
         left = len(self._rows)
         while left and self._rows:
-            batch = [self._rows.popleft() for _ in range(min(FLUSH_ROWS, left, len(self._rows)))]
+            batch = [self._take_row() for _ in range(min(FLUSH_ROWS, left, len(self._rows)))]
             left -= len(batch)
             self._in_flight = len(batch)
             dropped = self.dropped
@@ -151,6 +161,10 @@ class AuditWriter:
                 self._has_rows.clear()
             if len(self._rows) < FLUSH_ROWS:
                 self._has_batch.clear()
+
+    def _take_row(self) -> ExecutionRow | EventRow:
+        taken = self._rows.popleft()
+        return taken if isinstance(taken, Row) else taken.make_row(next(self._row_ids))
 
     def _return(self, batch: list[ExecutionRow | EventRow]) -> None:
         self._rows.extendleft(reversed(batch))

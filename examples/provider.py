@@ -15,8 +15,8 @@ from toolcrib.provider import Provider
 HERE = Path(__file__).parent
 
 
-def row(label: str, text: object) -> None:
-    print(f"  {label:<14}{text}")
+def row(label: object, text: object) -> None:
+    print(f"  {label!s:<14}{text}")
 
 
 async def main(folder: Path) -> None:

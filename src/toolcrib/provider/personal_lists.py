@@ -65,6 +65,17 @@ class PersonalLists:
         task, _ = self._begin(source, principal, with_tools)
         return await _wait_for(task, source, timeout)
 
+    async def fetch_with(
+        self, source: Source, principal: str, environment: Mapping[str, str], timeout: float | None
+    ) -> Source:
+        """Return what the source lists with the values of one call, which may replace credentials. It is not kept."""
+        task = self._tasks.create(self._list(source, principal, True, environment))
+        task.add_done_callback(_retrieve_exception)
+        try:
+            return await _wait_for(task, source, timeout)
+        finally:
+            task.cancel()
+
     async def fetch_for_list(self, source: Source, principal: str, *, with_tools: bool) -> Source:
         """Do as `fetch` does, for a list of several sources: one that hangs or fails does not delay each list."""
         found = self.find(source, principal)
@@ -102,9 +113,7 @@ class PersonalLists:
         key, current = (source.id, principal), asyncio.current_task()
         error: ToolcribError | None = None
         try:
-            async with self._connections.lease(source, principal, timeout=FETCH_TIMEOUT_SECONDS) as client:
-                listing = await list_everything(client)
-            made = _make_personal(source, listing, with_tools)
+            made = await self._list(source, principal, with_tools)
         except ToolcribError as exc:
             error = exc
             raise
@@ -121,6 +130,14 @@ class PersonalLists:
                 del self._sources[next(iter(self._sources))]
             self._sources[key] = (time.monotonic(), source, made)
         return made
+
+    async def _list(
+        self, source: Source, principal: str, with_tools: bool, environment: Mapping[str, str] | None = None
+    ) -> Source:
+        timeout = FETCH_TIMEOUT_SECONDS
+        async with self._connections.lease(source, principal, environment=environment, timeout=timeout) as client:
+            listing = await list_everything(client)
+        return _make_personal(source, listing, with_tools)
 
 
 async def _wait_for(task: asyncio.Task[Source], source: Source, timeout: float | None) -> Source:

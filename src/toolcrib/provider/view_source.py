@@ -65,7 +65,11 @@ class SourceAccess:
             principal, began = options.get("principal", LOCAL), monotonic()
             check_enabled(source)
             timeout = find_timeout(source, options.get("timeout", UNSET))
-            source = await self._personal.fetch(source, principal, with_tools=True, timeout=timeout)
+            environment = options.get("environment")
+            if environment:
+                source = await self._personal.fetch_with(source, principal, environment, timeout)
+            else:
+                source = await self._personal.fetch(source, principal, with_tools=True, timeout=timeout)
             if timeout is not None:
                 options = {**options, "timeout": max(timeout - (monotonic() - began), 0.001)}
             check_enabled(registry.find(source.id))

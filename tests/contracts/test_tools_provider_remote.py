@@ -289,7 +289,7 @@ async def test_the_pools_of_the_factory(provider: Provider, plugin: Plugin, site
         for name in ("one", "each"):
             assert (await provider.execute(name, "echo", {"text": "x"})).success
     await eventually(lambda: len(plugin.running()) == 1)
-    assert len(provider.connections()) == 2
+    await eventually(lambda: len(provider.connections()) == 2)
     assert len(plugin.starts()) == 1 + 3
 
 

@@ -44,7 +44,7 @@ def repeatable(options: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-class Source:
+class ConfigSource:
     """Where settings come from: a file, several (a later one overrides), a mapping, or settings that were read."""
 
     def __init__(self, given: Given, environ: Mapping[str, str] | None = None) -> None:
@@ -81,7 +81,7 @@ class ConfigSync:
 
     def __init__(
         self,
-        source: Source,
+        source: ConfigSource,
         settings: Settings,
         keywords: Mapping[str, Any],
         common: CommonOptions,

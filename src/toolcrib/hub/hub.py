@@ -37,7 +37,7 @@ from ..types import (
     Unset,
 )
 from .access import Access
-from .config_sync import ConfigSync, Given, Source, repeatable
+from .config_sync import ConfigSource, ConfigSync, Given, repeatable
 from .dispatch import CallOptions, Dispatcher
 from .explain import explain
 from .interceptors import Approve, Interceptor
@@ -155,7 +155,7 @@ class Hub(AsyncOnly):
         `watch` follows the files and restarts only servers whose settings changed. A server whose entry is invalid is
         `failed`, with an error that names file, line and key. Options that are given here override those of the files.
         """
-        source, keywords = Source(config, environ), repeatable(options)
+        source, keywords = ConfigSource(config, environ), repeatable(options)
         settings = source.read()
         hub = cls(**{**settings.defaults, **keywords})
         hub._config_sync = ConfigSync(source, settings, keywords, hub._common, hub._servers, hub._access)

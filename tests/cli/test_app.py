@@ -68,6 +68,14 @@ def test_wrong_usage_is_one_line_and_a_hint(arguments: tuple[str, ...], told: st
     assert hint == f"hint: `toolcrib {known}--help` shows its usage"
 
 
+@pytest.mark.parametrize("option", ["--header", "-H"])
+def test_a_header_for_a_url_leads_to_the_settings(option: str, tmp_path: Path) -> None:
+    ran = run_cli("tools", "https://example.com/mcp", option, "Authorization: Bearer t", cwd=tmp_path)
+    error, hint = ran.err.splitlines()
+    assert (ran.code, error) == (2, f"error: No such option: {option}")
+    assert "toolcrib add NAME URL --header" in hint
+
+
 @pytest.mark.parametrize(
     "words, hint",
     [

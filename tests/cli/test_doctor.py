@@ -97,6 +97,7 @@ def test_servers_that_do_not_start_are_reported_with_exit_code_stderr_and_a_fix(
         dies=bad(exit={"code": 3, "stderr": said}),
         killed=stdio(sys.executable, "-c", "import os; os.kill(os.getpid(), 9)"),
         lost=stdio(sys.executable, str(tmp_path / "nowhere.py")),
+        idle=stdio(sys.executable, "-c", "server = 'never run'"),
     )
     ran = run_cli("doctor", "--json", cwd=tmp_path)
     assert ran.code == 1
@@ -107,6 +108,7 @@ def test_servers_that_do_not_start_are_reported_with_exit_code_stderr_and_a_fix(
     assert facts(ran, "dies")["exit_code"] == 3
     assert "signal 9" in step(ran, "killed", "starts")["text"]
     assert "nowhere.py" in step(ran, "lost", "starts")["fix"]
+    assert "must call server.run()" in step(ran, "idle", "starts")["fix"]
 
 
 def launcher(folder: Path, name: str, stderr: str, code: int) -> dict[str, Any]:

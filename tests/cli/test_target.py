@@ -102,6 +102,36 @@ def test_a_command_that_is_not_a_server_is_reported_in_one_line_with_a_hint(
     assert ran.code == code and told in ran.err and "hint: " in ran.err and "Traceback" not in ran.err
 
 
+@pytest.mark.parametrize(
+    "words, hint",
+    [
+        (("tools", "--", "no-such-program"), "`toolcrib doctor -- COMMAND` diagnoses the start step by step"),
+        (("tools", "http://127.0.0.1:9/mcp"), "`toolcrib doctor URL` diagnoses the connection step by step"),
+        (("tools", "empty.py"), "`toolcrib doctor FILE.py` diagnoses the start step by step"),
+    ],
+)
+def test_the_hint_shows_how_to_diagnose_the_same_server(words: tuple[str, ...], hint: str, tmp_path: Path) -> None:
+    (tmp_path / "empty.py").write_text("", "utf-8")
+    ran = run_cli(*words, cwd=tmp_path)
+    assert ran.code == 5 and ran.err.endswith(f"hint: {hint}\n")
+
+
+@pytest.mark.parametrize(
+    "words, line",
+    [
+        (("servers", "other.json"), "toolcrib servers -c other.json"),
+        (("call", "other.json", "echo", "text=a"), "toolcrib call echo text=a -c other.json"),
+    ],
+)
+def test_a_settings_file_in_place_of_a_server_leads_to_the_option(
+    words: tuple[str, ...], line: str, tmp_path: Path
+) -> None:
+    ran = run_cli(*words, cwd=tmp_path)
+    assert ran.code == 3 and ran.err.endswith(f"hint: a settings file goes after -c: {line}\n")
+    write_settings(tmp_path, {"off": {"command": "x", "disabled": True}})
+    assert "goes after -c" in run_cli("servers", "other.json", cwd=tmp_path).err
+
+
 class NoServer(BaseHTTPRequestHandler):
     def do_POST(self) -> None:
         self.rfile.read(int(self.headers.get("content-length", 0)))

@@ -25,6 +25,7 @@ async def test_a_401_while_connecting_is_an_auth_error_with_the_challenge_and_ne
     with pytest.raises(AuthError) as caught:
         await client.connect()
     assert (caught.value.status, caught.value.challenge) == (401, 'Bearer realm="crib", scope="tools"')
+    assert "set headers={'Authorization': ...}" in str(caught.value)
     assert client.status.state is ConnectionState.NEEDS_AUTH
     assert len(server.requests) == 1, "a refusal does not decide the era"
     assert isinstance(await outcome_of(client.call_tool("echo", {}, timeout=5)), AuthError)
@@ -118,6 +119,7 @@ async def test_a_new_token_that_is_refused_too_is_an_auth_error_after_one_refres
         server.tokens = set()
         outcome = await ledger.call(client)
         assert isinstance(outcome, AuthError)
+        assert "the server rejected the credentials" in str(outcome)
         assert provider.refreshes <= 2
         assert len(server.received("tools/call")) <= 4
     ledger.check(server.executed)

@@ -70,7 +70,9 @@ async def test_tools_that_need_approval_are_neither_listed_nor_callable_without_
         require_approval=["mcp__s__asks"],
     ) as hub:
         assert names(await hub.list_tools(deferred=True)) == ["mcp__s__free"]
-        assert (await refused(hub, "mcp__s__asks")).rule == "require_approval: mcp__s__asks"
+        denied = await refused(hub, "mcp__s__asks")
+        assert denied.rule == "require_approval: mcp__s__asks"
+        assert "but the hub has no approve= function" in str(denied)
         assert (await refused(hub, "mcp__s__outside")).rule == "allowed_tools"
         assert "the hub has no approve= function" in hub.explain("mcp__s__outside")
         assert await hub.search_tools("outside") == []

@@ -16,7 +16,7 @@ from .._version import __version__
 from .command_table import COMMANDS, PANELS
 from .console import note
 from .exit_codes import CliError, Exit, tell
-from .lazy_command import Invocation, LazyCommand, dashes_hint, write_lines
+from .lazy_command import INVOCATION, Invocation, LazyCommand, dashes_hint, write_lines
 from .shared_options import flag, option
 from .shell_completion import install_script, show_script
 
@@ -25,6 +25,7 @@ _EXIT_CODES: Final = """
 5 unreachable, 6 denied, 7 outcome unknown, 129 terminal closed,
 130 Ctrl-C, 143 SIGTERM
 """
+_HEADER_OPTIONS: Final = ("--header", "--headers", "-H")
 _OTHER_NAMES: Final = {
     "check": "doctor",
     "config": "init",
@@ -113,6 +114,7 @@ def run(arguments: Sequence[str]) -> int:
     if command == ():
         return tell(CliError("no command given after --", hint="toolcrib tools -- npx -y some-server"), debug=debug)
     invocation = Invocation(command or (), debug, tuple(own))
+    INVOCATION.set(invocation)
     try:
         code = _make_group().main(own or ["--help"], "toolcrib", standalone_mode=False, obj=invocation)
     except click.UsageError as exc:
@@ -130,7 +132,8 @@ def run(arguments: Sequence[str]) -> int:
 
 def _message_of(error: click.UsageError) -> str:
     if isinstance(error, click.NoSuchOption):  # releases of click word it differently
-        return f"No such option: {error.option_name}{did_you_mean(error.possibilities or ())}"
+        similar = () if error.option_name in _HEADER_OPTIONS else error.possibilities or ()
+        return f"No such option: {error.option_name}{did_you_mean(similar)}"
     return error.format_message()
 
 
@@ -139,6 +142,8 @@ def _hint_for(error: click.UsageError, own: list[str]) -> str:
     command = _command_in(own)
     if command is not None and command.name == "call" and getattr(error, "option_name", "") == "--json":
         return """--json prints the result; JSON for the tool goes after --args: --args '{"key": "value"}'"""
+    if isinstance(error, click.NoSuchOption) and error.option_name in _HEADER_OPTIONS:
+        return "headers are kept in the settings: toolcrib add NAME URL --header 'Authorization=Bearer ${TOKEN}'"
     if isinstance(error, click.NoSuchOption) and command is not None and command.starts_servers:
         return dashes_hint(own) or _help_hint(command)
     return _help_hint(command)

@@ -22,6 +22,7 @@ from ..errors import (
     UsageError,
 )
 from .console import complain, note, plain
+from .lazy_command import INVOCATION
 
 
 class Exit(IntEnum):
@@ -75,8 +76,6 @@ _CODES: tuple[tuple[type[BaseException], Exit], ...] = (
 )
 
 _HINTS: tuple[tuple[type[BaseException], str], ...] = (
-    (StartError, "`toolcrib doctor` diagnoses the start step by step"),
-    (ConnectError, "`toolcrib doctor` diagnoses the connection step by step"),
     (AccessDenied, "`toolcrib explain NAME` shows which rule decides"),
     (
         CallTimeout,
@@ -110,8 +109,15 @@ def hint_for(error: BaseException) -> str:
     if isinstance(error, CallTimeout) and error.sent is False:
         return "nothing was sent; --timeout, or connect_timeout in the server's entry, allows more seconds"
     if isinstance(error, ConnectError) and error.status is not None:
-        return "most URLs of MCP servers end with /mcp or /sse; `toolcrib doctor` diagnoses the connection step by step"
+        return f"most URLs of MCP servers end with /mcp or /sse; {_doctor()} diagnoses the connection step by step"
+    if isinstance(error, ConnectError):
+        what = "start" if isinstance(error, StartError) else "connection"
+        return f"{_doctor()} diagnoses the {what} step by step"
     return next((hint for kind, hint in _HINTS if isinstance(error, kind)), "")
+
+
+def _doctor() -> str:
+    return f"`{INVOCATION.get().doctor()}`"
 
 
 def tell(error: BaseException, *, debug: bool) -> Exit:

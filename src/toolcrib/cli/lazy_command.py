@@ -5,9 +5,11 @@ from __future__ import annotations
 import contextlib
 import importlib
 import inspect
+import re
 import shlex
 import signal
 from collections.abc import Coroutine, Sequence
+from contextvars import ContextVar
 from dataclasses import dataclass
 from pathlib import PurePath
 from typing import Any, Final
@@ -21,6 +23,8 @@ LAUNCHERS: Final = frozenset(
 )
 """Programs that usually start servers; on a command line they go after `--`."""
 
+_PYTHON_FILE: Final = re.compile(r"[^=]+\.py(:\w+)?")
+
 
 @dataclass(frozen=True, slots=True)
 class Invocation:
@@ -31,6 +35,20 @@ class Invocation:
     debug: bool = False
     words: tuple[str, ...] = ()
     """The words before `--`, as they were typed."""
+
+    def doctor(self) -> str:
+        """Return the command that diagnoses the same servers. It has placeholders, as the words may contain secrets."""
+        if self.command:
+            return "toolcrib doctor -- COMMAND"
+        if any(word.startswith(("http://", "https://")) for word in self.words[1:]):
+            return "toolcrib doctor URL"
+        if any(_PYTHON_FILE.fullmatch(word) for word in self.words[1:]):
+            return "toolcrib doctor FILE.py"
+        return "toolcrib doctor"
+
+
+INVOCATION: Final = ContextVar("INVOCATION", default=Invocation())  # noqa: B039  # it is frozen
+"""The command line that is running; errors are printed after click has left its own context."""
 
 
 def dashes_hint(words: Sequence[str]) -> str:

@@ -48,6 +48,8 @@ _URL: Final = re.compile(r"https?://", re.IGNORECASE)
 _FILE: Final = re.compile(r"\.py(:\w+)?$")
 # A host with a port, a path or both: `localhost:8000/mcp`, `example.com/mcp`.
 _BARE_URL: Final = re.compile(r"(localhost|[\w-]+(\.[\w-]+)+|\[[0-9a-fA-F:]+\])(:\d+(/\S*)?|/\S*)")
+_SETTINGS_FILE: Final = re.compile(r"[^=]+\.(json|toml)")
+_TAKE_COMMANDS: Final = ("doctor", "prompts", "resources", "servers", "tools", "watch")
 _LOCAL_HOST: Final = re.compile(r"localhost\b|[\d.]+[:/]|\[")
 
 
@@ -69,7 +71,9 @@ def find_settings(config: Path | None, hint: str = "") -> Settings:
     files = settings_files(config)
     if not files:
         message = f"no settings found: neither {' nor '.join(PROJECT_FILES)} here, nor {own_settings()}"
-        general = "`toolcrib init` writes a settings file; or name a server: toolcrib tools -- npx -y some-server"
+        context = click.get_current_context(silent=True)
+        command = context.info_name if context is not None and context.info_name in _TAKE_COMMANDS else "tools"
+        general = f"`toolcrib init` writes a settings file; or name a server: toolcrib {command} -- npx -y some-server"
         raise CliError(message, hint=hint or general, code=Exit.CONFIG)
     return load_settings(*files)
 
@@ -191,11 +195,17 @@ def _from_settings(config: Path | None, words: Sequence[str]) -> Target:
 
 
 def typed_hint(words: Sequence[str]) -> str:
-    """Return how to type the command line if one of the words is a launcher, or a URL without http://; else nothing."""
+    """Return how to type the command line if the words contain a launcher, a settings file, or a URL without http://.
+
+    Otherwise, return an empty string.
+    """
     context = click.get_current_context(silent=True)
     typed = list(context.obj.words) if context is not None else list(words)
     if any(Path(word).name in LAUNCHERS for word in words):
         return dashes_hint(typed)
+    if words and _SETTINGS_FILE.fullmatch(words[0]):
+        rest = [word for word in typed if word != words[0]]
+        return f"a settings file goes after -c: {shlex.join(['toolcrib', *rest, '-c', words[0]])}"
     bare = next((word for word in words if _BARE_URL.fullmatch(word)), None)
     if bare is None:
         return ""

@@ -191,7 +191,8 @@ def _handler(key: str, value: Any) -> Any:
 
 def _auth(key: str, value: Any) -> Any:
     if value is not None and not callable(getattr(value, "async_auth_flow", None)):
-        raise wrong(key, "an httpx.Auth-shaped object, with async_auth_flow(request)", value)
+        advice = "For a fixed token, use HttpServer(url, headers={'Authorization': 'Bearer ...'})"
+        raise wrong(key, "an httpx.Auth-shaped object, with async_auth_flow(request)", value, advice)
     return value
 
 

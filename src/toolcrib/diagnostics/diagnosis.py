@@ -56,11 +56,14 @@ async def explain(
     said = report.said(error.message)
     if isinstance(error, StartError):
         report.facts["exit_code"] = error.exit_code
-        _note_failure(report, step, config, _ended(error), error.stderr, _by_hand(error.stderr), seconds)
+        _note_failure(report, step, config, _ended(error), error.stderr, _by_hand(error), seconds)
     elif isinstance(error, AuthError):
         report.facts.update(status=error.status, challenge=report.said(error.challenge or ""))
         oauth = wants_oauth(error) or await _has_oauth_metadata(config, error)
-        report.broken(step, report.said(_refusal(error, oauth)), credentials_for(error, oauth=oauth), seconds)
+        fix = credentials_for(error, oauth=oauth)
+        if error.status == 401 and not oauth and _has_credentials(config):
+            fix = "check the token in its Authorization header, or get a new one"
+        report.broken(step, report.said(_refusal(error, oauth, config)), fix, seconds)
     elif isinstance(error, RateLimited):
         report.broken(step, said, "wait, and try again later", seconds)
     elif isinstance(error, ConfigError):
@@ -126,8 +129,10 @@ def _ended(error: StartError) -> str:
     return f"its process exited with code {error.exit_code} before it answered"
 
 
-def _by_hand(stderr: str) -> str:
-    if stderr.strip():
+def _by_hand(error: StartError) -> str:
+    if error.exit_code == 0:
+        return "check that the program starts a server and keeps running: a Python file must call server.run()"
+    if error.stderr.strip():
         return "see its output above; if that is not enough, run the same command in a terminal"
     return "it wrote nothing to stderr: run the same command in a terminal to see what it prints"
 
@@ -135,10 +140,15 @@ def _by_hand(stderr: str) -> str:
 # ---- a URL that rejected the request --------------------------------------------------------------------------
 
 
-def _refusal(error: AuthError, oauth: bool) -> str:
+def _has_credentials(config: ServerConfig) -> bool:
+    headers = config.headers if isinstance(config, HttpServer | SseServer) else {}
+    return any(name.lower() == "authorization" for name in headers or ())
+
+
+def _refusal(error: AuthError, oauth: bool, config: ServerConfig) -> str:
     challenge = f"; challenge: {error.challenge}" if error.challenge else ""
     what = "it rejects these credentials"
-    if error.status == 401:
+    if error.status == 401 and (oauth or not _has_credentials(config)):
         what = "it requires an OAuth sign-in" if oauth else "it requires credentials"
     return f"{what} (HTTP {error.status}){challenge}"
 

@@ -64,6 +64,14 @@ class Access:
         return find_hiding_filter(route, scope_context(context, route.tool.server))
 
 
+def describe_refusal(route: Route[Any], rule: str) -> str:
+    """Return why a tool is hidden, as text; `rule` is the rule that hides it."""
+    if rule != route.decision.rule:
+        return f"hidden by the {rule}"
+    missing = ", but the hub has no approve= function" if route.decision.kind == "ask" else ""
+    return f"{route.decision}{missing}"
+
+
 def find_hiding_filter(route: Route[Any], context: FilterContext) -> str | None:
     """Return the first filter, of those that are called each time, that hides the tool in this context."""
     for tool_filter, tool in route.live:

@@ -14,7 +14,7 @@ from ..events import ToolExecutionFailed
 from ..policy.argument_cleaning import clean, clean_for_schema
 from ..transports.channel import ProgressHandler
 from ..types import UNSET, FilterContext, ToolResult
-from .access import Access, scope_context
+from .access import Access, describe_refusal, scope_context
 from .interceptors import Approval, Approve, CallNext, Interceptor, Interceptors, ToolCall, run
 from .managed_server import ManagedServer, time_left
 from .servers import ServerSet
@@ -99,7 +99,7 @@ class Dispatcher:
         if rule is None:
             return
         server, tool = route.owner.name, route.original
-        message = route.decision.explain() if rule == route.decision.rule else f"hidden by the {rule}"
+        message = describe_refusal(route, rule)
         raise self._emit_denied(AccessDenied(message, server=server, tool=tool, rule=rule))
 
     async def _run_interceptors(

@@ -6,7 +6,7 @@ from .._util.suggest import did_you_mean
 from ..catalog.routing import Route, nearest
 from ..protocol.sanitize import one_line
 from ..types import ConnectionState, FilterContext
-from .access import Access
+from .access import Access, describe_refusal
 from .managed_server import ManagedServer
 from .servers import ServerSet
 from .visible_tools import VisibleTools
@@ -27,9 +27,7 @@ def explain(
     if route is None:
         return _explain_missing(name, servers, visible_tools, context)
     if (rule := access.refusal(route, context)) is not None:
-        if rule != route.decision.rule:
-            return f"hidden by the {rule}"
-        return f"{decision}, but the hub has no approve= function"
+        return describe_refusal(route, rule)
     reason = str(decision)
     if visible_tools.is_deferred(route):
         reason += f"; deferred by the toolset {route.owner.name}: search_tools finds it"

@@ -24,7 +24,10 @@ Approval = Literal["always", "never"]
 RequireApproval = Mapping[str, Approval] | Iterable[str] | Approval
 
 _PATTERNS = "a list of qualified names or patterns, such as ['mcp__fs__read_*']"
-_APPROVALS = "patterns with 'always' or 'never', such as {'mcp__fs__write_*': 'always'}, or a list of patterns"
+_APPROVALS = (
+    "a list of patterns such as ['mcp__fs__write_*'], a mapping such as {'mcp__fs__write_*': 'always'}, "
+    "or 'always' for all tools"
+)
 
 
 @dataclass(frozen=True, slots=True)

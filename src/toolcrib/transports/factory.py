@@ -41,8 +41,9 @@ def target_of(server: Any) -> Target:
         if server.startswith(("http://", "https://")):
             return HttpServer(server)
         raise ConfigError(
-            "server: expected an http:// or https:// URL, got another string. Use StdioServer(command, args) for a "
-            "local process, PythonServer(file) for a Python file, Hub.from_config(path) for a settings file",
+            "server: expected an http:// or https:// URL, got a string that is not a URL. Use StdioServer(command, "
+            "args) for a local process, PythonServer(file) for a Python file, or Hub.from_config(path) for a settings "
+            "file",
             key="server",
             expected="http:// or https:// URL",
         )

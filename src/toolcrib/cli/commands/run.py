@@ -52,6 +52,9 @@ def tool_server(module: ModuleType, variable: str | None) -> ToolServer:
         for tool in tools:
             gathered.add_tool(tool)
         return gathered
+    if variable is None and not servers_in(module):
+        define = "define one, `server = toolcrib.ToolServer('name')`, or decorate functions with @toolcrib.tool"
+        raise ConfigError(f"{module.__file__}: no ToolServer found; {define}")
     found = server_in(module, variable)
     if not isinstance(found, ToolServer):
         raise ConfigError(f"{module.__file__}: a {type(found).__name__} cannot be served, only a ToolServer")

@@ -122,16 +122,17 @@ def words_of(exc: BaseException, secrets: SecretMask) -> str:
 
 
 def auth_error(response: ClientResponse, secrets: SecretMask) -> AuthError:
+    """Return the error for a response with status 401 or 403; it says whether the request had credentials."""
     status = response.status
     challenge = printable(", ".join(response.headers.getall(hdrs.WWW_AUTHENTICATE, [])), MAX_ERROR_TEXT, secrets)
-    advice = (
-        "set headers={'Authorization': ...} or auth=..."
-        if status == 401
-        else "the credentials do not allow the request"
-    )
+    if status != 401:
+        what = f"the server requires authorisation (HTTP {status}); the credentials do not allow the request"
+    elif hdrs.AUTHORIZATION in response.request_info.headers:
+        what = "the server rejected the credentials (HTTP 401); check the Authorization header, or get a new token"
+    else:
+        what = "the server requires authorisation (HTTP 401); set headers={'Authorization': ...} or auth=..."
     return AuthError(
-        f"the server requires authorisation (HTTP {status}); {advice}"
-        + (f"; challenge: {one_line(challenge)}" if challenge else ""),
+        what + (f"; challenge: {one_line(challenge)}" if challenge else ""),
         status=status,
         challenge=challenge or None,
     )

@@ -22,6 +22,8 @@ MAX_REASON: Final = 500
 MAX_STDERR: Final = 2_000
 """Characters of the end of a process's stderr in the history."""
 
+IDLE_REASON: Final = "idle; a call connects it"
+
 STATUS: Final = "status"
 START: Final = "start"
 EXIT: Final = "exit"
@@ -59,6 +61,7 @@ class SourceHealth:
         self._source_id = source_id
         self._status = status
         self._record = record
+        self._disabled = status.state is ConnectionState.DISABLED
         self._live: set[Client] = set()
         self.history: deque[HistoryEntry] = deque(history, HISTORY_ENTRIES)
         """The last entries, oldest first."""
@@ -100,16 +103,28 @@ class SourceHealth:
             elif not transient:
                 self.add(STOP, {"reason": event.reason, **owner})
             if not self._live:
-                reason = one_line(event.reason, MAX_REASON) if event.error is not None else "idle; a call connects it"
+                reason = one_line(event.reason, MAX_REASON) if event.error is not None else IDLE_REASON
                 self.become(ConnectionState.CONNECTED if transient else ConnectionState.DISCONNECTED, reason)
 
         client.on(ConnectionCompleted, on_connected)
         client.on(ConnectionFailed, on_failed)
         client.on(Disconnected, on_disconnected)
 
+    def disable(self) -> None:
+        """Note that the source was disabled: its status stays so until `enable` is called."""
+        self.become(ConnectionState.DISABLED, "disabled by an operator")
+        self._disabled = True
+
+    def enable(self) -> None:
+        """Note that the source was enabled again."""
+        self._disabled = False
+        self.become(ConnectionState.DISCONNECTED, IDLE_REASON)
+
     def become(self, state: ConnectionState, reason: str = "") -> None:
         """Change the status, and enter the transition into the history."""
         before = self._status
+        if self._disabled:
+            return
         if before.state is state and (before.reason == reason or state is ConnectionState.CONNECTED):
             return
         self._status = ConnectionStatus(state, reason, time.time())

@@ -6,7 +6,24 @@ import asyncio
 from collections.abc import Coroutine, Iterator
 from typing import Any, TypeVar
 
+from .futures import retrieve
+
 T = TypeVar("T")
+
+
+async def run_to_end(work: Coroutine[Any, Any, T]) -> T:
+    """Run `work` in a task and return its result. If the caller is cancelled, it ends first; then the caller does."""
+    task = asyncio.create_task(work)
+    task.add_done_callback(retrieve)
+    cancelled: asyncio.CancelledError | None = None
+    while not task.done():
+        try:
+            await asyncio.wait([task])
+        except asyncio.CancelledError as exc:
+            cancelled = exc
+    if cancelled is not None:
+        raise cancelled
+    return task.result()
 
 
 class TaskSet:

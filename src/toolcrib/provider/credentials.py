@@ -12,6 +12,7 @@ from functools import partial
 from typing import Final
 
 from .._util.suggest import suggest
+from .._util.tasks import run_to_end
 from ..errors import ConfigError
 from .sealing import Sealer
 from .snapshot import Source
@@ -131,8 +132,12 @@ class Credentials:
         self._check(found, slot, value)
         kind = DISCOVERY if discovery else PERSONAL
         row = self._table.make_row(found.id, "" if discovery else principal, slot, value, kind)
-        await self._commit(found, principal, "set_credential", [Put(row)], partial(self._table.put, row))
-        await self._on_change(found, principal, kind, False)
+
+        async def change() -> None:
+            await self._commit(found, principal, "set_credential", [Put(row)], partial(self._table.put, row))
+            await self._on_change(found, principal, kind, False)
+
+        await run_to_end(change())
 
     async def remove(self, source: str, slot: str | None = None, *, principal: str, discovery: bool = False) -> None:
         """Delete a principal's value for one slot, or for all slots of a source, and close its connections."""
@@ -141,8 +146,12 @@ class Credentials:
         rows = self._table.find(found.id, "" if discovery else principal, slot, kind)
         if rows:
             deletes = [Delete(CredentialRow, (("id", row.id),)) for row in rows]
-            await self._commit(found, principal, "remove_credential", deletes, partial(self._table.drop, rows))
-            await self._on_change(found, principal, kind, True)
+
+            async def change() -> None:
+                await self._commit(found, principal, "remove_credential", deletes, partial(self._table.drop, rows))
+                await self._on_change(found, principal, kind, True)
+
+            await run_to_end(change())
 
     def list(self, source: str | None = None, *, principal: str | None = None) -> list[CredentialInfo]:
         """Return which credentials are stored, without their values."""

@@ -22,6 +22,8 @@ MAX_REASON: Final = 500
 MAX_STDERR: Final = 2_000
 """Characters of the end of a process's stderr in the history."""
 
+IDLE_REASON: Final = "idle; a call connects it"
+
 STATUS: Final = "status"
 START: Final = "start"
 EXIT: Final = "exit"
@@ -65,6 +67,7 @@ class SourceHealth:
         self._record = record
         self._held: list[EventRow] | None = None if is_stored else []
         """Entries that were not recorded because the source is not stored; None if it is."""
+        self._disabled = status.state is ConnectionState.DISABLED
         self._live: set[Client] = set()
         self.history: deque[HistoryEntry] = deque(history, HISTORY_ENTRIES)
         """The last entries, oldest first."""
@@ -106,7 +109,7 @@ class SourceHealth:
             elif not transient:
                 self.add(STOP, {"reason": event.reason, **owner})
             if not self._live:
-                reason = one_line(event.reason, MAX_REASON) if event.error is not None else "idle; a call connects it"
+                reason = one_line(event.reason, MAX_REASON) if event.error is not None else IDLE_REASON
                 self.become(ConnectionState.CONNECTED if transient else ConnectionState.DISCONNECTED, reason)
 
         client.on(ConnectionCompleted, on_connected)
@@ -123,9 +126,21 @@ class SourceHealth:
             state = ConnectionState.NEEDS_AUTH if isinstance(error, AuthError) else ConnectionState.DEGRADED
             self.become(state, one_line(str(error), MAX_REASON))
 
+    def disable(self) -> None:
+        """Note that the source was disabled: its status stays so until `enable` is called."""
+        self.become(ConnectionState.DISABLED, "disabled by an operator")
+        self._disabled = True
+
+    def enable(self) -> None:
+        """Note that the source was enabled again."""
+        self._disabled = False
+        self.become(ConnectionState.DISCONNECTED, IDLE_REASON)
+
     def become(self, state: ConnectionState, reason: str = "") -> None:
         """Change the status, and enter the transition into the history."""
         before = self._status
+        if self._disabled:
+            return
         if before.state is state and (before.reason == reason or state is ConnectionState.CONNECTED):
             return
         self._status = ConnectionStatus(state, reason, time.time())

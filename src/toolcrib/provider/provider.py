@@ -26,7 +26,7 @@ from .credentials import DISCOVERY, Credentials, CredentialTable
 from .egress import AddressPolicy
 from .executor import ExecutionOptions, Executor
 from .group_registry import Groups
-from .health import HealthTable, HistoryEntry
+from .health import IDLE_REASON, HealthTable, HistoryEntry
 from .inventory import InventoryChange, InventoryTool
 from .outcomes import ExecutionResult, make_failure
 from .personal_lists import PersonalLists
@@ -156,7 +156,7 @@ class Provider:
             policy=AddressPolicy(self._allow_private),
             watch=watch,
         )
-        registry = SourceRegistry(store, snapshot, connections, table, sealer, health, self._listeners)
+        registry = SourceRegistry(store, snapshot, connections, table, sealer, health, schedule, self._listeners)
         history: dict[str, list[HistoryEntry]] = {}
         for row in state.events:
             history.setdefault(row.source_id, []).append(HistoryEntry(row.at, row.kind, row.data))
@@ -223,9 +223,7 @@ class Provider:
         self, given: Any, name: str | None, more: Mapping[str, Any], require_ready: bool, by: str
     ) -> Source:
         parts = self._parts
-        source = await parts.registry.register(self._parse(given, name, more), require_ready=require_ready, by=by)
-        parts.schedule.add(source.id, source.config)
-        return source
+        return await parts.registry.register(self._parse(given, name, more), require_ready=require_ready, by=by)
 
     async def update_source(
         self, name: str, server: Server, *, require_ready: bool = False, by: str = LOCAL, **more: Any
@@ -238,7 +236,6 @@ class Provider:
         parsed = self._parse(server, None if _names_itself(server) else name, more)
         source = await parts.registry.update(name, parsed, require_ready=require_ready, by=by)
         parts.personal.forget(source.id)
-        parts.schedule.add(source.id, source.config)
         return source
 
     def _parse(self, given: Any, name: str | None, more: Mapping[str, Any]) -> Any:
@@ -256,7 +253,6 @@ class Provider:
         parts = self._parts
         source = parts.registry.find(name)
         await parts.registry.remove(source.id, by=by)
-        parts.schedule.remove(source.id)
         parts.personal.forget(source.id)
 
     async def enable(self, name: str, *, by: str = LOCAL) -> Source:
@@ -464,4 +460,4 @@ def _status_after_start(source: Source) -> ConnectionStatus:
     state = source.state
     if state is not None and state.status in (ConnectionState.FAILED, ConnectionState.NEEDS_AUTH):
         return ConnectionStatus(ConnectionState(state.status), state.reason, state.since)
-    return ConnectionStatus(ConnectionState.DISCONNECTED, "idle; a call connects it", time.time())
+    return ConnectionStatus(ConnectionState.DISCONNECTED, IDLE_REASON, time.time())

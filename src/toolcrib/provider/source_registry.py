@@ -12,11 +12,13 @@ import asyncio
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import asdict, replace
+from functools import partial
 from typing import Any
 from urllib.parse import urlsplit, urlunsplit
 
 from .. import tool_names
 from .._util.suggest import did_you_mean, similar_names
+from .._util.tasks import run_to_end
 from ..errors import AuthError, ConfigError, ProtocolError, ServerNotFound, ToolcribError, ToolNotFound, TransportError
 from ..events import InventoryChanged, Listeners
 from ..protocol.sanitize import one_line
@@ -28,6 +30,7 @@ from .discovery import Listing, describe_server, list_everything
 from .groups import Group
 from .health import INVENTORY, MAX_REASON, PACKAGE, HealthTable
 from .inventory import InventoryChange, InventoryTool, diff, diff_items, hash_text
+from .refresh_schedule import RefreshSchedule
 from .registration import Registration
 from .sealing import Sealer
 from .snapshot import Snapshot, Source
@@ -68,6 +71,7 @@ class SourceRegistry:
         credentials: CredentialTable,
         sealer: Callable[[], Sealer],
         health: HealthTable,
+        schedule: RefreshSchedule,
         listeners: Listeners,
     ) -> None:
         self.snapshot = snapshot
@@ -77,6 +81,7 @@ class SourceRegistry:
         self._credentials = credentials
         self._sealer = sealer
         self._health = health
+        self._schedule = schedule
         self._listeners = listeners
         self._reserved: set[str] = set()
         """Names and slugs of registrations that are not stored yet."""
@@ -147,49 +152,58 @@ class SourceRegistry:
                 )
                 # The connection is not kept: the same generation is used again if this update fails.
                 source, listing = await self._try_listing(replace(before, row=made.row), require_ready, transient=True)
-                stored = await self._store_source(source, listing, "update_source", by)
+                return await self._store_source(source, listing, "update_source", by)
             finally:
                 if renamed:
                     self._reserved -= {registration.name, slug}
-        self._connections.retire(source_id, before=stored.generation)
-        return stored
 
     async def set_enabled(self, name: str, enabled: bool, *, by: str) -> Source:
         """Enable or disable a source. The connections of a disabled one are closed."""
         source = self.find(name)
         async with self._lock(self._locks, source.id):
             source = self.find(source.id)
+            if source.enabled is enabled:
+                return source
             changed = replace(source, row=replace(source.row, enabled=enabled, updated_at=time.time()))
             action = "enable_source" if enabled else "disable_source"
-            await self._put_in_force(changed, [Put(changed.row), Put(_make_action(action, source.name, by))])
-        if not enabled:
-            await self._connections.close_source(source.id)
-        state = ConnectionState.DISCONNECTED if enabled else ConnectionState.DISABLED
-        self._health.of(source.id).become(state, "" if enabled else "disabled by an operator")
-        return changed
+            operations = [Put(changed.row), Put(_make_action(action, source.name, by))]
+            health = self._health.of(source.id)
+
+            async def switch() -> None:
+                await self._put_in_force(changed, operations, health.enable if enabled else health.disable)
+                if not enabled:
+                    await self._connections.close_source(source.id)
+
+            await run_to_end(switch())
+            return changed
 
     async def remove(self, name: str, *, by: str) -> None:
         """Delete a source with its tools and credentials. Executions and decisions stay in the audit."""
         source = self.find(name)
         async with self._lock(self._locks, source.id):
+            source = self.find(source.id)
             operations: list[Operation] = [Delete(table, (("source_id", source.id),)) for table in _OWNED_TABLES]
             operations.append(Delete(SourceRow, (("id", source.id),)))
             operations.append(Put(_make_action("remove_source", source.name, by)))
 
             def apply(change: int) -> None:
                 self.snapshot = self.snapshot.without_source(source.id, change)
+                self._credentials.drop_source(source.id)
+                self._connections.retire(source.id)
+                self._schedule.remove(source.id)
 
-            health = self._health.of(source.id)
-            health.stop_recording()
-            try:
-                await self._transact(operations, apply)
-            finally:
-                if source.id in self.snapshot.sources:
-                    health.start_recording()
-        self._credentials.drop_source(source.id)
-        self._connections.retire(source.id)
-        await self._connections.close_source(source.id)
-        self._health.remove(source.id)
+            async def delete() -> None:
+                health = self._health.of(source.id)
+                health.stop_recording()
+                try:
+                    await self._transact(operations, apply)
+                finally:
+                    if source.id in self.snapshot.sources:
+                        health.start_recording()
+                await self._connections.close_source(source.id)
+                self._health.remove(source.id)
+
+            await run_to_end(delete())
         self._locks.pop(source.id, None)
         self._listing_locks.pop(source.id, None)
 
@@ -212,9 +226,8 @@ class SourceRegistry:
                 if row is not source.row:
                     operations.append(Put(row))
                 if operations:
-                    await self._put_in_force(stored, operations)
-                    self._connections.retire(source_id, before=row.generation)
-                    self._note_inventory(stored, inventory, kinds)
+                    note = partial(self._note_inventory, stored, inventory, kinds)
+                    await self._put_in_force(stored, operations, note)
                 return inventory
 
     # ---- listing ---------------------------------------------------------------------------------------------
@@ -266,6 +279,8 @@ class SourceRegistry:
         """Store a new or changed source with what it lists, or with why it could not be listed."""
         async with self._lock(self._locks, source.id):
             current = self.snapshot.sources.get(source.id)
+            if current is None and source.generation > 1:
+                raise ServerNotFound("the source was removed meanwhile", server=source.name)
             if current is not None:  # tools may have been decided about while the source was listed
                 source = replace(current, row=replace(source.row, enabled=current.enabled))
             operations: list[Operation] = [Put(source.row)]
@@ -276,25 +291,36 @@ class SourceRegistry:
             else:
                 stored, made, inventory, kinds = self._compare(source, listing)
                 operations += made
-            record = _make_action(action, source.name, by, {"hash": source.approval_hash})
-            await self._put_in_force(stored, [*operations, Put(record)])
-        health = self._health.of(source.id)
-        if isinstance(listing, ConnectionStatus):
-            health.become(listing.state, listing.reason)
-        else:
-            self._note_inventory(stored, inventory, kinds)
-        before, after = (
-            None if each is None or each.state is None else each.state.package for each in (current, stored)
-        )
-        if (report := review.review_package(stored.name, before, after, stored.tools)) is not None:
-            health.add(PACKAGE, asdict(report))
-        return stored
+            before, after = (
+                None if each is None or each.state is None else each.state.package for each in (current, stored)
+            )
 
-    async def _put_in_force(self, source: Source, operations: Sequence[Operation]) -> None:
-        """Commit a change of a source, then put it in force. If the caller is cancelled, both are completed first."""
+            def note() -> None:
+                health = self._health.of(source.id)
+                if isinstance(listing, ConnectionStatus):
+                    health.become(listing.state, listing.reason)
+                else:
+                    self._note_inventory(stored, inventory, kinds)
+                if (report := review.review_package(stored.name, before, after, stored.tools)) is not None:
+                    health.add(PACKAGE, asdict(report))
+                self._schedule.add(stored.id, stored.config)
+
+            record = _make_action(action, source.name, by, {"hash": source.approval_hash})
+            await self._put_in_force(stored, [*operations, Put(record)], note)
+            return stored
+
+    async def _put_in_force(
+        self, source: Source, operations: Sequence[Operation], note: Callable[[], None] | None = None
+    ) -> None:
+        """Commit a change of a source, put it in force, and call `note`. A caller that is cancelled waits for all."""
 
         def apply(change: int) -> None:
+            before = self.snapshot.sources.get(source.id)
             self.snapshot = self.snapshot.with_source(source, change)
+            if before is not None and before.generation != source.generation:
+                self._connections.retire(source.id, before=source.generation)
+            if note is not None:
+                note()
 
         await self._transact(operations, apply)
 
@@ -302,12 +328,7 @@ class SourceRegistry:
         async def commit() -> None:
             apply(await self._store.commit(operations))
 
-        task = asyncio.create_task(commit())
-        try:
-            await asyncio.shield(task)
-        except asyncio.CancelledError:
-            await asyncio.wait([task])
-            raise
+        await run_to_end(commit())
 
     def _compare(
         self, source: Source, listing: Listing
@@ -384,9 +405,9 @@ class SourceRegistry:
             if operations:
                 target = ", ".join(f"{source.name}/{tool.name}" for tool in records)
                 operations.append(Put(_make_action(action, target, by, data)))
-                await self._put_in_force(source.with_tools(records), operations)
                 changed = tuple(tool.name for tool in records)
-                self._listeners.emit(InventoryChanged(source.name, changed=changed, kinds=("tools",)))
+                event = InventoryChanged(source.name, changed=changed, kinds=("tools",))
+                await self._put_in_force(source.with_tools(records), operations, partial(self._listeners.emit, event))
             return records
 
     # ---- groups ----------------------------------------------------------------------------------------------
@@ -419,7 +440,9 @@ class SourceRegistry:
     ) -> None:
         """Store changed credentials, then put them in force by calling `apply`."""
         record = Put(_make_action(action, source.name, by))
-        await self._transact([*operations, record], lambda _: apply())
+        async with self._lock(self._locks, source.id):
+            self.find(source.id)  # it may have been removed meanwhile
+            await self._transact([*operations, record], lambda _: apply())
 
     # ---- parts -----------------------------------------------------------------------------------------------
 

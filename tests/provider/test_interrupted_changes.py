@@ -1,0 +1,112 @@
+"""Changes of a source whose caller is cancelled, or that meet another change: they happen completely or not at all."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.provider.kit import SmallSource, value_of
+from tests.unit.kit import eventually
+from toolcrib.errors import MissingCredential, ServerNotFound
+from toolcrib.provider.provider import Provider
+from toolcrib.provider.store import open_store
+from toolcrib.provider.store.interface import Operation
+from toolcrib.provider.store.sql_store import SqlStore
+from toolcrib.types import ConnectionState
+
+
+class GatedStore:
+    """A store whose commits wait at a gate while it is closed."""
+
+    def __init__(self, store: SqlStore) -> None:
+        self._store = store
+        self.gate = asyncio.Event()
+        self.gate.set()
+        self.waiting = 0
+
+    async def commit(self, operations: Sequence[Operation]) -> int:
+        self.waiting += 1
+        await self.gate.wait()
+        self.waiting -= 1
+        return await self._store.commit(operations)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._store, name)
+
+
+async def open_gated() -> GatedStore:
+    return GatedStore(await open_store("sqlite://"))
+
+
+async def cancel_in_commit(store: GatedStore, change: Awaitable[object]) -> None:
+    """Cancel a change while its rows are being committed."""
+    store.gate.clear()
+    task = asyncio.ensure_future(change)
+    await eventually(lambda: store.waiting)
+    task.cancel()
+    store.gate.set()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+
+
+async def test_a_credential_is_not_used_after_its_removal_was_cancelled(tmp_path: Path) -> None:
+    small, store = SmallSource(tmp_path), await open_gated()
+    async with Provider(store, key_file=tmp_path / "key") as provider:  # type: ignore[arg-type]
+        await provider.add_source("s", small.server(), personal=["TOKEN"])
+        await provider.credentials.set("s", "TOKEN", "of alice", principal="alice")
+        seen = value_of(await provider.execute("s", "see", {"names": ["TOKEN"]}, principal="alice"))
+        assert seen["env"] == {"TOKEN": "of alice"}
+        await cancel_in_commit(store, provider.credentials.remove("s", principal="alice"))
+        assert not small.processes()
+        result = await provider.execute("s", "see", principal="alice")
+        assert isinstance(result.exception, MissingCredential)
+
+
+async def test_a_cancelled_disabling_ends_the_processes_and_a_disabled_source_stays_disabled(tmp_path: Path) -> None:
+    small, store = SmallSource(tmp_path), await open_gated()
+    async with Provider(store) as provider:  # type: ignore[arg-type]
+        await provider.add_source("s", small.server())
+        await cancel_in_commit(store, provider.disable("s"))
+        assert not small.processes()
+        assert provider.status("s").state is ConnectionState.DISABLED
+        await provider.update_source("s", small.server(), stateless=True)  # lists it
+        assert provider.status("s").state is ConnectionState.DISABLED
+        await provider.enable("s")
+        assert provider.status("s").state is ConnectionState.DISCONNECTED
+
+
+async def test_a_cancelled_removal_is_complete(tmp_path: Path) -> None:
+    small, store = SmallSource(tmp_path), await open_gated()
+    async with Provider(store) as provider:  # type: ignore[arg-type]
+        await provider.add_source("s", small.server())
+        await cancel_in_commit(store, provider.remove_source("s"))
+        assert not provider.list_sources()
+        assert not small.processes()
+
+
+async def test_an_update_does_not_restore_a_source_that_was_removed_meanwhile(tmp_path: Path) -> None:
+    small, store = SmallSource(tmp_path), await open_gated()
+    async with Provider(store) as provider:  # type: ignore[arg-type]
+        await provider.add_source("s", small.server())
+        small.change(start="hang")
+        hanging = asyncio.create_task(provider.update_source("s", small.server(connect_timeout=60), stateless=True))
+        await eventually(lambda: len(small.processes()) == 2)
+        await provider.remove_source("s")
+        with pytest.raises(ServerNotFound):
+            await asyncio.wait_for(hanging, 10)
+        assert not provider.list_sources()
+        assert not (await store.load()).sources
+
+
+async def test_two_removals_at_once_are_one(tmp_path: Path) -> None:
+    small = SmallSource(tmp_path)
+    async with Provider("sqlite://") as provider:
+        await provider.add_source("s", small.server())
+        ended = await asyncio.gather(provider.remove_source("s"), provider.remove_source("s"), return_exceptions=True)
+        assert [type(each) for each in ended] == [type(None), ServerNotFound]
+        actions = [each.action for each in await provider.admin_actions()]
+        assert actions.count("remove_source") == 1

@@ -288,8 +288,8 @@ async def test_the_pools_of_the_factory(provider: Provider, plugin: Plugin, site
         await total(provider)
         for name in ("one", "each"):
             assert (await provider.execute(name, "echo", {"text": "x"})).success
-    await eventually(lambda: len(plugin.running()) == 1)
     await eventually(lambda: len(provider.connections()) == 2)
+    assert len(plugin.running()) == 1
     assert len(plugin.starts()) == 1 + 3
 
 

@@ -14,9 +14,10 @@ from typing import Any, Final, TypedDict
 from .. import defaults
 from ..client.client import Timeout
 from ..client.options import checked_timeout
-from ..errors import AccessDenied, CallTimeout, InvalidArguments, ToolcribError, ToolNotFound, UsageError
+from ..errors import AccessDenied, CallTimeout, InvalidArguments, RemoteError, ToolcribError, ToolNotFound, UsageError
 from ..policy.argument_cleaning import clean, clean_for_schema
 from ..policy.json_schema import ArgumentValidator
+from ..protocol.jsonrpc import INVALID_PARAMS
 from ..transports.channel import CallTrace, ProgressHandler
 from ..types import UNSET, ToolResult
 from .connections import SourceConnections
@@ -153,7 +154,7 @@ class _CompiledTool:
 
 
 class Executor:
-    """Executes calls. `on_stale` is called with the id of a source that no longer has a tool that is listed."""
+    """Executes calls. `on_stale` is called with the id of a source that rejects a call of a tool that is listed."""
 
     def __init__(self, connections: SourceConnections, audit: AuditWriter, on_stale: Callable[[str], None]) -> None:
         self._connections = connections
@@ -232,6 +233,8 @@ class Executor:
             raise
         except ToolcribError as exc:
             exc.server, exc.tool = source.name, tool.name
+            if isinstance(exc, RemoteError) and exc.code == INVALID_PARAMS:
+                self._on_stale(source.id)  # it may no longer have the tool, or other arguments
             raise
         if compiled.wraps_result:
             # A connection that has not seen the list does not know that the result is wrapped.

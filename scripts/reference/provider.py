@@ -64,10 +64,10 @@ def page() -> str:
         table(("field", "default", "meaning"), [(code(key), *texts) for key, texts in FIELDS.items()]),
         f"Further options are those of server configs: {codes(sorted(OPTION_FIELDS))}.",
         "## Outcomes",
-        "How each error appears: in `ExecutionResult.metadata['outcome']` and the audit as a code, in a problem document "
-        "(RFC 9457) with a status, and to MCP clients as a tool result with `isError`, which models can read, or as a "
-        "JSON-RPC error. The first row whose class matches is used. A call that succeeded has the code `ok`, a "
-        "cancelled one `cancelled`.",
+        "How each error appears: in `ExecutionResult.metadata['outcome']` and the audit as a code, in a problem "
+        "document (RFC 9457) with a status, and to MCP clients as a tool result with `isError`, which models can read, "
+        "or as a JSON-RPC error. The first row whose class matches is used. A call that succeeded has the code `ok`, "
+        "a cancelled one `cancelled`.",
         table(("error", "code", "HTTP status", "MCP reply", "title"), map(_outcome, OUTCOMES)),
         "## Names",
         *(part for name in names for part in entry(name, getattr(toolcrib.provider, name))),

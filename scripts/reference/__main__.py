@@ -5,11 +5,11 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-from . import api, call_path, cli, errors, events, layers, settings, states
+from . import api, call_path, cli, errors, events, layers, provider, provider_path, settings, states
 
 FOLDER = Path(__file__).parents[2] / "docs/reference"
-PAGES = (api, cli, errors, events, settings)
-PICTURES = (layers, states, call_path)
+PAGES = (api, cli, errors, events, provider, settings)
+PICTURES = (layers, states, call_path, provider_path)
 
 
 def pages() -> dict[Path, str]:

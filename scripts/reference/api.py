@@ -42,11 +42,11 @@ def page() -> str:
     """Return all names, section by section."""
     parts = [HOW, table(("section", "names"), [(title, _links(title)) for title in SECTIONS])]
     for title in SECTIONS:
-        parts += [f"## {title}", *(part for name in _names(title) for part in _entry(name, getattr(toolcrib, name)))]
+        parts += [f"## {title}", *(part for name in _names(title) for part in entry(name, getattr(toolcrib, name)))]
         if title == "Settings files":
             more = [name for name in toolcrib.settings.__all__ if name not in toolcrib.__all__]
             parts += ["Also in `toolcrib.settings`:"]
-            parts += [part for name in more for part in _entry(name, getattr(toolcrib.settings, name))]
+            parts += [part for name in more for part in entry(name, getattr(toolcrib.settings, name))]
     return document("API", *parts, *_sync())
 
 
@@ -65,7 +65,8 @@ def _anchor(name: str) -> str:
     return name.lower() + (f"-{same}" if same else "")
 
 
-def _entry(name: str, thing: Any) -> Iterator[str]:
+def entry(name: str, thing: Any) -> Iterator[str]:
+    """Yield the parts of the description of one public name."""
     yield f"### {name}"
     if not (inspect.isclass(thing) or inspect.isroutine(thing)):  # another name for a type
         definition = f"{name} = {bare(str(thing))}"

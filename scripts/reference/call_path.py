@@ -34,9 +34,9 @@ CALLBACKS = (
 """The way back, the last step first: callbacks of the event loop, which ARCHITECTURE.md describes in a sentence."""
 
 
-def frames() -> list[Frame]:
-    """Return the frames of the stdio call path, the caller first."""
-    section = (ROOT / "ARCHITECTURE.md").read_text().partition("### stdio")[2].partition("\n### ")[0]
+def frames(heading: str = "### stdio") -> list[Frame]:
+    """Return the frames of the call path below a heading, the caller first."""
+    section = (ROOT / "ARCHITECTURE.md").read_text().partition(heading)[2].partition("\n### ")[0]
     found = re.findall(r"^ *(\w+\.\w+) +(\w[\w/]*\.py)(?: +(.+))?$", section.partition("```")[2], re.MULTILINE)
     return [Frame(*each) for each in found]
 

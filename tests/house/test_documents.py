@@ -13,9 +13,9 @@ from pathlib import Path
 import pytest
 
 import toolcrib
-from scripts.reference import call_path, states
+from scripts.reference import call_path, provider_path, states
 from tests.house import snippets
-from toolcrib import config
+from toolcrib import config, provider
 
 ROOT = Path(__file__).parents[2]
 DOCUMENTS = [ROOT / "README.md", ROOT / "examples/README.md", *sorted((ROOT / "docs").rglob("*.md"))]
@@ -214,9 +214,17 @@ def check_right_columns(document: Path) -> None:
     """The capitalised names, and the methods of hubs, clients and servers, in the right columns of its tables exist."""
     cells = [row.rsplit(" | ", 1)[1] for row in re.findall(r"^\| .+ \|$", document.read_text(), re.MULTILINE)]
     names = {name for cell in cells for name in re.findall(r"`([A-Z][a-z]\w+)", cell)} - {"None", "True", "False"}
-    assert [name for name in names if not hasattr(toolcrib, name)] == [], document
-    homes = {"hub": toolcrib.Hub, "client": toolcrib.Client, "server": toolcrib.ToolServer, "ctx": toolcrib.Context}
-    used = [found for cell in cells for found in re.findall(r"`(?:await )?@?(hub|client|server|ctx)\.(\w+)", cell)]
+    assert [name for name in names if not hasattr(toolcrib, name) and name not in provider.__all__] == [], document
+    homes = {
+        "provider": provider.Provider,
+        "hub": toolcrib.Hub,
+        "client": toolcrib.Client,
+        "server": toolcrib.ToolServer,
+        "ctx": toolcrib.Context,
+    }
+    used = [
+        found for cell in cells for found in re.findall(r"`(?:await )?@?(provider|hub|client|server|ctx)\.(\w+)", cell)
+    ]
     missing = [f"{home}.{name}" for home, name in used if not hasattr(homes[home], name)]
     assert [name for name in missing if name != "hub.toolsets"] == [], document  # which every hub has for itself
     assert names and used, document
@@ -234,8 +242,9 @@ def test_the_picture_of_a_connection_shows_every_transition() -> None:
 
 def test_every_method_in_the_picture_of_a_call_exists() -> None:
     path = [*call_path.frames(), *call_path.CALLBACKS]
-    assert len(path) > 5
-    for frame in path:
+    of_provider = call_path.frames("### Provider")
+    assert len(path) > 5 and len(of_provider) > 4
+    for frame in (*path, *of_provider, *provider_path.BESIDE):
         kind, method = frame.name.split(".")
         text = (PACKAGE / frame.module).read_text()
         assert re.search(rf"^class {kind}\b", text, re.MULTILINE) and f"def {method}(" in text, frame

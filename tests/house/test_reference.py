@@ -15,8 +15,9 @@ import pytest
 import toolcrib
 from scripts.reference import __main__ as reference
 from scripts.reference import markdown
-from toolcrib import errors, events
+from toolcrib import errors, events, provider
 from toolcrib.cli.command_table import COMMANDS
+from toolcrib.provider.outcomes import OUTCOMES
 
 ROOT = Path(__file__).parents[2]
 
@@ -45,6 +46,12 @@ def test_every_public_name_is_in_the_reference() -> None:
     is_error = {name: hasattr(errors, name) for name in toolcrib._HOME}
     assert [name for name, yes in is_error.items() if yes and f"| `{name}` |" not in listed] == []
     assert [name for name, yes in is_error.items() if not yes and f"\n### {name}\n" not in described] == []
+
+
+def test_every_name_of_the_provider_is_in_the_reference() -> None:
+    described = text_of("provider.md")
+    assert [name for name in provider.__all__ if f"\n### {name}\n" not in described] == []
+    assert [row.code for row in OUTCOMES if f"| `{row.code}` | {row.status} |" not in described] == []
 
 
 def test_every_option_of_clients_and_servers_has_a_meaning() -> None:

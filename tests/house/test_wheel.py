@@ -1,4 +1,6 @@
-"""The built package: the sdist builds, and its wheel alone in an empty environment runs the README's snippets."""
+"""The built package: the sdist builds, its wheel alone in an empty environment runs the README's snippets, and with the
+extra `provider` it opens a store.
+"""
 
 from __future__ import annotations
 
@@ -32,7 +34,28 @@ def run(*command: str | Path, cwd: Path, **env: str) -> str:
     return done.stdout
 
 
-def test_the_wheel_alone_runs_the_readmes_python_snippets(tmp_path: Path) -> None:
+OPEN_A_STORE = """
+import asyncio, sys
+import toolcrib as tc
+from toolcrib.provider import Provider
+
+
+async def main():
+    for _ in range(2):
+        async with Provider("sqlite:///tools.db") as provider:
+            if not provider.list_sources():
+                await provider.add_source("demo", tc.StdioServer("python3", ["examples/demo_server.py"]))
+            print((await provider.execute("demo", "add", {"a": 2, "b": 3})).get_text())
+
+
+try:
+    asyncio.run(main())
+except tc.ConfigError as error:
+    print(error)
+"""
+
+
+def test_the_wheel_alone_runs_the_readmes_python_snippets_and_with_its_extra_the_provider(tmp_path: Path) -> None:
     uv = shutil.which("uv", path=f"{os.environ['PATH']}:{ROOT}/.tools/bin")
     assert uv is not None, "uv is not on PATH; run scripts/test once, it installs uv"
     project, built, environment, folder = clone(tmp_path), tmp_path / "dist", tmp_path / "venv", tmp_path / "reader"
@@ -50,3 +73,9 @@ def test_the_wheel_alone_runs_the_readmes_python_snippets(tmp_path: Path) -> Non
     path = f"{environment / 'bin'}:{os.environ['PATH']}"
     ran = run(environment / "bin/python", "snippets.py", "README.md", cwd=folder, PATH=path)
     assert ran.splitlines()[-1] == f"{sum(block.startswith('```python') for block in chosen)} snippets ran"
+
+    (folder / "store.py").write_text(OPEN_A_STORE)
+    without = run(environment / "bin/python", "store.py", cwd=folder, PATH=path)
+    assert 'pip install "toolcrib[provider]"' in without
+    run(uv, "pip", "install", "--quiet", "--python", environment, f"{wheel}[provider]", cwd=tmp_path)
+    assert run(environment / "bin/python", "store.py", cwd=folder, PATH=path) == '{"sum": 5}\n{"sum": 5}\n'

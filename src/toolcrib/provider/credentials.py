@@ -56,10 +56,10 @@ class CredentialTable:
         return all((source_id, principal, slot, kind) in self._rows for slot in slots)
 
     def list(self, source_id: str | None = None, principal: str | None = None) -> list[CredentialInfo]:
-        """Return what is stored, without values."""
+        """Return what is stored, without values, sorted by source, principal and slot."""
         return [
             CredentialInfo(row.source_id, row.principal, row.slot, row.kind, row.updated_at)
-            for row in self._rows.values()
+            for _, row in sorted(self._rows.items())
             if source_id in (None, row.source_id) and principal in (None, row.principal)
         ]
 

@@ -55,6 +55,7 @@ OUTCOMES: Final = (
     Outcome(errors.MissingVariables, "missing_variables", 503, "Required variables of the source have no value"),
     Outcome(errors.ConfigError, "invalid_config", 400, "Invalid configuration", INVALID_PARAMS),
     Outcome(errors.StoreError, "store_unavailable", 503, "The store cannot be read or written", INTERNAL_ERROR),
+    Outcome(errors.ReviewConflict, "review_conflict", 409, "The tool changed since it was reviewed", INVALID_PARAMS),
     Outcome(errors.BinaryResource, "binary_resource", 406, "The resource is binary", INVALID_PARAMS),
     Outcome(errors.ToolFailed, "tool_error", 502, "The tool reported an error"),
     Outcome(ToolcribError, "error", 500, "The call failed", INTERNAL_ERROR),

@@ -31,6 +31,7 @@ STOP: Final = "stop"
 FAILURE: Final = "failure"
 INVENTORY: Final = "inventory"
 PACKAGE: Final = "package"
+_FAILURES: Final = (ConnectionState.FAILED, ConnectionState.NEEDS_AUTH)
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,8 +109,10 @@ class SourceHealth:
                 self.add(EXIT, {**_describe(event.error), **owner})
             elif not transient:
                 self.add(STOP, {"reason": event.reason, **owner})
-            if not self._live:
-                reason = one_line(event.reason, MAX_REASON) if event.error is not None else IDLE_REASON
+            lost = event.error is not None
+            # Closing an older connection does not make up for an attempt that failed since.
+            if not self._live and (lost or self._status.state not in _FAILURES):
+                reason = one_line(event.reason, MAX_REASON) if lost else IDLE_REASON
                 self.become(ConnectionState.CONNECTED if transient else ConnectionState.DISCONNECTED, reason)
 
         client.on(ConnectionCompleted, on_connected)

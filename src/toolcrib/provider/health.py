@@ -50,7 +50,8 @@ class HistoryEntry:
 class SourceHealth:
     """The status and the history of one source.
 
-    `record` receives each new entry, to store it; those of a source that is not stored itself are held back.
+    `record` receives each new entry, to store it, and `withdraw` takes those of a source back that are not stored yet.
+    Entries of a source that is not stored itself are held back.
     """
 
     def __init__(
@@ -60,11 +61,13 @@ class SourceHealth:
         history: Iterable[HistoryEntry] = (),
         *,
         record: Callable[[EventRow], None],
+        withdraw: Callable[[str], list[EventRow]],
         is_stored: bool = True,
     ) -> None:
         self._source_id = source_id
         self._status = status
         self._record = record
+        self._withdraw = withdraw
         self._held: list[EventRow] | None = None if is_stored else []
         """Entries that were not recorded because the source is not stored; None if it is."""
         self._disabled = status.state is ConnectionState.DISABLED
@@ -164,16 +167,19 @@ class SourceHealth:
             self._record(row)
 
     def stop_recording(self) -> None:
-        """Hold new entries back: the source is about to be removed."""
+        """Hold back new entries, and those that are not stored yet: the source is about to be removed."""
         if self._held is None:
-            self._held = []
+            self._held = self._withdraw(self._source_id)
 
 
 class HealthTable:
-    """The health of all sources, by id. `record` receives each new entry of a history, to store it."""
+    """The health of all sources, by id. For `record` and `withdraw` see `SourceHealth`."""
 
-    def __init__(self, record: Callable[[EventRow], None]) -> None:
+    def __init__(
+        self, record: Callable[[EventRow], None], withdraw: Callable[[str], list[EventRow]] = lambda _: []
+    ) -> None:
         self._record = record
+        self._withdraw = withdraw
         self._sources: dict[str, SourceHealth] = {}
 
     def add(
@@ -185,7 +191,9 @@ class HealthTable:
         is_stored: bool = True,
     ) -> None:
         """Follow a source, from this status and history on."""
-        self._sources[source_id] = SourceHealth(source_id, status, history, record=self._record, is_stored=is_stored)
+        self._sources[source_id] = SourceHealth(
+            source_id, status, history, record=self._record, withdraw=self._withdraw, is_stored=is_stored
+        )
 
     def of(self, source_id: str) -> SourceHealth:
         """Return the health of a source."""

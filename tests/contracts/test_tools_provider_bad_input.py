@@ -370,8 +370,9 @@ async def test_an_update_to_a_broken_plugin_keeps_the_tools(store_file: Path, ma
         after = await provider.update_source(before.name, form(bad, max_attempts=1))
         assert (after.id, after.generation) == (before.id, 2)
         assert [tool.id for tool in after.tools] == [tool.id for tool in before.tools]
-        assert provider.status(before.name).state is tc.ConnectionState.FAILED
-        await eventually(lambda: not good.running())
+        await eventually(lambda: not provider.connections(before.name) and not good.running())
+        assert provider.status(before.name).state is tc.ConnectionState.FAILED, "also after the old process ended"
+        assert "no licence found" in provider.status(before.name).reason
         bad.reset("broken")
         await provider.refresh(before.name)
         assert provider.status(before.name).state is tc.ConnectionState.CONNECTED

@@ -111,7 +111,8 @@ class SourceHealth:
                 self.add(EXIT, {**_describe(event.error), **owner})
             elif not transient:
                 self.add(STOP, {"reason": event.reason, **owner})
-            if not self._live:
+            # The end of an old connection says nothing about a source that failed since, or was disabled.
+            if not self._live and self._status.state in (ConnectionState.CONNECTED, ConnectionState.DEGRADED):
                 reason = one_line(event.reason, MAX_REASON) if event.error is not None else IDLE_REASON
                 self.become(ConnectionState.CONNECTED if transient else ConnectionState.DISCONNECTED, reason)
 

@@ -370,8 +370,9 @@ async def test_an_update_to_a_broken_plugin_keeps_the_tools(store_file: Path, ma
         after = await provider.update_source(before.name, form(bad, max_attempts=1))
         assert (after.id, after.generation) == (before.id, 2)
         assert [tool.id for tool in after.tools] == [tool.id for tool in before.tools]
-        assert provider.status(before.name).state is tc.ConnectionState.FAILED
-        await eventually(lambda: not good.running())
+        await eventually(lambda: not provider.connections(before.name) and not good.running())
+        assert provider.status(before.name).state is tc.ConnectionState.FAILED, "also after the old process ended"
+        assert "no licence found" in provider.status(before.name).reason
         bad.reset("broken")
         await provider.refresh(before.name)
         assert provider.status(before.name).state is tc.ConnectionState.CONNECTED
@@ -425,3 +426,52 @@ async def test_removing_a_source_while_it_is_called(provider: Provider, plugin: 
     assert isinstance((await calling).exception, tc.ToolcribError)
     assert provider.list_sources() == []
     await provider.register(form(plugin))
+
+
+async def test_a_source_that_is_removed_leaves_only_its_audit(store_file: Path, plugin: Plugin) -> None:
+    """Rows of calls and of who did what stay; rows of the source, its tools and its history do not."""
+    before = stored_rows(store_file)
+    async with Provider(store_file) as provider:
+        await provider.register(form(plugin, mcp_lifecycle_mode="singleton"))
+        await provider.execute("GitHub MCP", "echo", {"text": "x"})
+        await provider.remove_source("GitHub MCP")
+    after = stored_rows(store_file)
+    audit = {"execution", "admin_action", "stat_bucket", "change_counter"}
+    assert {name for name in after if after[name] != before[name]} == audit
+    assert [len(after[name]) for name in ("execution", "admin_action")] == [1, 2]
+
+
+async def test_a_source_that_cannot_be_removed_keeps_its_history(store_file: Path, plugin: Plugin) -> None:
+    """The delete fails: the source stays, with all entries of its history."""
+    store = FaultyStore(await open_store(store_file))
+    async with Provider(store, key_file=store_file.parent / "toolcrib.key") as provider:
+        source = await provider.register(form(plugin))
+        store.inject("locked", times=1)
+        with pytest.raises(tc.StoreError):
+            await provider.remove_source(source.name)
+        kinds = [entry.kind for entry in provider.history(source.name)]
+    assert [row[3] for row in stored_rows(store_file)["event"]] == kinds != []
+    async with Provider(store_file) as provider:
+        assert [entry.kind for entry in provider.history(source.name)] == kinds
+
+
+# ---- addresses
+
+
+@pytest.mark.parametrize("host", ["169.254.169.254", "[::ffff:169.254.169.254]", "100.100.100.200", "0xa9fea9fe"])
+async def test_metadata_services_of_clouds_are_never_connected(provider: Provider, host: str) -> None:
+    """Private addresses are allowed, those of cloud metadata never."""
+    given = remote_form(f"http://{host}/latest/meta-data", connect_timeout=5)
+    with pytest.raises(tc.ConnectError) as caught:
+        await provider.register(given, require_ready=True)
+    assert caught.value.permanent
+    source = await provider.register(given)
+    assert provider.status(source.name).state is tc.ConnectionState.FAILED
+
+
+async def test_private_addresses_can_be_forbidden(store_file: Path) -> None:
+    """allow_private=False: as the gateway will run it."""
+    async with Provider(store_file, allow_private=False) as provider:
+        with pytest.raises(tc.ConnectError, match="allow_private") as caught:
+            await provider.register(remote_form("http://127.0.0.1:9/mcp"), require_ready=True)
+        assert caught.value.permanent

@@ -31,7 +31,6 @@ STOP: Final = "stop"
 FAILURE: Final = "failure"
 INVENTORY: Final = "inventory"
 PACKAGE: Final = "package"
-_FAILURES: Final = (ConnectionState.FAILED, ConnectionState.NEEDS_AUTH)
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +50,8 @@ class HistoryEntry:
 class SourceHealth:
     """The status and the history of one source.
 
-    `record` receives each new entry, to store it; those of a source that is not stored itself are held back.
+    `record` receives each new entry, to store it, and `withdraw` takes those of a source back that are not stored yet.
+    Entries of a source that is not stored itself are held back.
     """
 
     def __init__(
@@ -61,11 +61,13 @@ class SourceHealth:
         history: Iterable[HistoryEntry] = (),
         *,
         record: Callable[[EventRow], None],
+        withdraw: Callable[[str], list[EventRow]],
         is_stored: bool = True,
     ) -> None:
         self._source_id = source_id
         self._status = status
         self._record = record
+        self._withdraw = withdraw
         self._held: list[EventRow] | None = None if is_stored else []
         """Entries that were not recorded because the source is not stored; None if it is."""
         self._disabled = status.state is ConnectionState.DISABLED
@@ -109,10 +111,9 @@ class SourceHealth:
                 self.add(EXIT, {**_describe(event.error), **owner})
             elif not transient:
                 self.add(STOP, {"reason": event.reason, **owner})
-            lost = event.error is not None
-            # Closing an older connection does not make up for an attempt that failed since.
-            if not self._live and (lost or self._status.state not in _FAILURES):
-                reason = one_line(event.reason, MAX_REASON) if lost else IDLE_REASON
+            # The end of an old connection says nothing about a source that failed since, or was disabled.
+            if not self._live and self._status.state in (ConnectionState.CONNECTED, ConnectionState.DEGRADED):
+                reason = one_line(event.reason, MAX_REASON) if event.error is not None else IDLE_REASON
                 self.become(ConnectionState.CONNECTED if transient else ConnectionState.DISCONNECTED, reason)
 
         client.on(ConnectionCompleted, on_connected)
@@ -167,16 +168,19 @@ class SourceHealth:
             self._record(row)
 
     def stop_recording(self) -> None:
-        """Hold new entries back: the source is about to be removed."""
+        """Hold back new entries, and those that are not stored yet: the source is about to be removed."""
         if self._held is None:
-            self._held = []
+            self._held = self._withdraw(self._source_id)
 
 
 class HealthTable:
-    """The health of all sources, by id. `record` receives each new entry of a history, to store it."""
+    """The health of all sources, by id. For `record` and `withdraw` see `SourceHealth`."""
 
-    def __init__(self, record: Callable[[EventRow], None]) -> None:
+    def __init__(
+        self, record: Callable[[EventRow], None], withdraw: Callable[[str], list[EventRow]] = lambda _: []
+    ) -> None:
         self._record = record
+        self._withdraw = withdraw
         self._sources: dict[str, SourceHealth] = {}
 
     def add(
@@ -188,7 +192,9 @@ class HealthTable:
         is_stored: bool = True,
     ) -> None:
         """Follow a source, from this status and history on."""
-        self._sources[source_id] = SourceHealth(source_id, status, history, record=self._record, is_stored=is_stored)
+        self._sources[source_id] = SourceHealth(
+            source_id, status, history, record=self._record, withdraw=self._withdraw, is_stored=is_stored
+        )
 
     def of(self, source_id: str) -> SourceHealth:
         """Return the health of a source."""

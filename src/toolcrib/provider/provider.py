@@ -134,7 +134,7 @@ class Provider:
         sealer = cache(partial(load_sealer, self._find_key_file()))
         table = CredentialTable(state.credentials, sealer)
         audit = AuditWriter(store)
-        health = HealthTable(audit.record)
+        health = HealthTable(audit.record, audit.withdraw_events)
         snapshot = Snapshot.from_state(state)
 
         async def refresh(source_id: str) -> None:

@@ -101,6 +101,19 @@ class AuditWriter:
         elif count == FLUSH_ROWS:
             self._has_batch.set()
 
+    def withdraw_events(self, source_id: str) -> list[EventRow]:
+        """Take back the events of a source that are not stored yet, and return them. Its calls are kept."""
+        withdrawn: list[EventRow] = []
+        kept: list[ExecutionRow | EventRow | EndedCall] = []
+        for row in self._rows:
+            if isinstance(row, EventRow) and row.source_id == source_id:
+                withdrawn.append(row)
+            else:
+                kept.append(row)
+        self._rows.clear()
+        self._rows.extend(kept)
+        return withdrawn
+
     async def close(self, timeout: float = CLOSE_TIMEOUT_SECONDS) -> None:
         """Write what is left, within `timeout` seconds. The store stays open. Rows that are left then are logged."""
         self._closing = True

@@ -139,3 +139,19 @@ async def test_the_lists_of_a_principal_wait_for_a_hanging_source_once(
             assert await view.list_tools()
             assert (await view.call_tool("mcp__good__echo", {"text": "x"})).text == '"x"'
         assert time.perf_counter() - began < 20 * 0.3  # each would have waited
+
+
+async def test_a_disabled_source_is_neither_refreshed_nor_checked(tmp_path: Path) -> None:
+    small = SmallSource(tmp_path)
+    async with Provider(tmp_path / "tools.db") as provider:
+        await provider.add_source("small", small.server(), refresh_interval=0.05, health_interval=0.05)
+        small.change(tools=["echo", "new"])
+        await eventually(lambda: "new" in {tool.name for tool in provider.list_tools()})
+        await provider.disable("small")
+        small.change(tools=["echo", "newer"])
+        for _ in range(20):
+            await asyncio.sleep(0.01)
+            assert not small.processes() and not provider.connections()
+        assert provider.status("small").state == "disabled"
+        await provider.enable("small")
+        await eventually(lambda: "newer" in {tool.name for tool in provider.list_tools()})

@@ -36,7 +36,7 @@ OPERATIONS = {
     "remove a group": lambda provider, small: provider.groups.remove("all"),
 }
 """Every write. After a failure, everything is as before."""
-TABLE = re.compile(r"(?:INTO|UPDATE|FROM) (\w+)")
+TABLE = re.compile(r"(?:^UPDATE|INTO|FROM) (\w+)")
 WRITE_FAULTS = [fault for fault in FAULTS if fault != "slow"]
 
 

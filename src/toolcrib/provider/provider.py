@@ -138,7 +138,8 @@ class Provider:
         snapshot = Snapshot.from_state(state)
 
         async def refresh(source_id: str) -> None:
-            await registry.refresh(source_id)
+            if registry.find(source_id).enabled:
+                await registry.refresh(source_id)
 
         async def check(source_id: str) -> None:
             await self._check_health(registry.find(source_id))

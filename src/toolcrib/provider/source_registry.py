@@ -19,7 +19,16 @@ from urllib.parse import urlsplit, urlunsplit
 from .. import tool_names
 from .._util.suggest import did_you_mean, similar_names
 from .._util.tasks import run_to_end
-from ..errors import AuthError, ConfigError, ProtocolError, ServerNotFound, ToolcribError, ToolNotFound, TransportError
+from ..errors import (
+    AccessDenied,
+    AuthError,
+    ConfigError,
+    ProtocolError,
+    ServerNotFound,
+    ToolcribError,
+    ToolNotFound,
+    TransportError,
+)
 from ..events import InventoryChanged, Listeners
 from ..protocol.sanitize import one_line
 from ..types import ConnectionState, ConnectionStatus
@@ -208,10 +217,16 @@ class SourceRegistry:
         self._listing_locks.pop(source.id, None)
 
     async def refresh(self, name: str) -> InventoryChange:
-        """List a source again, and put what changed in force as its review policy says."""
+        """List a source again, and put what changed in force as its review policy says.
+
+        Raises `AccessDenied` for a disabled source: nothing of it is started.
+        """
         source_id = self.find(name).id
         async with self._lock(self._listing_locks, source_id):
             source = self.find(source_id)
+            if not source.enabled:
+                message = f"the source is disabled; enable it with provider.enable({source.name!r})"
+                raise AccessDenied(message, server=source.name, rule="source disabled")
             if source.state is not None and source.state.listed_at is not None:
                 moved, listing = source, await self._list(source)
             else:  # the path of its URL may not have been found yet

@@ -281,6 +281,7 @@ class InventoryChange:
     ignored: tuple[str, ...] = ()
     """Names in the list that are empty or duplicates."""
     operations: tuple[Operation, ...] = ()
+    """What is to be stored: first the records, then the definitions, so that a store can write many rows at once."""
 
     def __bool__(self) -> bool:
         return bool(self.operations)
@@ -316,7 +317,8 @@ def diff(
     added: list[InventoryTool] = []
     changed: list[ToolChange] = []
     ignored: list[str] = []
-    operations: list[Operation] = []
+    tools: list[Operation] = []
+    versions: list[Operation] = []
     for raw in listed:
         name = raw.get("name")
         if not isinstance(name, str) or not name or name in records:
@@ -330,8 +332,8 @@ def diff(
         else:
             after = _update(before, definition, digest, policy)
         if after is not before:
-            after = replace(after, last_seen=now)
-            operations.append(Put(after.to_row()))
+            after = after if after.last_seen == now else replace(after, last_seen=now)
+            tools.append(Put(after.to_row()))
         records[name] = after
         if before is None or before.state is ToolState.REMOVED:
             added.append(after)
@@ -339,7 +341,7 @@ def diff(
             changed.append(ToolChange(before, after, classify(before.definition, definition)))
         if before is None or digest != before.listed_hash:
             kind = ChangeKind.NEW if before is None else classify(before.definition, definition)
-            operations.append(Put(after.make_version(definition, digest, kind, id=ids(), at=now)))
+            versions.append(Put(after.make_version(definition, digest, kind, id=ids(), at=now)))
     removed = []
     for name, tool in known.items():
         if name in records:
@@ -348,7 +350,7 @@ def diff(
             seen = tool.last_seen if listed_before is None else listed_before
             tool = replace(tool, state=ToolState.REMOVED, state_before_removal=tool.state, last_seen=seen)
             removed.append(tool)
-            operations.append(Put(tool.to_row()))
+            tools.append(Put(tool.to_row()))
         records[name] = tool
     return InventoryChange(
         records,
@@ -357,7 +359,7 @@ def diff(
         tuple(changed),
         _find_renamed(added, removed),
         tuple(ignored),
-        tuple(operations),
+        (*tools, *versions),
     )
 
 

@@ -281,6 +281,7 @@ class InventoryChange:
     ignored: tuple[str, ...] = ()
     """Names in the list that are empty or duplicates."""
     operations: tuple[Operation, ...] = ()
+    """What is to be stored: first the records, then the definitions, so that a store can write many rows at once."""
 
     def __bool__(self) -> bool:
         return bool(self.operations)
@@ -331,7 +332,7 @@ def diff(
         else:
             after = _update(before, definition, digest, policy)
         if after is not before:
-            after = replace(after, last_seen=now)
+            after = after if after.last_seen == now else replace(after, last_seen=now)
             operations.append(Put(after.to_row()))
         records[name] = after
         if before is None or before.state is ToolState.REMOVED:

@@ -114,7 +114,7 @@ class Source:
 
 
 def _listed(rows: Mapping[str, ItemRow]) -> Iterable[Wire]:
-    """Return the definitions that the server lists, in the order of their names, as `SnapshotSource.tools` does."""
+    """Return the definitions that the server lists, in the order of their names, as `Source.tools` does."""
     return (dict(rows[name].definition) for name in sorted(rows) if not rows[name].removed)
 
 

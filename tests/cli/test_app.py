@@ -68,6 +68,12 @@ def test_wrong_usage_is_one_line_and_a_hint(arguments: tuple[str, ...], told: st
     assert hint == f"hint: `toolcrib {known}--help` shows its usage"
 
 
+def test_an_argument_of_a_tool_as_an_option_leads_to_key_value(tmp_path: Path) -> None:
+    ran = run_cli("call", "read", "--path", "a", cwd=tmp_path)
+    assert ran.code == 2
+    assert ran.err.endswith("hint: an argument of the tool is written as key=value, such as path=VALUE\n")
+
+
 @pytest.mark.parametrize("option", ["--header", "-H"])
 def test_a_header_for_a_url_leads_to_the_settings(option: str, tmp_path: Path) -> None:
     ran = run_cli("tools", "https://example.com/mcp", option, "Authorization: Bearer t", cwd=tmp_path)

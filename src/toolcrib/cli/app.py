@@ -144,6 +144,9 @@ def _hint_for(error: click.UsageError, own: list[str]) -> str:
         return """--json prints the result; JSON for the tool goes after --args: --args '{"key": "value"}'"""
     if isinstance(error, click.NoSuchOption) and error.option_name in _HEADER_OPTIONS:
         return "headers are kept in the settings: toolcrib add NAME URL --header 'Authorization=Bearer ${TOKEN}'"
+    if command is not None and command.name == "call" and isinstance(error, click.NoSuchOption):
+        name = error.option_name.lstrip("-")
+        return dashes_hint(own) or f"an argument of the tool is written as key=value, such as {name}=VALUE"
     if isinstance(error, click.NoSuchOption) and command is not None and command.starts_servers:
         return dashes_hint(own) or _help_hint(command)
     return _help_hint(command)

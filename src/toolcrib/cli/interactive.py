@@ -37,7 +37,7 @@ class TerminalUser:
         if self._agrees:
             return True
         if not can_ask():
-            message = "the call needs approval, and cannot prompt without a terminal; --yes approves it"
+            message = "the call needs approval, and there is no terminal to prompt on; --yes approves it"
             raise AccessDenied(message, server=call.server, tool=call.tool)
         async with self._turn:
             with self._aside():

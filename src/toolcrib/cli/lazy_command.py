@@ -44,6 +44,8 @@ class Invocation:
             return "toolcrib doctor URL"
         if any(_PYTHON_FILE.fullmatch(word) for word in self.words[1:]):
             return "toolcrib doctor FILE.py"
+        if any(word.startswith(("-c", "--config")) for word in self.words[1:]):
+            return "toolcrib doctor -c FILE"
         return "toolcrib doctor"
 
 

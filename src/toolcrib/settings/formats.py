@@ -214,7 +214,7 @@ def _bare(kind: Format, root: Mapping[str, Any], document: Document) -> Iterator
         yield Section((), servers)
         return
     first = next(iter(maybe))
-    expected = f"{' or '.join('.'.join(path) for path in kind.sections)} with the servers in it"
+    expected = f"the servers under {' or '.join('.'.join(path) for path in kind.sections)}"
     near = near_miss(kind, root)
     hint = did_you_mean(near[1:], given=one_line(near[0], 60)) if near else ""
     offset = place_of(root, near[0] if near else first)

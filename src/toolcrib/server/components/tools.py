@@ -218,7 +218,8 @@ def made(thing: Any, /, **options: Unpack[ToolOptions]) -> ToolFunction:
     if isinstance(thing, ToolFunction):
         return thing.replaced(**options)
     if not callable(thing) and not isinstance(thing, classmethod):
-        raise UsageError(f"tool: expected a function, got {type(thing).__name__}")
+        advice = ". Set the name with name=" if isinstance(thing, str) else ""
+        raise UsageError(f"tool: expected a function, got {type(thing).__name__}{advice}")
     return ToolFunction(thing, **options)
 
 

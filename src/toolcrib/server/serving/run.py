@@ -14,7 +14,7 @@ from typing import Any, Final, Literal, Protocol, TypedDict
 
 from ..._util.net import is_loopback
 from ..._util.suggest import suggest
-from ...errors import ConfigError
+from ...errors import ConfigError, UsageError
 from ..handler import RequestHandler
 from .legacy_sse import SseApp
 from .security import ANY, Auth, RequestGuard
@@ -90,6 +90,9 @@ class Served(Protocol):
 
 def run_to_end(work: Coroutine[Any, Any, None]) -> None:
     """Run `work`, which serves, on a new event loop, in a program that does nothing else."""
+    if _is_loop_running():
+        work.close()
+        raise UsageError("run: an event loop is already running in this thread. Use `await server.run_async(...)`")
     _keep_standard_descriptors()
     logging.basicConfig(level=logging.WARNING)  # otherwise a program without logging handlers would log nothing
     loop = asyncio.new_event_loop()
@@ -102,6 +105,14 @@ def run_to_end(work: Coroutine[Any, Any, None]) -> None:
             loop.run_until_complete(task)
     finally:
         _end(loop)
+
+
+def _is_loop_running() -> bool:
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return False
+    return True
 
 
 def _end(loop: asyncio.AbstractEventLoop) -> None:

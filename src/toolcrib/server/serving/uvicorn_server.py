@@ -37,9 +37,8 @@ def bind_socket(host: str, port: int) -> socket.socket:
             made.listen(BACKLOG)  # clients may connect as soon as the address is printed
         except (OSError, OverflowError) as exc:
             reason = getattr(exc, "strerror", None) or exc
-            raise ConfigError(
-                f"port: cannot listen on {host}:{port}: {reason}", key="port", expected="a free port"
-            ) from exc
+            message = f"port: cannot listen on {host}:{port}: {reason}. Choose another port; 0 means any free port"
+            raise ConfigError(message, key="port", expected="a free port") from exc
         stack.pop_all()
     return made
 

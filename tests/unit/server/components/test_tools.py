@@ -157,8 +157,9 @@ def test_wrong_options_are_reported_at_decoration() -> None:
 
 @pytest.mark.parametrize("function", [5, "f", None.__class__.__mro__, object()])
 def test_a_non_callable_is_not_a_tool(function: Any) -> None:
-    with pytest.raises(UsageError, match="tool: expected a function, got"):
+    with pytest.raises(UsageError, match="tool: expected a function, got") as caught:
         tool(function)
+    assert ("Set the name with name=" in str(caught.value)) == isinstance(function, str)
 
 
 def test_generators_are_refused() -> None:

@@ -305,3 +305,8 @@ def test_a_program_whose_standard_descriptors_are_closed_serves_all_the_same(sta
     with sync.Client(f"http://127.0.0.1:{port}/mcp") as client:
         assert client.call_tool("add", {"a": 2, "b": 3}).data == 5
     assert program.stop(signal.SIGTERM)[0] == 0
+
+
+async def test_run_in_a_running_event_loop_leads_to_run_async() -> None:
+    with pytest.raises(tc.UsageError, match=r"already running .* `await server\.run_async"):
+        tc.ToolServer("s").run("http", port=0)

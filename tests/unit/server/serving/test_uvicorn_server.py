@@ -30,7 +30,9 @@ def named() -> tc.ToolServer:
 def test_a_port_that_is_taken_is_a_matter_of_configuration() -> None:
     with uvicorn_server.bind_socket("127.0.0.1", 0) as first:
         port = first.getsockname()[1]
-        with pytest.raises(tc.ConfigError, match=f"cannot listen on 127.0.0.1:{port}: .* in use") as caught:
+        with pytest.raises(
+            tc.ConfigError, match=f"cannot listen on 127.0.0.1:{port}: .* in use. Choose another port"
+        ) as caught:
             uvicorn_server.bind_socket("127.0.0.1", port)
         assert (caught.value.key, caught.value.expected) == ("port", "a free port")
 

@@ -27,6 +27,7 @@ from . import review
 from .connections import SourceConnections
 from .credentials import DISCOVERY, CredentialTable
 from .discovery import Listing, describe_server, list_everything
+from .executor import check_enabled
 from .groups import Group
 from .health import INVENTORY, MAX_REASON, PACKAGE, HealthTable
 from .inventory import InventoryChange, InventoryTool, diff, diff_items, hash_text
@@ -212,6 +213,7 @@ class SourceRegistry:
         source_id = self.find(name).id
         async with self._lock(self._listing_locks, source_id):
             source = self.find(source_id)
+            check_enabled(source)
             if source.state is not None and source.state.listed_at is not None:
                 moved, listing = source, await self._list(source)
             else:  # the path of its URL may not have been found yet

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from collections.abc import Awaitable, Sequence
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,8 @@ import pytest
 from tests.provider.kit import SmallSource, value_of
 from tests.unit.kit import eventually
 from toolcrib.errors import AccessDenied, MissingCredential, ServerNotFound
+from toolcrib.provider import source_registry
+from toolcrib.provider.inventory import InventoryChange, diff
 from toolcrib.provider.provider import Provider
 from toolcrib.provider.store import open_store
 from toolcrib.provider.store.interface import Operation
@@ -133,3 +136,19 @@ async def test_a_refresh_does_not_start_a_disabled_source(tmp_path: Path) -> Non
         with pytest.raises(AccessDenied, match="disabled"):
             await provider.refresh("s")
         assert not small.processes()
+
+
+async def test_a_long_list_is_compared_outside_the_event_loop(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    threads = []
+
+    def watched(*args: Any, **options: Any) -> InventoryChange:
+        threads.append(threading.current_thread() is threading.main_thread())
+        return diff(*args, **options)
+
+    monkeypatch.setattr(source_registry, "diff", watched)
+    short, long = SmallSource(tmp_path, "short", tools=2), SmallSource(tmp_path, "long", tools=500)
+    async with Provider("sqlite://") as provider:
+        await provider.add_source("short", short.server())
+        await provider.add_source("long", long.server())
+        assert [len(source.tools) for source in provider.list_sources()] == [2, 500]
+    assert threads == [True, False]

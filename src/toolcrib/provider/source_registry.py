@@ -13,7 +13,7 @@ import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import asdict, replace
 from functools import partial
-from typing import Any
+from typing import Any, Final
 from urllib.parse import urlsplit, urlunsplit
 
 from .. import tool_names
@@ -57,6 +57,8 @@ from .stored_config import config_to_json
 _OWNED_TABLES = (SourceStateRow, ToolRow, ToolVersionRow, PromptRow, ResourceRow, TemplateRow, CredentialRow, EventRow)
 """Tables whose rows are deleted with their source. Executions, decisions and admin actions stay: they are the audit."""
 
+MAX_TOOLS_IN_LOOP: Final = 200
+"""Tools that are compared in the event loop; more are compared in a thread, so that other calls go on."""
 _WRONG_PATH = (400, 404, 405, 406)
 """Statuses of a URL at which there may be no MCP endpoint."""
 
@@ -224,7 +226,7 @@ class SourceRegistry:
                 row = source.row
                 if moved.row.config != row.config:
                     row = replace(row, config=moved.row.config, generation=row.generation + 1)
-                stored, operations, inventory, kinds = self._compare(replace(source, row=row), listing)
+                stored, operations, inventory, kinds = await self._compare(replace(source, row=row), listing)
                 if row is not source.row:
                     operations.append(Put(row))
                 if operations:
@@ -291,7 +293,7 @@ class SourceRegistry:
                 stored = replace(source, state=state)
                 operations.append(Put(state))
             else:
-                stored, made, inventory, kinds = self._compare(source, listing)
+                stored, made, inventory, kinds = await self._compare(source, listing)
                 operations += made
             before, after = (
                 None if each is None or each.state is None else each.state.package for each in (current, stored)
@@ -332,14 +334,15 @@ class SourceRegistry:
 
         await run_to_end(commit())
 
-    def _compare(
+    async def _compare(
         self, source: Source, listing: Listing
     ) -> tuple[Source, list[Operation], InventoryChange, tuple[str, ...]]:
         """Return the source with what it lists now, the rows to write, what changed of its tools, and which kinds of
         lists changed.
         """
         now, state = time.time(), source.state
-        inventory = diff(
+        compare = partial(
+            diff,
             source.records.values(),
             listing.tools,
             source_id=source.id,
@@ -349,6 +352,9 @@ class SourceRegistry:
             now=now,
             listed_before=None if state is None else state.listed_at,
         )
+        # Hashing and comparing takes up to a second for the largest list.
+        is_short = len(listing.tools) + len(source.records) <= MAX_TOOLS_IN_LOOP
+        inventory = compare() if is_short else await asyncio.to_thread(compare)
         operations = list(inventory.operations)
         kinds = dict.fromkeys(["tools"] if inventory else [])
         lists: dict[str, Any] = {}

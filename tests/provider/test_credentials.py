@@ -14,7 +14,7 @@ import pytest
 
 from tests.provider.kit import SmallSource, value_of
 from tests.unit.kit import eventually
-from toolcrib.errors import ConfigError, MissingCredential, ToolNotFound
+from toolcrib.errors import AccessDenied, ConfigError, MissingCredential, ToolNotFound
 from toolcrib.provider.provider import Provider
 
 SLOT = "X-Token"
@@ -241,3 +241,26 @@ async def test_a_wrong_credential_is_refused_without_its_value(
             await provider.credentials.set("small", slot, value, principal="alice")
         assert words in str(caught.value) and "sss" not in str(caught.value)
         assert provider.credentials.list() == []
+
+
+async def test_decisions_about_tools_hold_in_the_lists_of_principals(tmp_path: Path) -> None:
+    small = SmallSource(tmp_path)
+    async with Provider(tmp_path / "tools.db") as provider:
+        await provider.add_source("small", small.server(), personal=[VARIABLE])
+        await provider.credentials.set("small", VARIABLE, "for lists", principal="admin", discovery=True)
+        await provider.refresh("small")
+        await provider.block("small", "echo")
+        await provider.disable_tool("small", "see")
+        await provider.tag("small", "sleep", ["slow"])
+        await provider.groups.create("fast", include=["small/*"], exclude=["tag:slow"])
+        await provider.credentials.set("small", VARIABLE, "a", principal="alice")
+        await provider.credentials.remove("small", principal="admin", discovery=True)
+        for tool in ("echo", "see"):
+            result = await provider.execute("small", tool, principal="alice")
+            assert isinstance(result.exception, AccessDenied), result
+        names = {tool.name for tool in await provider.view("alice").list_tools()}
+        assert names.isdisjoint({"mcp__small__echo", "mcp__small__see"})
+        assert "mcp__small__sleep" in names
+        fast = {tool.name for tool in await provider.view("alice", "fast").list_tools()}
+        assert "mcp__small__progress" in fast
+        assert "mcp__small__sleep" not in fast

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from collections.abc import Awaitable, Sequence
 from pathlib import Path
 from typing import Any
@@ -11,7 +12,9 @@ import pytest
 
 from tests.provider.kit import SmallSource, value_of
 from tests.unit.kit import eventually
-from toolcrib.errors import MissingCredential, ServerNotFound
+from toolcrib.errors import AccessDenied, MissingCredential, ServerNotFound
+from toolcrib.provider import source_registry
+from toolcrib.provider.inventory import InventoryChange, diff
 from toolcrib.provider.provider import Provider
 from toolcrib.provider.store import open_store
 from toolcrib.provider.store.interface import Operation
@@ -110,3 +113,42 @@ async def test_two_removals_at_once_are_one(tmp_path: Path) -> None:
         assert [type(each) for each in ended] == [type(None), ServerNotFound]
         actions = [each.action for each in await provider.admin_actions()]
         assert actions.count("remove_source") == 1
+
+
+async def test_a_cancelled_close_leaves_no_process(tmp_path: Path) -> None:
+    small = SmallSource(tmp_path)
+    provider = Provider("sqlite://")
+    await provider.__aenter__()
+    await provider.add_source("s", small.server())
+    closing = asyncio.create_task(provider.__aexit__(None, None, None))
+    await asyncio.sleep(0)
+    closing.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await closing
+    assert not small.processes()
+
+
+async def test_a_refresh_does_not_start_a_disabled_source(tmp_path: Path) -> None:
+    small = SmallSource(tmp_path)
+    async with Provider("sqlite://") as provider:
+        await provider.add_source("s", small.server())
+        await provider.disable("s")
+        with pytest.raises(AccessDenied, match="disabled"):
+            await provider.refresh("s")
+        assert not small.processes()
+
+
+async def test_a_long_list_is_compared_outside_the_event_loop(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    threads = []
+
+    def watched(*args: Any, **options: Any) -> InventoryChange:
+        threads.append(threading.current_thread() is threading.main_thread())
+        return diff(*args, **options)
+
+    monkeypatch.setattr(source_registry, "diff", watched)
+    short, long = SmallSource(tmp_path, "short", tools=2), SmallSource(tmp_path, "long", tools=500)
+    async with Provider("sqlite://") as provider:
+        await provider.add_source("short", short.server())
+        await provider.add_source("long", long.server())
+        assert [len(source.tools) for source in provider.list_sources()] == [2, 500]
+    assert threads == [True, False]

@@ -15,6 +15,7 @@ from ..upstreams.pool import LOCAL, SHARED, ConnectionPool, Lease, PooledConnect
 from .credentials import DISCOVERY, CredentialTable
 from .egress import AddressPolicy
 from .environment import make_server_config, resolve_environment
+from .principals import check_principal
 from .sealing import Sealer
 from .snapshot import Source
 from .source_config import LifecycleMode, SourceTransport
@@ -150,6 +151,7 @@ class SourceConnections:
     def _prepare(
         self, source: Source, principal: str, session: str | None, environment: Mapping[str, str] | None
     ) -> _Target:
+        check_principal(principal)
         config = source.config
 
         def make_server() -> Server:

@@ -14,6 +14,7 @@ from typing import Final
 from .._util.suggest import suggest
 from .._util.tasks import run_to_end
 from ..errors import ConfigError
+from .principals import check_principal
 from .sealing import Sealer
 from .snapshot import Source
 from .store.interface import Delete, Operation, Put
@@ -128,6 +129,7 @@ class Credentials:
         With `discovery=True` the value is the operator's: it is used only to list the tools of the source, which is
         done in the background once all slots have such a value.
         """
+        check_principal(principal)
         found = self._find_source(source)
         self._check(found, slot, value)
         kind = DISCOVERY if discovery else PERSONAL

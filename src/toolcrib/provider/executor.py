@@ -20,6 +20,7 @@ from ..policy.json_schema import ArgumentValidator
 from ..protocol.jsonrpc import INVALID_PARAMS
 from ..transports.channel import CallTrace, ProgressHandler
 from ..types import UNSET, ToolResult
+from .approved_calls import check_approved
 from .connections import SourceConnections
 from .inventory import InventoryTool, ToolState
 from .outcomes import ExecutionResult, find_outcome, make_failure, make_result
@@ -85,10 +86,13 @@ class Execution:
         self._began = monotonic()
         self._leased_at: float | None = None
 
-    def note_lease(self) -> float:
-        """Note that a connection was leased; return the seconds since the beginning."""
+    def note_lease(self) -> None:
+        """Note that a connection was leased."""
         self._leased_at = monotonic()
-        return self._leased_at - self._began
+
+    def left_of(self, timeout: float | None) -> float | None:
+        """Return what is left of a time-out that began with the call."""
+        return None if timeout is None else max(timeout - (monotonic() - self._began), 0.001)
 
     def elapsed_ms(self) -> float:
         """Return the milliseconds since the beginning."""
@@ -214,13 +218,12 @@ class Executor:
                 timeout=timeout,
             )
             async with lease as client:
-                waited = execution.note_lease()
-                if timeout is not None:
-                    timeout = max(timeout - waited, 0.001)
+                execution.note_lease()
+                await check_approved(client, source, tool, execution.left_of(timeout), self._on_stale)
                 result = await client.call_tool(
                     tool.name,
                     cleaned,
-                    timeout=timeout,
+                    timeout=execution.left_of(timeout),
                     idle_timeout=options.get("idle_timeout", UNSET),
                     on_progress=options.get("on_progress"),
                     meta=options.get("meta"),

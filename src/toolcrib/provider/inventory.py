@@ -27,7 +27,7 @@ from ..catalog.tokens import estimate_tokens
 from ..types import Tool, Wire
 from .compatibility import ChangeKind, classify, encode_canonically
 from .source_config import ReviewPolicy
-from .store.interface import Operation, Put
+from .store.interface import Delete, Operation, Put
 from .store.rows import ItemRow, ToolRow, ToolVersionRow, make_id
 
 __all__ = [
@@ -48,6 +48,10 @@ __all__ = [
 ]
 
 I = TypeVar("I", bound=ItemRow)  # noqa: E741  # the row of a prompt, resource or template
+
+
+MAX_REMOVED_TOOLS: Final = 5_000
+"""Removed tools of a source that are kept; a server that lists other names each time must not fill the store."""
 
 
 class ToolState(StrEnum):
@@ -342,16 +346,10 @@ def diff(
         if before is None or digest != before.listed_hash:
             kind = ChangeKind.NEW if before is None else classify(before.definition, definition)
             versions.append(Put(after.make_version(definition, digest, kind, id=ids(), at=now)))
-    removed = []
-    for name, tool in known.items():
-        if name in records:
-            continue
-        if tool.state is not ToolState.REMOVED:
-            seen = tool.last_seen if listed_before is None else listed_before
-            tool = replace(tool, state=ToolState.REMOVED, state_before_removal=tool.state, last_seen=seen)
-            removed.append(tool)
-            operations.append(Put(tool.to_row()))
-        records[name] = tool
+    missing = [tool for name, tool in known.items() if name not in records]
+    removed, kept, writes = _remove(missing, listed_before)
+    records |= {tool.name: tool for tool in kept}
+    operations += writes
     return InventoryChange(
         records,
         tuple(added),
@@ -361,6 +359,40 @@ def diff(
         tuple(ignored),
         (*operations, *versions),
     )
+
+
+def _remove(
+    missing: Iterable[InventoryTool], listed_before: float | None
+) -> tuple[list[InventoryTool], list[InventoryTool], list[Operation]]:
+    """Return, of the tools that are not listed, those that were listed before, all that are kept, and what to write."""
+    removed: list[InventoryTool] = []
+    gone: list[InventoryTool] = []
+    operations: list[Operation] = []
+    for tool in missing:
+        if tool.state is not ToolState.REMOVED:
+            seen = tool.last_seen if listed_before is None else listed_before
+            tool = replace(tool, state=ToolState.REMOVED, state_before_removal=tool.state, last_seen=seen)
+            removed.append(tool)
+            operations.append(Put(tool.to_row()))
+        gone.append(tool)
+    forgotten = _find_forgotten(gone)
+    for tool in gone:
+        if tool.id in forgotten:
+            operations += _delete(tool)
+    return removed, [tool for tool in gone if tool.id not in forgotten], operations
+
+
+def _find_forgotten(removed: Sequence[InventoryTool]) -> set[str]:
+    """Return the ids of the tools, among the removed ones, that are deleted: the oldest without an operator's mark."""
+    if len(removed) <= MAX_REMOVED_TOOLS:
+        return set()
+    unmarked = [tool for tool in removed if tool.decided_by is None and tool.enabled and not tool.tags]
+    unmarked.sort(key=lambda tool: tool.last_seen)
+    return {tool.id for tool in unmarked[: len(removed) - MAX_REMOVED_TOOLS]}
+
+
+def _delete(tool: InventoryTool) -> tuple[Operation, ...]:
+    return Delete(ToolVersionRow, (("tool_id", tool.id),)), Delete(ToolRow, (("id", tool.id),))
 
 
 def _is_trusted(policy: ReviewPolicy, first: bool) -> bool:

@@ -160,11 +160,17 @@ def _make_personal(source: Source, listing: Listing, with_tools: bool) -> Source
     now = time.time()
     records: Mapping[str, InventoryTool] = {}
     if with_tools:
-        # These tools are not stored, so there is nothing that could be approved.
+        # Decisions about tools that were listed for all stay in force. Others cannot be approved: they are not stored.
         reviewed = source.config.review is not ReviewPolicy.FOLLOW
         policy = ReviewPolicy.REVIEW_ALL if reviewed else ReviewPolicy.FOLLOW
         records = diff(
-            (), listing.tools, source_id=source.id, source=source.name, policy=policy, first=True, now=now
+            source.records.values(),
+            listing.tools,
+            source_id=source.id,
+            source=source.name,
+            policy=policy,
+            first=True,
+            now=now,
         ).tools
     return replace(
         source,

@@ -8,11 +8,13 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
+from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from functools import cache, partial
 from pathlib import Path
 from typing import Any, Final, Self, TypeVar, Unpack
 
+from .._util.tasks import run_to_end
 from ..client.client import Client
 from ..config import HttpServer, SseServer, StdioServer
 from ..errors import ToolcribError, UsageError
@@ -123,19 +125,17 @@ class Provider:
         parts, self._open = self._open, None
         if parts is None:
             return
-        await parts.schedule.close()
-        await parts.personal.close()
-        await parts.connections.close()
-        await parts.audit.close()
-        await parts.store.close()
+        await run_to_end(_close_all(parts))
 
     def _assemble(self, store: Store, state: StoredState) -> _Parts:
         """Return the parts of a provider on a store. Nothing is connected."""
         sealer = cache(partial(load_sealer, self._find_key_file()))
         table = CredentialTable(state.credentials, sealer)
+        snapshot = Snapshot.from_state(state)
+        for source in snapshot.sources.values():
+            _ = source.config  # raises for what a newer version stored, before anything is started
         audit = AuditWriter(store)
         health = HealthTable(audit.record, audit.withdraw_events)
-        snapshot = Snapshot.from_state(state)
 
         async def refresh(source_id: str) -> None:
             if registry.find(source_id).enabled:
@@ -265,7 +265,7 @@ class Provider:
         return await self._parts.registry.set_enabled(name, False, by=by)
 
     async def refresh(self, name: str) -> InventoryChange:
-        """List the tools of a source again; return what changed."""
+        """List the tools of a source again; return what changed. Raises `AccessDenied` if the source is disabled."""
         return await self._parts.registry.refresh(name)
 
     def list_sources(self) -> list[Source]:
@@ -440,6 +440,16 @@ class Provider:
         snapshot = self._open.registry.snapshot
         tools = sum(len(source.tools) for source in snapshot.sources.values())
         return f"<Provider of {len(snapshot.sources)} sources, {tools} tools>"
+
+
+async def _close_all(parts: _Parts) -> None:
+    """Close the parts, those that use others first. One that fails does not keep the others open."""
+    async with AsyncExitStack() as stack:
+        stack.push_async_callback(parts.store.close)
+        stack.push_async_callback(parts.audit.close)
+        stack.push_async_callback(parts.connections.close)
+        stack.push_async_callback(parts.personal.close)
+        stack.push_async_callback(parts.schedule.close)
 
 
 def _as_url(store: str | os.PathLike[str]) -> str | Path:

@@ -55,6 +55,8 @@ class RefreshSchedule:
         self._timers: dict[str, _Timers] = {}
         self._slots = asyncio.Semaphore(MAX_PARALLEL_REFRESHES)
         self._tasks = TaskSet()
+        self._begun: set[tuple[str, Refresh]] = set()
+        """What is being done or waits for a slot, by source."""
 
     def add(self, source_id: str, config: SourceConfig) -> None:
         """Refresh and check a source at the intervals of its config, instead of those that were set before."""
@@ -101,6 +103,9 @@ class RefreshSchedule:
         delay = max(0.0, timers.pause - since)
 
         def begin() -> None:
+            if (source_id, self._refresh) in self._begun:  # it may have fetched the lists before they changed
+                timers.requested = loop.call_later(timers.pause, begin)
+                return
             timers.requested = None
             timers.last = loop.time()
             self._start(source_id, self._refresh)
@@ -117,7 +122,12 @@ class RefreshSchedule:
         setattr(timers, name, loop.call_later(first, begin))
 
     def _start(self, source_id: str, work: Refresh) -> None:
-        self._tasks.create(self._run(source_id, work), name=f"toolcrib:refresh:{source_id}")
+        """Begin the work, unless the same work for this source has not ended yet."""
+        key = (source_id, work)
+        if key not in self._begun:
+            self._begun.add(key)
+            task = self._tasks.create(self._run(source_id, work), name=f"toolcrib:refresh:{source_id}")
+            task.add_done_callback(lambda _: self._begun.discard(key))
 
     async def _run(self, source_id: str, work: Refresh) -> None:
         async with self._slots:

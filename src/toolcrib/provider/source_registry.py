@@ -13,14 +13,13 @@ import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import asdict, replace
 from functools import partial
-from typing import Any
+from typing import Any, Final
 from urllib.parse import urlsplit, urlunsplit
 
 from .. import tool_names
 from .._util.suggest import did_you_mean, similar_names
 from .._util.tasks import run_to_end
 from ..errors import (
-    AccessDenied,
     AuthError,
     ConfigError,
     ProtocolError,
@@ -36,6 +35,7 @@ from . import review
 from .connections import SourceConnections
 from .credentials import DISCOVERY, CredentialTable
 from .discovery import Listing, describe_server, list_everything
+from .executor import check_enabled
 from .groups import Group
 from .health import INVENTORY, MAX_REASON, PACKAGE, HealthTable
 from .inventory import InventoryChange, InventoryTool, diff, diff_items, hash_text
@@ -65,6 +65,8 @@ from .stored_config import config_to_json
 _OWNED_TABLES = (SourceStateRow, ToolRow, ToolVersionRow, PromptRow, ResourceRow, TemplateRow, CredentialRow, EventRow)
 """Tables whose rows are deleted with their source. Executions, decisions and admin actions stay: they are the audit."""
 
+MAX_TOOLS_IN_LOOP: Final = 200
+"""Tools that are compared in the event loop; more are compared in a thread, so that other calls go on."""
 _WRONG_PATH = (400, 404, 405, 406)
 """Statuses of a URL at which there may be no MCP endpoint."""
 
@@ -224,9 +226,7 @@ class SourceRegistry:
         source_id = self.find(name).id
         async with self._lock(self._listing_locks, source_id):
             source = self.find(source_id)
-            if not source.enabled:
-                message = f"the source is disabled; enable it with provider.enable({source.name!r})"
-                raise AccessDenied(message, server=source.name, rule="source disabled")
+            check_enabled(source)
             if source.state is not None and source.state.listed_at is not None:
                 moved, listing = source, await self._list(source)
             else:  # the path of its URL may not have been found yet
@@ -237,7 +237,7 @@ class SourceRegistry:
                 row = source.row
                 if moved.row.config != row.config:
                     row = replace(row, config=moved.row.config, generation=row.generation + 1)
-                stored, operations, inventory, kinds = self._compare(replace(source, row=row), listing)
+                stored, operations, inventory, kinds = await self._compare(replace(source, row=row), listing)
                 if row is not source.row:
                     operations.append(Put(row))
                 if operations:
@@ -304,7 +304,7 @@ class SourceRegistry:
                 stored = replace(source, state=state)
                 operations.append(Put(state))
             else:
-                stored, made, inventory, kinds = self._compare(source, listing)
+                stored, made, inventory, kinds = await self._compare(source, listing)
                 operations += made
             before, after = (
                 None if each is None or each.state is None else each.state.package for each in (current, stored)
@@ -345,14 +345,15 @@ class SourceRegistry:
 
         await run_to_end(commit())
 
-    def _compare(
+    async def _compare(
         self, source: Source, listing: Listing
     ) -> tuple[Source, list[Operation], InventoryChange, tuple[str, ...]]:
         """Return the source with what it lists now, the rows to write, what changed of its tools, and which kinds of
         lists changed.
         """
         now, state = time.time(), source.state
-        inventory = diff(
+        compare = partial(
+            diff,
             source.records.values(),
             listing.tools,
             source_id=source.id,
@@ -362,6 +363,9 @@ class SourceRegistry:
             now=now,
             listed_before=None if state is None else state.listed_at,
         )
+        # Hashing and comparing takes up to a second for the largest list.
+        is_short = len(listing.tools) + len(source.records) <= MAX_TOOLS_IN_LOOP
+        inventory = compare() if is_short else await asyncio.to_thread(compare)
         operations = list(inventory.operations)
         kinds = dict.fromkeys(["tools"] if inventory else [])
         lists: dict[str, Any] = {}

@@ -45,6 +45,7 @@ from ..types import (
 from .group_catalog import GroupCatalog, SourceOwner
 from .groups import Group
 from .inventory import InventoryTool, ToolState
+from .principals import check_principal
 from .snapshot import Snapshot, Source
 
 _STATES = {
@@ -100,9 +101,7 @@ class Views:
         self, principal: str, group: str | None = None, *, run_context: Any = None, meta_tools: bool = False
     ) -> ProviderView:
         """Return the provider as a principal sees it, all tools or those of a group; see `ProviderView`."""
-        given: object = principal
-        if not isinstance(given, str) or not given:
-            raise UsageError(f"principal: expected a name, got {given!r:.100}")
+        check_principal(principal)
         self.find_group(group)
         return ProviderView(self, principal, group, FilterContext(principal, None, run_context), meta_tools)
 

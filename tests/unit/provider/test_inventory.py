@@ -12,6 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.unit.provider.kit import make_definition, make_tools
+from toolcrib.provider import inventory
 from toolcrib.provider.inventory import (
     InventoryChange,
     InventoryTool,
@@ -24,7 +25,7 @@ from toolcrib.provider.inventory import (
 )
 from toolcrib.provider.review import approve, block
 from toolcrib.provider.source_config import ReviewPolicy
-from toolcrib.provider.store.interface import Put
+from toolcrib.provider.store.interface import Delete, Put
 from toolcrib.provider.store.rows import PromptRow, ToolRow, ToolVersionRow
 from toolcrib.types import Tool
 
@@ -267,3 +268,26 @@ def test_a_record_is_callable_only_if_active_and_enabled() -> None:
     tool = make_tools(SEND)[0]
     assert [replace(tool, state=state).callable for state in ToolState] == [True, False, False, False, False]
     assert not replace(tool, enabled=False).callable
+
+
+def test_a_server_that_lists_other_names_each_time_does_not_fill_the_inventory(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(inventory, "MAX_REMOVED_TOOLS", 10)
+    records: list[InventoryTool] = []
+    rows: dict[str, ToolRow] = {}
+    for turn in range(1, 6):
+        listed = [make_definition(f"t{turn}_{number}") for number in range(8)]
+        change = diff(
+            records, listed, source_id="1", source="s", policy=ReviewPolicy.FOLLOW, first=turn == 1, now=float(turn)
+        )
+        records = list(change.tools.values())
+        for operation in change.operations:
+            if isinstance(operation, Delete) and operation.table is ToolRow:
+                del rows[dict(operation.where)["id"]]
+            elif isinstance(operation, Put) and isinstance(operation.row, ToolRow):
+                rows[operation.row.id] = operation.row
+        if turn == 1:  # what an operator decided is kept
+            records[0] = replace(records[0], decided_by="admin", state=ToolState.BLOCKED)
+    removed = [tool.name for tool in records if tool.state is ToolState.REMOVED]
+    assert len(removed) == 10
+    assert "t1_0" in removed
+    assert {tool.id for tool in records} == rows.keys()

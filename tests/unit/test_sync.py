@@ -348,3 +348,12 @@ def test_with_on_an_async_object_names_both_ways(made: Callable[[], Any]) -> Non
     name = type(subject).__name__
     with pytest.raises(tc.UsageError, match=rf"`async with {name}\(...\)`, or use `toolcrib.sync.{name}`"), subject:
         pass
+
+
+@pytest.mark.parametrize("made", [lambda: sync.Client("http://127.0.0.1:9/mcp"), sync.Hub], ids=["Client", "Hub"])
+async def test_async_with_on_a_sync_object_names_both_ways(made: Callable[[], Any]) -> None:
+    subject = made()
+    name = type(subject).__name__
+    with pytest.raises(tc.UsageError, match=rf"write `with {name}\(...\)`, or use `toolcrib.{name}`"):
+        async with subject:
+            pass

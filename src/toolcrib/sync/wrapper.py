@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Coroutine
-from typing import Any, ClassVar, Concatenate, Generic, ParamSpec, Protocol, Self, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Concatenate, Generic, NoReturn, ParamSpec, Protocol, Self, TypeVar
 
 from ..errors import UsageError
 from .portal import portal
@@ -95,6 +95,14 @@ class ContextWrapper(SyncWrapper[L]):
 
     def __exit__(self, *exc: object) -> None:
         self.close()
+
+    if not TYPE_CHECKING:  # type checkers report `async with` themselves, because they see no `__aenter__`
+
+        async def __aenter__(self) -> NoReturn:
+            name = type(self).__name__
+            raise UsageError(f"toolcrib.sync.{name} is not async: write `with {name}(...)`, or use `toolcrib.{name}`")
+
+        async def __aexit__(self, *exc: object) -> None: ...  # without it Python raises its own error instead
 
     def _check_process(self) -> None:
         if self._is_inherited():

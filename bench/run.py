@@ -7,12 +7,12 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from bench import cli, hub, imports, report, served
+from bench import cli, hub, imports, provider, report, served
 from bench.driving import REVISIONS, ROOT, in_turn, run_driver, say
 
 SDK_PYTHON = ROOT / ".peers" / "sdk2" / "bin" / "python"
 SDK1_PYTHON = ROOT / ".peers" / "sdk1" / "bin" / "python"
-OVER = ["stdio", "json", "events", "direct", "served", "hub", "cli"]
+OVER = ["stdio", "json", "events", "direct", "served", "hub", "provider", "cli"]
 STDIO_GOALS = {
     ("in_flight_rate", report.SDK): ">= 8",
     ("in_flight_rate", report.RAW): ">= 0.5",
@@ -98,6 +98,7 @@ def parse_options() -> argparse.Namespace:
     parser.add_argument("--sessions", type=int, default=1000, help="open sessions whose memory is measured")
     parser.add_argument("--servers", type=int, default=200, help="servers of the hub")
     parser.add_argument("--tools", type=int, default=50, help="tools per server of the hub")
+    parser.add_argument("--provider-tools", type=int, default=5000, help="tools of the provider")
     parser.add_argument(
         "--mode", choices=["auto", "legacy"], default="auto", help="auto: 2026-07-28, legacy: 2025-11-25"
     )
@@ -107,7 +108,7 @@ def parse_options() -> argparse.Namespace:
         choices=OVER,
         default=OVER,
         help="parts to measure (default: all). Clients: stdio, json and events (HTTP); servers: direct (in process) "
-        "and served (HTTP); hub; cli",
+        "and served (HTTP); hub; provider; cli",
     )
     parser.add_argument("--free", action="store_true", help="do not pin processes to processors")
     parser.add_argument("--sdk-python", default=str(SDK_PYTHON), help="an interpreter with mcp 2.x and fastmcp 4.x")
@@ -139,7 +140,7 @@ def main() -> int:
     if "stdio" in options.over:
         figures["idle"] = measure_idle(options.idle)
         goals["memory over stdio"] = report.memory_goals(figures["idle"])
-    parts = [served.measure(options), hub.measure(options), cli.measure(options)]
+    parts = [served.measure(options), hub.measure(options), provider.measure(options), cli.measure(options)]
     for part in parts:
         figures |= part.figures
         goals |= part.goals

@@ -21,9 +21,10 @@ TINY = [
     "--sessions=50",
     "--servers=16",
     "--tools=10",
+    "--provider-tools=2000",
 ]
 HEAVY = {"pydantic", "aiohttp"}
-CORE = ("--over", "stdio", "json", "direct", "hub", "--sdk-python=not there", "--sdk1-python=not there")
+CORE = ("--over", "stdio", "json", "direct", "hub", "provider", "--sdk-python=not there", "--sdk1-python=not there")
 
 pytestmark = [pytest.mark.slow, pytest.mark.serial, pytest.mark.timeout(600)]
 
@@ -184,6 +185,39 @@ def test_every_goal_of_the_hub_is_judged(figures) -> None:
     (goals,) = [goals for title, goals in figures["goals"].items() if "hub with" in title]
     judged = sorted(goal["wanted"] for goal in goals if goal["met"] is not None)
     assert judged == ["< 15.0 us", "<= 10.00 ms", "<= 10.00 ms", "<= 2.00x", "<= 5.00 ms"]
+
+
+def test_a_call_of_a_registered_tool_is_of_the_order_of_the_bare_client_and_not_slower_than_the_peer(figures) -> None:
+    (found,) = figures["provider"]["calls"]
+    ours = found["toolcrib"]["sequential"]
+    for way in ("execute", "view"):
+        assert ours[way]["min_cpu"] <= ours["bare"]["min_cpu"] * 10
+        assert ours[way]["wall"] <= ours["bare"]["wall"] * 20
+    assert all(ours["execute"]["wall"] <= peer["sequential"]["execute"]["wall"] for peer in found.values())
+
+
+def test_a_call_of_a_registered_tool_waits_for_no_statement_and_its_audit_is_written_in_batches(figures) -> None:
+    (found,) = figures["provider"]["calls"]
+    assert found["toolcrib"]["in_flight"]["execute"]["statements"] < 0.5
+    assert found["toolcrib"]["audit"] < 0.000_5
+    assert found["toolcrib"]["lease"] < 0.000_1
+
+
+def test_a_provider_takes_time_in_proportion_to_its_tools(figures) -> None:
+    (tools,) = figures["provider"]["tools"]
+    assert list(tools) == ["250", "500", "1000", "2000"]
+    for operation in ("start", "register", "refresh", "first_list"):
+        # What is quadratic takes 64 times as long for eight times as many.
+        assert tools["2000"][operation]["cpu"] < tools["250"][operation]["cpu"] * 40
+    assert tools["2000"]["list"]["cpu"] < 0.05
+    assert tools["2000"]["search"]["cpu"] < 0.1
+    assert tools["2000"]["bytes_per_tool"] < 50_000
+
+
+def test_every_goal_of_the_provider_is_judged(figures) -> None:
+    goals = [goal for title, rows in figures["goals"].items() if "provider" in title for goal in rows]
+    judged = sorted(goal["wanted"] for goal in goals if goal["met"] is not None)
+    assert judged == ["< 0.100", *["< 25.0 us"] * 4, "<= 10.00 ms", *["<= 2.00x"] * 3, "<= 5.00 ms"]
 
 
 @pytest.mark.nightly

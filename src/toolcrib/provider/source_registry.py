@@ -380,7 +380,8 @@ class SourceRegistry:
                 kinds |= dict.fromkeys([changed] if items else [])
                 lists[field] = items.rows
         made = _make_state(source, self._health.of(source.id).status, state, listing)
-        if operations or state is None or made.server != state.server or state.listed_at is None:
+        is_same = state is not None and (made.server, made.status) == (state.server, state.status)
+        if operations or not is_same or state is None or state.listed_at is None:
             operations.append(Put(made))
         return replace(source, state=made, records=inventory.tools, **lists), operations, inventory, tuple(kinds)
 
@@ -471,7 +472,7 @@ class SourceRegistry:
     def _reserve(self, name: str) -> str:
         """Return the slug of a new name; raise `ConfigError` if the name is taken."""
         snapshot = self.snapshot
-        if name in self._reserved or name in snapshot.by_name or name in snapshot.by_slug:
+        if name in self._reserved or snapshot.find_source(name) is not None:  # an id is no name, either
             message = f"name: expected a new name, got {name!r}, which a source has already. Use update_source"
             raise ConfigError(message, key="name", expected="a name that no source has", server=name)
         slug = tool_names.slug(name, {*snapshot.by_slug, *snapshot.by_name, *self._reserved})

@@ -10,7 +10,7 @@ MAX_PRINCIPAL_LENGTH: Final = 200
 
 
 def check_principal(given: object) -> str:
-    """Return the name of a principal; raise `UsageError` if it is none.
+    """Return the name of a principal; raise `UsageError` if it is not a valid one.
 
     Names are part of keys whose parts are separated by NUL, so they contain printable characters only.
     """

@@ -77,12 +77,8 @@ class Source:
 
     @cached_property
     def tools(self) -> tuple[InventoryTool, ...]:
-        """The tools that the server lists, whatever their review state, in the order of their names.
-
-        The store does not keep the order of the server's list, and lists must be the same after a restart.
-        """
-        listed = (tool for tool in self.records.values() if tool.state is not ToolState.REMOVED)
-        return tuple(sorted(listed, key=lambda tool: tool.name))
+        """The tools that the server lists, in its order, whatever their review state."""
+        return tuple(tool for tool in self.records.values() if tool.state is not ToolState.REMOVED)
 
     @cached_property
     def prompts(self) -> tuple[Prompt, ...]:
@@ -114,8 +110,8 @@ class Source:
 
 
 def _listed(rows: Mapping[str, ItemRow]) -> Iterable[Wire]:
-    """Return the definitions that the server lists, in the order of their names, as `Source.tools` does."""
-    return (dict(rows[name].definition) for name in sorted(rows) if not rows[name].removed)
+    """Return the definitions that the server lists, in its order."""
+    return (dict(row.definition) for row in rows.values() if not row.removed)
 
 
 @dataclass(frozen=True, eq=False)

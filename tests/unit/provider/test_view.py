@@ -337,11 +337,11 @@ async def test_names_follow_the_sources_in_auto_mode() -> None:
     group = Group("g", include=("*/*",), name_mode=NameMode.AUTO)
     sources = Sources(Snapshot().with_group(group).with_source(a))
     view = Views(sources).view("ann", "g")
-    assert names(await view.list_tools()) == ["a", "x"]
+    assert names(await view.list_tools()) == ["x", "a"]
     sources.snapshot = sources.snapshot.with_source(b)
-    assert names(await view.list_tools()) == ["a", "mcp__a__x", "b", "mcp__b__x"]
+    assert names(await view.list_tools()) == ["mcp__a__x", "a", "mcp__b__x", "b"]
     sources.snapshot = sources.snapshot.without_source(a.id)
-    assert names(await view.list_tools()) == ["b", "x"]
+    assert names(await view.list_tools()) == ["x", "b"]
     with pytest.raises(tc.ToolNotFound):
         await view.call_tool("mcp__b__x")
 

@@ -203,7 +203,7 @@ class Client(AsyncOnly):
         """
         default = Use.ALWAYS if self._settings.cache_tools_list else Use.HINTED
         tools = await self._list(TOOLS, use_cache, timeout, default)
-        return [tool for tool in tools if self._caller.allowed(tool)]
+        return tools if self._settings.tool_filter is None else [tool for tool in tools if self._caller.allowed(tool)]
 
     async def call_tool(
         self,

@@ -20,11 +20,12 @@ from ..policy.json_schema import ArgumentValidator
 from ..protocol.jsonrpc import INVALID_PARAMS
 from ..transports.channel import CallTrace, ProgressHandler
 from ..types import UNSET, ToolResult
-from .approved_calls import check_approved
+from .approved_calls import ApprovedCalls
 from .connections import SourceConnections
 from .inventory import InventoryTool, ToolState
 from .outcomes import ExecutionResult, find_outcome, make_failure, make_result
 from .snapshot import Source
+from .source_config import ReviewPolicy
 from .store.audit import AuditWriter
 from .store.rows import ExecutionRow
 
@@ -164,6 +165,7 @@ class Executor:
         self._connections = connections
         self._audit = audit
         self._on_stale = on_stale
+        self._approved = ApprovedCalls(on_stale)
         self._tools: dict[str, _CompiledTool] = {}
         """What was compiled of each definition, by its hash."""
 
@@ -219,7 +221,8 @@ class Executor:
             )
             async with lease as client:
                 execution.note_lease()
-                await check_approved(client, source, tool, execution.left_of(timeout), self._on_stale)
+                if source.config.review is not ReviewPolicy.FOLLOW:
+                    await self._approved.check(client, source, tool, execution.left_of(timeout))
                 result = await client.call_tool(
                     tool.name,
                     cleaned,

@@ -11,7 +11,7 @@ from toolcrib.provider.store.interface import Operation, Store, StoredState
 from toolcrib.provider.store.rows import AdminActionRow, ApprovalRow, ExecutionRow, ToolVersionRow
 
 T = TypeVar("T")
-Fault = Literal["locked", "read-only", "gone", "disk full", "slow"]
+Fault = Literal["locked", "read-only", "gone", "disk full", "slow", "defect"]
 FAULTS: Final[tuple[Fault, ...]] = ("locked", "read-only", "gone", "disk full", "slow")
 WRITES: Final = frozenset({"commit", "prune"})
 
@@ -19,7 +19,8 @@ WRITES: Final = frozenset({"commit", "prune"})
 class FaultyStore:
     """Passes everything to a store, and fails from the n-th operation on, for a number of operations.
 
-    `locked`, `read-only` and `disk full` fail only writes, `gone` fails all; `slow` delays all.
+    `locked`, `read-only` and `disk full` fail only writes, `gone` fails all; `slow` delays all. `defect` fails
+    writes with an error that is no `StoreError`.
     """
 
     def __init__(self, store: Store) -> None:
@@ -74,6 +75,9 @@ class FaultyStore:
         if self._fault is not None and self._first <= len(self.operations) <= self._last:
             if self._fault == "slow":
                 await asyncio.sleep(self._delay)
+            elif self._fault == "defect":
+                if name in WRITES:
+                    raise RuntimeError(f"{name} has a defect, injected by a test")
             elif self._fault == "gone" or name in WRITES:
                 raise StoreError(f"store: {name} failed: {self._fault}. Injected by a test.", operation=name)
         return await work()

@@ -25,6 +25,8 @@ MAX_BUFFERED_ROWS: Final = 20_000
 """Rows that wait in memory while the store does not work; then the oldest are dropped."""
 MAX_RETRY_SECONDS: Final = 2.0
 """Seconds between two attempts, while the store does not work."""
+MAX_BATCH_ATTEMPTS: Final = 3
+"""Attempts to store a batch that fails with something else than a `StoreError`; then it is dropped."""
 CLOSE_TIMEOUT_SECONDS: Final = 5.0
 PRUNE_SECONDS: Final = 3600.0
 """Seconds between two calls of `prune`."""
@@ -52,7 +54,8 @@ class AuditWriter:
     """Keeps the rows of calls and of events in memory, and writes them to the store every 500 ms or 500 rows.
 
     A crash loses what was not written yet. While the store does not work, rows wait; if there are too many, the oldest
-    are dropped, and the next batch stores one event that says how many. It belongs to one event loop.
+    are dropped, and the next batch stores one event that says how many. Rows that cannot be stored although the store
+    works are dropped and counted in the same way. It belongs to one event loop.
     """
 
     def __init__(
@@ -74,6 +77,10 @@ class AuditWriter:
         self._rows: deque[ExecutionRow | EventRow | EndedCall] = deque()
         self._row_ids = (f"{prefix}{number:08x}" for prefix in (make_id(),) for number in count())
         self._in_flight = 0
+        self._failed_attempts = 0
+        """Attempts to store the oldest rows that failed, though not because the store does not work."""
+        self._failed_rows = 0
+        """How many of the oldest rows were in these attempts."""
         self._reported = 0
         """How many of `dropped` are in stored events."""
         self._has_rows = asyncio.Event()
@@ -98,6 +105,7 @@ class AuditWriter:
         elif count > self._max_buffered_rows:
             rows.popleft()
             self.dropped += 1
+            self._failed_rows = max(0, self._failed_rows - 1)
         elif count == FLUSH_ROWS:
             self._has_batch.set()
 
@@ -105,9 +113,11 @@ class AuditWriter:
         """Take back the events of a source that are not stored yet, and return them. Its calls are kept."""
         withdrawn: list[EventRow] = []
         kept: list[ExecutionRow | EventRow | EndedCall] = []
-        for row in self._rows:
+        failed = self._failed_rows
+        for position, row in enumerate(self._rows):
             if isinstance(row, EventRow) and row.source_id == source_id:
                 withdrawn.append(row)
+                self._failed_rows -= position < failed
             else:
                 kept.append(row)
         self._rows.clear()
@@ -140,6 +150,9 @@ class AuditWriter:
                 failures += 1
                 if failures == 1:
                     log.warning("audit: rows wait in memory, because the store does not work: %s", exc)
+            except Exception:  # a defect must not end the audit of all later calls
+                failures += 1
+                log.exception("audit: rows could not be stored or pruned")
 
     async def _wait(self, failures: int) -> None:
         """Wait until there are enough rows, or some for `flush_seconds`; after failures, until the next attempt."""
@@ -156,17 +169,31 @@ class AuditWriter:
         """Write the rows that wait now, in batches; later ones wait for the next time. A batch that fails goes back."""
         left = len(self._rows)
         while left and self._rows:
-            batch = [self._take_row() for _ in range(min(FLUSH_ROWS, left, len(self._rows)))]
-            left -= len(batch)
+            count = min(self._failed_rows or FLUSH_ROWS, left, len(self._rows))
+            left -= count
+            batch = self._take_rows(count)
             self._in_flight = len(batch)
             dropped = self.dropped
             try:
                 await self._store.commit([*_make_operations(batch), *self._make_gap(dropped)])
+            except StoreError:
+                self._return(batch)
+                raise
+            except Exception:
+                self._failed_attempts += 1
+                if self._failed_attempts >= MAX_BATCH_ATTEMPTS:
+                    self.dropped += len(batch)
+                    self._failed_attempts = self._failed_rows = 0
+                    log.exception("audit: %d rows are dropped, because they cannot be stored", len(batch))
+                    continue
+                self._return(batch)
+                raise
             except BaseException:
                 self._return(batch)
                 raise
             finally:
                 self._in_flight = 0
+            self._failed_attempts = self._failed_rows = 0
             self._reported = dropped
             self._since_pruning += len(batch)
         if not self._closing:
@@ -175,16 +202,28 @@ class AuditWriter:
             if len(self._rows) < FLUSH_ROWS:
                 self._has_batch.clear()
 
-    def _take_row(self) -> ExecutionRow | EventRow:
-        taken = self._rows.popleft()
-        return taken if isinstance(taken, Row) else taken.make_row(next(self._row_ids))
+    def _take_rows(self, count: int) -> list[ExecutionRow | EventRow]:
+        """Take the oldest rows out of the buffer. Calls of which no row can be made are dropped."""
+        taken: list[ExecutionRow | EventRow] = []
+        for _ in range(count):
+            row = self._rows.popleft()
+            try:
+                taken.append(row if isinstance(row, Row) else row.make_row(next(self._row_ids)))
+            except Exception:
+                self.dropped += 1
+                log.exception("audit: a call is dropped, because no row can be made of it")
+        return taken
 
     def _return(self, batch: list[ExecutionRow | EventRow]) -> None:
+        """Put a batch back that was not stored, and drop what is beyond the limit."""
         self._rows.extendleft(reversed(batch))
         excess = max(0, len(self._rows) - self._max_buffered_rows)
         for _ in range(excess):
             self._rows.popleft()
         self.dropped += excess
+        if self._failed_attempts:
+            self._failed_rows = max(0, len(batch) - excess)
+            self._failed_attempts = self._failed_attempts if self._failed_rows else 0
 
     def _make_gap(self, dropped: int) -> Iterable[Operation]:
         if dropped > self._reported:

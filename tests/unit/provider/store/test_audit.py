@@ -12,7 +12,8 @@ from tests.provider.faulty_store import FaultyStore
 from tests.provider.store_rows import make_execution
 from tests.unit.kit import eventually, turns
 from toolcrib.provider.store import open_store
-from toolcrib.provider.store.audit import AUDIT_GAP, FLUSH_ROWS, AuditWriter, count_calls
+from toolcrib.provider.store.audit import AUDIT_GAP, FLUSH_ROWS, MAX_BATCH_ATTEMPTS, AuditWriter, count_calls
+from toolcrib.provider.store.rows import ExecutionRow
 from toolcrib.provider.store.sql_store import SqlStore
 
 NEVER = 1e6
@@ -100,6 +101,50 @@ async def test_beyond_the_limit_the_oldest_rows_are_dropped_and_one_event_says_h
     audit.record(make_execution(5000))
     await audit.close()
     assert len((await store.load()).events) == 1
+
+
+async def test_a_batch_that_a_defect_rejects_is_dropped_after_three_attempts_and_later_rows_are_kept(
+    store: FaultyStore, caplog: pytest.LogCaptureFixture
+) -> None:
+    audit = AuditWriter(store, flush_seconds=0.005, max_age=1e12)
+    store.inject("defect", times=MAX_BATCH_ATTEMPTS)
+    for number in range(3):
+        audit.record(make_execution(number))
+    await eventually(lambda: store.operations.count("commit") == 1)
+    for number in range(3, 10):
+        audit.record(make_execution(number))
+    await eventually(lambda: audit.pending == 0)
+    await audit.close()
+    assert audit.dropped == 3
+    assert await stored(store) == names(*range(3, 10))
+    gaps = [row for row in (await store.load()).events if row.kind == AUDIT_GAP]
+    assert [row.data for row in gaps] == [{"dropped": 3}]
+    assert "3 rows are dropped" in caplog.text and "injected by a test" in caplog.text
+
+
+async def test_rows_are_kept_if_a_defect_passes_before_the_third_attempt(store: FaultyStore) -> None:
+    audit = AuditWriter(store, flush_seconds=0.005, max_age=1e12)
+    store.inject("defect", times=MAX_BATCH_ATTEMPTS - 1)
+    audit.record(make_execution(1))
+    await eventually(lambda: audit.pending == 0)
+    store.inject("defect", at=1, times=1)  # attempts are counted anew for the next batch
+    audit.record(make_execution(2))
+    await eventually(lambda: audit.pending == 0)
+    await audit.close()
+    assert audit.dropped == 0 and await stored(store) == names(1, 2)
+
+
+async def test_a_call_of_which_no_row_can_be_made_costs_no_other_row(store: FaultyStore) -> None:
+    class Broken:
+        def make_row(self, id: str) -> ExecutionRow:
+            raise ValueError("no row can be made of this")
+
+    audit = AuditWriter(store, flush_seconds=0.005, max_age=1e12)
+    for number in range(3):
+        audit.record(make_execution(number))
+        audit.record(Broken())
+    await audit.close()
+    assert audit.dropped == 3 and await stored(store) == names(0, 1, 2)
 
 
 async def test_rows_that_are_recorded_during_a_transaction_wait_for_the_next_batch(store: FaultyStore) -> None:

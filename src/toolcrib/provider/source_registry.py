@@ -375,7 +375,14 @@ class SourceRegistry:
             ("template_rows", TemplateRow, "resources", listing.templates),
         ):
             if listed is not None and not source.config.personal_slots:
-                items = diff_items(kind, getattr(source, field).values(), listed, source_id=source.id, now=now)
+                items = diff_items(
+                    kind,
+                    getattr(source, field).values(),
+                    listed,
+                    source_id=source.id,
+                    now=now,
+                    listed_before=None if state is None else state.listed_at,
+                )
                 operations += items.operations
                 kinds |= dict.fromkeys([changed] if items else [])
                 lists[field] = items.rows

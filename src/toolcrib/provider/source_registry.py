@@ -463,13 +463,23 @@ class SourceRegistry:
     # ---- credentials -----------------------------------------------------------------------------------------
 
     async def change_credentials(
-        self, source: Source, by: str, action: str, operations: Sequence[Operation], apply: Callable[[], None]
-    ) -> None:
-        """Store changed credentials, then put them in force by calling `apply`."""
+        self,
+        source: Source,
+        by: str,
+        action: str,
+        prepare: Callable[[], tuple[Sequence[Operation], Callable[[], None]]],
+    ) -> bool:
+        """Store changed credentials, then put them in force. Returns whether there was something to change.
+
+        `prepare` returns what to write, and a function that puts it in force; meanwhile no other change is made.
+        """
         record = Put(_make_action(action, source.name, by))
         async with self._lock(self._locks, source.id):
             self.find(source.id)  # it may have been removed meanwhile
-            await self._transact([*operations, record], lambda _: apply())
+            operations, apply = prepare()
+            if operations:
+                await self._transact([*operations, record], lambda _: apply())
+            return bool(operations)
 
     # ---- parts -----------------------------------------------------------------------------------------------
 

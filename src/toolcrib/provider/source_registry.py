@@ -13,12 +13,13 @@ import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import asdict, replace
 from functools import partial
-from typing import Any, Final
+from typing import Any, Final, Literal, get_args
 from urllib.parse import urlsplit, urlunsplit
 
 from .. import tool_names
 from .._util.suggest import did_you_mean, similar_names
 from .._util.tasks import run_to_end
+from ..client.subscriptions import ListKind
 from ..errors import (
     AuthError,
     ConfigError,
@@ -180,8 +181,12 @@ class SourceRegistry:
             operations = [Put(changed.row), Put(_make_action(action, source.name, by))]
             health = self._health.of(source.id)
 
+            def note() -> None:
+                (health.enable if enabled else health.disable)()
+                self._emit_all_lists(source, "added" if enabled else "removed")
+
             async def switch() -> None:
-                await self._put_in_force(changed, operations, health.enable if enabled else health.disable)
+                await self._put_in_force(changed, operations, note)
                 if not enabled:
                     await self._connections.close_source(source.id)
 
@@ -202,6 +207,8 @@ class SourceRegistry:
                 self._credentials.drop_source(source.id)
                 self._connections.retire(source.id)
                 self._schedule.remove(source.id)
+                if source.enabled:
+                    self._emit_all_lists(source, "removed")
 
             async def delete() -> None:
                 health = self._health.of(source.id)
@@ -316,6 +323,8 @@ class SourceRegistry:
                     health.become(listing.state, listing.reason)
                 else:
                     self._note_inventory(stored, inventory, kinds)
+                if current is not None and (current.name, current.slug) != (stored.name, stored.slug):
+                    self._emit_all_lists(stored, "changed")  # their names in views have the slug
                 if (report := review.review_package(stored.name, before, after, stored.tools)) is not None:
                     health.add(PACKAGE, asdict(report))
                 self._schedule.add(stored.id, stored.config)
@@ -404,7 +413,12 @@ class SourceRegistry:
         self._health.of(source.id).add(INVENTORY, data)
         added, removed = (tuple(tool.name for tool in each) for each in (change.added, change.removed))
         changed = tuple(each.after.name for each in change.changed)
-        self._listeners.emit(InventoryChanged(source.name, added, removed, changed, tuple(kinds)))
+        self._listeners.emit(InventoryChanged(source.name, added, removed, changed, tuple(kinds), source.id))
+
+    def _emit_all_lists(self, source: Source, change: Literal["added", "removed", "changed"]) -> None:
+        """Emit the event of a source all of whose lists changed in the same way for callers."""
+        names: dict[str, Any] = {change: tuple(tool.name for tool in source.tools if tool.callable)}
+        self._listeners.emit(InventoryChanged(source.name, kinds=get_args(ListKind), source_id=source.id, **names))
 
     def has_discovery_credential(self, source: Source) -> bool:
         """Whether the operator's credential for all personal slots of a source is stored."""
@@ -433,7 +447,7 @@ class SourceRegistry:
                 target = ", ".join(f"{source.name}/{tool.name}" for tool in records)
                 operations.append(Put(_make_action(action, target, by, data)))
                 changed = tuple(tool.name for tool in records)
-                event = InventoryChanged(source.name, changed=changed, kinds=("tools",))
+                event = InventoryChanged(source.name, changed=changed, source_id=source.id)
                 await self._put_in_force(source.with_tools(records), operations, partial(self._listeners.emit, event))
             return records
 

@@ -108,8 +108,8 @@ class PromptsChanged(Event):
 
 @dataclass(frozen=True, slots=True)
 class InventoryChanged(Event):
-    """Emitted by a provider when tools of a source were added, removed, changed or decided about; `server` is the
-    name of the source.
+    """Emitted by a provider when tools of a source were added, removed, changed or decided about, or the source was
+    renamed, enabled, disabled or removed; `server` is the name of the source.
     """
 
     added: tuple[str, ...] = ()
@@ -117,6 +117,8 @@ class InventoryChanged(Event):
     changed: tuple[str, ...] = ()
     kinds: tuple[str, ...] = ("tools",)
     """The lists that changed: `tools`, `prompts`, `resources`. The names above are those of tools."""
+    source_id: str = ""
+    """The id of the source, which stays if the source is renamed."""
 
 
 E = TypeVar("E", bound=Event)

@@ -5,8 +5,9 @@
 
 FILE is a JSON object, which is read again for each request, so that a test can change what the server is: `version`,
 `era` ("modern" or "legacy"), `tools`, `prompts`, `resources` and `templates` (lists of definitions, or the number of
-tools), `refuse` (methods that fail), `start` ("hang", "crash"), `announce` (seconds between two notifications that the
-tools changed, which they then do). `tools/call` knows the tools of `CALLS`; all others return their arguments.
+tools), `refuse` (methods that fail), `listens` (a modern server declares list changes, but rejects the subscription),
+`start` ("hang", "crash"), `announce` (seconds between two notifications that the tools changed, which they then do).
+`tools/call` knows the tools of `CALLS`; all others return their arguments.
 """
 
 from __future__ import annotations
@@ -72,7 +73,7 @@ class SmallServer:
         if method in facts.get("refuse", ()):
             raise LookupError(INTERNAL_ERROR, f"{method} is refused")
         capabilities: Message = {kind: {} for kind in ("tools", "prompts", "resources") if kind in facts}
-        capabilities["tools"] = {} if modern else {"listChanged": True}
+        capabilities["tools"] = {} if modern and not facts.get("listens") else {"listChanged": True}
         info = {"name": "small", "version": facts.get("version", "1")}
         if method == "server/discover" and modern:
             result: Message = {

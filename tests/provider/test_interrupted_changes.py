@@ -12,7 +12,7 @@ import pytest
 
 from tests.provider.kit import SmallSource, value_of
 from tests.unit.kit import eventually
-from toolcrib.errors import AccessDenied, MissingCredential, ServerNotFound
+from toolcrib.errors import AccessDenied, ConfigError, MissingCredential, ServerNotFound
 from toolcrib.provider import source_registry
 from toolcrib.provider.inventory import InventoryChange, diff
 from toolcrib.provider.provider import Provider
@@ -67,6 +67,42 @@ async def test_a_credential_is_not_used_after_its_removal_was_cancelled(tmp_path
         assert not small.processes()
         result = await provider.execute("s", "see", principal="alice")
         assert isinstance(result.exception, MissingCredential)
+
+
+async def test_credentials_that_are_set_and_removed_at_once_are_changed_one_after_the_other(tmp_path: Path) -> None:
+    small = SmallSource(tmp_path)
+    async with Provider(tmp_path / "tools.db") as provider:
+        await provider.add_source("s", small.server(), personal=["TOKEN"])
+        values = [f"value {number}" for number in range(4)]
+        credentials = provider.credentials
+        await asyncio.gather(*(credentials.set("s", "TOKEN", value, principal="alice") for value in values))
+        seen = value_of(await provider.execute("s", "see", {"names": ["TOKEN"]}, principal="alice"))
+        assert seen["env"] == {"TOKEN": values[-1]}
+        await asyncio.gather(
+            credentials.set("s", "TOKEN", "of bob", principal="bob"), credentials.remove("s", principal="bob")
+        )
+        assert [each.principal for each in credentials.list()] == ["alice"]
+    async with Provider(tmp_path / "tools.db") as provider:
+        assert [each.principal for each in provider.credentials.list()] == ["alice"]
+
+
+async def test_changes_of_a_group_that_are_made_at_once_are_all_in_force(tmp_path: Path) -> None:
+    async with Provider(tmp_path / "tools.db") as provider:
+        groups = provider.groups
+        made = await asyncio.gather(
+            groups.create("g", include=["a/*"]), groups.create("g", include=["b/*"]), return_exceptions=True
+        )
+        assert [type(each) for each in made[1:]] == [ConfigError]
+        await asyncio.gather(groups.update("g", description="new"), groups.update("g", exclude=["a/x"]))
+        group = groups.get("g")
+        assert (group.include, group.exclude, group.description) == (("a/*",), ("a/x",), "new")
+        removed, changed = await asyncio.gather(
+            groups.remove("g"), groups.update("g", description="newer"), return_exceptions=True
+        )
+        assert removed is None and isinstance(changed, ConfigError)
+        assert groups.list() == []
+    async with Provider(tmp_path / "tools.db") as provider:
+        assert provider.groups.list() == []
 
 
 async def test_a_cancelled_disabling_ends_the_processes_and_a_disabled_source_stays_disabled(tmp_path: Path) -> None:

@@ -139,7 +139,9 @@ async def test_calls_and_views_send_no_statement_to_the_database(tmp_path: Path,
         view, group = provider.view("alice"), provider.view("bob", "g")
         await provider.execute("small", "echo", {"text": "x"})
         # The first batch is followed by the deletion of old rows, which happens once an hour.
-        await eventually(lambda: any(each.startswith("SELECT EXISTS") and "stat_bucket" in each for each in statements))
+        await eventually(
+            lambda: any(each.startswith("SELECT EXISTS") and "tool_version" in each for each in statements)
+        )
         statements.clear()
         for number in range(100):
             assert value_of(await provider.execute("small", "echo", {"text": number})) == number

@@ -30,7 +30,7 @@ from tests.provider.store_rows import (
 )
 from toolcrib.errors import StoreError
 from toolcrib.provider.store import open_store
-from toolcrib.provider.store.interface import EVENTS_PER_SOURCE, Add, Delete, Put, StoredState
+from toolcrib.provider.store.interface import EVENTS_PER_SOURCE, VERSIONS_PER_TOOL, Add, Delete, Put, StoredState
 from toolcrib.provider.store.migration import PACKAGED_MIGRATIONS, Migrations
 from toolcrib.provider.store.rows import EventRow, ExecutionRow, Row, SourceRow, ToolRow
 from toolcrib.provider.store.sql_store import SqlStore
@@ -180,6 +180,29 @@ async def test_pruning_deletes_the_oldest_rows_beyond_both_limits(
     assert await store.executions(limit=1000) == recent[:19:-1]
     assert list((await store.load()).events) == events[1:]
     assert await store.stat_buckets() == buckets[1:]
+    assert await store.prune(max_executions=10, max_age=1000.0) == 0
+
+
+async def test_pruning_keeps_the_newest_definitions_of_each_tool_and_those_in_use(
+    store: SqlStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("toolcrib.provider.store.sql_store.ROWS_PER_PRUNING", 7)
+    a, b = make_tool(name="a", hash="v3", pending_hash="v5"), make_tool(name="b", hash="v0", pending_hash=None)
+    alternating = make_tool(name="c", hash="v1", pending_hash="v0")
+    total = VERSIONS_PER_TOOL + 15
+    for number in range(total):
+        versions = [(a.id, f"v{number}"), (alternating.id, f"v{number % 2}")]
+        versions += [(b.id, f"v{number}")] if number < VERSIONS_PER_TOOL else []
+        rows = [
+            replace(make_version(number, tool_id), id=f"{tool_id}-{number}", hash=digest)
+            for tool_id, digest in versions
+        ]
+        await store.commit(list(map(Put, rows)))
+    await store.commit(list(map(Put, (a, b, alternating))))
+    assert await store.prune(max_executions=10, max_age=1000.0) == 13 + 15
+    kept = {tool.name: [row.seen_at for row in await store.tool_versions(tool.id)] for tool in (a, b, alternating)}
+    newest = [float(number) for number in range(15, total)]
+    assert kept == {"a": [3.0, 5.0, *newest], "b": [float(n) for n in range(VERSIONS_PER_TOOL)], "c": newest}
     assert await store.prune(max_executions=10, max_age=1000.0) == 0
 
 

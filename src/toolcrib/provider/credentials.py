@@ -106,8 +106,10 @@ def _key(row: CredentialRow) -> tuple[str, str, str, str]:
     return (row.source_id, row.principal, row.slot, row.kind)
 
 
-Commit = Callable[[Source, str, str, Sequence[Operation], Callable[[], None]], Awaitable[None]]
-"""Stores changed credentials of a source and a principal, then calls the function, which puts them in force."""
+Prepare = Callable[[], tuple[Sequence[Operation], Callable[[], None]]]
+"""Returns what to write to the store, and a function that puts it in force afterwards."""
+Commit = Callable[[Source, str, str, Prepare], Awaitable[bool]]
+"""Stores changed credentials of a source and a principal, one change at a time. Returns whether something changed."""
 OnChange = Callable[[Source, str, str, bool], Awaitable[None]]
 """Called after a change is in force, with the source, the principal, the kind and whether values were removed."""
 
@@ -133,10 +135,13 @@ class Credentials:
         found = self._find_source(source)
         self._check(found, slot, value)
         kind = DISCOVERY if discovery else PERSONAL
-        row = self._table.make_row(found.id, "" if discovery else principal, slot, value, kind)
+
+        def prepare() -> tuple[Sequence[Operation], Callable[[], None]]:
+            row = self._table.make_row(found.id, "" if discovery else principal, slot, value, kind)
+            return [Put(row)], partial(self._table.put, row)
 
         async def change() -> None:
-            await self._commit(found, principal, "set_credential", [Put(row)], partial(self._table.put, row))
+            await self._commit(found, principal, "set_credential", prepare)
             await self._on_change(found, principal, kind, False)
 
         await run_to_end(change())
@@ -145,15 +150,16 @@ class Credentials:
         """Delete a principal's value for one slot, or for all slots of a source, and close its connections."""
         found = self._find_source(source)
         kind = DISCOVERY if discovery else PERSONAL
-        rows = self._table.find(found.id, "" if discovery else principal, slot, kind)
-        if rows:
-            deletes = [Delete(CredentialRow, (("id", row.id),)) for row in rows]
 
-            async def change() -> None:
-                await self._commit(found, principal, "remove_credential", deletes, partial(self._table.drop, rows))
+        def prepare() -> tuple[Sequence[Operation], Callable[[], None]]:
+            rows = self._table.find(found.id, "" if discovery else principal, slot, kind)
+            return [Delete(CredentialRow, (("id", row.id),)) for row in rows], partial(self._table.drop, rows)
+
+        async def change() -> None:
+            if await self._commit(found, principal, "remove_credential", prepare):
                 await self._on_change(found, principal, kind, True)
 
-            await run_to_end(change())
+        await run_to_end(change())
 
     def list(self, source: str | None = None, *, principal: str | None = None) -> list[CredentialInfo]:
         """Return which credentials are stored, without their values."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
@@ -18,6 +19,8 @@ class Groups:
 
     def __init__(self, registry: SourceRegistry) -> None:
         self._registry = registry
+        self._lock = asyncio.Lock()
+        """Held from reading a group to its change being in force."""
 
     async def create(
         self,
@@ -35,9 +38,6 @@ class Groups:
         Without `include`, a group has no tools. `overrides` maps patterns to another `name`, `description` or defaults
         of `arguments`. `name_mode` is `qualified`, `plain` or `auto`.
         """
-        if name in self._registry.snapshot.groups:
-            message = f"name: expected a new name, got {name!r}, which a group has already. Use groups.update"
-            raise ConfigError(message, key="name", expected="a name that no group has")
         group = Group(
             name=name,
             description=description,
@@ -47,7 +47,9 @@ class Groups:
             name_mode=_as_mode(name_mode),
             created_at=time.time(),
         )
-        await self._registry.put_group(group, by=by)
+        async with self._lock:
+            self._check_new(name, ". Use groups.update")
+            await self._registry.put_group(group, by=by)
         return group
 
     async def update(self, name: str, *, by: str = "local", **fields: Any) -> Group:
@@ -57,7 +59,6 @@ class Groups:
             if field not in known:
                 message = f"{field}: expected one of {', '.join(known)}{suggest(field, known)}"
                 raise ConfigError(message, key=field, expected=", ".join(known))
-        group = self.get(name)
         if "overrides" in fields:
             fields["overrides"] = _as_overrides(fields["overrides"])
         if "name_mode" in fields:
@@ -65,17 +66,18 @@ class Groups:
         for key in ("include", "exclude"):
             if key in fields:
                 fields[key] = _as_tuple(fields[key])
-        renamed = fields.get("name", name)
-        if renamed != name and renamed in self._registry.snapshot.groups:
-            message = f"name: expected a new name, got {renamed!r}, which a group has already"
-            raise ConfigError(message, key="name", expected="a name that no group has")
-        changed = replace(group, **fields)
-        await self._registry.put_group(changed, by=by)
+        async with self._lock:
+            group = self.get(name)
+            if (renamed := fields.get("name", name)) != name:
+                self._check_new(renamed)
+            changed = replace(group, **fields)
+            await self._registry.put_group(changed, by=by)
         return changed
 
     async def remove(self, name: str, *, by: str = "local") -> None:
         """Delete a group."""
-        await self._registry.remove_group(self.get(name), by=by)
+        async with self._lock:
+            await self._registry.remove_group(self.get(name), by=by)
 
     def get(self, name: str) -> Group:
         """Return a group; raise `ConfigError` if there is none of this name."""
@@ -88,6 +90,11 @@ class Groups:
     def list(self) -> list[Group]:
         """Return all groups."""
         return list(self._registry.snapshot.groups.values())
+
+    def _check_new(self, name: str, advice: str = "") -> None:
+        if name in self._registry.snapshot.groups:
+            message = f"name: expected a new name, got {name!r}, which a group has already{advice}"
+            raise ConfigError(message, key="name", expected="a name that no group has")
 
 
 def _as_tuple(patterns: Any) -> Any:

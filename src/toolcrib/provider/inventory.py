@@ -52,6 +52,8 @@ I = TypeVar("I", bound=ItemRow)  # noqa: E741  # the row of a prompt, resource o
 
 MAX_REMOVED_TOOLS: Final = 5_000
 """Removed tools of a source that are kept; a server that lists other names each time must not fill the store."""
+MAX_REMOVED_ITEMS: Final = 5_000
+"""Removed prompts of a source that are kept; the same number of resources and of templates."""
 
 
 class ToolState(StrEnum):
@@ -517,8 +519,12 @@ def diff_items(
     source_id: str,
     now: float,
     ids: Callable[[], str] = make_id,
+    listed_before: float | None = None,
 ) -> ItemChange:
-    """Return what a new list of prompts, resources or templates (by the class of their rows) changes. Pure."""
+    """Return what a new list of prompts, resources or templates (by the class of their rows) changes. Pure.
+
+    `listed_before` is the time of the previous list, when removed ones were last seen.
+    """
     known = {row.name: row for row in current}
     key = _NAME_KEYS[kind.TABLE]
     rows: dict[str, ItemRow] = {}
@@ -546,12 +552,17 @@ def diff_items(
         )
         operations.append(Put(rows[name]))
         (added if before is None or before.removed else changed).append(name)
+    gone: list[ItemRow] = []
     for name, row in known.items():
         if name in rows:
             continue
         if not row.removed:
-            row = replace(row, removed=True)
+            row = replace(row, removed=True, last_seen=row.last_seen if listed_before is None else listed_before)
             operations.append(Put(row))
             removed.append(name)
-        rows[name] = row
+        gone.append(row)
+    excess = max(0, len(gone) - MAX_REMOVED_ITEMS)
+    forgotten = {row.id for row in sorted(gone, key=lambda row: row.last_seen)[:excess]}
+    operations += [Delete(kind, (("id", id),)) for id in forgotten]
+    rows |= {row.name: row for row in gone if row.id not in forgotten}
     return ItemChange(rows, tuple(added), tuple(removed), tuple(changed), tuple(operations))

@@ -75,13 +75,19 @@ class RefreshSchedule:
             timers.cancel()
 
     def follow(self, source_id: str, client: Client) -> None:
-        """Refresh a source when this connection announces changes, until the connection is closed."""
+        """Refresh a source when this client's server announces changes, until the client is closed.
+
+        The stream of changes continues after a reconnect. If it could not be opened, the next connection opens it.
+        """
+        following: asyncio.Task[None] | None = None
 
         def begin(_: ConnectionCompleted) -> None:
-            remove()
-            self._tasks.create(self._receive_changes(source_id, client), name=f"toolcrib:changes:{source_id}")
+            nonlocal following
+            if following is None or following.done():
+                changes = self._receive_changes(source_id, client)
+                following = self._tasks.create(changes, name=f"toolcrib:changes:{source_id}")
 
-        remove = client.on(ConnectionCompleted, begin)
+        client.on(ConnectionCompleted, begin)
 
     async def _receive_changes(self, source_id: str, client: Client) -> None:
         try:

@@ -13,12 +13,13 @@ import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import asdict, replace
 from functools import partial
-from typing import Any, Final
+from typing import Any, Final, Literal, get_args
 from urllib.parse import urlsplit, urlunsplit
 
 from .. import tool_names
 from .._util.suggest import did_you_mean, similar_names
 from .._util.tasks import run_to_end
+from ..client.subscriptions import ListKind
 from ..errors import (
     AuthError,
     ConfigError,
@@ -180,8 +181,12 @@ class SourceRegistry:
             operations = [Put(changed.row), Put(_make_action(action, source.name, by))]
             health = self._health.of(source.id)
 
+            def note() -> None:
+                (health.enable if enabled else health.disable)()
+                self._emit_all_lists(source, "added" if enabled else "removed")
+
             async def switch() -> None:
-                await self._put_in_force(changed, operations, health.enable if enabled else health.disable)
+                await self._put_in_force(changed, operations, note)
                 if not enabled:
                     await self._connections.close_source(source.id)
 
@@ -202,6 +207,8 @@ class SourceRegistry:
                 self._credentials.drop_source(source.id)
                 self._connections.retire(source.id)
                 self._schedule.remove(source.id)
+                if source.enabled:
+                    self._emit_all_lists(source, "removed")
 
             async def delete() -> None:
                 health = self._health.of(source.id)
@@ -316,6 +323,8 @@ class SourceRegistry:
                     health.become(listing.state, listing.reason)
                 else:
                     self._note_inventory(stored, inventory, kinds)
+                if current is not None and (current.name, current.slug) != (stored.name, stored.slug):
+                    self._emit_all_lists(stored, "changed")  # their names in views have the slug
                 if (report := review.review_package(stored.name, before, after, stored.tools)) is not None:
                     health.add(PACKAGE, asdict(report))
                 self._schedule.add(stored.id, stored.config)
@@ -375,7 +384,14 @@ class SourceRegistry:
             ("template_rows", TemplateRow, "resources", listing.templates),
         ):
             if listed is not None and not source.config.personal_slots:
-                items = diff_items(kind, getattr(source, field).values(), listed, source_id=source.id, now=now)
+                items = diff_items(
+                    kind,
+                    getattr(source, field).values(),
+                    listed,
+                    source_id=source.id,
+                    now=now,
+                    listed_before=None if state is None else state.listed_at,
+                )
                 operations += items.operations
                 kinds |= dict.fromkeys([changed] if items else [])
                 lists[field] = items.rows
@@ -397,7 +413,12 @@ class SourceRegistry:
         self._health.of(source.id).add(INVENTORY, data)
         added, removed = (tuple(tool.name for tool in each) for each in (change.added, change.removed))
         changed = tuple(each.after.name for each in change.changed)
-        self._listeners.emit(InventoryChanged(source.name, added, removed, changed, tuple(kinds)))
+        self._listeners.emit(InventoryChanged(source.name, added, removed, changed, tuple(kinds), source.id))
+
+    def _emit_all_lists(self, source: Source, change: Literal["added", "removed", "changed"]) -> None:
+        """Emit the event of a source all of whose lists changed in the same way for callers."""
+        names: dict[str, Any] = {change: tuple(tool.name for tool in source.tools if tool.callable)}
+        self._listeners.emit(InventoryChanged(source.name, kinds=get_args(ListKind), source_id=source.id, **names))
 
     def has_discovery_credential(self, source: Source) -> bool:
         """Whether the operator's credential for all personal slots of a source is stored."""
@@ -426,7 +447,7 @@ class SourceRegistry:
                 target = ", ".join(f"{source.name}/{tool.name}" for tool in records)
                 operations.append(Put(_make_action(action, target, by, data)))
                 changed = tuple(tool.name for tool in records)
-                event = InventoryChanged(source.name, changed=changed, kinds=("tools",))
+                event = InventoryChanged(source.name, changed=changed, source_id=source.id)
                 await self._put_in_force(source.with_tools(records), operations, partial(self._listeners.emit, event))
             return records
 
@@ -456,13 +477,23 @@ class SourceRegistry:
     # ---- credentials -----------------------------------------------------------------------------------------
 
     async def change_credentials(
-        self, source: Source, by: str, action: str, operations: Sequence[Operation], apply: Callable[[], None]
-    ) -> None:
-        """Store changed credentials, then put them in force by calling `apply`."""
+        self,
+        source: Source,
+        by: str,
+        action: str,
+        prepare: Callable[[], tuple[Sequence[Operation], Callable[[], None]]],
+    ) -> bool:
+        """Store changed credentials, then put them in force. Returns whether there was something to change.
+
+        `prepare` returns what to write, and a function that puts it in force; meanwhile no other change is made.
+        """
         record = Put(_make_action(action, source.name, by))
         async with self._lock(self._locks, source.id):
             self.find(source.id)  # it may have been removed meanwhile
-            await self._transact([*operations, record], lambda _: apply())
+            operations, apply = prepare()
+            if operations:
+                await self._transact([*operations, record], lambda _: apply())
+            return bool(operations)
 
     # ---- parts -----------------------------------------------------------------------------------------------
 

@@ -133,8 +133,7 @@ class SourceAccess:
         """Call `listener` with `tools`, `prompts` or `resources` after a change. Returns a function that removes it."""
 
         def forward(event: InventoryChanged) -> None:
-            source = self.snapshot.sources.get(source_id)
-            if source is not None and source.name == event.server:
+            if event.source_id == source_id:
                 for kind in ("tools", "prompts", "resources"):
                     if kind in event.kinds:
                         listener(kind)

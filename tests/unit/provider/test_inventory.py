@@ -264,6 +264,27 @@ def test_items_are_compared_by_their_names() -> None:
     assert back.added == ("a",) and back.rows["a"].id == first.rows["a"].id
 
 
+def test_a_server_that_lists_other_prompts_each_time_does_not_fill_the_store(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(inventory, "MAX_REMOVED_ITEMS", 10)
+    current: list[Any] = []
+    stored: dict[str, PromptRow] = {}
+    for turn in range(1, 6):
+        listed = [{"name": "lasting"}] * (turn < 5) + [{"name": f"p{turn}_{number}"} for number in range(8)]
+        change = diff_items(
+            PromptRow, current, listed, source_id="1", now=float(turn), listed_before=turn - 1.0 if turn > 1 else None
+        )
+        current = list(change.rows.values())
+        for operation in change.operations:
+            if isinstance(operation, Delete):
+                assert operation.table is PromptRow
+                del stored[dict(operation.where)["id"]]
+            elif isinstance(operation, Put) and isinstance(operation.row, PromptRow):
+                stored[operation.row.id] = operation.row
+    removed = [row.name for row in current if row.removed]
+    assert len(removed) == 10 and "lasting" in removed  # the last that was removed, though listed first
+    assert {row.id for row in current} == stored.keys()
+
+
 def test_a_record_is_callable_only_if_active_and_enabled() -> None:
     tool = make_tools(SEND)[0]
     assert [replace(tool, state=state).callable for state in ToolState] == [True, False, False, False, False]

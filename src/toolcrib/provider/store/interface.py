@@ -27,6 +27,8 @@ from .rows import (
 
 EVENTS_PER_SOURCE: Final = 200
 """Events of each source that `StoredState` has."""
+VERSIONS_PER_TOOL: Final = 20
+"""Definitions of each tool that `prune` keeps, besides those in force or waiting for a review."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,6 +107,7 @@ class Store(Protocol):
     async def prune(self, *, max_executions: int, max_age: float) -> int:
         """Delete the oldest executions and events beyond the limits, and counts older than `max_age` seconds.
 
+        Of each tool, the newest `VERSIONS_PER_TOOL` definitions are kept, and those in force or waiting for a review.
         Returns how many rows were deleted.
         """
         ...

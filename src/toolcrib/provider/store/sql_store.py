@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final, Self, TypeVar
 import sqlalchemy as sa
 
 from .database import Database, Work
-from .interface import EVENTS_PER_SOURCE, Delete, Operation, Put, StoredState
+from .interface import EVENTS_PER_SOURCE, VERSIONS_PER_TOOL, Delete, Operation, Put, StoredState
 from .rows import (
     AdminActionRow,
     ApprovalRow,
@@ -127,6 +127,7 @@ class SqlStore:
     async def prune(self, *, max_executions: int, max_age: float) -> int:
         """Delete the oldest executions and events beyond the limits, and counts older than `max_age` seconds.
 
+        Of each tool, the newest `VERSIONS_PER_TOOL` definitions are kept, and those in force or waiting for a review.
         Rows with equal times are deleted together. Returns how many rows were deleted.
         """
         oldest = time.time() - max_age  # rows have times of this clock
@@ -141,7 +142,7 @@ class SqlStore:
                 if newest is not None:
                     condition = sa.or_(condition, table.c.at <= newest)
             deleted += await self._delete_in_parts(table, condition)
-        return deleted
+        return deleted + await self._delete_in_parts(TABLES[ToolVersionRow], _is_old_version())
 
     async def close(self) -> None:
         """Finish the writes that were accepted, and close the database."""
@@ -255,6 +256,28 @@ async def _load(connection: AsyncConnection) -> StoredState:
         credentials=await fetch(CredentialRow, "id"),
         events=await _fetch(connection, EventRow, _select_last_events()),
     )
+
+
+def _is_old_version() -> sa.ColumnElement[bool]:
+    """Return the condition for definitions that are not among the newest of their tool, in force, or waiting."""
+    table, tool = TABLES[ToolVersionRow], TABLES[ToolRow]
+    newest_first = (table.c.change.desc(), table.c.seen_at.desc(), table.c.id.desc())
+    by_tool = sa.func.row_number().over(partition_by=table.c.tool_id, order_by=newest_first)
+    # A tool that alternates between two definitions has each many times.
+    by_hash = sa.func.row_number().over(partition_by=(table.c.tool_id, table.c.hash), order_by=newest_first)
+    many = sa.select(table.c.tool_id).group_by(table.c.tool_id).having(sa.func.count() > VERSIONS_PER_TOOL)
+    placed = (
+        sa.select(table.c.id, table.c.tool_id, table.c.hash, by_tool.label("place"), by_hash.label("place_of_hash"))
+        .where(table.c.tool_id.in_(many))
+        .subquery()
+    )
+    is_used = sa.exists().where(
+        tool.c.id == placed.c.tool_id, sa.or_(tool.c.hash == placed.c.hash, tool.c.pending_hash == placed.c.hash)
+    )
+    old = sa.select(placed.c.id).where(
+        placed.c.place > VERSIONS_PER_TOOL, sa.or_(placed.c.place_of_hash > 1, sa.not_(is_used))
+    )
+    return table.c.id.in_(old)
 
 
 def _select_last_events() -> sa.Select[Any]:

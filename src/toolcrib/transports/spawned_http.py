@@ -50,7 +50,7 @@ PORT_ATTEMPTS: Final = 3
 """The most starts of one connection, if other processes take the port."""
 POLL_SECONDS: Final = 0.02
 """Seconds between two attempts to reach the port."""
-EXIT_DELAY_SECONDS: Final = 0.1
+EXIT_DELAY_SECONDS: Final = 0.5
 """Seconds to wait for the end of the process after a connection to it broke."""
 
 _PORT_TAKEN: Final = ("eaddrinuse", "address already in use", "address in use", "port is already allocated")

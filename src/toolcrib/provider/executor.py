@@ -24,14 +24,17 @@ from .approved_calls import check_approved
 from .connections import SourceConnections
 from .inventory import InventoryTool, ToolState
 from .outcomes import ExecutionResult, find_outcome, make_failure, make_result
+from .principals import MAX_PRINCIPAL_LENGTH
 from .snapshot import Source
 from .store.audit import AuditWriter
-from .store.rows import ExecutionRow
+from .store.rows import ExecutionRow, make_id
 
 MAX_COMPILED_TOOLS: Final = 10_000
 """Tools whose compiled schemas are kept."""
 MAX_ERROR: Final = 300
 """Characters of an error in the audit."""
+MAX_GIVEN_NAME: Final = 200
+"""Characters, in the audit, of the name of a source or tool that is not known."""
 LOCAL: Final = "local"
 """The principal of calls that name none."""
 
@@ -257,11 +260,44 @@ class Executor:
         self._audit.record(execution)
 
     def _record_failure(self, execution: Execution, error: BaseException, elapsed_ms: float) -> None:
-        known = isinstance(error, ToolcribError | UsageError)
-        outcome = find_outcome(error).code if known else "cancelled"
+        outcome, text = _describe_failure(error)
         sent = error.sent if isinstance(error, ToolcribError | UsageError) else None
-        execution.end(outcome, sent, elapsed_ms, str(error)[:MAX_ERROR], answered=False)
+        execution.end(outcome, sent, elapsed_ms, text, answered=False)
         self._audit.record(execution)
+
+    def record_unsent(
+        self, source: Source | str, tool: str, principal: str, error: BaseException, elapsed_ms: float
+    ) -> None:
+        """Record a call that failed before its source (then `source` is the name as given) or its tool was found.
+
+        All texts may be as a caller gave them, so their length is limited.
+        """
+        outcome, text = _describe_failure(error)
+        self._audit.record(
+            ExecutionRow(
+                id=make_id(),
+                at=time.time(),
+                principal=str(principal)[:MAX_PRINCIPAL_LENGTH],
+                source_id=source.id if isinstance(source, Source) else str(source)[:MAX_GIVEN_NAME],
+                tool=str(tool)[:MAX_GIVEN_NAME],
+                tool_hash="",
+                generation=source.generation if isinstance(source, Source) else 0,
+                outcome=outcome,
+                sent=False,
+                attempts=0,
+                duration_ms=elapsed_ms,
+                error=text,
+            )
+        )
+
+
+def _describe_failure(error: BaseException) -> tuple[str, str]:
+    """Return the outcome and the text for the audit."""
+    if isinstance(error, ToolcribError | UsageError):
+        return find_outcome(error).code, str(error)[:MAX_ERROR]
+    if isinstance(error, Exception):  # a defect of this program, or of a callback
+        return "internal_error", f"{type(error).__name__}: {error}"[:MAX_ERROR]
+    return "cancelled", str(error)[:MAX_ERROR]
 
 
 def _check_arguments(source: Source, tool: _CompiledTool, arguments: Mapping[str, Any] | None) -> Mapping[str, Any]:

@@ -14,12 +14,13 @@ from typing import Any, Final, TypedDict
 from .. import defaults
 from ..client.client import Timeout
 from ..client.options import checked_timeout
-from ..errors import AccessDenied, CallTimeout, InvalidArguments, RemoteError, ToolcribError, ToolNotFound, UsageError
+from ..errors import AccessDenied, InvalidArguments, RemoteError, ToolcribError, ToolNotFound, UsageError
 from ..policy.argument_cleaning import clean, clean_for_schema
 from ..policy.json_schema import ArgumentValidator
 from ..protocol.jsonrpc import INVALID_PARAMS
 from ..transports.channel import CallTrace, ProgressHandler
 from ..types import UNSET, ToolResult
+from ..upstreams.pool import LOCAL
 from .approved_calls import check_approved
 from .connections import SourceConnections
 from .inventory import InventoryTool, ToolState
@@ -35,8 +36,6 @@ MAX_ERROR: Final = 300
 """Characters of an error in the audit."""
 MAX_GIVEN_NAME: Final = 200
 """Characters, in the audit, of the name of a source or tool that is not known."""
-LOCAL: Final = "local"
-"""The principal of calls that name none."""
 
 
 class ExecutionOptions(TypedDict, total=False):
@@ -351,9 +350,6 @@ def check_callable(source: Source, tool: InventoryTool) -> None:
 def find_timeout(source: Source, given: Timeout) -> float | None:
     """Return how many seconds a call may take: as given with it, or as the source's config says."""
     if given is not UNSET:
-        checked = checked_timeout("timeout", given)
-        if checked is not None and checked <= 0:
-            raise CallTimeout("the deadline has passed already; nothing was sent")
-        return checked
+        return checked_timeout("timeout", given)
     configured = source.config.options.get("execution_timeout", defaults.EXECUTION_TIMEOUT)
     return None if configured is None else float(configured)

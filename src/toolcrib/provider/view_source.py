@@ -16,9 +16,10 @@ from ..events import InventoryChanged, Listeners
 from ..hub.dispatch import CallOptions
 from ..protocol.sanitize import one_line
 from ..types import UNSET, ToolResult
+from ..upstreams.pool import LOCAL
 from .connections import SourceConnections
 from .credentials import DISCOVERY, CredentialTable
-from .executor import LOCAL, ExecutionOptions, Executor, check_enabled, find_timeout
+from .executor import ExecutionOptions, Executor, check_enabled, find_timeout
 from .inventory import InventoryTool
 from .personal_lists import PersonalLists
 from .snapshot import Snapshot, Source

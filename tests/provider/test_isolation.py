@@ -12,6 +12,7 @@ import pytest
 
 from tests.provider.kit import SmallSource, value_of
 from tests.unit.kit import eventually
+from toolcrib.provider.health import IDLE_REASON
 from toolcrib.provider.provider import Provider
 
 CALLS = 150
@@ -104,6 +105,10 @@ async def test_a_source_that_hangs_at_its_registration_fails_alone(tmp_path: Pat
         await eventually(lambda: not hanging.processes())
         hanging.change(start=None)
         await provider.refresh("hanging")
+        status = provider.status("hanging")  # its first list is fetched over a connection that is not kept
+        assert (status.state, status.reason) == ("disconnected", IDLE_REASON)
+        assert not any(each.connected for each in provider.connections("hanging"))
+        assert value_of(await provider.execute("hanging", "echo", {"text": "x"})) == "x"
         assert provider.status("hanging").state == "connected"
 
 

@@ -1,10 +1,11 @@
-"""Personal slots: values that are given with one call, and the list of what is stored."""
+"""Personal slots: values that are given with one call, the list of what is stored, and lists of one principal."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
 import toolcrib as tc
+from tests.provider.kit import SmallSource
 from tests.unit.kit import eventually
 from toolcrib.provider import Provider
 
@@ -30,3 +31,19 @@ async def test_stored_credentials_are_listed_in_the_same_order_after_a_restart(t
         assert [each.principal for each in provider.credentials.list()] == principals
     async with Provider(tmp_path / "tools.db") as provider:
         assert [each.principal for each in provider.credentials.list("notes")] == principals
+
+
+async def test_personal_lists_follow_at_once_when_a_discovery_credential_is_set_or_removed(tmp_path: Path) -> None:
+    small = SmallSource(tmp_path, tools=["echo"], prompts=["hello"])
+    async with Provider(tmp_path / "tools.db") as provider:
+        await provider.add_source("small", small.server(), personal=["TOKEN"])
+        await provider.credentials.set("small", "TOKEN", "t", principal="alice")
+        view = provider.view("alice")
+        assert [tool.name for tool in await view.list_tools()] == ["mcp__small__echo"]
+        await provider.credentials.set("small", "TOKEN", "d", principal="admin", discovery=True)
+        await provider.refresh("small")
+        assert [prompt.name for prompt in await view.list_prompts()] == ["mcp__small__hello"]
+        await provider.credentials.remove("small", principal="admin", discovery=True)
+        result = await provider.execute("small", "echo", {"text": "x"}, principal="alice")
+        assert result.success, result
+        assert [tool.name for tool in await view.list_tools()] == ["mcp__small__echo"]

@@ -14,27 +14,29 @@ from typing import Any, Final, TypedDict
 from .. import defaults
 from ..client.client import Timeout
 from ..client.options import checked_timeout
-from ..errors import AccessDenied, CallTimeout, InvalidArguments, RemoteError, ToolcribError, ToolNotFound, UsageError
+from ..errors import AccessDenied, InvalidArguments, RemoteError, ToolcribError, ToolNotFound, UsageError
 from ..policy.argument_cleaning import clean, clean_for_schema
 from ..policy.json_schema import ArgumentValidator
 from ..protocol.jsonrpc import INVALID_PARAMS
 from ..transports.channel import CallTrace, ProgressHandler
 from ..types import UNSET, ToolResult
+from ..upstreams.pool import LOCAL
 from .approved_calls import ApprovedCalls
 from .connections import SourceConnections
 from .inventory import InventoryTool, ToolState
 from .outcomes import ExecutionResult, find_outcome, make_failure, make_result
+from .principals import MAX_PRINCIPAL_LENGTH
 from .snapshot import Source
 from .source_config import ReviewPolicy
 from .store.audit import AuditWriter
-from .store.rows import ExecutionRow
+from .store.rows import ExecutionRow, make_id
 
 MAX_COMPILED_TOOLS: Final = 10_000
 """Tools whose compiled schemas are kept."""
 MAX_ERROR: Final = 300
 """Characters of an error in the audit."""
-LOCAL: Final = "local"
-"""The principal of calls that name none."""
+MAX_GIVEN_NAME: Final = 200
+"""Characters, in the audit, of the name of a source or tool that is not known."""
 
 
 class ExecutionOptions(TypedDict, total=False):
@@ -260,11 +262,44 @@ class Executor:
         self._audit.record(execution)
 
     def _record_failure(self, execution: Execution, error: BaseException, elapsed_ms: float) -> None:
-        known = isinstance(error, ToolcribError | UsageError)
-        outcome = find_outcome(error).code if known else "cancelled"
+        outcome, text = _describe_failure(error)
         sent = error.sent if isinstance(error, ToolcribError | UsageError) else None
-        execution.end(outcome, sent, elapsed_ms, str(error)[:MAX_ERROR], answered=False)
+        execution.end(outcome, sent, elapsed_ms, text, answered=False)
         self._audit.record(execution)
+
+    def record_unsent(
+        self, source: Source | str, tool: str, principal: str, error: BaseException, elapsed_ms: float
+    ) -> None:
+        """Record a call that failed before its source (then `source` is the name as given) or its tool was found.
+
+        All texts may be as a caller gave them, so their length is limited.
+        """
+        outcome, text = _describe_failure(error)
+        self._audit.record(
+            ExecutionRow(
+                id=make_id(),
+                at=time.time(),
+                principal=str(principal)[:MAX_PRINCIPAL_LENGTH],
+                source_id=source.id if isinstance(source, Source) else str(source)[:MAX_GIVEN_NAME],
+                tool=str(tool)[:MAX_GIVEN_NAME],
+                tool_hash="",
+                generation=source.generation if isinstance(source, Source) else 0,
+                outcome=outcome,
+                sent=False,
+                attempts=0,
+                duration_ms=elapsed_ms,
+                error=text,
+            )
+        )
+
+
+def _describe_failure(error: BaseException) -> tuple[str, str]:
+    """Return the outcome and the text for the audit."""
+    if isinstance(error, ToolcribError | UsageError):
+        return find_outcome(error).code, str(error)[:MAX_ERROR]
+    if isinstance(error, Exception):  # a defect of this program, or of a callback
+        return "internal_error", f"{type(error).__name__}: {error}"[:MAX_ERROR]
+    return "cancelled", str(error)[:MAX_ERROR]
 
 
 def _check_arguments(source: Source, tool: _CompiledTool, arguments: Mapping[str, Any] | None) -> Mapping[str, Any]:
@@ -318,9 +353,6 @@ def check_callable(source: Source, tool: InventoryTool) -> None:
 def find_timeout(source: Source, given: Timeout) -> float | None:
     """Return how many seconds a call may take: as given with it, or as the source's config says."""
     if given is not UNSET:
-        checked = checked_timeout("timeout", given)
-        if checked is not None and checked <= 0:
-            raise CallTimeout("the deadline has passed already; nothing was sent")
-        return checked
+        return checked_timeout("timeout", given)
     configured = source.config.options.get("execution_timeout", defaults.EXECUTION_TIMEOUT)
     return None if configured is None else float(configured)

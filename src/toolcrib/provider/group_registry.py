@@ -10,6 +10,7 @@ from typing import Any
 
 from .._util.suggest import suggest
 from ..errors import ConfigError
+from ..upstreams.pool import LOCAL
 from .groups import Group, NameMode, Override
 from .source_registry import SourceRegistry
 
@@ -31,7 +32,7 @@ class Groups:
         description: str = "",
         overrides: Mapping[str, Override | Mapping[str, Any]] | None = None,
         name_mode: str = "qualified",
-        by: str = "local",
+        by: str = LOCAL,
     ) -> Group:
         """Create a group. Patterns are `source/tool` with `*`, `tag:name`, or `source:name`; exclusions win.
 
@@ -52,7 +53,7 @@ class Groups:
             await self._registry.put_group(group, by=by)
         return group
 
-    async def update(self, name: str, *, by: str = "local", **fields: Any) -> Group:
+    async def update(self, name: str, *, by: str = LOCAL, **fields: Any) -> Group:
         """Change fields of a group: `include`, `exclude`, `description`, `overrides`, `name_mode`, `name`."""
         known = ("name", "include", "exclude", "description", "overrides", "name_mode")
         for field in fields:
@@ -74,7 +75,7 @@ class Groups:
             await self._registry.put_group(changed, by=by)
         return changed
 
-    async def remove(self, name: str, *, by: str = "local") -> None:
+    async def remove(self, name: str, *, by: str = LOCAL) -> None:
         """Delete a group."""
         async with self._lock:
             await self._registry.remove_group(self.get(name), by=by)

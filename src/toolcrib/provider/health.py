@@ -84,10 +84,11 @@ class SourceHealth:
                 return next(c.status for c in self._live if c.status.state is ConnectionState.DEGRADED)
         return self._status
 
-    def watch(self, client: Client, principal: str | None, *, transient: bool) -> None:
+    def watch(self, client: Client, principal: str | None, *, transient: bool, keeps_connections: bool) -> None:
         """Follow a connection; `principal` is its owner, None if it is shared.
 
-        Transient connections are made for each call: only their failures enter the history.
+        Of transient connections, only failures enter the history. A source that keeps no connections counts as
+        connected after a transient one ended well; others are connected only while they have a connection.
         """
         owner = {} if principal is None else {"principal": principal}
 
@@ -114,7 +115,8 @@ class SourceHealth:
             # The end of an old connection says nothing about a source that failed since, or was disabled.
             if not self._live and self._status.state in (ConnectionState.CONNECTED, ConnectionState.DEGRADED):
                 reason = one_line(event.reason, MAX_REASON) if event.error is not None else IDLE_REASON
-                self.become(ConnectionState.CONNECTED if transient else ConnectionState.DISCONNECTED, reason)
+                stays = transient and not keeps_connections
+                self.become(ConnectionState.CONNECTED if stays else ConnectionState.DISCONNECTED, reason)
 
         client.on(ConnectionCompleted, on_connected)
         client.on(ConnectionFailed, on_failed)

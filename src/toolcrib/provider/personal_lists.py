@@ -9,7 +9,7 @@ import asyncio
 import time
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Final
+from typing import Final, NamedTuple
 
 from .._util.tasks import TaskSet
 from ..errors import CallTimeout, ConnectionLost, ToolcribError
@@ -21,7 +21,7 @@ from .source_config import ReviewPolicy
 from .store.rows import PromptRow, ResourceRow, TemplateRow
 
 MAX_LISTS: Final = 1_000
-"""Lists (source, principal) that are kept."""
+"""Lists that are kept."""
 MAX_AGE_SECONDS: Final = 300.0
 """Seconds after which a list is fetched again when it is needed."""
 LIST_SECONDS: Final = 5.0
@@ -32,22 +32,30 @@ FETCH_TIMEOUT_SECONDS: Final = 30.0
 """Seconds for a list that no call with a time-out of its own needs."""
 
 
+class _Key(NamedTuple):
+    """Which list: with the tools, unless all principals have those that the operator's credential shows."""
+
+    source_id: str
+    principal: str
+    with_tools: bool
+
+
 class PersonalLists:
     """The lists of sources as single principals see them."""
 
     def __init__(self, connections: SourceConnections) -> None:
         self._connections = connections
-        self._sources: dict[tuple[str, str], tuple[float, Source, Source]] = {}
-        """For each source and principal: when it was listed, the source at that time, the source as listed."""
-        self._fetching: dict[tuple[str, str], tuple[asyncio.Task[Source], float]] = {}
+        self._sources: dict[_Key, tuple[float, Source, Source]] = {}
+        """For each list: when it was fetched, the source at that time, the source as listed."""
+        self._fetching: dict[_Key, tuple[asyncio.Task[Source], float]] = {}
         """For each list that is being fetched: the task, and when it began."""
-        self._failures: dict[tuple[str, str], tuple[float, ToolcribError]] = {}
+        self._failures: dict[_Key, tuple[float, ToolcribError]] = {}
         """For each list that could not be fetched: when, and why."""
         self._tasks = TaskSet()
 
-    def find(self, source: Source, principal: str) -> Source | None:
-        """Return the source as this principal sees it; None if it has to be fetched."""
-        found = self._sources.get((source.id, principal))
+    def _find(self, source: Source, key: _Key) -> Source | None:
+        """Return the source as listed; None if it has to be fetched."""
+        found = self._sources.get(key)
         if found is None or found[1] is not source or time.monotonic() - found[0] > MAX_AGE_SECONDS:
             return None
         return found[2]
@@ -59,10 +67,11 @@ class PersonalLists:
 
         Callers that need the same list share one request. Raises `CallTimeout` after `timeout` seconds.
         """
-        found = self.find(source, principal)
+        key = _Key(source.id, principal, with_tools)
+        found = self._find(source, key)
         if found is not None:
             return found
-        task, _ = self._begin(source, principal, with_tools)
+        task, _ = self._begin(source, key)
         return await _wait_for(task, source, timeout)
 
     async def fetch_with(
@@ -78,22 +87,21 @@ class PersonalLists:
 
     async def fetch_for_list(self, source: Source, principal: str, *, with_tools: bool) -> Source:
         """Do as `fetch` does, for a list of several sources: one that hangs or fails does not delay each list."""
-        found = self.find(source, principal)
+        key, now = _Key(source.id, principal, with_tools), time.monotonic()
+        found = self._find(source, key)
         if found is not None:
             return found
-        key, now = (source.id, principal), time.monotonic()
         failed = self._failures.get(key)
         if failed is not None and now - failed[0] < RETRY_SECONDS:
             raise failed[1]
-        task, began = self._begin(source, principal, with_tools)
+        task, began = self._begin(source, key)
         return await _wait_for(task, source, max(began + LIST_SECONDS - now, 0.0))
 
-    def _begin(self, source: Source, principal: str, with_tools: bool) -> tuple[asyncio.Task[Source], float]:
+    def _begin(self, source: Source, key: _Key) -> tuple[asyncio.Task[Source], float]:
         """Return the task that fetches a list, and when it began."""
-        key = (source.id, principal)
         begun = self._fetching.get(key)
         if begun is None:
-            task = self._tasks.create(self._fetch(source, principal, with_tools))
+            task = self._tasks.create(self._fetch(source, key))
             task.add_done_callback(_retrieve_exception)
             begun = self._fetching[key] = (task, time.monotonic())
         return begun
@@ -101,7 +109,7 @@ class PersonalLists:
     def forget(self, source_id: str, principal: str | None = None) -> None:
         """Forget the lists of a source, or of one principal: credentials or settings changed."""
         for kept in (self._sources, self._fetching, self._failures):
-            for key in [key for key in kept if key[0] == source_id and principal in (None, key[1])]:
+            for key in [key for key in kept if key.source_id == source_id and principal in (None, key.principal)]:
                 del kept[key]
 
     async def close(self) -> None:
@@ -109,11 +117,11 @@ class PersonalLists:
         self._tasks.cancel()
         await self._tasks.wait()
 
-    async def _fetch(self, source: Source, principal: str, with_tools: bool) -> Source:
-        key, current = (source.id, principal), asyncio.current_task()
+    async def _fetch(self, source: Source, key: _Key) -> Source:
+        current = asyncio.current_task()
         error: ToolcribError | None = None
         try:
-            made = await self._list(source, principal, with_tools)
+            made = await self._list(source, key.principal, key.with_tools)
         except ToolcribError as exc:
             error = exc
             raise

@@ -36,6 +36,7 @@ from .refresh_schedule import RefreshSchedule
 from .registration import parse_registration
 from .sealing import load_sealer
 from .snapshot import Snapshot, Source
+from .source_config import LifecycleMode
 from .source_registry import SourceRegistry
 from .store.audit import AuditWriter
 from .store.interface import Store, StoredState
@@ -145,7 +146,8 @@ class Provider:
             await self._check_health(registry.find(source_id))
 
         def watch(source: Source, client: Client, principal: str | None, transient: bool) -> None:
-            health.of(source.id).watch(client, principal, transient=transient)
+            keeps = source.config.lifecycle_mode is not LifecycleMode.TRANSIENT
+            health.of(source.id).watch(client, principal, transient=transient, keeps_connections=keeps)
             if not transient and not source.config.personal_slots:
                 schedule.follow(source.id, client)
 

@@ -16,9 +16,10 @@ from ..events import InventoryChanged, Listeners
 from ..hub.dispatch import CallOptions
 from ..protocol.sanitize import one_line
 from ..types import UNSET, ToolResult
+from ..upstreams.pool import LOCAL
 from .connections import SourceConnections
 from .credentials import DISCOVERY, CredentialTable
-from .executor import LOCAL, ExecutionOptions, Executor, check_enabled, find_timeout
+from .executor import ExecutionOptions, Executor, check_enabled, find_timeout
 from .inventory import InventoryTool
 from .personal_lists import PersonalLists
 from .snapshot import Snapshot, Source
@@ -57,23 +58,35 @@ class SourceAccess:
     ) -> tuple[Source, InventoryTool, ExecutionOptions]:
         """Return a source and its tool as the principal sees them, and the options with what is left of the time-out.
 
-        Raises `ServerNotFound` or `ToolNotFound`.
+        Raises `ServerNotFound`, `ToolNotFound`, or why a source could not be listed for the principal; the audit has
+        such calls, too.
         """
-        registry = self._registry
-        source = registry.snapshot.sources.get(name) or registry.find(name)
-        if source.config.personal_slots and not self._is_listed_for_all(source):
-            principal, began = options.get("principal", LOCAL), monotonic()
-            check_enabled(source)
-            timeout = find_timeout(source, options.get("timeout", UNSET))
-            environment = options.get("environment")
-            if environment:
-                source = await self._personal.fetch_with(source, principal, environment, timeout)
-            else:
-                source = await self._personal.fetch(source, principal, with_tools=True, timeout=timeout)
-            if timeout is not None:
-                options = {**options, "timeout": max(timeout - (monotonic() - began), 0.001)}
-            check_enabled(registry.find(source.id))
-        return source, source.records.get(tool) or registry.find_tool(source, tool), options
+        registry, began = self._registry, monotonic()
+        source: Source | None = None
+        try:
+            source = registry.snapshot.sources.get(name) or registry.find(name)
+            if source.config.personal_slots and not self._is_listed_for_all(source):
+                source, options = await self._find_personal(source, options)
+            return source, source.records.get(tool) or registry.find_tool(source, tool), options
+        except BaseException as exc:
+            principal = options.get("principal", LOCAL)
+            self._executor.record_unsent(source or name, tool, principal, exc, (monotonic() - began) * 1000)
+            raise
+
+    async def _find_personal(self, source: Source, options: ExecutionOptions) -> tuple[Source, ExecutionOptions]:
+        """Return a source as the principal sees it, and the options with what is left of the time-out."""
+        principal, began = options.get("principal", LOCAL), monotonic()
+        check_enabled(source)
+        timeout = find_timeout(source, options.get("timeout", UNSET))
+        environment = options.get("environment")
+        if environment:
+            source = await self._personal.fetch_with(source, principal, environment, timeout)
+        else:
+            source = await self._personal.fetch(source, principal, with_tools=True, timeout=timeout)
+        if timeout is not None:
+            options = {**options, "timeout": max(timeout - (monotonic() - began), 0.001)}
+        check_enabled(self._registry.find(source.id))
+        return source, options
 
     async def call(
         self, source_id: str, tool: str, arguments: Mapping[str, Any], principal: str, options: CallOptions

@@ -33,7 +33,7 @@ SHARED: Final = "shared"
 IDLE_SECONDS: Final = 300.0
 """Seconds without a lease after which a connection is closed, unless the pool or the lease says otherwise."""
 LOCAL: Final = "local"
-"""The principal of callers without authentication."""
+"""The principal of callers without authentication, and of calls that name none."""
 USUAL_LIMITS: Final = PoolLimits()
 
 

@@ -244,10 +244,14 @@ def _make_operations(batch: Sequence[ExecutionRow | EventRow]) -> Iterable[Opera
 
 
 def count_calls(rows: Iterable[ExecutionRow]) -> list[StatBucketRow]:
-    """Return the counts of calls by period, source and tool."""
+    """Return the counts of calls by period, source and tool.
+
+    Calls of tools or sources that were not found are counted under the empty name: callers can give any name.
+    """
     by_key: dict[tuple[float, str, str], list[ExecutionRow]] = {}
     for row in rows:
-        by_key.setdefault((row.at // BUCKET_SECONDS * BUCKET_SECONDS, row.source_id, row.tool), []).append(row)
+        source_id, tool = row.source_id if row.generation else "", row.tool if row.tool_hash else ""
+        by_key.setdefault((row.at // BUCKET_SECONDS * BUCKET_SECONDS, source_id, tool), []).append(row)
     return [
         StatBucketRow(
             start=start,

@@ -228,11 +228,14 @@ class ExecutionRow(Row):
     at: float
     principal: str
     source_id: str
+    """The id of the source; of a source that was not found, the name that was given."""
     tool: str
     tool_hash: str
+    """Empty if the tool was not found."""
     generation: int
+    """0 if the source was not found."""
     outcome: str
-    """`ok`, `tool_error`, or the class of the error."""
+    """`ok`, `tool_error`, `cancelled`, `internal_error` (a defect), or the code of the error in `outcomes`."""
     sent: bool | None
     attempts: int
     duration_ms: float

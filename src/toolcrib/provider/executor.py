@@ -9,7 +9,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping
 from time import monotonic
-from typing import Any, Final, TypedDict
+from typing import Any, Final, NamedTuple, TypedDict
 
 from .. import defaults
 from ..client.client import Timeout
@@ -61,25 +61,9 @@ class ExecutionOptions(TypedDict, total=False):
 
 
 class Execution:
-    """One call: its facts for the metadata of the result and, after its end, for the audit.
+    """One call that runs: its facts for the metadata of the result and for the audit."""
 
-    The row of the audit is made when it is stored: a call does not wait for that.
-    """
-
-    __slots__ = (
-        "_attempts",
-        "_began",
-        "_duration_ms",
-        "_ended_at",
-        "_error",
-        "_leased_at",
-        "_outcome",
-        "_sent",
-        "principal",
-        "source",
-        "tool",
-        "trace",
-    )
+    __slots__ = ("_began", "_leased_at", "principal", "source", "tool", "trace")
 
     def __init__(self, source: Source, tool: InventoryTool, principal: str) -> None:
         self.source = source
@@ -121,30 +105,40 @@ class Execution:
             "timing": timing,
         }
 
-    def end(self, outcome: str, sent: bool | None, duration_ms: float, error: str = "", *, answered: bool) -> None:
-        """Note how the call ended, for the audit."""
-        self._ended_at = time.time()
-        self._outcome = outcome
-        self._sent = sent
-        self._duration_ms = duration_ms
-        self._error = error
-        self._attempts = self.trace.failures + answered
+    def end(
+        self, outcome: str, sent: bool | None, elapsed_ms: float, error: str = "", *, answered: bool
+    ) -> EndedExecution:
+        """Return how the call ended, for the audit."""
+        return EndedExecution(self, time.time(), outcome, sent, elapsed_ms, error, self.trace.failures + answered)
+
+
+class EndedExecution(NamedTuple):
+    """How a call ended. Its row is made when it is stored: the call does not wait for that."""
+
+    execution: Execution
+    at: float
+    outcome: str
+    sent: bool | None
+    duration_ms: float
+    error: str
+    attempts: int
 
     def make_row(self, id: str) -> ExecutionRow:
-        """Return the row for the audit, after the end."""
+        """Return the row for the audit."""
+        call = self.execution
         return ExecutionRow(
             id=id,
-            at=self._ended_at,
-            principal=self.principal,
-            source_id=self.source.id,
-            tool=self.tool.name,
-            tool_hash=self.tool.hash,
-            generation=self.source.generation,
-            outcome=self._outcome,
-            sent=self._sent,
-            attempts=self._attempts,
-            duration_ms=self._duration_ms,
-            error=self._error,
+            at=self.at,
+            principal=call.principal,
+            source_id=call.source.id,
+            tool=call.tool.name,
+            tool_hash=call.tool.hash,
+            generation=call.source.generation,
+            outcome=self.outcome,
+            sent=self.sent,
+            attempts=self.attempts,
+            duration_ms=self.duration_ms,
+            error=self.error,
         )
 
 
@@ -258,14 +252,13 @@ class Executor:
         return found
 
     def _record(self, execution: Execution, result: ToolResult, elapsed_ms: float) -> None:
-        execution.end("tool_error" if result.is_error else "ok", True, elapsed_ms, answered=True)
-        self._audit.record(execution)
+        outcome = "tool_error" if result.is_error else "ok"
+        self._audit.record(execution.end(outcome, True, elapsed_ms, answered=True))
 
     def _record_failure(self, execution: Execution, error: BaseException, elapsed_ms: float) -> None:
         outcome, text = _describe_failure(error)
         sent = error.sent if isinstance(error, ToolcribError | UsageError) else None
-        execution.end(outcome, sent, elapsed_ms, text, answered=False)
-        self._audit.record(execution)
+        self._audit.record(execution.end(outcome, sent, elapsed_ms, text, answered=False))
 
     def record_unsent(
         self, source: Source | str, tool: str, principal: str, error: BaseException, elapsed_ms: float

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 import toolcrib as tc
 from tests.provider.kit import SmallSource
 from tests.unit.kit import eventually
@@ -47,3 +49,24 @@ async def test_personal_lists_follow_at_once_when_a_discovery_credential_is_set_
         result = await provider.execute("small", "echo", {"text": "x"}, principal="alice")
         assert result.success, result
         assert [tool.name for tool in await view.list_tools()] == ["mcp__small__echo"]
+
+
+async def test_the_error_says_how_to_review_tools_that_only_principals_list(tmp_path: Path) -> None:
+    small = SmallSource(tmp_path, tools=["echo"])
+    async with Provider(tmp_path / "tools.db") as provider:
+        await provider.add_source("small", small.server(), personal=["TOKEN"], review="review_all")
+        await provider.credentials.set("small", "TOKEN", "t", principal="alice")
+        refused = (await provider.execute("small", "echo", {"text": "x"}, principal="alice")).exception
+        assert isinstance(refused, tc.AccessDenied)
+        with pytest.raises(tc.ToolNotFound) as raised:
+            await provider.approve("small", "echo")
+        for error in (refused, raised.value):
+            assert "discovery=True" in str(error) and "'TOKEN'" in str(error) and "refresh('small')" in str(error)
+        # What the errors say to do:
+        await provider.credentials.set("small", "TOKEN", "d", principal="admin", discovery=True)
+        await provider.refresh("small")
+        waiting = (await provider.execute("small", "echo", {"text": "x"}, principal="alice")).exception
+        assert "provider.review('small')" in str(waiting) and "discovery" not in str(waiting)
+        assert [item.tool for item in provider.review("small")] == ["echo"]
+        await provider.approve("small", "echo")
+        assert (await provider.execute("small", "echo", {"text": "x"}, principal="alice")).success

@@ -324,6 +324,16 @@ def check_enabled(source: Source, tool: str | None = None) -> None:
         raise AccessDenied(message, server=source.name, tool=tool, rule="source disabled")
 
 
+def advise_discovery(source: Source) -> str:
+    """Return how an operator makes the tools of a source known that only single principals list."""
+    slots = " and ".join(map(repr, source.config.personal_slots))
+    return (
+        "only tools that are listed with a discovery credential can be reviewed: store one with "
+        f"provider.credentials.set({source.name!r}, slot, value, principal=..., discovery=True) for {slots}, "
+        f"call provider.refresh({source.name!r})"
+    )
+
+
 def check_callable(source: Source, tool: InventoryTool) -> None:
     """Raise the reason why a tool cannot be called, if there is one."""
     check_enabled(source, tool.name)
@@ -338,7 +348,8 @@ def check_callable(source: Source, tool: InventoryTool) -> None:
         message, rule = "the tool is disabled", "tool disabled"
     else:
         change = "changed since it was approved" if tool.state is ToolState.WITHHELD else "was not approved yet"
-        message = f"the tool {change}; look at provider.review({source.name!r}), then approve or block it"
+        review = f"look at provider.review({source.name!r}), then approve or block it"
+        message = f"the tool {change}; {review if tool.id else f'{advise_discovery(source)}; {review}'}"
         rule = f"review: {tool.state.value}"
     raise AccessDenied(message, server=source.name, tool=tool.name, rule=rule)
 

@@ -92,6 +92,7 @@ class InventoryTool:
     """A tool of a source: the definition in force, its state, and the definition that waits for a review, if any."""
 
     id: str
+    """Empty if the tool is not stored, because only single principals list it; such a tool cannot be reviewed."""
     source_id: str
     source: str
     """The name of the source."""

@@ -179,6 +179,7 @@ def _make_personal(source: Source, listing: Listing, with_tools: bool) -> Source
             policy=policy,
             first=True,
             now=now,
+            ids=lambda: "",  # nothing of it is stored
         ).tools
     return replace(
         source,

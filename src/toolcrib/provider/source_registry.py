@@ -36,7 +36,7 @@ from . import review
 from .connections import SourceConnections
 from .credentials import DISCOVERY, CredentialTable
 from .discovery import Listing, describe_server, list_everything
-from .executor import check_enabled
+from .executor import advise_discovery, check_enabled
 from .groups import Group
 from .health import INVENTORY, MAX_REASON, PACKAGE, HealthTable
 from .inventory import InventoryChange, InventoryTool, diff, diff_items, hash_text
@@ -440,7 +440,7 @@ class SourceRegistry:
         source = self.find(name)
         async with self._lock(self._locks, source.id):
             source = self.find(source.id)
-            decisions = [decision(self.find_tool(source, tool)) for tool in tools]
+            decisions = [decision(self._find_for_decision(source, tool)) for tool in tools]
             operations = [each for made in decisions for each in made.operations]
             records = [made.tool for made in decisions]
             if operations:
@@ -450,6 +450,12 @@ class SourceRegistry:
                 event = InventoryChanged(source.name, changed=changed, source_id=source.id)
                 await self._put_in_force(source.with_tools(records), operations, partial(self._listeners.emit, event))
             return records
+
+    def _find_for_decision(self, source: Source, tool: str) -> InventoryTool:
+        if tool not in source.records and source.config.personal_slots and not self.has_discovery_credential(source):
+            message = f"the tool is not stored; {advise_discovery(source)}"
+            raise ToolNotFound(message, server=source.name, tool=tool)
+        return self.find_tool(source, tool)
 
     # ---- groups ----------------------------------------------------------------------------------------------
 

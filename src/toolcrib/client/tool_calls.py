@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from time import monotonic
 from typing import Any
 
@@ -36,6 +37,19 @@ from .supervisor import Supervisor
 from .telemetry import call_span
 
 log = logging.getLogger("toolcrib.client")
+
+
+@contextlib.contextmanager
+def listing_before_call() -> Iterator[None]:
+    """Raise errors of a list that is fetched before a call as errors of the call, which was not sent."""
+    try:
+        yield
+    except OutcomeUnknown as exc:
+        kind = CallTimeout if isinstance(exc, CallTimeout) else ConnectionLost
+        raise kind("the tools could not be listed before the call, which was not sent") from exc
+    except ToolcribError as exc:
+        exc.sent = False
+        raise
 
 
 class ToolCaller:
@@ -147,17 +161,11 @@ class ToolCaller:
 
         If that fails, the error says that the call itself was not sent.
         """
-        try:
+        with listing_before_call():
             if fresh:
                 await self._lister.fetch(TOOLS, Use.NEVER, deadline)
             else:
                 await self._lister.ensure_tools(deadline)
-        except OutcomeUnknown as exc:
-            kind = CallTimeout if isinstance(exc, CallTimeout) else ConnectionLost
-            raise kind("the tools could not be listed before the call, which was not sent") from exc
-        except ToolcribError as exc:
-            exc.sent = False
-            raise
 
     async def _handle_rejection(
         self, name: str, params: Wire, options: RequestOptions, repeatable: bool, exc: RemoteError

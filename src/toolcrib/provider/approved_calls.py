@@ -10,7 +10,8 @@ from collections.abc import Callable, Sequence
 from weakref import WeakKeyDictionary
 
 from ..client.client import Client
-from ..errors import AccessDenied, CallTimeout, ConnectionLost, OutcomeUnknown, ToolcribError, ToolNotFound
+from ..client.tool_calls import listing_before_call
+from ..errors import AccessDenied, ToolNotFound
 from ..types import Tool
 from .compatibility import ChangeKind, classify
 from .inventory import InventoryTool, hash_definition
@@ -77,11 +78,5 @@ class ApprovedCalls:
 
 
 async def _list_tools(client: Client, timeout: float | None) -> list[Tool]:
-    try:
+    with listing_before_call():
         return await client.list_tools(use_cache=True, timeout=timeout)
-    except OutcomeUnknown as exc:
-        kind = CallTimeout if isinstance(exc, CallTimeout) else ConnectionLost
-        raise kind("the tools could not be listed before the call, which was not sent") from exc
-    except ToolcribError as exc:
-        exc.sent = False
-        raise

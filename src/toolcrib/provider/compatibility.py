@@ -392,7 +392,7 @@ def _is_hazardous(schema: Any) -> bool:
 
 
 def _as_object(schema: Any) -> Mapping[str, Any] | Literal[False] | None:
-    """Return a schema as an object, False as it is, and None for what is no schema."""
+    """Return a schema as an object, False as it is, and None for anything else."""
     if schema is True:
         return {}
     return schema if schema is False or isinstance(schema, Mapping) else None

@@ -209,7 +209,7 @@ class Provider:
         `registration` is a mapping with `name`, `url`, `source_type`, `mcp_plugin_dir` and the other fields of a
         registration, a `server.json`, an `mcpServers` document with one entry, or the path of a plugin folder. A source
         that cannot be listed is stored with the reason as its status; with `require_ready=True` the error is raised
-        and nothing is stored. Raises `ConfigError` if a field is wrong. `by` names who acts, for the audit.
+        and nothing is stored. Raises `ConfigError` if a field is wrong. `by` names the operator, for the audit.
         """
         return await self._register(registration, None, {}, require_ready, by)
 

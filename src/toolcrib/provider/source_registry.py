@@ -73,7 +73,7 @@ _WRONG_PATH = (400, 404, 405, 406)
 
 
 class SourceRegistry:
-    """Owns the snapshot. All methods that change something are for operators; `by` names who acts."""
+    """Owns the snapshot. All methods that change something are for operators; `by` names the operator."""
 
     def __init__(
         self,
@@ -509,7 +509,7 @@ class SourceRegistry:
     def _reserve(self, name: str) -> str:
         """Return the slug of a new name; raise `ConfigError` if the name is taken."""
         snapshot = self.snapshot
-        if name in self._reserved or snapshot.find_source(name) is not None:  # an id is no name, either
+        if name in self._reserved or snapshot.find_source(name) is not None:  # ids cannot be names, either
             message = f"name: expected a new name, got {name!r}, which a source has already. Use update_source"
             raise ConfigError(message, key="name", expected="a name that no source has", server=name)
         slug = tool_names.slug(name, {*snapshot.by_slug, *snapshot.by_name, *self._reserved})

@@ -494,10 +494,6 @@ class ConnectionPool(Generic[C]):
                 else:
                     self._begin_closing(entry)
 
-    def restore(self, source: str) -> None:
-        """Grant leases of a source again that was retired: another one with this name was registered."""
-        self._retired.pop(source, None)
-
     async def close_source(self, source: str) -> None:
         """Close all connections of a source now, leased or not; when this returns, none of their processes is left.
 

@@ -476,7 +476,7 @@ async def test_a_retired_generation_gets_no_new_leases_and_is_closed_with_its_la
         assert len(pool.connections("other")) == 1
 
 
-async def test_leases_that_wait_for_a_retired_source_fail_and_it_can_be_restored() -> None:
+async def test_leases_that_wait_for_a_retired_source_fail() -> None:
     async with pooled(PoolLimits(total=1)) as (pool, links, callers):
         held = callers.start("held", key_of("other"))
         await turns()
@@ -489,9 +489,6 @@ async def test_leases_that_wait_for_a_retired_source_fail_and_it_can_be_restored
         with pytest.raises(ConnectionLost):
             async with pool.lease(key_of(generation=99), links):
                 pass
-        pool.restore("s")
-        async with pool.lease(key_of(), links, timeout=5):
-            pass
 
 
 async def test_closing_a_source_ends_its_connections_and_refuses_leases_meanwhile() -> None:

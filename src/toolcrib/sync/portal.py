@@ -47,6 +47,12 @@ class Portal:
 
         return self.call(there)
 
+    def home(self) -> tuple[asyncio.AbstractEventLoop, int]:
+        """Return the loop, running, and the id of its thread."""
+        loop = self._running()
+        assert self._thread is not None and self._thread.ident is not None
+        return loop, self._thread.ident
+
     def _running(self) -> asyncio.AbstractEventLoop:
         with self._lock:
             if self._loop is None:

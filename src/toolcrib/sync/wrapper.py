@@ -31,6 +31,11 @@ class SyncWrapper(Generic[A]):
     def __init__(self, twin: A) -> None:
         self._twin = twin
 
+    def async_twin(self) -> A:
+        """Return the async object, for use on the portal's loop; raises `UsageError` outside the `with` block."""
+        self._check_entered()
+        return self._twin
+
     def _check_entered(self) -> None:
         raise NotImplementedError
 

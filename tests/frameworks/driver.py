@@ -68,7 +68,7 @@ class Script:
     live: bool = False
     """Use the framework's live form of the tools, if it has one, instead of the snapshot."""
     before_turn: Callable[[int], Awaitable[None]] | None = None
-    """Awaited by the scripted model before it answers with turn 0, 1, ...; the index after the last one is for `done`."""
+    """Awaited by the scripted model before it answers with turn 0, 1, ...; one more for `done`."""
     loop: asyncio.AbstractEventLoop | None = None
     """The loop of the test, for models that run in other threads."""
 

@@ -340,9 +340,10 @@ class _ServingProcess:
 
     async def exit_after(self, exc: Exception) -> StartError | None:
         """Return the error of the process if it ended when a request or a stream failed; None if it runs."""
-        # A status comes from a running server. The other errors may be noticed before the end of the process is.
-        has_status = isinstance(exc, TransportError) and exc.status is not None
-        if self._exit is None and not has_status and not self._closing:
+        # An error status comes from a running server. The other errors may be noticed before the end of the process is,
+        # also an answer with the status 200 that breaks off.
+        has_error_status = isinstance(exc, TransportError) and (exc.status or 0) >= 400
+        if self._exit is None and not has_error_status and not self._closing:
             await self._process.exits_within(EXIT_DELAY_SECONDS)
         return self._exit
 

@@ -190,6 +190,23 @@ async def test_the_end_of_the_process_fails_its_calls_and_the_next_call_starts_a
         assert (await client.call_tool("pid")).data != first
 
 
+async def test_an_answer_that_breaks_off_shortly_before_the_process_ends_is_reported_with_the_exit_code() -> None:
+    ending = textwrap.indent(
+        textwrap.dedent("""
+            if b'"tools/call"' in body:
+                peer.sendall(b"HTTP/1.1 200 OK\\r\\nContent-Type: application/json\\r\\nContent-Length: 1000\\r\\n\\r\\n{")
+                peer.close()
+                time.sleep(0.1)
+                sys.exit(9)
+            if body:"""),
+        "    ",
+    )
+    program = "import time\n" + MINIMAL.replace("    if body:", ending)
+    async with tc.Client(SpawnedHttpServer(python(program, "127.0.0.1")), mode="2026-07-28") as client:
+        with pytest.raises(OutcomeUnknown, match="exited with code 9"):
+            await client.call_tool("any")
+
+
 async def test_the_server_ends_if_this_process_is_killed() -> None:
     program = textwrap.dedent("""
         import asyncio, sys

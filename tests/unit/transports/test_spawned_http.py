@@ -194,7 +194,7 @@ async def test_an_answer_that_breaks_off_shortly_before_the_process_ends_is_repo
     ending = textwrap.indent(
         textwrap.dedent("""
             if b'"tools/call"' in body:
-                peer.sendall(b"HTTP/1.1 200 OK\\r\\nContent-Type: application/json\\r\\nContent-Length: 1000\\r\\n\\r\\n{")
+                peer.sendall(b"HTTP/1.1 200\\r\\nContent-Type: application/json\\r\\nContent-Length: 1000\\r\\n\\r\\n{")
                 peer.close()
                 time.sleep(0.1)
                 sys.exit(9)

@@ -6,8 +6,14 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-Target = Literal["anthropic", "anthropic-strict", "openai", "openai-strict", "gemini", "gemini-openapi", "bedrock"]
-"""A model API, and the variant of its schema language."""
+Target = Literal[
+    "anthropic", "anthropic-strict", "openai", "openai-strict", "gemini", "gemini-openapi", "bedrock", "nullable"
+]
+"""A model API, and the variant of its schema language.
+
+`nullable` is plain JSON Schema whose optional properties allow null, for frameworks that validate the arguments by the
+offered schema before the call: models write null for what they leave out, and `restore` removes it.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +36,7 @@ class CompiledSchema:
     """Whether the schema keeps the rules of the target's strict mode."""
 
 
-def compile_schema(schema: Mapping[str, Any], target: Target | None) -> CompiledSchema:  # noqa: ARG001  # to be built
+def compile_schema(schema: Any, target: Target | None) -> CompiledSchema:  # noqa: ARG001  # to be built
     """Return the schema in the language of a target; without one, only with an object at its root."""
     compiled = {"type": "object", "properties": {}, **schema}
     return CompiledSchema(compiled)

@@ -1,36 +1,82 @@
-"""Compiles JSON Schemas of tools for the model APIs, each of which accepts only a part of JSON Schema."""
+"""Compiles JSON Schemas of tools for the model APIs, each of which accepts only a part of JSON Schema.
+
+A schema goes through these steps: `normalizing` makes a small, well-formed schema of it, `rooting` an object of its
+root, `argument_names` finds new names where the API needs them, `fitting` writes it by the `rules` of the target, and
+`size_limits` decides whether it may be strict. `restoring` is the way back for the arguments of a call.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
-from typing import Any, Literal
+from collections.abc import Mapping
+from typing import Any
 
-Target = Literal["anthropic", "anthropic-strict", "openai", "openai-strict", "gemini", "gemini-openapi", "bedrock"]
-"""A model API, and the variant of its schema language."""
+from ..._util.schema_document import SchemaDocument
+from ...errors import UsageError
+from .argument_names import rename
+from .compiled import NOT_STRICT, REPLACED_BY_ANYTHING, REPLACED_BY_OBJECT, CompiledSchema, Loss, LossList
+from .fitting import Fitter, NotStrictError
+from .normalizing import normalize
+from .restoring import Restorer
+from .rooting import object_root, wrapper_of
+from .rules import RULES, Target, TargetRules
+from .size_limits import exceeds
+from .values import TooDeep, copy_json
 
-
-@dataclass(frozen=True, slots=True)
-class Loss:
-    """What a compiled schema does not express: where (a JSON pointer), which keyword, and what was done instead."""
-
-    pointer: str
-    keyword: str
-    action: str
-
-
-@dataclass(frozen=True, slots=True)
-class CompiledSchema:
-    """A schema for a target. `restore` turns arguments that fit it into arguments for the original schema."""
-
-    schema: dict[str, Any] = field(hash=False)
-    losses: tuple[Loss, ...] = ()
-    restore: Callable[[Mapping[str, Any]], Mapping[str, Any]] = lambda arguments: arguments
-    strict: bool = False
-    """Whether the schema keeps the rules of the target's strict mode."""
+__all__ = ["CompiledSchema", "Loss", "Target", "compile_schema"]
 
 
-def compile_schema(schema: Mapping[str, Any], target: Target | None) -> CompiledSchema:  # noqa: ARG001  # to be built
-    """Return the schema in the language of a target; without one, only with an object at its root."""
-    compiled = {"type": "object", "properties": {}, **schema}
-    return CompiledSchema(compiled)
+def compile_schema(schema: Any, target: Target | None) -> CompiledSchema:
+    """Return the schema in the language of a target; without one, only with an object at its root.
+
+    `schema` may be any JSON value, as servers send it. Raises `UsageError` for an unknown target, and nothing else.
+    """
+    if target is None:
+        return _copy(schema)
+    rules = RULES.get(target)
+    if rules is None:
+        raise UsageError(f"target: expected one of {', '.join(RULES)}, got {target!r}")
+    losses = LossList()
+    normal = normalize(schema, losses)
+    root = object_root(normal, losses)
+    wrapper = wrapper_of(root) if rules.restricts_root else None
+    definitions = normal.definitions
+    names = rename((root, *definitions.values()), rules.names) if rules.names is not None else {}
+    document = SchemaDocument({"$defs": definitions})
+
+    def fit(rules: TargetRules, losses: LossList) -> dict[str, Any]:
+        fitted = Fitter(rules, document, definitions, names, losses).fit(root, wrapper)
+        if rules.limits is not None and (reason := exceeds(fitted, rules.limits)) is not None:
+            raise NotStrictError("", "", reason)
+        return fitted
+
+    first_losses = losses.copy()
+    strict = rules.closes
+    try:
+        fitted = fit(rules, losses)
+    except NotStrictError as exc:
+        assert rules.fallback is not None
+        losses, strict = first_losses, False
+        losses.add(exc.pointer, exc.keyword, f"{NOT_STRICT}: {exc.reason}")
+        fitted = fit(RULES[rules.fallback], losses)
+    old_names = {new: old for old, new in names.items()}
+    restorer = Restorer(root, definitions, wrapper, old_names, rules.provider == "gemini")
+    return CompiledSchema(fitted, losses.listed(), restorer, strict)
+
+
+def _copy(schema: Any) -> CompiledSchema:
+    """Return a copy of a schema with an object at its root."""
+    losses = LossList()
+    if not isinstance(schema, Mapping):
+        losses.add("", "", REPLACED_BY_OBJECT)
+        schema = {}
+    copied: dict[str, Any] = {}
+    for keyword, value in schema.items():
+        try:
+            copied[str(keyword)] = copy_json(value)
+        except TooDeep:
+            losses.add("", str(keyword), REPLACED_BY_ANYTHING)
+    if copied.get("type", "object") != "object":
+        losses.add("", "type", REPLACED_BY_OBJECT)
+    properties = copied.get("properties", {})
+    fitted = {**copied, "type": "object", "properties": properties if isinstance(properties, dict) else {}}
+    return CompiledSchema(fitted, losses.listed())

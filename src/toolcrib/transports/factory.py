@@ -21,7 +21,7 @@ from .channel import Channel, ChannelSource, Counters
 from .jsonrpc_stream import StreamChannel
 from .message_stream import MessageLink
 from .python_file import load_file, server_in
-from .sdk_streams import connector
+from .sdk_streams import SdkServer, connector, is_sdk_server
 from .spawned_http import SpawnedHttpServer
 from .stdio.link import StdioLink
 
@@ -30,7 +30,10 @@ if TYPE_CHECKING:
 
 Target = ServerConfig | ChannelSource | Callable[[], Any]
 ServerLike = Target | str
-"""The server argument of a `Client`: a config, a URL, a `ToolServer`, or a callable that opens a transport."""
+"""The server argument of a `Client`: a config, a URL, a `ToolServer`, or a callable that opens a transport.
+
+Also a server object of FastMCP or of the `mcp` SDK, whose type is not known here.
+"""
 
 
 def target_of(server: Any) -> Target:
@@ -56,6 +59,8 @@ def target_of(server: Any) -> Target:
         )
     if isinstance(server, ChannelSource):
         return server
+    if is_sdk_server(server):
+        return SdkServer(server)
     if callable(server):
         return cast("Callable[[], Any]", server)
     raise ConfigError(

@@ -1,17 +1,20 @@
-"""Adapters for the transports of the `mcp` SDK, 1.x and 2.x, by duck typing. `mcp` is never imported here.
+"""Adapters for transports and servers of the `mcp` SDK, 1.x and 2.x, by duck typing. `mcp` is never imported here.
 
 A transport callable may return one of the following, or an async context manager or an awaitable of it:
 - a `MessageStream`;
 - a pair `(read, write)` of streams, or 1.x's triple with a function for the session id, whose items are the SDK's
   `SessionMessage`s.
+
+A server object of FastMCP or of the SDK is run in this process, over streams in memory.
 """
 
 from __future__ import annotations
 
+import asyncio
 import inspect
 import sys
 from collections.abc import AsyncIterator, Callable
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
 from typing import Any
 
 from ..errors import ConfigError, ConnectionLost
@@ -104,3 +107,46 @@ def _unwrap(item: Any) -> Message:
     if hasattr(message, "model_dump"):
         message = message.model_dump(by_alias=True, mode="json", exclude_unset=True)
     return message  # type: ignore[no-any-return]  # the channel validates it
+
+
+class SdkServer:
+    """A server object of FastMCP or of the `mcp` SDK in this process, as a transport callable.
+
+    Each connection is a run of the server over streams in memory; a server has as many as there are clients.
+    """
+
+    def __init__(self, server: Any) -> None:
+        self.name = str(getattr(server, "name", "") or "custom")
+        self._server = server
+
+    @asynccontextmanager
+    async def __call__(self) -> AsyncIterator[Any]:
+        """Run the server, and yield the client's pair of streams."""
+        low_level = _low_level_server(self._server)
+        lifespan = getattr(self._server, "_lifespan_manager", nullcontext)
+        # A program that has a server object has loaded the SDK.
+        memory = sys.modules["mcp.shared.memory"]
+        async with memory.create_client_server_memory_streams() as (client, server), lifespan():
+            options = low_level.create_initialization_options()
+            serving = asyncio.create_task(low_level.run(*server, options, raise_exceptions=False))
+            try:
+                yield client
+            finally:
+                serving.cancel()
+                await asyncio.wait([serving])
+
+    def __repr__(self) -> str:
+        return f"SdkServer({self._server!r})"
+
+
+def is_sdk_server(server: Any) -> bool:
+    """Return whether this is a server object of FastMCP or of the `mcp` SDK, in any of its versions."""
+    return _low_level_server(server) is not None
+
+
+def _low_level_server(server: Any) -> Any:
+    """Return the object whose `run` serves a pair of streams; None if this is no server of that kind."""
+    for each in (server, getattr(server, "_mcp_server", None), getattr(server, "_lowlevel_server", None)):
+        if callable(getattr(each, "create_initialization_options", None)) and callable(getattr(each, "run", None)):
+            return each
+    return None

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from typing import Any, Literal
 
 from llama_index.core.agent.workflow import FunctionAgent, ToolCallResult
@@ -89,7 +88,7 @@ async def check_long_descriptions_and_whole_schemas(driver: Driver) -> None:
         "description": "One number.",
     }
     server = tc.ToolServer("lab")
-    server.add_tool(json.dumps, name="long", description="x" * 2000, input_schema=schema)
+    server.add_tool(lambda arguments: f"{len(arguments)}", name="long", description="x" * 2000, input_schema=schema)
     async with tc.Hub({"lab": server}) as hub:
         (tool,) = llama_index.tools(hub)
         assert tool.metadata.description == "x" * 2000

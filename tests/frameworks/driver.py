@@ -36,6 +36,7 @@ class Seen:
     """What the model saw of the answer to one call. `is_error` is None if the framework has no flag for it."""
 
     text: str
+    """All text; of a binary part that is neither text nor an image, at least its MIME type."""
     is_error: bool | None = None
     images: list[str] = field(default_factory=list)
     """The MIME types of the images."""
@@ -48,6 +49,8 @@ class Transcript:
 
     offered: list[list[str]] = field(default_factory=list)
     """The names of the tools that the model was offered, for each of its turns, the last one (without calls) too."""
+    schemas: dict[str, dict[str, Any]] = field(default_factory=dict)
+    """The input schemas that the model was offered, by the names of the tools; empty if it does not see them."""
     answers: list[list[Seen]] = field(default_factory=list)
     """What the model saw, for each turn with calls; in the order of the calls."""
     progress: list[Any] = field(default_factory=list)
@@ -94,7 +97,11 @@ async def _awaited(function: Callable[[int], Awaitable[None]], turn: int) -> Non
 
 
 class Driver(Protocol):
-    """One framework. A module `tests/frameworks/drivers/NAME.py` defines `driver`, an object with this interface."""
+    """One framework. A module `tests/frameworks/drivers/NAME.py` defines `driver`, an object with this interface.
+
+    The module may also define `extra_cases`: a dict of async functions that take the driver and assert.
+    The cases name tools as the hub does, `mcp__lab__add`; if the framework changes names, the driver translates them.
+    """
 
     package: str
     """The name on PyPI."""

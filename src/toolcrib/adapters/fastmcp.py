@@ -49,12 +49,17 @@ class ToolboxProvider(Provider):
     def __init__(self, box: Toolbox) -> None:
         super().__init__()
         self._box = box
+        self._listed: dict[str, Tool] = {}
 
     async def _list_tools(self) -> Sequence[Tool]:
-        return [_make_tool(self._box, spec) for spec in await self._box.list_tools()]
+        self._listed = {spec.name: _make_tool(self._box, spec) for spec in await self._box.list_tools()}
+        return list(self._listed.values())
 
     async def _get_tool(self, name: str, version: Any = None) -> Tool | None:  # noqa: ARG002  # tools have no versions
-        return next((tool for tool in await self._list_tools() if tool.name == name), None)
+        # A tool that was removed since, or whose hub is closed, is called as well: the answer says what is wrong.
+        if name not in self._listed:
+            await self._list_tools()
+        return self._listed.get(name)
 
 
 class ToolboxTool(Tool):

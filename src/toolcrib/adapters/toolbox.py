@@ -49,6 +49,8 @@ class ToolSpec:
     tool: Tool = field(hash=False, repr=False)
     deferred: bool = False
     needs_approval: bool = False
+    strict: bool = False
+    """Whether `input_schema` keeps the rules of the strict mode of the toolbox's target."""
 
 
 class ToolboxOptions(TypedDict, total=False):
@@ -72,7 +74,7 @@ class _Entry:
     def to_spec(self) -> ToolSpec:
         schema = copy.deepcopy(self.compiled.schema)
         text = self.tool.description or self.tool.title or self.tool.original_name or self.tool.name
-        return ToolSpec(self.name, text, schema, self.tool, self.deferred, self.needs_approval)
+        return ToolSpec(self.name, text, schema, self.tool, self.deferred, self.needs_approval, self.compiled.strict)
 
 
 class Toolbox:
@@ -109,6 +111,22 @@ class Toolbox:
         box = cls(source, **options)
         await box.list_tools()
         return box
+
+    @property
+    def access(self) -> SourceAccess:
+        """The source, with the loop that it belongs to."""
+        return self._access
+
+    async def for_run(self, *, agent: Any = None, run_context: Any = None) -> Toolbox:
+        """Return a toolbox of the hub as one agent sees it in a run; this toolbox if the source is not a hub."""
+
+        async def view() -> Toolbox:
+            make = getattr(self._access.source, "view", None)
+            if make is None:
+                return self
+            return Toolbox(make(agent=agent, run_context=run_context), target=self._target, **self._options)
+
+        return await self._access.home.run(view)
 
     def derive(self, *, target: Target | None = None, **options: Unpack[ToolboxOptions]) -> Toolbox:
         """Return a toolbox of the same source and list, with another target or other options."""

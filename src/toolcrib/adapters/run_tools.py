@@ -1,0 +1,59 @@
+"""The tools of single runs of agents, for frameworks that list tools for every turn."""
+
+from __future__ import annotations
+
+import logging
+from collections import OrderedDict
+from collections.abc import Hashable
+from typing import Any, Final
+
+from ..errors import ToolcribError
+from .toolbox import Toolbox, ToolSpec
+
+log = logging.getLogger("toolcrib.adapters")
+
+MAX_RUNS: Final = 256
+"""Runs that are remembered; the one that was not used for the longest time is forgotten."""
+
+
+class RunTools:
+    """The tools of an agent in one run, with the last list of them."""
+
+    def __init__(self, box: Toolbox, owner: Any = None) -> None:
+        self.box = box
+        self._owner = owner  # kept alive: its identity may be the key of the run
+        self._listed: dict[str, ToolSpec] = {}
+
+    async def list_tools(self) -> list[ToolSpec]:
+        """Return the tools, or the last list if the source cannot list them: the run goes on without new tools."""
+        try:
+            specs = await self.box.list_tools()
+        except ToolcribError as exc:
+            log.warning("cannot list the tools, the last list is used: %s", exc)
+            return list(self._listed.values())
+        self._listed = {spec.name: spec for spec in specs}
+        return specs
+
+    def needs_approval(self, name: str) -> bool:
+        """Return whether a tool of the last list needs an approval."""
+        return name in self._listed and self._listed[name].needs_approval
+
+
+class RunToolsRegistry:
+    """The tools of each run: of a hub, they are those that its filters let this agent see."""
+
+    def __init__(self, box: Toolbox) -> None:
+        self.shared = RunTools(box)
+        """For callers that do not belong to a run."""
+        self._runs: OrderedDict[Hashable, RunTools] = OrderedDict()
+
+    async def get(self, key: Hashable, *, agent: Any, run_context: Any, owner: Any = None) -> RunTools:
+        """Return the tools of a run. A key that contains identities needs their objects as `owner`."""
+        run = self._runs.get(key)
+        if run is None:
+            box = await self.shared.box.for_run(agent=agent, run_context=run_context)
+            run = self._runs.setdefault(key, RunTools(box, owner))
+            if len(self._runs) > MAX_RUNS:
+                self._runs.popitem(last=False)
+        self._runs.move_to_end(key)
+        return run

@@ -1,0 +1,97 @@
+"""Google ADK: an `LlmAgent` with a scripted model."""
+
+from __future__ import annotations
+
+import warnings
+from typing import Any, Literal
+
+from google.adk.agents import LlmAgent
+from google.adk.models import BaseLlm, LlmResponse
+from google.adk.runners import InMemoryRunner
+from google.genai import types
+
+import toolcrib as tc
+from tests.frameworks.driver import Ability, Call, Driver, Script, Seen, Transcript
+from toolcrib.adapters import adk
+
+CONFIRMATION = "adk_request_confirmation"
+
+
+class AdkDriver:
+    package = "google-adk"
+    source: Literal["async", "sync"] = "async"
+    abilities: frozenset[Ability] = frozenset({"images", "error-flag", "structured", "cancel", "live", "approval"})
+
+    def __init__(self, always_live: bool = False) -> None:
+        self.always_live = always_live
+
+    async def run(self, hub: Any, script: Script) -> Transcript:
+        live = script.live or self.always_live
+        return await run_agent(script, [adk.toolset(hub)] if live else adk.tools(hub))
+
+
+async def run_agent(script: Script, tools: list[Any]) -> Transcript:
+    """Run an agent, confirm `add` and reject all other tools that need a confirmation."""
+    transcript = Transcript()
+    agent = LlmAgent(name="helper", model=Scripted(script, transcript), tools=tools)
+    runner = InMemoryRunner(agent=agent, app_name="app")
+    session = await runner.session_service.create_session(app_name="app", user_id="user")
+    message: types.Content | None = types.Content(role="user", parts=[types.Part(text="go")])
+    try:
+        while message is not None:
+            answers = []
+            async for event in runner.run_async(user_id="user", session_id=session.id, new_message=message):
+                for call in event.get_function_calls():
+                    if call.name == CONFIRMATION:
+                        answers.append(_confirm(call, transcript))
+                if event.error_message:
+                    transcript.error = f"{event.error_code}: {event.error_message}"
+                if event.is_final_response() and event.content and event.content.parts[0].text:
+                    transcript.final = event.content.parts[0].text
+            message = types.Content(role="user", parts=answers) if answers else None
+    except Exception as exc:  # noqa: BLE001  # the transcript has it
+        transcript.error = f"{type(exc).__name__}: {exc}"
+    finally:
+        await runner.close()
+    return transcript
+
+
+def _confirm(call: types.FunctionCall, transcript: Transcript) -> types.Part:
+    name = call.args["originalFunctionCall"]["name"]
+    transcript.approvals.append(name)
+    response = {"confirmed": name.endswith("add")}
+    return types.Part(function_response=types.FunctionResponse(id=call.id, name=CONFIRMATION, response=response))
+
+
+class Scripted(BaseLlm):  # type: ignore[misc]  # the framework is not installed here
+    """Makes the calls of a script."""
+
+    def __init__(self, script: Script, transcript: Transcript) -> None:
+        super().__init__(model="scripted")
+        self._script = script
+        self._transcript = transcript
+
+    async def generate_content_async(self, llm_request: Any, stream: bool = False) -> Any:
+        turn = len(self._transcript.offered)
+        declarations = [d for tool in llm_request.config.tools or [] for d in tool.function_declarations or []]
+        self._transcript.offered.append([declaration.name for declaration in declarations])
+        self._transcript.schemas = {d.name: d.parameters_json_schema for d in declarations}
+        if turn:
+            responses = [part.function_response for part in llm_request.contents[-1].parts if part.function_response]
+            self._transcript.answers.append([_seen(response) for response in responses])
+        await self._script.prepare(turn)
+        parts = [types.Part(text="done")]
+        if turn < len(self._script.turns):
+            calls = self._script.turns[turn]
+            parts = [types.Part(function_call=types.FunctionCall(name=c.name, args=c.arguments)) for c in calls]
+        yield LlmResponse(content=types.Content(role="model", parts=parts))
+
+
+def _seen(response: types.FunctionResponse) -> Seen:
+    value = response.response
+    media = [part.inline_data.mime_type for part in response.parts or []]
+    images = [mime_type for mime_type in media if mime_type.startswith("image/")]
+    return Seen(str(value), "error" in value, images, value.get("result"))
+
+
+driver: Driver = AdkDriver()

@@ -8,8 +8,8 @@
 | any block that begins with a comment with a file name | saved under that name in the current folder |
 
 `...` in an output matches anything within a line, and any number of lines if it is alone in its line. A block that
-needs a package names it after the language (`python mcp`, `console network`) and runs only if the package is among the
-arguments. The project's `scripts/` are not run from here; other tests run them.
+needs a package or a framework names it after the language (`python mcp`, `python strands`, `console network`) and runs
+only if this name is among the arguments. The project's `scripts/` are not run from here; other tests run them.
 """
 
 from __future__ import annotations

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import os
 import re
 import shutil
 import subprocess
@@ -28,10 +29,13 @@ def named(path: Path) -> str:
     return str(path.relative_to(ROOT))
 
 
-def run_snippets(python: Path | str, document: Path, folder: Path, *packages: str) -> int:
+def run_snippets(
+    python: Path | str, document: Path, folder: Path, *packages: str, flags: tuple[str, ...] = ("-W", "error")
+) -> int:
     shutil.copytree(ROOT / "examples", folder / "examples")
-    command = [python, "-W", "error", ROOT / "tests/house/snippets.py", document, *packages]
-    ran = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=100)
+    command = [python, *flags, ROOT / "tests/house/snippets.py", document, *packages]
+    environment = {**os.environ, "HOME": str(folder)}
+    ran = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, timeout=100)
     assert ran.returncode == 0, ran.stderr
     counted = re.fullmatch(r"(\d+) snippets ran\n", ran.stdout)
     assert counted, ran.stdout
@@ -87,11 +91,31 @@ def test_the_snippets_that_need_a_peer_run_with_it(document: Path, package: str,
     assert run_snippets(python, document, tmp_path, package) == count > 0
 
 
+FRAMEWORKS = set(re.findall(r"^\w+", (ROOT / "tests/frameworks/packages.txt").read_text(), re.MULTILINE)) - PEERS.keys()
+IN_EVERY_RUN = ("crewai", "pydantic_ai", "strands")
+WITH_FRAMEWORKS = [
+    pytest.param(path, name, id=f"{named(path)}-{name}", marks=[] if name in IN_EVERY_RUN else NIGHTLY)
+    for path in DOCUMENTS
+    for name in sorted({block.needs for block in snippets.blocks(path.read_text())} & FRAMEWORKS)
+]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("document, framework", WITH_FRAMEWORKS)
+def test_the_snippets_that_need_a_framework_run_with_it(document: Path, framework: str, tmp_path: Path) -> None:
+    """Without `-W error`: the frameworks themselves emit warnings."""
+    python = ROOT / ".peers/frameworks" / framework / "bin/python"
+    if not python.exists():
+        pytest.skip("the framework's environment is not there: scripts/test makes it")
+    count = len(snippets.runnable(document.read_text(), framework))
+    assert run_snippets(python, document, tmp_path, framework, flags=()) == count > 0
+
+
 def test_no_python_is_shown_that_is_not_run() -> None:
     """Only blocks marked `theirs`, which need other packages, are not run."""
     for document in DOCUMENTS:
         needs = {block.needs for block in snippets.blocks(document.read_text()) if block.language == "python"}
-        assert needs <= {"", *PEERS, "theirs"}, document
+        assert needs <= {"", *PEERS, *FRAMEWORKS, "theirs"}, document
 
 
 def test_a_snippet_that_fails_names_the_line_of_its_document(tmp_path: Path) -> None:

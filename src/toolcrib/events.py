@@ -121,6 +121,13 @@ class InventoryChanged(Event):
     """The id of the source, which stays if the source is renamed."""
 
 
+@dataclass(frozen=True, slots=True)
+class GroupChanged(Event):
+    """Emitted by a provider when a group was created, changed or removed; `server` is empty."""
+
+    group: str = ""
+
+
 E = TypeVar("E", bound=Event)
 
 BACKLOG = 10_000

@@ -7,7 +7,8 @@ from base64 import b64encode
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from ..errors import ToolcribError
+from ..errors import RemoteError, ToolcribError, ToolNotFound
+from ..protocol.jsonrpc import INVALID_PARAMS
 from ..types import (
     AudioContent,
     EmbeddedResource,
@@ -105,13 +106,19 @@ class ToolAnswer:
 
 def describe_error(error: ToolcribError) -> str:
     """Return the text of an error for a model: what happened, and whether the tool ran."""
-    ran = {
-        True: " The tool may have run: check before you call it again.",
-        False: " The tool did not run.",
-        None: "",
-    }[error.sent]
     text = str(error) or type(error).__name__
-    return f"{text}{'' if text.endswith(('.', '!', '?')) or not ran else '.'}{ran}"
+    return f"{text}{'' if text.endswith(('.', '!', '?')) else '.'} {_describe_outcome(error)}"
+
+
+def _describe_outcome(error: ToolcribError) -> str:
+    """Return in one sentence whether the tool ran."""
+    if isinstance(error, RemoteError) and error.code == INVALID_PARAMS:
+        return "The server rejected the call as invalid."
+    if error.sent is None:
+        return "It is not known whether the tool ran."
+    if error.sent and not isinstance(error, ToolNotFound):
+        return "The tool may have run: check before you call it again."
+    return "The tool did not run."
 
 
 def to_json(value: Any) -> str:

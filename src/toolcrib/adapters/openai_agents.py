@@ -129,13 +129,13 @@ class ToolboxServer(MCPServer):
         )
 
     async def _ask(self, method: str, *arguments: Any) -> Any:
-        access = self._runs.shared.box.access
+        bound = self._runs.shared.box.source
 
         def ask() -> Coroutine[Any, Any, Any]:
-            asked: Coroutine[Any, Any, Any] = getattr(access.source, method)(*arguments)
+            asked: Coroutine[Any, Any, Any] = getattr(bound.source, method)(*arguments)
             return asked
 
-        return await access.home.run(ask)
+        return await bound.home.run(ask)
 
     async def _run_of(self, run_context: Any, agent: Any) -> RunTools:
         if run_context is None:

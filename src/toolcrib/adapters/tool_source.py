@@ -2,20 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Coroutine, Mapping
-from typing import Any, Protocol, TypeVar
+import re
+from collections.abc import Callable, Coroutine, Iterable, Mapping
+from typing import Any, Final, NamedTuple, Protocol
 
+from .. import tool_names
 from ..errors import UsageError
+from ..events import ToolsChanged
 from ..sync.portal import portal
 from ..sync.wrapper import SyncWrapper
 from ..types import Tool, ToolResult
-from .home_loop import HomeLoop
+from .home_loop import START_SECONDS, HomeLoop
 
-R = TypeVar("R")
+_MODEL_NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_-]{0,63}")
 
 
 class ToolSource(Protocol):
-    """An async source of tools: `Hub`, `HubView`, `Client`, a provider's view, or an object with these methods."""
+    """An async source of tools: `Hub`, `HubView`, `Client`, a provider's view, or an object with these methods.
+
+    These methods are used if the source has them: `peek_tools` (the list without waiting), `alias`, `needs_approval`,
+    `search_tools` (which means that `list_tools` takes `deferred`), and `on_tools_changed` or `on` for changes.
+    """
 
     @property
     def list_tools(self) -> Callable[..., Coroutine[Any, Any, list[Tool]]]:
@@ -28,63 +35,118 @@ class ToolSource(Protocol):
         ...
 
 
-class SourceAccess:
+class ListedTool(NamedTuple):
+    """A tool of a source, with its name for models."""
+
+    name: str
+    tool: Tool
+    deferred: bool
+    needs_approval: bool
+
+
+class BoundSource:
     """A source together with the loop that it belongs to."""
 
-    def __init__(self, source: ToolSource | SyncWrapper[Any]) -> None:
+    def __init__(self, source: ToolSource | SyncWrapper[Any], *, start_seconds: float = START_SECONDS) -> None:
         self._wrapper: SyncWrapper[Any] | None = None
         self._source: Any = source
+        self._start_seconds = start_seconds
         self._home: HomeLoop | None = None
-        if isinstance(source, SyncWrapper):
-            self._wrapper = source
-        elif not (callable(getattr(source, "list_tools", None)) and callable(getattr(source, "call_tool", None))):
+        has_tools = callable(getattr(source, "list_tools", None)) and callable(getattr(source, "call_tool", None))
+        if not has_tools or isinstance(source, type):
             raise UsageError(
                 f"source: expected a Hub, a HubView, a Client, one of toolcrib.sync, or a provider's view, "
                 f"got {type(source).__name__}"
             )
+        if isinstance(source, SyncWrapper):
+            self._wrapper = source
         else:
-            self._home = HomeLoop.running()
-
-    @property
-    def is_sync(self) -> bool:
-        """Whether the source is a sync twin."""
-        return self._wrapper is not None
+            self._home = HomeLoop.running(start_seconds)
 
     @property
     def source(self) -> Any:
-        """The async source. Raises `UsageError` for a sync twin outside its `with` block."""
+        """The async source. Raises `UsageError` for a sync twin outside its `with` block, or in a forked child."""
         return self._source if self._wrapper is None else self._wrapper.async_twin()
 
     @property
     def home(self) -> HomeLoop:
-        """The loop on which the source must be used."""
-        return HomeLoop(*portal.home()) if self._home is None else self._home
+        """The loop on which the source must be used. Raises as `source` does."""
+        if self._wrapper is None:
+            assert self._home is not None
+            return self._home
+        self._wrapper.async_twin()
+        return HomeLoop(*portal.home(), self._start_seconds)
 
-    async def call_tool(self, name: str, arguments: Mapping[str, Any], options: Mapping[str, Any]) -> ToolResult:
-        """Call a tool; runs on the home loop."""
-        result: ToolResult = await self.source.call_tool(name, arguments, **options)
+    # ---- on the home loop ----------------------------------------------------------------------------------------
+
+    async def call_tool(
+        self, name: str, arguments: Mapping[str, Any], approved: bool, options: Mapping[str, Any]
+    ) -> ToolResult:
+        """Call a tool."""
+        source = self.source
+        if approved and hasattr(source, "needs_approval"):
+            options = {**options, "approved": True}
+        result: ToolResult = await source.call_tool(name, arguments, **options)
         return result
 
-    async def list_tools(self, deferred: bool) -> tuple[list[Tool], frozenset[str]]:
-        """Return the tools, and the names of those of them that are deferred; runs on the home loop."""
+    async def list_tools(self, deferred: bool) -> tuple[ListedTool, ...]:
+        """Return the tools, with or without those that are deferred."""
         source = self.source
         tools: list[Tool] = await source.list_tools()
         if not deferred or not hasattr(source, "search_tools"):
-            return tools, frozenset()
-        shown = {tool.name for tool in tools}
-        everything: list[Tool] = await source.list_tools(deferred=True)
-        return everything, frozenset(tool.name for tool in everything if tool.name not in shown)
+            return self._name_tools(tools)
+        return self._name_tools(await source.list_tools(deferred=True), tools)
 
-    def model_name(self, name: str) -> str:
-        """Return the source's own alias of a tool's name, if it has aliases; runs on the home loop."""
-        alias = getattr(self.source, "alias", None)
-        return name if alias is None else str(alias(name))
+    def peek_tools(self, deferred: bool) -> tuple[ListedTool, ...] | None:
+        """Return the tools without waiting; None if the source would have to ask a server, or cannot say."""
+        source = self.source
+        peek = getattr(source, "peek_tools", None)
+        tools: list[Tool] | None = None if peek is None else peek()
+        if peek is None or tools is None:
+            return None
+        if not deferred or not hasattr(source, "search_tools"):
+            return self._name_tools(tools)
+        everything: list[Tool] | None = peek(deferred=True)
+        return None if everything is None else self._name_tools(everything, tools)
 
-    def needs_approval(self, name: str) -> bool:
-        """Return whether the framework has to ask before this tool is called; runs on the home loop."""
-        ask = getattr(self.source, "needs_approval", None)
-        return ask is not None and bool(ask(name))
+    def _name_tools(self, tools: Iterable[Tool], shown: Iterable[Tool] | None = None) -> tuple[ListedTool, ...]:
+        """Return the tools with unique names for models; those that are not in `shown`, if it is given, are deferred.
+
+        A name that models accept stays, whatever the order of the list.
+        """
+        source = self.source
+        find_alias: Callable[[str], str] = getattr(source, "alias", str)
+        needs_approval: Callable[[str], bool] = getattr(source, "needs_approval", lambda _: False)
+        loaded = None if shown is None else {tool.name for tool in shown}
+        unique: dict[str, Tool] = {}
+        for tool in tools:
+            unique.setdefault(tool.name, tool)
+        aliases = {name: find_alias(name) for name in unique}
+        free = {alias for alias in aliases.values() if _MODEL_NAME.fullmatch(alias)}
+        taken = set(free)
+        listed = []
+        for name, tool in unique.items():
+            alias = aliases[name]
+            if alias in free:
+                free.remove(alias)
+            else:
+                alias = tool_names.alias(alias if _MODEL_NAME.match(alias) else f"_{alias}", taken)
+                taken.add(alias)
+            is_deferred = loaded is not None and name not in loaded
+            listed.append(ListedTool(alias, tool, is_deferred, bool(needs_approval(name))))
+        return tuple(listed)
+
+    def on_change(self, listener: Callable[[], Any]) -> Callable[[], None]:
+        """Call `listener` when the tools change. Returns a function that removes it."""
+        source = self.source
+        if (register := getattr(source, "on_tools_changed", None)) is not None:
+            stop: Callable[[], None] = register(listener)
+        elif hasattr(source, "on"):
+            stop = source.on(ToolsChanged, lambda _: listener())
+        else:
+            raise UsageError(f"{type(source).__name__} announces no changes: it has no method on_tools_changed")
+        return stop
 
 
-AnySource = ToolSource | SyncWrapper[Any] | SourceAccess
+AnySource = ToolSource | SyncWrapper[Any] | BoundSource
 """A source, async or sync."""

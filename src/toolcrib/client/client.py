@@ -205,6 +205,15 @@ class Client(AsyncOnly):
         tools = await self._list(TOOLS, use_cache, timeout, default)
         return tools if self._settings.tool_filter is None else [tool for tool in tools if self._caller.allowed(tool)]
 
+    def peek_tools(self) -> list[Tool] | None:
+        """Return the last list of tools; None if there is none, or if the server has announced a change since."""
+        self._supervisor.check_loop()
+        if self._supervisor.closed:
+            raise UsageError(f"the client for {self.name} is closed; make a new one")
+        if not self._lister.complete:
+            return None
+        return [tool for tool in self._lister.tools.values() if self._caller.allowed(tool)]
+
     async def call_tool(
         self,
         name: str,

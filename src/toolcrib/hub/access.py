@@ -6,7 +6,7 @@ called each time, for a list as well as before a call, so that a hidden tool can
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from ..catalog.routing import Route
 from ..errors import UsageError
@@ -14,6 +14,9 @@ from ..policy.filters import AnyFilter, StaticFilter, allows, describe
 from ..policy.permissions import Permissions
 from ..tool_names import alias
 from ..types import FilterContext, Tool
+
+ASK_FIRST: Final = "the caller has to ask for approval, and then call it with approved=True"
+"""What is said of a tool that needs approval in a hub with approve="caller"."""
 
 
 class Live(NamedTuple):
@@ -24,9 +27,16 @@ class Live(NamedTuple):
 
 
 class Access:
-    """The rules of a hub. `can_ask`: there is a function that approves calls."""
+    """The rules of a hub.
 
-    def __init__(self, permissions: Permissions, tool_filter: AnyFilter | None, *, can_ask: bool) -> None:
+    `can_ask`: calls can be approved, by a function of the hub or, with `caller_asks`, by the caller.
+    """
+
+    def __init__(
+        self, permissions: Permissions, tool_filter: AnyFilter | None, *, can_ask: bool, caller_asks: bool = False
+    ) -> None:
+        self.caller_asks = caller_asks
+        """Whether the caller asks for approval, and says so with each call."""
         self._permissions = permissions
         self._can_ask = can_ask
         self._tool_filter = tool_filter
@@ -56,6 +66,13 @@ class Access:
             elif refusal is None and not tool_filter(tool):
                 refusal = tool_filter.describe()
         route.set_access(decision, refusal, tuple(live))
+
+    def needs_approval(self, name: str, route: Route[Any] | None) -> bool:
+        """Return whether the caller has to ask before it calls the tool of this name, listed or not."""
+        if not self.caller_asks:
+            return False
+        decision = self._permissions.decide(name) if route is None else route.decision
+        return bool(decision.kind == "ask")
 
     def refusal(self, route: Route[Any], context: FilterContext | None) -> str | None:
         """Return the rule that hides the tool from this caller; None if the caller may see and call it."""

@@ -14,28 +14,30 @@ from ..events import ToolExecutionFailed
 from ..policy.argument_cleaning import clean, clean_for_schema
 from ..transports.channel import ProgressHandler
 from ..types import UNSET, FilterContext, ToolResult
-from .access import Access, describe_refusal, scope_context
-from .interceptors import Approval, Approve, CallNext, Interceptor, Interceptors, ToolCall, run
+from .access import ASK_FIRST, Access, describe_refusal, scope_context
+from .interceptors import Approval, Approver, CallNext, Interceptor, Interceptors, ToolCall, run
 from .managed_server import ManagedServer, time_left
 from .servers import ServerSet
 from .visible_tools import VisibleTools
 
 
 class CallOptions(TypedDict, total=False):
-    """Keywords of a call, as `Client.call_tool` has them."""
+    """Keywords of a call, as `Client.call_tool` has them, and `approved`."""
 
     timeout: Timeout
     idle_timeout: Timeout
     on_progress: ProgressHandler | None
     meta: Mapping[str, Any] | None
     retry_safe: bool | None
+    approved: bool
+    """Whether the caller asked for approval and got it; for a `Hub(..., approve="caller")`."""
 
 
 class Dispatcher:
     """Takes calls from a qualified name to a result."""
 
     def __init__(
-        self, servers: ServerSet, access: Access, visible_tools: VisibleTools[ManagedServer], approve: Approve | None
+        self, servers: ServerSet, access: Access, visible_tools: VisibleTools[ManagedServer], approve: Approver | None
     ) -> None:
         self.interceptors = Interceptors()
         self._servers = servers
@@ -52,6 +54,7 @@ class Dispatcher:
         options: CallOptions,
     ) -> ToolResult:
         """Make one call; see `Hub.call_tool`."""
+        approved = "approved" in options and options.pop("approved") is True
         route = self._routes.get(name) if type(name) is str else None
         if route is None or not self._servers.running:
             route, options = await self._find(name, options)
@@ -72,7 +75,7 @@ class Dispatcher:
                 cleaned = clean(cleaned)
         chain = self.interceptors.of(route)
         if chain or route.decision.kind == "ask":
-            return await self._run_interceptors(chain, route, cleaned, context, options)
+            return await self._run_interceptors(chain, route, cleaned, context, options, approved)
         return await self._send(route, cleaned, options)
 
     async def _find(self, name: str, options: CallOptions) -> tuple[Route[ManagedServer], CallOptions]:
@@ -109,6 +112,7 @@ class Dispatcher:
         arguments: Mapping[str, Any],
         context: FilterContext | None,
         options: CallOptions,
+        approved: bool,
     ) -> ToolResult:
         """Pass the call through the interceptors and the approval.
 
@@ -119,7 +123,7 @@ class Dispatcher:
         call = ToolCall(
             server, route.original, route.tool.name, arguments, scope_context(context, server), dict(options)
         )
-        approval = Approval(self._approve) if self._approve is not None else None
+        approval = Approval(self._approve) if callable(self._approve) else None
 
         def end(passed: tuple[Interceptor, ...]) -> CallNext:
             async def send(call: ToolCall) -> ToolResult:
@@ -128,8 +132,10 @@ class Dispatcher:
                 if missed := tuple(f for f in self.interceptors.of(chosen) if f not in passed):
                     return await run(missed, call, end((*passed, *missed)))
                 if chosen.decision.kind == "ask":
-                    assert approval is not None
-                    chosen, call = await self._ask_approval(approval, chosen, call)
+                    if approval is None:
+                        self._check_approved(chosen, route, approved)
+                    else:
+                        chosen, call = await self._ask_approval(approval, chosen, call)
                 nonlocal possibly_sent
                 possibly_sent += 1
                 try:
@@ -161,6 +167,22 @@ class Dispatcher:
             message = "the tool changed while the call was being approved; call it again"
             raise self._emit_denied(AccessDenied(message, server=call.server, tool=call.tool, rule=asked.decision.rule))
         return chosen, allowed
+
+    def _check_approved(self, chosen: Route[ManagedServer], asked: Route[ManagedServer], approved: bool) -> None:
+        """Raise `AccessDenied` unless the caller got approval for this tool, and not for one that took its name.
+
+        Interceptors belong to the program: they may change the arguments, but not the tool.
+        """
+        if approved and chosen is asked:
+            return
+        if not approved:
+            message = f"{chosen.decision}: {ASK_FIRST}"
+        elif chosen.tool.name == asked.tool.name:
+            message = "the tool changed while the call was being made; ask again, and call it again"
+        else:
+            message = f"{chosen.decision}: the caller got approval for {asked.tool.name}, not for this tool"
+        server, tool = chosen.owner.name, chosen.original
+        raise self._emit_denied(AccessDenied(message, server=server, tool=tool, rule=chosen.decision.rule))
 
     def _emit_denied(self, error: AccessDenied) -> AccessDenied:
         """Emit the event of a call that was refused. Returns the error."""

@@ -6,7 +6,7 @@ from .._util.suggest import did_you_mean
 from ..catalog.routing import Route, nearest
 from ..protocol.sanitize import one_line
 from ..types import ConnectionState, FilterContext
-from .access import Access, describe_refusal
+from .access import ASK_FIRST, Access, describe_refusal
 from .managed_server import ManagedServer
 from .servers import ServerSet
 from .visible_tools import VisibleTools
@@ -29,6 +29,8 @@ def explain(
     if (rule := access.refusal(route, context)) is not None:
         return describe_refusal(route, rule)
     reason = str(decision)
+    if access.caller_asks and decision.kind == "ask":
+        reason += f": {ASK_FIRST}"
     if visible_tools.is_deferred(route):
         reason += f"; deferred by the toolset {route.owner.name}: search_tools finds it"
     return reason + _explain_alias(name, route, servers) + _explain_status(route.owner)

@@ -40,7 +40,7 @@ from .access import Access
 from .config_sync import ConfigSource, ConfigSync, Given, repeatable
 from .dispatch import CallOptions, Dispatcher
 from .explain import explain
-from .interceptors import Approve, Interceptor
+from .interceptors import Approver, Interceptor
 from .managed_server import ManagedServer
 from .resources import Resources
 from .server_options import (
@@ -97,8 +97,9 @@ class Hub(AsyncOnly):
     its turn.
     `lifecycle="transient"` makes a connection (a process) for each call. `disconnect_idle_after` disconnects a server
     that was not used for this number of seconds. `tool_filter` receives tools with their qualified names.
-    `approve(call)` returns True, False or an edited call; if it is not async, it runs in a thread. All options of a
-    client can be given for all servers (`HubOptions`); a server's config overrides them.
+    `approve(call)` returns True, False or an edited call; if it is not async, it runs in a thread. With
+    `approve="caller"` the caller asks, and passes `approved=True`: see `needs_approval`. All options of a client can be
+    given for all servers (`HubOptions`); a server's config overrides them.
     """
 
     def __init__(
@@ -108,7 +109,7 @@ class Hub(AsyncOnly):
         allowed_tools: Iterable[str] | None = None,
         disallowed_tools: Iterable[str] | None = None,
         require_approval: RequireApproval | None = None,
-        approve: Approve | None = None,
+        approve: Approver | None = None,
         tool_filter: AnyFilter | None = None,
         on_error: OnError = "skip",
         start: Start = "eager",
@@ -119,13 +120,15 @@ class Hub(AsyncOnly):
         if servers is not None and not isinstance(servers, Mapping):
             raise wrong("servers", "a mapping of names to servers", servers, _SERVERS_ADVICE)
         one_of("skip", "raise")("on_error", on_error)
-        if approve is not None and not callable(approve):
-            raise wrong("approve", "a function of a call, or None", approve)
+        if approve is not None and approve != "caller" and not callable(approve):
+            raise wrong("approve", "a function of a call, 'caller', or None", approve)
         self._on_error: OnError = on_error
         self._common = CommonOptions({"start": checked_start(start), **checked_options(options, "a Hub", _HUB_OPTIONS)})
         permissions = Permissions(allowed_tools, disallowed_tools, require_approval)
         hub_filter = CHECKS["tool_filter"]("tool_filter", tool_filter)
-        access = self._access = Access(permissions, hub_filter, can_ask=approve is not None)
+        access = self._access = Access(
+            permissions, hub_filter, can_ask=approve is not None, caller_asks=approve == "caller"
+        )
 
         def judge(route: Route[ManagedServer]) -> None:
             access.judge(route, route.owner.spec.tool_filter)
@@ -261,6 +264,15 @@ class Hub(AsyncOnly):
         """
         return await self._list_tools(context, deferred, server, ())
 
+    def peek_tools(self, *, deferred: bool = False, context: FilterContext | None = None) -> list[Tool] | None:
+        """Return the visible tools without waiting; None if `list_tools` would wait for a server first."""
+        return self._peek_tools(context, deferred, ())
+
+    def _peek_tools(self, context: FilterContext | None, deferred: bool, loaded: Iterable[str]) -> list[Tool] | None:
+        if not self._servers.needs_no_wait():
+            return None
+        return self._visible_tools.tools(context, deferred=deferred, loaded=loaded)
+
     async def _list_tools(
         self, context: FilterContext | None, deferred: bool, server: str | None, loaded: Iterable[str]
     ) -> list[Tool]:
@@ -277,8 +289,9 @@ class Hub(AsyncOnly):
     ) -> ToolResult:
         """Call a tool by its qualified name or its alias. Returns its result, or raises one typed error.
 
-        The options are those of `Client.call_tool`. A tool that is hidden from the caller raises `AccessDenied` with
-        the rule that hides it.
+        The options are those of `Client.call_tool`, and `approved`. A tool that is hidden from the caller raises
+        `AccessDenied` with the rule that hides it; so does one that needs approval, in a hub with `approve="caller"`,
+        if `approved=True` is missing. Interceptors may change the arguments of an approved call, but not its tool.
         """
         return await self._calls.call(name, arguments, context, options)
 
@@ -296,6 +309,13 @@ class Hub(AsyncOnly):
         """Return the tool's name for APIs that allow 64 characters of `[A-Za-z0-9_-]`. `call_tool` accepts it, too."""
         return self._catalog.alias(name)
 
+    def needs_approval(self, name: str) -> bool:
+        """Return whether the caller has to ask before it calls this tool, and then pass `approved=True`.
+
+        Always False without `approve="caller"`: the hub asks the function that it was given, or denies the call.
+        """
+        return self._access.needs_approval(name, self._catalog.routes.get(name))
+
     def explain(self, name: str, *, context: FilterContext | None = None) -> str:
         """Return why a tool can or cannot be seen and called: the rule, status or setting that decides."""
         return explain(name, self._servers, self._access, self._visible_tools, context)
@@ -305,7 +325,8 @@ class Hub(AsyncOnly):
 
         `meta_tools` also lists `search_tools` and `call_tool`, by which any model finds and calls deferred tools.
         """
-        return HubView(self, self._visible_tools, self._list_tools, FilterContext(agent, None, run_context), meta_tools)
+        context = FilterContext(agent, None, run_context)
+        return HubView(self, self._visible_tools, self._list_tools, self._peek_tools, context, meta_tools)
 
     @overload
     def intercept(self, function: F, /) -> F: ...

@@ -12,7 +12,7 @@ import copy
 import inspect
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, Literal
 
 from .._util.threads import in_daemon_thread, is_async
 from ..catalog.routing import Route
@@ -41,6 +41,8 @@ class ToolCall:
 CallNext = Callable[[ToolCall], Awaitable[ToolResult]]
 Interceptor = Callable[[ToolCall, CallNext], Awaitable[ToolResult]]
 Approve = Callable[[ToolCall], "Awaitable[bool | ToolCall] | bool | ToolCall"]
+Approver = Approve | Literal["caller"]
+"""What approves calls: a function, or the caller, which asks before the call."""
 
 
 class Interceptors:

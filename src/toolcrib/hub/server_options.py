@@ -14,7 +14,7 @@ from ..policy.filters import AnyFilter
 from ..policy.permissions import RequireApproval
 from ..transports.factory import target_of
 from ..types import UNSET, Unset
-from .interceptors import Approve
+from .interceptors import Approver
 
 Start = Literal["eager", "lazy"]
 OnError = Literal["skip", "raise"]
@@ -52,7 +52,7 @@ class HubConfigOptions(HubOptions, total=False):
     allowed_tools: Iterable[str] | None
     disallowed_tools: Iterable[str] | None
     require_approval: RequireApproval | None
-    approve: Approve | None
+    approve: Approver | None
     tool_filter: AnyFilter | None
     on_error: OnError
     start: Start

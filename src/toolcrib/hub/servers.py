@@ -209,6 +209,13 @@ class ServerSet:
         if self.closed:
             raise ConnectionLost("the hub was closed")
 
+    def needs_no_wait(self) -> bool:
+        """Return whether a list of all servers would wait for none of them, so that the catalog is the answer."""
+        self.check()
+        return self.begun and all(
+            managed.first_start is not None and managed.first_start.outcome.done() for managed in self._unsettled
+        )
+
     async def wait_for_starts(self, managed_servers: Iterable[ManagedServer]) -> None:
         """Wait for the outcomes of first starts. A server that takes too long goes on starting, and no later call of
         this method waits for it.

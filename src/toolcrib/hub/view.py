@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Unpack
 
 from ..client.client import Timeout
 from ..client.subscriptions import Changes
+from ..events import Delivery, ToolsChanged
 from ..types import (
     UNSET,
     Completion,
@@ -30,6 +31,8 @@ if TYPE_CHECKING:
 
 ListTools = Callable[[FilterContext, bool, str | None, Iterable[str]], Awaitable[list[Tool]]]
 
+PeekTools = Callable[[FilterContext, bool, Iterable[str]], list[Tool] | None]
+
 
 class HubView:
     """A hub as one agent sees it: dynamic filters receive `agent` and `run_context`, and deferred tools are loaded
@@ -45,15 +48,18 @@ class HubView:
         hub: Hub,
         visible_tools: VisibleTools[ManagedServer],
         list_tools: ListTools,
+        peek_tools: PeekTools,
         context: FilterContext,
         meta_tools: bool = False,
     ) -> None:
         self._hub = hub
         self._visible_tools = visible_tools
         self._list_tools = list_tools
+        self._peek_tools = peek_tools
         self._meta_tools = META_TOOLS if meta_tools else {}
         self._context = context
         self._loaded: dict[str, None] = {}
+        self._listeners: list[Delivery] = []
 
     @property
     def context(self) -> FilterContext:
@@ -70,18 +76,45 @@ class HubView:
         tools = await self._list_tools(self._context, deferred, server, self._loaded)
         return tools if server is not None else [*tools, *self._meta_tools.values()]
 
+    def peek_tools(self, *, deferred: bool = False) -> list[Tool] | None:
+        """Return what `list_tools` would, without waiting; None if it would wait for a server first."""
+        tools = self._peek_tools(self._context, deferred, self._loaded)
+        return None if tools is None else [*tools, *self._meta_tools.values()]
+
+    def on_tools_changed(self, listener: Callable[[], Awaitable[None] | None]) -> Callable[[], None]:
+        """Call `listener`, sync or async, when the tools of this view may have changed: those of a server, or those
+        that were loaded here. Returns a function that removes the listener.
+        """
+        delivery = Delivery(listener, "listener for changed tools")
+        self._listeners.append(delivery)
+        stop_hub = self._hub.on(ToolsChanged, lambda _: delivery())
+
+        def stop() -> None:
+            stop_hub()
+            if delivery in self._listeners:
+                self._listeners.remove(delivery)
+
+        return stop
+
+    def _set_loaded(self, loaded: dict[str, None]) -> None:
+        if self._loaded.keys() == loaded.keys():
+            return
+        self._loaded = loaded
+        for deliver in tuple(self._listeners):
+            deliver()
+
     async def load_tools(self, *names: str) -> list[Tool]:
         """Add deferred tools to the list of this view; raise `ToolNotFound` for one that is hidden from this agent."""
         visible = {tool.name: tool for tool in await self._list_tools(self._context, True, None, ())}
         for name in names:
             if name not in visible:
                 raise self._visible_tools.make_not_found(name)
-        self._loaded |= dict.fromkeys(names)
+        self._set_loaded(self._loaded | dict.fromkeys(names))
         return [visible[name] for name in names]
 
     def unload_tools(self, *names: str) -> None:
         """Remove loaded tools from the list: these, or all."""
-        self._loaded = {name: None for name in self._loaded if names and name not in names}
+        self._set_loaded({name: None for name in self._loaded if names and name not in names})
 
     async def search_tools(
         self, query: str, *, limit: int = 10, token_budget: int | None = None, load: bool = False
@@ -89,18 +122,22 @@ class HubView:
         """Return the tools, deferred ones included, that match the words best; `load` adds them to the list."""
         found = await self._hub.search_tools(query, limit=limit, token_budget=token_budget, context=self._context)
         if load:
-            self._loaded |= dict.fromkeys(tool.name for tool in found)
+            self._set_loaded(self._loaded | dict.fromkeys(tool.name for tool in found))
         return found
 
     async def call_tool(
         self, name: str, arguments: Mapping[str, Any] | None = None, **options: Unpack[CallOptions]
     ) -> ToolResult:
-        """Call a tool that this agent may see; a deferred tool that was called is loaded afterwards."""
+        """Call a tool that this agent may see; a deferred tool that was called is loaded afterwards.
+
+        A tool that needs approval needs it also if a model calls it by the meta tool `call_tool`: without
+        `approved=True`, that call raises `AccessDenied`, too.
+        """
         if name in self._meta_tools:
             return await answer(self, name, arguments or {}, options)
         result = await self._hub.call_tool(name, arguments, context=self._context, **options)
         if len(self._hub.toolsets) and (deferred := self._visible_tools.find_deferred(name)) is not None:
-            self._loaded[deferred] = None
+            self._set_loaded(self._loaded | {deferred: None})
         return result
 
     def explain(self, name: str) -> str:
@@ -108,6 +145,13 @@ class HubView:
         if name in self._meta_tools:
             return "allowed: a tool of this view, to find and call those that are deferred"
         return self._hub.explain(name, context=self._context)
+
+    def needs_approval(self, name: str) -> bool:
+        """Return whether the caller has to ask before it calls this tool, as `Hub.needs_approval` does.
+
+        False for the meta tools: which tool `call_tool` calls is known only with the call.
+        """
+        return name not in self._meta_tools and self._hub.needs_approval(name)
 
     def alias(self, name: str) -> str:
         """Return the tool's name for model APIs, as `Hub.alias` does."""

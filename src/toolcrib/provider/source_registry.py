@@ -29,7 +29,7 @@ from ..errors import (
     ToolNotFound,
     TransportError,
 )
-from ..events import InventoryChanged, Listeners
+from ..events import GroupChanged, InventoryChanged, Listeners
 from ..protocol.sanitize import one_line
 from ..types import ConnectionState, ConnectionStatus
 from . import review
@@ -469,6 +469,7 @@ class SourceRegistry:
             self.snapshot = self.snapshot.with_group(group, change)
 
         await self._transact(operations, apply)
+        self._listeners.emit(GroupChanged("", group.name))
 
     async def remove_group(self, group: Group, *, by: str) -> None:
         """Delete a group."""
@@ -479,6 +480,7 @@ class SourceRegistry:
             self.snapshot = self.snapshot.without_group(group.name, change)
 
         await self._transact([rules, Delete(GroupRow, (("id", group.id),)), record], apply)
+        self._listeners.emit(GroupChanged("", group.name))
 
     # ---- credentials -----------------------------------------------------------------------------------------
 

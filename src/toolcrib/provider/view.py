@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections import deque
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from contextlib import AbstractAsyncContextManager, AsyncExitStack
 from itertools import chain, zip_longest
 from time import monotonic
@@ -24,6 +24,7 @@ from ..catalog.tokens import estimate_tokens
 from ..client.client import Client, Timeout
 from ..client.subscriptions import BACKLOG, Changes, ListKind
 from ..errors import CallTimeout, NotFound, ResourceNotFound, ServerNotFound, ToolNotFound, UsageError
+from ..events import Delivery
 from ..hub.dispatch import CallOptions
 from ..hub.meta_tools import META_TOOLS, answer
 from ..hub.resources import Resources
@@ -81,6 +82,14 @@ class ViewSource(Protocol):
 
         Lists that the snapshot has are left out. The same object is returned until something changes.
         """
+        ...
+
+    def has_personal(self, principal: str) -> bool:
+        """Whether a source may have lists for this principal alone."""
+        ...
+
+    def on_tools_changed(self, listener: Callable[[], object]) -> Callable[[], None]:
+        """Call `listener` after a change of tools or groups. Returns a function that removes the listener."""
         ...
 
     def on_lists_changed(self, source_id: str, listener: Callable[[ListKind], None]) -> Callable[[], None]:
@@ -146,6 +155,7 @@ class ProviderView:
         self._meta_tools = META_TOOLS if meta_tools else {}
         self._loaded: dict[str, None] = {}
         self._personal: GroupCatalog | None = None
+        self._listeners: list[Delivery] = []
 
     @property
     def context(self) -> FilterContext:
@@ -204,18 +214,49 @@ class ProviderView:
         tools = await self._list_tools(deferred, server, self._loaded)
         return tools if server is not None else [*tools, *self._meta_tools.values()]
 
+    def peek_tools(self, *, deferred: bool = False) -> list[Tool] | None:
+        """Return what `list_tools` would, without waiting; None if it would list a source for this principal first."""
+        if self._personal is None and self._source.has_personal(self._principal):
+            return None
+        tools: list[Tool] = []
+        for each in self._known_lists():
+            tools += each.tools.tools(self._context, deferred=deferred, loaded=self._loaded)
+        return [*tools, *self._meta_tools.values()]
+
+    def on_tools_changed(self, listener: Callable[[], Awaitable[None] | None]) -> Callable[[], None]:
+        """Call `listener`, sync or async, when the tools of this view may have changed: those of a source, the group,
+        or the tools that were loaded here. Returns a function that removes the listener.
+        """
+        delivery = Delivery(listener, "listener for changed tools")
+        self._listeners.append(delivery)
+        stop_source = self._source.on_tools_changed(delivery)
+
+        def stop() -> None:
+            stop_source()
+            if delivery in self._listeners:
+                self._listeners.remove(delivery)
+
+        return stop
+
+    def _set_loaded(self, loaded: dict[str, None]) -> None:
+        if self._loaded.keys() == loaded.keys():
+            return
+        self._loaded = loaded
+        for deliver in tuple(self._listeners):
+            deliver()
+
     async def load_tools(self, *names: str) -> list[Tool]:
         """Add deferred tools to the list of this view; raise `ToolNotFound` for one that is not visible."""
         visible = {tool.name: tool for tool in await self._list_tools(True, None)}
         for name in names:
             if name not in visible:
                 raise self._make_not_found(name)
-        self._loaded |= dict.fromkeys(names)
+        self._set_loaded(self._loaded | dict.fromkeys(names))
         return [visible[name] for name in names]
 
     def unload_tools(self, *names: str) -> None:
         """Remove loaded tools from the list: these, or all."""
-        self._loaded = {name: None for name in self._loaded if names and name not in names}
+        self._set_loaded({name: None for name in self._loaded if names and name not in names})
 
     async def search_tools(
         self, query: str, *, limit: int = 10, token_budget: int | None = None, load: bool = False
@@ -225,7 +266,7 @@ class ProviderView:
         found = [await each.tools.search(query, self._context, limit, token_budget) for each in lists]
         tools = found[0] if len(found) == 1 else _interleave(found, limit, token_budget)
         if load:
-            self._loaded |= dict.fromkeys(tool.name for tool in tools)
+            self._set_loaded(self._loaded | dict.fromkeys(tool.name for tool in tools))
         return tools
 
     # ---- calls -----------------------------------------------------------------------------------------------
@@ -235,8 +276,10 @@ class ProviderView:
     ) -> ToolResult:
         """Call a visible tool; a deferred tool that was called is loaded afterwards.
 
-        The options are those of `Client.call_tool`. Raises `ToolNotFound` for a tool that is not visible.
+        The options are those of `Client.call_tool`; `approved` has no effect. Raises `ToolNotFound` for a tool that is
+        not visible.
         """
+        options.pop("approved", None)  # calls of a provider's tools need no approval
         if name in self._meta_tools:
             return await answer(self, name, arguments or {}, options)
         lists = self._shared()
@@ -257,7 +300,7 @@ class ProviderView:
         cleaned = lists.selected[route.tool.name].fill(cleaned)
         result = await self._source.call(route.owner.id, route.original, cleaned, self._principal, options)
         if len(self._views.toolsets) and lists.tools.is_deferred(route):
-            self._loaded[route.tool.name] = None
+            self._set_loaded(self._loaded | {route.tool.name: None})
         if route.tool.wraps_result:  # the client may not have listed the tools
             return ToolResult(result.raw, elapsed=result.elapsed, wrapped=True)
         return result

@@ -11,8 +11,8 @@ from typing import Any, cast
 
 from ..client.client import Client, Timeout
 from ..client.subscriptions import ListKind
-from ..errors import ToolcribError
-from ..events import InventoryChanged, Listeners
+from ..errors import ToolcribError, UsageError
+from ..events import GroupChanged, InventoryChanged, Listeners
 from ..hub.dispatch import CallOptions
 from ..protocol.sanitize import one_line
 from ..types import UNSET, ToolResult
@@ -92,6 +92,7 @@ class SourceAccess:
         self, source_id: str, tool: str, arguments: Mapping[str, Any], principal: str, options: CallOptions
     ) -> ToolResult:
         """Call a tool by the server's name of it; raise one typed error if there is no result."""
+        self._check_open()
         chosen = cast(ExecutionOptions, {**options, "principal": principal})
         source, record, chosen = await self.find_for_call(source_id, tool, chosen)
         return await self._executor.call(source, record, arguments, chosen)
@@ -111,13 +112,7 @@ class SourceAccess:
 
         A source without credentials of the principal, or that cannot be reached, is left out.
         """
-        wanted = [
-            source
-            for source in self.snapshot.sources.values()
-            if source.enabled
-            and source.config.personal_slots
-            and self._credentials.has(source.id, principal, source.config.personal_slots)
-        ]
+        wanted = self._find_personal_sources(principal)
         if not wanted:
             self._seen.pop(principal, None)
             return {}
@@ -127,6 +122,24 @@ class SourceAccess:
         if list(before.items()) != list(found.items()):
             self._seen[principal] = before = found
         return before
+
+    def has_personal(self, principal: str) -> bool:
+        """Whether a source may have lists for this principal alone."""
+        return bool(self._find_personal_sources(principal))
+
+    def _check_open(self) -> None:
+        if self._connections.closed:
+            raise UsageError("the provider is closed; use its views inside `async with provider`")
+
+    def _find_personal_sources(self, principal: str) -> list[Source]:
+        self._check_open()
+        return [
+            source
+            for source in self.snapshot.sources.values()
+            if source.enabled
+            and source.config.personal_slots
+            and self._credentials.has(source.id, principal, source.config.personal_slots)
+        ]
 
     async def _list_one(self, source: Source, principal: str) -> Source | None:
         try:
@@ -141,6 +154,24 @@ class SourceAccess:
         """Whether the tools of a source with personal slots were listed with the operator's credential."""
         listed = source.state is not None and source.state.listed_at is not None
         return listed and self._credentials.has(source.id, "", source.config.personal_slots, DISCOVERY)
+
+    def on_tools_changed(self, listener: Callable[[], object]) -> Callable[[], None]:
+        """Call `listener` after a change of the tools of any source, or of a group.
+
+        Returns a function that removes the listener.
+        """
+
+        def forward(event: InventoryChanged | GroupChanged) -> None:
+            if isinstance(event, GroupChanged) or "tools" in event.kinds:
+                listener()
+
+        stops = [self._listeners.on(InventoryChanged, forward), self._listeners.on(GroupChanged, forward)]
+
+        def stop() -> None:
+            for each in stops:
+                each()
+
+        return stop
 
     def on_lists_changed(self, source_id: str, listener: Callable[[ListKind], None]) -> Callable[[], None]:
         """Call `listener` with `tools`, `prompts` or `resources` after a change. Returns a function that removes it."""

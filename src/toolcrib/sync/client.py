@@ -13,7 +13,7 @@ from ..transports.channel import Counters
 from ..transports.factory import ServerLike
 from ..types import Change, ConnectionStatus, ServerInfo
 from .portal import portal
-from .wrapper import ContextWrapper, through_portal
+from .wrapper import ContextWrapper, on_loop, through_portal
 
 
 class Client(ContextWrapper[aio.Client]):
@@ -37,6 +37,7 @@ class Client(ContextWrapper[aio.Client]):
 
     disconnect = through_portal(aio.Client.disconnect)
     list_tools = through_portal(aio.Client.list_tools)
+    peek_tools = on_loop(aio.Client.peek_tools)
     call_tool = through_portal(aio.Client.call_tool)
     list_resources = through_portal(aio.Client.list_resources)
     list_resource_templates = through_portal(aio.Client.list_resource_templates)

@@ -79,6 +79,7 @@ class Hub(ContextWrapper[aio.Hub]):
     reload = through_portal(aio.Hub.reload)
     refresh = through_portal(aio.Hub.refresh)
     list_tools = through_portal(aio.Hub.list_tools)
+    peek_tools = on_loop(aio.Hub.peek_tools)
     call_tool = through_portal(aio.Hub.call_tool)
     search_tools = through_portal(aio.Hub.search_tools)
     list_resources = through_portal(aio.Hub.list_resources)
@@ -90,6 +91,7 @@ class Hub(ContextWrapper[aio.Hub]):
     list_servers = on_loop(aio.Hub.list_servers)
     alias = on_loop(aio.Hub.alias)
     explain = on_loop(aio.Hub.explain)
+    needs_approval = on_loop(aio.Hub.needs_approval)
 
     @property
     def toolsets(self) -> Toolsets:
@@ -179,9 +181,11 @@ class HubView(_HubPart[view.HubView]):
     list_tools = through_portal(view.HubView.list_tools)
     load_tools = through_portal(view.HubView.load_tools)
     search_tools = through_portal(view.HubView.search_tools)
+    peek_tools = on_loop(view.HubView.peek_tools)
     call_tool = through_portal(view.HubView.call_tool)
     unload_tools = on_loop(view.HubView.unload_tools)
     explain = on_loop(view.HubView.explain)
+    needs_approval = on_loop(view.HubView.needs_approval)
     alias = on_loop(view.HubView.alias)
     list_resources = through_portal(view.HubView.list_resources)
     list_resource_templates = through_portal(view.HubView.list_resource_templates)
@@ -200,6 +204,14 @@ class HubView(_HubPart[view.HubView]):
     ) -> Changes:
         """Return a stream of changes of a server's lists, and of its resources at `uris`, as `Hub.listen` does."""
         return self._hub.listen(server, *uris, tools=tools, prompts=prompts, resources=resources)
+
+    def on_tools_changed(self, listener: Callable[[], Any]) -> Callable[[], None]:
+        """Call `listener`, on the portal's thread, when the tools of this view may have changed.
+
+        It must be quick and cannot wait for this hub. Returns a function that removes the listener.
+        """
+        stop = self._do(lambda: self._twin.on_tools_changed(listener))
+        return lambda: self._do(stop)
 
     @property
     def context(self) -> FilterContext:

@@ -1,0 +1,1 @@
+"""The corpus of schemas of real servers, and the oracles that judge the compiled schemas."""

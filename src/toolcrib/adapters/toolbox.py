@@ -6,7 +6,7 @@ import asyncio
 import copy
 import inspect
 import re
-from collections.abc import Callable, Coroutine, Iterable, Mapping
+from collections.abc import Callable, Container, Coroutine, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final, TypedDict, TypeVar, Unpack
 
@@ -20,6 +20,7 @@ from ..protocol import jsonrpc
 from ..transports.channel import ProgressHandler
 from ..types import UNSET, Tool, Unset
 from .answers import ToolAnswer
+from .home_loop import HomeLoop
 from .schemas import CompiledSchema, Loss, Target, compile_schema
 from .tool_source import AnySource, SourceAccess
 
@@ -135,6 +136,11 @@ class Toolbox:
         known = (tools, self._deferred_names()) if tools else None
         return Toolbox(self._access, target=target or self._target, _list=known, **merged)
 
+    @property
+    def home(self) -> HomeLoop:
+        """The event loop on which the calls run."""
+        return self._access.home
+
     # ---- lists -------------------------------------------------------------------------------------------------
 
     def tools(self) -> list[ToolSpec]:
@@ -182,10 +188,7 @@ class Toolbox:
         for tool in tools:
             if not self._includes(tool.name):
                 continue
-            name = self._access.model_name(tool.name)
-            if not _FIRST_CHARACTER.match(name):
-                name = f"_{name}"
-            name = tool_names.alias(name, entries)
+            name = name_for_models(self._access.model_name(tool.name), entries)
             known = before.get(tool.name)
             unchanged = known is not None and known.tool is tool
             compiled = known.compiled if known is not None and unchanged else self._compile(tool)
@@ -241,7 +244,7 @@ class Toolbox:
         """Make one call; runs on the home loop."""
         try:
             entry = self._entries.get(name) or await self._find(name)
-            given = _decode(arguments, name)
+            given = decode_arguments(arguments, name)
             options: dict[str, Any] = {}
             if on_progress is not None:
                 options["on_progress"] = on_progress
@@ -307,7 +310,12 @@ class Toolbox:
         return f"<Toolbox tools={len(self._entries)}>"
 
 
-def _decode(arguments: Arguments, tool: str) -> Mapping[str, Any]:
+def name_for_models(name: str, taken: Container[str] = ()) -> str:
+    """Return a name that every model API accepts, as `ToolSpec` describes it, and that is not `taken`."""
+    return tool_names.alias(name if _FIRST_CHARACTER.match(name) else f"_{name}", taken)
+
+
+def decode_arguments(arguments: Arguments, tool: str) -> Mapping[str, Any]:
     """Return the arguments as a mapping; raise `InvalidArguments`."""
     value: Any = arguments
     if isinstance(arguments, str | bytes):

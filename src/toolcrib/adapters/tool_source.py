@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Coroutine, Iterable, Mapping
+from collections.abc import Callable, Container, Coroutine, Iterable, Mapping
 from typing import Any, Final, NamedTuple, Protocol
 
 from .. import tool_names
@@ -15,6 +15,11 @@ from ..types import Tool, ToolResult
 from .home_loop import START_SECONDS, HomeLoop
 
 _MODEL_NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_-]{0,63}")
+
+
+def name_for_models(name: str, taken: Container[str] = ()) -> str:
+    """Return a name that every model API accepts, as `ToolSpec` describes it, and that is not `taken`."""
+    return tool_names.alias(name if _MODEL_NAME.match(name) else f"_{name}", taken)
 
 
 class ToolSource(Protocol):
@@ -130,7 +135,7 @@ class BoundSource:
             if alias in free:
                 free.remove(alias)
             else:
-                alias = tool_names.alias(alias if _MODEL_NAME.match(alias) else f"_{alias}", taken)
+                alias = name_for_models(alias, taken)
                 taken.add(alias)
             is_deferred = loaded is not None and name not in loaded
             listed.append(ListedTool(alias, tool, is_deferred, bool(needs_approval(name))))

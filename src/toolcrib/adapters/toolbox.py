@@ -283,7 +283,7 @@ class Toolbox:
         if on_progress is not None:
             options["on_progress"] = on_progress
         try:
-            given = arguments if type(arguments) is dict else _decode(arguments, name)
+            given = arguments if type(arguments) is dict else decode_arguments(arguments, name)
             entry = self._entries.get(name) or await self._find(name)
             if entry is not None:
                 name, given = entry.listed.tool.name, entry.compiled.restore(given)
@@ -370,7 +370,7 @@ class _ProgressRelay:
                 await self._deliver.drained()
 
 
-def _decode(arguments: Arguments, tool: str) -> Mapping[str, Any]:
+def decode_arguments(arguments: Arguments, tool: str) -> Mapping[str, Any]:
     """Return the arguments as a mapping; raise `InvalidArguments`."""
     value: Any = arguments
     if isinstance(arguments, str | bytes):

@@ -6,8 +6,8 @@
 
 The toolset is live: it lists the tools before every request to the model. `tools(hub)` is a snapshot for
 `Agent(tools=...)`. The `ToolResult` of a call is in the `metadata` of its `ToolReturnPart`. Progress is emitted as
-`ToolcribProgressEvent`. A tool that needs approval (`Hub(..., approve="caller")`) is deferred by Pydantic AI: its approval
-arrives as `DeferredToolResults`, or through `HandleDeferredToolCalls`.
+`ToolcribProgressEvent`. A tool that needs approval (`Hub(..., approve="caller")`) is deferred by Pydantic AI: its
+approval arrives as `DeferredToolResults`, or through `HandleDeferredToolCalls`.
 """
 
 from __future__ import annotations
@@ -81,7 +81,11 @@ class HubToolset(AbstractToolset[Any]):
         return {spec.name: self._tool_of(spec, ctx) for spec in await self._box.list_tools()}
 
     async def call_tool(
-        self, name: str, tool_args: dict[str, Any], ctx: RunContext[Any], tool: ToolsetTool[Any]
+        self,
+        name: str,
+        tool_args: dict[str, Any],
+        ctx: RunContext[Any],
+        tool: ToolsetTool[Any],  # noqa: ARG002  # part of the interface
     ) -> ToolReturn[Any]:
         """Call a tool of the source."""
         return await _call(self._box, name, tool_args, ctx, self._retry)

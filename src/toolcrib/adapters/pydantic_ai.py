@@ -1,6 +1,6 @@
 """Tools for Pydantic AI.
 
-    async with tc.Hub("servers.json") as hub:
+    async with toolcrib.Hub.from_config(".mcp.json") as hub:
         agent = Agent("anthropic:claude-sonnet-5", toolsets=[pydantic_ai.toolset(hub)])
         print((await agent.run("What is in my notes?")).output)
 
@@ -48,13 +48,13 @@ class ToolcribProgressEvent(CustomEvent):
 
 def toolset(
     source: AnySource | Toolbox, *, id: str | None = "toolcrib", retry: bool = False, **options: Unpack[ToolboxOptions]
-) -> HubToolset:
+) -> PydanticAiToolset:
     """Return a toolset for `Agent(toolsets=[...])`, which follows the tools of the source.
 
     An error is shown to the model as a failed call. With `retry` it counts as a retry instead, and Pydantic AI ends
     the run when a tool has used its retries.
     """
-    return HubToolset(as_toolbox(source, **options), id, retry)
+    return PydanticAiToolset(as_toolbox(source, **options), id, retry)
 
 
 def tools(source: AnySource | Toolbox, *, retry: bool = False, **options: Unpack[ToolboxOptions]) -> list[Tool[Any]]:
@@ -63,7 +63,7 @@ def tools(source: AnySource | Toolbox, *, retry: bool = False, **options: Unpack
     return [_tool_of(box, spec, retry) for spec in box.tools()]
 
 
-class HubToolset(AbstractToolset[Any]):
+class PydanticAiToolset(AbstractToolset[Any]):
     """The tools of a source, listed before every request to the model. Made by `toolset`."""
 
     def __init__(self, box: Toolbox, id: str | None, retry: bool) -> None:

@@ -1,13 +1,13 @@
 """Tools for Pydantic AI.
 
-    async with tc.Hub("servers.json") as hub:
+    async with toolcrib.Hub.from_config(".mcp.json") as hub:
         agent = Agent("anthropic:claude-sonnet-5", toolsets=[pydantic_ai.toolset(hub)])
         print((await agent.run("What is in my notes?")).output)
 
 The toolset is live: it lists the tools before every request to the model. `tools(hub)` is a snapshot for
 `Agent(tools=...)`. The `ToolResult` of a call is in the `metadata` of its `ToolReturnPart`. Progress is emitted as
-`ToolcribProgressEvent`. A tool that needs approval (`Hub(..., approve="caller")`) is deferred by Pydantic AI: its approval
-arrives as `DeferredToolResults`, or through `HandleDeferredToolCalls`.
+`ToolcribProgressEvent`. A tool that needs approval (`Hub(..., approve="caller")`) is deferred by Pydantic AI: its
+approval arrives as `DeferredToolResults`, or through `HandleDeferredToolCalls`.
 """
 
 from __future__ import annotations
@@ -48,13 +48,13 @@ class ToolcribProgressEvent(CustomEvent):
 
 def toolset(
     source: AnySource | Toolbox, *, id: str | None = "toolcrib", retry: bool = False, **options: Unpack[ToolboxOptions]
-) -> HubToolset:
+) -> PydanticAiToolset:
     """Return a toolset for `Agent(toolsets=[...])`, which follows the tools of the source.
 
     An error is shown to the model as a failed call. With `retry` it counts as a retry instead, and Pydantic AI ends
     the run when a tool has used its retries.
     """
-    return HubToolset(as_toolbox(source, **options), id, retry)
+    return PydanticAiToolset(as_toolbox(source, **options), id, retry)
 
 
 def tools(source: AnySource | Toolbox, *, retry: bool = False, **options: Unpack[ToolboxOptions]) -> list[Tool[Any]]:
@@ -63,7 +63,7 @@ def tools(source: AnySource | Toolbox, *, retry: bool = False, **options: Unpack
     return [_tool_of(box, spec, retry) for spec in box.tools()]
 
 
-class HubToolset(AbstractToolset[Any]):
+class PydanticAiToolset(AbstractToolset[Any]):
     """The tools of a source, listed before every request to the model. Made by `toolset`."""
 
     def __init__(self, box: Toolbox, id: str | None, retry: bool) -> None:
@@ -81,7 +81,11 @@ class HubToolset(AbstractToolset[Any]):
         return {spec.name: self._tool_of(spec, ctx) for spec in await self._box.list_tools()}
 
     async def call_tool(
-        self, name: str, tool_args: dict[str, Any], ctx: RunContext[Any], tool: ToolsetTool[Any]
+        self,
+        name: str,
+        tool_args: dict[str, Any],
+        ctx: RunContext[Any],
+        tool: ToolsetTool[Any],  # noqa: ARG002  # part of the interface
     ) -> ToolReturn[Any]:
         """Call a tool of the source."""
         return await _call(self._box, name, tool_args, ctx, self._retry)

@@ -1,6 +1,6 @@
 """Tools for Strands Agents.
 
-    with toolcrib.sync.Hub("servers.json") as hub:
+    with toolcrib.sync.Hub.from_config(".mcp.json") as hub:
         agent = Agent(tools=strands.tools(hub))
         agent("What is in my notes?")
 
@@ -50,7 +50,7 @@ def live_tools(source: AnySource | Toolbox, **options: Unpack[ToolboxOptions]) -
     return _ToolUpdates(as_toolbox(source, **options))
 
 
-class HubTool(AgentTool):
+class StrandsTool(AgentTool):
     """A tool of a source. Made by `tools`."""
 
     def __init__(self, box: Toolbox, spec: ToolSpec, name: str) -> None:
@@ -127,7 +127,7 @@ class HubTool(AgentTool):
             answer = call.result()
             yield ToolResultEvent(_result_of(answer, tool_use), exception=answer.error)
 
-    def __deepcopy__(self, memo: Any) -> HubTool:
+    def __deepcopy__(self, memo: Any) -> StrandsTool:
         return self
 
 
@@ -152,26 +152,26 @@ class _ToolUpdates(HookProvider):
         registry = agent.tool_registry
         new = _tools_of(self._box, specs)
         for name, tool in list(registry.registry.items()):
-            if isinstance(tool, HubTool) and tool.box is self._box and name not in new:
+            if isinstance(tool, StrandsTool) and tool.box is self._box and name not in new:
                 del registry.registry[name]
         for name, tool in new.items():
             old = registry.registry.get(name)
-            if isinstance(old, HubTool) and old.box is self._box:
+            if isinstance(old, StrandsTool) and old.box is self._box:
                 registry.replace(tool)
             else:
                 registry.register_tool(tool)
 
 
-def _tools_of(box: Toolbox, specs: list[ToolSpec]) -> dict[str, HubTool]:
+def _tools_of(box: Toolbox, specs: list[ToolSpec]) -> dict[str, StrandsTool]:
     """Return the tools by name. Strands rejects names that differ only in `-` and `_`: the second one gets a hash."""
-    found: dict[str, HubTool] = {}
+    found: dict[str, StrandsTool] = {}
     taken: set[str] = set()
     for spec in specs:
         name = spec.name
         if name.replace("-", "_") in taken:
             name = tool_names.alias(name, {name})
         taken.add(name.replace("-", "_"))
-        found[name] = HubTool(box, spec, name)
+        found[name] = StrandsTool(box, spec, name)
     return found
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import json
 from collections.abc import Sequence
 from typing import Any, Literal
 
@@ -16,7 +18,9 @@ from langgraph.types import Command
 from pydantic import PrivateAttr
 
 import toolcrib as tc
-from tests.frameworks.driver import Ability, Script, Seen, Transcript
+from tests.frameworks.driver import Ability, Call, Script, Seen, Transcript
+from tests.frameworks.lab import Lab
+from toolcrib import sync
 from toolcrib.adapters import langchain as adapter
 
 
@@ -152,3 +156,110 @@ class LangChainDriver:
 
 
 driver = LangChainDriver()
+
+
+# ---- what only LangChain has
+
+
+async def runs_sync_with_a_sync_hub(_: Any) -> None:
+    """Check `agent.invoke` with a sync hub, in both forms; an async agent can use the same tools."""
+
+    def run(hub: sync.Hub, live: bool) -> Transcript:
+        transcript = Transcript()
+        model = ScriptedModel.of(Script([[Call("mcp__lab__count", {"steps": 2})]]), transcript)
+        agent = (
+            create_agent(model, middleware=[adapter.middleware(hub)])
+            if live
+            else create_agent(model, adapter.tools(hub))
+        )
+        for mode, event in agent.stream({"messages": [("user", "go")]}, stream_mode=["custom", "updates"]):
+            if mode == "custom":
+                transcript.progress.append(event)
+        return transcript
+
+    with sync.Hub({"lab": Lab().server}) as hub:
+        for live in (False, True):
+            transcript = await asyncio.to_thread(run, hub, live)
+            assert transcript.answers[0][0].text == "counted to 2", transcript
+            assert [event["progress"] for event in transcript.progress] == [1, 2]
+        transcript = await driver.run(hub, Script([[Call("mcp__lab__add", {"a": 1, "b": 2})]]))
+        assert transcript.answers[0][0].text == "3", transcript
+
+
+async def rejects_sync_calls_on_the_loop_of_the_hub(_: Any) -> None:
+    """Check that `invoke` raises where it would wait for itself."""
+    async with tc.Hub({"lab": Lab().server}) as hub:
+        tools = {tool.name: tool for tool in adapter.tools(hub)}
+        try:
+            tools["mcp__lab__add"].invoke({"a": 1, "b": 2})
+        except tc.UsageError as exc:
+            message = str(exc)
+        assert "toolcrib.sync.Hub" in message
+        added = await asyncio.to_thread(tools["mcp__lab__add"].invoke, {"a": 1, "b": 2})
+        assert added == "3"
+
+
+async def marks_deferred_tools(_: Any) -> None:
+    """Check the mark by which LangChain's integrations defer a tool."""
+    async with tc.Hub({"lab": Lab().server}) as hub:
+        hub.toolsets.register(tc.Toolset("counting", ["mcp__lab__count"]).defer_all())
+        tools = {tool.name: tool.extras for tool in adapter.tools(hub, deferred=True)}
+        assert tools["mcp__lab__count"] == {"defer_loading": True}
+        assert tools["mcp__lab__add"] is None
+        assert "mcp__lab__count" not in [tool.name for tool in adapter.tools(hub)]
+
+
+async def passes_every_argument_on(_: Any) -> None:
+    """Check arguments with names that LangChain's tools use themselves."""
+    server = tc.ToolServer("lab")
+    names = ("config", "run_manager", "callbacks", "tool_call_id", "runtime")
+    schema = {"type": "object", "properties": {name: {"type": "string"} for name in names}}
+    server.add_tool(lambda arguments: arguments, name="show", input_schema=schema)
+    given = {name: f"my {name}" for name in names}
+    async with tc.Hub({"lab": server}) as hub:
+        transcript = await driver.run(hub, Script([[Call("mcp__lab__show", given)]]))
+    assert json.loads(transcript.answers[0][0].text) == given, transcript
+
+
+async def reports_progress_outside_a_graph(_: Any) -> None:
+    """Check custom events of a tool that is called without a graph."""
+    async with tc.Hub({"lab": Lab().server}) as hub:
+        (tool,) = adapter.tools(hub, names=["*count"])
+        events = [event async for event in tool.astream_events({"steps": 2})]
+    found = [event["data"] for event in events if event.get("name") == adapter.PROGRESS_EVENT]
+    assert [data["message"] for data in found] == ["step 1", "step 2"], events
+
+
+async def lets_a_person_edit_a_call(_: Any) -> None:
+    """Check the decisions of an interrupted graph: edited arguments, and a reason to reject."""
+    async with tc.Hub({"lab": (lab := Lab()).server}, require_approval=["*"], approve="caller") as hub:
+        transcript = Transcript()
+        call = Call("mcp__lab__add", {"a": 1, "b": 2})
+        model = ScriptedModel.of(Script([[call], [call]]), transcript)
+        agent = create_agent(model, adapter.tools(hub), checkpointer=InMemorySaver())
+        config = {"configurable": {"thread_id": "1"}}
+        await agent.ainvoke({"messages": [("user", "go")]}, config)
+        edited = {"type": "edit", "edited_action": {"name": "mcp__lab__add", "args": {"a": 10, "b": 20}}}
+        await agent.ainvoke(Command(resume={"decisions": [edited]}), config)
+        rejected = {"type": "reject", "message": "not twice"}
+        await agent.ainvoke(Command(resume={"decisions": [rejected]}), config)
+        (first,), (second,) = transcript.answers
+        assert (first.text, second.text, second.is_error) == ("30", "not twice", True), transcript
+        assert lab.calls == [("add", {"a": 10, "b": 20})]
+        # Outside a graph there is nothing that can ask.
+        (tool,) = adapter.tools(hub, names=["*add"])
+        refused = await tool.ainvoke({"type": "tool_call", "id": "1", "name": tool.name, "args": {"a": 1, "b": 2}})
+        assert refused.status == "error" and lab.ran("add") == 1, refused
+
+
+extra_cases = {
+    case.__name__: case
+    for case in (
+        runs_sync_with_a_sync_hub,
+        rejects_sync_calls_on_the_loop_of_the_hub,
+        marks_deferred_tools,
+        passes_every_argument_on,
+        reports_progress_outside_a_graph,
+        lets_a_person_edit_a_call,
+    )
+}

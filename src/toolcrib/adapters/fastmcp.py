@@ -66,6 +66,8 @@ class ToolboxTool(Tool):
     """A tool of FastMCP that calls a tool of a toolbox."""
 
     box: Any = Field(exclude=True, repr=False)
+    source_name: str = Field(exclude=True)
+    """The name in the toolbox; transforms of FastMCP, such as a namespace, change `name`."""
 
     async def run(self, arguments: dict[str, Any]) -> ToolResult:
         """Call the tool."""
@@ -74,13 +76,14 @@ class ToolboxTool(Tool):
         async def report(progress: float, total: float | None, message: str | None) -> None:
             await context.report_progress(progress, total, message)
 
-        answer = await self.box.call(self.name, arguments, on_progress=report)
+        answer = await self.box.call(self.source_name, arguments, on_progress=report)
         return ToolResult.from_mcp_result(CallToolResult.model_validate(_wire_result(answer)))
 
 
 def _make_tool(box: Toolbox, spec: ToolSpec) -> ToolboxTool:
     return ToolboxTool(
         box=box,
+        source_name=spec.name,
         name=spec.name,
         title=spec.tool.title,
         description=spec.description,
@@ -94,14 +97,12 @@ def _make_tool(box: Toolbox, spec: ToolSpec) -> ToolboxTool:
 def _output_schema(tool: McpTool) -> Wire | None:
     """Return the output schema; one that is not of an object is wrapped, because FastMCP takes only objects."""
     schema = tool.output_schema
-    if schema is None or schema.get("type") == "object":
+    if schema is None or (schema.get("type") == "object" and not tool.wraps_result):
         return schema
-    return {
-        "type": "object",
-        "properties": {"result": schema},
-        "required": ["result"],
-        "x-fastmcp-wrap-result": True,
-    }
+    wrapped = (
+        schema if tool.wraps_result else {"type": "object", "properties": {"result": schema}, "required": ["result"]}
+    )
+    return {**wrapped, "x-fastmcp-wrap-result": True}
 
 
 def _wire_result(answer: ToolAnswer) -> Wire:
@@ -114,8 +115,8 @@ def _wire_result(answer: ToolAnswer) -> Wire:
         for block, part in blocks
     ]
     raw = {**answer.result.raw, "content": content}
-    data = raw.get("structuredContent")
-    if data is None or isinstance(data, dict):
+    data = answer.result.data
+    if data is raw.get("structuredContent") and (data is None or isinstance(data, dict)):
         return raw
     meta = {**answer.result.meta, "fastmcp": {"wrap_result": True}}
     return {**raw, "structuredContent": {"result": data}, "_meta": meta}

@@ -5,6 +5,7 @@
         agent = LlmAgent(name="helper", model="gemini-3-pro", tools=adk.tools(hub))        # the tools of now
 
 A model gets `{"result": ...}`, or `{"error": ...}`; images, audio and files are media parts of the function response.
+Schemas are compiled for Gemini, whose language other models understand too.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ def tools(source: AnySource | Toolbox, **options: Unpack[ToolboxOptions]) -> lis
 
     Tools that need an approval ask for ADK's tool confirmation before they run.
     """
-    box = as_toolbox(source, **options)
+    box = as_toolbox(source, target="gemini", **options)
     return [AdkTool(box, spec) for spec in box.tools()]
 
 
@@ -39,7 +40,7 @@ def toolset(source: AnySource | Toolbox, **options: Unpack[ToolboxOptions]) -> B
     Filters of a hub receive the name of the agent and ADK's `ReadonlyContext`. The source must be open; closing the
     toolset does nothing.
     """
-    return AdkToolset(as_toolbox(source, **options))
+    return AdkToolset(as_toolbox(source, target="gemini", **options))
 
 
 class AdkTool(BaseTool):

@@ -11,12 +11,13 @@ from __future__ import annotations
 import copy
 from typing import Any, Unpack
 
+from ..errors import UsageError
 from .answers import ContentPart, ToolAnswer
 from .tool_source import AnySource
 from .toolbox import Toolbox, ToolboxOptions, ToolSpec, as_toolbox
 
 try:
-    from agent_framework import Content, FunctionTool
+    from agent_framework import Content, FunctionTool, MiddlewareFailure
     from pydantic import BaseModel, ConfigDict
 except ImportError as exc:
     raise ImportError(
@@ -29,13 +30,16 @@ def tools(source: AnySource | Toolbox, **options: Unpack[ToolboxOptions]) -> lis
 
     Tools that need an approval have `approval_mode="always_require"`.
     """
-    box = as_toolbox(source, **options)
+    box = as_toolbox(source, target="openai", **options)
     return [_function_tool(box, spec) for spec in box.tools()]
 
 
 def _function_tool(box: Toolbox, spec: ToolSpec) -> FunctionTool:
     async def call(**arguments: Any) -> ToolAnswer:
-        return await box.call(spec.name, arguments, approved=spec.needs_approval)
+        try:
+            return await box.call(spec.name, arguments, approved=spec.needs_approval)
+        except UsageError as exc:
+            raise _UsageFailure(str(exc)) from exc
 
     return FunctionTool(
         name=spec.name,
@@ -45,6 +49,10 @@ def _function_tool(box: Toolbox, spec: ToolSpec) -> FunctionTool:
         result_parser=_contents_of,
         approval_mode="always_require" if spec.needs_approval else "never_require",
     )
+
+
+class _UsageFailure(UsageError, MiddlewareFailure):
+    """A `UsageError` that the framework does not turn into a result of the tool."""
 
 
 def _unchecked_model(spec: ToolSpec) -> type[BaseModel]:

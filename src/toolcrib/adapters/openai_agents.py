@@ -15,6 +15,7 @@ from collections.abc import Coroutine
 from contextvars import ContextVar
 from typing import Any, Final, Unpack
 
+from ..errors import UsageError
 from .answers import ContentPart, ToolAnswer
 from .run_tools import RunTools, RunToolsRegistry
 from .tool_source import AnySource
@@ -41,7 +42,7 @@ def tools(
     need an approval interrupt the run until `RunState.approve`. With `deferred=True`, deferred tools have
     `defer_loading`; add the SDK's `ToolSearchTool()` to the agent.
     """
-    box = as_toolbox(source, target="openai-strict" if strict else None, **options)
+    box = as_toolbox(source, target="openai-strict" if strict else "openai", **options)
     return [_function_tool(box, spec) for spec in box.tools()]
 
 
@@ -53,7 +54,7 @@ def server(source: AnySource | Toolbox, *, strict: bool = False, **options: Unpa
     `mcp_config={"convert_schemas_to_strict": True}`, which else makes optional arguments mandatory.
     The source must be open; connecting the server and its cleanup do nothing.
     """
-    return ToolboxServer(as_toolbox(source, target="openai-strict" if strict else None, **options))
+    return ToolboxServer(as_toolbox(source, target="openai-strict" if strict else "openai", **options))
 
 
 def _function_tool(box: Toolbox, spec: ToolSpec) -> FunctionTool:
@@ -93,7 +94,12 @@ class ToolboxServer(MCPServer):
     def __init__(self, box: Toolbox) -> None:
         self._runs = RunToolsRegistry(box)
         self._calling: ContextVar[RunTools] = ContextVar("calling", default=self._runs.shared)
-        super().__init__(require_approval=self._needs_approval, tool_meta_resolver=self._note_run)
+        self._asking: set[str] = set()
+        super().__init__(
+            require_approval=self._needs_approval,
+            tool_meta_resolver=self._note_run,
+            failure_error_function=_explain_failure,
+        )
 
     @property
     def name(self) -> str:
@@ -109,7 +115,9 @@ class ToolboxServer(MCPServer):
     async def list_tools(self, run_context: Any = None, agent: Any = None) -> list[Any]:
         """Return the tools of this agent, or the last ones if the source cannot list them."""
         run = await self._run_of(run_context, agent)
-        return [_mcp_tool(spec) for spec in await run.list_tools()]
+        specs = await run.list_tools()
+        self._asking.update(spec.name for spec in specs if spec.needs_approval)
+        return [_mcp_tool(spec) for spec in specs]
 
     async def call_tool(self, tool_name: str, arguments: dict[str, Any] | None, meta: Any = None) -> Any:  # noqa: ARG002  # the SDK sends the tool's own metadata back
         """Call a tool and return its result in the SDK's type."""
@@ -151,6 +159,17 @@ class ToolboxServer(MCPServer):
     async def _needs_approval(self, run_context: Any, agent: Any, tool: Any) -> bool:
         run = await self._run_of(run_context, agent)
         return run.needs_approval(tool.name)
+
+    def _get_needs_approval_for_tool(self, tool: Any, agent: Any) -> Any:
+        """Answer for tools that never ask: else the SDK interrupts the run to ask about calls with broken JSON."""
+        return super()._get_needs_approval_for_tool(tool, agent) if tool.name in self._asking else False
+
+
+def _explain_failure(_context: Any, error: Exception) -> str:
+    """Return the text for a call that failed before it reached the toolbox; raise a `UsageError` as it is."""
+    if isinstance(error.__cause__, UsageError):
+        raise error.__cause__
+    return f"Error: {error}"
 
 
 def _mcp_type(name: str) -> Any:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import warnings
+from collections.abc import Awaitable, Callable
 from typing import Any, Literal
 
 from google.adk.agents import LlmAgent
@@ -11,7 +11,9 @@ from google.adk.runners import InMemoryRunner
 from google.genai import types
 
 import toolcrib as tc
+from tests.frameworks.cases import CASES
 from tests.frameworks.driver import Ability, Call, Driver, Script, Seen, Transcript
+from tests.frameworks.lab import PNG, Lab
 from toolcrib.adapters import adk
 
 CONFIRMATION = "adk_request_confirmation"
@@ -30,10 +32,10 @@ class AdkDriver:
         return await run_agent(script, [adk.toolset(hub)] if live else adk.tools(hub))
 
 
-async def run_agent(script: Script, tools: list[Any]) -> Transcript:
+async def run_agent(script: Script, tools: list[Any], model: type[BaseLlm] | None = None) -> Transcript:
     """Run an agent, confirm `add` and reject all other tools that need a confirmation."""
     transcript = Transcript()
-    agent = LlmAgent(name="helper", model=Scripted(script, transcript), tools=tools)
+    agent = LlmAgent(name="helper", model=(model or Scripted)(script, transcript), tools=tools)
     runner = InMemoryRunner(agent=agent, app_name="app")
     session = await runner.session_service.create_session(app_name="app", user_id="user")
     message: types.Content | None = types.Content(role="user", parts=[types.Part(text="go")])
@@ -41,9 +43,8 @@ async def run_agent(script: Script, tools: list[Any]) -> Transcript:
         while message is not None:
             answers = []
             async for event in runner.run_async(user_id="user", session_id=session.id, new_message=message):
-                for call in event.get_function_calls():
-                    if call.name == CONFIRMATION:
-                        answers.append(_confirm(call, transcript))
+                asked = [call for call in event.get_function_calls() if call.name == CONFIRMATION]
+                answers += [_confirm(call, transcript) for call in asked]
                 if event.error_message:
                     transcript.error = f"{event.error_code}: {event.error_message}"
                 if event.is_final_response() and event.content and event.content.parts[0].text:
@@ -95,3 +96,74 @@ def _seen(response: types.FunctionResponse) -> Seen:
 
 
 driver: Driver = AdkDriver()
+
+
+def live_case(case: Callable[[Driver], Awaitable[None]]) -> Callable[[Driver], Awaitable[None]]:
+    """Return a case of the table for the live form."""
+
+    async def run(_driver: Driver) -> None:
+        await case(AdkDriver(always_live=True))
+
+    return run
+
+
+async def check_filters_of_a_run(_driver: Driver) -> None:
+    """A filter of the hub gets the name of the agent and the context of the run, for lists and for calls."""
+    contexts: set[tuple[str, str]] = set()
+
+    def not_for_this_user(context: tc.FilterContext, tool: tc.Tool) -> bool:
+        if context.run_context is None:
+            return True
+        contexts.add((context.agent, context.run_context.user_id))
+        return not tool.name.endswith("secret")
+
+    lab = Lab()
+    turns = [[Call("mcp__lab__secret")], [Call("mcp__lab__add", {"a": 3, "b": 4})]]
+    async with tc.Hub({"lab": lab.server}, tool_filter=tc.dynamic_filter(not_for_this_user)) as hub:
+        transcript = await run_agent(Script(turns), [adk.toolset(hub)])
+        assert transcript.final == "done" and not transcript.error, transcript
+        assert "mcp__lab__add" in transcript.offered[0] and "mcp__lab__secret" not in transcript.offered[0]
+        assert transcript.answers[1][0].data == 7, transcript
+        assert lab.ran("secret") == 0
+    assert contexts == {("helper", "user")}
+
+
+async def check_media(_driver: Driver) -> None:
+    """Images, audio and files reach the model with their bytes; the text says where they were."""
+    parts: list[types.FunctionResponsePart] = []
+
+    class Recording(Scripted):
+        async def generate_content_async(self, llm_request: Any, stream: bool = False) -> Any:
+            for part in llm_request.contents[-1].parts:
+                if part.function_response:
+                    parts.extend(part.function_response.parts)
+            async for response in super().generate_content_async(llm_request, stream):
+                yield response
+
+    async with tc.Hub({"lab": Lab().server}) as hub:
+        script = Script([[Call("mcp__lab__mixed")]])
+        transcript = await run_agent(script, adk.tools(hub), Recording)
+    assert [(part.inline_data.mime_type, part.inline_data.data) for part in parts] == [
+        ("image/png", PNG),
+        ("audio/wav", b"RIFF"),
+        ("application/pdf", b"%PDF-1.7"),
+    ]
+    lines = transcript.answers[0][0].data.splitlines()
+    assert [lines[0], lines[-2]] == ["a caption", "an embedded memo"], lines
+
+
+async def check_prefixes(_driver: Driver) -> None:
+    """A prefix of ADK changes the names that the model sees, not the tools that are called."""
+    async with tc.Hub({"lab": Lab().server}) as hub:
+        tools = adk.toolset(hub)
+        tools.tool_name_prefix = "x"
+        transcript = await run_agent(Script([[Call("x_mcp__lab__add", {"a": 3, "b": 4})]]), [tools])
+        assert transcript.answers[0][0].data == 7, transcript
+
+
+extra_cases = {
+    **{f"toolset_{name}": live_case(case) for name, case in CASES.items()},
+    "filters_get_agent_and_run": check_filters_of_a_run,
+    "media": check_media,
+    "prefixes": check_prefixes,
+}

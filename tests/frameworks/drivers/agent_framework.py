@@ -9,7 +9,9 @@ from agent_framework import Agent, AgentSession, BaseChatClient, ChatResponse, C
 
 import toolcrib as tc
 from tests.frameworks.driver import Ability, Call, Driver, Script, Seen, Transcript
+from tests.frameworks.lab import Lab
 from toolcrib.adapters import agent_framework
+from toolcrib.errors import UsageError
 
 
 class AgentFrameworkDriver:
@@ -40,8 +42,14 @@ async def run_agent(script: Script, tools: list[Any]) -> Transcript:
             message = Message(role="user", contents=answers)
         transcript.final = response.text
     except Exception as exc:  # noqa: BLE001  # the transcript has it
-        transcript.error = f"{type(exc).__name__}: {exc}"
+        transcript.error = _describe(exc)
     return transcript
+
+
+def _describe(exc: Exception) -> str:
+    """Return the text of an exception that ended a run; of a `UsageError`, if the framework wrapped one."""
+    cause = exc.__cause__ if isinstance(exc.__cause__, UsageError) else exc
+    return f"{type(cause).__name__}: {cause}"
 
 
 class ScriptedClient(FunctionInvocationLayer, BaseChatClient):  # type: ignore[misc]  # the framework is not installed here
@@ -94,3 +102,41 @@ def _seen(result: Content) -> Seen:
 
 
 driver: Driver = AgentFrameworkDriver()
+
+
+async def check_arguments_arrive_unchanged(_driver: Driver) -> None:
+    """The framework passes all arguments on, also those whose names mean something in Python; the hub checks them."""
+    lab = Lab()
+    taken: list[Any] = []
+    given = {"model_config": 1, "_private": 2, "ctx": 3, "class": [None, {"copy": 4}], "extra": "5"}
+    schema = {"type": "object", "properties": {name: {} for name in given}, "required": ["class"]}
+
+    @lab.server.tool(input_schema=schema)
+    def take(arguments: dict[str, Any]) -> str:
+        """Take arguments."""
+        taken.append(arguments)
+        return "taken"
+
+    async with tc.Hub({"lab": lab.server}) as hub:
+        transcript = await run_agent(
+            Script([[Call("mcp__lab__take", given)], [Call("mcp__lab__take", {})]]), agent_framework.tools(hub)
+        )
+        assert taken == [given], transcript
+        assert set(transcript.schemas["mcp__lab__take"]["properties"]) == set(given)
+        assert "class" in transcript.answers[1][0].text, transcript
+
+
+async def check_error_texts_reach_the_model(_driver: Driver) -> None:
+    """Errors say what happened, although the framework hides exceptions."""
+    async with tc.Hub({"lab": Lab().server}) as hub:
+        turns = [[Call("mcp__lab__fail", {"reason": "full"})], [Call("mcp__lab__add", {"a": "three", "b": 4})]]
+        transcript = await run_agent(Script(turns), agent_framework.tools(hub))
+        first, second = (turn[0].text for turn in transcript.answers)
+        assert first == "Error: full"
+        assert second.startswith("Error: ") and "valid integer" in second, second
+
+
+extra_cases = {
+    "arguments_arrive_unchanged": check_arguments_arrive_unchanged,
+    "error_texts_reach_the_model": check_error_texts_reach_the_model,
+}

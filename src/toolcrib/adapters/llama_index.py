@@ -101,7 +101,7 @@ class LlamaIndexTool(FunctionTool):
     def _output(self, arguments: dict[str, Any], answer: ToolAnswer) -> ToolOutput:
         return ToolOutput(
             self._spec.name,
-            blocks=[_to_block(part) for part in answer.parts],
+            blocks=[block for part in answer.parts for block in _to_blocks(part)],
             raw_input=arguments,
             raw_output=answer.data if answer.has_data else answer.text,
             is_error=answer.is_error,
@@ -162,13 +162,15 @@ async def _ask(context: Context, name: str, arguments: dict[str, Any]) -> bool:
     return event.get("response", False) is True
 
 
-def _to_block(part: ContentPart) -> TextBlock | ImageBlock | AudioBlock | DocumentBlock:
+def _to_blocks(part: ContentPart) -> list[TextBlock | ImageBlock | AudioBlock | DocumentBlock]:
+    """Return the part, and its description for agents that show their models only text."""
+    text = TextBlock(text=part.as_text())
     match part.kind:
         case "image":
-            return ImageBlock(image=part.data, image_mimetype=part.mime_type)
+            return [text, ImageBlock(image=part.data, image_mimetype=part.mime_type)]
         case "audio":
-            return AudioBlock(audio=part.data, format=part.mime_type.rpartition("/")[2])
+            return [text, AudioBlock(audio=part.data, format=part.mime_type.rpartition("/")[2])]
         case "file":
-            return DocumentBlock(data=part.data, document_mimetype=part.mime_type, title=part.uri)
+            return [text, DocumentBlock(data=part.data, document_mimetype=part.mime_type, title=part.uri)]
         case _:
-            return TextBlock(text=part.as_text())
+            return [text]

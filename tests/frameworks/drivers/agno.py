@@ -92,7 +92,9 @@ class ScriptedModel(Model):  # type: ignore[misc]  # the framework is not instal
         return {"id": identifier, "type": "function", "function": {"name": call.name, "arguments": text}}
 
     def _offer(self, tools: list[Any] | None) -> int:
-        self.transcript.offered.append([tool["function"]["name"] for tool in tools or []])
+        functions = [tool["function"] for tool in tools or []]
+        self.transcript.offered.append([function["name"] for function in functions])
+        self.transcript.schemas = {function["name"]: function["parameters"] for function in functions}
         return len(self.transcript.offered) - 1
 
     def invoke(self, *_: Any, tools: list[Any] | None = None, **__: Any) -> ModelResponse:

@@ -58,7 +58,9 @@ class ScriptedModel(MockFunctionCallingLLM):  # type: ignore[misc]  # the framew
 
     async def achat_with_tools(self, tools: Any, *_: Any, **__: Any) -> ChatResponse:
         turn = len(self._transcript.offered)
-        self._transcript.offered.append([tool.metadata.to_openai_tool()["function"]["name"] for tool in tools])
+        functions = [tool.metadata.to_openai_tool()["function"] for tool in tools]
+        self._transcript.offered.append([function["name"] for function in functions])
+        self._transcript.schemas = {function["name"]: function["parameters"] for function in functions}
         await self._script.prepare(turn)
         blocks: list[Any] = [TextBlock(text="done")]
         if turn < len(self._script.turns):

@@ -52,9 +52,6 @@ VIEWED = {
     "context",
     "explain",
     "get_prompt",
-    "needs_approval",
-    "on_tools_changed",
-    "peek_tools",
     "list_prompts",
     "list_resource_templates",
     "list_resources",
@@ -62,6 +59,9 @@ VIEWED = {
     "listen",
     "load_tools",
     "loaded",
+    "needs_approval",
+    "on_tools_changed",
+    "peek_tools",
     "read_resource",
     "resources",
     "search_tools",
@@ -72,7 +72,8 @@ VIEWED = {
 @pytest.mark.parametrize("kind", [tc.HubView, tc.sync.HubView])
 def test_a_view_cannot_manage_the_hub(kind: type) -> None:
     """An agent that is given a view can neither end the hub nor change its servers, rules and interceptors."""
-    assert {name for name in dir(kind) if not name.startswith("_")} == VIEWED
+    # The async twin of a view is a view, too.
+    assert {name for name in dir(kind) if not name.startswith("_")} - {"async_twin"} == VIEWED
     assert not hasattr(kind, "__getattr__")
 
 

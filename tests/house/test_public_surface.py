@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import json
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -11,6 +12,7 @@ from pathlib import Path
 import pytest
 
 import toolcrib
+from toolcrib import adapters
 
 ROOT = Path(__file__).parents[2]
 HEAVY = {"pydantic", "aiohttp", "mcp", "fastmcp", "jsonschema_rs", "opentelemetry"}
@@ -74,6 +76,44 @@ def test_the_names_of_the_provider_load_no_package_of_its_extra() -> None:
     loaded = loaded_after("import toolcrib.provider as p; [getattr(p, name) for name in p.__all__]")
     assert "toolcrib.provider.provider" in loaded
     assert loaded & {*extra, "aiohttp", "pydantic"} == set()
+
+
+FRAMEWORKS = {
+    "agent_framework",
+    "agents",
+    "agno",
+    "anthropic",
+    "boto3",
+    "claude_agent_sdk",
+    "crewai",
+    "google",
+    "langchain",
+    "langchain_core",
+    "langgraph",
+    "llama_index",
+    "openai",
+    "pydantic_ai",
+    "strands",
+}
+
+
+def test_importing_the_adapters_loads_no_framework() -> None:
+    assert "toolcrib.adapters" not in loaded_after("import toolcrib; toolcrib.Client; toolcrib.Hub")
+    loaded = loaded_after("import toolcrib, toolcrib.adapters")
+    assert loaded & (HEAVY | FRAMEWORKS | {"asyncio", "toolcrib.client"}) == set()
+    loaded = loaded_after("import toolcrib.adapters as a; [getattr(a, name) for name in a.__all__]")
+    assert "toolcrib.adapters.toolbox" in loaded
+    assert loaded & ({*HEAVY, *FRAMEWORKS} - {"opentelemetry"}) == set()
+
+
+def test_the_names_of_the_adapters_are_those_that_type_checkers_see() -> None:
+    text = Path(adapters.__file__).read_text()
+    typed = re.findall(r"^    from \.\w+ import (\w+) as \1$", text, re.MULTILINE)
+    assert sorted(typed) == sorted(adapters.__all__)
+    for name in adapters.__all__:
+        assert getattr(adapters, name).__doc__
+    with pytest.raises(AttributeError, match="no_such_name"):
+        adapters.no_such_name  # noqa: B018 - looking it up is the test
 
 
 def test_a_call_over_stdio_loads_neither_pydantic_nor_aiohttp() -> None:

@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import copy
 import json
-from collections.abc import Mapping
 from typing import Any, get_args
 
 import jsonschema_rs
 import pytest
-from hypothesis import HealthCheck, assume, example, given, settings
+from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
-from tests.adapters.generated import JSON, from_openapi, schemas, values
 
-from toolcrib.adapters.schemas import CompiledSchema, Target, compile_schema
+from tests.adapters.generated import from_openapi, schemas, values
+from toolcrib.adapters.schemas import Target, compile_schema
 
 TARGETS: tuple[Target, ...] = get_args(Target)
 VARIANTS: dict[str, tuple[Target, ...]] = {

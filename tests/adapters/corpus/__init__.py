@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 FOLDER = Path(__file__).parent
 
 
+@cache
 def load_corpus() -> dict[str, Any]:
     """Return the recorded schemas by `SERVER/TOOL`."""
     found = {}

@@ -9,7 +9,11 @@ from hypothesis import strategies as st
 NAMES = ("a", "b", "x y", "input", "kind", "größe")
 PATTERNS = ("^a", "b$", "^[a-c]{1,3}$", "^(?!x)")
 SCALARS = st.one_of(
-    st.none(), st.booleans(), st.integers(-3, 5), st.sampled_from([0.5, 1.0, 2.5]), st.sampled_from(["", "a", "ab", "1"])
+    st.none(),
+    st.booleans(),
+    st.integers(-3, 5),
+    st.sampled_from([0.5, 1.0, 2.5]),
+    st.sampled_from(["", "a", "ab", "1"]),
 )
 JSON = st.recursive(
     SCALARS, lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from(NAMES), inner, max_size=3)
@@ -67,7 +71,11 @@ LEAVES = st.one_of(
     REFERENCES,
     st.sampled_from([True, {}, {"type": "boolean"}, {"type": "null"}, {"type": ["string", "null"]}]),
     st.fixed_dictionaries(
-        {"type": st.sampled_from([["string", "integer"], ["integer", "null"], ["object", "null"], ["array", "string"]])},
+        {
+            "type": st.sampled_from(
+                [["string", "integer"], ["integer", "null"], ["object", "null"], ["array", "string"]]
+            )
+        },
         optional={"minimum": st.just(0), "maxLength": st.just(2), "enum": st.just(["a", 1, None])},
     ),
 )
@@ -118,9 +126,9 @@ def combinations(inner: st.SearchStrategy[Any]) -> st.SearchStrategy[dict[str, A
         st.fixed_dictionaries({"anyOf": branches}, optional={"description": st.just("text")}),
         st.fixed_dictionaries({"oneOf": branches}),
         st.fixed_dictionaries({"allOf": branches}),
-        st.tuples(objects(inner), st.sampled_from(["anyOf", "oneOf"]), st.lists(objects(inner), min_size=1, max_size=2)).map(
-            lambda parts: {**parts[0], parts[1]: parts[2]}
-        ),
+        st.tuples(
+            objects(inner), st.sampled_from(["anyOf", "oneOf"]), st.lists(objects(inner), min_size=1, max_size=2)
+        ).map(lambda parts: {**parts[0], parts[1]: parts[2]}),
         st.fixed_dictionaries({"not": inner}),
         st.fixed_dictionaries({"if": inner, "then": inner}),
     )

@@ -15,6 +15,7 @@ from .compiled import (
     DROPPED,
     MOVED,
     NOT_ALL_OFFERED,
+    RENAMED,
     REPLACED_BY_ANY_OF,
     REPLACED_BY_ANYTHING,
     LossList,
@@ -34,8 +35,10 @@ _IF_TRUE: Final = frozenset({"uniqueItems", "deprecated", "readOnly", "writeOnly
 """Keywords that mean nothing if their value is False."""
 _CONDITIONS: Final = frozenset({"if", "not", "allOf", "dependentSchemas", "dependentRequired", "minProperties"})
 """Keywords beside which it matters whether an optional property is present."""
-_SINGLE: Final = ("additionalProperties", "unevaluatedProperties", "unevaluatedItems", "items", "contains")
-_SINGLE_IN_PLACE: Final = ("not", "if", "then", "else", "propertyNames")
+_WITHOUT_NULLS: Final = frozenset(
+    {"not", "if", "then", "else", "propertyNames", "contains", "unevaluatedProperties", "unevaluatedItems"}
+)
+"""Keywords whose subschemas decide about other parts, so that no nulls are added to them."""
 _BRANCHES: Final = ("anyOf", "oneOf", "allOf")
 
 
@@ -126,7 +129,10 @@ class Fitter:
         self._replace_keywords(node, notes, pointer)
         node = self._split(node)
         self._move_keywords(node, notes, pointer)
+        adds_nulls = self._adds_nulls
+        self._adds_nulls = adds_nulls and "allOf" not in node
         out = self._with_subschemas(node, pointer, level, is_root=is_root)
+        self._adds_nulls = adds_nulls
         text = describe_with(out.get("description"), notes)
         if text is not None:
             out["description"] = text
@@ -197,8 +203,7 @@ class Fitter:
             if not types:
                 if self._rules.untyped == "keep" or is_root:
                     return node
-                limited = self._any_value(pointer)
-                return {**{key: node[key] for key in node if key in ANNOTATIONS}, **_lower(limited)}
+                return {**node, **_lower(self._any_value(pointer))}
             node["type"] = types[0] if len(types) == 1 else list(types)
         keep_relevant(node, types)
         return node
@@ -339,13 +344,15 @@ class Fitter:
             return self._branches(node, keyword, pointer, level)
         if keyword == "prefixItems":
             return [self._schema(each, f"{place}/{index}", level + 1) for index, each in enumerate(value)]
-        if keyword in _SINGLE and isinstance(value, dict):
+        if keyword in ("items", "additionalProperties") and isinstance(value, dict):
             return self._schema(value, place, level + 1)
-        if keyword in _SINGLE_IN_PLACE:
+        if keyword in _WITHOUT_NULLS and isinstance(value, dict):
             return self._without_nulls(value, place, level + 1)
-        if keyword == "patternProperties" or keyword == "dependentSchemas":
-            fit = self._schema if keyword == "patternProperties" else self._without_nulls
-            return {name: fit(each, f"{place}/{escape_pointer(name)}", level + 1) for name, each in value.items()}
+        if keyword in ("patternProperties", "dependentSchemas"):
+            return {
+                name: self._without_nulls(each, f"{place}/{escape_pointer(name)}", level + 1)
+                for name, each in value.items()
+            }
         return copy_json(value)
 
     def _rename_rules(self, node: Node, out: dict[str, Any], pointer: str) -> None:
@@ -385,12 +392,18 @@ class Fitter:
         """Add a loss if `restore` cannot always tell which branch a value was written for."""
         nulls, accepted, texts, strings = before
         added = self._nulls_added > nulls
+        containers = sum(
+            not types_in(each) or not {"object", "array"}.isdisjoint(types_in(each)) for each in node[word]
+        )
+        if word == "oneOf" and containers > 1 and not are_disjoint(node[word]):
+            self._losses.add(pointer, word, AMBIGUOUS)  # a null that is removed may make two branches fit
+            return
         if not added and self._texts_made == texts:
             return
         if len(self._document.alternatives({word: node[word]})) >= MAX_ALTERNATIVES:
             self._losses.add(pointer, word, AMBIGUOUS)
             return
-        is_null_unclear = added and (self._nulls_accepted > accepted or word == "oneOf")
+        is_null_unclear = added and self._nulls_accepted > accepted
         is_text_unclear = self._texts_made > texts and self._strings_accepted > strings
         if is_text_unclear or (is_null_unclear and not are_disjoint(node[word])):
             self._losses.add(pointer, word, AMBIGUOUS)
@@ -415,6 +428,8 @@ class Fitter:
                     if not rules.closes:
                         self._losses.add(place, "not", DROPPED)
                     continue
+                if name in self._names:
+                    self._losses.add(place, "properties", RENAMED)
                 out["properties"][self._names.get(name, name)] = self._property(
                     source, place, level, is_optional=name not in needed, with_null=name in with_null
                 )
@@ -425,7 +440,7 @@ class Fitter:
             names = [name for name in names if name in out.get("properties", {})]
             if len(names) < len(required) and not rules.closes:
                 self._losses.add(pointer, "required", DROPPED)
-        if names:
+        if names or (rules.requires_all and is_object):
             out["required"] = names
 
     def _property(self, source: Node, pointer: str, level: int, *, is_optional: bool, with_null: bool) -> Any:

@@ -311,7 +311,9 @@ def _read_dependent(value: Any) -> Any:
     if not isinstance(value, Mapping):
         return _INVALID
     found = {str(name): _read_names(names) for name, names in value.items()}
-    return _INVALID if _INVALID in found.values() else {name: names for name, names in found.items() if names}
+    if _INVALID in found.values():
+        return _INVALID
+    return {name: names for name, names in found.items() if names} or None
 
 
 _DATA: Final = frozenset({"const", "default"})

@@ -108,7 +108,8 @@ class Restorer:
             return value
         known: set[str] = set()
         for each in found:
-            known.update(each.get("properties", ()), each.get("required", ()))
+            for part in (each, *_conditional(each)):
+                known.update(part.get("properties", ()), part.get("required", ()), part.get("dependentRequired", ()))
         old = {key: self.names[key] for key in value if key in self.names}
         old = {key: name for key, name in old.items() if name in known and name not in value}
         return {old.get(key, key): item for key, item in value.items()} if old else value
@@ -153,9 +154,13 @@ class Restorer:
 
     def _below(self, key: str, found: list[Mapping[str, Any]]) -> Node | None:
         """Return the schema of a property."""
-        nodes = [each["properties"][key] for each in found if key in each.get("properties", ())]
-        if not nodes:
-            nodes = [each["additionalProperties"] for each in found if "additionalProperties" in each]
+        nodes: list[Any] = []
+        for each in found:
+            parts = (each, *_conditional(each))
+            named = [part["properties"][key] for part in parts if key in part.get("properties", ())]
+            if not named:
+                named = [*each.get("patternProperties", {}).values(), each.get("additionalProperties")]
+            nodes += named
         return self._union([node for node in nodes if isinstance(node, dict)])
 
     def _union(self, nodes: list[Node]) -> Node | None:
@@ -193,6 +198,12 @@ class Restorer:
                 if known is not None and not isinstance(known, str) and text_of(known) == value:
                     return known
         return value
+
+
+def _conditional(plain: Mapping[str, Any]) -> list[Node]:
+    """Return the schemas that apply to the same object under a condition."""
+    parts = [plain[word] for word in ("then", "else") if word in plain]
+    return [*parts, *plain.get("dependentSchemas", {}).values()]
 
 
 def _item_of(plain: Mapping[str, Any], index: int) -> Node | None:

@@ -1,0 +1,22 @@
+"""The model formats pass the types of the providers' own SDKs, and read the objects that these SDKs make."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+PYTHON = ROOT / ".peers/frameworks/oracles/bin/python"
+
+
+@pytest.mark.slow
+def test_the_sdks_of_the_providers_accept_our_values() -> None:
+    if not PYTHON.exists():
+        pytest.skip("the environment is not there: scripts/frameworks oracles makes it")
+    command = [PYTHON, "-m", "tests.adapters.check_model_sdks"]
+    ran = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=100)
+    assert ran.returncode == 0, ran.stderr
+    providers = ["anthropic", "chat", "responses", "gemini", "bedrock"]
+    assert ran.stdout.split() == ["check_the_check", *(f"check_{each}" for each in providers)]

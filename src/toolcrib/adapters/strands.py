@@ -102,7 +102,7 @@ class StrandsTool(AgentTool):
         call = asyncio.ensure_future(
             self.box.call(
                 self.spec.name,
-                _arguments_of(tool_use, self.spec),
+                tool_use["input"],
                 on_progress=lambda *report: reports.put_nowait(report),
                 approved=approved,
             )
@@ -173,14 +173,6 @@ def _tools_of(box: Toolbox, specs: list[ToolSpec]) -> dict[str, StrandsTool]:
         taken.add(name.replace("-", "_"))
         found[name] = StrandsTool(box, spec, name)
     return found
-
-
-def _arguments_of(tool_use: dict[str, Any], spec: ToolSpec) -> Any:
-    """Return the arguments of a call, without what Strands adds to the arguments of a direct call."""
-    given = tool_use["input"]
-    if not isinstance(given, dict) or "agent" not in given or "agent" in spec.input_schema.get("properties", {}):
-        return given
-    return {key: value for key, value in given.items() if key != "agent"}
 
 
 def _ask(tool_use: dict[str, Any], agent: Any, invocation_state: dict[str, Any]) -> bool:

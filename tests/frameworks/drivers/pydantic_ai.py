@@ -7,12 +7,14 @@ from collections.abc import AsyncIterator
 from typing import Any
 
 from pydantic_ai import Agent, BinaryContent, RunContext
-from pydantic_ai.messages import ModelMessage, RetryPromptPart, ToolReturnPart
+from pydantic_ai.messages import ModelMessage, ModelResponse, RetryPromptPart, TextPart, ToolCallPart, ToolReturnPart
 from pydantic_ai.models.function import AgentInfo, DeltaToolCall, FunctionModel
 from pydantic_ai.tools import DeferredToolRequests, DeferredToolResults, ToolDenied
 
 from tests.frameworks.cases import open_bench
 from tests.frameworks.driver import Ability, Call, Driver, Script, Seen, Transcript
+from tests.frameworks.guide import load_ask
+from tests.frameworks.lab import Lab
 from toolcrib.adapters import Toolbox, pydantic_ai
 
 
@@ -130,6 +132,15 @@ async def a_toolset_asks_for_approval(driver: Driver) -> None:
         assert [name for name, _ in bench.lab.calls] == ["add"]
 
 
+async def the_snippet_of_the_guide_works(driver: Driver) -> None:
+    def respond(messages: list[ModelMessage], info: AgentInfo) -> ModelResponse:
+        seen = [part.content for part in messages[-1].parts if isinstance(part, ToolReturnPart)]
+        return ModelResponse([TextPart(f"done: {seen}") if seen else ToolCallPart("mcp__lab__add", {"a": 3, "b": 4})])
+
+    servers = {"lab": Lab().server}
+    assert await load_ask("pydantic_ai")(FunctionModel(respond), servers, "go") == "done: [7]"
+
+
 extra_cases = {
     case.__name__: case
     for case in (
@@ -137,5 +148,6 @@ extra_cases = {
         retry_counts_errors,
         the_result_is_in_the_metadata,
         a_toolset_asks_for_approval,
+        the_snippet_of_the_guide_works,
     )
 }

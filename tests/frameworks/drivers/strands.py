@@ -14,6 +14,7 @@ import toolcrib as tc
 import toolcrib.sync
 from tests.frameworks.cases import only_answer, open_bench
 from tests.frameworks.driver import Ability, Call, Driver, Script, Seen, Transcript
+from tests.frameworks.guide import load_ask
 from tests.frameworks.lab import Lab
 from tests.unit.kit import eventually
 from toolcrib.adapters import Toolbox, strands
@@ -189,6 +190,14 @@ async def live_tools_can_be_called_directly(driver: Driver) -> None:
     assert (await asyncio.to_thread(run))["structuredContent"] == {"result": 7}
 
 
+async def the_snippet_of_the_guide_works(driver: Driver) -> None:
+    lab, transcript = Lab(), Transcript()
+    model = ScriptedModel(Script([[Call("mcp__lab__add", {"a": 3, "b": 4})]]), transcript)
+    said = await asyncio.to_thread(load_ask("strands"), model, {"lab": lab.server}, "go")
+    assert said.strip() == "done"
+    assert "7" in transcript.answers[0][0].text, transcript
+
+
 extra_cases = {
     case.__name__: case
     for case in (
@@ -198,5 +207,6 @@ extra_cases = {
         the_cancel_signal_cancels_the_call,
         names_that_differ_only_in_a_hyphen_are_told_apart,
         live_tools_can_be_called_directly,
+        the_snippet_of_the_guide_works,
     )
 }

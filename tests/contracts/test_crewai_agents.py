@@ -181,7 +181,11 @@ def test_nulls_that_strict_models_send_do_not_reach_the_tool() -> None:
         },
         "required": ["query", "until"],
     }
-    server.add_tool(got.append, name="search", input_schema=schema)
+
+    @server.tool(input_schema=schema)
+    def search(arguments: dict[str, Any]) -> None:
+        got.append(arguments)
+
     with tools_of(server) as box:
         (spec,) = box.tools()
         assert sorted(spec.input_schema["required"]) == ["query", "until", "unused"]

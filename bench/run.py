@@ -7,12 +7,12 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from bench import cli, hub, imports, provider, report, served
+from bench import adapters, cli, hub, imports, provider, report, served
 from bench.driving import REVISIONS, ROOT, in_turn, run_driver, say
 
 SDK_PYTHON = ROOT / ".peers" / "sdk2" / "bin" / "python"
 SDK1_PYTHON = ROOT / ".peers" / "sdk1" / "bin" / "python"
-OVER = ["stdio", "json", "events", "direct", "served", "hub", "provider", "cli"]
+OVER = ["stdio", "json", "events", "direct", "served", "hub", "provider", "adapters", "cli"]
 STDIO_GOALS = {
     ("in_flight_rate", report.SDK): ">= 8",
     ("in_flight_rate", report.RAW): ">= 0.5",
@@ -108,7 +108,7 @@ def parse_options() -> argparse.Namespace:
         choices=OVER,
         default=OVER,
         help="parts to measure (default: all). Clients: stdio, json and events (HTTP); servers: direct (in process) "
-        "and served (HTTP); hub; provider; cli",
+        "and served (HTTP); hub; provider; adapters; cli",
     )
     parser.add_argument("--free", action="store_true", help="do not pin processes to processors")
     parser.add_argument("--sdk-python", default=str(SDK_PYTHON), help="an interpreter with mcp 2.x and fastmcp 4.x")
@@ -140,7 +140,13 @@ def main() -> int:
     if "stdio" in options.over:
         figures["idle"] = measure_idle(options.idle)
         goals["memory over stdio"] = report.memory_goals(figures["idle"])
-    parts = [served.measure(options), hub.measure(options), provider.measure(options), cli.measure(options)]
+    parts = [
+        served.measure(options),
+        hub.measure(options),
+        provider.measure(options),
+        adapters.measure(options),
+        cli.measure(options),
+    ]
     for part in parts:
         figures |= part.figures
         goals |= part.goals

@@ -24,7 +24,17 @@ TINY = [
     "--provider-tools=2000",
 ]
 HEAVY = {"pydantic", "aiohttp"}
-CORE = ("--over", "stdio", "json", "direct", "hub", "provider", "--sdk-python=not there", "--sdk1-python=not there")
+CORE = (
+    "--over",
+    "stdio",
+    "json",
+    "direct",
+    "hub",
+    "provider",
+    "adapters",
+    "--sdk-python=not there",
+    "--sdk1-python=not there",
+)
 
 pytestmark = [pytest.mark.slow, pytest.mark.serial, pytest.mark.timeout(600)]
 
@@ -218,6 +228,15 @@ def test_every_goal_of_the_provider_is_judged(figures) -> None:
     goals = [goal for title, rows in figures["goals"].items() if "provider" in title for goal in rows]
     judged = sorted(goal["wanted"] for goal in goals if goal["met"] is not None)
     assert judged == ["< 0.100", *["< 25.0 us"] * 4, "<= 10.00 ms", *["<= 2.00x"] * 3, "<= 5.00 ms"]
+
+
+def test_a_call_of_a_toolbox_is_of_the_order_of_the_hub(figures) -> None:
+    (found,) = figures["adapters"]
+    ours = found["toolcrib"]
+    for way in ("toolbox", "toolbox_json"):
+        assert ours[way]["min_cpu"] <= ours["below"]["min_cpu"] * 5
+    goals = figures["goals"]["toolcrib adapters"]
+    assert [goal["wanted"] for goal in goals if goal["met"] is not None] == ["< 30.0 us"] * 2
 
 
 @pytest.mark.nightly

@@ -110,7 +110,7 @@ def test_the_names_of_the_adapters_are_those_that_type_checkers_see() -> None:
     text = Path(adapters.__file__).read_text()
     typed = re.findall(r"^    from \.\w+ import (\w+) as \1$", text, re.MULTILINE)
     assert sorted(typed) == sorted(adapters.__all__)
-    for name in adapters.__all__:
+    for name in set(adapters.__all__) - {"Target"}:  # a Literal has no docstring
         assert getattr(adapters, name).__doc__
     with pytest.raises(AttributeError, match="no_such_name"):
         adapters.no_such_name  # noqa: B018 - looking it up is the test

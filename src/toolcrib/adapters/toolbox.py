@@ -16,17 +16,15 @@ from ..client.options import checked_timeout
 from ..client.tool_calls import listing_before_call
 from ..config import wrong
 from ..errors import InvalidArguments, ToolcribError, ToolNotFound, UsageError
-from ..events import Delivery
 from ..policy.globs import Glob
 from ..protocol import jsonrpc
 from ..transports.channel import ProgressHandler
 from ..types import UNSET, Tool
 from .answers import ToolAnswer
+from .progress_relay import ProgressRelay
 from .schemas import CompiledSchema, Loss, Target, compile_schema
 from .tool_source import AnySource, BoundSource, ListedTool
 
-PROGRESS_SECONDS: Final = 2.0
-"""Seconds that an answer waits for an async progress handler that has not finished."""
 _NOT_LISTED: Final = (
     "the tools are not listed yet, and a sync call on the event loop cannot wait for them; "
     "write `box = await Toolbox.load(source)` and use the box in place of the source"
@@ -231,7 +229,7 @@ class Toolbox:
             return await self._call_with_progress(name, arguments, on_progress, timeout, approved)
         if on_progress is None:
             return await home.run(lambda: self._call(name, arguments, None, timeout, approved))
-        relay = _ProgressRelay(on_progress)
+        relay = ProgressRelay(on_progress)
         report = relay.make_remote(asyncio.get_running_loop())
         answer = await home.run(lambda: self._call(name, arguments, report, timeout, approved))
         await relay.drain()
@@ -267,7 +265,7 @@ class Toolbox:
         context: contextvars.Context | None = None,
     ) -> ToolAnswer:
         """Make one call whose progress is reported here, on the home loop."""
-        relay = _ProgressRelay(on_progress, context)
+        relay = ProgressRelay(on_progress, context)
         answer = await self._call(name, arguments, relay.report, timeout, approved)
         await relay.drain()
         return answer
@@ -341,33 +339,6 @@ class Toolbox:
 
     def __repr__(self) -> str:
         return f"<Toolbox tools={len(self._entries)}>"
-
-
-class _ProgressRelay:
-    """Calls a progress handler with the context variables of the caller, in order, and one at a time."""
-
-    def __init__(self, handler: ProgressHandler, context: contextvars.Context | None = None) -> None:
-        self._deliver = Delivery(handler, "progress handler")
-        self._context = contextvars.copy_context() if context is None else context
-
-    def report(self, progress: float, total: float | None, message: str | None) -> None:
-        """Call the handler on the running loop."""
-        self._context.run(self._deliver, progress, total, message)
-
-    def make_remote(self, loop: asyncio.AbstractEventLoop) -> ProgressHandler:
-        """Return a handler for other threads, which calls the handler on `loop`."""
-
-        def report(progress: float, total: float | None, message: str | None) -> None:
-            with contextlib.suppress(RuntimeError):  # the loop of the caller has ended
-                loop.call_soon_threadsafe(self._deliver, progress, total, message, context=self._context)
-
-        return report
-
-    async def drain(self) -> None:
-        """Wait until an async handler has finished, for a limited time."""
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(PROGRESS_SECONDS):
-                await self._deliver.drained()
 
 
 def decode_arguments(arguments: Arguments, tool: str) -> Mapping[str, Any]:

@@ -1,4 +1,7 @@
-"""The servers of a hub: adds, removes and starts them, in parallel, and forwards their events."""
+"""The servers of a hub: adds, removes and starts them, in parallel, and forwards their events.
+
+Longer than 400 lines: one class owns the set of servers, and most of its methods are about their start.
+"""
 
 from __future__ import annotations
 

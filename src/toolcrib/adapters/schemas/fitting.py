@@ -72,7 +72,7 @@ class Fitter:
         self._used: dict[str, None] = {}  # definitions that are referred to
         self._open: list[str] = []  # definitions around the current schema
         self._in_definition = False
-        self._optional_levels = 0  # optional properties around the current schema, inside of the definition
+        self._optional_levels = 0  # optional properties around the current schema, in the definition
         self._adds_nulls = rules.requires_all or rules.optional_nulls
         self._nulls_added = 0
         self._nulls_accepted = 0

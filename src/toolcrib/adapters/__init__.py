@@ -13,6 +13,9 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from .answers import ContentPart as ContentPart
     from .answers import ToolAnswer as ToolAnswer
+    from .model_calls import ModelCall as ModelCall
+    from .model_calls import ToolList as ToolList
+    from .model_calls import ToolLoss as ToolLoss
     from .schemas import CompiledSchema as CompiledSchema
     from .schemas import Loss as Loss
     from .schemas import Target as Target
@@ -22,6 +25,7 @@ if TYPE_CHECKING:
 
 _NAMES = {
     "answers": ("ContentPart", "ToolAnswer"),
+    "model_calls": ("ModelCall", "ToolList", "ToolLoss"),
     "schemas": ("CompiledSchema", "Loss", "Target", "compile_schema"),
     "toolbox": ("ToolSpec", "Toolbox"),
 }

@@ -23,7 +23,7 @@ from ..types import UNSET, Tool
 from .answers import ContentPart, ToolAnswer, to_json
 from .result_budget import READ_MORE, KeptResults, answer_read_more, check_budget, limit_answer
 from .schemas import Loss, Target, compile_schema
-from .tool_source import AnySource, name_for_models
+from .tool_source import AnySource, names_for_models
 from .toolbox import Arguments, Toolbox, ToolSpec, decode_arguments
 
 OWN_TOOLS: Final = (SEARCH, CALL, READ_MORE)
@@ -170,13 +170,17 @@ def _own_name(tool: Tool, taken: Container[str]) -> str:
 
 
 def _compile_list(tools: Sequence[Tool], target: Target) -> tuple[list[ToolSpec], list[tuple[str, Loss]]]:
-    specs: dict[str, ToolSpec] = {}
-    losses: list[tuple[str, Loss]] = []
     for tool in tools:
         if not isinstance(tool, Tool):
             raise UsageError(f"tools: expected a source or a list of toolcrib.Tool, got {type(tool).__name__} in it")
+    names = names_for_models({tool.name: tool.name for tool in tools})
+    specs: dict[str, ToolSpec] = {}
+    losses: list[tuple[str, Loss]] = []
+    for tool in tools:
+        name = names[tool.name]
+        if name in specs:
+            continue
         compiled = compile_schema(tool.input_schema, target)
-        name = name_for_models(tool.name, specs)
         text = tool.description or tool.title or tool.original_name or tool.name
         specs[name] = ToolSpec(name, text, compiled.schema, tool, strict=compiled.strict)
         losses += [(name, loss) for loss in compiled.losses]

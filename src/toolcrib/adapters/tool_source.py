@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Container, Coroutine, Iterable, Mapping
+from collections.abc import Callable, Coroutine, Iterable, Mapping
 from typing import Any, Final, NamedTuple, Protocol
 
 from .. import tool_names
@@ -15,11 +15,6 @@ from ..types import Tool, ToolResult
 from .home_loop import START_SECONDS, HomeLoop
 
 _MODEL_NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_-]{0,63}")
-
-
-def name_for_models(name: str, taken: Container[str] = ()) -> str:
-    """Return a name that every model API accepts, as `ToolSpec` describes it, and that is not `taken`."""
-    return tool_names.alias(name if _MODEL_NAME.match(name) else f"_{name}", taken)
 
 
 class ToolSource(Protocol):
@@ -126,20 +121,11 @@ class BoundSource:
         unique: dict[str, Tool] = {}
         for tool in tools:
             unique.setdefault(tool.name, tool)
-        aliases = {name: find_alias(name) for name in unique}
-        free = {alias for alias in aliases.values() if _MODEL_NAME.fullmatch(alias)}
-        taken = set(free)
-        listed = []
-        for name, tool in unique.items():
-            alias = aliases[name]
-            if alias in free:
-                free.remove(alias)
-            else:
-                alias = name_for_models(alias, taken)
-                taken.add(alias)
-            is_deferred = loaded is not None and name not in loaded
-            listed.append(ListedTool(alias, tool, is_deferred, bool(needs_approval(name))))
-        return tuple(listed)
+        names = names_for_models({name: find_alias(name) for name in unique})
+        return tuple(
+            ListedTool(names[name], tool, loaded is not None and name not in loaded, bool(needs_approval(name)))
+            for name, tool in unique.items()
+        )
 
     def on_change(self, listener: Callable[[], Any]) -> Callable[[], None]:
         """Call `listener` when the tools change. Returns a function that removes it."""
@@ -151,6 +137,24 @@ class BoundSource:
         else:
             raise UsageError(f"{type(source).__name__} announces no changes: it has no method on_tools_changed")
         return stop
+
+
+def names_for_models(aliases: Mapping[str, str]) -> dict[str, str]:
+    """Return a unique name that models accept for each tool, from the alias that it would have.
+
+    An alias that models accept stays, whatever the order.
+    """
+    free = {alias for alias in aliases.values() if _MODEL_NAME.fullmatch(alias)}
+    taken = set(free)
+    names = {}
+    for name, alias in aliases.items():
+        if alias in free:
+            free.remove(alias)
+        else:
+            alias = tool_names.alias(alias if _MODEL_NAME.match(alias) else f"_{alias}", taken)
+            taken.add(alias)
+        names[name] = alias
+    return names
 
 
 AnySource = ToolSource | SyncWrapper[Any] | BoundSource

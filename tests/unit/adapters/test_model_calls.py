@@ -140,7 +140,7 @@ async def test_arguments_may_be_text_and_broken_text_is_an_error(format: str) ->
     calls = (("echo", '{"text": "a"}'), ("echo", '{"text": '), ("text", ""))
     found = answers(format, await FORMATS[format].results(Showcase(), response(format, *calls, text=True)))
     assert json.loads(found[0]["text"]) == {"text": "a"}
-    assert found[1]["error"] and "not valid JSON" in found[1]["text"]
+    assert found[1]["error"] and "expected a JSON object" in found[1]["text"]
     assert found[2]["text"] == "hello"
 
 
@@ -341,3 +341,20 @@ async def test_an_image_over_the_budget_is_left_out_and_can_be_read(format: str)
 async def test_a_budget_must_be_a_positive_number(format: str) -> None:
     with pytest.raises(UsageError, match="max_result_tokens: expected"):
         await run(format, Showcase(), ("text", {}), max_result_tokens=0)
+
+
+async def test_a_hub_that_leaves_approvals_to_the_caller(format: str) -> None:
+    server = tc.ToolServer("files")
+    server.add_tool(lambda name: f"deleted {name}", name="delete")
+    async with tc.Hub({"files": server}, approve="caller", require_approval=["mcp__files__delete"]) as hub:
+        call = ("mcp__files__delete", {"name": "a"})
+        [denied] = await run(format, hub, call)
+        assert denied["error"] and "did not run" in denied["text"]
+        [refused] = await run(
+            format, hub, ("call_tool", {"name": call[0], "arguments": call[1]}), approve=lambda _: False
+        )
+        assert refused["error"] and "did not approve" in refused["text"]
+        [done] = await run(format, hub, call, approve=lambda given: given.name == call[0])
+        assert done["text"] == "deleted a"
+        [view] = await run(format, hub.view(meta_tools=True), ("call_tool", {"name": call[0]}), approve=lambda _: False)
+        assert view["error"] and "did not approve" in view["text"]

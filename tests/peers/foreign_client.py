@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import importlib.metadata
 import json
+import runpy
 import sys
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
@@ -54,7 +55,20 @@ async def sse(url: str) -> AsyncIterator[Transport]:
     yield lambda: sse_client(url)
 
 
-SHAPES = {"manager": manager, "pair": pair, "http": streamable, "renamed": renamed, "sse": sse}
+@asynccontextmanager
+async def in_process(script: str) -> AsyncIterator[Any]:
+    """Return the server object of a script."""
+    yield runpy.run_path(script)["server"]
+
+
+SHAPES = {
+    "manager": manager,
+    "pair": pair,
+    "http": streamable,
+    "renamed": renamed,
+    "sse": sse,
+    "in-process": in_process,
+}
 
 
 async def visit(transport: Transport, mode: str) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""Transports of the `mcp` SDK, 1.x and 2.x, instead of Toolcrib's: each in an environment with that SDK."""
+"""Transports and server objects of the `mcp` SDK, 1.x and 2.x: each in an environment with that SDK."""
 
 from __future__ import annotations
 
@@ -29,6 +29,9 @@ CASES = [
     pytest.param("sdk1", "sse", "auto", LEGACY, id="sdk1-pair-of-sse-client", marks=SLOW),
     pytest.param("sdk2", "sse", "auto", MODERN, id="sdk2-pair-of-sse-client", marks=SLOW),
     pytest.param("sdk2", "sse", "legacy", LEGACY, id="sdk2-pair-of-sse-client-handshake", marks=NIGHTLY),
+    pytest.param("sdk1", "in-process", "auto", LEGACY, id="sdk1-server-object"),
+    pytest.param("sdk2", "in-process", "auto", MODERN, id="sdk2-server-object"),
+    pytest.param("sdk2", "in-process", "legacy", LEGACY, id="sdk2-server-object-handshake", marks=SLOW),
 ]
 
 

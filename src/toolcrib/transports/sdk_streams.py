@@ -124,13 +124,13 @@ class SdkServer:
         """Run the server, and yield the client's pair of streams."""
         low_level = _low_level_server(self._server)
         lifespan = getattr(self._server, "_lifespan_manager", nullcontext)
-        # A program that has a server object has loaded the SDK.
-        memory = sys.modules["mcp.shared.memory"]
-        async with memory.create_client_server_memory_streams() as (client, server), lifespan():
+        make_stream = sys.modules["anyio"].create_memory_object_stream  # loaded, because the server needs it
+        (to_server, server_read), (to_client, client_read) = make_stream(1), make_stream(1)
+        async with to_server, server_read, to_client, client_read, lifespan():
             options = low_level.create_initialization_options()
-            serving = asyncio.create_task(low_level.run(*server, options, raise_exceptions=False))
+            serving = asyncio.create_task(low_level.run(server_read, to_client, options, raise_exceptions=False))
             try:
-                yield client
+                yield client_read, to_server
             finally:
                 serving.cancel()
                 await asyncio.wait([serving])

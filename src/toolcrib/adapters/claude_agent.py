@@ -186,11 +186,14 @@ def _served_by(source: Source, options: ToolboxOptions) -> Iterator[_Served]:
 
 
 def _serve_toolbox(source: AnySource | Toolbox, box: Toolbox) -> Iterator[_Served]:
+    given = None if isinstance(source, Toolbox) else getattr(source, "name", None)
+    if given is not None:  # a client, which is one server
+        yield _serve_tools(box, ServerTools(tool_names.slug(given), None))
+        return
     known = [] if isinstance(source, Toolbox) or not hasattr(source, "list_servers") else source.list_servers()
-    unnamed = tool_names.slug(getattr(source, "name", UNNAMED))
     listed = [spec.tool.server for spec in box.tools()]
     for server in dict.fromkeys([*(state.name for state in known), *listed]):
-        yield _serve_tools(box, ServerTools(unnamed if server is None else server, server))
+        yield _serve_tools(box, ServerTools(UNNAMED if server is None else server, server))
 
 
 def _serve_tools(box: Toolbox, tools: ServerTools) -> _Served:

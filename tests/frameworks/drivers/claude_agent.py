@@ -215,6 +215,7 @@ async def shortens_long_names(_: ClaudeAgentDriver) -> None:
     server.add_tool(lambda name: "long", name="l" * 100)
     server.add_tool(lambda name: "dotted", name="a.b")
     async with tc.Hub({"h" * 41: server}) as hub, tc.Client(server, name="own") as client:
+        await client.list_tools()
         names = claude_agent.allowed_tools(hub, server, client)
         assert len(names) == 9 and all(len(name) <= 64 for name in names)
 

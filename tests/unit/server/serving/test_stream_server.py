@@ -13,7 +13,7 @@ import pytest
 import toolcrib as tc
 from tests.unit.kit import eventually
 from toolcrib.protocol.jsonrpc import Message
-from toolcrib.server.serving.message_stream import serve_stream
+from toolcrib.server.serving.stream_server import serve_stream
 from toolcrib.transports.message_stream import MemoryStream
 
 

@@ -32,7 +32,7 @@ from ..hub.interceptors import Approve, ToolCall, ask_approver
 from ..server.handler import RequestHandler
 from ..server.registry import ServerRegistry
 from ..server.server import ToolServer
-from ..server.serving.message_stream import serve_stream
+from ..server.serving.stream_server import serve_stream
 from ..transports.sdk_streams import StreamPair
 from .schemas import Target
 from .tool_requests import ServerTools, ToolRequests

@@ -61,9 +61,8 @@ def test_every_driver_has_an_environment() -> None:
 
 
 @pytest.mark.parametrize("framework", PACKAGES)
-def test_the_lock_file_has_the_packages_with_hashes_and_no_host(framework: str) -> None:
+def test_the_lock_file_has_the_packages_and_no_host(framework: str) -> None:
     text = (ROOT / "tests" / "frameworks" / "locks" / f"{framework}.txt").read_text()
     locked = dict(re.findall(r"^([a-z0-9.-]+)==(\S+)", text, re.MULTILINE))
     assert set(PACKAGES[framework]) <= set(locked)
-    assert text.count("--hash=sha256:") >= len(locked)
     assert "://" not in text

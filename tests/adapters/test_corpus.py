@@ -10,8 +10,9 @@ from typing import get_args
 import jsonschema_rs
 import pytest
 
-from tests.adapters.corpus import FOLDER, load_corpus
+from tests.adapters.corpus import FOLDER, hard_schemas, load_corpus
 from tests.adapters.generated import from_openapi
+from toolcrib._util.schema_document import subschemas
 from toolcrib.adapters.schemas import Target, compile_schema
 
 ROOT = Path(__file__).parents[2]
@@ -51,3 +52,20 @@ def test_the_sdks_of_the_providers_accept_the_corpus() -> None:
     report = json.loads(done.stdout)
     assert report["problems"] == []
     assert all(count > 250 for count in report["judged"].values())
+
+
+GEMINI_KEYWORDS = {
+    *("$defs", "$ref", "type", "format", "description", "enum", "items", "prefixItems", "minItems", "maxItems"),
+    *("minimum", "maximum", "anyOf", "properties", "additionalProperties", "required"),
+}
+"""What Gemini documents for `parametersJsonSchema`; no SDK checks it."""
+
+
+def test_schemas_for_gemini_have_only_documented_keywords() -> None:
+    for name, schema in {**load_corpus(), **hard_schemas()}.items():
+        waiting = [compile_schema(schema, "gemini").schema]
+        while waiting:
+            node = waiting.pop()
+            assert node.keys() <= GEMINI_KEYWORDS, name
+            assert "$ref" not in node or len(node) == 1, name
+            waiting += [part for _, _, part in subschemas(node) if isinstance(part, dict)]

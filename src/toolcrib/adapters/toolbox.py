@@ -348,7 +348,9 @@ def decode_arguments(arguments: Arguments, tool: str) -> Mapping[str, Any]:
         try:
             value = jsonrpc.decode(arguments, repair=True) if arguments.strip() else None
         except ToolcribError as exc:
-            raise InvalidArguments(f"arguments: expected a JSON object; {exc.message}", tool=tool) from exc
+            raise InvalidArguments(
+                f"arguments: expected a JSON object, got text that is not valid JSON ({exc.message})", tool=tool
+            ) from exc
     if value is None:
         return {}
     if not isinstance(value, Mapping):

@@ -323,6 +323,10 @@ class ProviderView:
     def _make_not_found(self, name: str) -> ToolNotFound:
         return self._shared().tools.make_not_found(name)
 
+    def needs_approval(self, name: str) -> bool:  # noqa: ARG002  # the interface of `HubView`
+        """Return False: calls of a provider's tools need no approval."""
+        return False
+
     def alias(self, name: str) -> str:
         """Return the tool's name for model APIs, as `Hub.alias` does."""
         aliases = (each.catalog.alias(name) for each in self._known_lists())

@@ -45,7 +45,7 @@ def middleware(source: AnySource | Toolbox, **options: Unpack[ToolboxOptions]) -
     """Return a middleware for `create_agent` that offers the tools that the source has at each turn of the model."""
     from .langchain_middleware import LiveTools  # noqa: PLC0415  # LangGraph without LangChain has no middleware
 
-    return LiveTools(as_toolbox(source, **options))
+    return LiveTools(as_toolbox(source, **options), HubTool.from_spec)
 
 
 class HubTool(BaseTool):

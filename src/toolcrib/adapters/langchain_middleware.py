@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Iterable
 from typing import Any
 
-from .langchain import HubTool
 from .toolbox import Toolbox, ToolSpec
 
 try:
@@ -17,11 +16,12 @@ except ImportError as exc:
 class LiveTools(AgentMiddleware):  # type: ignore[misc]  # LangChain is not installed where types are checked
     """A middleware that offers the tools of a toolbox in addition to those of the agent."""
 
-    def __init__(self, box: Toolbox) -> None:
+    def __init__(self, box: Toolbox, make_tool: Callable[[Toolbox, ToolSpec], Any]) -> None:
         super().__init__()
         self.tools: list[Any] = []
         self._box = box
-        self._by_name: dict[str, HubTool] = {}
+        self._make_tool = make_tool
+        self._by_name: dict[str, Any] = {}
 
     def wrap_model_call(self, request: Any, handler: Callable[[Any], Any]) -> Any:
         """Offer the tools of this moment to the model."""
@@ -40,7 +40,7 @@ class LiveTools(AgentMiddleware):  # type: ignore[misc]  # LangChain is not inst
         return await handler(self._with_tool(request))
 
     def _with_tools(self, request: Any, specs: Iterable[ToolSpec]) -> Any:
-        self._by_name = {spec.name: HubTool.from_spec(self._box, spec) for spec in specs}
+        self._by_name = {spec.name: self._make_tool(self._box, spec) for spec in specs}
         return request.override(tools=[*request.tools, *self._by_name.values()])
 
     def _with_tool(self, request: Any) -> Any:

@@ -59,7 +59,7 @@ def read_servers(references: Iterable[Any] | Mapping[str, Any]) -> dict[str, Ser
 
 
 def read_server(reference: Any) -> ServerLike:
-    """Return one server; raise `ConfigError` for an object that is none."""
+    """Return one server. A hub rejects objects that it does not know; they are returned as they are."""
     match reference:
         case str():
             url, _, tool = reference.partition("#")

@@ -23,8 +23,7 @@ def test_every_snippet_of_the_page_has_a_case() -> None:
 @pytest.mark.parametrize("name", NAMES)
 def test_an_agent_lists_calls_and_sees_errors(name: str, tmp_path: Path) -> None:
     python = ROOT / ".peers/frameworks" / name / "bin/python"
-    if not python.exists():
-        pytest.skip("the framework's environment is not there: scripts/frameworks makes it")
+    assert python.exists(), f"{name} is not in .peers/frameworks; `bash scripts/frameworks {name}` installs it"
     quiet = {"HAYSTACK_TELEMETRY_ENABLED": "False", "OTEL_SDK_DISABLED": "true", "ANONYMIZED_TELEMETRY": "false"}
     environment = {**os.environ, "HOME": str(tmp_path), **quiet}
     command = [str(python), "-m", "tests.frameworks.how_to", name]

@@ -5,10 +5,23 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-from . import api, call_path, cli, errors, events, frameworks, layers, provider, provider_path, settings, states
+from . import (
+    adapters,
+    api,
+    call_path,
+    cli,
+    errors,
+    events,
+    frameworks,
+    layers,
+    provider,
+    provider_path,
+    settings,
+    states,
+)
 
 FOLDER = Path(__file__).parents[2] / "docs/reference"
-PAGES = (api, cli, errors, events, frameworks, provider, settings)
+PAGES = (adapters, api, cli, errors, events, frameworks, provider, settings)
 PICTURES = (layers, states, call_path, provider_path)
 
 

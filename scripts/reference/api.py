@@ -118,7 +118,7 @@ def _is_config(kind: type) -> bool:
 
 def _default(field: Any) -> str:
     if field.default is not MISSING:
-        return code(repr(field.default))
+        return code(field.default.__name__ if inspect.isfunction(field.default) else repr(field.default))
     return "" if field.default_factory is MISSING else "empty"
 
 

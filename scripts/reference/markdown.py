@@ -54,7 +54,37 @@ def signature(name: str, function: Any) -> str:
     given = [p.replace(annotation=_Bare.of(p.annotation)) for p in public]
     gives = found.empty if inspect.isclass(function) else _Bare.of(found.return_annotation)
     kind = "" if inspect.isclass(function) else "async def " if inspect.iscoroutinefunction(function) else "def "
-    line = f"{kind}{name}{found.replace(parameters=given, return_annotation=gives)}"
+    return _wrapped(f"{kind}{name}{found.replace(parameters=given, return_annotation=gives)}")
+
+
+def parsed_signature(function: ast.FunctionDef | ast.AsyncFunctionDef, name: str) -> str:
+    """Return the signature of a function that was parsed and not imported."""
+    args = function.args
+    given = [*args.posonlyargs, *args.args]
+    defaults = [None] * (len(given) - len(args.defaults)) + args.defaults
+    kinds = [inspect.Parameter.POSITIONAL_ONLY] * len(args.posonlyargs)
+    kinds += [inspect.Parameter.POSITIONAL_OR_KEYWORD] * len(args.args)
+    found = [*zip(given, kinds, defaults, strict=True)]
+    if args.vararg is not None:
+        found.append((args.vararg, inspect.Parameter.VAR_POSITIONAL, None))
+    found += [
+        (each, inspect.Parameter.KEYWORD_ONLY, default)
+        for each, default in zip(args.kwonlyargs, args.kw_defaults, strict=True)
+    ]
+    if args.kwarg is not None:
+        found.append((args.kwarg, inspect.Parameter.VAR_KEYWORD, None))
+    parameters = [
+        inspect.Parameter(
+            each.arg, kind, annotation=_Bare.parsed(each.annotation), default=_Bare.parsed(default, quoted=True)
+        )
+        for each, kind, default in found
+        if each.arg != "self"
+    ]
+    shown = inspect.Signature(parameters, return_annotation=_Bare.parsed(function.returns))
+    return _wrapped(f"{'async ' * isinstance(function, ast.AsyncFunctionDef)}def {name}{shown}")
+
+
+def _wrapped(line: str) -> str:
     if len(line) <= WIDTH:
         return line
     opening, inner, closing = _taken_apart(line)
@@ -86,12 +116,27 @@ class _Bare:
     def of(cls, annotation: Any) -> Any:
         return annotation if annotation is inspect.Signature.empty else cls(bare(annotation))
 
+    @classmethod
+    def parsed(cls, node: ast.expr | None, *, quoted: bool = False) -> Any:
+        if node is None:
+            return inspect.Signature.empty
+        return cls(ast.unparse(node) if quoted else bare(ast.unparse(node)))
+
     def __repr__(self) -> str:
         return self.text
 
 
+def fenced(text: str) -> str:
+    """Return a docstring with its indented examples as blocks of code."""
+    parts = re.split(r"\n\n((?:(?: {4}.*)?\n)* {4}.*)(?=\n\n|\Z)", text)
+    for at in range(1, len(parts), 2):
+        parts[at] = f"\n\n```py\n{textwrap.dedent(parts[at])}\n```"
+    return "".join(parts)
+
+
 def bare(annotation: Any) -> str:
     """Return an annotation as the code writes it, without module names."""
+    annotation = getattr(annotation, "__forward_arg__", annotation)  # of a named tuple
     text = annotation if isinstance(annotation, str) else getattr(annotation, "__name__", str(annotation))
     return re.sub(r"\b(?:[a-z_]+\.)+(?=[A-Za-z])", "", text.strip("\"'"))
 

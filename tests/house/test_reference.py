@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import functools
 import inspect
 import os
@@ -15,7 +16,7 @@ import pytest
 import toolcrib
 from scripts.reference import __main__ as reference
 from scripts.reference import markdown
-from toolcrib import errors, events, provider
+from toolcrib import adapters, errors, events, provider
 from toolcrib.cli.command_table import COMMANDS
 from toolcrib.provider.outcomes import OUTCOMES
 
@@ -52,6 +53,19 @@ def test_every_name_of_the_provider_is_in_the_reference() -> None:
     described = text_of("provider.md")
     assert [name for name in provider.__all__ if f"\n### {name}\n" not in described] == []
     assert [row.code for row in OUTCOMES if f"| `{row.code}` | {row.status} |" not in described] == []
+
+
+def test_every_name_and_module_of_the_adapters_is_in_the_reference() -> None:
+    described = text_of("adapters.md")
+    assert [name for name in adapters.__all__ if f"\n### {name}\n" not in described] == []
+    with_tools = [
+        path.stem
+        for path in (ROOT / "src/toolcrib/adapters").glob("*.py")
+        if re.search(r"^def (tools|servers|provider)\(", path.read_text(), re.MULTILINE)
+    ]
+    assert len(with_tools) == 16
+    assert [name for name in with_tools if f"\n### {name}\n\n" not in described] == []
+    assert not re.search(r"ForwardRef|<function|0x[0-9a-f]{6}", described)
 
 
 def test_every_option_of_clients_and_servers_has_a_meaning() -> None:
@@ -101,6 +115,22 @@ def test_a_stale_page_is_reported(
     assert reference.main(["--check"]) == 0
     (tmp_path / "errors.md").write_text("something else")
     assert [path.name for path in reference.stale()] == ["errors.md"]
+
+
+def test_a_parsed_signature_is_that_of_the_function() -> None:
+    source = (
+        "async def f(self, a: int, /, b: str = 'x', *c: int, d: m.D | None = None, **e: Unpack[Options]) -> x.Y: ..."
+    )
+    (function,) = ast.parse(source).body
+    assert isinstance(function, ast.AsyncFunctionDef)
+    shown = "async def f(a: int, /, b: str = 'x', *c: int, d: D | None = None, **e: Unpack[Options]) -> Y"
+    assert markdown.parsed_signature(function, "f") == shown
+
+
+def test_examples_in_docstrings_become_blocks_of_code() -> None:
+    text = "Do it.\n\n    with a:\n        b\n\n    c\n\nMore.\n\n    d"
+    fenced = "Do it.\n\n```py\nwith a:\n    b\n\nc\n```\n\nMore.\n\n```py\nd\n```"
+    assert markdown.fenced(text) == fenced
 
 
 def test_a_long_signature_has_a_line_for_each_parameter() -> None:

@@ -1,8 +1,8 @@
 """Tools for Google's Agent Development Kit.
 
     async with toolcrib.Hub(servers) as hub:
-        agent = LlmAgent(name="helper", model="gemini-3-pro", tools=[adk.toolset(hub)])    # listed anew for every turn
-        agent = LlmAgent(name="helper", model="gemini-3-pro", tools=adk.tools(hub))        # the tools of now
+        agent = LlmAgent(name="helper", model="gemini-3-pro", tools=[adk.toolset(hub)])  # listed for every turn
+        agent = LlmAgent(name="helper", model="gemini-3-pro", tools=adk.tools(hub))  # a snapshot
 
 A model gets `{"result": ...}`, or `{"error": ...}`; images, audio and files are media parts of the function response.
 Schemas are compiled for Gemini, whose language other models understand too.
@@ -26,7 +26,7 @@ except ImportError as exc:
 
 
 def tools(source: AnySource | Toolbox, **options: Unpack[ToolboxOptions]) -> list[BaseTool]:
-    """Return the tools for `LlmAgent(tools=...)`; a change of the source does not change them.
+    """Return a snapshot of the tools, for `LlmAgent(tools=...)`.
 
     Tools that need an approval ask for ADK's tool confirmation before they run.
     """
@@ -35,7 +35,7 @@ def tools(source: AnySource | Toolbox, **options: Unpack[ToolboxOptions]) -> lis
 
 
 def toolset(source: AnySource | Toolbox, **options: Unpack[ToolboxOptions]) -> BaseToolset:
-    """Return a toolset for `LlmAgent(tools=[...])`, whose tools are listed anew for every turn.
+    """Return a toolset for `LlmAgent(tools=[...])`, whose tools are listed for every turn.
 
     Filters of a hub receive the name of the agent and ADK's `ReadonlyContext`. The source must be open; closing the
     toolset does nothing.

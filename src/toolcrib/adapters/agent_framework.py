@@ -26,7 +26,7 @@ except ImportError as exc:
 
 
 def tools(source: AnySource | Toolbox, **options: Unpack[ToolboxOptions]) -> list[FunctionTool]:
-    """Return the tools for `Agent(tools=...)`; a change of the source does not change them.
+    """Return a snapshot of the tools, for `Agent(tools=...)`.
 
     Tools that need an approval have `approval_mode="always_require"`.
     """

@@ -27,7 +27,7 @@ except ImportError as exc:
 
 
 def tools(source: AnySource | Toolbox, **options: Unpack[ToolboxOptions]) -> list[Toolkit]:
-    """Return the tools of a source for `Agent(tools=...)`: a toolkit, which has functions for `run` and for `arun`."""
+    """Return a snapshot of the tools, for `Agent(tools=...)`: a toolkit with functions for `run` and for `arun`."""
     box = as_toolbox(source, **options)
     found = ToolboxToolkit(box)
     specs = box.tools()

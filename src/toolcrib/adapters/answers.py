@@ -24,13 +24,16 @@ PartKind = Literal["text", "image", "audio", "file", "link"]
 
 @dataclass(frozen=True, slots=True)
 class ContentPart:
-    """A piece of an answer: `text`, bytes in `data`, or the `uri` of a link; embedded resources have a `uri` too."""
+    """A piece of an answer: text, bytes or a link."""
 
     kind: PartKind
     text: str = ""
+    """The text; the name and description of a link."""
     data: bytes = b""
+    """The bytes of an image, audio or file."""
     mime_type: str = ""
     uri: str = ""
+    """The address of a link, or of an embedded resource."""
 
     @property
     def base64(self) -> str:
@@ -55,15 +58,16 @@ class ContentPart:
 
 @dataclass(frozen=True, slots=True)
 class ToolAnswer:
-    """The answer to one call: the result of the tool, or the text of the error that a model can react to.
-
-    `error` is the typed exception if there was no result; then `error.sent` says whether the tool may have run.
-    """
+    """The answer to one call: the result of the tool, or an error as text that a model can react to."""
 
     parts: tuple[ContentPart, ...]
+    """The content, in order."""
     is_error: bool = False
+    """Whether the tool reported an error, or there was no result."""
     error: ToolcribError | None = None
+    """The exception if there was no result; its `sent` says whether the tool may have run."""
     result: ToolResult | None = None
+    """The result of the tool, if there was one."""
 
     @classmethod
     def from_result(cls, result: ToolResult) -> ToolAnswer:

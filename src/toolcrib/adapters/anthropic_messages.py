@@ -7,7 +7,7 @@
         {"role": "user", "content": await anthropic_messages.results(hub, response)},
     ]
 
-All results of a response belong into one user message, before any text.
+All results of a response belong in one user message, before any text.
 """
 
 from __future__ import annotations
@@ -54,9 +54,11 @@ def tools(
 ) -> ToolList:
     """Return the tools for `messages.create(tools=...)`.
 
-    `deferred` adds the deferred tools with `defer_loading` and, if there are any, a tool to find them: Anthropic's
-    (`regex`, `bm25`), or our own, which `results` answers. `read_more` adds the tool that reads results that
-    `max_result_tokens` cut. At most 20 tools become strict.
+    `strict` uses the strict mode for at most 20 tools whose schemas allow it; `losses` says why the others do not.
+
+    `deferred` adds the deferred tools with `defer_loading` and, if there are any, a tool to find them: one of
+    Anthropic (`regex`, `bm25`), or Toolcrib's own, which `results` answers. `read_more` adds the tool that reads the
+    rest of results that `max_result_tokens` cut.
     """
     target: Target = "anthropic-strict" if strict else _TARGET
     offer = offer_tools(source, target, deferred=deferred, read_more=read_more)
@@ -94,7 +96,7 @@ async def results(source: AnySource | Toolbox, response: Any, **options: Unpack[
 
 
 def results_sync(source: AnySource | Toolbox, response: Any, **options: Unpack[ResultOptions]) -> list[dict[str, Any]]:
-    """Do what `results` does, and block this thread: for the sources of `toolcrib.sync`."""
+    """Do the same as `results`, and block this thread meanwhile; for the sources of `toolcrib.sync`."""
     return [_result(outcome) for outcome in run_calls_sync(source, calls(response), _TARGET, **options)]
 
 

@@ -10,10 +10,9 @@
             print(message)
 
 Each server of a hub becomes an in-process server of the SDK, so Claude's names of its tools are the qualified names of
-the hub, `mcp__{server}__{tool}`. Lists are live, but the Claude CLI lists the tools
-only once per query. The SDK does not pass on progress, log messages and change notifications of in-process servers, nor
-their requests to the client (sampling, elicitation, roots). Of a hub, Claude gets the tools; of a `ToolServer`, also
-resources and prompts.
+the hub, `mcp__{server}__{tool}`. Lists are live, but the Claude CLI lists the tools only once per query. The SDK does
+not pass on progress, log messages and change notifications of in-process servers, nor their requests to the client
+(sampling, elicitation, roots). Of a hub, Claude gets the tools; of a `ToolServer`, also resources and prompts.
 """
 
 from __future__ import annotations
@@ -82,7 +81,7 @@ def servers(
 def allowed_tools(*sources: Source, **options: Unpack[ToolboxOptions]) -> list[str]:
     """Return `allowed_tools` for `ClaudeAgentOptions`: the tools that Claude may call without asking.
 
-    They are all tools that the sources list now, except for those that need an approval by the framework
+    They are all tools that the sources list now, except those that need approval by the framework
     (`Hub(..., approve="caller")`): Claude asks about these, see `can_use_tool`.
     """
     return [

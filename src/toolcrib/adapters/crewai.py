@@ -61,12 +61,12 @@ def tools(
     run_context: Any = None,
     **options: Unpack[ToolboxOptions],
 ) -> CrewTools:
-    """Return the tools of a hub, view or client, or of a list of servers, as crewAI's tools.
+    """Return a snapshot of the tools of a hub, view or client, or of a list of servers, for `Agent(tools=...)`.
 
     A list holds configs of Toolcrib, `MCPServerStdio`, `MCPServerHTTP` and `MCPServerSSE` of crewAI, tool servers, and
     URLs (`https://example.com/mcp`, or `...#search` for one tool); a mapping also names them. Its servers are connected
     here, and closed by `close()`, a `with` block, with the last of the tools, or when the interpreter exits. Dynamic
-    filters of the list receive `agent` and `run_context`.
+    filters of these servers receive `agent` and `run_context`.
 
     `cache_read_only` lets crewAI answer a repeated call of a read-only tool from its cache. Other calls are never
     cached.

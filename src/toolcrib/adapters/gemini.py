@@ -1,8 +1,10 @@
 """Tools for Google's Gemini API, and Gemini on Vertex AI.
 
-tools = gemini.tools(hub)
-response = await client.aio.models.generate_content(model=..., contents=contents, config={"tools": tools})
-contents += [response.candidates[0].content, *await gemini.results(hub, response)]
+    tools = gemini.tools(hub)
+    response = await client.aio.models.generate_content(model=..., contents=contents, config={"tools": tools})
+    contents += [response.candidates[0].content, *await gemini.results(hub, response)]
+
+Structured data is sent as an object; images, audio, video and PDF files as parts of the response.
 """
 
 from __future__ import annotations
@@ -46,10 +48,12 @@ def tools(
 ) -> ToolList:
     """Return a list for `tools` of a request: one entry with all function declarations, or none without tools.
 
-    `dialect="openapi"` declares arguments in `parameters`, for the Live API. Gemini has no strict mode: `strict` is a
-    loss, and the mode `VALIDATED` of `functionCallingConfig` does what it would do. `deferred` adds, if there are
-    deferred tools, two tools by which the model finds and calls them, and which `results` answers; with `search=None`
-    the deferred tools themselves. `read_more` adds the tool that reads results that `max_result_tokens` cut.
+    `dialect="openapi"` declares arguments in `parameters`, for the Live API. Gemini has no strict mode: `strict` only
+    adds a loss for each tool; use the mode `VALIDATED` of `functionCallingConfig` instead.
+
+    `deferred` adds, if there are deferred tools, two tools with which the model finds and calls them, and which
+    `results` answers; with `search=None`, it adds the deferred tools themselves. `read_more` adds the tool that reads
+    the rest of results that `max_result_tokens` cut.
     """
     target: Target = _TARGET if dialect == "json-schema" else "gemini-openapi"
     offer = offer_tools(source, target, deferred=deferred, read_more=read_more)
@@ -86,7 +90,7 @@ async def results(source: AnySource | Toolbox, response: Any, **options: Unpack[
 
 
 def results_sync(source: AnySource | Toolbox, response: Any, **options: Unpack[ResultOptions]) -> list[dict[str, Any]]:
-    """Do what `results` does, and block this thread: for the sources of `toolcrib.sync`."""
+    """Do the same as `results`, and block this thread meanwhile; for the sources of `toolcrib.sync`."""
     return _contents(run_calls_sync(source, calls(response), _TARGET, **options))
 
 

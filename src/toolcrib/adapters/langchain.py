@@ -1,8 +1,8 @@
 """Tools for LangChain and LangGraph.
 
     async with toolcrib.Hub.from_config(".mcp.json") as hub:
-        agent = create_agent(model, langchain.tools(hub))                   # a snapshot of the tools
-        agent = create_agent(model, middleware=[langchain.middleware(hub)])   # the tools at each turn
+        agent = create_agent(model, langchain.tools(hub))  # a snapshot of the tools
+        agent = create_agent(model, middleware=[langchain.middleware(hub)])  # the tools at each turn
         await agent.ainvoke({"messages": [("user", "...")]})
 
 With a `toolcrib.sync.Hub`, `agent.invoke` and `agent.ainvoke` both work; with an async `Hub`, `ainvoke`.
@@ -36,7 +36,7 @@ PROGRESS_EVENT = "toolcrib_progress"
 
 
 def tools(source: AnySource | Toolbox, **options: Unpack[ToolboxOptions]) -> list[BaseTool]:
-    """Return the tools of a hub, view or client for `create_agent(model, tools)`, a `ToolNode`, or `bind_tools`."""
+    """Return a snapshot of the tools, for `create_agent(model, tools)`, a `ToolNode`, or `bind_tools`."""
     box = as_toolbox(source, **options)
     return [HubTool.from_spec(box, spec) for spec in box.tools()]
 

@@ -35,7 +35,7 @@ _DENIED: Final = "The call was denied. The tool did not run."
 
 
 def tools(source: AnySource | Toolbox, **options: Unpack[ToolboxOptions]) -> list[FunctionTool]:
-    """Return the tools of a source, for `FunctionAgent(tools=...)` and every other agent of LlamaIndex."""
+    """Return a snapshot of the tools, for `FunctionAgent(tools=...)` and every other agent of LlamaIndex."""
     box = as_toolbox(source, **options)
     return [LlamaIndexTool(box, spec) for spec in box.tools()]
 

@@ -34,19 +34,18 @@ _DENIED: Final = "the user did not approve this call"
 
 @dataclass(frozen=True, slots=True)
 class ModelCall:
-    """A call that a model wants to make. `arguments` are as the model sent them: an object or JSON text.
-
-    `kind` is `search` for a search of the model API itself that the program has to answer (OpenAI Responses).
-    """
+    """A call that a model wants to make."""
 
     id: str
     name: str
     arguments: Arguments = None
+    """As the model sent them: an object or JSON text."""
     kind: Literal["function", "search"] = "function"
+    """`search`: a search for tools of OpenAI Responses that the program has to answer."""
 
 
 class ToolLoss(NamedTuple):
-    """What the definition of a tool does not express: where (a JSON pointer), which keyword, and what was done."""
+    """One thing that the definition of a tool does not express: see `Loss`."""
 
     tool: str
     pointer: str
@@ -55,7 +54,7 @@ class ToolLoss(NamedTuple):
 
 
 class ToolList(list[dict[str, Any]]):
-    """Tools in the form of a model API. `losses` says what the API's schema language could not express."""
+    """Tools in the form of a model API, a list of dicts. `losses` is a list of what their schemas do not express."""
 
     def __init__(self, tools: Iterable[dict[str, Any]] = (), losses: Iterable[ToolLoss] = ()) -> None:
         super().__init__(tools)
@@ -63,17 +62,18 @@ class ToolList(list[dict[str, Any]]):
 
 
 class ResultOptions(TypedDict, total=False):
-    """Keywords of every `results`.
-
-    `timeout` is that of each call, in seconds. `max_result_tokens` limits each result; the note at its end says how
-    the model reads the rest with the tool `read_more`, which `tools(..., read_more=True)` offers. `approve` is called
-    for each call of a tool that needs an approval (`Hub(approve="caller")`), before any call is made; without it, such
-    a call is denied.
-    """
+    """Keywords of `results` and `results_sync`, for every model API."""
 
     timeout: Timeout
+    """Seconds for each call."""
     max_result_tokens: int | None
+    """An estimate that limits each result. A note at its end says how the model reads the rest with the tool
+    `read_more`, which `tools(..., read_more=True)` offers.
+    """
     approve: Callable[[ModelCall], bool | Awaitable[bool]] | None
+    """Called for each call of a tool that needs approval (`Hub(..., approve="caller")`), before any call is made.
+    Without it, such calls are denied.
+    """
 
 
 @dataclass(frozen=True, slots=True)

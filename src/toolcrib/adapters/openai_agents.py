@@ -1,8 +1,8 @@
 """Tools for the OpenAI Agents SDK.
 
     async with toolcrib.Hub(servers) as hub:
-        agent = Agent(name="helper", tools=openai_agents.tools(hub))             # the tools of now
-        agent = Agent(name="helper", mcp_servers=[openai_agents.server(hub)])    # listed anew for every turn
+        agent = Agent(name="helper", tools=openai_agents.tools(hub))  # a snapshot of the tools
+        agent = Agent(name="helper", mcp_servers=[openai_agents.server(hub)])  # listed for every turn
         await Runner.run(agent, "...", run_config=RunConfig(tool_not_found_behavior="return_error_to_model"))
 
 The run ends if the model calls a tool that does not exist, unless `RunConfig` has this `tool_not_found_behavior`.
@@ -36,7 +36,7 @@ IMAGE_TYPES: Final = frozenset({"image/png", "image/jpeg", "image/gif", "image/w
 def tools(
     source: AnySource | Toolbox, *, strict: bool = False, **options: Unpack[ToolboxOptions]
 ) -> list[FunctionTool]:
-    """Return the tools for `Agent(tools=...)`; a change of the source does not change them.
+    """Return a snapshot of the tools, for `Agent(tools=...)`.
 
     `strict` compiles the schemas for OpenAI's strict mode and uses it for the tools whose schemas allow it. Tools that
     need an approval interrupt the run until `RunState.approve`. With `deferred=True`, deferred tools have
@@ -47,12 +47,12 @@ def tools(
 
 
 def server(source: AnySource | Toolbox, *, strict: bool = False, **options: Unpack[ToolboxOptions]) -> MCPServer:
-    """Return a server for `Agent(mcp_servers=[...])`, whose tools are listed anew for every turn.
+    """Return a server for `Agent(mcp_servers=[...])`, whose tools are listed for every turn.
 
     Filters of a hub receive the agent and the SDK's `RunContextWrapper`. The SDK takes text and images from such a
     server; other content becomes text, and errors begin with `Error:`. `strict` is for agents with
-    `mcp_config={"convert_schemas_to_strict": True}`, which else makes optional arguments mandatory.
-    The source must be open; connecting the server and its cleanup do nothing.
+    `mcp_config={"convert_schemas_to_strict": True}`, which otherwise makes optional arguments mandatory.
+    The source must be open: the `connect` and `cleanup` of this server do nothing.
     """
     return ToolboxServer(as_toolbox(source, target="openai-strict" if strict else "openai", **options))
 

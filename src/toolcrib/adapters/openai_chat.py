@@ -44,9 +44,11 @@ def tools(
 ) -> ToolList:
     """Return the tools for `chat.completions.create(tools=...)`.
 
-    A tool whose schema cannot be strict is not, and says so in `losses`. `deferred` adds, if there are deferred tools,
-    two tools by which the model finds and calls them, and which `results` answers; with `search=None` the deferred
-    tools themselves. `read_more` adds the tool that reads results that `max_result_tokens` cut.
+    `strict` uses the strict mode for every tool whose schema allows it; `losses` says why another one does not.
+
+    `deferred` adds, if there are deferred tools, two tools with which the model finds and calls them, and which
+    `results` answers; with `search=None`, it adds the deferred tools themselves. `read_more` adds the tool that reads
+    the rest of results that `max_result_tokens` cut.
     """
     target: Target = "openai-strict" if strict else _TARGET
     offer = offer_tools(source, target, deferred=deferred, read_more=read_more)
@@ -70,7 +72,7 @@ async def results(source: AnySource | Toolbox, response: Any, **options: Unpack[
 
 
 def results_sync(source: AnySource | Toolbox, response: Any, **options: Unpack[ResultOptions]) -> list[dict[str, Any]]:
-    """Do what `results` does, and block this thread: for the sources of `toolcrib.sync`."""
+    """Do the same as `results`, and block this thread meanwhile; for the sources of `toolcrib.sync`."""
     return _messages(run_calls_sync(source, calls(response), _TARGET, **options))
 
 

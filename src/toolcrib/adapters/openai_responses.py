@@ -1,8 +1,10 @@
 """Tools for OpenAI's Responses API.
 
-tools = openai_responses.tools(hub)
-response = await client.responses.create(model=..., tools=tools, input=items)
-items += [*response.output, *await openai_responses.results(hub, response)]
+    tools = openai_responses.tools(hub)
+    response = await client.responses.create(model=..., tools=tools, input=items)
+    items += [*response.output, *await openai_responses.results(hub, response)]
+
+The API has no flag for errors: the text of an error begins with `Error`.
 """
 
 from __future__ import annotations
@@ -43,9 +45,11 @@ def tools(
 ) -> ToolList:
     """Return the tools for `responses.create(tools=...)`.
 
-    A tool whose schema cannot be strict is not, and says so in `losses`. `deferred` adds, if there are deferred tools,
-    a tool search: that of OpenAI's server, with the deferred tools as `defer_loading`, or our own, which `results`
-    answers. `read_more` adds the tool that reads results that `max_result_tokens` cut.
+    `strict` uses the strict mode for every tool whose schema allows it; `losses` says why another one does not.
+
+    `deferred` adds, if there are deferred tools, a search for them: OpenAI's server makes it, among the deferred tools
+    with `defer_loading` (`server`), or `results` answers it (`own`). `read_more` adds the tool that reads the rest of
+    results that `max_result_tokens` cut.
     """
     target: Target = "openai-strict" if strict else _TARGET
     offer = offer_tools(source, target, deferred=deferred, read_more=read_more)
@@ -74,7 +78,7 @@ async def results(source: AnySource | Toolbox, response: Any, **options: Unpack[
 
 
 def results_sync(source: AnySource | Toolbox, response: Any, **options: Unpack[ResultOptions]) -> list[dict[str, Any]]:
-    """Do what `results` does, and block this thread: for the sources of `toolcrib.sync`."""
+    """Do the same as `results`, and block this thread meanwhile; for the sources of `toolcrib.sync`."""
     return [_item(outcome) for outcome in run_calls_sync(source, calls(response), _TARGET, **options)]
 
 

@@ -58,7 +58,7 @@ def toolset(
 
 
 def tools(source: AnySource | Toolbox, *, retry: bool = False, **options: Unpack[ToolboxOptions]) -> list[Tool[Any]]:
-    """Return the present tools, for `Agent(tools=...)`; `retry` as for `toolset`."""
+    """Return a snapshot of the tools, for `Agent(tools=...)`; `retry` as for `toolset`."""
     box = as_toolbox(source, **options)
     return [_tool_of(box, spec, retry) for spec in box.tools()]
 

@@ -40,7 +40,7 @@ _YES: Final = frozenset({"a", "approve", "approved", "true", "y", "yes"})
 
 
 def tools(source: AnySource | Toolbox, **options: Unpack[ToolboxOptions]) -> list[AgentTool]:
-    """Return the present tools, for `Agent(tools=...)`."""
+    """Return a snapshot of the tools, for `Agent(tools=...)`."""
     box = as_toolbox(source, **options)
     return list(_tools_of(box, box.tools()).values())
 

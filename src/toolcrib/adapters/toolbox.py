@@ -45,17 +45,17 @@ Arguments = Mapping[str, Any] | str | bytes | None
 
 @dataclass(frozen=True, slots=True)
 class ToolSpec:
-    """A tool as it is offered to a model.
-
-    `name` has 1 to 64 characters of `[A-Za-z0-9_-]` and begins with a letter or `_`. `input_schema` is a copy that a
-    framework may change. `tool` is the tool as the source lists it.
-    """
+    """A tool as it is offered to a model."""
 
     name: str
+    """1 to 64 characters of `[A-Za-z0-9_-]`; the first one is a letter or `_`."""
     description: str
     input_schema: dict[str, Any] = field(hash=False)
+    """The JSON Schema of the arguments, for the toolbox's target; a copy that a framework may change."""
     tool: Tool = field(hash=False, repr=False)
+    """The tool as the source lists it."""
     deferred: bool = False
+    """Whether the source defers the tool: a model should see it only after a search."""
     needs_approval: bool = False
     """Whether the framework has to ask before a call, and then to pass `approved=True`."""
     strict: bool = False
@@ -63,11 +63,14 @@ class ToolSpec:
 
 
 class ToolboxOptions(TypedDict, total=False):
-    """Keywords of `Toolbox`, and of every function of the adapters that takes a source."""
+    """Keywords of `Toolbox`, and of the functions of the framework modules that take a source."""
 
     names: Iterable[str] | None
+    """Only tools whose names match one of these patterns, such as `mcp__fs__read_*`. None: all tools."""
     timeout: Timeout
+    """Seconds for each call."""
     deferred: bool
+    """Whether deferred tools are offered, too, marked as deferred."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,14 +88,13 @@ class _Entry:
 
 
 class Toolbox:
-    """The tools of a `Hub`, `HubView`, `Client`, their sync twins, or a provider's view, for any agent framework.
+    """The tools of a `Hub`, `HubView` or `Client`, also of `toolcrib.sync`, or of a provider's view, for any framework.
 
     Calls may come from any event loop and thread; they run on the loop that the source belongs to. A call returns a
-    `ToolAnswer` and raises no `ToolcribError`: a model can read what went wrong, and whether the tool ran. `UsageError`
-    is raised: the program has to be corrected.
+    `ToolAnswer` and raises no `ToolcribError`: a model can read what went wrong, and whether the tool ran. Wrong use of
+    the toolbox raises `UsageError`.
 
-    `names` limits the toolbox to tools whose names match one of these patterns. `timeout` is that of each call, in
-    seconds. `deferred` also offers deferred tools, marked as such. `target` compiles the schemas for a model API.
+    `target` compiles the schemas for a model API; for the other keywords see `ToolboxOptions`.
     """
 
     def __init__(
@@ -123,7 +125,7 @@ class Toolbox:
     async def load(
         cls, source: AnySource, *, target: Target | None = None, **options: Unpack[ToolboxOptions]
     ) -> Toolbox:
-        """Return a toolbox that has listed the tools, so that `tools()` need not wait for them."""
+        """Return a toolbox that has listed its tools, so that `tools()` works on the event loop of the source."""
         box = cls(source, target=target, **options)
         await box.list_tools()
         return box
@@ -158,10 +160,10 @@ class Toolbox:
     # ---- lists -------------------------------------------------------------------------------------------------
 
     def tools(self) -> list[ToolSpec]:
-        """Return the tools now; their schemas are copies.
+        """Return the current tools; their schemas are copies.
 
-        On the event loop of the source it cannot wait: if servers must be asked, it returns the last list, and raises
-        `UsageError` if there is none.
+        On the event loop of the source it cannot wait for servers: if it would have to, it returns the last list, and
+        raises `UsageError` if there is none.
         """
         home = self._source.home
         if not home.is_running_here():
@@ -173,7 +175,7 @@ class Toolbox:
         return self._specs()
 
     async def list_tools(self) -> list[ToolSpec]:
-        """Return the tools; their schemas are copies."""
+        """Return the current tools; their schemas are copies."""
         await self._source.home.run(self._refresh)
         return self._specs()
 
@@ -218,9 +220,9 @@ class Toolbox:
         """Call a tool by the name that a `ToolSpec` has, and return its answer.
 
         `arguments` may be JSON text. `on_progress`, sync or async, is called on the caller's event loop, with the
-        caller's context variables. A caller that is cancelled cancels the call. `approved`: the user was asked, see
-        `ToolSpec.needs_approval`. Raises `UsageError` after the source was closed, and if the source's event loop is
-        blocked.
+        caller's context variables. A caller that is cancelled cancels the call. `approved=True` says that the user
+        approved the call: see `ToolSpec.needs_approval`. Raises `UsageError` after the source was closed, and if the
+        source's event loop is blocked.
         """
         home = self._source.home
         if home.is_running_here():

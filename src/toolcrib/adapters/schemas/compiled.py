@@ -40,14 +40,14 @@ _ASSERTIONS: Final = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class Loss:
-    """What a compiled schema does not express: where (a JSON pointer), which keyword, and what was done instead.
-
-    The pointer leads to a subschema of the original, with references followed: `/properties/a/items`.
-    """
+    """One thing that a compiled schema does not express."""
 
     pointer: str
+    """A JSON pointer to the subschema of the original, with references followed, such as `/properties/a/items`."""
     keyword: str
+    """The keyword of JSON Schema, such as `pattern`."""
     action: str
+    """What was done with it, such as `moved into the description`."""
 
     @property
     def widens(self) -> bool:
@@ -55,13 +55,21 @@ class Loss:
         return self.action in _WIDENING or (self.action in (DROPPED, MOVED) and self.keyword in _ASSERTIONS)
 
 
+def keep_arguments(arguments: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return the arguments as they are, for a schema that was not changed."""
+    return arguments
+
+
 @dataclass(frozen=True, slots=True)
 class CompiledSchema:
-    """A schema for a target. `restore` turns arguments that fit it into arguments for the original schema."""
+    """A schema for a target, and the way back for arguments."""
 
     schema: dict[str, Any] = field(hash=False)
+    """The compiled schema."""
     losses: tuple[Loss, ...] = ()
-    restore: Callable[[Mapping[str, Any]], Mapping[str, Any]] = lambda arguments: arguments
+    """What the compiled schema does not express."""
+    restore: Callable[[Mapping[str, Any]], Mapping[str, Any]] = keep_arguments
+    """Turns arguments that fit the compiled schema into arguments for the original one."""
     strict: bool = False
     """Whether the schema keeps the rules of the target's strict mode."""
 

@@ -12,6 +12,7 @@ from bench.driving import REVISIONS, ROOT, in_turn, run_driver, say
 
 SDK_PYTHON = ROOT / ".peers" / "sdk2" / "bin" / "python"
 SDK1_PYTHON = ROOT / ".peers" / "sdk1" / "bin" / "python"
+FRAMEWORKS = ROOT / ".peers" / "frameworks"
 OVER = ["stdio", "json", "events", "direct", "served", "hub", "provider", "adapters", "cli"]
 STDIO_GOALS = {
     ("in_flight_rate", report.SDK): ">= 8",
@@ -97,7 +98,7 @@ def parse_options() -> argparse.Namespace:
     parser.add_argument("--idle", type=int, default=100, help="idle connections whose memory is measured")
     parser.add_argument("--sessions", type=int, default=1000, help="open sessions whose memory is measured")
     parser.add_argument("--servers", type=int, default=200, help="servers of the hub")
-    parser.add_argument("--tools", type=int, default=50, help="tools per server of the hub")
+    parser.add_argument("--tools", type=int, default=50, help="tools per server of the hub, and of a framework")
     parser.add_argument("--provider-tools", type=int, default=5000, help="tools of the provider")
     parser.add_argument(
         "--mode", choices=["auto", "legacy"], default="auto", help="auto: 2026-07-28, legacy: 2025-11-25"
@@ -113,6 +114,7 @@ def parse_options() -> argparse.Namespace:
     parser.add_argument("--free", action="store_true", help="do not pin processes to processors")
     parser.add_argument("--sdk-python", default=str(SDK_PYTHON), help="an interpreter with mcp 2.x and fastmcp 4.x")
     parser.add_argument("--sdk1-python", default=str(SDK1_PYTHON), help="an interpreter with mcp 1.x, for its server")
+    parser.add_argument("--frameworks", default=str(FRAMEWORKS), help="a folder with environments of agent frameworks")
     parser.add_argument("--json", action="store_true", help="print every figure of every round as JSON")
     parser.add_argument("--strict", action="store_true", help="exit with code 1 if a goal is missed")
     options = parser.parse_args()

@@ -15,8 +15,9 @@ from typing import Any, Final
 import toolcrib as tc
 import toolcrib.sync
 from tests.frameworks.driver import Ability, Call, Driver, Script, Seen, Transcript
-from tests.frameworks.lab import DEMO, Lab, kill
+from tests.frameworks.lab import DEMO, Lab, UnlistedSource, kill
 from tests.unit.kit import eventually
+from toolcrib.adapters import Toolbox
 
 NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_-]{0,63}")
 
@@ -168,6 +169,16 @@ async def shows_structured_data(driver: Driver) -> None:
         assert "Bern" in seen.text and "7" in seen.text, seen
 
 
+async def shows_data_that_no_text_shows(driver: Driver) -> None:
+    async with open_bench(driver) as bench:
+        seen = await bench.answer("mcp__lab__report")
+        check_success(seen)
+        if "structured" in driver.abilities and seen.data is not None:
+            assert seen.data == {"pages": 12345}, seen
+        else:
+            assert "12345" in seen.text, seen
+
+
 async def shows_a_number(driver: Driver) -> None:
     async with open_bench(driver) as bench:
         seen = await bench.answer("mcp__lab__add", a=2, b=3)
@@ -301,6 +312,17 @@ async def asks_for_approval(driver: Driver) -> None:
         assert [name for name, _ in bench.lab.calls] == ["add", "greet"]
 
 
+async def asks_for_every_call(driver: Driver) -> None:
+    require(driver, "approval")
+    async with open_bench(driver, require_approval=["mcp__lab__add"], approve="caller") as bench:
+        call = Call("mcp__lab__add", {"a": 3, "b": 4})
+        transcript = await bench.run([call], [call, call])
+        assert not transcript.error and transcript.final == "done", transcript
+        assert len(transcript.approvals) == 3, transcript
+        assert bench.lab.ran("add") == 3
+        assert ["7" in seen.text for turn in transcript.answers for seen in turn] == [True] * 3, transcript
+
+
 async def does_not_run_an_unapproved_call(driver: Driver) -> None:
     if "approval" in driver.abilities:
         raise NotApplicable("the framework asks")
@@ -341,6 +363,22 @@ async def notices_new_and_removed_tools(driver: Driver) -> None:
         assert not has_name(transcript.offered[0], "mcp__lab__fresh")
         assert has_name(transcript.offered[1], "mcp__lab__fresh")
         assert not has_name(transcript.offered[1], "mcp__lab__weather")
+
+
+async def keeps_its_tools_if_they_cannot_be_listed(driver: Driver) -> None:
+    require(driver, "live")
+    source = UnlistedSource()
+    box = await Toolbox.load(source)
+
+    async def fail(turn: int) -> None:
+        source.is_broken = turn == 0
+
+    turns = [[Call("mcp__lab__add")], [Call("mcp__lab__add")]]
+    script = Script(turns, live=True, before_turn=fail, loop=asyncio.get_running_loop())
+    transcript = await driver.run(box, script)
+    assert not transcript.error and transcript.final == "done", transcript
+    assert ["added" in seen.text for turn in transcript.answers for seen in turn] == [True, True], transcript
+    assert all(has_name(names, "mcp__lab__add") for names in transcript.offered), transcript
 
 
 async def survives_the_death_of_a_server(driver: Driver) -> None:
@@ -396,6 +434,7 @@ CASES: Final[dict[str, Callable[[Driver], Awaitable[None]]]] = {
         passes_the_schema_of_a_tool_on,
         shows_text,
         shows_structured_data,
+        shows_data_that_no_text_shows,
         shows_a_number,
         shows_an_image,
         drops_no_content,
@@ -409,9 +448,11 @@ CASES: Final[dict[str, Callable[[Driver], Awaitable[None]]]] = {
         does_not_offer_a_hidden_tool,
         explains_a_denied_call,
         asks_for_approval,
+        asks_for_every_call,
         does_not_run_an_unapproved_call,
         runs_parallel_calls,
         notices_new_and_removed_tools,
+        keeps_its_tools_if_they_cannot_be_listed,
         survives_the_death_of_a_server,
         cancels_the_call_of_a_cancelled_run,
         refuses_calls_after_the_block,

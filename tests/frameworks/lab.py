@@ -39,6 +39,7 @@ class Lab:
         """Whether a call of `wait` was cancelled."""
         for function in (self.add, self.weather, self.plot, self.fail, self.count, self.wait, self.mixed, self.secret):
             self.server.add_tool(function)
+        self.server.add_tool(self.report)
         self.server.add_tool(self.greet, input_schema=GREET_SCHEMA)
 
     def ran(self, name: str) -> int:
@@ -63,6 +64,11 @@ class Lab:
         """Return the weather."""
         self.calls.append(("weather", {"city": city}))
         return {"city": city, "degrees": 7}
+
+    async def report(self) -> types.ToolResult:
+        """Return a text, and data that the text does not show."""
+        self.calls.append(("report", {}))
+        return types.ToolResult.from_blocks([types.TextContent("The report is ready.")], data={"pages": 12345})
 
     async def plot(self) -> types.ImageContent:
         """Draw an image."""
@@ -114,6 +120,23 @@ class Lab:
         """Return a word."""
         self.calls.append(("fresh", {}))
         return "fresh air"
+
+
+class UnlistedSource:
+    """A source with the tool `add`, whose list can fail, as that of a client does while its server is away."""
+
+    def __init__(self) -> None:
+        self.is_broken = False
+
+    async def list_tools(self) -> list[tc.Tool]:
+        """Return the tool."""
+        if self.is_broken:
+            raise tc.ConnectionLost("the connection was lost")
+        return [tc.Tool("mcp__lab__add", server="lab", description="Add two numbers.")]
+
+    async def call_tool(self, name: str, arguments: Any, **_: Any) -> tc.ToolResult:
+        """Call the tool."""
+        return tc.ToolResult.from_text("added")
 
 
 def kill(pid: int) -> None:

@@ -15,6 +15,7 @@ from __future__ import annotations
 from typing import Any, Unpack
 
 from .answers import ContentPart, PartKind, ToolAnswer
+from .run_tools import RunTools
 from .tool_source import AnySource
 from .toolbox import Toolbox, ToolboxOptions, ToolSpec, as_toolbox
 
@@ -52,13 +53,17 @@ class ToolboxToolkit(Toolkit):
 class LiveToolkit(ToolboxToolkit):
     """The tools of a toolbox as they are now."""
 
+    def __init__(self, box: Toolbox) -> None:
+        super().__init__(box)
+        self._run_tools = RunTools(box)
+
     def get_functions(self) -> dict[str, Function]:
         """Return the functions for `Agent.run`."""
-        return _functions(self._box, self._box.tools())
+        return _functions(self._box, self._run_tools.tools())
 
     def get_async_functions(self) -> dict[str, Function]:
         """Return the functions for `Agent.arun`."""
-        return _async_functions(self._box, self._box.tools())
+        return _async_functions(self._box, self._run_tools.tools())
 
 
 def _functions(box: Toolbox, specs: list[ToolSpec]) -> dict[str, Function]:

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import json
 from base64 import b64encode
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any, Literal
+
+import orjson
 
 from ..errors import RemoteError, ToolcribError, ToolNotFound
 from ..protocol.jsonrpc import INVALID_PARAMS
@@ -71,10 +74,10 @@ class ToolAnswer:
 
     @classmethod
     def from_result(cls, result: ToolResult) -> ToolAnswer:
-        """Return the answer for a result. Structured data without content blocks becomes JSON text."""
+        """Return the answer for a result. Structured data that no text shows is added as JSON text."""
         parts = tuple(map(_part_of, result.content))
-        if not parts and result.has_data:
-            parts = (ContentPart("text", to_json(result.data)),)
+        if result.has_data and not shows(parts, result.data):
+            parts = (*parts, ContentPart("text", to_json(result.data)))
         return cls(parts, result.is_error, None, result)
 
     @classmethod
@@ -128,6 +131,25 @@ def _describe_outcome(error: ToolcribError) -> str:
 def to_json(value: Any) -> str:
     """Return a value as JSON text."""
     return json.dumps(value, ensure_ascii=False, default=str)
+
+
+def shows(parts: Iterable[ContentPart], data: Any) -> bool:
+    """Return whether texts already contain the data: as one JSON text, as a string, or item by item."""
+    texts = [part.text for part in parts if part.kind == "text" and not part.uri]
+    if any(_is_value(text, data) for text in texts) or (len(texts) > 1 and _is_value("\n".join(texts), data)):
+        return True
+    return isinstance(data, list) and len(data) == len(texts) > 0 and all(map(_is_value, texts, data))
+
+
+def _is_value(text: str, value: Any) -> bool:
+    if isinstance(value, str):
+        return text == value
+    try:
+        found = orjson.loads(text)
+    except ValueError:
+        return False
+    # FastMCP wraps a value that is no object; its text is the value itself.
+    return bool(found == value or {"result": found} == value)
 
 
 def _part_of(block: Block) -> ContentPart:

@@ -19,6 +19,7 @@ from typing import Any, Unpack
 from ..types import Tool as McpTool
 from ..types import UnknownContent, Wire
 from .answers import ToolAnswer
+from .run_tools import RunTools
 from .tool_source import AnySource
 from .toolbox import Toolbox, ToolboxOptions, ToolSpec, as_toolbox
 
@@ -48,11 +49,11 @@ class ToolboxProvider(Provider):
 
     def __init__(self, box: Toolbox) -> None:
         super().__init__()
-        self._box = box
+        self._tools = RunTools(box)
         self._listed: dict[str, Tool] = {}
 
     async def _list_tools(self) -> Sequence[Tool]:
-        self._listed = {spec.name: _make_tool(self._box, spec) for spec in await self._box.list_tools()}
+        self._listed = {spec.name: _make_tool(self._tools.box, spec) for spec in await self._tools.list_tools()}
         return list(self._listed.values())
 
     async def _get_tool(self, name: str, version: Any = None) -> Tool | None:  # noqa: ARG002  # tools have no versions

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Iterable
 from typing import Any
 
+from .run_tools import RunTools
 from .toolbox import Toolbox, ToolSpec
 
 try:
@@ -20,16 +21,17 @@ class LiveTools(AgentMiddleware):  # type: ignore[misc]  # LangChain is not inst
         super().__init__()
         self.tools: list[Any] = []
         self._box = box
+        self._run_tools = RunTools(box)
         self._make_tool = make_tool
         self._by_name: dict[str, Any] = {}
 
     def wrap_model_call(self, request: Any, handler: Callable[[Any], Any]) -> Any:
         """Offer the tools of this moment to the model."""
-        return handler(self._with_tools(request, self._box.tools()))
+        return handler(self._with_tools(request, self._run_tools.tools()))
 
     async def awrap_model_call(self, request: Any, handler: Callable[[Any], Awaitable[Any]]) -> Any:
         """Offer the tools of this moment to the model."""
-        return await handler(self._with_tools(request, await self._box.list_tools()))
+        return await handler(self._with_tools(request, await self._run_tools.list_tools()))
 
     def wrap_tool_call(self, request: Any, handler: Callable[[Any], Any]) -> Any:
         """Let the graph run a tool of the toolbox."""

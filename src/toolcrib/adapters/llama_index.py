@@ -12,9 +12,11 @@ and waits for its `answer`: `handler.ctx.send_event(event.answer(True))`.
 
 from __future__ import annotations
 
+from contextvars import ContextVar
 from typing import Any, Final, Unpack
 
 from .answers import ContentPart, ToolAnswer, to_json
+from .run_tools import RunTools
 from .tool_source import AnySource
 from .toolbox import Toolbox, ToolboxOptions, ToolSpec, as_toolbox
 
@@ -26,6 +28,11 @@ try:
     from pydantic import BaseModel, ConfigDict
 except ImportError as exc:
     raise ImportError(f"toolcrib.adapters.llama_index needs LlamaIndex: pip install llama-index-core ({exc})") from exc
+
+try:
+    from workflows.runtime.types.results import StepWorkerStateContextVar
+except ImportError:  # a version without it: calls that are equal, and wait at the same time, share their approval
+    StepWorkerStateContextVar = ContextVar("step_worker")
 
 MAX_OPENAI_DESCRIPTION: Final = 1024
 """Characters of a description that LlamaIndex allows for OpenAI."""
@@ -113,15 +120,15 @@ class ToolboxRetriever(ObjectRetriever[FunctionTool]):
     """Retrieves all tools of a toolbox, whatever the query is."""
 
     def __init__(self, box: Toolbox) -> None:
-        self._box = box
+        self._tools = RunTools(box)
 
     def retrieve(self, str_or_query_bundle: Any) -> list[FunctionTool]:  # noqa: ARG002
         """Return the tools now."""
-        return [LlamaIndexTool(self._box, spec) for spec in self._box.tools()]
+        return [LlamaIndexTool(self._tools.box, spec) for spec in self._tools.tools()]
 
     async def aretrieve(self, str_or_query_bundle: Any) -> list[FunctionTool]:  # noqa: ARG002
         """Return the tools now."""
-        return [LlamaIndexTool(self._box, spec) for spec in await self._box.list_tools()]
+        return [LlamaIndexTool(self._tools.box, spec) for spec in await self._tools.list_tools()]
 
 
 class _Metadata(ToolMetadata):
@@ -154,7 +161,9 @@ def _any_arguments(**_: Any) -> None:
 
 async def _ask(context: Context, name: str, arguments: dict[str, Any]) -> bool:
     """Emit an `ApprovalRequested` event and wait for its answer; LlamaIndex runs the step again when it is there."""
-    call_id = f"{name} {to_json(arguments)}"
+    # The id of the step, which stays the same when the step runs again, tells equal calls apart.
+    step = getattr(StepWorkerStateContextVar.get(None), "state", None)
+    call_id = f"{getattr(step, 'work_item_id', '')} {name} {to_json(arguments)}"
     request = ApprovalRequested(call_id=call_id, tool_name=name, arguments=arguments)
     event = await context.wait_for_event(
         HumanResponseEvent, request, waiter_id=call_id, requirements={"call_id": call_id}, timeout=None

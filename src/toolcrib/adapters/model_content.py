@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import json
 import re
 from typing import Any, Final
 from urllib.parse import unquote, urlsplit
 
 from ..types import UNSET, Unset
-from .answers import ContentPart, ToolAnswer, to_json
+from .answers import ContentPart, ToolAnswer, shows, to_json
 
 EMPTY: Final = "The tool returned no content."
 """The text of an answer without content: the APIs reject empty texts."""
@@ -79,13 +78,8 @@ def file_name(part: ContentPart, ending: str) -> str:
 
 
 def shown_parts(answer: ToolAnswer) -> list[ContentPart]:
-    """Return the parts of an answer for an API without structured data: they never lack anything, and are never empty.
-
-    Structured data that no text shows is added as JSON.
-    """
+    """Return the parts of an answer for an API that rejects empty texts; there is at least one part."""
     parts = [part for part in answer.parts if part.kind != "text" or part.text.strip()]
-    if answer.has_data and not _shows(_texts(parts), answer.data):
-        parts.append(ContentPart("text", to_json(answer.data)))
     return parts or [ContentPart("text", EMPTY)]
 
 
@@ -99,7 +93,7 @@ def split_data(answer: ToolAnswer) -> tuple[list[ContentPart], Any | Unset]:
         return parts, UNSET
     shown = to_json(answer.data)
     parts = [part for part in parts if part.text != shown or part.kind != "text"]
-    if _shows(_texts(parts), answer.data):
+    if shows(parts, answer.data):
         parts = [part for part in parts if part.kind != "text" or part.uri]
     return parts, answer.data
 
@@ -108,23 +102,3 @@ def answer_text(answer: ToolAnswer, parts: list[ContentPart] | None = None) -> s
     """Return an answer, or these parts of it, as text that says if it is an error, for APIs without a flag for it."""
     text = "\n".join(map(describe, shown_parts(answer) if parts is None else parts))
     return f"Error: {text}" if answer.is_error and not text.lower().startswith("error") else text
-
-
-def _texts(parts: list[ContentPart]) -> list[str]:
-    return [part.text for part in parts if part.kind == "text" and not part.uri]
-
-
-def _shows(texts: list[str], data: Any) -> bool:
-    """Return whether the texts already contain the data: as one JSON text, as a string, or item by item."""
-    if any(_is_value(text, data) for text in (*texts, "\n".join(texts))):
-        return True
-    return isinstance(data, list) and len(data) == len(texts) and all(map(_is_value, texts, data))
-
-
-def _is_value(text: str, value: Any) -> bool:
-    if isinstance(value, str):
-        return text == value
-    try:
-        return bool(json.loads(text) == value)
-    except ValueError:
-        return False

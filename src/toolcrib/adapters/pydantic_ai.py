@@ -28,6 +28,7 @@ except ImportError as exc:
 from pydantic_core import SchemaValidator, core_schema
 
 from .answers import ContentPart, ToolAnswer
+from .run_tools import RunTools, RunToolsRegistry
 from .tool_source import AnySource
 from .toolbox import Toolbox, ToolboxOptions, ToolSpec, as_toolbox
 
@@ -51,6 +52,7 @@ def toolset(
 ) -> PydanticAiToolset:
     """Return a toolset for `Agent(toolsets=[...])`, which follows the tools of the source.
 
+    Filters of a hub receive the agent, and the `deps` of the run as `run_context`.
     An error is shown to the model as a failed call. With `retry` it counts as a retry instead, and Pydantic AI ends
     the run when a tool has used its retries.
     """
@@ -67,7 +69,7 @@ class PydanticAiToolset(AbstractToolset[Any]):
     """The tools of a source, listed before every request to the model. Made by `toolset`."""
 
     def __init__(self, box: Toolbox, id: str | None, retry: bool) -> None:
-        self._box = box
+        self._runs = RunToolsRegistry(box)
         self._id = id
         self._retry = retry
 
@@ -78,7 +80,8 @@ class PydanticAiToolset(AbstractToolset[Any]):
 
     async def get_tools(self, ctx: RunContext[Any]) -> dict[str, ToolsetTool[Any]]:
         """Return the tools of the source now."""
-        return {spec.name: self._tool_of(spec, ctx) for spec in await self._box.list_tools()}
+        run = await self._run_of(ctx)
+        return {spec.name: self._tool_of(spec, ctx) for spec in await run.list_tools()}
 
     async def call_tool(
         self,
@@ -88,7 +91,13 @@ class PydanticAiToolset(AbstractToolset[Any]):
         tool: ToolsetTool[Any],  # noqa: ARG002  # part of the interface
     ) -> ToolReturn[Any]:
         """Call a tool of the source."""
-        return await _call(self._box, name, tool_args, ctx, self._retry)
+        run = await self._run_of(ctx)
+        return await _call(run.box, name, tool_args, ctx, self._retry)
+
+    async def _run_of(self, ctx: RunContext[Any]) -> RunTools:
+        if ctx.run_id is None:
+            return self._runs.shared
+        return await self._runs.get(ctx.run_id, agent=ctx.agent, run_context=ctx.deps)
 
     def _tool_of(self, spec: ToolSpec, ctx: RunContext[Any]) -> ToolsetTool[Any]:
         definition = ToolDefinition(

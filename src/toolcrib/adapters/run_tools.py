@@ -1,4 +1,4 @@
-"""The tools of single runs of agents, for frameworks that list tools for every turn."""
+"""Lists of tools for frameworks that list them for every turn, and the tools of single runs of agents."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ MAX_RUNS: Final = 256
 
 
 class RunTools:
-    """The tools of an agent in one run, with the last list of them."""
+    """The tools of an agent in one run, or in all runs, with the last list of them."""
 
     def __init__(self, box: Toolbox, owner: Any = None) -> None:
         self.box = box
@@ -27,12 +27,24 @@ class RunTools:
     async def list_tools(self) -> list[ToolSpec]:
         """Return the tools, or the last list if the source cannot list them: the run goes on without new tools."""
         try:
-            specs = await self.box.list_tools()
+            return self._keep(await self.box.list_tools())
         except ToolcribError as exc:
-            log.warning("cannot list the tools, the last list is used: %s", exc)
-            return list(self._listed.values())
+            return self._last_list(exc)
+
+    def tools(self) -> list[ToolSpec]:
+        """Return the tools as `list_tools` does, without an event loop; see `Toolbox.tools`."""
+        try:
+            return self._keep(self.box.tools())
+        except ToolcribError as exc:
+            return self._last_list(exc)
+
+    def _keep(self, specs: list[ToolSpec]) -> list[ToolSpec]:
         self._listed = {spec.name: spec for spec in specs}
         return specs
+
+    def _last_list(self, error: ToolcribError) -> list[ToolSpec]:
+        log.warning("cannot list the tools, the last list is used: %s", error)
+        return list(self._listed.values())
 
     def needs_approval(self, name: str) -> bool:
         """Return whether a tool of the last list needs an approval."""

@@ -30,6 +30,7 @@ from .. import tool_names
 from ..errors import UsageError
 from ..types import Wire
 from .answers import ToolAnswer
+from .run_tools import RunTools
 from .tool_source import AnySource
 from .toolbox import Toolbox, ToolboxOptions, ToolSpec, as_toolbox
 
@@ -136,6 +137,7 @@ class _ToolUpdates(HookProvider):
 
     def __init__(self, box: Toolbox) -> None:
         self._box = box
+        self._tools = RunTools(box)
 
     def register_hooks(self, registry: HookRegistry, **kwargs: Any) -> None:  # noqa: ARG002  # as above
         registry.add_callback(AgentInitializedEvent, self._add_first_tools)
@@ -143,10 +145,10 @@ class _ToolUpdates(HookProvider):
 
     def _add_first_tools(self, event: AgentInitializedEvent) -> None:
         with suppress(UsageError):  # they are not listed yet: the first model call does
-            self._update(event.agent, self._box.tools())
+            self._update(event.agent, self._tools.tools())
 
     async def _update_tools(self, event: BeforeModelCallEvent) -> None:
-        self._update(event.agent, await self._box.list_tools())
+        self._update(event.agent, await self._tools.list_tools())
 
     def _update(self, agent: Any, specs: list[ToolSpec]) -> None:
         registry = agent.tool_registry

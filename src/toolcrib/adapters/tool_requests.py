@@ -14,6 +14,7 @@ from ..protocol.param_headers import Declaration
 from ..server.changes import ChangeWatch, ChangeWatchers
 from ..server.handler import Deliver, Peer, RequestContext, RequestHandler
 from ..types import Wire
+from .run_tools import RunTools
 from .toolbox import Toolbox, ToolSpec
 
 log = logging.getLogger("toolcrib.adapters")
@@ -58,6 +59,7 @@ class ToolRequests:
 
     def __init__(self, box: Toolbox, tools: ServerTools, rest: RequestHandler | None = None) -> None:
         self._box = box
+        self._run_tools = RunTools(box)
         self._tools = tools
         self._rest = rest
         self._specs: dict[str, ToolSpec] = {}
@@ -97,7 +99,7 @@ class ToolRequests:
         return await self._rest.answer(method, params, context)
 
     async def _list(self) -> dict[str, ToolSpec]:
-        self._specs = self._tools.select(await self._box.list_tools())
+        self._specs = self._tools.select(await self._run_tools.list_tools())
         return self._specs
 
     async def _call(self, params: Wire) -> Wire:

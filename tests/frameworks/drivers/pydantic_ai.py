@@ -11,11 +11,13 @@ from pydantic_ai.messages import ModelMessage, ModelResponse, RetryPromptPart, T
 from pydantic_ai.models.function import AgentInfo, DeltaToolCall, FunctionModel
 from pydantic_ai.tools import DeferredToolRequests, DeferredToolResults, ToolDenied
 
+import toolcrib as tc
 from tests.frameworks.cases import open_bench
 from tests.frameworks.driver import Ability, Call, Driver, Script, Seen, Transcript
 from tests.frameworks.guide import load_ask
 from tests.frameworks.lab import Lab
-from toolcrib.adapters import Toolbox, pydantic_ai
+from toolcrib.adapters import pydantic_ai
+from toolcrib.adapters.toolbox import as_toolbox
 
 
 class PydanticAiDriver:
@@ -26,7 +28,8 @@ class PydanticAiDriver:
     )
 
     async def run(self, hub: Any, script: Script) -> Transcript:
-        box = await Toolbox.load(hub)
+        box = as_toolbox(hub)
+        await box.list_tools()
         options = {"toolsets": [pydantic_ai.toolset(hub)]} if script.live else {"tools": pydantic_ai.tools(box)}
         return await run_agent(script, options)
 
@@ -141,6 +144,33 @@ async def the_snippet_of_the_guide_works(driver: Driver) -> None:
     assert await load_ask("pydantic_ai")(FunctionModel(respond), servers, "go") == "done: [7]"
 
 
+async def filters_get_agent_and_deps(_driver: Driver) -> None:
+    """A filter of the hub gets the agent and the `deps` of the run, for lists and for calls."""
+    lab = Lab()
+    agents = set()
+
+    def only_staff(context: tc.FilterContext, tool: tc.Tool) -> bool:
+        agents.add(None if context.agent is None else context.agent.name)
+        return context.run_context == "staff" or not tool.name.endswith("secret")
+
+    async with tc.Hub({"lab": lab.server}, tool_filter=tc.dynamic_filter(only_staff)) as hub:
+        toolset = pydantic_ai.toolset(hub)
+        offered: list[bool] = []
+
+        def respond(messages: list[ModelMessage], info: AgentInfo) -> ModelResponse:
+            offered.append(any(tool.name == "mcp__lab__secret" for tool in info.function_tools))
+            if len(messages) == 1:
+                return ModelResponse([ToolCallPart("mcp__lab__secret", {})])
+            return ModelResponse([TextPart("done")])
+
+        agent = Agent(FunctionModel(respond), toolsets=[toolset], name="helper", deps_type=str)
+        for deps in ("staff", "guest"):
+            await agent.run("go", deps=deps)
+        assert offered == [True, True, False, False], offered
+        assert lab.ran("secret") == 1
+        assert agents == {"helper"}
+
+
 extra_cases = {
     case.__name__: case
     for case in (
@@ -148,6 +178,7 @@ extra_cases = {
         retry_counts_errors,
         the_result_is_in_the_metadata,
         a_toolset_asks_for_approval,
+        filters_get_agent_and_deps,
         the_snippet_of_the_guide_works,
     )
 }

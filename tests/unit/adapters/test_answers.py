@@ -65,13 +65,13 @@ def test_structured_data() -> None:
     both = ToolAnswer.from_result(
         ToolResult({"content": [{"type": "text", "text": "three"}], "structuredContent": {"sum": 3}})
     )
-    assert both.has_data and both.value == {"sum": 3} and both.text == "three"
+    assert both.has_data and both.value == {"sum": 3} and both.text == 'three\n{"sum": 3}'
     alone = ToolAnswer.from_result(ToolResult({"content": [], "structuredContent": {"name": "é"}}))
     assert alone.text == '{"name": "é"}' and alone.value == {"name": "é"}
     failed = ToolAnswer.from_result(
         ToolResult({"content": [{"type": "text", "text": "no"}], "structuredContent": {"code": 1}, "isError": True})
     )
-    assert failed.is_error and failed.value == "no" and failed.data == {"code": 1} and failed.error is None
+    assert failed.is_error and failed.value == 'no\n{"code": 1}' and failed.data == {"code": 1} and failed.error is None
     picture = ToolAnswer.from_result(ToolResult({**RESULT, "structuredContent": {"sum": 3}}))
     assert picture.value == picture.text, "data does not replace content that is not text"
 
@@ -110,3 +110,38 @@ def test_parts_without_a_label() -> None:
         ToolResult.from_blocks([tc.ResourceLink(uri="file:///a", name="file:///a", mime_type="text/plain")])
     )
     assert link.parts == (ContentPart("link", uri="file:///a", mime_type="text/plain"),)
+
+
+@pytest.mark.parametrize(
+    ("texts", "data"),
+    [
+        (['{"pages": 3}'], {"pages": 3}),
+        (['{\n  "pages": 3\n}'], {"pages": 3}),
+        (["5"], {"result": 5}),
+        (["1", "two"], [1, "two"]),
+        (["Two items:", "[1, 2]"], [1, 2]),
+        (["hello"], "hello"),
+    ],
+)
+def test_data_that_a_text_shows_is_not_repeated(texts: list[str], data: object) -> None:
+    result = ToolResult.from_blocks(map(tc.types.TextContent, texts), data=data)
+    assert [part.text for part in ToolAnswer.from_result(result).parts] == texts
+
+
+@pytest.mark.parametrize(
+    ("texts", "data", "shown"),
+    [
+        (["The report is ready."], {"pages": 3}, '{"pages": 3}'),
+        (["1"], [1, 2], "[1, 2]"),
+        (["{broken"], {"pages": 3}, '{"pages": 3}'),
+        (["[" * 100_000], [1], "[1]"),
+        ([], [], "[]"),
+    ],
+)
+@pytest.mark.parametrize("is_error", [False, True])
+def test_data_that_no_text_shows_is_added(texts: list[str], data: object, shown: str, is_error: bool) -> None:
+    result = ToolResult.from_blocks(map(tc.types.TextContent, texts), data=data, is_error=is_error)
+    answer = ToolAnswer.from_result(result)
+    assert [part.text for part in answer.parts] == [*texts, shown]
+    assert answer.text.endswith(shown)
+    assert answer.value == (answer.text if is_error else data)

@@ -102,3 +102,19 @@ async def test_the_run_that_was_not_used_for_the_longest_time_is_forgotten(monke
     await runs.get(3, agent=None, run_context=None)
     assert await runs.get(1, agent=None, run_context=None) is first
     assert await runs.get(2, agent=None, run_context=None) is not second
+
+
+async def test_a_sync_list_that_fails_is_the_last_one(caplog: pytest.LogCaptureFixture) -> None:
+    class PeekSource(Source):
+        def peek_tools(self) -> list[tc.Tool]:
+            if self.broken:
+                raise tc.ConnectionLost("the connection was lost")
+            return [tc.Tool("add")]
+
+    source = PeekSource()
+    run = RunTools(Toolbox(source))
+    assert [spec.name for spec in run.tools()] == ["add"]
+    source.broken = True
+    with caplog.at_level(logging.WARNING):
+        assert [spec.name for spec in run.tools()] == ["add"]
+    assert "the last list is used" in caplog.text

@@ -49,13 +49,15 @@ ABILITIES: Final = {
 ARRIVES: Final = """
 ## What arrives
 
-A dash means that the framework has no place for it: images and structured data then arrive as text, errors as the text
-of a result, and a call that needs approval is denied.
+A dash means that the framework, or its adapter, has no place for it. Images and structured data then arrive as text,
+and errors as the text of a result; progress is not reported, a cancelled run does not cancel the call, tools that are
+added or removed during a run are not noticed, and a call that needs approval is denied.
 """
 MEANING: Final = """
 - images: the model sees an image, not a description of it.
 - structured data: the framework gets it as data.
 - errors: the framework, or the model, gets an error marked as one.
+- progress: the framework reports it, by an event or a callback.
 - cancellation: a cancelled run cancels the call on the server.
 - live tools: the adapter has a form that notices tools that are added or removed while the agent runs.
 - approval: the framework asks before a call, if the hub has `approve="caller"`.

@@ -58,7 +58,7 @@ class _UsageFailure(UsageError, MiddlewareFailure):
 def _unchecked_model(spec: ToolSpec) -> type[BaseModel]:
     """Return a model that has the schema of a tool and accepts all arguments.
 
-    The framework's own check of a plain schema refuses the null of an optional argument, and tells the model only that
+    The framework's own check of a plain schema refuses the null of an optional argument, and the model reads only that
     "argument parsing failed". The source removes such nulls, and its errors say what is wrong.
     """
 

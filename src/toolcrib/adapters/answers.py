@@ -1,4 +1,4 @@
-"""What a model gets for its call: content parts in a neutral form, which each adapter translates."""
+"""Answers to the calls of a model: content parts in a neutral form, which each adapter translates."""
 
 from __future__ import annotations
 
@@ -66,9 +66,9 @@ class ToolAnswer:
     parts: tuple[ContentPart, ...]
     """The content, in order."""
     is_error: bool = False
-    """Whether the tool reported an error, or there was no result."""
+    """Whether the tool reported an error, or the call failed without a result."""
     error: ToolcribError | None = None
-    """The exception if there was no result; its `sent` says whether the tool may have run."""
+    """The exception of a call without a result; its `sent` says whether the tool may have run."""
     result: ToolResult | None = None
     """The result of the tool, if there was one."""
 
@@ -148,7 +148,7 @@ def _is_value(text: str, value: Any) -> bool:
         found = orjson.loads(text)
     except ValueError:
         return False
-    # FastMCP wraps a value that is no object; its text is the value itself.
+    # FastMCP wraps a value that is not an object; its text is the value itself.
     return bool(found == value or {"result": found} == value)
 
 

@@ -1,4 +1,4 @@
-"""What the modules for model APIs share: tools of a source for a model, and the calls that a model makes.
+"""Shared by the modules for model APIs: tools of a source for a model, and the calls that a model makes.
 
 Each of them has three functions. `tools` returns definitions for the request, `calls` reads the calls of a response,
 and `results` makes these calls and returns their answers for the next request. The values are plain dicts; no SDK is
@@ -191,7 +191,7 @@ def _compile_list(tools: Sequence[Tool], target: Target) -> tuple[list[ToolSpec]
 
 
 class SourceState:
-    """What is kept as long as a source lives: its compiled tools, its search index, and the rest of cut results."""
+    """State that is kept as long as a source lives: compiled tools, a search index, and the rest of cut results."""
 
     def __init__(self) -> None:
         self.kept = KeptResults()

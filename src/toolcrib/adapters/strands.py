@@ -4,7 +4,7 @@
         agent = Agent(tools=strands.tools(hub))
         agent("What is in my notes?")
 
-`agent("...")` runs on an event loop of its own, in another thread: use `toolcrib.sync.Hub` with it, and the async `Hub`
+`agent("...")` runs on another event loop, in another thread: use `toolcrib.sync.Hub` with it, and the async `Hub`
 with `agent.invoke_async` and `agent.stream_async`. `Agent(hooks=[strands.live_tools(hub)])` follows the tools of the
 hub instead of taking a snapshot. Progress arrives as a `tool_stream_event`. A tool that needs approval
 (`Hub(..., approve="caller")`) interrupts the agent; it runs if the response to the interrupt is True or "yes".

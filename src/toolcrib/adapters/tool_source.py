@@ -1,4 +1,4 @@
-"""What a toolbox takes its tools from: a hub, a view, a client, or a sync twin of one of them."""
+"""The sources of a toolbox: a hub, a view, a client, or one of these from `toolcrib.sync`."""
 
 from __future__ import annotations
 

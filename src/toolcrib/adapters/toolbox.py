@@ -181,7 +181,7 @@ class Toolbox:
 
     @property
     def losses(self) -> list[tuple[str, Loss]]:
-        """What the schemas of the last list could not express for the target, with the name of each tool."""
+        """Everything that the schemas of the last list do not express for the target, with the name of each tool."""
         return [(name, loss) for name, entry in self._entries.items() for loss in entry.compiled.losses]
 
     def _specs(self) -> list[ToolSpec]:

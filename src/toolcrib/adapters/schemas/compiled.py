@@ -47,7 +47,7 @@ class Loss:
     keyword: str
     """The keyword of JSON Schema, such as `pattern`."""
     action: str
-    """What was done with it, such as `moved into the description`."""
+    """The replacement, such as `moved into the description`."""
 
     @property
     def widens(self) -> bool:
@@ -67,7 +67,7 @@ class CompiledSchema:
     schema: dict[str, Any] = field(hash=False)
     """The compiled schema."""
     losses: tuple[Loss, ...] = ()
-    """What the compiled schema does not express."""
+    """Everything that the compiled schema does not express."""
     restore: Callable[[Mapping[str, Any]], Mapping[str, Any]] = keep_arguments
     """Turns arguments that fit the compiled schema into arguments for the original one."""
     strict: bool = False

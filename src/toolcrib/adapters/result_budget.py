@@ -71,7 +71,7 @@ class KeptResults:
 
 
 def check_budget(max_tokens: object) -> None:
-    """Raise `UsageError` if the value is not a valid budget."""
+    """Raise `UsageError` if this is no budget."""
     if max_tokens is not None and (isinstance(max_tokens, bool) or not isinstance(max_tokens, int) or max_tokens < 1):
         raise UsageError(f"max_result_tokens: expected a whole number from 1 on, or None, got {max_tokens!r}")
 
@@ -80,7 +80,7 @@ def limit_answer(answer: ToolAnswer, max_tokens: int | None, kept: KeptResults) 
     """Return an answer that fits the budget, apart from the notes that say how to read the rest.
 
     An answer that fits is returned unchanged. Otherwise its text is cut, and images and files that do not fit are
-    replaced by notes. The parts that were left out are kept.
+    replaced by notes. What was left out is kept.
     """
     parts = shown_parts(answer)
     if max_tokens is None or sum(map(_cost, parts)) <= max_tokens:

@@ -1,6 +1,7 @@
 """Measures calls of a toolbox against the hub below it. Prints seconds per call as one line of JSON.
 
-Two servers: one over stdio, and one in this process, where little else hides the difference.
+Two servers: one over stdio, and one in this process, where little else hides the difference. From another loop or
+thread, the hub is called with `asyncio.run_coroutine_threadsafe`: the least that a call across threads costs.
 """
 
 import asyncio
@@ -62,27 +63,37 @@ async def opened(server: Any, width: int) -> AsyncIterator[dict[str, Way]]:
         def call_sync(text: str) -> str:
             return box.call_sync(spec.name, {"text": text}).text
 
+        home = asyncio.get_running_loop()
+
+        async def call_hub_across(text: str) -> str:
+            return await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(call_hub(text), home))
+
+        def call_hub_sync(text: str) -> str:
+            return asyncio.run_coroutine_threadsafe(call_hub(text), home).result()
+
         with loop_of_another_thread() as loop, ThreadPoolExecutor(width) as pool:
             yield {
                 "hub": on_this_loop(call_hub),
                 "call": on_this_loop(call),
                 "call_json": on_this_loop(call_with_json),
+                "hub_other_loop": on_loop(loop, call_hub_across),
                 "other_loop": on_loop(loop, call),
+                "hub_sync": in_threads(call_hub_sync, pool),
                 "sync": in_threads(call_sync, pool),
             }
 
 
 async def measure(options: Namespace) -> dict[str, Any]:
     """Return server -> one call at a time, or many in flight -> way -> figures."""
-    placed, width = keep_apart(options), options.in_flight
+    placed, width, seconds = keep_apart(options), options.in_flight, options.seconds / 2
     figures: dict[str, Any] = {"stdio": {}, "in process": {}}
     async with opened(StdioServer(options.server_python, [ECHO_SERVER]), width) as ways:
-        figures["stdio"]["sequential"] = await take_turns(ways, options.seconds, options.warm_up)
+        figures["stdio"]["sequential"] = await take_turns(ways, seconds, options.warm_up)
     async with opened(StdioServer(options.server_python, [ECHO_SERVER, *placed]), width) as ways:
-        figures["stdio"]["in_flight"] = await take_turns(ways, options.seconds / 2, options.warm_up, width)
+        figures["stdio"]["in_flight"] = await take_turns(ways, seconds / 2, options.warm_up, width)
     async with opened(echo_in_process(), width) as ways:
-        figures["in process"]["sequential"] = await take_turns(ways, options.seconds, options.warm_up)
-        figures["in process"]["in_flight"] = await take_turns(ways, options.seconds / 2, options.warm_up, width)
+        figures["in process"]["sequential"] = await take_turns(ways, seconds, options.warm_up)
+        figures["in process"]["in_flight"] = await take_turns(ways, seconds / 2, options.warm_up, width)
     return figures
 
 

@@ -56,7 +56,14 @@ def core() -> dict[str, Any]:
 @pytest.fixture(scope="module")
 def everything() -> dict[str, Any]:
     """All that the benchmark measures, with the peers that are there; takes minutes, so for nightly tests."""
-    return run_bench()
+    return run_bench("--frameworks=not there")
+
+
+@pytest.fixture(scope="module")
+def frameworks() -> dict[str, Any]:
+    """Framework -> figures, of the agent frameworks that are there."""
+    (found,) = run_bench("--over", "adapters")["adapters"]["frameworks"] or [{}]
+    return found
 
 
 @pytest.fixture(scope="module", params=["core", pytest.param("everything", marks=pytest.mark.nightly)])
@@ -237,20 +244,20 @@ def test_a_call_of_a_toolbox_is_of_the_order_of_the_hub(figures, server) -> None
     for pace in ("sequential", "in_flight"):
         taken = {way: figure["min_cpu"] for way, figure in found[server][pace].items()}
         assert max(taken["call"], taken["call_json"]) <= taken["hub"] * 5
-        # They cross threads twice.
-        assert max(taken["other_loop"], taken["sync"]) <= taken["hub"] * 50
+        assert taken["other_loop"] <= taken["hub_other_loop"] * 5
+        assert taken["sync"] <= taken["hub_sync"] * 5
     goals = figures["goals"]["toolcrib toolbox"]
     assert [goal["wanted"] for goal in goals if goal["met"] is not None] == ["< 30.0 us"] * 4
 
 
 @pytest.mark.nightly
-def test_a_tool_of_a_framework_is_not_slower_than_with_the_framework_s_own_client(everything) -> None:
-    if not everything["adapters"]["frameworks"]:
-        pytest.skip("no framework is here")
-    (found,) = everything["adapters"]["frameworks"]
-    for figures in found.values():
-        ours, *others = (figure["min_cpu"] for way, figure in figures["sequential"].items() if "sync hub" not in way)
-        assert ours <= min(others) * 1.5
+def test_a_tool_of_a_framework_is_not_slower_than_with_the_framework_s_own_client(frameworks) -> None:
+    if not frameworks:
+        pytest.skip("no framework is here: scripts/frameworks installs them")
+    for figures in frameworks.values():
+        taken = {way: figure["min_cpu"] for way, figure in figures["sequential"].items()}
+        others = [cpu for way, cpu in taken.items() if way.startswith("own client")]
+        assert taken["toolcrib"] <= min(others) * 1.5
 
 
 @pytest.mark.nightly

@@ -142,8 +142,10 @@ def echo(_: SmallServer, given: Message, *rest: Any) -> Any:
 
 
 def see(server: SmallServer, given: Message, send: Send, meta: Message, seen: Message) -> Any:
-    """Return the process, its variables and the headers of the request."""
+    """Return the process, its variables and the headers of the request, when the file `until` exists."""
     time.sleep(given.get("seconds", 0))
+    while given.get("until") and not os.path.exists(given["until"]):
+        time.sleep(0.01)
     return {
         "pid": os.getpid(),
         "env": {name: os.environ[name] for name in given.get("names", ()) if name in os.environ},

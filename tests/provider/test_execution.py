@@ -253,12 +253,15 @@ async def test_calls_end_on_the_config_with_which_they_began(tmp_path: Path) -> 
     async with Provider(file) as provider:
         await provider.add_source("small", small.server(env={"LEVEL": "1"}))
         async with Load(provider) as load:
-            long = asyncio.create_task(provider.execute("small", "see", {"seconds": 0.5, "names": ["LEVEL"]}))
+            end = tmp_path / "end"
+            given = {"until": str(end), "names": ["LEVEL"]}
+            long = asyncio.create_task(provider.execute("small", "see", given, timeout=60))
             await eventually(lambda: any(each.principal == "local" and each.leases for each in provider.connections()))
             for level in (2, 3):
                 updated = await provider.update_source("small", small.server(env={"LEVEL": str(level)}))
                 assert updated.generation == level and not long.done()
                 await load.more()
+            end.touch()
         assert value_of(await long)["env"] == {"LEVEL": "1"} and facts_of(await long)["generation"] == 1
         assert all(value_of(each)["env"]["LEVEL"] == str(facts_of(each)["generation"]) for each in load.results)
         assert {facts_of(each)["generation"] for each in load.results} == {1, 2, 3}

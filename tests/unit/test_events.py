@@ -18,6 +18,7 @@ from toolcrib.events import (
     Delivery,
     Disconnected,
     Event,
+    GroupChanged,
     InventoryChanged,
     Listeners,
     PromptsChanged,
@@ -42,6 +43,7 @@ EVENTS = [
     ResourcesChanged("s"),
     PromptsChanged("s"),
     InventoryChanged("s", added=("a",)),
+    GroupChanged("s", "readers"),
 ]
 
 

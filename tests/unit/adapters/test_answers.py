@@ -113,7 +113,7 @@ def test_parts_without_a_label() -> None:
 
 
 @pytest.mark.parametrize(
-    ("texts", "data"),
+    "texts, data",
     [
         (['{"pages": 3}'], {"pages": 3}),
         (['{\n  "pages": 3\n}'], {"pages": 3}),
@@ -129,7 +129,7 @@ def test_data_that_a_text_shows_is_not_repeated(texts: list[str], data: object) 
 
 
 @pytest.mark.parametrize(
-    ("texts", "data", "shown"),
+    "texts, data, shown",
     [
         (["The report is ready."], {"pages": 3}, '{"pages": 3}'),
         (["1"], [1, 2], "[1, 2]"),

@@ -17,6 +17,7 @@ from typing import Any
 import mcp.client.streamable_http as http
 from mcp.client.sse import sse_client
 from mcp.client.stdio import StdioServerParameters, stdio_client
+from mcp.server.lowlevel import Server
 
 import toolcrib as tc
 
@@ -61,6 +62,18 @@ async def in_process(script: str) -> AsyncIterator[Any]:
     yield runpy.run_path(script)["server"]
 
 
+@asynccontextmanager
+async def broken(_script: str) -> AsyncIterator[Any]:
+    """Return a server object that ends when it is run."""
+
+    @asynccontextmanager
+    async def lifespan(_server: Any) -> AsyncIterator[None]:
+        raise OSError("the database is missing")
+        yield
+
+    yield Server("broken", lifespan=lifespan)
+
+
 SHAPES = {
     "manager": manager,
     "pair": pair,
@@ -68,6 +81,7 @@ SHAPES = {
     "renamed": renamed,
     "sse": sse,
     "in-process": in_process,
+    "broken": broken,
 }
 
 
@@ -105,7 +119,10 @@ async def visit(transport: Transport, mode: str) -> dict[str, Any]:
 
 async def main(shape: str, server: str, mode: str) -> None:
     async with SHAPES[shape](server) as transport:
-        seen = await visit(transport, mode)
+        try:
+            seen = await visit(transport, mode)
+        except tc.ConnectError as exc:
+            seen = {"error": exc.message}
     left = [repr(task) for task in asyncio.all_tasks() if task is not asyncio.current_task()]
     print(json.dumps({**seen, "tasks_left": left}))
 

@@ -59,3 +59,10 @@ def test_a_client_works_over_a_transport_of_the_sdk(
     assert seen["resource"] == "good day"
     assert "forecst" in seen["unknown"]
     assert seen["tasks_left"] == []
+
+
+@pytest.mark.parametrize("environment", ["sdk1", "sdk2"])
+def test_a_server_object_that_ends_fails_its_client_at_once(web_servers: Servers, environment: str) -> None:
+    seen = run_in(web_servers.fork_server(environment), SCRIPT, "broken", "", "auto")
+    assert "ended before the server answered" in seen["error"]  # not a time-out
+    assert seen["tasks_left"] == []

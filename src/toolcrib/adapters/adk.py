@@ -13,6 +13,7 @@ from __future__ import annotations
 from typing import Any, Unpack
 
 from .answers import ContentPart, ToolAnswer
+from .model_content import is_gemini_media, media_type
 from .run_tools import RunToolsRegistry
 from .tool_source import AnySource
 from .toolbox import Toolbox, ToolboxOptions, ToolSpec, as_toolbox
@@ -94,9 +95,9 @@ class AdkToolset(BaseToolset):
 def _response_of(answer: ToolAnswer) -> dict[str, Any]:
     """Return the response to a function call. ADK moves the media in it to the parts of the `FunctionResponse`."""
     response: dict[str, Any] = {"error": answer.text} if answer.is_error else {"result": answer.value}
-    media = [_media_of(part) for part in answer.parts if part.data and part.mime_type]
+    media = [_media_of(part) for part in answer.parts if is_gemini_media(part)]
     return {**response, "media": media} if media else response
 
 
 def _media_of(part: ContentPart) -> types.Part:
-    return types.Part(inline_data=types.Blob(data=part.data, mime_type=part.mime_type))
+    return types.Part(inline_data=types.Blob(data=part.data, mime_type=media_type(part)))

@@ -27,14 +27,12 @@ from .model_calls import (
     run_calls_sync,
     with_own_search,
 )
-from .model_content import EMPTY, describe, is_image, media_type, split_data
+from .model_content import EMPTY, describe, is_gemini_media, media_type, split_data
 from .schemas import Target
 from .tool_source import AnySource
 from .toolbox import Toolbox, ToolSpec
 
 _TARGET: Final[Target] = "gemini"
-_MEDIA: Final = ("image/", "audio/", "video/", "application/pdf")
-"""The beginnings of the MIME types that function responses take."""
 
 
 def tools(
@@ -107,9 +105,8 @@ def _response(outcome: CallOutcome) -> dict[str, Any]:
     parts, data = split_data(outcome.answer)
     media, texts = [], []
     for part in parts:
-        mime_type = media_type(part)
-        if part.data and (is_image(part) or (part.kind != "image" and mime_type.startswith(_MEDIA))):
-            media.append({"inlineData": {"mimeType": mime_type, "data": part.base64}})
+        if is_gemini_media(part):
+            media.append({"inlineData": {"mimeType": media_type(part), "data": part.base64}})
         else:
             texts.append(describe(part))
     text = "\n".join(texts) or ("" if media else EMPTY)

@@ -34,6 +34,12 @@ _ENDED_MEANWHILE: Final = (
 _FORKED: Final = "this process was forked from the one that the hub belongs to; make a new hub here"
 
 
+def _ended_meanwhile() -> UsageError:
+    error = UsageError(_ENDED_MEANWHILE)
+    error.sent = True
+    return error
+
+
 class HomeLoop:
     """The loop that a source belongs to.
 
@@ -78,7 +84,7 @@ class HomeLoop:
             if outcome.cancelled() or (task is not None and task.cancelling()):
                 work.cancel()
                 raise
-            raise UsageError(_ENDED_MEANWHILE) from None
+            raise _ended_meanwhile() from None
         finally:
             alarm.cancel()
 
@@ -96,7 +102,7 @@ class HomeLoop:
                         return work.outcome.result()
                 work.check()
         except (concurrent.futures.CancelledError, asyncio.CancelledError):
-            raise work.failure or UsageError(_ENDED_MEANWHILE) from None
+            raise work.failure or _ended_meanwhile() from None
         except BaseException:
             work.cancel()
             raise
@@ -172,8 +178,9 @@ class _Work(Generic[R]):
     def check(self) -> None:
         """Abandon the work if the loop has not begun it, or is closed."""
         if self._loop.is_closed():
-            self.failure = UsageError(_ENDED_MEANWHILE)
+            self.failure = UsageError(_ENDED)
             if not self.outcome.cancel() and not self.outcome.done():
+                self.failure = _ended_meanwhile()
                 self.outcome.set_exception(asyncio.CancelledError())
         elif not self.outcome.running() and not self.outcome.done():
             self.failure = UsageError(_BLOCKED)

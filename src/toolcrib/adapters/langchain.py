@@ -99,7 +99,10 @@ class HubTool(BaseTool):
         if kind in (True, "approve"):
             return arguments, True
         if isinstance(decision, Mapping) and kind == "edit":
-            return dict(decision["edited_action"]["args"]), True
+            edited = decision["edited_action"]
+            if edited.get("name", self.name) != self.name:
+                raise ToolException(f"the user wants {edited['name']} instead of {self.name}, which did not run.")
+            return dict(edited["args"]), True
         reason = decision.get("message") if isinstance(decision, Mapping) else None
         raise ToolException(reason or f"the user rejected the call of {self.name}. The tool did not run.")
 

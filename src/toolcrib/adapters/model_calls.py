@@ -213,8 +213,9 @@ class SourceState:
     def search(self, specs: Iterable[ToolSpec], query: str, limit: int) -> list[ToolSpec]:
         """Return the tools that match the words best."""
         by_tool = {id(spec.tool): spec for spec in specs}
-        self._index = self._index.updated(spec.tool for spec in by_tool.values())
-        return [by_tool[id(hit.tool)] for hit in self._index.search(query, limit=limit)]
+        # Other threads may replace it at the same time: this search uses its own.
+        self._index = index = self._index.updated(spec.tool for spec in by_tool.values())
+        return [by_tool[id(hit.tool)] for hit in index.search(query, limit=limit)]
 
 
 _STATES: Final[weakref.WeakKeyDictionary[Any, SourceState]] = weakref.WeakKeyDictionary()
@@ -370,7 +371,7 @@ class _CallRun:
         else:
             answer = await self.box.call(call.name, call.arguments, timeout=self._timeout, approved=approved)
         if step.own is not READ_MORE:
-            answer = limit_answer(answer, self._budget, self._state.kept)
+            answer = limit_answer(answer, self._budget, self._state.kept, _own_name(READ_MORE, self.box))
         return CallOutcome(step.given, answer, found)
 
     def _answer(self, own: Tool, call: ModelCall) -> tuple[ToolAnswer, tuple[ToolSpec, ...] | None]:
@@ -378,7 +379,7 @@ class _CallRun:
         try:
             given = decode_arguments(call.arguments, call.name)
             if own is READ_MORE:
-                return answer_read_more(given, self._budget, self._state.kept), None
+                return answer_read_more(given, self._budget, self._state.kept, call.name), None
             found = self._search(given, call.name)
         except ToolcribError as exc:
             return ToolAnswer.from_error(exc), None

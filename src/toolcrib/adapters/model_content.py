@@ -33,6 +33,9 @@ DOCUMENT_FORMATS: Final = {
 }
 """MIME types of documents, with the endings of their files."""
 
+_GEMINI_MEDIA: Final = ("image/", "audio/", "video/", "application/pdf")
+"""The beginnings of the MIME types that Gemini's function responses take."""
+
 _SIGNATURES: Final = ((b"\x89PNG\r\n", "image/png"), (b"\xff\xd8\xff", "image/jpeg"), (b"GIF8", "image/gif"))
 
 
@@ -55,6 +58,11 @@ def is_image(part: ContentPart, max_bytes: int | None = None) -> bool:
     """Return whether all model APIs accept a part as an image; `max_bytes` is the limit of one API."""
     fits = max_bytes is None or len(part.data) <= max_bytes
     return part.kind == "image" and bool(part.data) and fits and media_type(part) in IMAGE_FORMATS
+
+
+def is_gemini_media(part: ContentPart) -> bool:
+    """Return whether Gemini accepts a part as media in the response of a function."""
+    return is_image(part) or (bool(part.data) and part.kind != "image" and media_type(part).startswith(_GEMINI_MEDIA))
 
 
 def describe(part: ContentPart) -> str:

@@ -13,10 +13,11 @@ from __future__ import annotations
 import sys
 from collections.abc import Coroutine
 from contextvars import ContextVar
-from typing import Any, Final, Unpack
+from typing import Any, Unpack
 
 from ..errors import UsageError
 from .answers import ContentPart, ToolAnswer
+from .model_content import DOCUMENT_FORMATS, describe, file_name, is_image, media_type
 from .run_tools import RunTools, RunToolsRegistry
 from .tool_source import AnySource
 from .toolbox import Toolbox, ToolboxOptions, ToolSpec, as_toolbox
@@ -28,9 +29,6 @@ except ImportError as exc:
     raise ImportError(
         "toolcrib.adapters.openai_agents needs the package openai-agents: pip install openai-agents"
     ) from exc
-
-IMAGE_TYPES: Final = frozenset({"image/png", "image/jpeg", "image/gif", "image/webp"})
-"""The images that OpenAI's models take."""
 
 
 def tools(
@@ -81,11 +79,13 @@ def _output_of(answer: ToolAnswer) -> Any:
 
 
 def _output_part(part: ContentPart) -> Any:
-    if part.mime_type in IMAGE_TYPES and part.data:
-        return ToolOutputImage(image_url=part.data_url)
-    if part.kind == "file":
-        return ToolOutputFileContent(file_data=part.data_url, filename=part.uri.rsplit("/", 1)[-1] or "file")
-    return ToolOutputText(text=part.as_text())
+    mime_type = media_type(part)
+    url = f"data:{mime_type};base64,{part.base64}"
+    if is_image(part):
+        return ToolOutputImage(image_url=url)
+    if part.kind == "file" and part.data and mime_type in DOCUMENT_FORMATS:
+        return ToolOutputFileContent(file_data=url, filename=file_name(part, DOCUMENT_FORMATS[mime_type]))
+    return ToolOutputText(text=describe(part))
 
 
 class ToolboxServer(MCPServer):
@@ -199,6 +199,6 @@ def _mcp_result(answer: ToolAnswer) -> Any:
 
 
 def _mcp_content(part: ContentPart) -> dict[str, str]:
-    if part.mime_type in IMAGE_TYPES and part.data:
-        return {"type": "image", "data": part.base64, "mimeType": part.mime_type}
-    return {"type": "text", "text": part.as_text()}
+    if is_image(part):
+        return {"type": "image", "data": part.base64, "mimeType": media_type(part)}
+    return {"type": "text", "text": describe(part)}

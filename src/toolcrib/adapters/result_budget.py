@@ -22,6 +22,8 @@ MAX_KEPT_BYTES: Final = 16 * 2**20
 IMAGE_TOKENS: Final = 1600
 """What an image costs at most in common models, which scale larger ones down."""
 
+_TEXTUAL: Final = frozenset({"text", "link"})
+
 READ_MORE: Final = Tool(
     "read_more",
     description="Read the rest of a tool result that was cut, or a file that was left out of it. "
@@ -76,33 +78,37 @@ def check_budget(max_tokens: object) -> None:
         raise UsageError(f"max_result_tokens: expected a whole number from 1 on, or None, got {max_tokens!r}")
 
 
-def limit_answer(answer: ToolAnswer, max_tokens: int | None, kept: KeptResults) -> ToolAnswer:
+def limit_answer(
+    answer: ToolAnswer, max_tokens: int | None, kept: KeptResults, reader: str = READ_MORE.name
+) -> ToolAnswer:
     """Return an answer that fits the budget, apart from the notes that say how to read the rest.
 
-    An answer that fits is returned unchanged. Otherwise its text is cut, and images and files that do not fit are
-    replaced by notes. What was left out is kept.
+    `reader` is the name under which the model has `READ_MORE`. An answer that fits is returned unchanged. Otherwise its
+    text is cut, and images and files that do not fit are replaced by notes. What was left out is kept.
     """
     parts = shown_parts(answer)
     if max_tokens is None or sum(map(_cost, parts)) <= max_tokens:
         return answer
-    texts = [part for part in parts if part.kind in ("text", "link")]
+    texts = [part for part in parts if part.kind in _TEXTUAL]
     shown: list[ContentPart] = []
     left = float(max_tokens)
     if sum(map(_cost, texts)) > left:
         whole = ContentPart("text", "\n".join(map(describe, texts)))
-        shown.append(_first_piece(whole, max_tokens, kept))
-        parts = [part for part in parts if part not in texts]
+        shown.append(ContentPart("text", _piece(whole.text, 0, max_tokens, kept.add(whole), reader)))
+        parts = [part for part in parts if part.kind not in _TEXTUAL]
         left = 0
     for part in parts:
-        if part in texts or _cost(part) <= left:
+        if part.kind in _TEXTUAL or _cost(part) <= left:
             left -= _cost(part)
             shown.append(part)
         else:
-            shown.append(_left_out(part, max_tokens, kept))
+            shown.append(_left_out(part, max_tokens, kept, reader))
     return replace(answer, parts=tuple(shown), result=None)
 
 
-def answer_read_more(arguments: Mapping[str, Any], max_tokens: int | None, kept: KeptResults) -> ToolAnswer:
+def answer_read_more(
+    arguments: Mapping[str, Any], max_tokens: int | None, kept: KeptResults, reader: str = READ_MORE.name
+) -> ToolAnswer:
     """Return the answer to a call of `READ_MORE`: the next piece of a text that fits the budget, or a whole file."""
     handle, offset = arguments.get("handle"), arguments.get("offset")
     part = kept.get(handle)
@@ -113,14 +119,10 @@ def answer_read_more(arguments: Mapping[str, Any], max_tokens: int | None, kept:
     offset = 0 if offset is None else offset
     if isinstance(offset, bool) or not isinstance(offset, int) or not 0 <= offset < len(part.text):
         return _error(f"offset: expected a number from 0 to {len(part.text) - 1}, got {offset!r}")
-    return ToolAnswer((ContentPart("text", _piece(part.text, offset, max_tokens, str(handle))),))
+    return ToolAnswer((ContentPart("text", _piece(part.text, offset, max_tokens, str(handle), reader)),))
 
 
-def _first_piece(whole: ContentPart, max_tokens: int, kept: KeptResults) -> ContentPart:
-    return ContentPart("text", _piece(whole.text, 0, max_tokens, kept.add(whole)))
-
-
-def _piece(text: str, start: int, max_tokens: int | None, handle: str | None) -> str:
+def _piece(text: str, start: int, max_tokens: int | None, handle: str | None, reader: str) -> str:
     """Return the text from `start` on, as much as fits the budget, and a note if it is not the end."""
     if max_tokens is None:
         return text[start:]
@@ -132,14 +134,14 @@ def _piece(text: str, start: int, max_tokens: int | None, handle: str | None) ->
     read = (
         "The rest is too large to be kept: ask the tool for less."
         if handle is None
-        else f'Read on with {READ_MORE.name}: {{"handle": "{handle}", "offset": {end}}}'
+        else f'Read on with {reader}: {{"handle": "{handle}", "offset": {end}}}'
     )
     return f"{text[start:end]}\n[Cut: characters {start} to {end} of {len(text)}. {read}]"
 
 
-def _left_out(part: ContentPart, max_tokens: int, kept: KeptResults) -> ContentPart:
+def _left_out(part: ContentPart, max_tokens: int, kept: KeptResults, reader: str) -> ContentPart:
     handle = kept.add(part)
-    read = "" if handle is None else f' Get it with {READ_MORE.name}: {{"handle": "{handle}"}}'
+    read = "" if handle is None else f' Get it with {reader}: {{"handle": "{handle}"}}'
     return ContentPart("text", f"{part.as_text()} [Left out: more than {max_tokens} tokens.{read}]")
 
 

@@ -16,6 +16,7 @@ from ..client.options import checked_timeout
 from ..client.tool_calls import listing_before_call
 from ..config import wrong
 from ..errors import InvalidArguments, ToolcribError, ToolNotFound, UsageError
+from ..hub.meta_tools import CALL
 from ..policy.globs import Glob
 from ..protocol import jsonrpc
 from ..transports.channel import ProgressHandler
@@ -184,6 +185,10 @@ class Toolbox:
         """Everything that the schemas of the last list do not express for the target, with the name of each tool."""
         return [(name, loss) for name, entry in self._entries.items() for loss in entry.compiled.losses]
 
+    def __contains__(self, name: object) -> bool:
+        """Return whether the last list has a tool that models call by this name."""
+        return name in self._entries
+
     def _specs(self) -> list[ToolSpec]:
         return [entry.to_spec() for entry in self._entries.values()]
 
@@ -287,6 +292,8 @@ class Toolbox:
             entry = self._entries.get(name) or await self._find(name)
             if entry is not None:
                 name, given = entry.listed.tool.name, entry.compiled.restore(given)
+                if self._names is not None and entry.listed.tool is CALL:
+                    self._check_included(given.get("name"))
             # Without an entry, the source knows why it does not offer the tool.
             result = await self._source.call_tool(name, given, approved, options)
         except ToolcribError as exc:
@@ -304,9 +311,17 @@ class Toolbox:
                 await self._refresh()
             entry = self._find_listed(name)
         if entry is None and self._names is not None:
-            near = similar_names(name, self._entries)
-            raise ToolNotFound(f"there is no tool of this name{did_you_mean(near)}", tool=name, nearest=near)
+            raise self._make_not_found(name)
         return entry
+
+    def _check_included(self, name: object) -> None:
+        """Raise `ToolNotFound` if a call by the meta tool of a view names a tool that `names` leaves out."""
+        if isinstance(name, str) and not any(glob.matches(name) for glob in self._globs):
+            raise self._make_not_found(name)
+
+    def _make_not_found(self, name: str) -> ToolNotFound:
+        near = similar_names(name, self._entries)
+        return ToolNotFound(f"there is no tool of this name{did_you_mean(near)}", tool=name, nearest=near)
 
     def _find_listed(self, name: str) -> _Entry | None:
         entries = self._entries

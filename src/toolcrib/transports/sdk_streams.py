@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import asyncio
 import inspect
+import logging
 import sys
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
@@ -20,6 +21,8 @@ from typing import Any
 from ..errors import ConfigError, ConnectionLost
 from ..protocol.jsonrpc import Message
 from .message_stream import MessageStream, closing_stream
+
+log = logging.getLogger("toolcrib.transports")
 
 
 def connector(factory: Callable[[], Any]) -> Callable[[], AbstractAsyncContextManager[MessageStream]]:
@@ -128,12 +131,22 @@ class SdkServer:
         (to_server, server_read), (to_client, client_read) = make_stream(1), make_stream(1)
         async with to_server, server_read, to_client, client_read, lifespan():
             options = low_level.create_initialization_options()
-            serving = asyncio.create_task(low_level.run(server_read, to_client, options, raise_exceptions=False))
+            serving = asyncio.create_task(self._serve(low_level, server_read, to_client, options))
             try:
                 yield client_read, to_server
             finally:
                 serving.cancel()
                 await asyncio.wait([serving])
+
+    async def _serve(self, low_level: Any, read: Any, write: Any, options: Any) -> None:
+        """Run the server. When it ends, for example because its lifespan fails, the client's stream ends too."""
+        try:
+            await low_level.run(read, write, options, raise_exceptions=False)
+        except Exception as exc:  # noqa: BLE001  # the server is not ours, and may raise anything
+            log.warning("the server %s ended: %s: %s", self.name, type(exc).__name__, exc)
+        finally:
+            read.close()
+            write.close()
 
     def __repr__(self) -> str:
         return f"SdkServer({self._server!r})"

@@ -136,13 +136,17 @@ async def check_media(_driver: Driver) -> None:
         async def generate_content_async(self, llm_request: Any, stream: bool = False) -> Any:
             for part in llm_request.contents[-1].parts:
                 if part.function_response:
-                    parts.extend(part.function_response.parts)
+                    parts.extend(part.function_response.parts or ())
             async for response in super().generate_content_async(llm_request, stream):
                 yield response
 
-    async with tc.Hub({"lab": Lab().server}) as hub:
-        script = Script([[Call("mcp__lab__mixed")]])
+    lab = Lab()
+    archive = tc.types.ResourceContents("memo://4", "application/zip", None, b"PK")
+    lab.server.add_tool(lambda: [tc.types.EmbeddedResource(archive)], name="archive")
+    async with tc.Hub({"lab": lab.server}) as hub:
+        script = Script([[Call("mcp__lab__mixed")], [Call("mcp__lab__archive")]])
         transcript = await run_agent(script, adk.tools(hub), Recording)
+    assert "application/zip" in transcript.answers[1][0].text, "Gemini rejects the request with such a part"
     assert [(part.inline_data.mime_type, part.inline_data.data) for part in parts] == [
         ("image/png", PNG),
         ("audio/wav", b"RIFF"),

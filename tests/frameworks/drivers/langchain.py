@@ -235,7 +235,7 @@ async def lets_a_person_edit_a_call(_: Any) -> None:
     async with tc.Hub({"lab": (lab := Lab()).server}, require_approval=["*"], approve="caller") as hub:
         transcript = Transcript()
         call = Call("mcp__lab__add", {"a": 1, "b": 2})
-        model = ScriptedModel.of(Script([[call], [call]]), transcript)
+        model = ScriptedModel.of(Script([[call], [call], [call]]), transcript)
         agent = create_agent(model, adapter.tools(hub), checkpointer=InMemorySaver())
         config = {"configurable": {"thread_id": "1"}}
         await agent.ainvoke({"messages": [("user", "go")]}, config)
@@ -243,7 +243,10 @@ async def lets_a_person_edit_a_call(_: Any) -> None:
         await agent.ainvoke(Command(resume={"decisions": [edited]}), config)
         rejected = {"type": "reject", "message": "not twice"}
         await agent.ainvoke(Command(resume={"decisions": [rejected]}), config)
-        (first,), (second,) = transcript.answers
+        other = {"type": "edit", "edited_action": {"name": "mcp__lab__secret", "args": {}}}
+        await agent.ainvoke(Command(resume={"decisions": [other]}), config)
+        (first,), (second,), (third,) = transcript.answers
+        assert third.is_error and "mcp__lab__secret instead" in third.text, third
         assert (first.text, second.text, second.is_error) == ("30", "not twice", True), transcript
         assert lab.calls == [("add", {"a": 10, "b": 20})]
         # Outside a graph there is nothing that can ask.

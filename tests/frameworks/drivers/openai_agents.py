@@ -228,7 +228,20 @@ async def check_prompts_and_types(_driver: Driver) -> None:
         await server.cleanup()
 
 
+async def check_files(_driver: Driver) -> None:
+    """Only files of types that OpenAI's models take are sent as files: the API rejects a request with others."""
+    server = tc.ToolServer("lab")
+    for name, mime_type in (("report.pdf", "application/pdf"), ("all.zip", "application/zip")):
+        file = tc.types.EmbeddedResource(tc.types.ResourceContents(f"memo:///{name}", mime_type, None, b"bytes"))
+        server.add_tool(lambda file=file: [file], name=name.partition(".")[0])
+    async with tc.Hub({"lab": server}) as hub:
+        report, archive = [await tool.on_invoke_tool(None, "{}") for tool in openai_agents.tools(hub)]
+    assert [(part.filename, part.file_data[:28]) for part in report] == [("report.pdf", "data:application/pdf;base64,")]
+    assert [part.text for part in archive] == ["[memo:///all.zip: application/zip, 5 bytes]"]
+
+
 extra_cases = {
+    "files": check_files,
     **{f"server_{name}": live_case(case) for name, case in CASES.items()},
     "filters_get_agent_and_run": check_filters_of_a_run,
     "deferred_tools": check_deferred_tools,

@@ -215,8 +215,11 @@ async def test_a_loop_that_ends_during_the_work(way: str) -> None:
     waiting = asyncio.create_task(home.run(job.run) if way == "run" else asyncio.to_thread(home.wait, job.run))
     await eventually(job.began.is_set)
     end.set()
-    with pytest.raises(UsageError, match=r"cancelled the call, as it does when it ends; the tool may have run"):
+    with pytest.raises(
+        UsageError, match=r"cancelled the call, as it does when it ends; the tool may have run"
+    ) as caught:
         await waiting
+    assert caught.value.sent is True
     await asyncio.to_thread(thread.join)
 
 
@@ -236,10 +239,25 @@ async def test_a_loop_that_is_closed_without_cancelling_its_tasks(way: str) -> N
     await eventually(began.is_set)
     tasks = asyncio.all_tasks(other.loop)
     other.stop()
-    with pytest.raises(UsageError, match="the tool may have run"):
+    with pytest.raises(UsageError, match="the tool may have run") as caught:
         await waiting
+    assert caught.value.sent is True
     for task in tasks:
         task._log_destroy_pending = False  # type: ignore[attr-defined]  # asyncio logs it, as the test intends
+
+
+@pytest.mark.parametrize("way", ["run", "wait"])
+async def test_a_loop_that_is_closed_before_it_begins_the_work(way: str) -> None:
+    other = LoopThread()
+    home = other.home(0.2)
+    other.loop.call_soon_threadsafe(other.loop.stop)
+    await asyncio.to_thread(other.thread.join)
+    waiting = asyncio.create_task(home.run(where) if way == "run" else asyncio.to_thread(home.wait, where))
+    await asyncio.sleep(0)
+    other.loop.close()
+    with pytest.raises(UsageError, match="has ended") as caught:
+        await waiting
+    assert caught.value.sent is False
 
 
 async def test_work_that_raises_a_cancellation_of_its_own() -> None:

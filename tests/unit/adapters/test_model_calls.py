@@ -307,6 +307,12 @@ async def test_a_servers_tool_may_have_the_name_of_our_own(format: str) -> None:
         ]
         found = await run(format, client, ("read_more", {}), ("toolcrib_read_more", {"handle": "x"}))
         assert found[0]["text"] == "mine" and "no longer kept" in found[1]["text"]
+        server.add_tool(lambda: "a" * 1000, name="long")
+        [cut] = await run(format, client, ("long", {}), max_result_tokens=20)
+        assert "Read on with toolcrib_read_more:" in cut["text"]
+        rest = json.loads(cut["text"][cut["text"].index("{") : cut["text"].rindex("}") + 1])
+        [more] = await run(format, client, ("toolcrib_read_more", rest), max_result_tokens=20)
+        assert not more["error"] and "Read on with toolcrib_read_more:" in more["text"]
 
 
 async def test_a_long_result_is_cut_and_read_to_its_end(format: str) -> None:

@@ -63,3 +63,11 @@ def test_the_pieces_of_any_text_fit_and_make_the_whole(whole: str, budget: int) 
         read += piece
         pieces += 1
     assert read == whole
+
+
+def test_many_parts_are_limited_in_linear_time() -> None:
+    """Comparing each part with each other took minutes."""
+    images = [ContentPart("image", data=b"x" * 2000, mime_type="image/tiff", uri=f"file:///{n}") for n in range(20_000)]
+    texts = [text(f"line {n}") for n in range(20_000)]
+    answer = limit_answer(ToolAnswer((*texts, *images)), 100, KeptResults())
+    assert len(answer.parts) == 20_001 and "[Cut:" in answer.parts[0].text

@@ -251,6 +251,18 @@ async def test_names_limit_the_toolbox_and_what_can_be_called() -> None:
             Toolbox(hub, timout=1)  # type: ignore[call-arg]
 
 
+async def test_names_limit_the_calls_of_a_meta_tool_too() -> None:
+    server = tc.ToolServer("s")
+    server.add_tool(lambda: "read", name="read")
+    server.add_tool(lambda: "deleted", name="delete")
+    async with tc.Hub({"s": server}) as hub:
+        box = Toolbox(hub.view(meta_tools=True), names=["mcp__s__read", "call_tool"])
+        assert (await box.call("call_tool", {"name": "mcp__s__read"})).text == "read"
+        refused = await box.call("call_tool", {"name": "mcp__s__delete", "arguments": {}})
+        assert isinstance(refused.error, tc.ToolNotFound) and refused.error.sent is False
+        assert (await box.call("call_tool", {})).is_error
+
+
 async def test_deferred_tools_are_marked() -> None:
     async with tc.Hub({"db": echo_server("query"), "s": echo_server("a")}) as hub:
         hub.toolsets.register(tc.Toolset("db").defer_all())

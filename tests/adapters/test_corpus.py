@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import subprocess
-from pathlib import Path
 from typing import get_args
 
 import jsonschema_rs
@@ -12,11 +11,10 @@ import pytest
 
 from tests.adapters.corpus import FOLDER, hard_schemas, load_corpus
 from tests.adapters.generated import from_openapi
+from tests.frameworks.environments import ROOT, find_python
 from toolcrib._util.schema_document import subschemas
 from toolcrib.adapters.schemas import Target, compile_schema
 
-ROOT = Path(__file__).parents[2]
-ORACLES = ROOT / ".peers/frameworks/oracles/bin/python"
 TARGETS: tuple[Target, ...] = get_args(Target)
 
 
@@ -42,11 +40,9 @@ def test_most_tools_can_be_strict(target: Target, share: float) -> None:
     assert sum(found) / len(found) > share
 
 
-@pytest.mark.slow
-def test_the_sdks_of_the_providers_accept_the_corpus() -> None:
-    if not ORACLES.exists():
-        pytest.skip("needs `bash scripts/frameworks oracles`")
-    command = [str(ORACLES), "-m", "tests.adapters.oracles"]
+@pytest.mark.nightly
+def test_the_sdks_of_the_providers_accept_the_corpus(pytestconfig: pytest.Config) -> None:
+    command = [str(find_python("oracles", pytestconfig)), "-m", "tests.adapters.oracles"]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=100)
     assert done.stdout, done.stderr
     report = json.loads(done.stdout)

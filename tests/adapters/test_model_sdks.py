@@ -3,19 +3,15 @@
 from __future__ import annotations
 
 import subprocess
-from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).parents[2]
-PYTHON = ROOT / ".peers/frameworks/oracles/bin/python"
+from tests.frameworks.environments import ROOT, find_python
 
 
-@pytest.mark.slow
-def test_the_sdks_of_the_providers_accept_our_values() -> None:
-    if not PYTHON.exists():
-        pytest.skip("the environment is not there: scripts/frameworks oracles makes it")
-    command = [PYTHON, "-m", "tests.adapters.check_model_sdks"]
+@pytest.mark.nightly
+def test_the_sdks_of_the_providers_accept_our_values(pytestconfig: pytest.Config) -> None:
+    command = [find_python("oracles", pytestconfig), "-m", "tests.adapters.check_model_sdks"]
     ran = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=100)
     assert ran.returncode == 0, ran.stderr
     providers = ["anthropic", "chat", "responses", "gemini", "bedrock"]

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).parents[2]
-PYTHON = ROOT / ".peers/frameworks/strands/bin/python"
+from tests.frameworks.environments import ROOT, find_python
+
 SOURCE = Path(__file__).with_name("strands_agent.py")
 CASES = [
     node.name
@@ -25,14 +25,10 @@ pytestmark = pytest.mark.slow
 @pytest.fixture(scope="module")
 def failures(tmp_path_factory: pytest.TempPathFactory, pytestconfig: pytest.Config) -> dict[str, str]:
     """The traceback of each case, or an empty text."""
-    if not PYTHON.exists():
-        missing = "Strands is not in .peers/frameworks; `bash scripts/frameworks strands` installs it"
-        if pytestconfig.getoption("tier") == "quick":
-            pytest.skip(missing)
-        pytest.fail(missing)
+    python = find_python("strands", pytestconfig)
     home = str(tmp_path_factory.mktemp("home"))
     environment = {"PATH": os.environ["PATH"], "HOME": home, "OTEL_SDK_DISABLED": "true"}
-    command = [str(PYTHON), "-m", "tests.contracts.strands_agent"]
+    command = [str(python), "-m", "tests.contracts.strands_agent"]
     ran = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=100)
     assert ran.returncode == 0, ran.stderr
     outcomes = map(json.loads, ran.stdout.splitlines())

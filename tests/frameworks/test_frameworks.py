@@ -13,9 +13,8 @@ from typing import Any, Final
 import pytest
 
 from tests.frameworks.cases import CASES
+from tests.frameworks.environments import ROOT, find_python
 
-ROOT: Final = Path(__file__).parents[2]
-ENVIRONMENTS: Final = ROOT / ".peers" / "frameworks"
 ALWAYS: Final = ("crewai", "pydantic_ai", "strands")
 """The frameworks that every change is tested with; the others are tested at night."""
 FRAMEWORKS: Final = [
@@ -37,24 +36,19 @@ def run_of(tmp_path_factory: pytest.TempPathFactory, pytestconfig: pytest.Config
         shared = shared.parent  # of all workers
 
     def run(name: str) -> Run:
-        if not (ENVIRONMENTS / name / "lock.txt").exists():
-            missing = f"{name} is not in .peers/frameworks; `bash scripts/frameworks {name}` installs it"
-            if pytestconfig.getoption("tier") == "quick":
-                pytest.skip(missing)
-            pytest.fail(missing)
+        python = find_python(name, pytestconfig)
         output, log = shared / f"{name}.jsonl", shared / f"{name}.log"
         with (shared / f"{name}.lock").open("w") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX)
             if not output.exists():
-                _run_cases(name, output, log)
+                _run_cases(python, name, output, log)
         outcomes = map(json.loads, output.read_text().splitlines())
         return {outcome["case"]: outcome for outcome in outcomes}, log.read_text(errors="replace")
 
     return run
 
 
-def _run_cases(name: str, output: Path, log: Path) -> None:
-    python = ENVIRONMENTS / name / "bin" / "python"
+def _run_cases(python: Path, name: str, output: Path, log: Path) -> None:
     with output.open("w") as out, log.open("w") as err:
         subprocess.run(
             [python, "-m", "tests.frameworks.run", name],

@@ -13,8 +13,8 @@ from typing import Any, Final
 
 import pytest
 
-ROOT: Final = Path(__file__).parents[2]
-PYTHON: Final = ROOT / ".peers" / "frameworks" / "strands" / "bin" / "python"
+from tests.frameworks.environments import ROOT, find_python
+
 EXPECTED: Final = """\
 user   How many apples will there be, if I bring four?
 model  mcp__shop__stock {'fruit': 'apples'}
@@ -89,8 +89,7 @@ def converse_url(requests: list[dict[str, Any]]) -> Iterator[str]:
 def test_the_agent_answers_with_the_tools_of_two_servers(
     converse_url: str, requests: list[dict[str, Any]], tmp_path: Path, pytestconfig: pytest.Config
 ) -> None:
-    if not PYTHON.exists() and pytestconfig.getoption("tier") == "quick":
-        pytest.skip("Strands is not in .peers/frameworks; `bash scripts/frameworks strands` installs it")
+    python = find_python("strands", pytestconfig)
     environment = {
         "AWS_ACCESS_KEY_ID": "test",
         "AWS_EC2_METADATA_DISABLED": "true",
@@ -100,7 +99,7 @@ def test_the_agent_answers_with_the_tools_of_two_servers(
         "HOME": str(tmp_path),
         "PATH": os.environ["PATH"],
     }
-    command = [PYTHON, ROOT / "examples" / "strands_agent.py"]
+    command = [python, ROOT / "examples" / "strands_agent.py"]
     ran = subprocess.run(command, env=environment, cwd=tmp_path, capture_output=True, text=True, timeout=60)
     assert ran.returncode == 0, ran.stderr
     assert ran.stdout == EXPECTED

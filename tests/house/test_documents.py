@@ -15,6 +15,7 @@ import pytest
 
 import toolcrib
 from scripts.reference import call_path, provider_path, states
+from tests.frameworks.environments import find_python
 from tests.house import snippets
 from toolcrib import config, provider
 
@@ -102,11 +103,11 @@ WITH_FRAMEWORKS = [
 
 @pytest.mark.slow
 @pytest.mark.parametrize("document, framework", WITH_FRAMEWORKS)
-def test_the_snippets_that_need_a_framework_run_with_it(document: Path, framework: str, tmp_path: Path) -> None:
+def test_the_snippets_that_need_a_framework_run_with_it(
+    document: Path, framework: str, tmp_path: Path, pytestconfig: pytest.Config
+) -> None:
     """Without `-W error`: the frameworks themselves emit warnings."""
-    python = ROOT / ".peers/frameworks" / framework / "bin/python"
-    if not python.exists():
-        pytest.skip("the framework's environment is not there: scripts/test makes it")
+    python = find_python(framework, pytestconfig)
     count = len(snippets.runnable(document.read_text(), framework))
     assert run_snippets(python, document, tmp_path, framework, flags=()) == count > 0
 

@@ -249,7 +249,7 @@ async def test_a_loop_that_is_closed_without_cancelling_its_tasks(way: str) -> N
 @pytest.mark.parametrize("way", ["run", "wait"])
 async def test_a_loop_that_is_closed_before_it_begins_the_work(way: str) -> None:
     other = LoopThread()
-    home = other.home(0.2)
+    home = other.home(1.0)  # long enough to close the loop before the first check
     other.loop.call_soon_threadsafe(other.loop.stop)
     await asyncio.to_thread(other.thread.join)
     waiting = asyncio.create_task(home.run(where) if way == "run" else asyncio.to_thread(home.wait, where))

@@ -125,8 +125,9 @@ async def test_seven_keep_their_rate_of_calls(tmp_path: Path) -> None:
             for name in WELL:
                 kept[name].append(with_sick[name] / without[name])
         medians = {name: round(statistics.median(ratios), 2) for name, ratios in kept.items()}
-        # Far below what is measured: it must fail when a sick one takes the loop, not when a core is busy.
-        assert min(medians.values()) > 0.5, medians
+        # Far below what is measured: it must fail when a sick one takes the loop, not when a core is busy. Starting the
+        # sick ones again and again takes a part of both cores: 0.6 was measured beside other work.
+        assert min(medians.values()) > 0.3, medians
 
 
 async def test_removing_servers_under_load_fails_only_their_own_calls(tmp_path: Path) -> None:

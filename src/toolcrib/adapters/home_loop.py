@@ -46,9 +46,11 @@ class HomeLoop:
     `start_seconds` is how long work from another thread may wait for its begin.
     """
 
-    def __init__(self, loop: asyncio.AbstractEventLoop, thread: int, start_seconds: float = START_SECONDS) -> None:
+    def __init__(
+        self, loop: asyncio.AbstractEventLoop, thread: threading.Thread, start_seconds: float = START_SECONDS
+    ) -> None:
         self._loop = loop
-        self._thread = thread
+        self._thread = thread  # not its number, which a later thread may get
         self._process = os.getpid()
         self._start_seconds = start_seconds
 
@@ -56,7 +58,7 @@ class HomeLoop:
     def running(cls, start_seconds: float = START_SECONDS) -> HomeLoop:
         """Return the loop that runs in this thread; raise `UsageError` if there is none."""
         try:
-            return cls(asyncio.get_running_loop(), threading.get_ident(), start_seconds)
+            return cls(asyncio.get_running_loop(), threading.current_thread(), start_seconds)
         except RuntimeError:
             raise UsageError(_NO_LOOP) from None
 
@@ -71,7 +73,8 @@ class HomeLoop:
         """Run a coroutine on the home loop, from any loop; a cancelled caller cancels it."""
         if self.is_running_here():
             return await make()
-        work = self._submit(make)
+        work = self._prepare(make)
+        work.start()
         outcome = asyncio.wrap_future(work.outcome)
 
         alarm = _Alarm(self._start_seconds, work.check)
@@ -92,8 +95,9 @@ class HomeLoop:
         """Run a coroutine on the home loop and block this thread until it ends; an interrupted wait cancels it."""
         if self.is_running_here():
             raise UsageError(_OWN_THREAD)
-        work = self._submit(make)
+        work = self._prepare(make)
         try:
+            work.start()  # inside the block: an interrupt may arrive before the call returns
             while True:
                 try:
                     return work.outcome.result(self._start_seconds)
@@ -117,10 +121,10 @@ class HomeLoop:
 
         return self.wait(call)
 
-    def _submit(self, make: Callable[[], Coroutine[Any, Any, R]]) -> _Work[R]:
+    def _prepare(self, make: Callable[[], Coroutine[Any, Any, R]]) -> _Work[R]:
         if os.getpid() != self._process:
             raise UsageError(_FORKED)
-        if threading.get_ident() == self._thread and not self._loop.is_closed():
+        if threading.current_thread() is self._thread and not self._loop.is_closed():
             # This thread runs no loop, or another one: until it returns, the home loop cannot run.
             raise UsageError(_BLOCKED)
         return _Work(self._loop, make)
@@ -154,12 +158,15 @@ class _Work(Generic[R]):
         self._loop = loop
         self._make = make
         self._task: asyncio.Task[R] | None = None
+
+    def start(self) -> None:
+        """Hand the work to the loop."""
         try:
-            loop.call_soon_threadsafe(self._start)
+            self._loop.call_soon_threadsafe(self._begin)
         except RuntimeError:
             raise UsageError(_ENDED) from None
 
-    def _start(self) -> None:
+    def _begin(self) -> None:
         """Begin; runs on the loop, in the context of the caller."""
         if self.outcome.set_running_or_notify_cancel():
             self._task = self._loop.create_task(self._make())

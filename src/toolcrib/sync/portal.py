@@ -47,11 +47,11 @@ class Portal:
 
         return self.call(there)
 
-    def home(self) -> tuple[asyncio.AbstractEventLoop, int]:
-        """Return the loop, running, and the id of its thread."""
+    def home(self) -> tuple[asyncio.AbstractEventLoop, threading.Thread]:
+        """Return the loop, running, and its thread."""
         loop = self._running()
-        assert self._thread is not None and self._thread.ident is not None
-        return loop, self._thread.ident
+        assert self._thread is not None
+        return loop, self._thread
 
     def _running(self) -> asyncio.AbstractEventLoop:
         with self._lock:

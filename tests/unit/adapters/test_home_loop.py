@@ -32,7 +32,7 @@ class LoopThread:
         self.ident = self.thread.ident
 
     def home(self, start_seconds: float = 5.0) -> HomeLoop:
-        return HomeLoop(self.loop, self.ident, start_seconds)
+        return HomeLoop(self.loop, self.thread, start_seconds)
 
     def stop(self) -> None:
         if not self.loop.is_closed():

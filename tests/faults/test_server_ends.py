@@ -244,6 +244,7 @@ async def test_a_server_over_stdio_ends_with_what_it_does(how: str) -> None:
             one.process.stdin.close()
         elif how == "stdout closes":
             one.process._transport.get_pipe_transport(1).close()  # type: ignore[attr-defined]
+            await asyncio.sleep(0)  # the pipe is closed in the next turn of the loop, and must be before the answer
             await one.say(asked("add", "y", a=1, b=2))
         else:
             one.process.send_signal(getattr(signal, how))

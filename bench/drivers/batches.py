@@ -102,16 +102,18 @@ async def take_turns(
             await way.run(times, width)
             taken[name].append(((perf_counter() - start) / times, (process_time() - cpu_start) / times))
         order.reverse()
-    figures = {}
-    for name, batches in taken.items():
-        walls, cpus = zip(*batches, strict=True)
-        figures[name] = {
-            "wall": statistics.median(walls),
-            "cpu": statistics.median(cpus),
-            "min_wall": min(walls),
-            "min_cpu": min(cpus),
-        }
-    return figures
+    return {name: summarize(batches) for name, batches in taken.items()}
+
+
+def summarize(batches: list[tuple[float, float]]) -> dict[str, float]:
+    """Return median and minimum of batches, in wall time and processor time per call."""
+    walls, cpus = zip(*batches, strict=True)
+    return {
+        "wall": statistics.median(walls),
+        "cpu": statistics.median(cpus),
+        "min_wall": min(walls),
+        "min_cpu": min(cpus),
+    }
 
 
 def make_parser() -> argparse.ArgumentParser:

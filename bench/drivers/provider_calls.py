@@ -9,7 +9,6 @@ import argparse
 import asyncio
 import gc
 import json
-import statistics
 import sys
 import tempfile
 from collections.abc import AsyncIterator, Callable
@@ -18,6 +17,7 @@ from pathlib import Path
 from time import perf_counter, process_time
 from typing import Any, NamedTuple
 
+from batches import summarize
 from measure import ECHO_SERVER, Child, Session, checked, in_flight, keep_apart
 
 BATCH = 50
@@ -123,16 +123,7 @@ async def measure_sequential(opened: Opened, seconds: float, warm_up: int) -> di
     while perf_counter() < end or not all(taken.values()):
         for name, session in opened.ways.items():
             taken[name].append(await repeated(session, BATCH))
-    figures = {}
-    for name, batches in taken.items():
-        walls, cpus = zip(*batches, strict=True)
-        figures[name] = {
-            "wall": statistics.median(walls),
-            "cpu": statistics.median(cpus),
-            "min_wall": min(walls),
-            "min_cpu": min(cpus),
-        }
-    return figures
+    return {name: summarize(batches) for name, batches in taken.items()}
 
 
 async def measure_in_flight(opened: Opened, seconds: float, width: int) -> dict[str, Any]:

@@ -73,7 +73,7 @@ class KeptResults:
 
 
 def check_budget(max_tokens: object) -> None:
-    """Raise `UsageError` if this is no budget."""
+    """Raise `UsageError` for an invalid budget."""
     if max_tokens is not None and (isinstance(max_tokens, bool) or not isinstance(max_tokens, int) or max_tokens < 1):
         raise UsageError(f"max_result_tokens: expected a whole number from 1 on, or None, got {max_tokens!r}")
 

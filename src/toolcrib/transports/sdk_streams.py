@@ -158,7 +158,7 @@ def is_sdk_server(server: Any) -> bool:
 
 
 def _low_level_server(server: Any) -> Any:
-    """Return the object whose `run` serves a pair of streams; None if this is no server of that kind."""
+    """Return the object whose `run` serves a pair of streams; None for any other object."""
     for each in (server, getattr(server, "_mcp_server", None), getattr(server, "_lowlevel_server", None)):
         if callable(getattr(each, "create_initialization_options", None)) and callable(getattr(each, "run", None)):
             return each

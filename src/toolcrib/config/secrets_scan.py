@@ -14,6 +14,11 @@ _SCHEME: Final = re.compile(r"[A-Za-z]+ (?=\S)")
 """The scheme before the credentials in a header, such as `Bearer `."""
 
 
+_TABLES: Final = ("env", "headers", "oauth", "auth")
+"""Keys of an entry that hold tables of values."""
+_HUMP: Final = re.compile(r"(?<=[a-z])(?=[A-Z])")
+"""The start of a word in a name such as `clientSecret`."""
+
 _PLACEHOLDER: Final = re.compile(
     r"<[A-Za-z][^<>/]{0,60}>"  # <YOUR KEY>
     r"|\[your[^\]]{0,60}\]|\{\{[^{}]{1,60}\}\}"
@@ -51,7 +56,7 @@ def is_placeholder(value: Any) -> bool:
 def placeholders(raw: Mapping[str, Any]) -> list[str]:
     """Return the keys of an entry whose values are placeholders."""
     found = []
-    for key in ("env", "headers"):
+    for key in _TABLES:
         values = raw.get(key)
         if isinstance(values, Mapping):
             found += [f"{key}.{name}" for name, value in values.items() if is_placeholder(value)]
@@ -65,7 +70,7 @@ def placeholders(raw: Mapping[str, Any]) -> list[str]:
 
 def written_plainly(raw: Mapping[str, Any]) -> list[PlainSecret]:
     """Return the secrets that an entry contains in plain text."""
-    found = list(_of_mapping("env", raw.get("env"))) + list(_of_mapping("headers", raw.get("headers")))
+    found = [secret for key in _TABLES for secret in _of_mapping(key, raw.get(key))]
     args = _args_of(raw)
     for at, option, value in argument_values(args):
         if is_secret(option, value):
@@ -101,9 +106,10 @@ def _plain(key: str, variable: str, kept: str = "") -> PlainSecret:
 def _of_mapping(key: str, values: Any) -> Iterator[PlainSecret]:
     if isinstance(values, Mapping):
         for name, value in values.items():
-            if isinstance(name, str) and is_secret(name, value):
+            spaced = _HUMP.sub("_", name) if isinstance(name, str) and key in ("oauth", "auth") else name
+            if isinstance(name, str) and is_secret(spaced, value):
                 scheme = _SCHEME.match(value) if name.lower().endswith("authorization") else None
-                given = ("TOKEN", scheme[0]) if scheme else (variable_for(name),)
+                given = ("TOKEN", scheme[0]) if scheme else (variable_for(spaced),)
                 yield _plain(f"{key}.{name}", *given)
 
 

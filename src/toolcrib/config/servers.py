@@ -21,6 +21,7 @@ from .masking import (
     secrets_of_web,
     shown,
 )
+from .oauth_options import OAuthOptions
 from .validators import CHECKS, HeaderValue, Timeout, check_known, with_own_names, wrong
 
 T = TypeVar("T")
@@ -191,6 +192,12 @@ class _WebServer(ServerBase):
     """A PEM file with the client's certificate and key, or a pair of files: certificate and key."""
     proxy: str | None = field(default=None, kw_only=True)
     """The URL of a proxy; by default `HTTPS_PROXY`, `HTTP_PROXY` and `NO_PROXY` of the environment apply."""
+    oauth: Mapping[str, Any] | None = field(default=None, kw_only=True)
+    """Options of the sign-in with OAuth, an empty mapping for the defaults; None: no sign-in unless `auth=` is given.
+
+    The keys are `client_id`, `client_secret`, `client_metadata_url`, `scopes`, `issuer`, `redirect_uri`, `resource` and
+    `assume_pkce`, with the meaning that they have as parameters of `OAuth`.
+    """
     verify: bool = field(default=True, kw_only=True)
     """Whether to verify the server's TLS certificate."""
     max_connections: int | None = field(default=100, kw_only=True)
@@ -323,6 +330,8 @@ def _plain(value: Any) -> Any:
     match value:
         case str():
             return str(value)
+        case OAuthOptions():
+            return value.as_json()
         case MaskedMapping():
             return {name: str(item) for name, item in value.items() if not callable(item)}
         case tuple():
@@ -340,7 +349,9 @@ def secrets_of(config: ServerConfig) -> SecretMask:
     if isinstance(config, StdioServer):
         return secrets_of_process(config.env, config.args)
     if isinstance(config, HttpServer | SseServer):
-        return secrets_of_web(config.url, config.headers, config.proxy)
+        secret = (config.oauth or {}).get("client_secret")
+        own = secrets_of_web(config.url, config.headers, config.proxy)
+        return own if secret is None else own | SecretMask([secret])
     return SecretMask()
 
 

@@ -16,6 +16,7 @@ from .._util.suggest import suggest
 from ..errors import ConfigError
 from ..types import ReconnectPolicy, Unset
 from .masking import MaskedMapping
+from .oauth_options import OAUTH_KEYS, OAuthOptions
 
 # A value, or a function, sync or async, that returns it for each request.
 HeaderValue = str | Callable[[], Any]
@@ -146,6 +147,39 @@ def _client_cert(key: str, value: Any) -> str | tuple[str, str] | None:
     return _text(f"{key}[0]", value[0]), _text(f"{key}[1]", value[1])
 
 
+def _oauth(key: str, value: Any) -> OAuthOptions | None:
+    if value is None:
+        return None
+    if not isinstance(value, Mapping):
+        raise wrong(key, "a mapping of sign-in options; an empty one means the defaults", value)
+    check_known(value, list(OAUTH_KEYS), f"{key}.")
+    # None is the same as absent, except for `resource`: there it means that the parameter is not sent.
+    given = {name: item for name, item in value.items() if item is not None or name == "resource"}
+    return OAuthOptions({name: _OAUTH_CHECKS[name](f"{key}.{name}", item) for name, item in given.items()})
+
+
+def _scopes(key: str, value: Any) -> tuple[str, ...]:
+    given = value.split() if isinstance(value, str) else value
+    expected = "a list of scopes, or a string of scopes separated by spaces"
+    if not isinstance(given, Sequence) or isinstance(given, bytes):
+        raise wrong(key, expected, value)
+    for at, scope in enumerate(given):
+        if not isinstance(scope, str) or not _SCOPE.fullmatch(scope):
+            raise wrong(f"{key}[{at}]", "a scope: ASCII without spaces, quotes and backslashes", scope)
+    return tuple(dict.fromkeys(given))
+
+
+_SCOPE = re.compile(r"[\x21\x23-\x5b\x5d-\x7e]+")
+
+
+def _resource(key: str, value: Any) -> str | None:
+    if value is None or value is False:
+        return None
+    if not isinstance(value, str) or not re.fullmatch(r"[A-Za-z][A-Za-z0-9+.-]*:[^\s#\x00-\x20\x7f]+", value):
+        raise wrong(key, "an absolute URI without a fragment, or False to leave the parameter out", value)
+    return value
+
+
 def _flag(key: str, value: Any) -> bool:
     if not isinstance(value, bool):
         raise wrong(key, "True or False", value)
@@ -220,6 +254,17 @@ def check_known(values: Mapping[Any, Any], known: list[str], prefix: str) -> Non
         raise ConfigError(f"{shown}: unknown setting{hint}", key=shown, expected=f"one of {', '.join(known)}")
 
 
+_OAUTH_CHECKS: Final[Mapping[str, Callable[[str, Any], Any]]] = {
+    "client_id": _text,
+    "client_secret": _text,
+    "client_metadata_url": _url,
+    "scopes": _scopes,
+    "issuer": _url,
+    "redirect_uri": _url,
+    "resource": _resource,
+    "assume_pkce": _flag,
+}
+
 CHECKS: dict[str, Callable[[str, Any], Any]] = {
     "command": _text,
     "args": check_arguments,
@@ -232,6 +277,7 @@ CHECKS: dict[str, Callable[[str, Any], Any]] = {
     "ca": _optional_text,
     "client_cert": _client_cert,
     "proxy": _proxy,
+    "oauth": _oauth,
     "verify": _flag,
     "max_connections": _max_in_flight,
     "tool_filter": _tool_filter,

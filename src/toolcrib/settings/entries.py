@@ -18,6 +18,7 @@ from ..config import (
     with_own_names,
     wrong,
 )
+from ..config.oauth_options import OAUTH_KEYS
 from ..config.servers import URLS
 from ..errors import ConfigError
 from ..protocol.sanitize import one_line
@@ -34,6 +35,7 @@ from .keys import (
     KNOWN_OF,
     LOCAL,
     NULLABLE,
+    SIGN_INS,
     SILENT,
     SPELLINGS,
     WEB,
@@ -42,6 +44,7 @@ from .keys import (
     read_none,
 )
 from .models import ServerEntry
+from .oauth_spellings import CALLBACK_PORTS, OAUTH_ALIASES, OAUTH_WITHOUT_EFFECT, read_oauth
 from .variables import Scope, braced
 
 MAX_WARNINGS = 100
@@ -134,17 +137,20 @@ def _located(
     document: Document, section: Section, display_name: str, name: str, draft: _EntryDraft, fault: ConfigError
 ) -> ConfigError:
     """Return the error of one field as an error that names file, line and the whole key."""
-    # Keys have the form env.TOKEN or args[0]; names of variables and headers may contain dots themselves.
+    # Keys have the form env.TOKEN, args[0] or oauth.scopes[0]; names of variables and headers may contain dots.
     head, _, inner = (fault.key or "").partition(".")
     head = re.sub(r"\[\d+\]$", "", head)
-    spelled = draft.spelled.get(head, head)
+    spelled, rest = draft.spelled.get(head, head), (fault.key or "").removeprefix(head)
+    if head == "oauth" and inner:
+        option = re.sub(r"\[\d+\]$", "", inner)
+        inner = draft.spelled.get(f"oauth.{option}", option)
+        rest = f".{inner}" + rest.removeprefix(f".{option}")
     keys = [key for key in (spelled, inner) if key]
     offset = place_of(section.servers, display_name, *keys)
-    rest = (fault.key or "").removeprefix(head)
     whole = ".".join(one_line(part, 200) for part in (section.key, display_name, f"{spelled}{rest}") if part)
     message = fault.message
     if fault.key and message.startswith(fault.key):
-        message = spelled + message.removeprefix(head)
+        message = f"{spelled}{rest}" + message.removeprefix(fault.key)
     elif fault.key:
         message = f"{spelled}{rest}: {message}"
     return document.error(message, offset=offset, key=whole, expected=fault.expected, server=name)
@@ -172,6 +178,8 @@ class _EntryDraft:
         self._warn_about_rest(known, kind)
         if self._reading.kind.milliseconds and "timeout" in self._values:
             given.setdefault("execution_timeout", self._seconds())
+        if "oauth" in given:
+            given["oauth"] = self._sign_in()
         plain = {key: read_none(key, value) for key, value in given.items()}
         present = {key: value for key, value in plain.items() if value is not None or key in NULLABLE}
         return server_from_dict({**self._placed(self._expanded(present)), "type": kind.value})
@@ -259,6 +267,26 @@ class _EntryDraft:
                 text = f"{one_line(key, 60)}: unknown key, has no effect{suggest(key, KNOWN)}"
                 self._reading.warn(key, text, offset)
 
+    def _sign_in(self) -> dict[str, Any] | None:
+        """Return the options of the sign-in by Toolcrib's names; None if there is none."""
+        keys = [key for key in SIGN_INS if self._values.get(key) is not None]
+        if len(keys) > 1:
+            raise ConfigError("auth is another name of oauth: use only one of them", key="auth", expected="oauth")
+        if not keys:
+            return None
+        key, value = keys[0], self._values[keys[0]]
+        if key == "auth" and isinstance(value, str) and value != "oauth":
+            text = "auth: has no effect as text; put a token into headers, as Authorization"
+            self._reading.warn(key, text, place_of(self._values, key))
+            return None
+        found = read_oauth(key, value)
+        self.spelled["oauth"] = key
+        self.spelled.update({f"oauth.{name}": written for name, written in found.spelled.items()})
+        for name in found.ignored:
+            if not self._reading.skips_warning(f"{key}.{name}"):
+                self._reading.warn(f"{key}.{name}", _about_option(key, name), place_of(self._values, key, name))
+        return found.options
+
     def _seconds(self) -> float:
         value = self._values["timeout"]
         self.spelled["execution_timeout"] = "timeout"
@@ -290,6 +318,14 @@ class _EntryDraft:
         except ConfigError as exc:
             fault = exc
         raise ConfigError(f"{key}: {fault.message}", key=key, expected=fault.expected)
+
+
+def _about_option(key: str, name: str) -> str:
+    """Return a warning about an option of a sign-in that is not used."""
+    if name in OAUTH_WITHOUT_EFFECT:
+        return f"{key}.{name}: has no effect here; {OAUTH_WITHOUT_EFFECT[name]}"
+    hint = suggest(name, (*OAUTH_KEYS, *OAUTH_ALIASES, *CALLBACK_PORTS))
+    return f"{key}.{one_line(name, 60)}: unknown key, has no effect{hint}"
 
 
 def _family(kind: TransportType) -> TransportType:

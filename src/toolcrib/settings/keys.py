@@ -19,6 +19,8 @@ KNOWN_OF = {TransportType.STDIO: STDIO, TransportType.PYTHON: PYTHON}
 LOCAL = {"command": TransportType.STDIO, "python": TransportType.PYTHON}
 """Keys other than URLs whose presence determines the transport type."""
 KINDS = ("type", "transport")
+SIGN_INS = ("oauth", "auth")
+"""Keys that hold the options of a sign-in: `auth` is Cursor's name of `oauth`."""
 SPELLINGS = {"streamablehttp": "streamable_http"}
 """Other programs' spellings of transport types."""
 ALLOWED = ("allowed_tools", "includeTools", "enabledTools", "enabled_tools")
@@ -29,14 +31,12 @@ SILENT = frozenset({"description", "title", "icon", "version", "trust", "alwaysA
 WITHOUT_EFFECT = {
     "envFile": "put its variables into env, as ${NAME}",
     "headersHelper": "put the headers into headers, as ${NAME}",
-    "oauth": "give Client or Hub auth=",
-    "auth": "give Client or Hub auth=",
-    "authProviderType": "give Client or Hub auth=",
+    "authProviderType": "set oauth = true to sign in, or give Client or Hub auth=",
     "timeout": "programs disagree about its unit; use execution_timeout, in seconds",
 }
 """Keys that other programs support and Toolcrib does not, with what to do instead."""
-KNOWN = (*sorted(FIELDS), *ALIASES, *URLS, *KINDS, *FLAGS, *ALLOWED, *BLOCKED, *WITHOUT_EFFECT)
-EXPANDED = ("command", "python", "args", "env", "cwd", "url", "headers", "ca", "client_cert", "proxy")
+KNOWN = (*sorted(FIELDS), "auth", *ALIASES, *URLS, *KINDS, *FLAGS, *ALLOWED, *BLOCKED, *WITHOUT_EFFECT)
+EXPANDED = ("command", "python", "args", "env", "cwd", "url", "headers", "ca", "client_cert", "proxy", "oauth")
 """Fields whose values may contain variables."""
 NULLABLE = frozenset(
     {
@@ -65,4 +65,4 @@ def read_none(key: str, value: Any) -> Any:
 
 def own_name(key: str) -> str:
     """Return Toolcrib's name of the field that this key means."""
-    return "url" if key in URLS else ALIASES.get(key, key)
+    return "url" if key in URLS else "oauth" if key in SIGN_INS else ALIASES.get(key, key)

@@ -215,7 +215,6 @@ def test_a_disabled_server_that_is_wrong_is_both(tmp_path: Path) -> None:
         ({"url": URL, "env": {"A": "b"}}, "env"),
         ({"type": "http", "url": URL, "command": "x"}, "command"),
         ({"command": "x", "envFile": ".env"}, "envFile"),
-        ({"url": URL, "oauth": {"clientId": "x"}}, "oauth"),
         ({"url": URL, "headersHelper": "x"}, "headersHelper"),
     ],
 )

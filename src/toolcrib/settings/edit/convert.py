@@ -19,14 +19,15 @@ from ...errors import ConfigError
 from ..documents import Document
 from ..entries import Reading, make_entry
 from ..formats import FORMATS, Section
-from ..keys import ALLOWED, BLOCKED, EXPANDED, FIELDS, FLAGS, KINDS, NULLABLE, own_name
+from ..keys import ALLOWED, BLOCKED, EXPANDED, FIELDS, FLAGS, KINDS, NULLABLE, SIGN_INS, own_name
 from ..load import known_names
 from ..models import ServerEntry, place
+from ..oauth_spellings import convert_option, read_oauth
 from ..variables import Reference, parse
 
 _COMMON: Final = frozenset({"command", "args", "env", "url", "headers"})
 _WEB_TYPES: Final[Mapping[type, str]] = {HttpServer: "http", SseServer: "sse"}
-_UNDERSTOOD: Final = FIELDS | {*URLS, *KINDS, *ALLOWED, *BLOCKED, *FLAGS}
+_UNDERSTOOD: Final = FIELDS | {*URLS, *KINDS, *ALLOWED, *BLOCKED, *FLAGS, *SIGN_INS}
 _STAND_INS: Final = {"command": "x", "python": "x.py", "url": "http://localhost"}
 _BARE_NAME: Final = re.compile(r"\$[A-Za-z_]")
 
@@ -45,6 +46,8 @@ class Program:
     """The `type` that it expects for each kind of server."""
     names: Mapping[str, str] = field(default_factory=dict)
     """Its names of fields, where they differ from Toolcrib's."""
+    oauth: Mapping[str, str] = field(default_factory=dict)
+    """Its names of the options of a sign-in; others are lost."""
     reference: str = "${{{name}}}"
     defaults: bool = True
     """Whether it supports variables with a default."""
@@ -52,25 +55,47 @@ class Program:
 
 OWN: Final = Program("Toolcrib", "toolcrib", "toolcrib.toml", types={SseServer: "sse"})
 PROGRAMS: Final[dict[str, Program]] = {
-    "claude": Program("Claude Code", "claude-code", ".mcp.json", _COMMON, _WEB_TYPES),
+    "claude": Program(
+        "Claude Code",
+        "claude-code",
+        ".mcp.json",
+        _COMMON | {"oauth"},
+        _WEB_TYPES,
+        oauth={"client_id": "clientId", "scopes": "scopes", "redirect_uri": "callbackPort"},
+    ),
     "vscode": Program(
         "VS Code",
         "vscode",
         ".vscode/mcp.json",
-        _COMMON | {"cwd"},
+        _COMMON | {"cwd", "oauth"},
         {StdioServer: "stdio", **_WEB_TYPES},
+        oauth={"client_id": "clientId"},
         reference="${{env:{name}}}",
         defaults=False,
     ),
     "cursor": Program(
-        "Cursor", "cursor", ".cursor/mcp.json", _COMMON, {SseServer: "sse"}, reference="${{env:{name}}}", defaults=False
+        "Cursor",
+        "cursor",
+        ".cursor/mcp.json",
+        _COMMON | {"oauth"},
+        {SseServer: "sse"},
+        {"oauth": "auth"},
+        oauth={"client_id": "CLIENT_ID", "client_secret": "CLIENT_SECRET", "scopes": "scopes"},
+        reference="${{env:{name}}}",
+        defaults=False,
     ),
     "gemini": Program(
         "Gemini CLI",
         "gemini",
         ".gemini/settings.json",
-        _COMMON | {"cwd", "execution_timeout", "allowed_tools", "blocked_tools", "description"},
+        _COMMON | {"cwd", "execution_timeout", "allowed_tools", "blocked_tools", "description", "oauth"},
         names={"execution_timeout": "timeout", "allowed_tools": "includeTools", "blocked_tools": "excludeTools"},
+        oauth={
+            "client_id": "clientId",
+            "client_secret": "clientSecret",
+            "scopes": "scopes",
+            "redirect_uri": "redirectUri",
+        },
     ),
 }
 
@@ -132,6 +157,8 @@ def _meaning(entry: ServerEntry, reading: Reading) -> tuple[type[ServerConfig], 
         assert judged.error is not None
         raise entry.error or judged.error
     fields = {key: value for key, value in own.items() if key in FIELDS}
+    if "oauth" in fields:
+        fields["oauth"] = _options_of(next(key for key in SIGN_INS if key in given), fields["oauth"])
     if reading.kind.milliseconds and "timeout" in own:
         fields["execution_timeout"] = judged.config.execution_timeout
     if isinstance(python := fields.get("python"), str) and entry.source is not None and not python.startswith("${"):
@@ -143,6 +170,14 @@ def _meaning(entry: ServerEntry, reading: Reading) -> tuple[type[ServerConfig], 
     if "description" in own:
         fields["description"] = own["description"]
     return type(judged.config), fields
+
+
+def _options_of(key: str, value: Any) -> Any:
+    """Return the options of a sign-in by Toolcrib's names; False if it is turned off, text if that has no effect."""
+    if isinstance(value, str) and value != "oauth":
+        return value
+    options = read_oauth(key, value).options
+    return False if options is None else options
 
 
 def _without_detours(path: str) -> str:
@@ -178,6 +213,9 @@ class _Speaker:
     def say(self, kind: type[ServerConfig], key: str, value: Any) -> Iterator[tuple[str, Any]]:
         if key in EXPANDED:
             value = self._texts(value)
+        if key == "oauth":
+            yield from self._sign_in(value)
+            return
         word = self._program.names.get(key, key)
         if word == "timeout":
             if not isinstance(value, int | float):
@@ -187,6 +225,27 @@ class _Speaker:
         if key == "url" and kind is HttpServer and FORMATS[self._program.format].url_is_sse:
             word = "httpUrl"
         yield word, value
+
+    def _sign_in(self, options: Any) -> Iterator[tuple[str, Any]]:
+        """Yield the options of a sign-in; other programs than Toolcrib sign in without any as well."""
+        if self._program is OWN and not isinstance(options, str):
+            yield "oauth", True if options == {} else options
+            return
+        if not isinstance(options, Mapping):
+            self.lost.append("oauth")
+            return
+        said: dict[str, Any] = {}
+        for name, value in options.items():
+            word = self._program.oauth.get(name)
+            converted = None if word is None else convert_option(word, value, self._program.format)
+            if word is not None and converted is not None:
+                said[word] = converted
+            elif self._ours:
+                said[name] = value
+            else:
+                self.lost.append(f"oauth.{name}")
+        if said or self._ours:
+            yield self._program.names.get("oauth", "oauth"), said
 
     def _texts(self, value: Any) -> Any:
         if isinstance(value, str):

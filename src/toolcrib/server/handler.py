@@ -46,6 +46,20 @@ class Peer:
         self.session = session
         """The id of the session; None if there is none."""
 
+    def with_principal(self, principal: Any) -> Peer:
+        """Return this client with an equal principal of a later request, whose credentials may permit more or less."""
+        if principal is self.principal:
+            return self
+        return Peer(
+            self.version,
+            modern=self.modern,
+            info=self.info,
+            capabilities=self.capabilities,
+            principal=principal,
+            log_level=self.log_level,
+            session=self.session,
+        )
+
 
 def principal_key(principal: Any) -> Hashable:
     """Return a hashable key for a principal, by which its calls and subscriptions are counted."""

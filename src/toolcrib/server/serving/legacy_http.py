@@ -12,7 +12,7 @@ from ...protocol import jsonrpc
 from ...protocol.jsonrpc import INTERNAL_ERROR, INVALID_PARAMS, INVALID_REQUEST, Message, RequestId
 from ...types import Wire
 from .. import eras
-from ..handler import RequestContext, RequestHandler
+from ..handler import Peer, RequestContext, RequestHandler
 from ..quota import ByteBudget, SubscriptionQuota
 from ..requests import BATCHES, MAX_BATCH
 from ..subscriptions import answer_in_session
@@ -134,6 +134,7 @@ class LegacyHttp:
             await self._initialize(id, params, principal, send)
             return
         session = self._session(headers, principal, id)
+        peer = session.peer  # another request of the session may replace it
         if id in session.running:
             raise Refused(400, "id: already used by a running request", id=id)
         if len(session.running) >= MAX_RUNNING:
@@ -146,13 +147,13 @@ class LegacyHttp:
         try:
             if detached:
                 # The request runs on when its connection is lost; the client resumes the stream to get the answer.
-                work = self._work(session, id, method, params, text_headers(headers), out)
+                work = self._work(session, peer, id, method, params, text_headers(headers), out)
                 self._detached.add(size)
                 task = self.tasks.create(work)
                 task.add_done_callback(lambda _: self._detached.remove(size))
                 await out.until_out(task)
             else:
-                await self._work(session, id, method, params, EMPTY, out)
+                await self._work(session, peer, id, method, params, EMPTY, out)
         finally:
             self._monitor.leave(out)
 
@@ -174,12 +175,19 @@ class LegacyHttp:
         await reply(send, 200, body, (SESSION, session.id.encode()))
 
     async def _work(
-        self, session: LegacySession, id: RequestId, method: str, params: Wire, headers: Mapping[str, str], out: Reply
+        self,
+        session: LegacySession,
+        peer: Peer,
+        id: RequestId,
+        method: str,
+        params: Wire,
+        headers: Mapping[str, str],
+        out: Reply,
     ) -> None:
         answer: Message | None = None
         try:
             if out.begin():
-                context = RequestContext(session.peer, _Call(session, out), id, params.get("_meta", EMPTY), headers)
+                context = RequestContext(peer, _Call(session, out), id, params.get("_meta", EMPTY), headers)
                 result = await answer_in_session(self._handler, session.subscriptions, method, params, context)
                 answer = jsonrpc.result(id, result)
         except asyncio.CancelledError as exc:
@@ -222,11 +230,12 @@ class LegacyHttp:
             raise Refused(400, "batches are not part of this protocol version")
         if not messages or len(messages) > MAX_BATCH:
             raise Refused(400, f"batch: expected 1 to {MAX_BATCH} messages, got {len(messages):,}")
-        answers = await asyncio.gather(*(self._one_of_batch(session, message) for message in messages))
+        peer = session.peer
+        answers = await asyncio.gather(*(self._one_of_batch(session, peer, message) for message in messages))
         body = b",".join(answer for answer in answers if answer is not None)
         await reply(send, 200 if body else 202, b"[%s]" % body if body else b"")
 
-    async def _one_of_batch(self, session: LegacySession, message: Any) -> bytes | None:
+    async def _one_of_batch(self, session: LegacySession, peer: Peer, message: Any) -> bytes | None:
         try:
             id, method, params = parts(message)
         except Refused as exc:
@@ -242,7 +251,7 @@ class LegacyHttp:
         if len(session.running) >= MAX_RUNNING:
             return jsonrpc.encode(jsonrpc.error(id, INTERNAL_ERROR, "too many requests at once"))
         member = session.running[id] = _BatchReply()
-        await self._work(session, id, method, params, EMPTY, member)
+        await self._work(session, peer, id, method, params, EMPTY, member)
         return member.answer
 
     # ---- GET and DELETE ------------------------------------------------------------------------------------------

@@ -154,7 +154,9 @@ class SseApp(AsgiApp):
         """Answer one request, or raise `Refused`."""
         headers: Headers = dict(scope["headers"])
         check_duplicates(scope["headers"], headers)
-        principal = await self._guard.admit(headers)
+        if await self._guard.send_document(scope, headers, send):
+            return
+        principal = await self._guard.admit(headers, scope.get("query_string", b""))
         path = path_of(scope)
         if path == self._path:
             _check_method(scope, "GET")
@@ -164,6 +166,7 @@ class SseApp(AsgiApp):
             session = self._find(scope, principal)
             message, size = await self._message(receive, headers)
             session.check_room()  # other messages may have been posted while this one was read
+            session.stream_session.use_principal(principal)
             session.stream_session.feed(message, text_headers(headers), size)
             await reply(send, 202)
         else:

@@ -7,28 +7,46 @@ import logging
 import re
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from enum import Enum
-from typing import Any, Final
+from typing import Any, Final, Protocol, runtime_checkable
 
-from ...errors import AuthError
-from .asgi import Headers, Refused, text_headers
+from ...errors import AuthError, ConnectError
+from .asgi import Headers, Refused, Scope, Send, path_of, reply, text_headers
 
 log = logging.getLogger("toolcrib.server")
 
 Auth = Callable[[Mapping[str, str]], Awaitable[Any] | Any]
 """Takes a request's headers (names in lower case) and returns the principal.
 
-It rejects the request by returning None or False, or by raising `AuthError`. Sessions, subscriptions and suspended
-calls belong to the principal that opened them, so principals of the same client must be equal: a str, a number, or an
-instance of a class with `__eq__` and `__hash__`.
+It rejects the request by returning None or False, or by raising `AuthError`; it raises `ConnectError` if it cannot
+decide now, because a server that it needs does not answer. Sessions, subscriptions and suspended calls belong to the
+principal that opened them, so principals of the same client must be equal: a str, a number, or an instance of a class
+with `__eq__` and `__hash__`.
 """
 
 _HOST: Final = re.compile(r"(?P<name>\[[0-9a-f:.]+\]|[a-z0-9._-]+)(?::[0-9]{1,5})?")
 _ORIGIN: Final = re.compile(r"https?://" + _HOST.pattern)
+BAD_REQUEST: Final = 400
 UNAUTHORISED: Final = 401
 FORBIDDEN: Final = 403
+RETRY_LATER: Final = (b"retry-after", b"5")
+DOCUMENT_HEADERS: Final = ((b"cache-control", b"public, max-age=3600"),)
 LOOPBACK: Final = frozenset({"localhost", "127.0.0.1", "::1"})
 ANY: Final = "*"
 MAX_REMEMBERED: Final = 256
+
+
+@runtime_checkable
+class ProtectedResource(Protocol):
+    """An `auth` hook that also publishes documents about itself, such as `TokenVerifier`."""
+
+    @property
+    def documents(self) -> Mapping[str, bytes]:
+        """The JSON documents that anyone may read, by their paths."""
+        ...
+
+    def check_query(self, query: bytes) -> None:
+        """Raise `AuthError` if the query of a URL contains credentials."""
+        ...
 
 
 class RequestGuard:
@@ -38,18 +56,33 @@ class RequestGuard:
         self._hosts = LOOPBACK | {host.lower().strip("[]") for host in hosts}
         self._origins = frozenset(origin.lower().rstrip("/") for origin in origins)
         self._auth = auth
+        self._resource = _protected_resource(auth)
         self._seen: set[tuple[bytes, bytes]] = set()
 
-    async def admit(self, headers: Headers) -> Any:
+    async def admit(self, headers: Headers, query: bytes = b"") -> Any:
         """Return the principal, or None without an `auth` hook; raises `Refused` if the request is not allowed."""
+        self._check_seen(headers)
+        if self._auth is None:
+            return None
+        return await self._identify(self._auth, headers, query)
+
+    async def send_document(self, scope: Scope, headers: Headers, send: Send) -> bool:
+        """Send the document that the `auth` hook publishes at the path of a request; returns whether there is one."""
+        if self._resource is None or scope["method"] not in ("GET", "HEAD"):
+            return False
+        document = self._resource.documents.get(path_of(scope))
+        if document is None:
+            return False
+        self._check_seen(headers)
+        await reply(send, 200, document, *DOCUMENT_HEADERS)
+        return True
+
+    def _check_seen(self, headers: Headers) -> None:
         pair = headers.get(b"host", b""), headers.get(b"origin", b"")
         if pair not in self._seen:
             self._check(*pair)
             if len(self._seen) < MAX_REMEMBERED:
                 self._seen.add(pair)
-        if self._auth is None:
-            return None
-        return await self._identify(self._auth, headers)
 
     def _check(self, host: bytes, origin: bytes) -> None:
         name = _name_in(_HOST, host.decode("latin-1"))
@@ -61,13 +94,18 @@ class RequestGuard:
         if _name_in(_ORIGIN, page) not in LOOPBACK or name not in LOOPBACK:
             raise Refused(403, "Origin: not an allowed origin; add it to allowed_origins to serve it")
 
-    async def _identify(self, auth: Auth, headers: Headers) -> Any:
+    async def _identify(self, auth: Auth, headers: Headers, query: bytes) -> Any:
         try:
+            if query and self._resource is not None:
+                self._resource.check_query(query)
             principal = auth(text_headers(headers))
             if inspect.isawaitable(principal):
                 principal = await principal
         except AuthError as exc:
             raise _refusal(exc) from exc
+        except ConnectError as exc:
+            log.debug("the credentials of a request cannot be checked now: %s", exc)
+            raise Refused(503, "the credentials cannot be checked now", headers=(RETRY_LATER,)) from exc
         except (LookupError, ValueError) as exc:  # missing, malformed or unknown credentials
             log.debug("the auth hook raised an exception; the request was rejected", exc_info=exc)
             raise _refusal(AuthError()) from exc
@@ -87,8 +125,12 @@ class RequestGuard:
         return principal
 
 
+def _protected_resource(auth: object) -> ProtectedResource | None:
+    return auth if isinstance(auth, ProtectedResource) else None
+
+
 def _refusal(exc: AuthError) -> Refused:
-    status = exc.status if exc.status == FORBIDDEN else UNAUTHORISED
+    status = exc.status if exc.status in (BAD_REQUEST, FORBIDDEN) else UNAUTHORISED
     challenge = exc.challenge or ("Bearer" if status == UNAUTHORISED else "")
     valid = challenge.isascii() and challenge.isprintable()
     headers = ((b"www-authenticate", challenge.encode()),) if challenge and valid else ()

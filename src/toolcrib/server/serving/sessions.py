@@ -117,6 +117,7 @@ class LegacySessions:
         session = self._all.get(id)
         if session is None or session.peer.principal != principal or self._is_over(session):
             return None
+        session.peer = session.peer.with_principal(principal)
         self.touch(session)
         return session
 

@@ -96,6 +96,12 @@ class StreamSession:
 
     # ---- in --------------------------------------------------------------------------------------------------
 
+    def use_principal(self, principal: Any) -> None:
+        """Set the principal of the messages that follow; it must be equal to the session's, from newer credentials."""
+        self._principal = principal
+        if self._peer is not None:
+            self._peer = self._peer.with_principal(principal)
+
     def feed(self, message: Any, headers: Mapping[str, str] = NOTHING, size: int = 0) -> None:
         """Handle what the client sent in `size` bytes: one message, or a batch if the session is of 2025-03-26."""
         if self._closing:

@@ -107,7 +107,9 @@ class HttpApp(AsgiApp):
         """Answer one request, or raise `Refused`."""
         headers: Headers = dict(scope["headers"])
         check_duplicates(scope["headers"], headers)
-        principal = await self._guard.admit(headers)
+        if await self._guard.send_document(scope, headers, send):
+            return
+        principal = await self._guard.admit(headers, scope.get("query_string", b""))
         path = path_of(scope)
         if path != self._path and path.rstrip("/") != self._path:
             raise Refused(404, f"not found; the MCP endpoint is {self._path or '/'}", plain=True)

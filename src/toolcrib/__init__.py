@@ -65,6 +65,17 @@ if TYPE_CHECKING:
     from .hub.toolsets import ToolLoadConfig as ToolLoadConfig
     from .hub.toolsets import Toolset as Toolset
     from .hub.view import HubView as HubView
+    from .oauth.introspection import Introspection as Introspection
+    from .oauth.providers import ClientCredentials as ClientCredentials
+    from .oauth.providers import CrossAppAccess as CrossAppAccess
+    from .oauth.providers import JwtBearer as JwtBearer
+    from .oauth.providers import OAuth as OAuth
+    from .oauth.providers import SignInStatus as SignInStatus
+    from .oauth.token_claims import TokenPrincipal as TokenPrincipal
+    from .oauth.token_store import FileTokenStore as FileTokenStore
+    from .oauth.token_store import MemoryTokenStore as MemoryTokenStore
+    from .oauth.token_store import TokenStore as TokenStore
+    from .oauth.token_verifier import TokenVerifier as TokenVerifier
     from .policy.argument_cleaning import clean_tool_arguments as clean_tool_arguments
     from .policy.filters import dynamic_filter as dynamic_filter
     from .policy.filters import static_filter as static_filter
@@ -161,6 +172,11 @@ _NAMES = {
     "hub.server_state": ("ServerState",),
     "hub.toolsets": ("ToolLoadConfig", "Toolset"),
     "hub.resources": ("ResourceQuery",),
+    "oauth.introspection": ("Introspection",),
+    "oauth.providers": ("ClientCredentials", "CrossAppAccess", "JwtBearer", "OAuth", "SignInStatus"),
+    "oauth.token_store": ("FileTokenStore", "MemoryTokenStore", "TokenStore"),
+    "oauth.token_claims": ("TokenPrincipal",),
+    "oauth.token_verifier": ("TokenVerifier",),
     "settings": ("ServerEntry", "Settings", "discover_settings", "load_settings", "parse_settings"),
     "policy.argument_cleaning": ("clean_tool_arguments",),
     "policy.filters": ("dynamic_filter", "static_filter"),

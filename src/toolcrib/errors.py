@@ -13,7 +13,7 @@ ToolcribError                     .server .tool .sent
 |  |- UnansweredTimeout           a CallTimeout and an OutcomeUnknown: the deadline passed after the call was sent
 |  `- ProtocolError               the peer violated the protocol; .content_type .sample
 |- RemoteError                    .code .data .status: a JSON-RPC error response
-|- AuthError                      .status .challenge
+|- AuthError                      .status .challenge .authorization_url
 |  `- MissingCredential           .slots: personal credentials that the principal has not stored
 |- RateLimited                    .retry_after
 |- AccessDenied                   .rule
@@ -262,7 +262,8 @@ class RemoteError(ToolcribError):
 class AuthError(ToolcribError):
     """Raised if the server requires authorisation that is not available; it rejected the request without executing it.
 
-    `status` is the HTTP status, `challenge` the `WWW-Authenticate` header of the response.
+    `status` is the HTTP status, `challenge` the `WWW-Authenticate` header of the response. `authorization_url` is the
+    URL that a person must open to sign in, if an `OAuth` without interaction needs one.
     """
 
     sent = False
@@ -275,10 +276,12 @@ class AuthError(ToolcribError):
         sent: bool | None = None,
         status: int | None = None,
         challenge: str | None = None,
+        authorization_url: str | None = None,
     ) -> None:
         super().__init__(message, server=server, sent=sent)
         self.status = status
         self.challenge = challenge
+        self.authorization_url = authorization_url
 
 
 class MissingCredential(AuthError):

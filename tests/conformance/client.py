@@ -1,10 +1,10 @@
 """The client under test: Toolcrib's public face against one mock server of the official conformance suite.
 
-python client.py [--mode MODE] URL
+python client.py [--mode MODE] [--provider own|sdk] URL
 
 The suite says in the environment which scenario it plays. It judges only what reaches its mock, so the last line of
 stdout is a report, as JSON, of what this side asked for and got. Exit code 1: it ended in an error, which is in there.
-By hand, with a Python that has Toolcrib and the `mcp` SDK (the scenarios auth/* take its OAuth providers):
+The scenarios auth/* take Toolcrib's own OAuth, or with `--provider sdk` that of the `mcp` SDK. By hand:
 MCP_CONFORMANCE_SCENARIO=tools_call python client.py http://localhost:3001/mcp
 """
 
@@ -16,6 +16,7 @@ import json
 import os
 import sys
 from collections.abc import Awaitable, Callable, Iterable, Mapping
+from importlib import import_module
 from typing import Any
 
 import toolcrib as tc
@@ -135,14 +136,13 @@ PLANS: dict[str, Plan] = {
 }
 
 
-async def visit_server(url: str, mode: str) -> dict[str, Any]:
+async def visit_server(url: str, mode: str, provider: str) -> dict[str, Any]:
     person = auth = None
     if SCENARIO.startswith("auth/"):
         # Only here is the SDK needed.
-        import authorising
-
-        person = authorising.Person()
-        auth = authorising.provider(SCENARIO, url, CONTEXT, person)
+        signing_in: Any = import_module("sign_in" if provider == "own" else "sdk_sign_in")
+        person = signing_in.Person()
+        auth = await signing_in.provider(SCENARIO, url, CONTEXT, person)
     visit = Visit(url, mode, auth)
     report = visit.report
     try:
@@ -165,9 +165,10 @@ async def visit_server(url: str, mode: str) -> dict[str, Any]:
 def main() -> int:
     options = argparse.ArgumentParser()
     options.add_argument("--mode", default="auto", help="the client's option: auto, legacy or a modern version")
+    options.add_argument("--provider", default="own", choices=["own", "sdk"], help="whose OAuth to use")
     options.add_argument("url")
     given = options.parse_args()
-    report = asyncio.run(visit_server(given.url, given.mode))
+    report = asyncio.run(visit_server(given.url, given.mode, given.provider))
     print(json.dumps(report))
     return 1 if "error" in report else 0
 

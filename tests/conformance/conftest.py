@@ -6,7 +6,7 @@ from functools import cache
 
 import pytest
 
-from tests.conformance.kit import JudgedRevision, PlayedRevision, client_server, judge_all, play_all
+from tests.conformance.kit import OWN, JudgedRevision, PlayedRevision, client_server, judge_all, play_all
 from tests.conformance.served import Served, serving
 from tests.peers.forking import ForkServer
 
@@ -26,7 +26,7 @@ def judged_revision(served: Served, tmp_path_factory: pytest.TempPathFactory) ->
 
 @pytest.fixture(scope="session")
 def client_of() -> Iterator[Callable[[str], ForkServer]]:
-    """The client under test in a peer's environment, which has the SDK's OAuth providers."""
+    """The client under test in our own environment, which has no SDK, or in that of a peer."""
     with ExitStack() as stack:
         yield cache(lambda environment: stack.enter_context(closing(client_server(environment))))
 
@@ -36,4 +36,4 @@ def played_revision(
     client_of: Callable[[str], ForkServer], tmp_path_factory: pytest.TempPathFactory
 ) -> Callable[[str], PlayedRevision]:
     """The results of the suite for the client in a revision: one run of the suite for all scenarios."""
-    return cache(lambda wire: play_all(wire, tmp_path_factory.mktemp("client"), client_of("sdk2")))
+    return cache(lambda wire: play_all(wire, tmp_path_factory.mktemp("client"), client_of(OWN)))

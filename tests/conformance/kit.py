@@ -8,6 +8,7 @@ import re
 import shlex
 import signal
 import subprocess
+import sys
 from collections.abc import Iterator
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
@@ -97,15 +98,16 @@ def _checks(folder: Path) -> list[dict[str, Any]]:
 
 # ---- the client ----------------------------------------------------------------------------------------------------
 
-PRELOADED = (
-    *("toolcrib:Client", "toolcrib:HttpServer", "toolcrib:SamplingRequest", "aiohttp"),
-    *("mcp.client.auth.extensions.client_credentials", "anyio._backends._asyncio"),
-)
+PRELOADED = ("toolcrib:Client", "toolcrib:HttpServer", "toolcrib:SamplingRequest", "toolcrib:OAuth", "aiohttp")
+PRELOADED_SDK = ("mcp.client.auth.extensions.client_credentials", "anyio._backends._asyncio")
+OWN = "own"
 
 
 def client_server(environment: str) -> ForkServer:
-    """A fork server for the client under test in a peer's environment, which has the SDK's OAuth providers."""
-    return ForkServer(_present(PEERS / environment / "bin/python"), *PRELOADED)
+    """A fork server for the client under test: in our own environment, which has no SDK, or in that of a peer."""
+    if environment == OWN:
+        return ForkServer(Path(sys.executable), *PRELOADED)
+    return ForkServer(_present(PEERS / environment / "bin/python"), *PRELOADED, *PRELOADED_SDK)
 
 
 @dataclass(frozen=True)
@@ -138,9 +140,11 @@ class PlayedRevision:
     said: str
 
 
-def _play(client: ForkServer, folder: Path, within: float, *options: str, mode: str = "auto") -> Any:
+def _play(
+    client: ForkServer, folder: Path, within: float, *options: str, mode: str = "auto", provider: str = "own"
+) -> Any:
     # `exec`: the shell becomes the launcher, so that a signal for the one reaches the other.
-    command = "exec " + shlex.join(client.command(str(CLIENT), "--mode", mode))
+    command = "exec " + shlex.join(client.command(str(CLIENT), "--mode", mode, "--provider", provider))
     return suite(
         *("client", "--command", command, *options, "--output-dir", str(folder)),
         *("--timeout", str(int(within * 1000))),
@@ -154,10 +158,14 @@ def _played(folder: Path, said: str, code: int | None = None) -> Played:
     return Played(_checks(folder), said, code, report, (folder / "stderr.txt").read_text())
 
 
-def play(scenario: str, wire: str, folder: Path, client: ForkServer, mode: str = "auto") -> Played:
+def play(
+    scenario: str, wire: str, folder: Path, client: ForkServer, mode: str = "auto", provider: str = "own"
+) -> Played:
     """Play a scenario in a revision against the client."""
     # --force: extensions are on no revision's list, and would be skipped.
-    ran = _play(client, folder, WITHIN, "--scenario", scenario, "--spec-version", wire, "--force", mode=mode)
+    ran = _play(
+        client, folder, WITHIN, "--scenario", scenario, "--spec-version", wire, "--force", mode=mode, provider=provider
+    )
     ((_, result),) = _results(folder)
     return _played(result, ran.stderr, ran.returncode)
 

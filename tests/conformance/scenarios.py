@@ -97,7 +97,11 @@ ONLY_OLDEST: dict[str, Report] = {
 EXTENSIONS: dict[str, Report] = {
     "auth/client-credentials-jwt": AUTHORISED | {"authorised": 0},
     "auth/client-credentials-basic": AUTHORISED | {"authorised": 0},
+    "auth/enterprise-managed-authorization": AUTHORISED | {"authorised": 0},
+    "auth/wif-jwt-bearer": AUTHORISED | {"authorised": 0},
 }
+WITH_THE_SDK: Final = ("auth/client-credentials-jwt", "auth/client-credentials-basic")
+"""Extensions for which the SDK has providers."""
 
 OF_REVISION: dict[str, dict[str, Report]] = {
     LEGACY: {**BOTH_ERAS, **ONLY_LEGACY},
@@ -107,10 +111,8 @@ OF_REVISION: dict[str, dict[str, Report]] = {
 
 # Extensions that need features which we do not have.
 NOT_OURS: Final = {
-    "auth/enterprise-managed-authorization",
     "auth/dpop",
     "auth/dpop-nonce",
-    "auth/wif-jwt-bearer",
     "sep-2640-client-no-prefetch",
     "sep-2640-client-verify-digest",
     "sep-2640-client-verify-size",

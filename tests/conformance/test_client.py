@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from tests.conformance.kit import HERE, WITHIN_ALL, Played, PlayedRevision, assert_flawless, listed, play
+from tests.conformance.kit import HERE, OWN, WITHIN_ALL, Played, PlayedRevision, assert_flawless, listed, play
 from tests.conformance.scenarios import (
     EXTENSIONS,
     LEGACY,
@@ -23,6 +23,7 @@ from tests.conformance.scenarios import (
     OLDEST,
     QUICK,
     UNJUDGED,
+    WITH_THE_SDK,
     Report,
 )
 from tests.peers.forking import ForkServer
@@ -84,9 +85,12 @@ def is_late(played: Played) -> bool:
 def play_alone(client_of: Callable[[str], ForkServer], tmp_path: Path) -> Callable[..., Played]:
     """Run a scenario in a revision in its own run of the suite."""
 
-    def play_one(scenario: str, wire: str, mode: str = "auto", environment: str = "sdk2") -> Played:
-        played = play(scenario, wire, tmp_path / "first", client_of(environment), mode)
-        return play(scenario, wire, tmp_path / "second", client_of(environment), mode) if is_late(played) else played
+    def play_one(scenario: str, wire: str, mode: str = "auto", environment: str = OWN) -> Played:
+        provider = "own" if environment == OWN else "sdk"
+        played = play(scenario, wire, tmp_path / "first", client_of(environment), mode, provider)
+        if is_late(played):
+            return play(scenario, wire, tmp_path / "second", client_of(environment), mode, provider)
+        return played
 
     return play_one
 
@@ -143,15 +147,18 @@ def test_a_client_with_a_fixed_era_passes(
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("environment, version", [("sdk1", "1."), ("sdk2", "2.")])
 @pytest.mark.parametrize(
     "scenario",
-    ["auth/metadata-default", "auth/scope-step-up", "auth/pre-registration", *EXTENSIONS],
+    ["auth/metadata-default", "auth/scope-step-up", "auth/pre-registration", *WITH_THE_SDK],
 )
-def test_the_client_passes_with_the_providers_of_the_sdk_1(scenario: str, play_alone: Callable[..., Played]) -> None:
-    played = play_alone(scenario, LEGACY, environment="sdk1")
+def test_the_client_passes_with_the_providers_of_the_sdk(
+    scenario: str, environment: str, version: str, play_alone: Callable[..., Played]
+) -> None:
+    played = play_alone(scenario, LEGACY, environment=environment)
 
     assert_passed(played, scenario, LEGACY)
-    assert played.report["sdk"].startswith("1.")
+    assert played.report["sdk"].startswith(version)
 
 
 # ---- nothing is forgotten ------------------------------------------------------------------------------------------

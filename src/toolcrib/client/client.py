@@ -104,7 +104,9 @@ class Client(AsyncOnly):
             ways,
             settings,
             identity=Identity(
-                {"name": "toolcrib", "version": __version__}, handlers.capabilities(), settings.wanted_log_level
+                {"name": "toolcrib", "version": __version__},
+                handlers.capabilities(getattr(settings.auth, "extensions", ())),
+                settings.wanted_log_level,
             ),
             handlers=handlers,
             listeners=self._listeners,

@@ -6,7 +6,7 @@ import asyncio
 import inspect
 import logging
 import os
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from threading import BoundedSemaphore
@@ -57,8 +57,8 @@ class Handlers:
     """Requests of the server that are being answered right now."""
     _threads: BoundedSemaphore = field(default_factory=lambda: BoundedSemaphore(MAX_HANDLER_THREADS))
 
-    def capabilities(self) -> Wire:
-        """Return the capabilities that the client declares to the server."""
+    def capabilities(self, extensions: Sequence[str] = ()) -> Wire:
+        """Return the capabilities that the client declares to the server, with these protocol extensions."""
         declared: Wire = {}
         if self.sampling is not None:
             declared["sampling"] = {}
@@ -66,6 +66,8 @@ class Handlers:
             declared["elicitation"] = {mode: {} for mode in self.elicitation_modes}
         if self.roots is not None:
             declared["roots"] = {}
+        if extensions:
+            declared["extensions"] = {name: {} for name in extensions}
         return declared
 
     async def answer(self, method: str, params: Wire) -> Wire:

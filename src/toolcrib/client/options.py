@@ -85,7 +85,9 @@ class ConnectionOptions(TypedDict, total=False):
     stderr_handler: Callable[[str], Any] | None
     """Called with every line that a local server writes to stderr."""
     auth: Any
-    """Authorises requests over HTTP: anything shaped like `httpx.Auth`, such as the OAuth providers of the mcp SDK."""
+    """Authorises requests over HTTP: `OAuth`, `ClientCredentials`, `JwtBearer`, `CrossAppAccess`, or anything shaped
+    like `httpx.Auth`, such as the OAuth providers of the mcp SDK.
+    """
 
 
 class ClientOptions(ConnectionOptions, total=False):
@@ -161,14 +163,23 @@ def resolve(config: object, name: str, given: ClientOptions) -> ResolvedOptions:
     asked = known if isinstance(config, ServerBase) else []
     chosen = {key: getattr(config, key) for key in asked if getattr(config, key, UNSET) is not UNSET}
     options = {**chosen, **own}
-    if options.get("auth") is not None and not isinstance(config, HttpServer | SseServer):
-        raise ConfigError("auth: only allowed for servers with a URL", key="auth", expected="an HttpServer")
+    if not isinstance(config, HttpServer | SseServer):
+        if options.get("auth") is not None:
+            raise ConfigError("auth: only allowed for servers with a URL", key="auth", expected="an HttpServer")
+    elif options.get("auth") is None and config.oauth is not None:
+        options["auth"] = _oauth_of(config.oauth)
     if options.get("name") is None:
         options["name"] = name
     command = _command_of(config)
     if command and may_download(command[0], command[1:]):
         options.setdefault("connect_timeout", defaults.DOWNLOAD_CONNECT_TIMEOUT)
     return ResolvedOptions(**options)
+
+
+def _oauth_of(values: Mapping[str, Any]) -> Any:
+    from ..oauth.providers import OAuth  # noqa: PLC0415  # most clients do not need it
+
+    return OAuth(**values)
 
 
 def _command_of(config: object) -> Sequence[str]:
@@ -190,10 +201,12 @@ def _handler(key: str, value: Any) -> Any:
 
 
 def _auth(key: str, value: Any) -> Any:
-    if value is not None and not callable(getattr(value, "async_auth_flow", None)):
-        advice = "For a fixed token, use HttpServer(url, headers={'Authorization': 'Bearer ...'})"
-        raise wrong(key, "an httpx.Auth-shaped object, with async_auth_flow(request)", value, advice)
-    return value
+    if value is None or callable(getattr(value, "async_auth_flow", None)):
+        return value
+    if callable(getattr(value, "connect", None)) and hasattr(value, "extensions"):  # an `AuthProvider`
+        return value
+    advice = "For a fixed token, use HttpServer(url, headers={'Authorization': 'Bearer ...'})"
+    raise wrong(key, "OAuth(), or an httpx.Auth-shaped object with async_auth_flow(request)", value, advice)
 
 
 def _roots(key: str, value: Any) -> Any:

@@ -9,6 +9,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from .._util.sealing import SealingKey as SealingKey
     from ..upstreams.places import PoolLimits as PoolLimits
     from ..upstreams.pool import PooledConnection as PooledConnection
     from .credentials import CredentialInfo as CredentialInfo
@@ -29,7 +30,6 @@ if TYPE_CHECKING:
     from .outcomes import ExecutionResult as ExecutionResult
     from .provider import Provider as Provider
     from .review import ReviewItem as ReviewItem
-    from .sealing import SealingKey as SealingKey
     from .snapshot import Source as Source
     from .source_config import EnvironmentVariable as EnvironmentVariable
     from .source_config import LifecycleMode as LifecycleMode
@@ -60,7 +60,6 @@ _NAMES: dict[str, tuple[str, ...]] = {
     ".outcomes": ("ExecutionResult",),
     ".provider": ("Provider",),
     ".review": ("ReviewItem",),
-    ".sealing": ("SealingKey",),
     ".snapshot": ("Source",),
     ".source_config": (
         "EnvironmentVariable",
@@ -73,6 +72,7 @@ _NAMES: dict[str, tuple[str, ...]] = {
     ".store.interface": ("Store",),
     ".store.rows": ("AdminActionRow", "ExecutionRow"),
     ".view": ("ProviderView",),
+    ".._util.sealing": ("SealingKey",),
     "..upstreams.places": ("PoolLimits",),
     "..upstreams.pool": ("PooledConnection",),
 }

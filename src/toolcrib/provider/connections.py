@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
+from .._util.sealing import Sealer
 from ..client.client import Client
 from ..config import HttpServer, SseServer, StdioServer
 from ..protocol.versions import MODERN_VERSIONS
@@ -16,7 +17,6 @@ from .credentials import DISCOVERY, CredentialTable
 from .egress import AddressPolicy
 from .environment import make_server_config, resolve_environment
 from .principals import check_principal
-from .sealing import Sealer
 from .snapshot import Source
 from .source_config import LifecycleMode, SourceTransport
 from .stored_config import restore_secrets

@@ -11,11 +11,11 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Final
 
+from .._util.sealing import Sealer
 from .._util.suggest import suggest
 from .._util.tasks import run_to_end
 from ..errors import ConfigError
 from .principals import check_principal
-from .sealing import Sealer
 from .snapshot import Source
 from .store.interface import Delete, Operation, Put
 from .store.rows import CredentialRow, make_id

@@ -14,6 +14,7 @@ from functools import cache, partial
 from pathlib import Path
 from typing import Any, Final, Self, TypeVar, Unpack
 
+from .._util.sealing import load_sealer
 from .._util.tasks import run_to_end
 from ..client.client import Client
 from ..config import HttpServer, SseServer, StdioServer
@@ -34,7 +35,6 @@ from .outcomes import ExecutionResult, make_failure
 from .personal_lists import PersonalLists
 from .refresh_schedule import RefreshSchedule
 from .registration import parse_registration
-from .sealing import load_sealer
 from .snapshot import Snapshot, Source
 from .source_config import LifecycleMode
 from .source_registry import SourceRegistry

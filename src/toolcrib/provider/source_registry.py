@@ -17,6 +17,7 @@ from typing import Any, Final, Literal, get_args
 from urllib.parse import urlsplit, urlunsplit
 
 from .. import tool_names
+from .._util.sealing import Sealer
 from .._util.suggest import did_you_mean, similar_names
 from .._util.tasks import run_to_end
 from ..client.subscriptions import ListKind
@@ -42,7 +43,6 @@ from .health import INVENTORY, MAX_REASON, PACKAGE, HealthTable
 from .inventory import InventoryChange, InventoryTool, diff, diff_items, hash_text
 from .refresh_schedule import RefreshSchedule
 from .registration import Registration
-from .sealing import Sealer
 from .snapshot import Snapshot, Source
 from .source_config import SourceConfig
 from .store.interface import Delete, Operation, Put, Store

@@ -10,10 +10,10 @@ from __future__ import annotations
 import asyncio
 import json
 import sys
-from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Mapping
+from collections.abc import AsyncGenerator, Callable, Coroutine, Mapping
 from contextlib import AbstractContextManager
 from copy import copy
-from typing import Any, NamedTuple
+from typing import Any
 
 from multidict import CIMultiDict
 
@@ -22,6 +22,8 @@ from ..._util.futures import retrieve
 from ..._util.tasks import TaskSet
 from ...config import SecretMask
 from ...errors import AuthError, ToolcribError
+from ...oauth.http import Fetch
+from ...oauth.request_authorizer import Outgoing, Refusal
 from ...protocol.sanitize import one_line
 
 CLOSE_SECONDS = 2.0
@@ -29,29 +31,11 @@ CLOSE_SECONDS = 2.0
 MAX_REQUESTS = 50
 """Maximum number of requests that a provider may make to authorise one request."""
 
-HttpParts = tuple[int, list[tuple[str, str]], bytes]
-Fetch = Callable[[str, str, list[tuple[str, str]], bytes], Awaitable[HttpParts]]
-"""Sends one plain request (method, URL, headers, body) and returns the response's status, headers and body."""
 
+class ForeignAuthorizer:
+    """A `RequestAuthorizer` for providers with the interface of `httpx.Auth`."""
 
-class Outgoing(NamedTuple):
-    """The client's request, for the provider: some providers sign all of it."""
-
-    method: str
-    url: str
-    headers: Mapping[str, str]
-    content: bytes
-
-
-class Refusal(NamedTuple):
-    """The server's rejection of a request: 401, or 403 with a challenge."""
-
-    status: int
-    headers: list[tuple[str, str]]
-
-
-class Authoriser:
-    """Gets the headers that a provider adds to requests."""
+    max_renewals = 1
 
     def __init__(
         self,
@@ -71,7 +55,7 @@ class Authoriser:
         self.rounds = 0
         """Number of attempts to renew the credentials."""
 
-    def current(self) -> dict[str, str] | None:
+    def current(self, method: str = "", url: str = "") -> dict[str, str] | None:  # noqa: ARG002
         """Return the headers for a token that is still valid, without a lock; None if the provider shows none."""
         context = getattr(self._provider, "context", None)
         if context is None or not callable(getattr(context, "is_token_valid", None)) or not context.is_token_valid():
@@ -82,12 +66,15 @@ class Authoriser:
         """Return the headers to add to a request; empty if the provider adds none."""
         return await self._run_in_task(self._obtain(request))
 
-    async def renew(self, request: Outgoing, refusal: Refusal, used: dict[str, str], since: int) -> dict[str, str]:
+    async def renew(
+        self, request: Outgoing, refusal: Refusal, used: Mapping[str, str], since: int, attempt: int
+    ) -> dict[str, str]:
         """Return other headers than `used`, which the server rejected.
 
         `since` is the value of `rounds` when the request was sent.
         """
-        return await self._run_in_task(self._renew(request, refusal, used, since))
+        del attempt  # each provider decides itself
+        return await self._run_in_task(self._renew(request, refusal, dict(used), since))
 
     async def _run_in_task(self, work: Coroutine[Any, Any, dict[str, str]]) -> dict[str, str]:
         # In a separate task: a cancelled caller must not end a flow in which a person may be logging in.

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import logging
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager
+from dataclasses import replace
 from typing import Any, Final
 from urllib.parse import urlsplit
 
@@ -15,13 +16,15 @@ from aiohttp import ClientResponse, hdrs
 from aiohttp.payload import Payload
 
 from ...config import HttpServer, SecretMask, SseServer, mask_urls, names_a_secret
-from ...errors import AuthError, ConfigError, OutcomeUnknown, ProtocolError, ToolcribError
+from ...errors import AuthError, ConfigError, ConnectError, OutcomeUnknown, ProtocolError, ToolcribError
+from ...oauth.http import Headers, HttpParts, exchange
+from ...oauth.request_authorizer import Outgoing, Refusal, RequestAuthorizer
 from ...protocol.decompression import Decompressor
 from ...protocol.limits import MAX_MESSAGE
 from ...protocol.sanitize import one_line
 from . import errors, network
 from .address_guard import AddressGuard
-from .auth import Authoriser, HttpParts, Outgoing, Refusal, same_headers
+from .auth import ForeignAuthorizer, same_headers
 from .errors import JSON
 from .network import UNRESTRICTED, Egress
 
@@ -34,7 +37,6 @@ MAX_CONTENT_TYPE: Final = 1_000
 """Maximum length of the Content-Type of a response."""
 ERROR_BODY: Final = 64 * 1024
 AUTH_BODY: Final = 1024 * 1024
-AUTH_TIMEOUT: Final = 30.0
 PIECE: Final = 64 * 1024
 
 EVENTS: Final = "text/event-stream"
@@ -120,6 +122,11 @@ def _broken(response: ClientResponse, exc: Exception, secrets: SecretMask) -> Ou
     return OutcomeUnknown(f"the answer broke off: {errors.words_of(exc, secrets)}", status=response.status)
 
 
+def _may_renew(auth: RequestAuthorizer, response: ClientResponse, refusals: Counter[int]) -> bool:
+    most = auth.max_renewals if response.status == 401 else 1
+    return errors.is_refusal(response) and refusals[response.status] < most
+
+
 class HttpClient:
     """The HTTP connections to one server. `hold` pauses deadlines while a person authorises."""
 
@@ -167,15 +174,27 @@ class HttpClient:
             max_line_size=64 * 1024,
             max_field_size=64 * 1024,
         )
-        # Requests of the auth provider do not get the server's cookies, even on the same host.
+        # Requests of the auth provider get neither the server's cookies nor its client certificate.
         self._plain = aiohttp.ClientSession(
-            connector=connector,
-            connector_owner=False,
+            connector=aiohttp.TCPConnector(
+                ssl=network.tls(replace(server, client_cert=None)),
+                **(self._guard.connector_options() if self._guard is not None else {}),
+            ),
             auto_decompress=False,
             cookie_jar=aiohttp.DummyCookieJar(),
         )
         self._kept = network.Kept()
-        self._authoriser = Authoriser(provider, self._fetch, hold, secrets) if provider is not None else None
+        self._authorizer = self._authorizer_of(provider, hold)
+
+    def _authorizer_of(
+        self, provider: Any, hold: Callable[[], AbstractContextManager[None]]
+    ) -> RequestAuthorizer | None:
+        if provider is None:
+            return None
+        if hasattr(provider, "async_auth_flow"):
+            return ForeignAuthorizer(provider, self._fetch_following, hold, self._secrets)
+        authorizer: RequestAuthorizer = provider.connect(self.url, self._fetch, hold)
+        return authorizer
 
     def _proxy_for(self, url: str) -> str | None:
         if self._is_direct:
@@ -207,16 +226,13 @@ class HttpClient:
                 self._last_computed = computed
                 self._secrets.add_headers(computed)
             headers = {**headers, **computed}
-        auth = self._authoriser
-        used: dict[str, str] = {}
+        auth = self._authorizer
+        used: Mapping[str, str] = {}
         if auth is not None:
-            whole = {**self._http.headers, **headers}
-            outgoing = Outgoing(verb, at, whole, body.data if body is not None else b"")
-            # A session that is being closed must not start an authorisation: it uses the last credentials.
-            used = auth.current() or (await auth.headers(outgoing) if renew else dict(self._credentials))
+            used = await self._credentials_for(auth, verb, at, headers, body, renew)
             self._note(used)
         redirects = since = 0
-        refusals: set[int] = set()
+        refusals: Counter[int] = Counter()
         while True:
             if auth is not None:
                 since = auth.rounds
@@ -227,19 +243,32 @@ class HttpClient:
             if status < 400:
                 at = await self._redirect_target(response, at, redirects)
                 redirects += 1
-            elif auth is not None and renew and errors.is_refusal(response) and status not in refusals:
+            elif auth is not None and renew and _may_renew(auth, response, refusals):
                 if body is not None:
                     body.sent = False  # the server rejected it
                 refusal = Refusal(status, list(response.headers.items()))
                 await self._drain(response)
-                renewed = await auth.renew(outgoing, refusal, used, since)
+                refusals[status] += 1
+                outgoing = self._outgoing(verb, at, headers, body)
+                renewed = await auth.renew(outgoing, refusal, used, since, refusals[status])
                 if not renewed or same_headers(renewed, used):
                     raise errors.auth_error(response, self._secrets)
                 used = renewed
                 self._note(used)
-                refusals.add(status)
             else:
                 return response
+
+    async def _credentials_for(
+        self, auth: RequestAuthorizer, verb: str, url: str, headers: Mapping[str, str], body: Body | None, renew: bool
+    ) -> Mapping[str, str]:
+        known = auth.current(verb, url)
+        if known is not None:
+            return known
+        # A session that is being closed must not start an authorisation: it uses the last credentials.
+        return await auth.headers(self._outgoing(verb, url, headers, body)) if renew else self._credentials
+
+    def _outgoing(self, verb: str, url: str, headers: Mapping[str, str], body: Body | None) -> Outgoing:
+        return Outgoing(verb, url, {**self._http.headers, **headers}, body.data if body is not None else b"")
 
     def _note(self, credentials: Mapping[str, str]) -> None:
         """Mask these credentials, if they are not those of the last request."""
@@ -297,33 +326,43 @@ class HttpClient:
             await self.read(response, ERROR_BODY)
         response.release()
 
-    async def _fetch(self, method: str, url: str, headers: list[tuple[str, str]], content: bytes) -> HttpParts:
-        """Send a request of the auth provider, without the headers and credentials for the server."""
-        self._secrets.add_headers({name: value for name, value in headers if names_a_secret(name)})
-        plain = [*headers, ("Accept-Encoding", "identity")]
-        proxy, guard = self._proxy_for(url), self._guard
+    async def _fetch(self, method: str, url: str, headers: Headers, content: bytes) -> HttpParts:
+        """Send a request of our own auth provider; raises `ConnectError` if there is no response."""
         try:
-            if guard is not None and proxy is not None:
-                await guard.check_proxied(url)
-            async with asyncio.timeout(AUTH_TIMEOUT):
-                async with self._plain.request(
-                    method,
-                    url,
-                    data=content or None,
-                    headers=[(k, v) for k, v in plain if k.lower() != "accept-encoding" or v == "identity"],
-                    # The target of a redirect through a proxy cannot be checked.
-                    allow_redirects=method == "GET" and (guard is None or proxy is None),
-                    max_redirects=MAX_REDIRECTS,
-                    proxy=proxy,
-                ) as response:
-                    body = await self.read(response, AUTH_BODY)
-                    # The body is decompressed already, so the provider must not see this header.
-                    answered = [(k, v) for k, v in response.headers.items() if k.lower() != "content-encoding"]
-                    return response.status, answered, body
-        except (aiohttp.ClientError, OSError, TimeoutError, ToolcribError) as exc:
+            return await self._fetch_plain(method, url, headers, content, follow_redirects=False)
+        except (aiohttp.ClientError, OSError) as exc:  # TimeoutError is an OSError
+            failure = ConnectError(f"authorisation: {mask_urls(url)}: {errors.words_of(exc, self._secrets)}")
+            failure.__cause__ = errors.cause_of(exc, self._secrets)
+        raise failure
+
+    async def _fetch_following(self, method: str, url: str, headers: Headers, content: bytes) -> HttpParts:
+        """Send a request of a foreign auth provider, which expects redirects to be followed."""
+        try:
+            return await self._fetch_plain(method, url, headers, content, follow_redirects=True)
+        except (aiohttp.ClientError, OSError, ToolcribError) as exc:
             failure = AuthError(f"authorisation failed at {mask_urls(url)}: {errors.words_of(exc, self._secrets)}")
             failure.__cause__ = errors.cause_of(exc, self._secrets)
         raise failure
+
+    async def _fetch_plain(
+        self, method: str, url: str, headers: Headers, content: bytes, *, follow_redirects: bool
+    ) -> HttpParts:
+        """Send a request of an auth provider, without the headers and credentials for the server."""
+        self._secrets.add_headers({name: value for name, value in headers if names_a_secret(name)})
+        proxy, guard = self._proxy_for(url), self._guard
+        if guard is not None and proxy is not None:
+            await guard.check_proxied(url)
+            follow_redirects = False  # the target of a redirect through a proxy cannot be checked
+        return await exchange(
+            self._plain,
+            method,
+            url,
+            headers,
+            content,
+            proxy=proxy,
+            follow_redirects=follow_redirects,
+            max_bytes=AUTH_BODY,
+        )
 
     # ---- reading ---------------------------------------------------------------------------------------------
 
@@ -365,7 +404,7 @@ class HttpClient:
 
     async def close(self) -> None:
         """Close every connection."""
-        if self._authoriser is not None:
-            await self._authoriser.close()
+        if self._authorizer is not None:
+            await self._authorizer.close()
         await self._plain.close()
         await self._http.close()

@@ -130,7 +130,10 @@ def auth_error(response: ClientResponse, secrets: SecretMask) -> AuthError:
     elif hdrs.AUTHORIZATION in response.request_info.headers:
         what = "the server rejected the credentials (HTTP 401); check the Authorization header, or get a new token"
     else:
-        what = "the server requires authorisation (HTTP 401); set headers={'Authorization': ...} or auth=..."
+        what = (
+            "the server requires authorisation (HTTP 401); sign in with auth=toolcrib.OAuth() or with "
+            "`toolcrib auth login`, or set headers={'Authorization': ...}"
+        )
     return AuthError(
         what + (f"; challenge: {one_line(challenge)}" if challenge else ""),
         status=status,

@@ -34,7 +34,6 @@ MAX_KEY_FILE_BYTES: Final = 64 * 1024
 _FORMAT: Final = b"\x01"
 """The first byte of sealed data: the version of its format."""
 _KEY_FORM: Final = f"{KEY_BYTES} bytes as URL-safe base64"
-_INSTALL: Final = 'pip install "toolcrib[provider]"'
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,13 +77,16 @@ class SealingKey:
 
 
 class Sealer:
-    """Encrypts mappings of secrets with the first of its keys, and decrypts what any of them encrypted."""
+    """Encrypts mappings of secrets with the first of its keys, and decrypts what any of them encrypted.
 
-    def __init__(self, keys: Iterable[SealingKey]) -> None:
+    `extra` is the extra of Toolcrib that has the required package, for the error if it is not installed.
+    """
+
+    def __init__(self, keys: Iterable[SealingKey], *, extra: str = "provider") -> None:
         found = tuple(keys)
         if not found:
             raise ConfigError("keys: expected at least one key", key="keys", expected="at least one key")
-        cipher = _cipher_class()
+        cipher = _cipher_class(extra)
         self._current = found[0]
         self._ciphers: dict[str, AESGCM] = {key.id: cipher(key.key) for key in found}
 
@@ -220,10 +222,11 @@ def _decrypt(cipher: AESGCM, sealed: bytes, associated: bytes) -> bytes | None:
         return None
 
 
-def _cipher_class() -> Any:
+def _cipher_class(extra: str) -> Any:
     try:
         from cryptography.hazmat.primitives.ciphers.aead import AESGCM  # noqa: PLC0415  # an optional dependency
     except ImportError as exc:
-        message = f"cryptography: expected to be installed, got no such package. Run: {_INSTALL}"
-        raise ConfigError(message, key="cryptography", expected=_INSTALL) from exc
+        install = f'pip install "toolcrib[{extra}]"'
+        message = f"cryptography: expected to be installed, got no such package. Run: {install}"
+        raise ConfigError(message, key="cryptography", expected=install) from exc
     return AESGCM

@@ -69,7 +69,7 @@ class Person:
         return code, state  # SDK 1.x
 
 
-def provider(scenario: str, url: str, context: Mapping[str, Any], person: Person) -> Any:
+async def provider(scenario: str, url: str, context: Mapping[str, Any], person: Person) -> Any:
     """The client that the scenario expects: a program with its own credentials, or a person at a browser."""
     if scenario in PROGRAMS:
         with warnings.catch_warnings():

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from toolcrib.errors import ConfigError
-from toolcrib.provider.sealing import (
+from toolcrib._util.sealing import (
     KEY_VARIABLE,
     Sealer,
     SealingKey,
@@ -73,7 +73,7 @@ def test_a_key_file_is_created_once_for_its_owner_only(tmp_path: Path) -> None:
 
 
 def test_processes_that_create_the_file_together_get_the_same_key(tmp_path: Path) -> None:
-    code = "import sys; from toolcrib.provider.sealing import read_key_file; print(read_key_file(sys.argv[1])[0].id)"
+    code = "import sys; from toolcrib._util.sealing import read_key_file; print(read_key_file(sys.argv[1])[0].id)"
     started = [
         subprocess.Popen([sys.executable, "-c", code, str(tmp_path / "key")], stdout=subprocess.PIPE) for _ in range(4)
     ]

@@ -1,0 +1,101 @@
+"""What a provider knows about one server in this process, shared by all connections to it and by all event loops."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import AsyncIterator, Callable
+from contextlib import AbstractAsyncContextManager, AbstractContextManager, asynccontextmanager
+from dataclasses import dataclass, field
+from typing import Final
+
+from ..config import mask_urls
+from ..errors import AuthError
+from .authorization import AuthorizationAttempt
+from .http import Fetch
+from .stored_sign_in import Grant, StoredSignIn, storage_key
+from .token_store import TokenStore
+
+MAX_SIGN_INS: Final = 3
+SIGN_IN_PERIOD: Final = 600.0
+"""At most `MAX_SIGN_INS` sign-ins for the same scopes in this many seconds."""
+REFUSAL_PAUSE: Final = 60.0
+"""Seconds after a refused consent in which no person is asked again."""
+
+
+@dataclass(frozen=True, slots=True)
+class Connection:
+    """What an authorisation needs from the connection that it is for."""
+
+    server_url: str
+    fetch: Fetch
+    hold: Callable[[], AbstractContextManager[None]]
+    """Pauses the deadlines of calls while a person is asked."""
+
+
+@dataclass
+class Account:
+    """The sign-in of one account at one server."""
+
+    server: str
+    name: str
+    store: TokenStore
+    grant: Grant | None = None
+    is_loaded: bool = False
+    pending: AuthorizationAttempt | None = None
+    """An attempt whose URL was given to the program, which will pass on the answer."""
+    _sign_ins: list[tuple[float, frozenset[str]]] = field(default_factory=list)
+    _refused: tuple[float, str] | None = None
+
+    @property
+    def key(self) -> str:
+        """The key in the store."""
+        return storage_key(self.server, self.name)
+
+    async def load(self) -> StoredSignIn:
+        """Read the store, and take over its current grant if this process has an older one."""
+        stored = StoredSignIn.from_text(await self.store.load(self.key), self.server, self.name)
+        current = stored.current
+        if current is None or self.grant is None or current.access_token != self.grant.access_token:
+            self.grant = current
+        self.is_loaded = True
+        return stored
+
+    async def save(self, stored: StoredSignIn) -> None:
+        """Write the store, then use its current grant."""
+        await self.store.save(self.key, stored.to_text())
+        self.grant = stored.current
+
+    async def delete(self) -> None:
+        """Forget everything about this account at the server."""
+        async with self.lock():
+            await self.store.delete(self.key)
+            self.grant = self.pending = None
+
+    def lock(self) -> AbstractAsyncContextManager[None]:
+        """Return the lock around a change of the stored sign-in, between all processes."""
+        return self.store.lock(self.key)
+
+    @asynccontextmanager
+    async def lock_sign_in(self) -> AsyncIterator[None]:
+        """Hold the lock while a person is asked, so that only one process asks. Renewals are not locked out."""
+        async with self.store.lock(f"{self.key} sign-in"):
+            yield
+
+    def begin_sign_in(self, scopes: tuple[str, ...]) -> None:
+        """Count a sign-in; raises `AuthError` if there were too many for these scopes, or consent was just refused."""
+        now = time.monotonic()
+        if self._refused is not None and now - self._refused[0] < REFUSAL_PAUSE:
+            raise AuthError(self._refused[1], status=401)
+        wanted = frozenset(scopes)
+        self._sign_ins = [each for each in self._sign_ins if now - each[0] < SIGN_IN_PERIOD]
+        if sum(each[1] == wanted for each in self._sign_ins) >= MAX_SIGN_INS:
+            raise AuthError(
+                f"{mask_urls(self.server)}: {MAX_SIGN_INS} sign-ins within {SIGN_IN_PERIOD / 60:.0f} minutes did not "
+                "help; the server still rejects the tokens. Check the account and its permissions",
+                status=401,
+            )
+        self._sign_ins.append((now, wanted))
+
+    def refuse_sign_ins(self, reason: str) -> None:
+        """Ask no person for a while, because consent was refused."""
+        self._refused = (time.monotonic(), reason)

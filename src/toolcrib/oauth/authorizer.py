@@ -1,0 +1,196 @@
+"""Adds tokens to the requests of one connection, and renews them once for all callers.
+
+A valid token costs no lock, no await and no access to the store. Renewals and sign-ins run in tasks of their own: a
+caller that is cancelled, or whose deadline passes, ends none of them.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Callable, Coroutine, Mapping
+from copy import copy
+from typing import Any, Final, Protocol
+
+from .._util.cancellation import OwnCancellation
+from .._util.futures import retrieve
+from .._util.tasks import TaskSet
+from ..config import mask_urls
+from ..errors import AuthError, ToolcribError
+from ..protocol.versions import MODERN_VERSIONS
+from .account import Account
+from .challenge import Challenge, parse_challenges
+from .request_authorizer import Outgoing, Refusal
+from .stored_sign_in import Grant
+
+log = logging.getLogger("toolcrib.oauth")
+
+CLOSE_SECONDS: Final = 5.0
+"""Seconds for a renewal to end when the connection is closed: its answer may have a new refresh token."""
+BACKGROUND_PAUSE: Final = 10.0
+"""Seconds between attempts to renew a token in the background."""
+FORBIDDEN: Final = 403
+
+
+class Flow(Protocol):
+    """Obtains tokens: with a person, or for a program."""
+
+    async def renew(self, used: Grant) -> Grant | None:
+        """Return a newer grant than `used`; None if a new authorisation is needed."""
+        ...
+
+    async def sign_in(
+        self, challenge: Challenge | None, used: Grant | None, *, more_scopes: bool, allow_legacy: bool
+    ) -> Grant:
+        """Return the grant of a new authorisation."""
+        ...
+
+
+class Authorizer:
+    """A `RequestAuthorizer` for the tokens of one account."""
+
+    max_renewals = 2  # the refresh token first, then a new authorisation
+
+    def __init__(self, account: Account, flow: Flow) -> None:
+        self.rounds = 0
+        self._account = account
+        self._flow = flow
+        self._renewals = TaskSet()
+        self._sign_ins = TaskSet()
+        self._running: dict[object, asyncio.Task[Grant | None]] = {}
+        self._failed: tuple[str, AuthError] | None = None
+        self._next_background = 0.0
+
+    # ---- a token that is valid -------------------------------------------------------------------------------
+
+    def current(self, method: str, url: str) -> Mapping[str, str] | None:  # noqa: ARG002  # proofs (DPoP) need both
+        """Return the headers of the valid token; None if there is none yet."""
+        grant = self._account.grant
+        if grant is None:
+            return {} if self._account.is_loaded else None
+        if grant.expires_at is not None:
+            now = time.time()
+            if not grant.is_valid(now):
+                return None
+            if grant.renew_at is not None and now >= grant.renew_at and not grant.is_new:
+                self._renew_in_background(grant)
+        return grant.headers
+
+    def _renew_in_background(self, grant: Grant) -> None:
+        now = time.monotonic()
+        if self._running or now < self._next_background:
+            return
+        self._next_background = now + BACKGROUND_PAUSE
+        task = self._start(("renew", grant.access_token), self._flow.renew(grant), self._renewals)
+        task.add_done_callback(_log_failure)
+
+    # ---- tokens that have to be obtained ---------------------------------------------------------------------
+
+    async def headers(self, request: Outgoing) -> Mapping[str, str]:  # noqa: ARG002  # other providers sign it
+        """Load the stored token, and renew it if it has expired. Empty if a sign-in is needed."""
+        if not self._account.is_loaded:
+            await self._account.load()
+        grant = self._account.grant
+        if grant is None:
+            return {}
+        if grant.is_valid(time.time()):
+            return grant.headers
+        renewed = await self._join(("renew", grant.access_token), lambda: self._flow.renew(grant), self._renewals)
+        return renewed.headers if renewed is not None else {}
+
+    async def renew(
+        self, request: Outgoing, refusal: Refusal, used: Mapping[str, str], since: int, attempt: int
+    ) -> Mapping[str, str]:
+        """Return the headers of another token than the one that the server rejected."""
+        values = [value for name, value in refusal.headers if name.lower() == "www-authenticate"]
+        challenge = parse_challenges(values)
+        used_token = used.get("Authorization", "")
+        lacking = challenge.scope if challenge is not None and refusal.status == FORBIDDEN else ()
+        known = self._account.grant
+        if known is not None and known.headers["Authorization"] != used_token and known.is_valid(time.time()):
+            if set(lacking) <= set(known.scopes_requested):
+                return known.headers  # another call has renewed it
+        elif self._failed is not None and self._failed[0] == used_token and self.rounds > since:
+            raise copy(self._failed[1])  # the same failed for another call, after this one was sent
+        try:
+            grant = await self._obtain(request, refusal.status, challenge, known, attempt)
+        except AuthError as exc:
+            failure = copy(exc)
+            failure.status = refusal.status
+            failure.challenge = ", ".join(values) or None
+            self._failed = (used_token, failure)
+            raise failure from exc.__cause__
+        finally:
+            self.rounds += 1
+        self._failed = None
+        return grant.headers
+
+    async def _obtain(
+        self, request: Outgoing, status: int, challenge: Challenge | None, known: Grant | None, attempt: int
+    ) -> Grant:
+        more_scopes = status == FORBIDDEN
+        token = known.access_token if known is not None else None
+        if known is not None and attempt == 1 and not more_scopes:
+            # A refresh is never used to gain scopes.
+            renewed = await self._join(("renew", token), lambda: self._flow.renew(known), self._renewals)
+            if renewed is not None:
+                return renewed
+        allow_legacy = _may_be_legacy(request)
+        granted = await self._join(
+            ("sign in", token, frozenset(challenge.scope) if challenge is not None and more_scopes else None),
+            lambda: self._flow.sign_in(challenge, known, more_scopes=more_scopes, allow_legacy=allow_legacy),
+            self._sign_ins,
+        )
+        assert granted is not None
+        return granted
+
+    async def _join(
+        self, key: object, start: Callable[[], Coroutine[Any, Any, Grant | None]], tasks: TaskSet
+    ) -> Grant | None:
+        """Wait for the running task of this key; start it if there is none. All callers get the same outcome."""
+        task = self._running.get(key)
+        if task is None:
+            task = self._start(key, start(), tasks)
+        cancellation = OwnCancellation()
+        try:
+            return await asyncio.shield(task)
+        except asyncio.CancelledError:
+            if task.cancelled() and not cancellation.cancelled_by_others():
+                raise AuthError("the authorisation was cancelled, because the connection was closed") from None
+            raise
+        except ToolcribError as exc:
+            raise copy(exc) from exc.__cause__
+
+    def _start(
+        self, key: object, work: Coroutine[Any, Any, Grant | None], tasks: TaskSet
+    ) -> asyncio.Task[Grant | None]:
+        task = tasks.create(work)
+        task.add_done_callback(retrieve)
+        self._running[key] = task
+        task.add_done_callback(lambda _: self._running.pop(key, None))
+        return task
+
+    async def close(self) -> None:
+        """Wait for renewals, which may bring a new refresh token, and cancel sign-ins."""
+        self._sign_ins.cancel()
+        if self._sign_ins:
+            await asyncio.wait(self._sign_ins, timeout=CLOSE_SECONDS)
+        if self._renewals:
+            await asyncio.wait(self._renewals, timeout=CLOSE_SECONDS)
+        self._renewals.cancel()
+
+
+def _may_be_legacy(request: Outgoing) -> bool:
+    """Return whether the server may be one without resource metadata: the request is not one of the modern era.
+
+    The first request of a client that detects the era is `server/discover`.
+    """
+    headers = {name.lower(): value for name, value in request.headers.items()}
+    is_modern = headers.get("mcp-protocol-version") in MODERN_VERSIONS
+    return not is_modern or headers.get("mcp-method") == "server/discover"
+
+
+def _log_failure(task: asyncio.Task[Grant | None]) -> None:
+    if not task.cancelled() and (exc := task.exception()) is not None:
+        log.warning("a token was not renewed in the background: %s", mask_urls(str(exc)))

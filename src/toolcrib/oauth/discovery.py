@@ -1,0 +1,179 @@
+"""Finds the authorisation server of an MCP server, from the challenge of a 401 response."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass
+from typing import Final
+from urllib.parse import urlsplit, urlunsplit
+
+from .._util.net import is_loopback
+from ..config import mask_urls
+from ..errors import AuthError, ConnectError
+from ..protocol.sanitize import one_line
+from .challenge import Challenge
+from .http import Fetch, Headers, HttpParts, get_document, is_secure
+from .metadata import (
+    PKCE_METHOD,
+    ResourceMetadata,
+    ServerMetadata,
+    fetch_server_metadata,
+    origin_of,
+    parse_resource_metadata,
+    resource_metadata_urls,
+)
+
+MAX_REQUESTS: Final = 50
+"""Maximum number of requests for one authorisation."""
+
+
+@dataclass(frozen=True, slots=True)
+class Discovery:
+    """The authorisation server of an MCP server, and what the server says about itself."""
+
+    metadata: ServerMetadata
+    resource: str
+    scopes_supported: tuple[str, ...] = ()
+    is_legacy: bool = False
+    """Whether the server has no resource metadata: it follows the revision 2025-03-26 of the protocol."""
+
+
+def is_local(server_url: str) -> bool:
+    """Return whether the server is on this machine, so that its authorisation server may be reached without TLS."""
+    return is_loopback(urlsplit(server_url).hostname or "")
+
+
+def canonical_resource(server_url: str) -> str:
+    """Return the URL of a server as its resource identifier: without fragment and without a bare trailing slash."""
+    parts = urlsplit(server_url)
+    return urlunsplit(parts._replace(fragment="", path="" if parts.path == "/" else parts.path))
+
+
+def limit_requests(fetch: Fetch, count: int = MAX_REQUESTS) -> Fetch:
+    """Return a `Fetch` that raises `AuthError` after `count` requests."""
+    left = count
+
+    async def limited(method: str, url: str, headers: Headers, body: bytes) -> HttpParts:
+        nonlocal left
+        left -= 1
+        if left < 0:
+            raise AuthError(f"the authorisation needs more than {count} requests", status=401)
+        return await fetch(method, url, headers, body)
+
+    return limited
+
+
+async def fetch_resource_metadata(
+    fetch: Fetch, server_url: str, challenge: Challenge | None
+) -> ResourceMetadata | None:
+    """Return the resource metadata of a server: the one that its challenge names, else a well-known one."""
+    urls = resource_metadata_urls(server_url)
+    hinted = challenge.resource_metadata if challenge is not None else None
+    if hinted is not None:
+        if not is_secure(hinted, allow_loopback=is_local(server_url)):
+            shown = one_line(mask_urls(hinted))
+            raise AuthError(f"resource_metadata of the challenge: expected an https URL, got {shown}", status=401)
+        urls.insert(0, hinted)
+    for url in dict.fromkeys(urls):
+        status, document = await get_document(fetch, url)
+        if document is not None:
+            return parse_resource_metadata(document, server_url, where=url)
+        if status == 200:
+            raise AuthError(f"resource metadata at {mask_urls(url)}: expected a JSON object", status=401)
+    return None
+
+
+async def discover(
+    fetch: Fetch,
+    server_url: str,
+    challenge: Challenge | None,
+    *,
+    issuer: str | None = None,
+    known_issuers: Collection[str] = (),
+    assume_pkce: bool = False,
+    allow_legacy: bool = True,
+) -> Discovery:
+    """Return the authorisation server to sign in at.
+
+    Of several, the one of `known_issuers` is preferred; `issuer` chooses one, which must be among them.
+    """
+    local = is_local(server_url)
+    resource = await fetch_resource_metadata(fetch, server_url, challenge)
+    if resource is None:
+        if not allow_legacy:
+            raise AuthError(
+                f"{mask_urls(server_url)}: the server requires authorisation and publishes no resource metadata, which "
+                "tells where to sign in",
+                status=401,
+            )
+        found, is_legacy = await _legacy_metadata(fetch, server_url, issuer), True
+    else:
+        issuers = _candidates(resource, issuer, known_issuers)
+        found, is_legacy = await _first_usable(fetch, issuers, local, assume_pkce), False
+        _check_pkce(found, assume_pkce)
+    if found.authorization_endpoint is None:
+        raise AuthError(
+            f"{mask_urls(found.issuer)}: expected an authorization_endpoint in the metadata, got none", status=401
+        )
+    return Discovery(
+        found,
+        resource.resource if resource is not None else canonical_resource(server_url),
+        resource.scopes_supported if resource is not None else (),
+        is_legacy,
+    )
+
+
+def _candidates(resource: ResourceMetadata, issuer: str | None, known: Collection[str]) -> list[str]:
+    offered = list(resource.authorization_servers)
+    if issuer is not None:
+        if offered and issuer not in offered:
+            names = ", ".join(one_line(mask_urls(each)) for each in offered)
+            raise AuthError(f"issuer: expected one of those that the server names ({names}), got {issuer}", status=401)
+        return [issuer]
+    if not offered:
+        raise AuthError("resource metadata: expected authorization_servers, got none. Set issuer=", status=401)
+    return sorted(offered, key=lambda each: each not in known)
+
+
+async def _first_usable(fetch: Fetch, issuers: list[str], local: bool, assume_pkce: bool) -> ServerMetadata:
+    problem: AuthError | ConnectError | None = None
+    for issuer in issuers:
+        try:
+            found = await fetch_server_metadata(fetch, issuer, allow_loopback=local, needs_pkce=not assume_pkce)
+        except (AuthError, ConnectError) as exc:
+            problem = problem or exc
+            continue
+        if found is not None:
+            return found
+    raise problem or AuthError(
+        f"{', '.join(one_line(mask_urls(each)) for each in issuers)}: the authorisation server publishes no metadata",
+        status=401,
+    )
+
+
+def _check_pkce(metadata: ServerMetadata, assume_pkce: bool) -> None:
+    if not metadata.has_pkce and not assume_pkce:
+        raise AuthError(
+            f"{mask_urls(metadata.issuer)}: expected code_challenge_methods_supported with {PKCE_METHOD} in the "
+            "metadata: without PKCE a code could be stolen. If you know that the server supports it, set "
+            "OAuth(assume_pkce=True)",
+            status=401,
+        )
+
+
+async def _legacy_metadata(fetch: Fetch, server_url: str, issuer: str | None) -> ServerMetadata:
+    """Return the metadata at the server's origin, else the default endpoints there (revision 2025-03-26)."""
+    origin = origin_of(server_url)
+    found = await fetch_server_metadata(fetch, issuer or origin, allow_loopback=is_local(server_url))
+    if found is not None:
+        return found
+    if issuer is not None:
+        raise AuthError(f"{mask_urls(issuer)}: the authorisation server publishes no metadata", status=401)
+    if not is_secure(origin, allow_loopback=is_local(server_url)):
+        raise AuthError(f"{mask_urls(server_url)}: expected an https URL to sign in at", status=401)
+    return ServerMetadata(
+        origin,
+        authorization_endpoint=f"{origin}/authorize",
+        token_endpoint=f"{origin}/token",
+        registration_endpoint=f"{origin}/register",
+    )

@@ -1,0 +1,110 @@
+"""How a person is asked to sign in: in a browser, by pasting the address, or by a function of the program."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import os
+import sys
+import webbrowser
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Final, Literal
+
+from .._util.threads import in_daemon_thread
+from ..errors import AuthError, ConfigError
+from .authorization import AuthorizationAttempt, read_redirect
+from .loopback_listener import LoopbackListener
+
+SIGN_IN_SECONDS: Final = 300.0
+"""Seconds that a person has to sign in."""
+BROWSER_START_SECONDS: Final = 5.0
+"""Seconds after which a browser that has not returned counts as open: it runs in the foreground."""
+PASTE_REDIRECT_URI: Final = "http://127.0.0.1:41765/callback"
+"""The redirect URI if nothing listens: the browser shows an error, and the person copies its address."""
+
+InteractFunction = Callable[[str], "str | Mapping[str, str] | Awaitable[str | Mapping[str, str]]"]
+"""Gets the authorisation URL, and returns the URL that the person was redirected to, or its parameters."""
+Interact = Literal["browser", "paste", "auto"] | InteractFunction | None
+
+
+def check_interact(interact: object) -> None:
+    """Raise `ConfigError` unless this is a valid value of `interact`."""
+    if interact is not None and not callable(interact) and interact not in ("browser", "paste", "auto"):
+        expected = '"browser", "paste", a function, or None'
+        raise ConfigError(f"interact: expected {expected}, got {interact!r:.100}", key="interact", expected=expected)
+
+
+def choose_interaction(interact: Interact) -> Interact:
+    """Return what `"auto"` means here: a browser with a display, pasting on a terminal, else None."""
+    if interact != "auto":
+        return interact
+    if os.environ.get("BROWSER") or _has_display():
+        return "browser"
+    return "paste" if _has_terminal() else None
+
+
+def _has_display() -> bool:
+    return sys.platform == "darwin" or bool(os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY"))
+
+
+def _has_terminal() -> bool:
+    return sys.stdin is not None and sys.stderr is not None and sys.stdin.isatty() and sys.stderr.isatty()
+
+
+async def open_listener(interact: Interact, redirect_uri: str | None) -> LoopbackListener | None:
+    """Open the listener for a sign-in in a browser; None for other ways. Raises `OSError` if the port is taken."""
+    return await LoopbackListener.open(redirect_uri) if interact == "browser" else None
+
+
+async def ask_person(
+    interact: Interact, attempt: AuthorizationAttempt, listener: LoopbackListener | None
+) -> Mapping[str, str]:
+    """Ask a person to sign in, and return the parameters of the redirect."""
+    if listener is not None:
+        await _open_browser(attempt.url)
+        return await listener.wait(attempt.matches, SIGN_IN_SECONDS)
+    try:
+        if interact == "paste":
+            return await _read_pasted(attempt)
+        assert callable(interact)
+        async with asyncio.timeout(SIGN_IN_SECONDS):
+            answer = interact(attempt.url)
+            if inspect.isawaitable(answer):
+                answer = await answer
+    except TimeoutError:
+        raise AuthError(f"the sign-in was not completed within {SIGN_IN_SECONDS:.0f} s", status=401) from None
+    return read_redirect(answer) if isinstance(answer, str) else answer
+
+
+async def _open_browser(url: str) -> None:
+    try:
+        # In a thread: some browsers block until they are closed.
+        async with asyncio.timeout(BROWSER_START_SECONDS):
+            is_open = await in_daemon_thread(lambda: webbrowser.open(url))
+    except TimeoutError:
+        is_open = True
+    except (webbrowser.Error, OSError):
+        is_open = False
+    if not is_open:
+        _write(f"Open this address in a browser to sign in:\n\n  {url}\n\n")
+
+
+async def _read_pasted(attempt: AuthorizationAttempt) -> Mapping[str, str]:
+    if not _has_terminal():
+        raise AuthError('interact="paste": expected a terminal. Sign in with `toolcrib auth login`', status=401)
+    _write(
+        f"Open this address in a browser to sign in:\n\n  {attempt.url}\n\n"
+        "Then copy the address of the page that you are sent to (it may show an error) and paste it here.\nAddress: "
+    )
+    async with asyncio.timeout(SIGN_IN_SECONDS):
+        text = (await in_daemon_thread(sys.stdin.readline)).strip()
+    if not text:
+        raise AuthError("the sign-in was cancelled: no address was pasted", status=401)
+    if "=" not in text:  # only the code: the person vouches that it is the answer
+        return {"code": text, "state": attempt.state}
+    return read_redirect(text)
+
+
+def _write(text: str) -> None:
+    sys.stderr.write(text)
+    sys.stderr.flush()

@@ -1,0 +1,359 @@
+"""What users give to `auth=`: `OAuth` for a person, the other classes for programs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from typing import Any, ClassVar
+from urllib.parse import urlsplit
+
+from .._util.net import is_loopback
+from ..config import mask_urls, wrong
+from ..errors import AuthError, ConfigError, UsageError
+from .account import Account, Connection
+from .authorization import read_redirect
+from .authorizer import Authorizer, Flow
+from .client_auth import METHODS, ClientIdentity, PrivateKey
+from .http import Fetch, is_secure, open_fetch
+from .interaction import Interact, check_interact
+from .metadata import ServerMetadata
+from .programs import (
+    Assertion,
+    ClientCredentialsGrant,
+    CrossAppGrant,
+    JwtBearerGrant,
+    ProgramFlow,
+    ProgramGrant,
+    program_client,
+)
+from .registration import check_client_metadata_url
+from .sign_in import DISCOVERED, SignInFlow, SignInOptions, redeem
+from .stored_sign_in import Grant, StoredSignIn
+from .token_requests import SUBJECT_TYPES, revoke
+from .token_store import FileTokenStore, MemoryTokenStore, TokenStore
+
+
+@dataclass(frozen=True, slots=True)
+class SignInStatus:
+    """The stored sign-in at a server. Tokens are not shown."""
+
+    server: str
+    issuer: str
+    client_id: str
+    resource: str | None
+    scopes: tuple[str, ...]
+    expires_at: float | None
+    """When the access token expires, in epoch seconds; None if unknown."""
+    can_renew: bool
+    """Whether a refresh token can replace it without a person."""
+
+
+class AuthProvider:
+    """The base of all providers. One object may serve many clients and event loops of a process."""
+
+    extensions: ClassVar[tuple[str, ...]] = ()
+    """The protocol extensions that clients with this provider declare."""
+
+    def __init__(self, store: TokenStore, account: str) -> None:
+        self._store = store
+        self._account_name = account
+        self._accounts: dict[str, Account] = {}
+
+    def connect(self, server_url: str, fetch: Fetch, hold: Callable[[], AbstractContextManager[None]]) -> Authorizer:
+        """Return what authorises the requests of a new connection to a server."""
+        account = self._account(server_url)
+        return Authorizer(account, self._flow(account, Connection(server_url, fetch, hold)))
+
+    def _account(self, server_url: str) -> Account:
+        return self._accounts.setdefault(server_url, Account(server_url, self._account_name, self._store))
+
+    def _flow(self, account: Account, connection: Connection) -> Flow:
+        raise NotImplementedError
+
+
+class OAuth(AuthProvider):
+    """Signs a person in to remote servers with OAuth 2.1: `Client(url, auth=OAuth())`.
+
+    Finds the authorisation server, identifies this program there, opens a browser once, stores the tokens and renews
+    them. The defaults need no registration by hand if the server supports client registration.
+    """
+
+    def __init__(
+        self,
+        *,
+        client_id: str | None = None,
+        client_secret: str | None = None,
+        private_key: PrivateKey | None = None,
+        client_metadata_url: str | None = None,
+        client_name: str = "Toolcrib",
+        scopes: Sequence[str] | None = None,
+        issuer: str | None = None,
+        resource: str | None = DISCOVERED,
+        redirect_uri: str | None = None,
+        interact: Interact = "auto",
+        store: TokenStore | None = None,
+        account: str = "",
+        assume_pkce: bool = False,
+    ) -> None:
+        """Create the provider.
+
+        Args:
+            client_id: The id of a client that was registered by hand; `client_secret` or `private_key` if it has one.
+            client_secret: The secret of that client.
+            private_key: The key of that client: PEM, a PEM file, a JWK, or a function that signs.
+            client_metadata_url: The https URL of a client metadata document, for servers that accept one.
+            client_name: The name of this program that the consent page shows.
+            scopes: The scopes to request first; default: those that the server asks for.
+            issuer: The authorisation server to use; it must be one that the server names.
+            resource: Replaces the resource parameter; None omits it.
+            redirect_uri: The address that receives the answer; default: a free port of 127.0.0.1.
+            interact: `"browser"`, `"paste"` (for terminals without a browser), a function, or None to ask no person.
+            store: Where tokens are stored; default: `FileTokenStore()`.
+            account: Distinguishes several accounts at the same server.
+            assume_pkce: Accept servers that do not state that they support PKCE.
+        """
+        super().__init__(store if store is not None else FileTokenStore(), account)
+        check_interact(interact)
+        if client_metadata_url is not None:
+            check_client_metadata_url(client_metadata_url)
+        if issuer is not None:
+            _check_issuer("issuer", issuer)
+        if redirect_uri is not None:
+            _check_redirect(redirect_uri, interact)
+        if client_id is None and (client_secret is not None or private_key is not None):
+            raise ConfigError("client_id: expected one, because a client_secret or private_key is set", key="client_id")
+        self._options = SignInOptions(
+            client_id=client_id,
+            client_secret=client_secret,
+            private_key=private_key,
+            client_metadata_url=client_metadata_url,
+            client_name=client_name,
+            scopes=_scopes(scopes),
+            issuer=issuer,
+            resource=resource,
+            redirect_uri=redirect_uri,
+            interact=interact,
+            assume_pkce=assume_pkce,
+        )
+
+    def __repr__(self) -> str:
+        shown = ", ".join(
+            f"{name}={value!r}"
+            for name, value in (
+                ("client_id", self._options.client_id),
+                ("scopes", self._options.scopes),
+                ("issuer", self._options.issuer),
+                ("account", self._account_name or None),
+            )
+            if value is not None
+        )
+        return f"OAuth({shown})"
+
+    def _flow(self, account: Account, connection: Connection) -> Flow:
+        return SignInFlow(self._options, account, connection)
+
+    async def status(self, server_url: str) -> SignInStatus | None:
+        """Return the stored sign-in at a server; None if there is none."""
+        grant = (await self._account(server_url).load()).current
+        if grant is None:
+            return None
+        return SignInStatus(
+            server_url,
+            grant.issuer,
+            grant.client_id,
+            grant.resource,
+            grant.scopes_granted,
+            grant.expires_at,
+            grant.refresh_token is not None,
+        )
+
+    async def finish_sign_in(self, server_url: str, redirected_to: str) -> SignInStatus:
+        """Complete a sign-in with the URL that the person was redirected to from `AuthError.authorization_url`."""
+        account = self._account(server_url)
+        attempt, account.pending = account.pending, None
+        if attempt is None:
+            raise UsageError("finish_sign_in: expected an AuthError with an authorization_url before, there was none")
+        code = attempt.read_code(read_redirect(redirected_to))
+        async with open_fetch() as fetch:
+            await redeem(fetch, account, attempt, code)
+        status = await self.status(server_url)
+        assert status is not None
+        return status
+
+    async def forget(self, server_url: str) -> bool:
+        """Remove the stored tokens and registered clients of a server; return whether there were any."""
+        account = self._account(server_url)
+        stored = await account.load()
+        await account.delete()
+        return bool(stored.grants or stored.clients)
+
+    async def logout(self, server_url: str) -> bool:
+        """Revoke the tokens at the authorisation server, if it offers that, then forget them.
+
+        Returns whether there was a sign-in. They are forgotten even if they could not be revoked; then `AuthError` or
+        `ConnectError` is raised.
+        """
+        account = self._account(server_url)
+        async with account.lock():  # a renewal that runs now must not store new tokens afterwards
+            stored = await account.load()
+            await account.store.delete(account.key)
+            account.grant = account.pending = None
+        async with open_fetch() as fetch:
+            for grant in stored.grants:
+                await self._revoke(fetch, grant, stored)
+        return bool(stored.grants or stored.clients)
+
+    async def _revoke(self, fetch: Fetch, grant: Grant, stored: StoredSignIn) -> None:
+        client = stored.client_for(grant.issuer, grant.client_id) or ClientIdentity(
+            grant.client_id, self._options.client_secret, grant.auth_method, private_key=self._options.private_key
+        )
+        metadata = ServerMetadata(grant.issuer, revocation_endpoint=grant.revocation_endpoint)
+        for token, hint in ((grant.refresh_token, "refresh_token"), (grant.access_token, "access_token")):
+            if token is not None and not await revoke(fetch, metadata, client, token, hint):
+                if grant.revocation_endpoint is not None:
+                    raise AuthError(f"{mask_urls(grant.issuer)}: the tokens were forgotten, but not revoked")
+                return
+
+
+class _Program(AuthProvider):
+    """The base of providers without a person; their tokens are kept in memory, since new ones are obtained at will."""
+
+    def __init__(self, grant: ProgramGrant, scopes: Sequence[str] | None, resource: str | None) -> None:
+        super().__init__(MemoryTokenStore(), "")
+        _check_issuer("issuer", grant.issuer)
+        self._grant = grant
+        self._scopes = _scopes(scopes)
+        self._resource = resource
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}(issuer={self._grant.issuer!r}, client_id={self._grant.client.client_id!r})"
+
+    def _flow(self, account: Account, connection: Connection) -> Flow:
+        return ProgramFlow(self._grant, account, connection, scopes=self._scopes, resource=self._resource)
+
+
+class ClientCredentials(_Program):
+    """A program that has a secret or key of its own: CI jobs, services, cron.
+
+    `issuer` is required: the secret goes to no other authorisation server, whatever the MCP server says.
+    """
+
+    extensions = ("io.modelcontextprotocol/oauth-client-credentials",)
+
+    def __init__(
+        self,
+        *,
+        issuer: str,
+        client_id: str,
+        client_secret: str | None = None,
+        private_key: PrivateKey | None = None,
+        auth_method: str | None = None,
+        scopes: Sequence[str] | None = None,
+        resource: str | None = DISCOVERED,
+    ) -> None:
+        """Create the provider; either `client_secret` or `private_key` is required."""
+        if (client_secret is None) == (private_key is None):
+            raise ConfigError("client_secret, private_key: expected one of them", key="client_secret")
+        client = program_client(client_id, client_secret, private_key, _auth_method(auth_method))
+        super().__init__(ClientCredentialsGrant(issuer, client), scopes, resource)
+
+
+class JwtBearer(_Program):
+    """A workload with an assertion about its identity, such as the token of its platform (RFC 7523).
+
+    `assertion` is a JWT, or a function that gets the audience (the issuer) and returns one.
+    """
+
+    extensions = ("io.modelcontextprotocol/auth/wif",)
+
+    def __init__(
+        self,
+        *,
+        issuer: str,
+        assertion: Assertion,
+        client_id: str | None = None,
+        client_secret: str | None = None,
+        scopes: Sequence[str] | None = None,
+        resource: str | None = DISCOVERED,
+    ) -> None:
+        """Create the provider."""
+        client = program_client(client_id, client_secret, None, None)
+        super().__init__(JwtBearerGrant(issuer, client, assertion), scopes, resource)
+
+
+class CrossAppAccess(_Program):
+    """Access on behalf of a person who signed in to this program with an identity provider of the organisation.
+
+    The identity provider exchanges the person's token for an identity assertion (ID-JAG), and the authorisation server
+    of the MCP server takes that. `subject_token` is the token, or a function that gets the issuer of the identity
+    provider and returns it.
+    """
+
+    extensions = ("io.modelcontextprotocol/enterprise-managed-authorization",)
+
+    def __init__(
+        self,
+        *,
+        issuer: str,
+        client_id: str,
+        client_secret: str | None = None,
+        private_key: PrivateKey | None = None,
+        idp_issuer: str,
+        idp_client_id: str,
+        idp_client_secret: str | None = None,
+        idp_token_endpoint: str | None = None,
+        subject_token: Assertion,
+        subject_token_type: str = "id_token",  # noqa: S107  # not a password
+        scopes: Sequence[str] | None = None,
+        resource: str | None = DISCOVERED,
+    ) -> None:
+        """Create the provider; `idp_token_endpoint` avoids the discovery at the identity provider."""
+        if subject_token_type not in SUBJECT_TYPES:
+            raise wrong("subject_token_type", " or ".join(SUBJECT_TYPES), subject_token_type)
+        _check_issuer("idp_issuer", idp_issuer)
+        grant = CrossAppGrant(
+            issuer,
+            program_client(client_id, client_secret, private_key, None),
+            idp_issuer,
+            idp_token_endpoint,
+            program_client(idp_client_id, idp_client_secret, None, None),
+            subject_token,
+            subject_token_type,
+        )
+        super().__init__(grant, scopes, resource)
+
+
+def _scopes(scopes: Sequence[str] | None) -> tuple[str, ...] | None:
+    if scopes is None:
+        return None
+    listed: list[Any] = scopes.split() if isinstance(scopes, str) else list(scopes)
+    if not all(isinstance(each, str) and each.isprintable() and each.split() == [each] for each in listed):
+        raise wrong("scopes", "a list of scopes without spaces", scopes)
+    return tuple(dict.fromkeys(listed))
+
+
+def _check_issuer(key: str, issuer: str) -> None:
+    if not is_secure(issuer, allow_loopback=True):
+        raise ConfigError(
+            f"{key}: expected an https URL, got {mask_urls(str(issuer))}", key=key, expected="an https URL"
+        )
+
+
+def _check_redirect(redirect_uri: str, interact: Interact) -> None:
+    try:
+        parts = urlsplit(redirect_uri)
+        valid = parts.scheme in ("http", "https") and bool(parts.hostname) and not parts.fragment
+        port = parts.port
+    except ValueError:
+        valid, port = False, None
+    if not valid:
+        raise wrong("redirect_uri", "a URL such as http://127.0.0.1:8765/callback", redirect_uri)
+    if interact == "browser" and not (is_loopback(parts.hostname or "") and parts.scheme == "http" and port):
+        raise wrong("redirect_uri", "an http URL of this machine with a port, because a browser is used", redirect_uri)
+
+
+def _auth_method(method: str | None) -> str | None:
+    if method is not None and method not in METHODS:
+        raise wrong("auth_method", "one of " + ", ".join(METHODS), method)
+    return method

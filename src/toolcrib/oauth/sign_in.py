@@ -1,0 +1,322 @@
+"""Signs a person in with the authorisation code flow, and renews the tokens."""
+
+from __future__ import annotations
+
+import logging
+from contextlib import AsyncExitStack
+from dataclasses import dataclass, field
+from typing import Final
+
+from ..config import mask_urls
+from ..errors import AuthError
+from .account import Account, Connection
+from .authorization import (
+    AuthorizationAttempt,
+    ConsentRefused,
+    first_scopes,
+    with_offline_access,
+)
+from .challenge import Challenge
+from .client_auth import ClientIdentity, PrivateKey, choose_method
+from .discovery import Discovery, discover, limit_requests
+from .http import Fetch
+from .interaction import PASTE_REDIRECT_URI, Interact, ask_person, choose_interaction, open_listener
+from .loopback_listener import LoopbackListener
+from .metadata import ServerMetadata
+from .registration import is_usable, register_client
+from .stored_sign_in import Grant, StoredSignIn
+from .token_requests import CODE, REFRESH, GrantRefused, TokenAnswer, request_tokens
+
+log = logging.getLogger("toolcrib.oauth")
+
+DISCOVERED: Final = "<discovered>"
+"""The value of `resource` that means: what the resource metadata says."""
+
+
+@dataclass(frozen=True, slots=True)
+class SignInOptions:
+    """The options of `OAuth`."""
+
+    client_id: str | None = None
+    client_secret: str | None = field(default=None, repr=False)
+    private_key: PrivateKey | None = field(default=None, repr=False)
+    client_metadata_url: str | None = None
+    client_name: str = "Toolcrib"
+    scopes: tuple[str, ...] | None = None
+    issuer: str | None = None
+    resource: str | None = DISCOVERED
+    redirect_uri: str | None = None
+    interact: Interact = "auto"
+    assume_pkce: bool = False
+
+
+class SignInFlow:
+    """Obtains tokens for one account, with a person or with a refresh token."""
+
+    def __init__(self, options: SignInOptions, account: Account, connection: Connection) -> None:
+        self._options = options
+        self._account = account
+        self._connection = connection
+
+    # ---- renewal ---------------------------------------------------------------------------------------------
+
+    async def renew(self, used: Grant) -> Grant | None:
+        """Return a newer grant than `used`: of another process, else by the refresh token. None: a person is needed.
+
+        The lock makes all processes together present a refresh token once.
+        """
+        async with self._account.lock():
+            stored = await self._account.load()
+            current = stored.current
+            if current is None:
+                return None
+            if current.access_token != used.access_token:
+                return current
+            if current.refresh_token is None or current.token_endpoint is None:
+                return None
+            client = self._client_of(current, stored)
+            if client is None:
+                return None
+            return await self._refresh(current, stored, client)
+
+    async def _refresh(self, current: Grant, stored: StoredSignIn, client: ClientIdentity) -> Grant | None:
+        metadata = _metadata_of(current)
+        form = {"grant_type": REFRESH, "refresh_token": current.refresh_token, "resource": current.resource}
+        try:
+            answer = await request_tokens(self._connection.fetch, metadata, client, form)
+        except GrantRefused as exc:
+            log.info("%s: the tokens could not be renewed: %s", mask_urls(self._account.server), exc.error)
+            if exc.error == "invalid_grant":
+                # Under the lock, the store still holds the refresh token that was presented.
+                await self._account.save(stored.without_grant(current))
+                return None
+            if exc.error == "invalid_client" and client.is_registered:
+                await self._account.save(stored.without_client(current.issuer))
+                return None
+            raise
+        renewed = current.renewed(answer)
+        await self._account.save(stored.with_grant(renewed))
+        self._account.grant = renewed
+        return renewed
+
+    def _client_of(self, grant: Grant, stored: StoredSignIn) -> ClientIdentity | None:
+        """Return the client that a grant was made for; None if it is another one than the configured one."""
+        options = self._options
+        if options.client_id is not None:
+            if options.client_id != grant.client_id:
+                return None
+            return ClientIdentity(
+                options.client_id, options.client_secret, grant.auth_method, private_key=options.private_key
+            )
+        if grant.client_id == options.client_metadata_url:
+            return ClientIdentity(grant.client_id, origin="metadata_url")
+        client = stored.client_for(grant.issuer, grant.client_id)
+        return client if client is not None and is_usable(client) else None
+
+    # ---- a person --------------------------------------------------------------------------------------------
+
+    async def sign_in(
+        self, challenge: Challenge | None, used: Grant | None, *, more_scopes: bool, allow_legacy: bool
+    ) -> Grant:
+        """Return the grant of a new authorisation. `more_scopes`: the token lacks the scopes of the challenge."""
+        async with AsyncExitStack() as stack:
+            with self._connection.hold():  # another process may be waiting for the person
+                await stack.enter_async_context(self._account.lock_sign_in())
+            stored = await self._account.load()
+            current = stored.current
+            if current is not None and (used is None or current.access_token != used.access_token):
+                return current  # another process, or another event loop, has signed in
+            return await self._authorize(challenge, stored, more_scopes, allow_legacy)
+
+    async def _authorize(
+        self, challenge: Challenge | None, stored: StoredSignIn, more_scopes: bool, allow_legacy: bool
+    ) -> Grant:
+        options = self._options
+        fetch = limit_requests(self._connection.fetch)
+        found = await discover(
+            fetch,
+            self._connection.server_url,
+            challenge,
+            issuer=options.issuer,
+            known_issuers={*(each.issuer for each in stored.grants), *(str(each.issuer) for each in stored.clients)},
+            assume_pkce=options.assume_pkce,
+            allow_legacy=allow_legacy,
+        )
+        challenged = challenge.scope if challenge is not None else ()
+        scopes = first_scopes(options.scopes, challenged, found.scopes_supported)
+        if more_scopes:
+            before = stored.current.scopes_requested if stored.current is not None else scopes
+            scopes = tuple(dict.fromkeys((*before, *challenged)))
+        scopes = with_offline_access(scopes, found.metadata)
+        pending = self._account.pending
+        if (
+            choose_interaction(options.interact) is None
+            and pending is not None
+            and pending.is_for(found.metadata, scopes)
+        ):
+            raise self._needs_person(pending)
+        for is_last in (False, True):
+            attempt, listener = await self._begin(fetch, found, stored, scopes)
+            try:
+                return await self._complete(fetch, attempt, listener)
+            except GrantRefused as exc:
+                if exc.error != "invalid_client" or not attempt.client.is_registered or is_last:
+                    raise AuthError(exc.message, status=401) from exc
+                # The authorisation server has forgotten the client: register another one, once.
+                stored = stored.without_client(found.metadata.issuer)
+                async with self._account.lock():
+                    await self._account.save(stored)
+            finally:
+                if listener is not None:
+                    await listener.close()
+        raise AssertionError("unreachable")
+
+    async def _begin(
+        self, fetch: Fetch, found: Discovery, stored: StoredSignIn, scopes: tuple[str, ...]
+    ) -> tuple[AuthorizationAttempt, LoopbackListener | None]:
+        """Choose the client and open the listener for the redirect."""
+        interact = choose_interaction(self._options.interact)
+        known = self._known_client(found.metadata, stored)
+        listener: LoopbackListener | None = None
+        try:
+            listener = await open_listener(interact, self._redirect_of(known))
+        except OSError as exc:
+            if known is None or not known.is_registered:
+                raise AuthError(
+                    f"redirect_uri: the port of {self._redirect_of(known)} is taken. End the program that uses it, or "
+                    "set another redirect_uri=",
+                    status=401,
+                ) from exc
+            known = None  # register another client, with a free port
+            listener = await open_listener(interact, self._options.redirect_uri)
+        try:
+            redirect_uri = listener.redirect_uri if listener is not None else self._redirect_of(known)
+            redirect_uri = redirect_uri or PASTE_REDIRECT_URI
+            client = known or await self._register(fetch, found.metadata, redirect_uri)
+            redirect_uri = client.redirect_uri or redirect_uri
+            attempt = AuthorizationAttempt(found.metadata, client, redirect_uri, self._resource(found), scopes)
+            if interact is None:
+                raise self._needs_person(attempt)
+            self._account.begin_sign_in(scopes)
+        except BaseException:
+            if listener is not None:
+                await listener.close()
+            raise
+        return attempt, listener
+
+    def _redirect_of(self, client: ClientIdentity | None) -> str | None:
+        return self._options.redirect_uri or (client.redirect_uri if client is not None else None)
+
+    def _resource(self, found: Discovery) -> str | None:
+        return found.resource if self._options.resource == DISCOVERED else self._options.resource
+
+    def _known_client(self, metadata: ServerMetadata, stored: StoredSignIn) -> ClientIdentity | None:
+        """Return the configured client, the metadata document, or the registered client; None to register one."""
+        options = self._options
+        if options.client_id is not None:
+            _check_binding(options.client_id, options.issuer, metadata.issuer, stored)
+            method = choose_method(options.client_secret, options.private_key, metadata.token_endpoint_auth_methods)
+            return ClientIdentity(
+                options.client_id, options.client_secret, method, metadata.issuer, private_key=options.private_key
+            )
+        if options.client_metadata_url is not None and metadata.takes_client_metadata_url:
+            return ClientIdentity(options.client_metadata_url, issuer=metadata.issuer, origin="metadata_url")
+        client = stored.client_for(metadata.issuer)
+        # A registration that never led to tokens may be unusable, so it is not tried again.
+        if client is None or not any(each.client_id == client.client_id for each in stored.grants):
+            return None
+        return client if is_usable(client) else None
+
+    async def _register(self, fetch: Fetch, metadata: ServerMetadata, redirect_uri: str) -> ClientIdentity:
+        if metadata.registration_endpoint is None:
+            raise AuthError(
+                f"{mask_urls(metadata.issuer)}: the authorisation server registers no clients by itself. Register one "
+                "there by hand and set client_id=, or set client_metadata_url= if the server accepts such documents",
+                status=401,
+            )
+        return await register_client(fetch, metadata, redirect_uri, client_name=self._options.client_name)
+
+    def _needs_person(self, attempt: AuthorizationAttempt) -> AuthError:
+        self._account.pending = attempt
+        return AuthError(
+            f"a person must sign in at {attempt.metadata.issuer}. Run "
+            f"`toolcrib auth login {mask_urls(self._account.server)}`, or open the URL in `authorization_url` and "
+            "pass the redirect to `OAuth.finish_sign_in`",
+            status=401,
+            authorization_url=attempt.url,
+        )
+
+    async def _complete(self, fetch: Fetch, attempt: AuthorizationAttempt, listener: LoopbackListener | None) -> Grant:
+        log.info("waiting for a person to sign in: %s", attempt.shown_url)
+        with self._connection.hold():
+            answer = await ask_person(choose_interaction(self._options.interact), attempt, listener)
+        try:
+            code = attempt.read_code(answer)
+        except ConsentRefused as exc:
+            if exc.error == "access_denied":
+                self._account.refuse_sign_ins(exc.message)
+            raise
+        return await redeem(fetch, self._account, attempt, code)
+
+
+async def redeem(fetch: Fetch, account: Account, attempt: AuthorizationAttempt, code: str) -> Grant:
+    """Exchange the code of an attempt for tokens and store them."""
+    form = {
+        "grant_type": CODE,
+        "code": code,
+        "redirect_uri": attempt.redirect_uri,
+        "code_verifier": attempt.verifier,
+        "resource": attempt.resource,
+    }
+    answer = await request_tokens(fetch, attempt.metadata, attempt.client, form)
+    grant = make_grant(attempt.metadata, attempt.client, attempt.resource, attempt.scopes, answer)
+    async with account.lock():
+        stored = await account.load()
+        if attempt.client.is_registered:
+            stored = stored.with_client(attempt.client)
+        await account.save(stored.with_grant(grant))
+    account.grant = grant
+    return grant
+
+
+def make_grant(
+    metadata: ServerMetadata,
+    client: ClientIdentity,
+    resource: str | None,
+    scopes: tuple[str, ...],
+    answer: TokenAnswer,
+) -> Grant:
+    """Return the grant for a new answer of a token endpoint."""
+    if answer.token_type not in ("bearer", "n_a"):
+        raise AuthError(f"token_type: expected Bearer, got {answer.token_type[:40]!r}", status=401)
+    return Grant(
+        metadata.issuer,
+        client.client_id,
+        answer.access_token,
+        resource,
+        answer.refresh_token,
+        answer.expires_at,
+        scopes_requested=scopes,
+        scopes_granted=scopes if answer.scopes is None else answer.scopes,
+        token_endpoint=metadata.token_endpoint,
+        revocation_endpoint=metadata.revocation_endpoint,
+        auth_method=client.auth_method,
+    ).mark_new()
+
+
+def _metadata_of(grant: Grant) -> ServerMetadata:
+    """Return what is known about the authorisation server of a grant without asking it."""
+    return ServerMetadata(
+        grant.issuer, token_endpoint=grant.token_endpoint, revocation_endpoint=grant.revocation_endpoint
+    )
+
+
+def _check_binding(client_id: str, configured: str | None, issuer: str, stored: StoredSignIn) -> None:
+    """Raise `AuthError` if the client was used with another issuer: its secret must not be sent elsewhere."""
+    bound = {each.issuer for each in stored.grants if each.client_id == client_id}
+    if configured is None and bound and issuer not in bound:
+        raise AuthError(
+            f"client_id: bound to the issuer {', '.join(sorted(bound))}, but the server now names {mask_urls(issuer)}. "
+            "If you trust it, set issuer= and a client_id that is registered there",
+            status=401,
+        )

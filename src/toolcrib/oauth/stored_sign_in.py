@@ -1,0 +1,156 @@
+"""What is stored about the sign-ins at one server: grants with their tokens, and registered clients.
+
+A server may change its authorisation server: what belongs to the former one stays stored under its issuer.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from dataclasses import asdict, dataclass, field, fields, replace
+from functools import cached_property
+from typing import Any, Final
+
+from .client_auth import ClientIdentity
+from .token_requests import TokenAnswer
+
+VERSION: Final = 1
+RENEW_SECONDS: Final = 60.0
+RENEW_SHARE: Final = 0.1
+"""A token is renewed when less than this share of its life is left, at most `RENEW_SECONDS`."""
+JUST_OBTAINED_SECONDS: Final = 5.0
+"""Seconds for which a new token counts as valid whatever the clock says: a clock that jumps must not cause a loop."""
+
+
+@dataclass(frozen=True)
+class Grant:
+    """An access token with what is needed to use, renew and revoke it."""
+
+    issuer: str
+    client_id: str
+    access_token: str = field(repr=False)
+    resource: str | None = None
+    refresh_token: str | None = field(default=None, repr=False)
+    expires_at: float | None = None
+    """Epoch seconds; None if unknown."""
+    obtained_at: float = field(default_factory=time.time)
+    scopes_requested: tuple[str, ...] = ()
+    scopes_granted: tuple[str, ...] = ()
+    token_endpoint: str | None = None
+    revocation_endpoint: str | None = None
+    auth_method: str = "none"
+
+    @cached_property
+    def headers(self) -> dict[str, str]:
+        """The headers that this token adds to requests."""
+        return {"Authorization": f"Bearer {self.access_token}"}
+
+    @cached_property
+    def renew_at(self) -> float | None:
+        """When the renewal in the background begins; None if the expiry is unknown or there is no refresh token."""
+        if self.expires_at is None or self.refresh_token is None:
+            return None
+        return self.expires_at - min(RENEW_SECONDS, (self.expires_at - self.obtained_at) * RENEW_SHARE)
+
+    @cached_property
+    def _created(self) -> float:
+        return time.monotonic()
+
+    def is_valid(self, now: float) -> bool:
+        """Return whether the token has not expired."""
+        return self.expires_at is None or now < self.expires_at or self.is_new
+
+    @property
+    def is_new(self) -> bool:
+        """Whether this process obtained the token a moment ago."""
+        return "_created" in self.__dict__ and time.monotonic() - self._created < JUST_OBTAINED_SECONDS
+
+    def mark_new(self) -> Grant:
+        """Remember that this process obtained the token now."""
+        _ = self._created
+        return self
+
+    def renewed(self, answer: TokenAnswer) -> Grant:
+        """Return the grant with the tokens of the answer to a refresh; what the answer omits stays."""
+        return replace(
+            self,
+            access_token=answer.access_token,
+            refresh_token=answer.refresh_token or self.refresh_token,
+            expires_at=answer.expires_at,
+            obtained_at=time.time(),
+            scopes_granted=self.scopes_granted if answer.scopes is None else answer.scopes,
+        ).mark_new()
+
+
+@dataclass(frozen=True)
+class StoredSignIn:
+    """The grants and clients for one server and account. The first grant is the current one."""
+
+    server: str
+    account: str = ""
+    grants: tuple[Grant, ...] = ()
+    clients: tuple[ClientIdentity, ...] = ()
+
+    @property
+    def current(self) -> Grant | None:
+        """The grant that was stored last."""
+        return self.grants[0] if self.grants else None
+
+    def with_grant(self, grant: Grant) -> StoredSignIn:
+        """Return this with the grant as the current one; it replaces that of the same issuer, client and resource."""
+        others = tuple(each for each in self.grants if _identity(each) != _identity(grant))
+        return replace(self, grants=(grant, *others))
+
+    def without_grant(self, grant: Grant) -> StoredSignIn:
+        """Return this without the grant."""
+        return replace(self, grants=tuple(each for each in self.grants if _identity(each) != _identity(grant)))
+
+    def client_for(self, issuer: str, client_id: str | None = None) -> ClientIdentity | None:
+        """Return the client that is registered with an issuer."""
+        found = (each for each in self.clients if each.issuer == issuer and client_id in (None, each.client_id))
+        return next(found, None)
+
+    def with_client(self, client: ClientIdentity) -> StoredSignIn:
+        """Return this with the client as the one that is registered with its issuer."""
+        return replace(self, clients=(client, *(each for each in self.clients if each.issuer != client.issuer)))
+
+    def without_client(self, issuer: str) -> StoredSignIn:
+        """Return this without the registered client of an issuer and its grants."""
+        return replace(
+            self,
+            clients=tuple(each for each in self.clients if each.issuer != issuer),
+            grants=tuple(each for each in self.grants if each.issuer != issuer),
+        )
+
+    def to_text(self) -> str:
+        """Return this as JSON."""
+        clients = [{k: v for k, v in asdict(each).items() if k != "private_key"} for each in self.clients]
+        document = {"version": VERSION, "server": self.server, "account": self.account}
+        return json.dumps({**document, "grants": [asdict(each) for each in self.grants], "clients": clients})
+
+    @classmethod
+    def from_text(cls, text: str | None, server: str, account: str) -> StoredSignIn:
+        """Return what `to_text` wrote; an empty one for other texts."""
+        try:
+            document = json.loads(text or "{}")
+            if not isinstance(document, dict) or document.get("version") != VERSION:
+                return cls(server, account)
+            grants = tuple(_read(Grant, each) for each in document["grants"])
+            clients = tuple(_read(ClientIdentity, each) for each in document["clients"])
+        except (ValueError, TypeError, KeyError, AttributeError):
+            return cls(server, account)
+        return cls(server, account, grants, clients)
+
+
+def _identity(grant: Grant) -> tuple[str, str, str | None]:
+    return grant.issuer, grant.client_id, grant.resource
+
+
+def _read(kind: Any, values: dict[str, Any]) -> Any:
+    known = {each.name for each in fields(kind)}
+    return kind(**{k: tuple(v) if isinstance(v, list) else v for k, v in values.items() if k in known})
+
+
+def storage_key(server: str, account: str) -> str:
+    """Return the key of the store for a server and account."""
+    return f"{server} {account}" if account else server

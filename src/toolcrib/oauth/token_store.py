@@ -1,0 +1,266 @@
+"""Where sign-ins are stored: in memory, or in files that only their owner can read.
+
+A store keeps one text per key, and a lock per key that excludes other processes. Its user decides what the text means,
+so a store for another place (a database, a vault) has four short methods.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import binascii
+import errno
+import fcntl
+import json
+import os
+import secrets
+import stat
+import threading
+from collections.abc import AsyncIterator
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
+from hashlib import sha256
+from pathlib import Path
+from typing import Any, Final, Protocol, runtime_checkable
+
+from .._util.files import read_regular_file
+from .._util.folders import config_folder
+from .._util.sealing import KEY_BYTES, Sealer, SealingKey
+from ..errors import ConfigError
+
+LOCK_POLL_SECONDS: Final = 0.02
+MAX_FILE_BYTES: Final = 1024 * 1024
+KEYRING_SERVICE: Final = "toolcrib"
+KEYRING_NAME: Final = "token-store-key"
+
+
+@runtime_checkable
+class TokenStore(Protocol):
+    """A place for sign-ins. Keys and texts are arbitrary strings."""
+
+    async def load(self, key: str) -> str | None:
+        """Return the text of a key; None if there is none."""
+        ...
+
+    async def save(self, key: str, text: str) -> None:
+        """Store the text of a key; when this returns, other processes see it."""
+        ...
+
+    async def delete(self, key: str) -> None:
+        """Remove a key, if it is there."""
+        ...
+
+    def lock(self, key: str) -> AbstractAsyncContextManager[None]:
+        """Return a lock that at most one task holds for this key, in all processes and threads that use the store."""
+        ...
+
+
+class MemoryTokenStore:
+    """Keeps sign-ins for the life of the process."""
+
+    def __init__(self) -> None:
+        self._texts: dict[str, str] = {}
+        self._locks: dict[str, threading.Lock] = {}
+
+    async def load(self, key: str) -> str | None:
+        """Return the text of a key; None if there is none."""
+        return self._texts.get(key)
+
+    async def save(self, key: str, text: str) -> None:
+        """Store the text of a key."""
+        self._texts[key] = text
+
+    async def delete(self, key: str) -> None:
+        """Remove a key, if it is there."""
+        self._texts.pop(key, None)
+
+    @asynccontextmanager
+    async def lock(self, key: str) -> AsyncIterator[None]:
+        """Hold the lock of a key; tasks of other event loops are excluded too."""
+        held = self._locks.setdefault(key, threading.Lock())
+        while not held.acquire(blocking=False):  # noqa: ASYNC110  # another thread may hold it
+            await asyncio.sleep(LOCK_POLL_SECONDS)
+        try:
+            yield
+        finally:
+            held.release()
+
+    def __repr__(self) -> str:
+        return f"MemoryTokenStore({len(self._texts)} entries)"
+
+
+class FileTokenStore:
+    """Keeps each sign-in in a file of a folder that only its owner can read.
+
+    The default folder is `toolcrib/tokens` in the user's config folder. With a `key`, files are encrypted (AES-GCM):
+    32 bytes, the same as URL-safe base64, or `"keyring"` for a random key that is kept in the system's keyring. That
+    needs `toolcrib[oauth]`, and `toolcrib[keyring]` for the keyring. Processes with the same folder share its sign-ins.
+    """
+
+    def __init__(self, folder: str | os.PathLike[str] | None = None, *, key: str | bytes | None = None) -> None:
+        given = Path(folder).expanduser() if folder is not None else config_folder(os.environ) / "toolcrib" / "tokens"
+        self.folder = given
+        self._key = key
+        self._sealer: Sealer | None = None
+        if key is not None and key != "keyring":
+            self._sealer = _make_sealer(_sealing_key(key))
+
+    def __repr__(self) -> str:
+        return f"FileTokenStore({str(self.folder)!r}{', encrypted' if self._key is not None else ''})"
+
+    async def load(self, key: str) -> str | None:
+        """Return the text of a key; raises `ConfigError` if the file is not private or cannot be read."""
+        return await asyncio.to_thread(self._load, key)
+
+    async def save(self, key: str, text: str) -> None:
+        """Write the text to a new file, and replace the old one by it."""
+        await asyncio.to_thread(self._save, key, text)
+
+    async def delete(self, key: str) -> None:
+        """Remove the file of a key, if it is there."""
+        with suppress(FileNotFoundError):
+            self._path(key).unlink()
+
+    @asynccontextmanager
+    async def lock(self, key: str) -> AsyncIterator[None]:
+        """Hold an advisory lock on a file beside the one of the key; it ends with the process that holds it."""
+        self._make_folder()
+        path = self._path(key).with_suffix(".lock")
+        # Opened anew each time: a lock belongs to an open file, so tasks and threads exclude each other too.
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+        try:
+            while not _try_lock(descriptor, path):  # noqa: ASYNC110  # another process may hold it
+                await asyncio.sleep(LOCK_POLL_SECONDS)
+            yield
+        finally:
+            os.close(descriptor)
+
+    def _path(self, key: str) -> Path:
+        return self.folder / f"{sha256(key.encode()).hexdigest()[:32]}.json"
+
+    def _make_folder(self) -> None:
+        try:
+            self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+            _check_private(self.folder, self.folder.lstat(), stat.S_ISDIR, "a folder", "700")
+        except OSError as exc:
+            raise _file_error(self.folder, "a folder that can be used", exc) from exc
+
+    def _load(self, key: str) -> str | None:
+        path = self._path(key)
+        try:
+            seen = path.lstat()
+            _check_private(self.folder, self.folder.lstat(), stat.S_ISDIR, "a folder", "700")
+            _check_private(path, seen, stat.S_ISREG, "a file", "600")
+            content = read_regular_file(path, MAX_FILE_BYTES) or b""
+        except FileNotFoundError:
+            return None
+        except OSError as exc:
+            raise _file_error(path, "a readable file", exc) from exc
+        return self._open(path, key, content.decode("utf-8", "replace"))
+
+    def _open(self, path: Path, key: str, text: str) -> str:
+        try:
+            document = json.loads(text)
+        except ValueError:
+            document = None
+        if not isinstance(document, dict):
+            raise _file_error(path, "a JSON object", advice="Remove the file and sign in again")
+        if "sealed" not in document:
+            return text
+        if self._key is None:
+            raise _file_error(path, "a store with a key, because the file is encrypted", advice="Set key=")
+        try:
+            sealed = base64.b64decode(document["sealed"])
+        except (binascii.Error, TypeError):
+            sealed = b""
+        return self._sealer_in_use().open(sealed, str(document.get("key_id")), key)["text"]
+
+    def _save(self, key: str, text: str) -> None:
+        self._make_folder()
+        if self._key is not None:
+            sealed, key_id = self._sealer_in_use().seal({"text": text}, key)
+            text = json.dumps({"key_id": key_id, "sealed": base64.b64encode(sealed).decode()})
+        path = self._path(key)
+        temporary = path.with_name(f".{path.name}.{secrets.token_hex(8)}")
+        try:
+            descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+            with open(descriptor, "w", encoding="utf-8") as file:
+                file.write(text)
+                file.flush()
+                os.fsync(descriptor)
+            os.replace(temporary, path)
+            _sync_folder(self.folder)
+        except OSError as exc:
+            with suppress(OSError):
+                temporary.unlink()
+            raise _file_error(path, "a file that can be written", exc) from exc
+
+    def _sealer_in_use(self) -> Sealer:
+        if self._sealer is None:
+            self._sealer = _make_sealer(_key_of_keyring())
+        return self._sealer
+
+
+def _make_sealer(key: SealingKey) -> Sealer:
+    return Sealer([key], extra="oauth")
+
+
+def _sealing_key(key: str | bytes) -> SealingKey:
+    return SealingKey(key) if isinstance(key, bytes) else SealingKey.parse(key, where="key")
+
+
+def _key_of_keyring() -> SealingKey:
+    """Return the key in the system's keyring; a new one is created if there is none."""
+    try:
+        import keyring  # noqa: PLC0415  # an optional dependency
+        from keyring.errors import KeyringError  # noqa: PLC0415
+    except ImportError as exc:
+        install = 'pip install "toolcrib[keyring]"'
+        message = f"keyring: expected to be installed, got no such package. Run: {install}"
+        raise ConfigError(message, key="key", expected=install) from exc
+    try:
+        text = keyring.get_password(KEYRING_SERVICE, KEYRING_NAME)
+        if text is None:
+            keyring.set_password(KEYRING_SERVICE, KEYRING_NAME, SealingKey(secrets.token_bytes(KEY_BYTES)).to_text())
+            text = keyring.get_password(KEYRING_SERVICE, KEYRING_NAME)  # another process may have been faster
+    except KeyringError as exc:
+        reason = type(exc).__name__
+    else:
+        return SealingKey.parse(text or "", where="keyring")
+    expected = "a keyring that works"
+    advice = "Use FileTokenStore() without key, or with a key of 32 bytes"
+    raise ConfigError(f"key: expected {expected}, got {reason}. {advice}", key="key", expected=expected)
+
+
+def _try_lock(descriptor: int, path: Path) -> bool:
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError as exc:
+        if exc.errno in (errno.EWOULDBLOCK, errno.EINTR):
+            return False
+        raise _file_error(path, "a file system with locks", exc, advice="Use a folder on a local disk") from exc
+    return True
+
+
+def _sync_folder(folder: Path) -> None:
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def _check_private(path: Path, seen: os.stat_result, is_kind: Any, kind: str, mode: str) -> None:
+    if not is_kind(seen.st_mode):
+        raise _file_error(path, f"{kind}, not a link or anything else")
+    if seen.st_uid != os.geteuid():
+        raise _file_error(path, f"{kind} of the user that runs this process")
+    if seen.st_mode & 0o077:
+        raise _file_error(
+            path, f"{kind} that only its owner can use (mode 0{mode})", advice=f"Run: chmod {mode} {path}"
+        )
+
+
+def _file_error(path: Path, expected: str, exc: OSError | None = None, advice: str = "") -> ConfigError:
+    reason = f", got {exc.strerror or type(exc).__name__}" if exc is not None else ""
+    message = f"{path}: expected {expected}{reason}" + (f". {advice}" if advice else "")
+    return ConfigError(message, file=str(path), key="store", expected=expected)

@@ -96,11 +96,27 @@ def call_goals(way: Way, rounds: list[Round], width: int) -> list[Goal]:
 
 
 def oauth_goals(rounds: list[Round]) -> list[Goal]:
+    def taken(client: str, pace: str, above: str, below: str) -> float:
+        return statistics.median(each[client][pace][above] / each[client][pace][below] for each in rounds)
+
     rows = []
-    for client, goal in {OURS: "<= 1.2", SDK: ""}.items():
-        for pace, words in {"fast": "ten calls at once", "slow": "ten calls of 50 ms at once"}.items():
-            value = statistics.median(each[client][pace]["with"] / each[client][pace]["without"] for each in rounds)
-            rows.append(row(f"{client}, {words}: time relative to no provider", value, "{:.2f}x", goal))
+    for client in rounds[0]:
+        goal = "<= 1.2" if client == OURS else ""
+        for pace, words in {"fast": "64 calls at once", "slow": "64 calls of 50 ms at once"}.items():
+            name = f"{client}, {words}: time relative to no provider"
+            rows.append(row(name, taken(client, pace, "with", "without"), "{:.2f}x", goal))
+    for client in rounds[0]:
+        refreshes = max(each[client][pace]["refreshes"] for each in rounds for pace in ("fast", "slow"))
+        rows.append(
+            row(
+                f"{client}, 100 callers with an expired token: refreshes",
+                refreshes,
+                "{:.0f}",
+                "<= 1" if client == OURS else "",
+            )
+        )
+    against = statistics.median(each[SDK]["slow"]["expired"] / each[OURS]["slow"]["expired"] for each in rounds)
+    rows.append(row("100 calls of 50 ms with an expired token: time of the SDK's client / of ours", against, "{:.1f}x"))
     return rows
 
 

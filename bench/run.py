@@ -66,7 +66,7 @@ def measure_calls(way: report.Way, options: argparse.Namespace) -> list[report.R
 
 
 def measure_oauth(options: argparse.Namespace) -> list[report.Round]:
-    """Measure calls with the SDK's OAuth provider; return an empty list if the SDK is not installed."""
+    """Measure calls with OAuth providers, ours and the SDK's; return an empty list if the SDK is not installed."""
     rounds = []
     if options.sdk_python and "json" in options.over:
         for number in range(1, options.rounds + 1):
@@ -138,7 +138,7 @@ def main() -> int:
         goals[f"toolcrib over {way.title}"] = report.call_goals(way, rounds, options.in_flight)
     if oauth := measure_oauth(options):
         figures["oauth"] = oauth
-        goals["with the SDK's OAuth provider"] = report.oauth_goals(oauth)
+        goals["with an OAuth provider"] = report.oauth_goals(oauth)
     if "stdio" in options.over:
         figures["idle"] = measure_idle(options.idle)
         goals["memory over stdio"] = report.memory_goals(figures["idle"])

@@ -169,7 +169,7 @@ async def test_an_issuer_that_went_down_later_is_not_needed() -> None:
 
 
 @pytest.mark.parametrize(
-    "transport, path, mode", [("http", "/mcp", "legacy"), ("http", "/mcp", "modern"), ("sse", "/sse", "legacy")]
+    "transport, path, mode", [("http", "/mcp", "legacy"), ("http", "/mcp", "2026-07-28"), ("sse", "/sse", "legacy")]
 )
 async def test_a_client_with_a_token_calls_tools_as_its_owner(transport: str, path: str, mode: Any) -> None:
     async with protected(path, transport=transport, scopes=["tools:read"]) as place:

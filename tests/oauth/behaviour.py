@@ -53,6 +53,9 @@ class Behaviour:
     registration: bool = True
     """Whether there is a registration endpoint."""
     revocation: bool = True
+    """Whether there is a revocation endpoint."""
+    revokes_access_tokens: bool = True
+    """Whether that endpoint takes access tokens; else they are an `unsupported_token_type`, as JWTs are for many."""
     client_metadata_documents: bool = False
     """Whether https URLs are accepted as client ids."""
 

@@ -238,9 +238,11 @@ async def test_within_the_grace_window_a_replaced_refresh_token_is_accepted() ->
 
 
 async def test_revocation_ends_the_family_of_the_token() -> None:
-    async with AuthorizationServer() as server:
+    async with AuthorizationServer(revokes_access_tokens=False) as server:
         client = SmallClient(server)
         tokens = await client.sign_in()
+        form = {"token": tokens["access_token"], "client_id": client.client_id}
+        assert (await post(f"{server.issuer}/revoke", form))[1]["error"] == "unsupported_token_type"
         form = {"token": tokens["refresh_token"], "client_id": client.client_id}
         assert (await post(f"{server.issuer}/revoke", form))[0] == 200
         assert (await client.refresh(tokens["refresh_token"]))[1]["error"] == "invalid_grant"

@@ -205,6 +205,8 @@ def revoke(server: AuthorizationServer, params: Mapping[str, str], headers: Mapp
     """Answer a revocation request (RFC 7009)."""
     try:
         client = authenticate(server, params, headers)
+        if params.get("token") in server.tokens.access and not server.behaviour.revokes_access_tokens:
+            raise OAuthFailure("unsupported_token_type")
     except OAuthFailure as exc:
         return failure(server, exc)
     server.tokens.revoke(params.get("token", ""), client.client_id)

@@ -117,8 +117,11 @@ class FileTokenStore:
 
     async def delete(self, key: str) -> None:
         """Remove the file of a key, if it is there."""
-        with suppress(FileNotFoundError):
-            self._path(key).unlink()
+        path = self._path(key)
+        try:
+            path.unlink(missing_ok=True)
+        except OSError as exc:
+            raise _file_error(path, "a file that can be removed", exc) from exc
 
     @asynccontextmanager
     async def lock(self, key: str) -> AsyncIterator[None]:
@@ -126,7 +129,10 @@ class FileTokenStore:
         self._make_folder()
         path = self._path(key).with_suffix(".lock")
         # Opened anew each time: a lock belongs to an open file, so tasks and threads exclude each other too.
-        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+        try:
+            descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+        except OSError as exc:
+            raise _file_error(path, "a file that can be locked, not a link", exc) from exc
         try:
             while not _try_lock(descriptor, path):  # noqa: ASYNC110  # another process may hold it
                 await asyncio.sleep(LOCK_POLL_SECONDS)

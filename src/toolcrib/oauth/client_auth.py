@@ -7,6 +7,7 @@ import inspect
 import os
 import secrets
 import time
+import warnings
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -114,7 +115,7 @@ def sign(
     """Return a JWT with these claims; `accepted` are the algorithms that its recipient accepts, None for any."""
     try:
         from joserfc import jwt  # noqa: PLC0415  # an optional dependency
-        from joserfc.errors import JoseError  # noqa: PLC0415
+        from joserfc.errors import JoseError, SecurityWarning  # noqa: PLC0415
         from joserfc.jwk import ECKey, OKPKey, RSAKey  # noqa: PLC0415
     except ImportError as exc:
         message = f"joserfc: expected to be installed, got no such package. Run: {INSTALL}"
@@ -143,7 +144,10 @@ def sign(
     header: dict[str, Any] = {"alg": algorithm, "typ": "JWT"}
     if "kid" in public:
         header["kid"] = public["kid"]
-    return jwt.encode(header, dict(claims), loaded, algorithms=[algorithm])
+    with warnings.catch_warnings():
+        # "EdDSA" is deprecated in favour of "Ed25519" (RFC 9864), which few servers know yet.
+        warnings.simplefilter("ignore", SecurityWarning)
+        return jwt.encode(header, dict(claims), loaded, algorithms=[algorithm])
 
 
 def _key_material(key: str | bytes | Path | Mapping[str, Any]) -> Any:

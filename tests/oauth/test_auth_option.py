@@ -1,0 +1,203 @@
+"""`auth=` with our own providers: clients, hubs, the sync API, several event loops, settings; and what is loaded."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import toolcrib as tc
+import toolcrib.sync
+from tests.oauth.authorization_server import AuthorizationServer
+from tests.oauth.person import agree
+
+
+def person(**given: Any) -> tc.OAuth:
+    return tc.OAuth(**{"interact": agree, "store": tc.MemoryTokenStore(), **given})
+
+
+async def test_one_provider_serves_several_clients_with_one_sign_in() -> None:
+    async with AuthorizationServer() as server:
+        auth = person()
+        async with tc.Client(server.url, auth=auth) as first, tc.Client(server.url, auth=auth) as second:
+            texts = [(await each.call_tool("echo", {"text": "hi"})).text for each in (first, second)]
+
+    assert texts == ["hi", "hi"]
+    assert server.counters["authorize"] == 1
+
+
+async def test_clients_that_start_together_ask_the_person_once() -> None:
+    async with AuthorizationServer() as server:
+        auth = person()
+
+        async def call() -> str:
+            async with tc.Client(server.url, auth=auth) as client:
+                return (await client.call_tool("echo", {"text": "hi"})).text
+
+        assert await asyncio.gather(*(call() for _ in range(5))) == ["hi"] * 5
+
+    assert server.counters["authorize"] == 1
+
+
+async def test_one_provider_serves_several_event_loops() -> None:
+    async with AuthorizationServer() as server:
+        auth = person()
+
+        def call() -> str:
+            with toolcrib.sync.Client(server.url, auth=auth) as client:
+                return client.call_tool("echo", {"text": "hi"}).text
+
+        assert await asyncio.gather(*(asyncio.to_thread(call) for _ in range(3))) == ["hi"] * 3
+
+    assert server.counters["authorize"] == 1
+
+
+@pytest.mark.parametrize("mode", ["legacy", "2026-07-28"])
+async def test_a_sign_in_works_in_both_eras(mode: str) -> None:
+    async with AuthorizationServer() as server, tc.Client(server.url, auth=person(), mode=mode) as client:
+        assert (await client.call_tool("echo", {"text": "hi"})).text == "hi"
+        assert [tool.name for tool in await client.list_tools()] == ["echo", "whoami", "write"]
+
+    assert server.counters["authorize"] == 1
+
+
+async def test_a_hub_takes_a_provider_for_each_server() -> None:
+    async with AuthorizationServer(subject="ann") as one, AuthorizationServer(subject="bob") as two:
+        servers = {
+            "one": (tc.HttpServer(one.url), {"auth": person()}),
+            "two": (tc.HttpServer(two.url), {"auth": person()}),
+        }
+        async with tc.Hub(servers) as hub:
+            answers = [(await hub.call_tool(f"mcp__{name}__whoami")).text for name in servers]
+
+    assert "ann" in answers[0] and "bob" in answers[1]
+
+
+async def test_the_extension_of_a_provider_is_declared() -> None:
+    async with AuthorizationServer() as server:
+        server.add_client("ci", "client_secret_basic", secret="secret")
+        auth = tc.ClientCredentials(issuer=server.issuer, client_id="ci", client_secret="secret")
+        async with tc.Client(server.url, auth=auth, mode="legacy"):
+            pass
+
+    (start,) = [each for each in server.seen("mcp") if each.params.get("method") == "initialize"][-1:]
+    assert start.params["params"]["capabilities"]["extensions"] == {
+        "io.modelcontextprotocol/oauth-client-credentials": {}
+    }
+
+
+async def test_without_a_provider_the_error_names_both_ways_to_sign_in() -> None:
+    async with AuthorizationServer() as server:
+        with pytest.raises(tc.AuthError, match=r"auth=toolcrib\.OAuth\(\).*`toolcrib auth login`") as caught:
+            async with tc.Client(server.url):
+                pass
+
+    assert caught.value.status == 401 and caught.value.sent is False
+
+
+async def test_the_settings_of_a_server_become_a_provider(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
+    monkeypatch.delenv("BROWSER", raising=False)
+    monkeypatch.delenv("DISPLAY", raising=False)
+    async with AuthorizationServer() as server:
+        config = tc.HttpServer(server.url, oauth={"client_id": "app", "scopes": ["mcp:write"]})
+        with pytest.raises(tc.AuthError, match="a person must sign in") as caught:
+            async with tc.Client(config):
+                pass
+
+    assert "client_id=app&" in str(caught.value.authorization_url)
+    assert "scope=mcp%3Awrite" in str(caught.value.authorization_url)
+
+
+async def test_a_sign_in_is_finished_by_the_program_that_got_the_url() -> None:
+    async with AuthorizationServer() as server:
+        auth = person(interact=None)
+        with pytest.raises(tc.AuthError) as caught:
+            async with tc.Client(server.url, auth=auth):
+                pass
+        url = caught.value.authorization_url
+        assert url is not None
+        status = await auth.finish_sign_in(server.url, await agree(url))
+        async with tc.Client(server.url, auth=auth) as client:
+            assert (await client.call_tool("echo", {"text": "hi"})).text == "hi"
+
+    assert status.issuer == server.issuer and status.can_renew and status.scopes == ("mcp:read",)
+    with pytest.raises(tc.UsageError, match="finish_sign_in"):
+        await auth.finish_sign_in(server.url, "http://127.0.0.1/callback?code=again")
+
+
+async def test_logging_out_revokes_the_tokens_and_forgets_the_client() -> None:
+    async with AuthorizationServer() as server:
+        auth = person()
+        async with tc.Client(server.url, auth=auth):
+            pass
+        assert await auth.status(server.url) is not None
+
+        assert await auth.logout(server.url)
+
+        assert await auth.status(server.url) is None
+        assert not await auth.logout(server.url)
+        assert {each.params["token_type_hint"] for each in server.seen("revoke")} >= {"refresh_token"}
+        async with tc.Client(server.url, auth=auth):
+            pass
+
+    assert server.counters["register"] == 2
+
+
+async def test_forgetting_makes_no_request() -> None:
+    async with AuthorizationServer() as server:
+        auth = person()
+        async with tc.Client(server.url, auth=auth):
+            pass
+        before = len(server.requests)
+
+        assert await auth.forget(server.url)
+
+        assert len(server.requests) == before
+        assert await auth.status(server.url) is None
+
+
+@pytest.mark.parametrize("value", ["token", 7, object()])
+def test_other_values_of_auth_are_rejected(value: Any) -> None:
+    with pytest.raises(tc.ConfigError, match=r"auth: expected OAuth\(\)"):
+        tc.Client("https://tools.example.com/mcp", auth=value)
+
+
+# ---- what is loaded ------------------------------------------------------------------------------------------
+
+LOADED = "import json, sys; print(json.dumps([m for m in sys.modules]))"
+
+
+def loaded_by(code: str) -> set[str]:
+    done = subprocess.run([sys.executable, "-c", f"{code}\n{LOADED}"], capture_output=True, text=True, check=True)
+    return set(json.loads(done.stdout.splitlines()[-1]))
+
+
+def test_local_servers_load_nothing_of_oauth() -> None:
+    found = loaded_by("import toolcrib; toolcrib.Client(toolcrib.StdioServer('true'))")
+
+    assert not [name for name in found if name.startswith("toolcrib.oauth")]
+
+
+async def test_a_valid_token_loads_no_cryptography(tmp_path: Path) -> None:
+    async with AuthorizationServer() as server:
+        store = tc.FileTokenStore(tmp_path / "tokens")
+        async with tc.Client(server.url, auth=person(store=store)):
+            pass
+        code = (
+            "import asyncio, toolcrib as tc\n"
+            "async def main():\n"
+            f"    auth = tc.OAuth(interact=None, store=tc.FileTokenStore({str(tmp_path / 'tokens')!r}))\n"
+            f"    async with tc.Client({server.url!r}, auth=auth) as client:\n"
+            "        assert (await client.call_tool('echo', {'text': 'hi'})).text == 'hi'\n"
+            "asyncio.run(main())"
+        )
+        found = await asyncio.to_thread(loaded_by, code)
+
+    assert not found & {"cryptography", "joserfc", "keyring", "mcp"}
+    assert server.counters["authorize"] == 1

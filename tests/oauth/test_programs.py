@@ -1,0 +1,224 @@
+"""Programs get tokens without a person: client credentials, assertions of workloads, cross-app access."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+from joserfc import jwt
+from joserfc.jwk import ECKey, OKPKey, RSAKey
+
+import toolcrib as tc
+from tests.oauth.authorization_server import AuthorizationServer
+
+pytestmark = pytest.mark.filterwarnings("ignore::joserfc.errors.SecurityWarning")  # the name EdDSA is deprecated
+
+KEYS = {
+    "RSA": lambda: RSAKey.generate_key(2048, {"kid": "rsa"}),
+    "P-256": lambda: ECKey.generate_key("P-256", {"kid": "ec"}),
+    "Ed25519": lambda: OKPKey.generate_key("Ed25519", {"kid": "ed"}),
+}
+FORMS = {
+    "PEM": lambda key, _: key.as_pem(private=True).decode(),
+    "a PEM file": lambda key, folder: _write(folder / "key.pem", key.as_pem(private=True)),
+    "JWK": lambda key, _: key.as_dict(private=True),
+    "a function": lambda key, _: lambda claims: jwt.encode({"alg": "ES256"}, dict(claims), key),
+}
+
+
+def _write(path: Path, content: bytes) -> Path:
+    path.write_bytes(content)
+    return path
+
+
+async def whoami(server: AuthorizationServer, auth: Any) -> str:
+    async with tc.Client(server.url, auth=auth) as client:
+        return (await client.call_tool("whoami")).text
+
+
+def credentials(server: AuthorizationServer, **given: Any) -> tc.ClientCredentials:
+    return tc.ClientCredentials(**{"issuer": server.issuer, "client_id": "ci", **given})
+
+
+@pytest.mark.parametrize("method", ["client_secret_basic", "client_secret_post"])
+async def test_a_program_with_a_secret_gets_a_token_by_the_method_of_the_server(method: str) -> None:
+    async with AuthorizationServer(metadata_changes={"token_endpoint_auth_methods_supported": [method]}) as server:
+        server.add_client("ci", method, secret="s%cret +")
+
+        assert await whoami(server, credentials(server, client_secret="s%cret +"))
+
+    (request,) = server.seen("token")
+    assert request.params["grant_type"] == "client_credentials"
+    assert request.params["resource"] == server.resource
+    assert request.params["scope"] == "mcp:read"
+    assert server.counters["authorize"] == 0
+
+
+@pytest.mark.parametrize("kind", KEYS)
+async def test_a_program_with_a_key_signs_an_assertion(kind: str) -> None:
+    key = KEYS[kind]()
+    async with AuthorizationServer() as server:
+        server.add_client("ci", "private_key_jwt", public_key=_public(key))
+
+        assert await whoami(server, credentials(server, private_key=key.as_pem(private=True).decode()))
+
+    (request,) = server.seen("token")
+    token = jwt.decode(request.params["client_assertion"], key, algorithms=["RS256", "ES256", "EdDSA"])
+    claims = token.claims
+    assert claims["iss"] == claims["sub"] == "ci"
+    assert claims["aud"] == server.issuer
+    assert claims["jti"] and claims["exp"] - claims["iat"] <= 300
+
+
+@pytest.mark.parametrize("form", FORMS)
+async def test_a_key_may_be_given_in_any_usual_form(form: str, tmp_path: Path) -> None:
+    key = KEYS["P-256"]()
+    async with AuthorizationServer() as server:
+        server.add_client("ci", "private_key_jwt", public_key=_public(key))
+
+        assert await whoami(server, credentials(server, private_key=FORMS[form](key, tmp_path)))
+
+
+async def test_the_algorithm_is_one_that_the_server_accepts() -> None:
+    key = KEYS["RSA"]()
+    changes = {"token_endpoint_auth_signing_alg_values_supported": ["PS256"]}
+    async with AuthorizationServer(metadata_changes=changes) as server:
+        server.add_client("ci", "private_key_jwt", public_key=_public(key))
+        with pytest.raises(tc.AuthError, match=r"(?s)ES256.*Use another key|expected a key for one of PS256"):
+            await whoami(server, credentials(server, private_key=KEYS["P-256"]().as_dict(private=True)))
+
+    assert server.counters["token"] == 0
+
+
+async def test_a_secret_goes_to_no_other_issuer_whatever_the_server_says() -> None:
+    async with AuthorizationServer() as other, AuthorizationServer(authorization_servers=(other.issuer,)) as server:
+        with pytest.raises(tc.AuthError, match="issuer: expected one of those that the server names"):
+            await whoami(server, credentials(server, client_secret="secret"))
+
+    assert other.requests == []
+    assert server.counters["token"] == 0
+
+
+async def test_a_token_that_has_expired_is_replaced_without_a_refresh_token() -> None:
+    async with AuthorizationServer() as server:
+        server.add_client("ci", "client_secret_basic", secret="secret")
+        async with tc.Client(server.url, auth=credentials(server, client_secret="secret")) as client:
+            await client.call_tool("whoami")
+            server.expire_tokens()
+            await client.call_tool("whoami")
+
+    assert [each.params["grant_type"] for each in server.seen("token")] == ["client_credentials"] * 2
+
+
+@pytest.mark.parametrize(
+    "given, key",
+    [
+        ({}, "client_secret"),
+        ({"client_secret": "s", "private_key": "k"}, "client_secret"),
+        ({"client_secret": "s", "issuer": "http://login.example.com"}, "issuer"),
+        ({"client_secret": "s", "auth_method": "tls_client_auth"}, "auth_method"),
+        ({"client_secret": "s", "scopes": ["two words"]}, "scopes"),
+    ],
+)
+def test_wrong_options_of_a_program_are_rejected(given: dict[str, Any], key: str) -> None:
+    with pytest.raises(tc.ConfigError) as caught:
+        tc.ClientCredentials(**{"issuer": "https://login.example.com", "client_id": "ci", **given})
+
+    assert caught.value.key == key
+
+
+# ---- workloads -----------------------------------------------------------------------------------------------
+
+
+def _assertion(key: Any, audience: str, **claims: Any) -> str:
+    now = int(time.time())
+    content = {"iss": "https://platform", "sub": "job", "aud": audience, "iat": now, "exp": now + 60, **claims}
+    return jwt.encode({"alg": "ES256"}, content, key)
+
+
+async def test_a_workload_is_asked_for_an_assertion_for_each_token() -> None:
+    key, audiences = KEYS["P-256"](), []
+    async with AuthorizationServer() as server:
+        server.trusted_keys.append(_public(key))
+        server.add_client("job")
+
+        async def assertion(audience: str) -> str:
+            audiences.append(audience)
+            return _assertion(key, audience, jti=str(len(audiences)))
+
+        auth = tc.JwtBearer(issuer=server.issuer, client_id="job", assertion=assertion)
+        async with tc.Client(server.url, auth=auth) as client:
+            await client.call_tool("whoami")
+            server.expire_tokens()
+            await client.call_tool("whoami")
+
+    assert audiences == [server.issuer] * 2
+    assert {each.params["grant_type"] for each in server.seen("token")} == {
+        "urn:ietf:params:oauth:grant-type:jwt-bearer"
+    }
+
+
+@pytest.mark.parametrize("error", ["invalid_grant", "invalid_scope", "unauthorized_client"])
+async def test_a_rejected_assertion_is_reported_at_once_without_another_try(error: str) -> None:
+    async with AuthorizationServer() as server:
+        server.fail_next("token", times=9, status=400, error=error, description="not for you")
+        auth = tc.JwtBearer(issuer=server.issuer, client_id="job", assertion="a.b.c")
+
+        with pytest.raises(tc.AuthError, match=f"{error}: not for you"):
+            await whoami(server, auth)
+
+    assert server.counters["token"] == 1
+
+
+# ---- cross-app access ----------------------------------------------------------------------------------------
+
+
+async def test_a_program_of_an_enterprise_exchanges_the_persons_token() -> None:
+    async with AuthorizationServer() as idp, AuthorizationServer() as server:
+        server.trusted.append(idp)
+        idp.trusted.append(server)
+        idp.add_client("idp-app", "client_secret_basic", secret="idp-secret")
+        server.add_client("app", "client_secret_basic", secret="app-secret")
+        idp.id_jag_clients["idp-app"] = "app"
+        auth = tc.CrossAppAccess(
+            issuer=server.issuer,
+            client_id="app",
+            client_secret="app-secret",
+            idp_issuer=idp.issuer,
+            idp_client_id="idp-app",
+            idp_client_secret="idp-secret",
+            subject_token=lambda _: idp.issue_id_token("carol", "idp-app"),
+        )
+
+        assert "carol" in await whoami(server, auth)
+
+    (exchange,), (redeemed,) = idp.seen("token"), server.seen("token")
+    assert exchange.params["audience"] == server.issuer
+    assert exchange.params["resource"] == server.resource
+    assert exchange.params["requested_token_type"] == "urn:ietf:params:oauth:token-type:id-jag"
+    assert redeemed.params["grant_type"] == "urn:ietf:params:oauth:grant-type:jwt-bearer"
+
+
+async def test_an_identity_provider_that_issues_another_token_is_rejected() -> None:
+    async with AuthorizationServer(token_changes={"token_type": "Bearer"}) as idp, AuthorizationServer() as server:
+        idp.trusted.append(server)
+        idp.add_client("idp-app")
+        auth = tc.CrossAppAccess(
+            issuer=server.issuer,
+            client_id="app",
+            client_secret="app-secret",
+            idp_issuer=idp.issuer,
+            idp_client_id="idp-app",
+            subject_token=idp.issue_id_token("carol", "idp-app"),
+        )
+
+        with pytest.raises(tc.AuthError, match="expected an ID-JAG"):
+            await whoami(server, auth)
+
+    assert server.counters["token"] == 0
+
+
+def _public(key: Any) -> Any:
+    return type(key).import_key(key.as_dict(private=False))

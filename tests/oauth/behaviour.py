@@ -103,7 +103,7 @@ class Behaviour:
     token_changes: Mapping[str, Any] = field(default_factory=dict)
     """Members of all token answers that are replaced, or removed with the value None."""
     form_encoded: bool = False
-    """Whether token answers are forms, as those of GitHub are, unless the request accepts JSON only."""
+    """Whether token answers are forms, as those of GitHub may be."""
 
 
 def from_json(values: Mapping[str, Any]) -> dict[str, Any]:

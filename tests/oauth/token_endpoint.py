@@ -37,7 +37,7 @@ def token(server: AuthorizationServer, params: Mapping[str, str], headers: Mappi
         answer = GRANTS[grant_type](server, client, params)
     except OAuthFailure as exc:
         return failure(server, exc)
-    if server.behaviour.form_encoded and headers.get("accept") != "application/json":
+    if server.behaviour.form_encoded:
         return Response(
             urlencode(answer), server.behaviour.token_status, NO_STORE, media_type="application/x-www-form-urlencoded"
         )

@@ -110,14 +110,14 @@ class TokenVerifier:
         A token that was verified before costs a look-up, others are awaited. Raises `ConnectError` if the token cannot
         be checked because its issuer does not answer.
         """
-        token = self._token(headers)
-        digest = hashlib.sha256(token.encode()).digest()
+        sent = headers.get("authorization", "")
+        digest = hashlib.sha256(sent.encode()).digest()
         known = self._verified.get(digest)
         if known is not None:
             if time.time() < known[0]:
                 return self._with_scopes(known[1])
             del self._verified[digest]
-        return self._verify(token, digest)
+        return self._verify(self._token(sent), digest)
 
     def check_query(self, query: bytes) -> None:
         """Raise `AuthError` if there is a token in the query of a URL, where logs and histories would keep it."""
@@ -125,8 +125,7 @@ class TokenVerifier:
             message = "access_token: send it in the Authorization header, not in the URL"
             raise AuthError(message, status=400, challenge=self._challenge("invalid_request"))
 
-    def _token(self, headers: Mapping[str, str]) -> str:
-        sent = headers.get("authorization", "")
+    def _token(self, sent: str) -> str:
         if sent[:6].lower() != "bearer":  # none, or those of another scheme
             raise AuthError(_REFUSAL, status=401, challenge=self._challenge())
         found = _BEARER.fullmatch(sent) if len(sent) <= MAX_TOKEN_CHARACTERS else None

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from toolcrib.errors import AuthError
+from toolcrib.errors import AuthError, ConnectError
 from toolcrib.server.serving import security
 from toolcrib.server.serving.asgi import Refused
 from toolcrib.server.serving.security import RequestGuard
@@ -182,6 +182,7 @@ async def test_a_request_without_a_principal_gets_a_challenge(nobody: Any) -> No
         (AuthError("gone", status=403), 403, None),
         (AuthError("gone", status=403, challenge="Basic"), 403, b"Basic"),
         (AuthError("gone", status=200), 401, b"Bearer"),
+        (AuthError("gone", status=400), 400, None),
         (AuthError("gone", challenge="Bearer\r\nset-cookie: a=b"), 401, None),
         (AuthError("gone", challenge="Bearer é"), 401, None),
     ],
@@ -217,3 +218,51 @@ async def test_a_hook_that_fails_is_an_internal_error_and_rejects_the_request(ca
     assert said.status == 500
     assert "4711" not in str(said)
     assert caplog.messages == ["the auth hook failed; the request was rejected"]
+
+
+# ---- hooks that publish documents ------------------------------------------------------------------------------------
+
+
+async def test_a_hook_that_cannot_decide_now_is_answered_with_later() -> None:
+    def hook(_: Any) -> Any:
+        raise ConnectError("the directory at 10.0.0.7 does not answer")
+
+    answer = await refused(RequestGuard(auth=hook))
+    assert answer.status == 503
+    assert answer.headers == ((b"retry-after", b"5"),)
+    assert "10.0.0.7" not in str(answer)
+
+
+class Publishing:
+    def __init__(self) -> None:
+        self.documents = {"/.well-known/x": b"{}"}
+
+    def __call__(self, headers: Any) -> str:
+        return "ada"
+
+    def check_query(self, query: bytes) -> None:
+        if b"key" in query:
+            raise AuthError("key", status=400)
+
+
+async def test_a_hook_may_publish_documents_and_check_queries() -> None:
+    guard = RequestGuard(auth=Publishing())
+    local = {b"host": b"localhost"}
+    sent: list[Any] = []
+
+    async def send(event: Any) -> None:
+        sent.append(event)
+
+    document = {"method": "GET", "path": "/prefix/.well-known/x", "root_path": "/prefix"}
+    assert await guard.send_document(document, local, send)
+    assert sent[0]["status"] == 200 and sent[1]["body"] == b"{}"
+    assert not await guard.send_document({"method": "GET", "path": "/mcp"}, local, send)
+    assert not await guard.send_document({"method": "POST", "path": "/.well-known/x"}, local, send)
+    assert not await OPEN.send_document(document, local, send)
+    with pytest.raises(Refused) as caught:
+        await guard.send_document(document, {b"host": b"evil.example"}, send)
+    assert caught.value.status == 421
+    assert await guard.admit(local, b"a=1") == "ada"
+    with pytest.raises(Refused) as caught:
+        await guard.admit(local, b"key=1")
+    assert caught.value.status == 400

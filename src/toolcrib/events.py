@@ -48,6 +48,13 @@ class ConnectionFailed(Event):
 
 
 @dataclass(frozen=True, slots=True)
+class SignInStarted(Event):
+    """Emitted when a person is asked to sign in at the authorisation server `issuer`; calls wait for the person."""
+
+    issuer: str
+
+
+@dataclass(frozen=True, slots=True)
 class Disconnected(Event):
     """Emitted when the connection ends; `reason` says why, for example `closed by the client`.
 

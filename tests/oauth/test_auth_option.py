@@ -162,6 +162,17 @@ async def test_forgetting_makes_no_request() -> None:
         assert await auth.status(server.url) is None
 
 
+async def test_an_event_tells_that_a_person_is_asked() -> None:
+    async with AuthorizationServer() as server:
+        client = tc.Client(server.url, auth=person(), name="wiki")
+        seen: list[tc.events.SignInStarted] = []
+        client.on(tc.events.SignInStarted, seen.append)
+        async with client:
+            pass
+
+    assert seen == [tc.events.SignInStarted("wiki", server.issuer)]
+
+
 @pytest.mark.parametrize("value", ["token", 7, object()])
 def test_other_values_of_auth_are_rejected(value: Any) -> None:
     with pytest.raises(tc.ConfigError, match=r"auth: expected OAuth\(\)"):

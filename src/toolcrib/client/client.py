@@ -10,7 +10,7 @@ from .._util.async_only import AsyncOnly
 from .._util.locks import running_loop
 from .._version import __version__
 from ..errors import ConfigError, ConnectionLost, RemoteError, ResourceNotFound, ToolcribError, UsageError
-from ..events import Event, Listeners
+from ..events import Event, Listeners, SignInStarted
 from ..policy.retry import is_repeatable
 from ..protocol import jsonrpc
 from ..protocol.sanitize import one_line
@@ -95,7 +95,7 @@ class Client(AsyncOnly):
                 open_channel,
                 way,
                 on_stderr=settings.stderr_handler,
-                auth=settings.auth,
+                auth=self._observed_auth(settings.auth),
                 address_policy=_address_policy,
             )
             for way in ([target] if older is None else [target, older])
@@ -123,6 +123,12 @@ class Client(AsyncOnly):
         self._supervisor.add_observer(
             NotificationRouter(settings, self._lister, self._subscriptions, self._feed, mask_for(target))
         )
+
+    def _observed_auth(self, auth: Any) -> Any:
+        """Return the provider with events about sign-ins; providers of other libraries have none."""
+        if not hasattr(auth, "observed"):
+            return auth
+        return auth.observed(lambda issuer: self._listeners.emit(SignInStarted(self._settings.name, issuer)))
 
     # ---- the connection --------------------------------------------------------------------------------------
 

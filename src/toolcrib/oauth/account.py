@@ -30,6 +30,8 @@ class Connection:
     fetch: Fetch
     hold: Callable[[], AbstractContextManager[None]]
     """Pauses the deadlines of calls while a person is asked."""
+    on_waiting: Callable[[str], None] = lambda _: None
+    """Called with the issuer when a person is asked."""
 
 
 @dataclass

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, ClassVar
 from urllib.parse import urlsplit
 
@@ -49,7 +51,7 @@ class SignInStatus:
     """Whether a refresh token can replace it without a person."""
 
 
-class AuthProvider:
+class AuthProvider(ABC):
     """The base of all providers. One object may serve many clients and event loops of a process."""
 
     extensions: ClassVar[tuple[str, ...]] = ()
@@ -60,16 +62,34 @@ class AuthProvider:
         self._account_name = account
         self._accounts: dict[str, Account] = {}
 
-    def connect(self, server_url: str, fetch: Fetch, hold: Callable[[], AbstractContextManager[None]]) -> Authorizer:
+    def connect(
+        self,
+        server_url: str,
+        fetch: Fetch,
+        hold: Callable[[], AbstractContextManager[None]],
+        on_waiting: Callable[[str], None] = lambda _: None,
+    ) -> Authorizer:
         """Return what authorises the requests of a new connection to a server."""
         account = self._account(server_url)
-        return Authorizer(account, self._flow(account, Connection(server_url, fetch, hold)))
+        return Authorizer(account, self._flow(account, Connection(server_url, fetch, hold, on_waiting)))
+
+    def observed(self, on_waiting: Callable[[str], None]) -> ObservedProvider:
+        """Return this provider for one client; `on_waiting` is called with the issuer when a person is asked."""
+        return ObservedProvider(partial(self.connect, on_waiting=on_waiting))
 
     def _account(self, server_url: str) -> Account:
         return self._accounts.setdefault(server_url, Account(server_url, self._account_name, self._store))
 
+    @abstractmethod
     def _flow(self, account: Account, connection: Connection) -> Flow:
-        raise NotImplementedError
+        """Return what obtains the tokens."""
+
+
+@dataclass(frozen=True, slots=True)
+class ObservedProvider:
+    """A provider for one client, which is notified when a person is asked."""
+
+    connect: Callable[..., Authorizer]
 
 
 class OAuth(AuthProvider):

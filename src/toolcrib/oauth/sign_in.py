@@ -248,6 +248,7 @@ class SignInFlow:
 
     async def _complete(self, fetch: Fetch, attempt: AuthorizationAttempt, listener: LoopbackListener | None) -> Grant:
         log.info("waiting for a person to sign in: %s", attempt.shown_url)
+        self._connection.on_waiting(attempt.metadata.issuer)
         with self._connection.hold():
             answer = await ask_person(choose_interaction(self._options.interact), attempt, listener)
         try:

@@ -23,6 +23,9 @@ ACCESS_TOKEN_TYPES: Final = frozenset({"at+jwt", "application/at+jwt"})
 ANY_TYPES: Final = ACCESS_TOKEN_TYPES | {"jwt", ""}
 """Values of `typ` that are accepted by default: many issuers mark no token as an access token."""
 
+MAX_KEY_ID_CHARACTERS: Final = 512
+"""Maximum length of a `kid`: unknown ones are remembered."""
+
 
 @dataclass(frozen=True, slots=True)
 class SignedToken:
@@ -68,8 +71,8 @@ def parse_signed_token(token: str, algorithms: Collection[str], types: Collectio
         raise TokenRejected("typ: not an access token")
     if "cty" in header:
         raise TokenRejected("cty: nested tokens are not supported")
-    if not isinstance(key_id, str):
-        raise TokenRejected("kid: not a string")
+    if not isinstance(key_id, str) or len(key_id) > MAX_KEY_ID_CHARACTERS:
+        raise TokenRejected("kid: not a string, or too long")
     try:
         decoded = urlsafe_b64decode(signature)
     except ValueError:

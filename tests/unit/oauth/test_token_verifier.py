@@ -164,6 +164,7 @@ ATTACKS = {
     ),
     "an unknown key": lambda issuer: sign(issuer.claims(), OTHER),
     "a key id that is a path": lambda issuer: sign(issuer.claims(), kid="../../dev/null"),
+    "a key id that is very long": lambda issuer: sign(issuer.claims(), kid="k" * 513),
     "a key id that is a number": lambda issuer: sign(issuer.claims(), kid=1),
     "an unknown critical extension": lambda issuer: sign(issuer.claims(), crit=["exp2"], exp2=1),
     "an unencoded payload": lambda issuer: sign(issuer.claims(), crit=["b64"], b64=False),

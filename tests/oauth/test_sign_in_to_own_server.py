@@ -1,0 +1,100 @@
+"""Clients sign in to a `ToolServer` that a `TokenVerifier` protects: our own, and that of the SDK."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import subprocess
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import toolcrib as tc
+from tests.oauth.authorization_server import AuthorizationServer
+from tests.oauth.person import agree
+from tests.serving import served
+
+SDK_PYTHON = Path(__file__).parents[2] / ".peers/sdk2/bin/python"
+
+
+class LateApp:
+    """An ASGI app that is set when its address is known: the verifier needs the public URL."""
+
+    def __init__(self) -> None:
+        self.app: Any = None
+
+    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+        await self.app(scope, receive, send)
+
+    async def close(self) -> None:
+        await self.app.close()
+
+
+@contextlib.asynccontextmanager
+async def protected_server(issuer: AuthorizationServer, **options: Any) -> AsyncIterator[str]:
+    """The URL of a tool server that takes the tokens of the issuer."""
+    tools = tc.ToolServer("protected")
+
+    @tools.tool
+    def whoami(context: tc.Context) -> str:
+        """Return who calls, and with which scopes."""
+        caller = context.principal
+        return json.dumps([caller.issuer, caller.subject or f"client {caller.client_id}", sorted(caller.scopes)])
+
+    late = LateApp()
+    async with served(late) as origin:
+        url = f"{origin}/mcp"
+        issuer.change(resource=url)
+        late.app = tools.asgi(auth=tc.TokenVerifier(issuer=issuer.issuer, resource=url, **options))
+        yield url
+
+
+@pytest.mark.parametrize("mode", ["legacy", "2026-07-28"])
+@pytest.mark.parametrize("tokens", ["jwt", "opaque"])
+async def test_our_client_signs_in(mode: str, tokens: str) -> None:
+    async with AuthorizationServer(access_tokens=tokens) as issuer:
+        introspection = tc.Introspection(client_id="resource-server", client_secret="introspection-secret")
+        options = {"introspection": introspection} if tokens == "opaque" else {}
+        async with protected_server(issuer, scopes=["mcp:read"], **options) as url:
+            auth = tc.OAuth(interact=agree, store=tc.MemoryTokenStore())
+            async with tc.Client(url, auth=auth, mode=mode) as client:
+                answer = json.loads((await client.call_tool("whoami")).text)
+
+    assert answer == [issuer.issuer, "alice", ["mcp:read"]]
+    assert issuer.counters["authorize"] == 1
+
+
+async def test_a_program_signs_in_and_is_its_own_principal() -> None:
+    async with AuthorizationServer() as issuer, protected_server(issuer) as url:
+        issuer.add_client("ci", "client_secret_basic", secret="secret")
+        auth = tc.ClientCredentials(issuer=issuer.issuer, client_id="ci", client_secret="secret")
+        async with tc.Client(url, auth=auth) as client:
+            answer = json.loads((await client.call_tool("whoami")).text)
+
+    assert answer[:2] == [issuer.issuer, "client ci"]
+
+
+async def test_a_missing_scope_leads_to_a_second_consent_for_all_of_them() -> None:
+    async with AuthorizationServer() as issuer, protected_server(issuer, scopes=["mcp:read", "mcp:write"]) as url:
+        auth = tc.OAuth(interact=agree, scopes=["mcp:read"], store=tc.MemoryTokenStore())
+        async with tc.Client(url, auth=auth) as client:
+            answer = json.loads((await client.call_tool("whoami")).text)
+
+    assert answer[2] == ["mcp:read", "mcp:write"]
+    assert [each.params["scope"] for each in issuer.seen("authorize")] == ["mcp:read", "mcp:read mcp:write"]
+
+
+async def test_the_client_of_the_sdk_signs_in() -> None:
+    if not SDK_PYTHON.exists():
+        pytest.fail("the SDK is not installed; run scripts/test once, it prepares the peers", pytrace=False)
+    async with AuthorizationServer() as issuer, protected_server(issuer, scopes=["mcp:read"]) as url:
+        command = [SDK_PYTHON, Path(__file__).with_name("sdk_client.py"), url]
+        done = await asyncio.to_thread(subprocess.run, command, capture_output=True, text=True, timeout=60)
+        assert done.returncode == 0, done.stderr
+
+    seen = json.loads(done.stdout)
+    assert json.loads(seen["text"])[:2] == [issuer.issuer, "alice"]
+    assert seen["asked"] == 1

@@ -162,6 +162,18 @@ async def test_forgetting_makes_no_request() -> None:
         assert await auth.status(server.url) is None
 
 
+async def test_an_exception_of_the_programs_own_function_becomes_an_auth_error() -> None:
+    def fail(_: str) -> str:
+        raise KeyError("no window")
+
+    async with AuthorizationServer() as server:
+        with pytest.raises(tc.AuthError, match="the authorisation failed: KeyError: 'no window'") as caught:
+            async with tc.Client(server.url, auth=person(interact=fail)):
+                pass
+
+    assert caught.value.status == 401 and caught.value.sent is False
+
+
 async def test_an_event_tells_that_a_person_is_asked() -> None:
     async with AuthorizationServer() as server:
         client = tc.Client(server.url, auth=person(), name="wiki")

@@ -26,7 +26,7 @@ _HIDDEN: Final = frozenset({"state", "code_challenge", "nonce"})
 class ConsentRefused(AuthError):
     """Raised if the person refused, or the authorisation server returned another error to the redirect URI."""
 
-    def __init__(self, message: str, *, error: str) -> None:
+    def __init__(self, message: str = "", *, error: str = "") -> None:
         super().__init__(message, status=401)
         self.error = error
 

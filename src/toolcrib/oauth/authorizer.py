@@ -18,6 +18,7 @@ from .._util.futures import retrieve
 from .._util.tasks import TaskSet
 from ..config import mask_urls
 from ..errors import AuthError, ToolcribError
+from ..protocol.sanitize import one_line
 from ..protocol.versions import MODERN_VERSIONS
 from .account import Account
 from .challenge import Challenge, parse_challenges
@@ -136,7 +137,7 @@ class Authorizer:
             renewed = await self._join(("renew", token), lambda: self._flow.renew(known), self._renewals)
             if renewed is not None:
                 return renewed
-        allow_legacy = _may_be_legacy(request)
+        allow_legacy = known is not None or _may_be_legacy(request)
         granted = await self._join(
             ("sign in", token, frozenset(challenge.scope) if challenge is not None and more_scopes else None),
             lambda: self._flow.sign_in(challenge, known, more_scopes=more_scopes, allow_legacy=allow_legacy),
@@ -161,6 +162,10 @@ class Authorizer:
             raise
         except ToolcribError as exc:
             raise copy(exc) from exc.__cause__
+        except Exception as exc:
+            # A function of the program, such as `interact`, may raise anything.
+            words = one_line(mask_urls(str(exc)))
+            raise AuthError(f"the authorisation failed: {type(exc).__name__}: {words}") from exc
 
     def _start(
         self, key: object, work: Coroutine[Any, Any, Grant | None], tasks: TaskSet

@@ -229,11 +229,13 @@ class OAuth(AuthProvider):
             grant.client_id, self._options.client_secret, grant.auth_method, private_key=self._options.private_key
         )
         metadata = ServerMetadata(grant.issuer, revocation_endpoint=grant.revocation_endpoint)
-        for token, hint in ((grant.refresh_token, "refresh_token"), (grant.access_token, "access_token")):
-            if token is not None and not await revoke(fetch, metadata, client, token, hint):
-                if grant.revocation_endpoint is not None:
-                    raise AuthError(f"{mask_urls(grant.issuer)}: the tokens were forgotten, but not revoked")
-                return
+        if grant.revocation_endpoint is None:
+            return
+        tokens = ((grant.refresh_token, "refresh_token"), (grant.access_token, "access_token"))
+        revoked = [await revoke(fetch, metadata, client, token, hint) for token, hint in tokens if token is not None]
+        # Many servers do not revoke access tokens that are JWTs; those end with the refresh token.
+        if not any(revoked):
+            raise AuthError(f"{mask_urls(grant.issuer)}: the tokens were forgotten, but the server did not revoke them")
 
 
 class _Program(AuthProvider):

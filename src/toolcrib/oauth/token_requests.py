@@ -49,7 +49,7 @@ MAX_LIFE_SECONDS: Final = 10 * 365 * 86_400
 class GrantRefused(AuthError):
     """Raised if the token endpoint rejects a request; `error` is its error code."""
 
-    def __init__(self, message: str, *, error: str, status: int | None = None) -> None:
+    def __init__(self, message: str = "", *, error: str = "", status: int | None = None) -> None:
         super().__init__(message, status=status)
         self.error = error
 

@@ -17,7 +17,7 @@ from aiohttp.payload import Payload
 
 from ...config import HttpServer, SecretMask, SseServer, mask_urls, names_a_secret
 from ...errors import AuthError, ConfigError, ConnectError, OutcomeUnknown, ProtocolError, ToolcribError
-from ...oauth.http import Headers, HttpParts, exchange
+from ...oauth.http import MAX_BODY_BYTES, Headers, HttpParts, exchange
 from ...oauth.request_authorizer import Outgoing, Refusal, RequestAuthorizer
 from ...protocol.decompression import Decompressor
 from ...protocol.limits import MAX_MESSAGE
@@ -329,7 +329,9 @@ class HttpClient:
     async def _fetch(self, method: str, url: str, headers: Headers, content: bytes) -> HttpParts:
         """Send a request of our own auth provider; raises `ConnectError` if there is no response."""
         try:
-            return await self._fetch_plain(method, url, headers, content, follow_redirects=False)
+            return await self._fetch_plain(
+                method, url, headers, content, follow_redirects=False, max_bytes=MAX_BODY_BYTES
+            )
         except (aiohttp.ClientError, OSError) as exc:  # TimeoutError is an OSError
             failure = ConnectError(f"authorisation: {mask_urls(url)}: {errors.words_of(exc, self._secrets)}")
             failure.__cause__ = errors.cause_of(exc, self._secrets)
@@ -338,14 +340,14 @@ class HttpClient:
     async def _fetch_following(self, method: str, url: str, headers: Headers, content: bytes) -> HttpParts:
         """Send a request of a foreign auth provider, which expects redirects to be followed."""
         try:
-            return await self._fetch_plain(method, url, headers, content, follow_redirects=True)
+            return await self._fetch_plain(method, url, headers, content, follow_redirects=True, max_bytes=AUTH_BODY)
         except (aiohttp.ClientError, OSError, ToolcribError) as exc:
             failure = AuthError(f"authorisation failed at {mask_urls(url)}: {errors.words_of(exc, self._secrets)}")
             failure.__cause__ = errors.cause_of(exc, self._secrets)
         raise failure
 
     async def _fetch_plain(
-        self, method: str, url: str, headers: Headers, content: bytes, *, follow_redirects: bool
+        self, method: str, url: str, headers: Headers, content: bytes, *, follow_redirects: bool, max_bytes: int
     ) -> HttpParts:
         """Send a request of an auth provider, without the headers and credentials for the server."""
         self._secrets.add_headers({name: value for name, value in headers if names_a_secret(name)})
@@ -361,7 +363,7 @@ class HttpClient:
             content,
             proxy=proxy,
             follow_redirects=follow_redirects,
-            max_bytes=AUTH_BODY,
+            max_bytes=max_bytes,
         )
 
     # ---- reading ---------------------------------------------------------------------------------------------

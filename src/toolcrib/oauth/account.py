@@ -23,7 +23,7 @@ REFUSAL_PAUSE: Final = 60.0
 
 
 @dataclass(frozen=True, slots=True)
-class Connection:
+class ConnectionContext:
     """What an authorisation needs from the connection that it is for."""
 
     server_url: str

@@ -15,7 +15,7 @@ from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit
 from ..errors import AuthError
 from ..protocol.sanitize import one_line
 from .client_auth import ClientIdentity
-from .metadata import PKCE_METHOD, ServerMetadata
+from .well_known import PKCE_METHOD, ServerMetadata
 
 ATTEMPT_SECONDS: Final = 600.0
 """Seconds after which the answer to an authorisation request is no longer accepted."""

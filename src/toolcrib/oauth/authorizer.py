@@ -51,7 +51,7 @@ class Flow(Protocol):
 class Authorizer:
     """A `RequestAuthorizer` for the tokens of one account."""
 
-    max_renewals = 2  # the refresh token first, then a new authorisation
+    max_renewals = 3  # a token that another process renewed, the refresh token, then a new authorisation
 
     def __init__(self, account: Account, flow: Flow) -> None:
         self.rounds = 0
@@ -132,7 +132,7 @@ class Authorizer:
     ) -> Grant:
         more_scopes = status == FORBIDDEN
         token = known.access_token if known is not None else None
-        if known is not None and attempt == 1 and not more_scopes:
+        if known is not None and not more_scopes and (attempt == 1 or _has_aged(known)):
             # A refresh is never used to gain scopes.
             renewed = await self._join(("renew", token), lambda: self._flow.renew(known), self._renewals)
             if renewed is not None:
@@ -184,6 +184,11 @@ class Authorizer:
         if self._renewals:
             await asyncio.wait(self._renewals, timeout=CLOSE_SECONDS)
         self._renewals.cancel()
+
+
+def _has_aged(grant: Grant) -> bool:
+    """Return whether the server may reject the token because it has expired, not because it is no use."""
+    return not grant.is_new or (grant.expires_at is not None and time.time() >= grant.expires_at)
 
 
 def _may_be_legacy(request: Outgoing) -> bool:

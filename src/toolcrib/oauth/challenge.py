@@ -9,10 +9,12 @@ from typing import Final
 
 MAX_HEADER_CHARACTERS: Final = 16 * 1024
 
-_TOKEN: Final = r"[!#$%&'*+.^_`|~0-9A-Za-z-]+"
+# Possessive: a long header without any match must not take quadratic time.
+_TOKEN: Final = r"[!#$%&'*+.^_`|~0-9A-Za-z-]++"
 _SEPARATOR: Final = re.compile(r"[\s,]*")
 _PARAMETER: Final = re.compile(rf'({_TOKEN})\s*=\s*("(?:[^"\\]|\\.)*"|[^\s,"]*)', re.DOTALL)
 _SCHEME: Final = re.compile(rf"({_TOKEN})(?=[\s,]|$)")
+_UNKNOWN: Final = re.compile(rf"{_TOKEN}|.", re.DOTALL)
 _ESCAPED: Final = re.compile(r"\\(.)", re.DOTALL)
 
 
@@ -55,7 +57,9 @@ def _split(value: str) -> Iterator[tuple[str, dict[str, str]]]:
             if scheme is not None:
                 yield scheme, parameters
             scheme, parameters = found[1].lower(), {}
-        at = found.end() if found is not None else at + 1
+        else:
+            found = _UNKNOWN.match(value, at)
+        at = found.end() if found is not None else len(value)
     if scheme is not None:
         yield scheme, parameters
 

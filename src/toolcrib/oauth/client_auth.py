@@ -16,7 +16,7 @@ from typing import Any, Final, Literal
 from urllib.parse import quote_plus
 
 from ..errors import AuthError, ConfigError
-from .metadata import ServerMetadata
+from .well_known import ServerMetadata
 
 BASIC: Final = "client_secret_basic"
 POST: Final = "client_secret_post"

@@ -15,7 +15,7 @@ from urllib.parse import quote_plus, urlencode
 from ..config import mask_urls
 from ..errors import AuthError, ConfigError, ConnectError
 from .http import JSON_HEADERS, Fetch, check_available, is_secure, open_fetch, read_object
-from .metadata import fetch_server_metadata
+from .well_known import fetch_server_metadata
 
 log = logging.getLogger("toolcrib.oauth")
 

@@ -24,7 +24,7 @@ from joserfc.jws import JWSRegistry
 from ..config import mask_urls
 from ..errors import AuthError, ConnectError
 from .http import JSON_HEADERS, Fetch, Headers, check_available, open_fetch, read_object
-from .metadata import fetch_server_metadata
+from .well_known import fetch_server_metadata
 
 log = logging.getLogger("toolcrib.oauth")
 

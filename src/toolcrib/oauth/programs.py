@@ -9,13 +9,12 @@ from typing import Protocol
 
 from ..config import mask_urls
 from ..errors import AuthError
-from .account import Account, Connection
+from .account import Account, ConnectionContext
 from .authorization import first_scopes
 from .challenge import Challenge
 from .client_auth import ClientIdentity, PrivateKey, choose_method
-from .discovery import canonical_resource, fetch_resource_metadata, is_local, limit_requests
 from .http import Fetch
-from .metadata import ResourceMetadata, ServerMetadata, fetch_server_metadata
+from .issuer_discovery import canonical_resource, fetch_resource_metadata, is_local, limit_requests
 from .sign_in import DISCOVERED, make_grant
 from .stored_sign_in import Grant
 from .token_requests import (
@@ -27,6 +26,7 @@ from .token_requests import (
     GrantRefused,
     request_tokens,
 )
+from .well_known import ResourceMetadata, ServerMetadata, fetch_server_metadata
 
 Assertion = str | Callable[[str], str | Awaitable[str]]
 """A JWT, or a function that gets the audience and returns one; it is called for each token."""
@@ -138,7 +138,7 @@ class ProgramFlow:
         self,
         grant: ProgramGrant,
         account: Account,
-        connection: Connection,
+        connection: ConnectionContext,
         *,
         scopes: tuple[str, ...] | None,
         resource: str | None,

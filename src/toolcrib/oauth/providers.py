@@ -13,13 +13,13 @@ from urllib.parse import urlsplit
 from .._util.net import is_loopback
 from ..config import mask_urls, wrong
 from ..errors import AuthError, ConfigError, UsageError
-from .account import Account, Connection
+from .account import Account, ConnectionContext
 from .authorization import read_redirect
 from .authorizer import Authorizer, Flow
 from .client_auth import METHODS, ClientIdentity, PrivateKey
+from .client_registration import check_client_metadata_url
 from .http import Fetch, is_secure, open_fetch
 from .interaction import Interact, check_interact
-from .metadata import ServerMetadata
 from .programs import (
     Assertion,
     ClientCredentialsGrant,
@@ -29,11 +29,11 @@ from .programs import (
     ProgramGrant,
     program_client,
 )
-from .registration import check_client_metadata_url
 from .sign_in import DISCOVERED, SignInFlow, SignInOptions, redeem
 from .stored_sign_in import Grant, StoredSignIn
 from .token_requests import SUBJECT_TYPES, revoke
 from .token_store import FileTokenStore, MemoryTokenStore, TokenStore
+from .well_known import ServerMetadata
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +71,7 @@ class AuthProvider(ABC):
     ) -> Authorizer:
         """Return what authorises the requests of a new connection to a server."""
         account = self._account(server_url)
-        return Authorizer(account, self._flow(account, Connection(server_url, fetch, hold, on_waiting)))
+        return Authorizer(account, self._flow(account, ConnectionContext(server_url, fetch, hold, on_waiting)))
 
     def observed(self, on_waiting: Callable[[str], None]) -> ObservedProvider:
         """Return this provider for one client; `on_waiting` is called with the issuer when a person is asked."""
@@ -81,7 +81,7 @@ class AuthProvider(ABC):
         return self._accounts.setdefault(server_url, Account(server_url, self._account_name, self._store))
 
     @abstractmethod
-    def _flow(self, account: Account, connection: Connection) -> Flow:
+    def _flow(self, account: Account, connection: ConnectionContext) -> Flow:
         """Return what obtains the tokens."""
 
 
@@ -170,7 +170,7 @@ class OAuth(AuthProvider):
         )
         return f"OAuth({shown})"
 
-    def _flow(self, account: Account, connection: Connection) -> Flow:
+    def _flow(self, account: Account, connection: ConnectionContext) -> Flow:
         return SignInFlow(self._options, account, connection)
 
     async def status(self, server_url: str) -> SignInStatus | None:
@@ -251,7 +251,7 @@ class _Program(AuthProvider):
     def __repr__(self) -> str:
         return f"{type(self).__name__}(issuer={self._grant.issuer!r}, client_id={self._grant.client.client_id!r})"
 
-    def _flow(self, account: Account, connection: Connection) -> Flow:
+    def _flow(self, account: Account, connection: ConnectionContext) -> Flow:
         return ProgramFlow(self._grant, account, connection, scopes=self._scopes, resource=self._resource)
 
 

@@ -9,7 +9,7 @@ from typing import Final
 
 from ..config import mask_urls
 from ..errors import AuthError
-from .account import Account, Connection
+from .account import Account, ConnectionContext
 from .authorization import (
     AuthorizationAttempt,
     ConsentRefused,
@@ -18,14 +18,14 @@ from .authorization import (
 )
 from .challenge import Challenge
 from .client_auth import ClientIdentity, PrivateKey, choose_method
-from .discovery import Discovery, discover, limit_requests
+from .client_registration import is_usable, register_client
 from .http import Fetch
 from .interaction import PASTE_REDIRECT_URI, Interact, ask_person, choose_interaction, open_listener
+from .issuer_discovery import Discovery, discover, limit_requests
 from .loopback_listener import LoopbackListener
-from .metadata import ServerMetadata
-from .registration import is_usable, register_client
 from .stored_sign_in import Grant, StoredSignIn
 from .token_requests import CODE, REFRESH, GrantRefused, TokenAnswer, request_tokens
+from .well_known import ServerMetadata
 
 log = logging.getLogger("toolcrib.oauth")
 
@@ -53,7 +53,7 @@ class SignInOptions:
 class SignInFlow:
     """Obtains tokens for one account, with a person or with a refresh token."""
 
-    def __init__(self, options: SignInOptions, account: Account, connection: Connection) -> None:
+    def __init__(self, options: SignInOptions, account: Account, connection: ConnectionContext) -> None:
         self._options = options
         self._account = account
         self._connection = connection

@@ -13,7 +13,7 @@ from ..errors import AuthError
 from ..protocol.sanitize import one_line
 from .client_auth import ClientIdentity, authenticate
 from .http import Fetch, HttpParts, check_available, read_object
-from .metadata import ServerMetadata
+from .well_known import ServerMetadata
 
 CODE: Final = "authorization_code"
 REFRESH: Final = "refresh_token"

@@ -15,8 +15,8 @@ from .._util.net import is_loopback
 from ..errors import AuthError, ConfigError
 from .http import Fetch, is_secure
 from .introspection import ACTIVE_SECONDS, Introspection, TokenIntrospector
-from .metadata import resource_metadata_urls
 from .token_claims import ClaimRules, TokenPrincipal, TokenRejected, audiences_of
+from .well_known import resource_metadata_urls
 
 log = logging.getLogger("toolcrib.oauth")
 

@@ -7,7 +7,6 @@ import logging
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager
-from dataclasses import replace
 from typing import Any, Final
 from urllib.parse import urlsplit
 
@@ -15,9 +14,8 @@ import aiohttp
 from aiohttp import ClientResponse, hdrs
 from aiohttp.payload import Payload
 
-from ...config import HttpServer, SecretMask, SseServer, mask_urls, names_a_secret
-from ...errors import AuthError, ConfigError, ConnectError, OutcomeUnknown, ProtocolError, ToolcribError
-from ...oauth.http import MAX_BODY_BYTES, Headers, HttpParts, exchange
+from ...config import HttpServer, SecretMask, SseServer, mask_urls
+from ...errors import ConfigError, OutcomeUnknown, ProtocolError, ToolcribError
 from ...oauth.request_authorizer import Outgoing, Refusal, RequestAuthorizer
 from ...protocol.decompression import Decompressor
 from ...protocol.limits import MAX_MESSAGE
@@ -25,6 +23,7 @@ from ...protocol.sanitize import one_line
 from . import errors, network
 from .address_guard import AddressGuard
 from .auth import ForeignAuthorizer, same_headers
+from .auth_requests import AuthRequests
 from .errors import JSON
 from .network import UNRESTRICTED, Egress
 
@@ -36,7 +35,6 @@ MAX_REDIRECTS: Final = 5
 MAX_CONTENT_TYPE: Final = 1_000
 """Maximum length of the Content-Type of a response."""
 ERROR_BODY: Final = 64 * 1024
-AUTH_BODY: Final = 1024 * 1024
 PIECE: Final = 64 * 1024
 
 EVENTS: Final = "text/event-stream"
@@ -174,15 +172,7 @@ class HttpClient:
             max_line_size=64 * 1024,
             max_field_size=64 * 1024,
         )
-        # Requests of the auth provider get neither the server's cookies nor its client certificate.
-        self._plain = aiohttp.ClientSession(
-            connector=aiohttp.TCPConnector(
-                ssl=network.tls(replace(server, client_cert=None)),
-                **(self._guard.connector_options() if self._guard is not None else {}),
-            ),
-            auto_decompress=False,
-            cookie_jar=aiohttp.DummyCookieJar(),
-        )
+        self._auth_requests = AuthRequests(server, self._guard, self._proxy_for, secrets)
         self._kept = network.Kept()
         self._authorizer = self._authorizer_of(provider, hold)
 
@@ -192,8 +182,8 @@ class HttpClient:
         if provider is None:
             return None
         if hasattr(provider, "async_auth_flow"):
-            return ForeignAuthorizer(provider, self._fetch_following, hold, self._secrets)
-        authorizer: RequestAuthorizer = provider.connect(self.url, self._fetch, hold)
+            return ForeignAuthorizer(provider, self._auth_requests.fetch_following, hold, self._secrets)
+        authorizer: RequestAuthorizer = provider.connect(self.url, self._auth_requests.fetch, hold)
         return authorizer
 
     def _proxy_for(self, url: str) -> str | None:
@@ -326,46 +316,6 @@ class HttpClient:
             await self.read(response, ERROR_BODY)
         response.release()
 
-    async def _fetch(self, method: str, url: str, headers: Headers, content: bytes) -> HttpParts:
-        """Send a request of our own auth provider; raises `ConnectError` if there is no response."""
-        try:
-            return await self._fetch_plain(
-                method, url, headers, content, follow_redirects=False, max_bytes=MAX_BODY_BYTES
-            )
-        except (aiohttp.ClientError, OSError) as exc:  # TimeoutError is an OSError
-            failure = ConnectError(f"authorisation: {mask_urls(url)}: {errors.words_of(exc, self._secrets)}")
-            failure.__cause__ = errors.cause_of(exc, self._secrets)
-        raise failure
-
-    async def _fetch_following(self, method: str, url: str, headers: Headers, content: bytes) -> HttpParts:
-        """Send a request of a foreign auth provider, which expects redirects to be followed."""
-        try:
-            return await self._fetch_plain(method, url, headers, content, follow_redirects=True, max_bytes=AUTH_BODY)
-        except (aiohttp.ClientError, OSError, ToolcribError) as exc:
-            failure = AuthError(f"authorisation failed at {mask_urls(url)}: {errors.words_of(exc, self._secrets)}")
-            failure.__cause__ = errors.cause_of(exc, self._secrets)
-        raise failure
-
-    async def _fetch_plain(
-        self, method: str, url: str, headers: Headers, content: bytes, *, follow_redirects: bool, max_bytes: int
-    ) -> HttpParts:
-        """Send a request of an auth provider, without the headers and credentials for the server."""
-        self._secrets.add_headers({name: value for name, value in headers if names_a_secret(name)})
-        proxy, guard = self._proxy_for(url), self._guard
-        if guard is not None and proxy is not None:
-            await guard.check_proxied(url)
-            follow_redirects = False  # the target of a redirect through a proxy cannot be checked
-        return await exchange(
-            self._plain,
-            method,
-            url,
-            headers,
-            content,
-            proxy=proxy,
-            follow_redirects=follow_redirects,
-            max_bytes=max_bytes,
-        )
-
     # ---- reading ---------------------------------------------------------------------------------------------
 
     def chunks(self, response: ClientResponse) -> Chunks:
@@ -408,5 +358,5 @@ class HttpClient:
         """Close every connection."""
         if self._authorizer is not None:
             await self._authorizer.close()
-        await self._plain.close()
+        await self._auth_requests.close()
         await self._http.close()

@@ -13,7 +13,7 @@ from ..errors import AuthError, ConnectError
 from ..protocol.sanitize import one_line
 from .challenge import Challenge
 from .http import Fetch, Headers, HttpParts, get_document, is_secure
-from .metadata import (
+from .well_known import (
     PKCE_METHOD,
     ResourceMetadata,
     ServerMetadata,

@@ -14,7 +14,7 @@ from ..errors import AuthError, ConfigError
 from ..protocol.sanitize import one_line
 from .client_auth import BASIC, METHODS, NONE, POST, PRIVATE_KEY_JWT, ClientIdentity
 from .http import Fetch, check_available, read_object
-from .metadata import ServerMetadata
+from .well_known import ServerMetadata
 
 _LOOPBACK_NAMES: Final = {"127.0.0.1": "localhost", "localhost": "127.0.0.1"}
 _PREFERRED: Final = (NONE, BASIC, POST)

@@ -115,7 +115,7 @@ def sign(
     """Return a JWT with these claims; `accepted` are the algorithms that its recipient accepts, None for any."""
     try:
         from joserfc import jwt  # noqa: PLC0415  # an optional dependency
-        from joserfc.errors import JoseError, SecurityWarning  # noqa: PLC0415
+        from joserfc.errors import JoseError  # noqa: PLC0415
         from joserfc.jwk import ECKey, OKPKey, RSAKey  # noqa: PLC0415
     except ImportError as exc:
         message = f"joserfc: expected to be installed, got no such package. Run: {INSTALL}"
@@ -146,7 +146,7 @@ def sign(
         header["kid"] = public["kid"]
     with warnings.catch_warnings():
         # "EdDSA" is deprecated in favour of "Ed25519" (RFC 9864), which few servers know yet.
-        warnings.simplefilter("ignore", SecurityWarning)
+        warnings.simplefilter("ignore")
         return jwt.encode(header, dict(claims), loaded, algorithms=[algorithm])
 
 

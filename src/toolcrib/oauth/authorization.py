@@ -12,9 +12,11 @@ from dataclasses import dataclass, field
 from typing import Final
 from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit
 
+from ..config import mask_urls
 from ..errors import AuthError
 from ..protocol.sanitize import one_line
 from .client_auth import ClientIdentity
+from .http import describe_error
 from .well_known import PKCE_METHOD, ServerMetadata
 
 ATTEMPT_SECONDS: Final = 600.0
@@ -95,8 +97,7 @@ class AuthorizationAttempt:
             raise AuthError("the sign-in took too long. Sign in again", status=401)
         self._check_issuer(answer.get("iss"))
         if error := answer.get("error"):
-            described = answer.get("error_description", "")
-            words = one_line(f"{error}: {described}" if described else error)
+            words = describe_error(one_line(error), one_line(mask_urls(answer.get("error_description", ""))))
             raise ConsentRefused(f"the sign-in was refused: {words}", error=error)
         if not answer.get("code"):
             raise AuthError("the answer to the sign-in has no code. Sign in again", status=401)

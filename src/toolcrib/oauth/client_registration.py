@@ -17,6 +17,8 @@ from .http import Fetch, check_available, read_object
 from .well_known import ServerMetadata
 
 _LOOPBACK_NAMES: Final = {"127.0.0.1": "localhost", "localhost": "127.0.0.1"}
+MAX_EPOCH_SECONDS: Final = 1e12
+"""Expiry times after this one count as never: a number that is too large cannot be converted."""
 _PREFERRED: Final = (NONE, BASIC, POST)
 
 
@@ -109,7 +111,7 @@ def _registered(answer: dict[str, Any], metadata: ServerMetadata, redirect_uri: 
         method,
         metadata.issuer,
         "registered",
-        float(expires) if isinstance(expires, int | float) and expires > 0 else None,
+        float(expires) if isinstance(expires, int | float) and 0 < expires < MAX_EPOCH_SECONDS else None,
         redirect_uri,
     )
 

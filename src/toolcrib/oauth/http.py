@@ -37,6 +37,10 @@ MAX_BODY_BYTES: Final = 256 * 1024
 MAX_DEPTH: Final = 64
 """Maximum nesting of JSON documents."""
 MAX_REDIRECTS: Final = 5
+_RESOURCE_ADVICE: Final = (
+    "The authorisation server does not accept the resource parameter: set OAuth(resource=...) to the value that it "
+    "expects, or resource=None to omit it"
+)
 JSON_HEADERS: Final = (("Accept", "application/json"),)
 
 
@@ -124,6 +128,14 @@ def check_available(status: int, url: str) -> None:
         raise ConnectError(
             f"{mask_urls(url)}: the authorisation server is not available (HTTP {status})", status=status
         )
+
+
+def describe_error(error: str, description: str) -> str:
+    """Return an OAuth error as text, with advice if the server does not accept the resource parameter."""
+    words = f"{error}: {description}" if description else error
+    if error == "invalid_target" or "AADSTS9010010" in description:
+        words = f"{words.rstrip('.')}. {_RESOURCE_ADVICE}"
+    return words.rstrip(".")
 
 
 def read_object(body: bytes) -> dict[str, Any] | None:

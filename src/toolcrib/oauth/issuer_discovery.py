@@ -44,9 +44,10 @@ def is_local(server_url: str) -> bool:
 
 
 def canonical_resource(server_url: str) -> str:
-    """Return the URL of a server as its resource identifier: without fragment and without a bare trailing slash."""
+    """Return the URL of a server as its resource identifier: without user info, fragment and bare trailing slash."""
     parts = urlsplit(server_url)
-    return urlunsplit(parts._replace(fragment="", path="" if parts.path == "/" else parts.path))
+    netloc = parts.netloc.rpartition("@")[2]  # an authorisation server must not see the password
+    return urlunsplit(parts._replace(netloc=netloc, fragment="", path="" if parts.path == "/" else parts.path))
 
 
 def limit_requests(fetch: Fetch, count: int = MAX_REQUESTS) -> Fetch:
@@ -106,10 +107,10 @@ async def discover(
                 "tells where to sign in",
                 status=401,
             )
-        found, is_legacy = await _legacy_metadata(fetch, server_url, issuer), True
+        found, is_legacy = await _legacy_metadata(fetch, server_url, issuer, assume_pkce), True
     else:
         issuers = _candidates(resource, issuer, known_issuers)
-        found, is_legacy = await _first_usable(fetch, issuers, local, assume_pkce), False
+        found, is_legacy = await _first_usable(fetch, issuers, known_issuers, local, assume_pkce), False
         _check_pkce(found, assume_pkce)
     if found.authorization_endpoint is None:
         raise AuthError(
@@ -135,12 +136,16 @@ def _candidates(resource: ResourceMetadata, issuer: str | None, known: Collectio
     return sorted(offered, key=lambda each: each not in known)
 
 
-async def _first_usable(fetch: Fetch, issuers: list[str], local: bool, assume_pkce: bool) -> ServerMetadata:
+async def _first_usable(
+    fetch: Fetch, issuers: list[str], known: Collection[str], local: bool, assume_pkce: bool
+) -> ServerMetadata:
     problem: AuthError | ConnectError | None = None
     for issuer in issuers:
         try:
             found = await fetch_server_metadata(fetch, issuer, allow_loopback=local, needs_pkce=not assume_pkce)
         except (AuthError, ConnectError) as exc:
+            if isinstance(exc, ConnectError) and issuer in known:
+                raise  # its credentials may work again soon: no reason to ask a person to sign in elsewhere
             problem = problem or exc
             continue
         if found is not None:
@@ -161,11 +166,14 @@ def _check_pkce(metadata: ServerMetadata, assume_pkce: bool) -> None:
         )
 
 
-async def _legacy_metadata(fetch: Fetch, server_url: str, issuer: str | None) -> ServerMetadata:
+async def _legacy_metadata(fetch: Fetch, server_url: str, issuer: str | None, assume_pkce: bool) -> ServerMetadata:
     """Return the metadata at the server's origin, else the default endpoints there (revision 2025-03-26)."""
     origin = origin_of(server_url)
-    found = await fetch_server_metadata(fetch, issuer or origin, allow_loopback=is_local(server_url))
+    found = await fetch_server_metadata(
+        fetch, issuer or origin, allow_loopback=is_local(server_url), needs_pkce=not assume_pkce
+    )
     if found is not None:
+        _check_pkce(found, assume_pkce)
         return found
     if issuer is not None:
         raise AuthError(f"{mask_urls(issuer)}: the authorisation server publishes no metadata", status=401)

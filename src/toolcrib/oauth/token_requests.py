@@ -12,7 +12,7 @@ from ..config import SecretMask, mask_urls
 from ..errors import AuthError
 from ..protocol.sanitize import one_line
 from .client_auth import ClientIdentity, authenticate
-from .http import Fetch, HttpParts, check_available, read_object
+from .http import Fetch, HttpParts, check_available, describe_error, read_object
 from .well_known import ServerMetadata
 
 CODE: Final = "authorization_code"
@@ -39,10 +39,6 @@ _SECRET_FIELDS: Final = (
 _PASSING: Final = frozenset({"temporarily_unavailable", "slow_down", "server_error"})
 """Errors after which the same request may succeed later."""
 _FORM: Final = "application/x-www-form-urlencoded"
-_RESOURCE_ADVICE: Final = (
-    "The authorisation server does not accept the resource parameter: set OAuth(resource=...) to the value that it "
-    "expects, or resource=None to omit it"
-)
 MAX_LIFE_SECONDS: Final = 10 * 365 * 86_400
 
 
@@ -141,8 +137,7 @@ def _refusal(content: Mapping[str, Any], status: int, url: str, mask: SecretMask
         check_available(status, url)
     described = content.get("error_description")
     text = one_line(mask_urls(described), mask=mask) if isinstance(described, str) else ""
-    advice = _RESOURCE_ADVICE if error == "invalid_target" or "AADSTS9010010" in text else ""
-    words = ". ".join(each.rstrip(".") for each in (f"{error}: {text}" if text else error, advice) if each)
+    words = describe_error(error, text)
     return GrantRefused(f"{mask_urls(url)}: the token request was rejected: {words}", error=error, status=status)
 
 
@@ -153,7 +148,7 @@ def _text(value: Any) -> str | None:
 def _expiry(value: Any) -> float | None:
     try:
         seconds = float(value)
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         return None
     return time.time() + min(seconds, MAX_LIFE_SECONDS) if seconds > 0 else None
 

@@ -96,7 +96,10 @@ def covers(resource: str, server_url: str) -> bool:
     """Return whether `resource` is the server's URL or a parent of it, compared by path segments."""
     if not same_origin(resource, server_url):
         return False
-    above = [part for part in urlsplit(resource).path.split("/") if part]
+    parts = urlsplit(resource)
+    if "#" in resource or "@" in parts.netloc:  # RFC 8707 forbids fragments
+        return False
+    above = [part for part in parts.path.split("/") if part]
     below = [part for part in urlsplit(server_url).path.split("/") if part]
     return below[: len(above)] == above
 

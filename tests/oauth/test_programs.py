@@ -13,7 +13,7 @@ from joserfc.jwk import ECKey, OKPKey, RSAKey
 import toolcrib as tc
 from tests.oauth.authorization_server import AuthorizationServer
 
-pytestmark = pytest.mark.filterwarnings("ignore::joserfc.errors.SecurityWarning")  # the name EdDSA is deprecated
+pytestmark = pytest.mark.filterwarnings("ignore:EdDSA is deprecated")
 
 KEYS = {
     "RSA": lambda: RSAKey.generate_key(2048, {"kid": "rsa"}),

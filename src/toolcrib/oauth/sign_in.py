@@ -275,6 +275,8 @@ async def redeem(fetch: Fetch, account: Account, attempt: AuthorizationAttempt, 
         stored = await account.load()
         if attempt.client.is_registered:
             stored = stored.with_client(attempt.client)
+        elif attempt.client.origin == "configured":  # without the secret: only the issuer that it belongs to
+            stored = stored.with_client(ClientIdentity(attempt.client.client_id, issuer=attempt.metadata.issuer))
         await account.save(stored.with_grant(grant))
     account.grant = grant
     return grant
@@ -314,7 +316,7 @@ def _metadata_of(grant: Grant) -> ServerMetadata:
 
 def _check_binding(client_id: str, configured: str | None, issuer: str, stored: StoredSignIn) -> None:
     """Raise `AuthError` if the client was used with another issuer: its secret must not be sent elsewhere."""
-    bound = {each.issuer for each in stored.grants if each.client_id == client_id}
+    bound = {each.issuer for each in (*stored.grants, *stored.clients) if each.client_id == client_id and each.issuer}
     if configured is None and bound and issuer not in bound:
         raise AuthError(
             f"client_id: bound to the issuer {', '.join(sorted(bound))}, but the server now names {mask_urls(issuer)}. "

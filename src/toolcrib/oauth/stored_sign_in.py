@@ -108,7 +108,7 @@ class StoredSignIn:
     def client_for(self, issuer: str, client_id: str | None = None) -> ClientIdentity | None:
         """Return the client that is registered with an issuer."""
         found = (each for each in self.clients if each.issuer == issuer and client_id in (None, each.client_id))
-        return next(found, None)
+        return next((each for each in found if each.is_registered), None)
 
     def with_client(self, client: ClientIdentity) -> StoredSignIn:
         """Return this with the client as the one that is registered with its issuer."""

@@ -149,6 +149,19 @@ async def test_logging_out_revokes_the_tokens_and_forgets_the_client() -> None:
     assert server.counters["register"] == 2
 
 
+async def test_logging_out_authenticates_a_client_with_a_secret() -> None:
+    async with AuthorizationServer() as server:
+        server.add_client("app", "client_secret_basic", secret="s", redirect_uris=("http://127.0.0.1:41765/callback",))
+        auth = person(client_id="app", client_secret="s")
+        async with tc.Client(server.url, auth=auth):
+            pass
+
+        assert await auth.logout(server.url)
+
+    assert {(each.header("authorization") or "")[:6] for each in server.seen("revoke")} == {"Basic "}
+    assert all(family.is_revoked for family in server.families.values())
+
+
 async def test_forgetting_makes_no_request() -> None:
     async with AuthorizationServer() as server:
         auth = person()

@@ -225,9 +225,12 @@ class OAuth(AuthProvider):
         return bool(stored.grants or stored.clients)
 
     async def _revoke(self, fetch: Fetch, grant: Grant, stored: StoredSignIn) -> None:
-        client = stored.client_for(grant.issuer, grant.client_id) or ClientIdentity(
-            grant.client_id, self._options.client_secret, grant.auth_method, private_key=self._options.private_key
-        )
+        client = stored.client_for(grant.issuer, grant.client_id)
+        if client is None or not client.is_registered:
+            options = self._options
+            client = ClientIdentity(
+                grant.client_id, options.client_secret, grant.auth_method, private_key=options.private_key
+            )
         metadata = ServerMetadata(grant.issuer, revocation_endpoint=grant.revocation_endpoint)
         if grant.revocation_endpoint is None:
             return

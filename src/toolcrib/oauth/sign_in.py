@@ -225,7 +225,7 @@ class SignInFlow:
         # A registration that never led to tokens may be unusable, so it is not tried again.
         if client is None or not any(each.client_id == client.client_id for each in stored.grants):
             return None
-        return client if is_usable(client) else None
+        return client if client.is_registered and is_usable(client) else None
 
     async def _register(self, fetch: Fetch, metadata: ServerMetadata, redirect_uri: str) -> ClientIdentity:
         if metadata.registration_endpoint is None:
@@ -316,7 +316,8 @@ def _metadata_of(grant: Grant) -> ServerMetadata:
 
 def _check_binding(client_id: str, configured: str | None, issuer: str, stored: StoredSignIn) -> None:
     """Raise `AuthError` if the client was used with another issuer: its secret must not be sent elsewhere."""
-    bound = {each.issuer for each in (*stored.grants, *stored.clients) if each.client_id == client_id and each.issuer}
+    bound = {each.issuer for each in stored.grants if each.client_id == client_id}
+    bound |= {each.issuer for each in stored.clients if each.client_id == client_id and each.issuer is not None}
     if configured is None and bound and issuer not in bound:
         raise AuthError(
             f"client_id: bound to the issuer {', '.join(sorted(bound))}, but the server now names {mask_urls(issuer)}. "

@@ -26,6 +26,7 @@ SECTIONS = {
     "Server configs": "config",
     "Many servers": "hub catalog",
     "Which tools": "policy",
+    "Authorisation": "oauth",
     "Functions as tools": "server",
     "Settings files": "settings",
     "Transports": "transports",

@@ -51,7 +51,7 @@ class Flow(Protocol):
 class Authorizer:
     """A `RequestAuthorizer` for the tokens of one account."""
 
-    max_renewals = 3  # a token that another process renewed, the refresh token, then a new authorisation
+    max_renewals = 3  # a token of another process, the refresh token, and a new authorisation before the third
 
     def __init__(self, account: Account, flow: Flow) -> None:
         self.rounds = 0
@@ -137,6 +137,8 @@ class Authorizer:
             renewed = await self._join(("renew", token), lambda: self._flow.renew(known), self._renewals)
             if renewed is not None:
                 return renewed
+        if attempt == self.max_renewals:
+            raise AuthError("the server rejects new tokens too. Check the account and its permissions", status=status)
         allow_legacy = known is not None or _may_be_legacy(request)
         granted = await self._join(
             ("sign in", token, frozenset(challenge.scope) if challenge is not None and more_scopes else None),

@@ -1,0 +1,503 @@
+"""Tokens are renewed: once for all callers, without a person, and without losing them when a server fails."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+import traceback
+from typing import Any
+
+import pytest
+
+import toolcrib as tc
+from tests.oauth.authorization_server import AuthorizationServer
+from tests.oauth.person import agree
+from toolcrib.events import Event
+
+BOUND = 20.0
+
+
+class Person:
+    """Agrees, and counts how often it was asked."""
+
+    def __init__(self) -> None:
+        self.asked = 0
+
+    async def __call__(self, url: str) -> str:
+        self.asked += 1
+        return await agree(url)
+
+
+def sign_ins(store: tc.TokenStore | None = None) -> tuple[tc.OAuth, Person]:
+    person = Person()
+    return tc.OAuth(interact=person, store=store or tc.MemoryTokenStore()), person
+
+
+def refreshes(server: AuthorizationServer) -> list[Any]:
+    return [each for each in server.seen("token") if each.params.get("grant_type") == "refresh_token"]
+
+
+async def call(client: tc.Client, text: str = "x", **options: Any) -> str:
+    return (await client.call_tool("echo", {"text": text}, **options)).text
+
+
+async def reach(count: int, gate: Any) -> None:
+    """Wait until a number of requests wait at a gate."""
+    async with asyncio.timeout(BOUND):
+        while gate.waiting < count:
+            await asyncio.sleep(0.005)
+
+
+async def test_calls_with_a_valid_token_run_at_the_same_time() -> None:
+    async with AuthorizationServer() as server:
+        oauth, person = sign_ins()
+        async with asyncio.timeout(BOUND), tc.Client(server.url, auth=oauth) as client:
+            assert await call(client) == "x"
+            gate = server.hold("mcp")
+            calls = [asyncio.create_task(call(client, str(n))) for n in range(64)]
+            await reach(64, gate)  # all of them have arrived before any is answered
+            gate.open()
+            assert await asyncio.gather(*calls) == [str(n) for n in range(64)]
+        assert person.asked == 1
+        assert refreshes(server) == []
+
+
+async def test_a_valid_token_needs_no_lock_and_no_access_to_the_store() -> None:
+    class CountingStore(tc.MemoryTokenStore):
+        used = 0
+
+        async def load(self, key: str) -> str | None:
+            self.used += 1
+            return await super().load(key)
+
+        def lock(self, key: str) -> Any:
+            self.used += 1
+            return super().lock(key)
+
+    async with AuthorizationServer() as server:
+        store = CountingStore()
+        oauth, _ = sign_ins(store)
+        async with tc.Client(server.url, auth=oauth) as client:
+            await call(client)
+            before = store.used
+            await asyncio.gather(*(call(client) for _ in range(20)))
+            assert store.used == before
+
+
+@pytest.mark.parametrize("expired", [False, True], ids=["refused by the server", "expired by the clock"])
+async def test_a_hundred_callers_cause_one_refresh(expired: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    async with AuthorizationServer() as server:
+        oauth, person = sign_ins()
+        async with asyncio.timeout(BOUND), tc.Client(server.url, auth=oauth) as client:
+            await call(client)
+            server.expire_tokens()
+            if expired:
+                let_time_pass(monkeypatch, 7200)
+            results = await asyncio.gather(*(call(client, str(n)) for n in range(100)))
+            assert results == [str(n) for n in range(100)]
+        assert len(refreshes(server)) == 1
+        assert person.asked == 1
+        assert server.counters["authorize"] == 1
+
+
+def let_time_pass(monkeypatch: pytest.MonkeyPatch, seconds: float) -> None:
+    """Let the wall clock and the monotonic clock of the client's tokens go on."""
+    wall, monotonic = time.time, time.monotonic
+    target = "toolcrib.oauth.stored_sign_in.time"
+    monkeypatch.setattr(target, Clock(lambda: wall() + seconds, lambda: monotonic() + seconds))
+    monkeypatch.setattr("toolcrib.oauth.authorizer.time", Clock(lambda: wall() + seconds, monotonic))
+    monkeypatch.setattr("toolcrib.oauth.token_requests.time", Clock(lambda: wall() + seconds, monotonic))
+
+
+class Clock:
+    """Stands in for the module `time`."""
+
+    def __init__(self, wall: Any, monotonic: Any) -> None:
+        self.time = wall
+        self.monotonic = monotonic
+
+
+async def test_a_cancelled_caller_cancels_nothing_of_the_others() -> None:
+    async with AuthorizationServer() as server:
+        oauth, person = sign_ins()
+        async with asyncio.timeout(BOUND), tc.Client(server.url, auth=oauth) as client:
+            await call(client)
+            server.expire_tokens()
+            gate = server.hold("token")
+            calls = [asyncio.create_task(call(client, str(n))) for n in range(5)]
+            await gate.reached.wait()
+            calls[0].cancel()  # it started the refresh, or another one did
+            calls[1].cancel()
+            with pytest.raises(tc.CallTimeout):
+                await call(client, timeout=0.05)
+            gate.open()
+            results = await asyncio.gather(*calls, return_exceptions=True)
+            assert results[2:] == ["2", "3", "4"]
+            assert all(isinstance(each, asyncio.CancelledError) for each in results[:2])
+        assert len(refreshes(server)) == 1
+        assert person.asked == 1
+
+
+async def test_calls_that_were_answered_meanwhile_are_not_touched() -> None:
+    async with AuthorizationServer() as server:
+        oauth, _ = sign_ins()
+        async with asyncio.timeout(BOUND), tc.Client(server.url, auth=oauth) as client:
+            await call(client)
+            gate = server.hold("mcp")
+            early = asyncio.create_task(call(client, "early"))
+            await gate.reached.wait()
+            before = server.counters["mcp"]
+            gate.open()
+            assert await early == "early"
+            server.expire_tokens()
+            assert await call(client, "late") == "late"
+            assert server.counters["mcp"] == before + 2  # the late one was refused once
+        assert len(refreshes(server)) == 1
+
+
+async def test_a_refused_token_is_refreshed_first_and_a_person_is_asked_only_if_that_fails() -> None:
+    async with AuthorizationServer() as server:
+        oauth, person = sign_ins()
+        async with asyncio.timeout(BOUND), tc.Client(server.url, auth=oauth) as client:
+            await call(client)
+            server.expire_tokens()
+            assert await call(client) == "x"
+            assert (len(refreshes(server)), person.asked) == (1, 1)
+            server.revoke_all()
+            assert await call(client) == "x"
+            assert (len(refreshes(server)), person.asked) == (2, 2)
+            assert max(server.presentations.values()) == 1
+
+
+async def test_the_refresh_request_names_the_resource_and_asks_for_no_scopes() -> None:
+    async with AuthorizationServer() as server:
+        oauth, _ = sign_ins()
+        async with asyncio.timeout(BOUND), tc.Client(server.url, auth=oauth) as client:
+            await call(client)
+            server.expire_tokens()
+            await call(client)
+        (request,) = refreshes(server)
+        assert request.params["resource"] == server.resource
+        assert "scope" not in request.params
+        assert request.header("cookie") is None
+        assert request.header("mcp-session-id") is None
+
+
+async def test_a_token_of_another_client_that_expired_meanwhile_is_refreshed_without_a_person() -> None:
+    async with AuthorizationServer(expires_in="absent") as server:
+        store = tc.MemoryTokenStore()
+        first, _ = sign_ins(store)
+        async with asyncio.timeout(BOUND), tc.Client(server.url, auth=first) as client:
+            await call(client)
+            second, person = sign_ins(store)
+            async with tc.Client(server.url, auth=second) as other:
+                await call(other)
+                server.expire_tokens()
+                await call(other)
+                server.expire_tokens()
+                # The first client finds the newer token of the other one, which is refused as well.
+                assert await call(client) == "x"
+            assert person.asked == 0
+        assert len(refreshes(server)) == 2
+        assert server.counters["authorize"] == 1
+
+
+# ---- failures of the authorisation server ----------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "failure",
+    [
+        {"status": 503},
+        {"status": 500},
+        {"status": 429, "Retry_After": "0"},
+        {"status": 400, "error": "temporarily_unavailable"},
+        {"status": 503, "error": "invalid_grant"},
+    ],
+    ids=["503", "500", "429", "temporarily_unavailable", "503 with invalid_grant"],
+)
+async def test_a_server_that_fails_for_a_moment_is_asked_again_within_the_deadline(failure: dict[str, Any]) -> None:
+    async with AuthorizationServer() as server:
+        store = tc.MemoryTokenStore()
+        oauth, person = sign_ins(store)
+        async with asyncio.timeout(BOUND), tc.Client(server.url, auth=oauth) as client:
+            await call(client)
+            server.expire_tokens()
+            server.fail_next("token", times=2, **failure)
+            assert await call(client, timeout=15) == "x"
+        assert person.asked == 1
+        assert len(refreshes(server)) == 3
+
+
+@pytest.mark.parametrize(
+    "failure",
+    [
+        {"status": 503},
+        {"status": 429},
+        {"status": 400, "error": "invalid_request"},
+        {"status": 400, "error": "slow_down"},
+    ],
+    ids=["503", "429", "invalid_request", "slow_down"],
+)
+async def test_tokens_are_kept_while_the_server_fails(failure: dict[str, Any]) -> None:
+    async with AuthorizationServer() as server:
+        store = tc.MemoryTokenStore()
+        oauth, person = sign_ins(store)
+        async with asyncio.timeout(BOUND), tc.Client(server.url, auth=oauth) as client:
+            await call(client)
+            stored = await store.load(server.url)
+            server.expire_tokens()
+            server.fail_next("token", times=10_000, **failure)
+            with pytest.raises((tc.ConnectError, tc.AuthError, tc.CallTimeout)):
+                await call(client, timeout=0.5)
+            assert await store.load(server.url) == stored
+            assert person.asked == 1
+            server.fail_next("token", times=0)
+            assert await call(client, timeout=15) == "x"
+            assert person.asked == 1
+
+
+async def test_tokens_are_kept_while_the_server_cannot_be_reached() -> None:
+    async with AuthorizationServer() as server:
+        store = tc.MemoryTokenStore()
+        oauth, person = sign_ins(store)
+        async with tc.Client(server.url, auth=oauth) as client:
+            await call(client)
+        url = server.url
+        before = await store.load(url)
+    with pytest.raises(tc.ToolcribError):
+        async with asyncio.timeout(BOUND), tc.Client(url, auth=oauth, connect_timeout=1) as client:
+            await call(client, timeout=1)
+    assert await store.load(url) == before
+    assert person.asked == 1
+
+
+async def test_tokens_are_removed_on_invalid_grant() -> None:
+    async with AuthorizationServer() as server:
+        store = tc.MemoryTokenStore()
+        oauth, _ = sign_ins(store)
+        async with tc.Client(server.url, auth=oauth) as client:
+            await call(client)
+        server.revoke_all()
+        silent = tc.OAuth(interact=None, store=store)
+        with pytest.raises(tc.AuthError) as caught:
+            async with asyncio.timeout(BOUND), tc.Client(server.url, auth=silent) as client:
+                await call(client)
+        assert caught.value.authorization_url is not None
+        assert await silent.status(server.url) is None
+        assert max(server.presentations.values()) == 1
+
+
+# ---- answers to refresh requests -------------------------------------------------------------------------------
+
+
+async def test_what_a_refresh_answer_omits_stays() -> None:
+    async with AuthorizationServer(omitted=("refresh_token", "scope", "expires_in")) as server:
+        oauth, _ = sign_ins()
+        async with asyncio.timeout(BOUND), tc.Client(server.url, auth=oauth) as client:
+            await call(client)
+            for _ in range(2):
+                server.expire_tokens()
+                await call(client)
+        status = await oauth.status(server.url)
+        assert status is not None
+        assert (status.scopes, status.expires_at, status.can_renew) == (("mcp:read",), None, True)
+        assert list(server.presentations.values()) == [2]  # this server does not rotate them
+
+
+@pytest.mark.parametrize(
+    "behaviour",
+    [
+        {"expires_in": "text"},
+        {"token_type": "bearer"},
+        {"token_type": "BEARER"},
+        {"token_status": 201},
+        {"form_encoded": True},
+        {"error_status": 200},
+        {"token_changes": {"id_token": "x.y.z", "unknown": {"a": [1]}}},
+    ],
+    ids=lambda behaviour: next(iter(behaviour)),
+)
+async def test_odd_token_answers_are_understood(behaviour: dict[str, Any]) -> None:
+    async with AuthorizationServer(**behaviour) as server:
+        oauth, person = sign_ins()
+        async with asyncio.timeout(BOUND), tc.Client(server.url, auth=oauth) as client:
+            await call(client)
+            status = await oauth.status(server.url)
+            assert status is not None
+            assert status.expires_at == pytest.approx(time.time() + 3600, abs=60)
+            server.expire_tokens()
+            await call(client)
+            assert (len(refreshes(server)), person.asked) == (1, 1)
+            server.revoke_all()
+            await call(client)  # also an error with status 200 is one
+            assert (len(refreshes(server)), person.asked) == (2, 2)
+
+
+# ---- time ------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("life, left, renews", [(3600, 59, True), (3600, 120, False), (100, 9, True), (100, 20, False)])
+async def test_the_renewal_begins_in_the_background_while_the_old_token_is_used(
+    life: float, left: float, renews: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with AuthorizationServer(access_token_seconds=life) as server:
+        oauth, person = sign_ins()
+        async with asyncio.timeout(BOUND), tc.Client(server.url, auth=oauth) as client:
+            await call(client)
+            old = server.seen("mcp")[-1].header("authorization")
+            gate = server.hold("token")
+            let_time_pass(monkeypatch, life - left)
+            assert await call(client, "at once") == "at once"
+            assert server.seen("mcp")[-1].header("authorization") == old
+            if renews:
+                await gate.reached.wait()
+                assert await asyncio.gather(*(call(client) for _ in range(10))) == ["x"] * 10
+                assert server.seen("mcp")[-1].header("authorization") == old
+                gate.open()
+                while server.seen("mcp")[-1].header("authorization") == old:  # bounded by the time-out above
+                    await call(client)
+            else:
+                gate.open()
+        assert len(refreshes(server)) == int(renews)
+        assert person.asked == 1
+
+
+@pytest.mark.parametrize("days", [1, -1, 400])
+async def test_a_clock_that_jumps_causes_no_loop(days: float, monkeypatch: pytest.MonkeyPatch) -> None:
+    async with AuthorizationServer() as server:
+        oauth, person = sign_ins()
+        async with asyncio.timeout(BOUND), tc.Client(server.url, auth=oauth) as client:
+            await call(client)
+            wall, monotonic = time.time, time.monotonic
+            jumped = Clock(lambda: wall() + days * 86_400, monotonic)
+            for name in ("stored_sign_in", "authorizer", "token_requests"):
+                monkeypatch.setattr(f"toolcrib.oauth.{name}.time", jumped)
+            for n in range(20):
+                assert await call(client, str(n)) == str(n)
+        assert len(refreshes(server)) <= 1
+        assert person.asked == 1
+
+
+async def test_a_renewal_in_the_background_that_fails_is_logged_and_not_repeated_at_once(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with AuthorizationServer() as server:
+        oauth, _ = sign_ins()
+        async with asyncio.timeout(BOUND), tc.Client(server.url, auth=oauth) as client:
+            await call(client)
+            server.fail_next("token", times=100, status=400, error="invalid_request")
+            let_time_pass(monkeypatch, 3590)
+            for _ in range(30):
+                assert await call(client) == "x"
+        assert len(refreshes(server)) == 1
+    assert [each for each in caplog.records if "not renewed in the background" in each.getMessage()]
+
+
+# ---- the end of a sign-in --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("revocation", [True, False])
+async def test_logout_revokes_where_it_can_and_forgets(revocation: bool) -> None:
+    async with AuthorizationServer(revocation=revocation) as server:
+        store = tc.MemoryTokenStore()
+        oauth, _ = sign_ins(store)
+        async with tc.Client(server.url, auth=oauth) as client:
+            await call(client)
+        assert await oauth.logout(server.url)
+        assert await oauth.status(server.url) is None
+        assert await store.load(server.url) is None
+        revoked = [each.params["token_type_hint"] for each in server.seen("revoke")]
+        assert revoked == (["refresh_token", "access_token"] if revocation else [])
+        assert all(each.is_revoked is revocation for each in server.families.values())
+        assert not await oauth.logout(server.url)
+
+
+async def test_forget_makes_no_request() -> None:
+    async with AuthorizationServer() as server:
+        oauth, _ = sign_ins()
+        async with tc.Client(server.url, auth=oauth) as client:
+            await call(client)
+        before = len(server.requests)
+        assert await oauth.forget(server.url)
+        assert not await oauth.forget(server.url)
+        assert len(server.requests) == before
+        assert await oauth.status(server.url) is None
+
+
+async def test_tokens_are_forgotten_even_if_the_revocation_fails() -> None:
+    async with AuthorizationServer() as server:
+        oauth, _ = sign_ins()
+        async with tc.Client(server.url, auth=oauth) as client:
+            await call(client)
+        server.fail_next("revoke", times=10, status=503)
+        with pytest.raises((tc.AuthError, tc.ConnectError)):
+            await oauth.logout(server.url)
+        assert await oauth.status(server.url) is None
+
+
+async def test_a_server_that_rejects_every_token_gets_an_end() -> None:
+    async with AuthorizationServer() as server:
+        oauth, person = sign_ins()
+        async with asyncio.timeout(BOUND), tc.Client(server.url, auth=oauth) as client:
+            await call(client)
+            server.change(access_token_seconds=-10, expires_in="absent")
+            server.expire_tokens()
+            with pytest.raises(tc.AuthError):
+                await call(client)
+            assert client.status.state is tc.ConnectionState.NEEDS_AUTH
+        assert person.asked <= 3
+        assert len(refreshes(server)) <= 2
+
+
+# ---- secrets ---------------------------------------------------------------------------------------------------
+
+
+def words_of(exc: BaseException | None) -> str:
+    return "".join(traceback.format_exception(exc)) + repr(exc) if exc is not None else ""
+
+
+async def test_no_secret_is_shown_in_logs_reprs_events_and_errors(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.DEBUG)
+    shown: list[str] = []
+    async with AuthorizationServer(registered_method="client_secret_post") as server:
+        store = tc.MemoryTokenStore()
+        oauth, _ = sign_ins(store)
+        async with tc.Client(server.url, auth=oauth) as client:
+            client.on(Event, lambda event: shown.append(repr(event)))
+            await call(client)
+            server.expire_tokens()
+            await call(client)
+            shown += [repr(oauth), repr(client), repr(store), repr(await oauth.status(server.url)), repr(vars(oauth))]
+            refresh_token = next(iter(server.families.values())).tokens[-1]
+            for failure in ({"status": 400, "error": "invalid_request"}, {"status": 503}):
+                server.expire_tokens()
+                server.fail_next("token", times=50, description=f"bad token {refresh_token}", **failure)
+                with pytest.raises(tc.ToolcribError) as caught:
+                    await call(client, timeout=1)
+                shown.append(words_of(caught.value))
+            server.fail_next("token", times=0)
+            server.revoke_all()
+            await call(client)
+        silent = tc.OAuth(interact=None, store=tc.MemoryTokenStore())
+        with pytest.raises(tc.AuthError) as refused:
+            async with tc.Client(server.url, auth=silent):
+                pass
+        shown += [words_of(refused.value), repr(silent), repr(vars(silent))]
+        await oauth.logout(server.url)
+        secrets = {
+            *server.tokens.access,
+            *(token for family in server.families.values() for token in family.tokens),
+            *(str(each.params[name]) for each in server.seen("token") for name in SECRET_NAMES if name in each.params),
+            *(str(each.params[name]) for each in server.seen("authorize") for name in ("state", "code_challenge")),
+        }
+    own = [each for each in caplog.records if each.name.partition(".")[0] not in ("uvicorn", "aiohttp")]
+    text = "\n".join([*shown, *(each.getMessage() + str(each.exc_info) for each in own)])
+    assert len(secrets) > 8
+    assert [each for each in secrets if each in text] == []
+    assert "waiting for a person to sign in" in text
+    assert "code_challenge=" not in text
+
+
+SECRET_NAMES = ("code", "code_verifier", "client_secret", "refresh_token")

@@ -1,0 +1,73 @@
+"""The listener takes one answer, the expected one, and shows nothing of it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from urllib.parse import urlsplit
+
+import aiohttp
+import pytest
+
+import toolcrib as tc
+from toolcrib.oauth.loopback_listener import LoopbackListener
+
+BOUND = 10.0
+
+
+def is_expected(answer: Mapping[str, str]) -> bool:
+    return answer.get("state") == "right"
+
+
+async def test_only_a_get_of_the_path_with_the_state_ends_the_wait() -> None:
+    listener = await LoopbackListener.open()
+    try:
+        uri = listener.redirect_uri
+        assert urlsplit(uri).hostname == "127.0.0.1"
+        waiting = asyncio.create_task(listener.wait(is_expected, BOUND))
+        await asyncio.sleep(0)
+        async with aiohttp.ClientSession() as browser:
+            for method, url in [
+                ("GET", f"{uri}?code=c&state=wrong"),
+                ("GET", uri),
+                ("POST", f"{uri}?code=c&state=right"),
+                ("GET", f"{uri}/other?code=c&state=right"),
+            ]:
+                async with browser.request(method, url) as page:
+                    assert page.status == 404
+            assert not waiting.done()
+            async with browser.get(f"{uri}?code=canary&state=right") as page:
+                text = await page.text()
+                assert (page.status, page.headers["Cache-Control"]) == (200, "no-store")
+                assert "canary" not in text
+                assert "<script" not in text
+            assert await waiting == {"code": "canary", "state": "right"}
+            async with browser.get(f"{uri}?code=second&state=right") as page:
+                assert page.status == 404
+    finally:
+        await listener.close()
+    with pytest.raises(OSError):  # refused: nothing listens any more
+        await asyncio.open_connection("127.0.0.1", urlsplit(uri).port)
+
+
+async def test_a_sign_in_that_is_not_completed_is_an_error() -> None:
+    listener = await LoopbackListener.open()
+    try:
+        with pytest.raises(tc.AuthError, match="not completed"):
+            await listener.wait(is_expected, 0.01)
+    finally:
+        await listener.close()
+
+
+async def test_the_redirect_uri_fixes_port_and_path_and_a_taken_port_is_reported() -> None:
+    first = await LoopbackListener.open()
+    try:
+        with pytest.raises(OSError, match="in use"):
+            await LoopbackListener.open(first.redirect_uri)
+    finally:
+        await first.close()
+    again = await LoopbackListener.open(first.redirect_uri)
+    try:
+        assert again.redirect_uri == first.redirect_uri
+    finally:
+        await again.close()

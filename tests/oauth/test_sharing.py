@@ -1,0 +1,59 @@
+"""Processes share the tokens in a folder."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from pathlib import Path
+
+import toolcrib as tc
+from tests.oauth.authorization_server import AuthorizationServer
+from tests.oauth.person import agree
+
+BOUND = 30.0
+CALLS = """
+import asyncio, sys, toolcrib as tc
+async def main():
+    oauth = tc.OAuth(interact=None, store=tc.FileTokenStore(sys.argv[2]))
+    async with tc.Client(sys.argv[1], auth=oauth) as client:
+        print((await client.call_tool("whoami", {})).text, flush=True)
+asyncio.run(main())
+"""
+
+
+async def start(url: str, folder: Path) -> asyncio.subprocess.Process:
+    return await asyncio.create_subprocess_exec(
+        sys.executable, "-c", CALLS, url, str(folder), stdout=asyncio.subprocess.PIPE
+    )
+
+
+async def test_a_new_process_renews_an_expired_token_without_discovery_and_without_a_person(tmp_path: Path) -> None:
+    folder = tmp_path / "tokens"
+    async with asyncio.timeout(BOUND), AuthorizationServer() as server:
+        async with tc.Client(server.url, auth=tc.OAuth(interact=agree, store=tc.FileTokenStore(folder))):
+            pass
+        before = dict(server.counters)
+        server.expire_tokens()
+        processes = [await start(server.url, folder) for _ in range(2)]
+        assert [(await each.communicate())[0] for each in processes] == [b"alice\n"] * 2
+        for endpoint in ("metadata", "resource_metadata", "register", "authorize"):
+            assert server.counters[endpoint] == before[endpoint]
+        assert server.counters["token"] == before["token"] + 1
+        assert set(server.presentations.values()) == {1}
+
+
+async def test_a_process_that_is_killed_while_it_refreshes_leaves_the_others_working(tmp_path: Path) -> None:
+    folder = tmp_path / "tokens"
+    async with asyncio.timeout(BOUND), AuthorizationServer(reuse_grace_seconds=60) as server:
+        async with tc.Client(server.url, auth=tc.OAuth(interact=agree, store=tc.FileTokenStore(folder))):
+            pass
+        server.expire_tokens()
+        gate = server.hold("token-after")  # the refresh is processed, its answer is lost
+        killed = await start(server.url, folder)
+        await gate.reached.wait()
+        killed.kill()
+        await killed.wait()
+        gate.open()
+        other = await start(server.url, folder)
+        assert (await other.communicate())[0] == b"alice\n"
+        assert not any(each.is_revoked for each in server.families.values())

@@ -57,3 +57,23 @@ async def test_a_process_that_is_killed_while_it_refreshes_leaves_the_others_wor
         other = await start(server.url, folder)
         assert (await other.communicate())[0] == b"alice\n"
         assert not any(each.is_revoked for each in server.families.values())
+
+
+async def test_with_a_strict_server_a_lost_answer_is_one_clear_error(tmp_path: Path) -> None:
+    folder = tmp_path / "tokens"
+    async with asyncio.timeout(BOUND), AuthorizationServer() as server:
+        async with tc.Client(server.url, auth=tc.OAuth(interact=agree, store=tc.FileTokenStore(folder))):
+            pass
+        server.expire_tokens()
+        gate = server.hold("token-after")
+        killed = await start(server.url, folder)
+        await gate.reached.wait()
+        killed.kill()
+        await killed.wait()
+        gate.open()
+        other = await asyncio.create_subprocess_exec(
+            sys.executable, "-c", CALLS, server.url, str(folder), stdout=-1, stderr=-1
+        )
+        _, words = await other.communicate()
+        assert b"AuthError" in words.splitlines()[-1]
+        assert b"a person must sign in" in words

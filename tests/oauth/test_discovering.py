@@ -260,7 +260,6 @@ async def test_servers_of_the_first_revision_have_their_authorisation_server_at_
     assert server.seen("authorize")[0].params["resource"] == server.url
 
 
-@pytest.mark.xfail(reason="the legacy way is taken for requests of the modern era too")
 async def test_modern_servers_need_resource_metadata() -> None:
     async with (
         AuthorizationServer(refresh_tokens="none") as server,

@@ -30,7 +30,7 @@ class ConnectionContext:
     fetch: Fetch
     hold: Callable[[], AbstractContextManager[None]]
     """Pauses the deadlines of calls while a person is asked."""
-    on_waiting: Callable[[str], None] = lambda _: None
+    on_waiting: Callable[[str], None] | None = None
     """Called with the issuer when a person is asked."""
 
 

@@ -139,7 +139,7 @@ class Authorizer:
                 return renewed
         if attempt == self.max_renewals:
             raise AuthError("the server rejects new tokens too. Check the account and its permissions", status=status)
-        allow_legacy = known is not None or _may_be_legacy(request)
+        allow_legacy = _may_be_legacy(request) or (known is not None and known.is_legacy)
         granted = await self._join(
             ("sign in", token, frozenset(challenge.scope) if challenge is not None and more_scopes else None),
             lambda: self._flow.sign_in(challenge, known, more_scopes=more_scopes, allow_legacy=allow_legacy),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 from urllib.parse import urlsplit, urlunsplit
 
@@ -34,8 +34,6 @@ class Discovery:
     metadata: ServerMetadata
     resource: str
     scopes_supported: tuple[str, ...] = ()
-    is_legacy: bool = False
-    """Whether the server has no resource metadata: it follows the revision 2025-03-26 of the protocol."""
 
 
 def is_local(server_url: str) -> bool:
@@ -107,10 +105,10 @@ async def discover(
                 "tells where to sign in",
                 status=401,
             )
-        found, is_legacy = await _legacy_metadata(fetch, server_url, issuer, assume_pkce), True
+        found = await _legacy_metadata(fetch, server_url, issuer, assume_pkce)
     else:
         issuers = _candidates(resource, issuer, known_issuers)
-        found, is_legacy = await _first_usable(fetch, issuers, known_issuers, local, assume_pkce), False
+        found = await _first_usable(fetch, issuers, known_issuers, local, assume_pkce)
         _check_pkce(found, assume_pkce)
     if found.authorization_endpoint is None:
         raise AuthError(
@@ -120,7 +118,6 @@ async def discover(
         found,
         resource.resource if resource is not None else canonical_resource(server_url),
         resource.scopes_supported if resource is not None else (),
-        is_legacy,
     )
 
 
@@ -174,7 +171,7 @@ async def _legacy_metadata(fetch: Fetch, server_url: str, issuer: str | None, as
     )
     if found is not None:
         _check_pkce(found, assume_pkce)
-        return found
+        return replace(found, is_legacy=True)
     if issuer is not None:
         raise AuthError(f"{mask_urls(issuer)}: the authorisation server publishes no metadata", status=401)
     if not is_secure(origin, allow_loopback=is_local(server_url)):
@@ -184,4 +181,5 @@ async def _legacy_metadata(fetch: Fetch, server_url: str, issuer: str | None, as
         authorization_endpoint=f"{origin}/authorize",
         token_endpoint=f"{origin}/token",
         registration_endpoint=f"{origin}/register",
+        is_legacy=True,
     )

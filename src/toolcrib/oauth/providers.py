@@ -67,7 +67,7 @@ class AuthProvider(ABC):
         server_url: str,
         fetch: Fetch,
         hold: Callable[[], AbstractContextManager[None]],
-        on_waiting: Callable[[str], None] = lambda _: None,
+        on_waiting: Callable[[str], None] | None = None,
     ) -> Authorizer:
         """Return what authorises the requests of a new connection to a server."""
         account = self._account(server_url)

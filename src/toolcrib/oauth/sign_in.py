@@ -248,7 +248,8 @@ class SignInFlow:
 
     async def _complete(self, fetch: Fetch, attempt: AuthorizationAttempt, listener: LoopbackListener | None) -> Grant:
         log.info("waiting for a person to sign in: %s", attempt.shown_url)
-        self._connection.on_waiting(attempt.metadata.issuer)
+        if self._connection.on_waiting is not None:
+            self._connection.on_waiting(attempt.metadata.issuer)
         with self._connection.hold():
             answer = await ask_person(choose_interaction(self._options.interact), attempt, listener)
         try:
@@ -304,6 +305,7 @@ def make_grant(
         token_endpoint=metadata.token_endpoint,
         revocation_endpoint=metadata.revocation_endpoint,
         auth_method=client.auth_method,
+        is_legacy=metadata.is_legacy,
     ).mark_new()
 
 

@@ -39,6 +39,8 @@ class Grant:
     token_endpoint: str | None = None
     revocation_endpoint: str | None = None
     auth_method: str = "none"
+    is_legacy: bool = False
+    """Whether the authorisation server was found without resource metadata."""
 
     @cached_property
     def headers(self) -> dict[str, str]:

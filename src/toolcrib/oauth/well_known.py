@@ -55,6 +55,8 @@ class ServerMetadata:
     """Whether the answers of its authorisation endpoint have `iss` (RFC 9207)."""
     takes_client_metadata_url: bool = False
     """Whether it accepts URLs of client metadata documents as client ids."""
+    is_legacy: bool = False
+    """Whether it was found without resource metadata, as the revision 2025-03-26 of the protocol has it."""
 
     @property
     def has_pkce(self) -> bool:

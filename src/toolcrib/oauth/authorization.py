@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import Final
 from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit
 
-from ..config import mask_urls
+from ..config import SecretMask, mask_urls
 from ..errors import AuthError
 from ..protocol.sanitize import one_line
 from .client_auth import ClientIdentity
@@ -97,7 +97,9 @@ class AuthorizationAttempt:
             raise AuthError("the sign-in took too long. Sign in again", status=401)
         self._check_issuer(answer.get("iss"))
         if error := answer.get("error"):
-            words = describe_error(one_line(error), one_line(mask_urls(answer.get("error_description", ""))))
+            mask = SecretMask([self.state, self.verifier])  # the server may repeat the request
+            described = one_line(mask_urls(answer.get("error_description", "")), mask=mask)
+            words = describe_error(one_line(error, mask=mask), described)
             raise ConsentRefused(f"the sign-in was refused: {words}", error=error)
         if not answer.get("code"):
             raise AuthError("the answer to the sign-in has no code. Sign in again", status=401)

@@ -89,9 +89,11 @@ async def _post(
 ) -> tuple[HttpParts, SecretMask]:
     authenticated, headers = await authenticate(client, form, metadata)
     secrets = [value for name, value in authenticated.items() if name in _SECRET_FIELDS]
+    mask = SecretMask([*secrets, client.client_secret or ""])
+    mask.add_headers(dict(headers))
     headers += [("Content-Type", _FORM), ("Accept", "application/json")]
     answer = await fetch("POST", url, headers, urlencode(authenticated).encode())
-    return answer, SecretMask([*secrets, client.client_secret or ""])
+    return answer, mask
 
 
 def read_token_answer(answer: HttpParts, url: str, mask: SecretMask) -> TokenAnswer:
@@ -146,6 +148,8 @@ def _text(value: Any) -> str | None:
 
 
 def _expiry(value: Any) -> float | None:
+    if isinstance(value, bool):
+        return None
     try:
         seconds = float(value)
     except (TypeError, ValueError, OverflowError):

@@ -6,10 +6,12 @@ A server may change its authorisation server: what belongs to the former one sta
 from __future__ import annotations
 
 import json
+import math
 import time
-from dataclasses import asdict, dataclass, field, fields, replace
-from functools import cached_property
-from typing import Any, Final
+from dataclasses import asdict, dataclass, field, replace
+from functools import cache, cached_property
+from types import UnionType
+from typing import Any, Final, Literal, Union, get_args, get_origin, get_type_hints
 
 from .client_auth import ClientIdentity
 from .token_requests import TokenAnswer
@@ -18,6 +20,7 @@ VERSION: Final = 1
 RENEW_SECONDS: Final = 60.0
 RENEW_SHARE: Final = 0.1
 """A token is renewed when less than this share of its life is left, at most `RENEW_SECONDS`."""
+NOT_STORED: Final = frozenset({"private_key"})
 JUST_OBTAINED_SECONDS: Final = 5.0
 """Seconds for which a new token counts as valid whatever the clock says: a clock that jumps must not cause a loop."""
 
@@ -39,6 +42,8 @@ class Grant:
     token_endpoint: str | None = None
     revocation_endpoint: str | None = None
     auth_method: str = "none"
+    auth_algorithms: tuple[str, ...] | None = None
+    """The algorithms that the token endpoint accepts for `private_key_jwt`; None if unknown."""
     is_legacy: bool = False
     """Whether the authorisation server was found without resource metadata."""
 
@@ -126,7 +131,7 @@ class StoredSignIn:
 
     def to_text(self) -> str:
         """Return this as JSON."""
-        clients = [{k: v for k, v in asdict(each).items() if k != "private_key"} for each in self.clients]
+        clients = [{k: v for k, v in asdict(each).items() if k not in NOT_STORED} for each in self.clients]
         document = {"version": VERSION, "server": self.server, "account": self.account}
         return json.dumps({**document, "grants": [asdict(each) for each in self.grants], "clients": clients})
 
@@ -139,7 +144,7 @@ class StoredSignIn:
                 return cls(server, account)
             grants = tuple(_read(Grant, each) for each in document["grants"])
             clients = tuple(_read(ClientIdentity, each) for each in document["clients"])
-        except (ValueError, TypeError, KeyError, AttributeError):
+        except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
             return cls(server, account)
         return cls(server, account, grants, clients)
 
@@ -149,8 +154,32 @@ def _identity(grant: Grant) -> tuple[str, str, str | None]:
 
 
 def _read(kind: Any, values: dict[str, Any]) -> Any:
-    known = {each.name for each in fields(kind)}
-    return kind(**{k: tuple(v) if isinstance(v, list) else v for k, v in values.items() if k in known})
+    """Return a dataclass with these values; raises `TypeError` if one is missing or of another type."""
+    hints = _hints(kind)
+    known = {name: value for name, value in values.items() if name in hints and name not in NOT_STORED}
+    for name, value in known.items():
+        if not _fits(value, hints[name]):
+            raise TypeError(f"{name}: expected {hints[name]}, got {type(value).__name__}")
+    return kind(**{name: tuple(value) if isinstance(value, list) else value for name, value in known.items()})
+
+
+@cache
+def _hints(kind: Any) -> dict[str, Any]:
+    return get_type_hints(kind)
+
+
+def _fits(value: Any, hint: Any) -> bool:
+    """Return whether a JSON value is one of a field with this annotation."""
+    origin, arguments = get_origin(hint), get_args(hint)
+    if origin in (Union, UnionType):
+        return any(_fits(value, each) for each in arguments)
+    if origin is Literal:
+        return isinstance(value, str) and value in arguments
+    if origin is tuple:
+        return isinstance(value, list) and all(_fits(each, arguments[0]) for each in value)
+    if hint is float:
+        return type(value) in (int, float) and math.isfinite(value)
+    return type(value) is hint
 
 
 def storage_key(server: str, account: str) -> str:

@@ -270,7 +270,8 @@ class AuthorizationServer:
         failure = self.injected_failure(endpoint)
         if failure is not None:
             return failure
-        await self.wait_at(endpoint)
+        if await self.wait_at(endpoint) and await request.is_disconnected():
+            return PlainTextResponse("the client is gone", 499)  # as servers do that notice it in time
         response = self._respond(endpoint, request, params)
         await self.wait_at(f"{endpoint}-after")
         return response
@@ -292,11 +293,13 @@ class AuthorizationServer:
         body = {"error": failure.error, "error_description": failure.description}
         return JSONResponse(body, failure.status, dict(failure.headers))
 
-    async def wait_at(self, point: str) -> None:
-        """Wait while a gate holds requests at this point."""
+    async def wait_at(self, point: str) -> bool:
+        """Wait if requests are held at this point; return whether they are, or were."""
         gate = self._gates.get(point)
-        if gate is not None:
-            await gate.wait()
+        if gate is None:
+            return False
+        await gate.wait()
+        return True
 
     def _endpoint(self, path: str) -> str:
         if path == discovery.resource_metadata_path(self):

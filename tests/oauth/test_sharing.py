@@ -21,9 +21,22 @@ asyncio.run(main())
 """
 
 
-async def start(url: str, folder: Path) -> asyncio.subprocess.Process:
+MANY_CALLS = """
+import asyncio, sys, toolcrib as tc
+async def main():
+    oauth = tc.OAuth(interact=None, store=tc.FileTokenStore(sys.argv[2]))
+    async with tc.Client(sys.argv[1], auth=oauth) as client:
+        for _ in range(25):
+            await asyncio.gather(*(client.call_tool("whoami", {}) for _ in range(4)))
+            await asyncio.sleep(0.1)  # the load is spread over the life of several tokens
+    print("done", flush=True)
+asyncio.run(main())
+"""
+
+
+async def start(url: str, folder: Path, code: str = CALLS) -> asyncio.subprocess.Process:
     return await asyncio.create_subprocess_exec(
-        sys.executable, "-c", CALLS, url, str(folder), stdout=asyncio.subprocess.PIPE
+        sys.executable, "-c", code, url, str(folder), stdout=asyncio.subprocess.PIPE
     )
 
 
@@ -40,6 +53,29 @@ async def test_a_new_process_renews_an_expired_token_without_discovery_and_witho
             assert server.counters[endpoint] == before[endpoint]
         assert server.counters["token"] == before["token"] + 1
         assert set(server.presentations.values()) == {1}
+
+
+async def test_processes_under_load_present_each_token_once_though_one_is_killed_while_it_refreshes(
+    tmp_path: Path,
+) -> None:
+    folder = tmp_path / "tokens"
+    async with asyncio.timeout(BOUND * 2), AuthorizationServer(access_token_seconds=1) as server:
+        async with tc.Client(server.url, auth=tc.OAuth(interact=agree, store=tc.FileTokenStore(folder))):
+            pass
+        server.expire_tokens()
+        gate = server.hold("token")  # the refresh has arrived, and is not processed yet
+        killed = await start(server.url, folder, MANY_CALLS)
+        await gate.reached.wait()
+        others = [await start(server.url, folder, MANY_CALLS) for _ in range(3)]
+        killed.kill()
+        await killed.wait()
+        gate.open()
+        assert [(await each.communicate())[0] for each in others] == [b"done\n"] * 3
+
+        assert set(server.presentations.values()) == {1}
+        assert len(server.presentations) >= 2
+        assert not any(each.is_revoked for each in server.families.values())
+        assert server.counters["authorize"] == 1
 
 
 async def test_a_process_that_is_killed_while_it_refreshes_leaves_the_others_working(tmp_path: Path) -> None:

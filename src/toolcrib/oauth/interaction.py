@@ -10,7 +10,7 @@ import webbrowser
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Final, Literal
 
-from .._util.threads import in_daemon_thread
+from .._util.threads import in_daemon_thread, is_async
 from ..errors import AuthError, ConfigError
 from .authorization import AuthorizationAttempt, read_redirect
 from .loopback_listener import LoopbackListener
@@ -44,11 +44,15 @@ def choose_interaction(interact: Interact) -> Interact:
 
 
 def _has_display() -> bool:
-    return sys.platform == "darwin" or bool(os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY"))
+    is_desktop = sys.platform in ("darwin", "win32")
+    return is_desktop or bool(os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY"))
 
 
 def _has_terminal() -> bool:
-    return sys.stdin is not None and sys.stderr is not None and sys.stdin.isatty() and sys.stderr.isatty()
+    try:
+        return sys.stdin is not None and sys.stderr is not None and sys.stdin.isatty() and sys.stderr.isatty()
+    except ValueError:  # one of them is closed
+        return False
 
 
 async def open_listener(interact: Interact, redirect_uri: str | None) -> LoopbackListener | None:
@@ -61,19 +65,38 @@ async def ask_person(
 ) -> Mapping[str, str]:
     """Ask a person to sign in, and return the parameters of the redirect."""
     if listener is not None:
-        await _open_browser(attempt.url)
-        return await listener.wait(attempt.matches, SIGN_IN_SECONDS)
+        return await _ask_in_browser(attempt, listener)
     try:
-        if interact == "paste":
-            return await _read_pasted(attempt)
-        assert callable(interact)
-        async with asyncio.timeout(SIGN_IN_SECONDS):
-            answer = interact(attempt.url)
-            if inspect.isawaitable(answer):
-                answer = await answer
+        async with asyncio.timeout(SIGN_IN_SECONDS) as limit:
+            if interact == "paste":
+                return await _read_pasted(attempt)
+            assert callable(interact)
+            return await _ask_function(interact, attempt.url)
     except TimeoutError:
+        if not limit.expired():
+            raise  # of the program's own function
         raise AuthError(f"the sign-in was not completed within {SIGN_IN_SECONDS:.0f} s", status=401) from None
-    return read_redirect(answer) if isinstance(answer, str) else answer
+
+
+async def _ask_in_browser(attempt: AuthorizationAttempt, listener: LoopbackListener) -> Mapping[str, str]:
+    # At the same time: the answer may come before the browser has returned, which some do when they are closed.
+    opening = asyncio.create_task(_open_browser(attempt.url))
+    try:
+        return await listener.wait(attempt.matches, SIGN_IN_SECONDS)
+    finally:
+        opening.cancel()
+
+
+async def _ask_function(function: InteractFunction, url: str) -> Mapping[str, str]:
+    answer: object = function(url) if is_async(function) else await in_daemon_thread(lambda: function(url))
+    if inspect.isawaitable(answer):
+        answer = await answer
+    if isinstance(answer, str):
+        return read_redirect(answer)
+    if isinstance(answer, Mapping) and all(value is None or isinstance(value, str) for value in answer.values()):
+        return {str(name): value for name, value in answer.items() if value is not None}
+    expected = "the URL that the person was redirected to, or a mapping of its parameters"
+    raise AuthError(f"interact: expected a function that returns {expected}, got {type(answer).__name__}", status=401)
 
 
 async def _open_browser(url: str) -> None:
@@ -83,7 +106,7 @@ async def _open_browser(url: str) -> None:
             is_open = await in_daemon_thread(lambda: webbrowser.open(url))
     except TimeoutError:
         is_open = True
-    except (webbrowser.Error, OSError):
+    except (webbrowser.Error, OSError, ValueError):
         is_open = False
     if not is_open:
         _write(f"Open this address in a browser to sign in:\n\n  {url}\n\n")
@@ -96,13 +119,19 @@ async def _read_pasted(attempt: AuthorizationAttempt) -> Mapping[str, str]:
         f"Open this address in a browser to sign in:\n\n  {attempt.url}\n\n"
         "Then copy the address of the page that you are sent to (it may show an error) and paste it here.\nAddress: "
     )
-    async with asyncio.timeout(SIGN_IN_SECONDS):
-        text = (await in_daemon_thread(sys.stdin.readline)).strip()
+    text = (await in_daemon_thread(sys.stdin.readline)).strip()
     if not text:
         raise AuthError("the sign-in was cancelled: no address was pasted", status=401)
-    if "=" not in text:  # only the code: the person vouches that it is the answer
-        return {"code": text, "state": attempt.state}
-    return read_redirect(text)
+    answer = read_redirect(text)
+    if "://" in text or answer.keys() & {"code", "error", "state"}:
+        return answer
+    if attempt.metadata.sends_iss:
+        raise AuthError(
+            f"expected the whole address, got a code: {attempt.metadata.issuer} names itself in the address, which has "
+            "to be checked. Sign in again",
+            status=401,
+        )
+    return {"code": text, "state": attempt.state}  # the person vouches that it is the answer
 
 
 def _write(text: str) -> None:

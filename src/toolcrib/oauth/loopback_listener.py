@@ -32,6 +32,7 @@ class LoopbackListener:
         self._path = path
         self._is_expected: Callable[[Mapping[str, str]], bool] = lambda _: False
         self._answer: asyncio.Future[dict[str, str]] = asyncio.get_running_loop().create_future()
+        self._connections: set[asyncio.StreamWriter] = set()
 
     @classmethod
     async def open(cls, redirect_uri: str | None = None) -> LoopbackListener:
@@ -56,12 +57,15 @@ class LoopbackListener:
             raise AuthError(f"the sign-in was not completed within {timeout:.0f} s. Try again", status=401) from None
 
     async def close(self) -> None:
-        """Stop listening."""
+        """Stop listening, and close connections that browsers opened in advance. Answers are sent to the end."""
         self._server.close()
+        for each in self._connections:
+            each.close()
         with contextlib.suppress(OSError):
             await self._server.wait_closed()
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self._connections.add(writer)
         try:
             async with asyncio.timeout(REQUEST_SECONDS):
                 head = await reader.readuntil(b"\r\n\r\n")
@@ -71,6 +75,7 @@ class LoopbackListener:
         except (OSError, asyncio.IncompleteReadError, asyncio.LimitOverrunError):
             pass  # a browser that opens connections in advance, or another program; TimeoutError is an OSError
         finally:
+            self._connections.discard(writer)
             writer.close()
 
     def _respond(self, head: bytes) -> tuple[str, str]:
